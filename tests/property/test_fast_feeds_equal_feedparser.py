@@ -43,7 +43,7 @@ _ELEMENTS = st.sampled_from(
         *("dcterms:issued", "generator", "language", "dc:language", "ttl", "sy:updatePeriod"),
         *("sy:updateFrequency", "subtitle", "rights", "contributor", "managingEditor", "lastBuildDate"),
         *("textInput", "rdf:li", "date", "issued", "modified", "tags", "keywords", "width", "TITLE", "Link"),
-        *("links", "body"),
+        *("links", "body", "skipHours", "itunes:title"),
     ]
 )
 _COMMON = st.sampled_from(
@@ -109,7 +109,17 @@ _DATES = st.sampled_from(
 )
 _ATTRIBUTES = st.sampled_from(
     [
-        *('href="/l"', 'href="https://example.org/1"', 'href=""', 'rel="alternate"', 'rel="self"', 'rel="enclosure"'),
+        *(
+            'href="/l"',
+            'href=" /l "',
+            'base="y/"',
+            'xml:base="x/"',
+            'href="https://example.org/1"',
+            'href=""',
+            'rel="alternate"',
+            'rel="self"',
+            'rel="enclosure"',
+        ),
         *(
             'rel="hub"',
             'type="html"',

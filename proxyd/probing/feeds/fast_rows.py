@@ -9,13 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
+from urllib.parse import urljoin
 from xml.parsers import expat
+
+from feedparser.urls import make_safe_absolute_uri
 
 from proxyd.probing.feeds.fast_names import DOCUMENT, ITEM, Context, DeclinedError, ElementKind, Namespaces
 
 Attributes: TypeAlias = Mapping[str, str]
 ABOUT = "http://www.w3.org/1999/02/22-rdf-syntax-ns# about rdf"
 LANG = "http://www.w3.org/XML/1998/namespace lang xml"
+_BASE = "http://www.w3.org/XML/1998/namespace base xml"
 
 _MOST_ATTRIBUTES = 2_000
 _LONGEST_NAME = 200
@@ -39,7 +43,8 @@ _RESERVED = frozenset(
         *("label", "lastmod", "about", "src", "text", "version"),
     }
 )
-_PLAIN_ATTRIBUTES = {*(_RESERVED - {"base", "ispermalink"}), "isPermaLink", LANG, ABOUT}
+_PLAIN_ATTRIBUTES = {*(_RESERVED - {"ispermalink"}), "isPermaLink", LANG, ABOUT, _BASE}
+_SAYS_BASE = re.compile(rb"\bbase\s*=")
 
 
 Row: TypeAlias = tuple[str, Attributes, str, int]
@@ -107,7 +112,8 @@ def rows_of(body: bytes, content_type: str | None) -> Rows:
     parser.StartNamespaceDeclHandler = rows.declare
     pieces: list[str] = []
     parser.CharacterDataHandler = pieces.append
-    parser.StartElementHandler, parser.EndElementHandler = _handlers(rows, pieces)
+    bases = _Bases() if _SAYS_BASE.search(body) else None
+    parser.StartElementHandler, parser.EndElementHandler = _handlers(rows, pieces, bases)
     try:
         parser.Parse(body, True)
     except expat.ExpatError as error:
@@ -115,7 +121,54 @@ def rows_of(body: bytes, content_type: str | None) -> Rows:
     return rows
 
 
-def _handlers(rows: Rows, pieces: list[str]) -> tuple[Callable[[str, Attributes], None], Callable[[str], None]]:
+class _Bases:
+    """The base of relative links (``xml:base``) in each element, by feedparser's rules.
+
+    One of them is a mistake that identities depend on: where an element has a base and its parent has none, the
+    elements after it have that base too.
+    """
+
+    def __init__(self) -> None:
+        self._base = ""
+        self._within: list[str] = []
+
+    def enter(self, attributes: Attributes) -> None:
+        """Take the start of an element."""
+        own = attributes.get(_BASE, attributes.get("base")) or self._base
+        if self._base:
+            self._base = make_safe_absolute_uri(self._base, own) or self._base
+        elif own:
+            self._base = _joined("", own)
+        self._within.append(self._base)
+
+    def leave(self) -> None:
+        """Take the end of an element."""
+        self._within.pop()
+        if self._within and self._within[-1]:
+            self._base = self._within[-1]
+
+    def resolve(self, name: str, attributes: Attributes, text: str) -> tuple[Attributes, str]:
+        """Return the attributes and text of a row with its link made absolute."""
+        if not self._base or name not in {"link", "id"}:
+            return attributes, text
+        if name == "link" and "href" in attributes:
+            return {**attributes, "href": _joined(self._base, attributes["href"])}, text
+        is_link = name == "link" or attributes.get("isPermaLink", "true") == "true"
+        return attributes, _joined(self._base, text.strip()) if is_link and text.strip() else text
+
+
+def _joined(base: str, link: str) -> str:
+    if ":///" in link:  # feedparser changes it
+        raise DeclinedError
+    try:
+        return urljoin(base, link)
+    except ValueError:
+        return ""
+
+
+def _handlers(
+    rows: Rows, pieces: list[str], bases: _Bases | None
+) -> tuple[Callable[[str, Attributes], None], Callable[[str], None]]:
     """Return the handlers of element starts and ends; they use local variables because they are called most."""
     stack: list[Context] = []
     context = DOCUMENT
@@ -126,6 +179,8 @@ def _handlers(rows: Rows, pieces: list[str]) -> tuple[Callable[[str, Attributes]
         nonlocal context, current, held
         if attributes and not _PLAIN_ATTRIBUTES.issuperset(attributes):
             _check_attributes(attributes)
+        if bases is not None:
+            bases.enter(attributes)
         stack.append(context)
         context = context[tag]
         if context.kind is ElementKind.ROW:
@@ -137,10 +192,14 @@ def _handlers(rows: Rows, pieces: list[str]) -> tuple[Callable[[str, Attributes]
     def end(_: str) -> None:
         nonlocal context, current
         if context.kind is ElementKind.ROW:
-            current.append((context.name, held, "".join(pieces), len(stack)))
+            text = "".join(pieces)
+            found = (held, text) if bases is None else bases.resolve(context.name, held, text)
+            current.append((context.name, *found, len(stack)))
         elif context is ITEM:
             current = rows.about
         context = stack.pop()
+        if bases is not None:
+            bases.leave()
 
     return start, end
 

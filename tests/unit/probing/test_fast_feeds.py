@@ -236,8 +236,11 @@ DECLINED = {
     "a media title after a source": rss(
         "<title>a</title><source>s</source><media:title>m</media:title>", root=f'version="2.0" {_MEDIA}'
     ),
-    "a base": rss("<link>a</link>", root='version="2.0" xml:base="https://b.example/"'),
-    "a base of one element": rss('<x base="https://b.example/"/><link>a</link>'),
+    "a base in another namespace": rss('<x y:base="https://b.example/"/>', root='version="2.0" xmlns:y="urn:y"'),
+    "a base that cannot be read": atom('<link href="a"/>').replace("<feed", '<feed xml:base="http://[x"'),
+    "a link that feedparser corrects": rss(
+        "<link>http:///a</link>", root='version="2.0" xml:base="https://b.example/"'
+    ),
     "another type": rss('<title type="image/png">YQ==</title>'),
     "base64": rss('<description mode="base64">YQ==</description>'),
     "a time only feedparser reads": rss("<pubDate>2026-03-01</pubDate>"),
@@ -294,6 +297,52 @@ def test_categories_of_other_vocabularies_are_read_and_equal(inside: str, root: 
     assert fast is not None
     assert fast == parse_any_feed(body, None, URL)
     assert fast.items[0].fields["channel.item.category"] == categories
+
+
+_BASES = {
+    "of the root": rss("<link>a</link>", root='version="2.0" xml:base="https://b.example/x/"'),
+    "of the root, and a guid": rss("<guid>g</guid>", root='version="2.0" xml:base="https://b.example/x/"').replace(
+        "<guid>1</guid>", ""
+    ),
+    "that is relative": atom('<link href="a"/>').replace("<entry", '<entry xml:base="y/"'),
+    "of an element in front": rss('<x base="https://b.example/"/><link>a</link>'),
+    "of one link among others": atom(
+        '<link xml:base="https://b.example/" href="a"/><link rel="enclosure" href=" b "/><link href="c"/>'
+    ),
+    "within another": atom('<link href="a"/>')
+    .replace("<feed", '<feed xml:base="https://b.example/x/"')
+    .replace("<entry", '<entry xml:base="y/"'),
+    "that must not be followed": atom('<link href="a"/>').replace("<feed", '<feed xml:base="javascript:x"'),
+}
+
+
+@pytest.mark.parametrize("name", _BASES)
+def test_a_base_is_read_and_equal(name: str) -> None:
+    body = _BASES[name].encode()
+    fast = parse_clean_feed(body, None, URL)
+    assert fast is not None
+    assert fast == parse_any_feed(body, None, URL)
+
+
+@pytest.mark.parametrize("blank", [" ", "\n\t", "&#10;", "&#160;"])
+@pytest.mark.parametrize("form", ['<link href="{}"/>', '<link rel="enclosure" href="{}"/>', "<id>{}</id>"])
+def test_blanks_around_links_and_ids_change_nothing(form: str, blank: str) -> None:
+    """A feed that is read by either path in turn would show new items each time."""
+    plain, padded = (
+        atom(form.format(text)).replace("<id>1</id>", "").encode() for text in ("a/1", f"{blank}a/1{blank}")
+    )
+    fast = parse_clean_feed(padded, None, URL)
+    assert fast is not None
+    assert fast == parse_any_feed(padded, None, URL) == parse_any_feed(plain, None, URL)
+
+
+@pytest.mark.parametrize(
+    "inside", ["<ttl>60</ttl>", "<hour>1</hour><ttl/>", "<sy:updatePeriod>daily</sy:updatePeriod>"]
+)
+def test_a_period_within_another_element_is_read_alike(inside: str) -> None:
+    root = 'version="2.0" xmlns:sy="http://purl.org/rss/1.0/modules/syndication/"'
+    body = rss("", root=root).replace("<item>", f"<skipHours>{inside}</skipHours><item>").encode()
+    assert parse_feed(body, None, URL) == parse_any_feed(body, None, URL)
 
 
 @pytest.mark.parametrize("content_type", ["text/xml; charset=koi8-r", "text/xml; charset=us-ascii", "a/b; charset"])
