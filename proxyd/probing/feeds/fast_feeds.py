@@ -13,7 +13,7 @@ from itertools import islice
 from proxyd.probing.document_texts import MOST_ITEMS, capped, safe_link
 from proxyd.probing.feeds.fast_names import DeclinedError
 from proxyd.probing.feeds.fast_rows import ABOUT, Attributes, Row, Rows, rows_of
-from proxyd.probing.feeds.feed_dates import time_s
+from proxyd.probing.feeds.feed_dates import says_none, time_s
 from proxyd.probing.feeds.feed_items import (
     FeedChannel,
     FeedEntry,
@@ -107,7 +107,7 @@ def _time_s(text: str) -> float | None:
     if not text:
         return None
     seconds = time_s(text) if _TIME.fullmatch(text) else None
-    if seconds is None:
+    if seconds is None and not says_none(text):
         raise DeclinedError
     return seconds
 

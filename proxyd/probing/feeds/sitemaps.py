@@ -12,7 +12,7 @@ from proxyd.core.model.field_values import parse_iso
 from proxyd.core.model.item import Item
 from proxyd.probing.charsets import DocumentKind, decoded
 from proxyd.probing.document_texts import MOST_ITEMS, clean, safe_link, short_identity
-from proxyd.probing.feeds.feed_dates import time_s
+from proxyd.probing.feeds.feed_dates import says_none, time_s
 from proxyd.probing.feeds.feed_items import FeedChannel, FeedEntry, ParsedFeed, distinct
 from proxyd.probing.feeds.xml_references import with_legal_references
 from proxyd.probing.probe_failures import NotAFeedError
@@ -124,7 +124,7 @@ def _time_s(text: str | None) -> float | None:
     if _YEAR_OR_MONTH.fullmatch(text):
         text = f"{text}-01-01"[:10]
     read = time_s(text)
-    return parse_iso(text) if read is None else read
+    return parse_iso(text) if read is None and not says_none(text) else read
 
 
 def _name(element: etree._Element) -> str:
