@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
@@ -103,11 +104,15 @@ class RecordingMemory:
         self.observations: list[Observation] = []
         self.fired: list[RuleResults] = []
         self._items: dict[str, dict[str, Item]] = {}
+        self._present: dict[str, Sequence[str]] = {}
 
     async def known(self, source_id: str, needed: StoreQuery) -> StoredContext:
         found = self._items.get(source_id, {})
-        items = {i: each for i, each in found.items() if needed.item_ids is None or i in needed.item_ids}
-        return StoredContext(items, {(each.rule, each.position): self._history(each) for each in needed.histories})
+        wanted = None if needed.item_ids is None else {*needed.item_ids, *needed.former_ids}
+        items = {i: each for i, each in found.items() if wanted is None or i in wanted}
+        shown = [found[i] for i in self._present.get(source_id, ())] if needed.wants_shown(items) else []
+        history = {(each.rule, each.position): self._history(each) for each in needed.histories}
+        return StoredContext(items, history, shown)
 
     def _history(self, needed: HistoryQuery) -> list[Mapping[str, Value]]:
         events = [
@@ -124,6 +129,9 @@ class RecordingMemory:
         known = self._items.setdefault(observation.state.source_id, {})
         if observation.found.starts_afresh:
             known.clear()
+        for old, new in observation.found.window.renamed:
+            known[new] = replace(known.pop(old), item_id=new)
+        self._present[observation.state.source_id] = observation.found.present
         known.update((item.item_id, item) for item in observation.found.window.edited)
         for event in observation.found.events:
             if event.kind is EventKind.DELETE:

@@ -307,6 +307,10 @@ class ProbeLoop:
             log.warning("probe failed", source=outcome.source_id, not_again_for_s=again_s, **fields)
         if found.unfit_values:
             log.warning("values do not fit their types", source=outcome.source_id, values=found.unfit_values)
+        if found.reguided:
+            log.warning(
+                "guids change: items recognised by what they say", source=outcome.source_id, items=found.reguided
+            )
         metrics.requests.inc(outcome.requests)
         metrics.items.inc(sum(not event.seed for event in found.events))
         metrics.lost_items.inc(found.window.lost_items)

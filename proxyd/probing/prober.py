@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _READABLE = frozenset({200, 203, 204, 205})
 _MOST_HUBS = 10
+_LONGEST_NAMED = 80
 
 
 class Parse(Protocol):
@@ -220,6 +221,9 @@ def _changed_detail(document: ParsedDocument) -> str:
     parts = [f"{document.version}, {count} {'item' if count == 1 else 'items'}"]
     if document.truncated:
         parts.append("more were left out")
+    if isinstance(document, ParsedFeed) and document.duplicates.count:
+        named = ", ".join(repr(identity[:_LONGEST_NAMED]) for identity in document.duplicates.identities)
+        parts.append(f"dropped as duplicates: {document.duplicates.count}, of {named}")
     if isinstance(document, ParsedPage) and document.misfits:
         counted = ", ".join(f"{path} {count}" for path, count in document.misfits)
         parts.append(f"values that do not fit their type: {counted}")

@@ -114,6 +114,11 @@ def edit_row(observation: Observation, item: Item) -> dict[str, Any]:
     }
 
 
+def renamed_row(observation: Observation, old_id: str, new_id: str) -> dict[str, Any]:
+    """Return the parameters that give a known item a new identity."""
+    return {"of_source": observation.state.source_id, "of_item": old_id, "new_id": new_id}
+
+
 def present_row(observation: Observation, item_id: str) -> dict[str, Any]:
     """Return the parameters that record when an item was last shown."""
     return {"of_source": observation.state.source_id, "of_item": item_id, "seen_at_s": observation.outcome.finished_s}

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Select, and_, bindparam, func, insert, select, text, update
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, func, insert, select, text, update
 
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import EventKind, Item
@@ -45,6 +45,7 @@ _INSERT_ITEM, _INSERT_CHANGE, _INSERT_INTERVAL = insert(t.items), insert(t.chang
 _INSERT_PROBE = insert(t.probes)
 _INSERT_NOTIFICATION, _INSERT_OUTBOX = insert(t.notifications), insert(t.outbox)
 _EDIT_ITEM = update(t.items).where(_of_item).values(content_hash=bindparam("hash"), fields=bindparam("text"))
+_RENAME_ITEM = update(t.items).where(_of_item).values(item_id=bindparam("new_id"))
 _MARK_PRESENT = update(t.items).where(_of_item).values(present_s=bindparam("seen_at_s"))
 _MARK_ALL_GONE = (
     update(t.items)
@@ -148,7 +149,9 @@ class SqlStore(SqlOutbox):
     async def known(self, source_id: str, needed: StoreQuery) -> StoredContext:
         """Return the stored items of a source and the histories that a query needs."""
         history = {(each.rule, each.position): await self._history(each) for each in needed.histories}
-        return StoredContext(await self.known_items(source_id, needed), history)
+        items = await self.known_items(source_id, needed)
+        shown = await self._shown_items(source_id) if needed.wants_shown(items) else ()
+        return StoredContext(items, history, shown)
 
     async def _history(self, needed: HistoryQuery) -> list[dict[str, Any]]:
         """Return the fields of the newest insertions that a query's table reads, oldest first."""
@@ -167,8 +170,9 @@ class SqlStore(SqlOutbox):
         if needed.item_ids is None:
             return {item.item_id: item for item in await self._each(query, rows.item)}
         known: dict[str, Item] = {}
-        for begin in range(0, len(needed.item_ids), _CHUNK):
-            chunk = query.where(c.item_id.in_(needed.item_ids[begin : begin + _CHUNK]))
+        item_ids = (*needed.item_ids, *needed.former_ids)
+        for begin in range(0, len(item_ids), _CHUNK):
+            chunk = query.where(c.item_id.in_(item_ids[begin : begin + _CHUNK]))
             known |= {item.item_id: item for item in await self._each(chunk, rows.item)}
         return known
 
@@ -192,6 +196,8 @@ class SqlStore(SqlOutbox):
             return
         execute_many(connection, _UPSERT_SOURCE, [rows.source_row(o.state) for o in observations])
         events = [(o.state.source_id, event) for o in observations for event in o.found.events]
+        renamed = [rows.renamed_row(o, *names) for o in observations for names in o.found.window.renamed]
+        execute_many(connection, _RENAME_ITEM, renamed)
         afresh = [rows.afresh_row(o) for o in observations if o.found.starts_afresh]
         execute_many(connection, _MARK_ALL_GONE, afresh)
         gone = [rows.gone_row(*each) for each in events if each[1].kind is EventKind.DELETE]
@@ -264,10 +270,13 @@ class SqlStore(SqlOutbox):
 
     async def present_items(self, source_id: str) -> list[Item]:
         """Return the items that a source showed when it was last read."""
+        return await self._each(_present(source_id, *t.items.c), rows.item)
+
+    async def _shown_items(self, source_id: str) -> list[Item]:
+        """Return the first items that a source showed when it was last read, without their fields."""
         c = t.items.c
-        newest = select(func.max(c.present_s)).where(c.source_id == source_id).scalar_subquery()
-        query = select(t.items).where(c.source_id == source_id, c.gone_s.is_(None), c.present_s == newest)
-        return await self._each(query.order_by(c.seq), rows.item)
+        query = _present(source_id, c.item_id, c.content_hash, c.published_s).limit(MOST_HISTORY)
+        return await self._each(query, rows.item)
 
     async def ping(self) -> None:
         """Prove that the writer commits."""
@@ -279,6 +288,13 @@ class SqlStore(SqlOutbox):
     async def _each(self, query: Select[*tuple[Any, ...]], make: Callable[[Any], T]) -> list[T]:
         """Return the value of each row; values are made where the query runs, because rows may be large and many."""
         return await self._connections.readers.call(lambda connection: [make(row) for row in connection.execute(query)])
+
+
+def _present(source_id: str, *columns: ColumnElement[Any]) -> Select[*tuple[Any, ...]]:
+    """Return a query of the items that a source showed when it was last read."""
+    c = t.items.c
+    newest = select(func.max(c.present_s)).where(c.source_id == source_id).scalar_subquery()
+    return select(*columns).where(c.source_id == source_id, c.gone_s.is_(None), c.present_s == newest).order_by(c.seq)
 
 
 def _events(source_id: str, kind: EventKind) -> tuple[Select[*tuple[Any, ...]], Callable[[Any], StoredEvent]]:

@@ -93,6 +93,22 @@ async def test_updates_and_deletions_come_back_as_they_were_and_what_went_may_co
     assert [event.seq for event in await store.load_events("s", 0.0, kind=EventKind.INSERT)] == [1, 2, 5]
 
 
+async def test_an_item_goes_on_under_a_new_identity_with_what_was_edited(store: SqlStore) -> None:
+    await store.record(observation(events=(stored(1, "old"), stored(2, "b"))))
+    new = replace(stored(1, "new").item, content_hash="edited")
+    await store.record(altered(observation(), renamed=(("old", "new"),), edited=(new,), present=("new",)))
+    known = await store.known_items("s", StoreQuery(("new",), fields=True, former_ids=("old", "b")))
+    assert known == {"new": new, "b": stored(2, "b").item}
+
+
+async def test_the_items_shown_last_are_read_if_many_are_new(store: SqlStore) -> None:
+    await store.record(observation(events=(stored(1, "a"), stored(2, "b"), stored(3, "c"))))
+    for item_ids, shown in ((("x",), "abc"), (("a", "x"), ""), (("a", "x", "y", "z"), "abc"), (("a",), "")):
+        found = await store.known("s", StoreQuery(item_ids, fields=False, shown=True))
+        assert [each.item_id for each in found.shown] == list(shown)
+    assert (await store.known("s", StoreQuery(("x",), fields=False))).shown == ()
+
+
 async def test_items_of_another_page_are_gone_before_those_of_this_one_come(store: SqlStore) -> None:
     await store.record(observation(events=(stored(1, "a"), stored(2, "b"))))
     await store.record(altered(observation(events=(stored(3, "a"),)), starts_afresh=True))

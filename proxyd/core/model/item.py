@@ -33,12 +33,16 @@ class Item:
         The item's own time in unix seconds, or ``None`` if the source gives none.
     content_hash
         Changes exactly when the content changes.
+    former_id, former_hash
+        Its identity, and the hash of the same content, as an earlier version read them, if they were others.
     """
 
     item_id: str
     fields: Mapping[str, Value] = field(hash=False)
     published_s: float | None
     content_hash: str
+    former_id: str | None = None
+    former_hash: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,7 +188,7 @@ class Decider:
         if source is None:
             return None
         context = self.known.context(source)
-        found = find_events(context, outcome, stored.items)
+        found = find_events(context, outcome, stored.items, stored.shown)
         tasks = RuleTask.all_of(context, found.events, stored.history)
         return Prepared(context, outcome, found, stored.history, tasks)
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from itertools import islice
 
-from proxyd.probing.document_texts import MOST_ITEMS, capped, safe_link
+from proxyd.probing.document_texts import capped, safe_link
 from proxyd.probing.feeds.fast_names import DeclinedError
 from proxyd.probing.feeds.fast_rows import ABOUT, Attributes, Row, Rows, rows_of
 from proxyd.probing.feeds.feed_dates import says_none, time_s
@@ -18,12 +17,12 @@ from proxyd.probing.feeds.feed_items import (
     FeedChannel,
     FeedEntry,
     ParsedFeed,
-    distinct,
     identity_of,
     number_of,
     period_s,
     self_link,
     web_links,
+    window_of,
 )
 
 _TYPES = frozenset({"text", "plain", "text/plain", "html", "text/html"})
@@ -58,15 +57,16 @@ def _feed(rows: Rows, url: str) -> ParsedFeed:
         language=about.texts.get("language") or None,
         ttl_minutes=ttl_minutes,
     ).fields()
-    entries = [_Item(item).entry(url) for item in rows.items]
+    window = window_of([_Item(item).entry(url) for item in rows.items], fields)
     return ParsedFeed(
-        items=tuple(islice(distinct(entry.item(fields) for entry in entries), MOST_ITEMS)),
+        items=window.items,
         version=rows.version,
         title=capped(about.texts.get("title") or None),
         link=capped(link),
         ttl_minutes=ttl_minutes,
         period_s=period_s(ttl_minutes, about.texts.get("sy_updateperiod"), about.texts.get("sy_updatefrequency")),
-        truncated=len(entries) > MOST_ITEMS,
+        truncated=window.truncated,
+        duplicates=window.duplicates,
         hubs=web_links(url, about.hrefs("hub")),
         self_url=self_link(url, about.hrefs("self")),
     )
@@ -230,12 +230,13 @@ class _Item(_Links):
 
     __slots__ = (
         *("author", "contents", "has_media_title", "parts", "published_s", "reset", "summary", "summary_depth"),
-        *("known_tags", "tags", "title", "updated_s"),
+        *("known_tags", "other_title", "tags", "title", "updated_s"),
     )
 
     def __init__(self, rows: Iterable[Row]) -> None:
         super().__init__()
         self.title: str | None = None
+        self.other_title: str | None = None
         self.summary: str | None = None
         self.summary_depth: int | None = None
         self.contents: list[str] = []
@@ -256,16 +257,21 @@ class _Item(_Links):
         link, title, summary = self.link or None, self.title or None, self.summary or None
         content = "\n".join(text for text in self.contents if text) or None
         enclosures = (href.strip() for relation, href in self.links if relation == "enclosure")
+        enclosure = next((href for href in enclosures if href), None)
+        time_s = self.updated_s if self.published_s is None else self.published_s
+        identity = identity_of(self.guid or None, link, (title, summary or content), time_s, enclosure)
         return FeedEntry(
-            identity=identity_of(self.guid or None, link, title, summary or content),
+            identity=identity.item_id,
+            former_identity=identity.former,
             title=title,
+            other_title=self.other_title or None,
             description=summary,
             content=content,
             link=_safe(url, link),
             guid=self.guid or None,
             author=self.author or None,
             category=self._category() if self.tags else None,
-            enclosure=_safe(url, next((href for href in enclosures if href), None)),
+            enclosure=_safe(url, enclosure),
             published_s=self.published_s,
             updated_s=self.updated_s,
         )
@@ -283,6 +289,10 @@ class _Item(_Links):
         if self.title is not None:
             raise DeclinedError
         self.title = _content_value(attributes, text)
+
+    def add_other_title(self, attributes: Attributes, text: str, _: int) -> None:
+        """Set the title of another vocabulary: the last one wins."""
+        self.other_title = _plain_value(attributes, text)
 
     def add_media_title(self, attributes: Attributes, text: str, _: int) -> None:
         """Note the title of something in the item; it is ignored if the item has its own."""
@@ -374,6 +384,7 @@ _ITEM_ROWS: dict[str, Callable[[_Item, Attributes, str, int], object]] = {
     "about": _Item.add_about,
     "title": _Item.add_title,
     "media_title": _Item.add_media_title,
+    "other_title": _Item.add_other_title,
     "link": _Item.add_link,
     "id": _Item.add_id,
     "description": _Item.add_description,

@@ -13,6 +13,8 @@ from enum import IntEnum
 from feedparser.api import StrictFeedParser
 from feedparser.util import FeedParserDict
 
+MOST_NAMESPACES = 1_000
+LONGEST_BASE = 4_096
 _MOST_NAMES = 2_000
 _LONGEST_NAME = 200
 _USERLAND = "backend.userland.com/rss"
@@ -27,7 +29,7 @@ _KEYS = frozenset(
         *("updated", "language", "source", "image", "textinput", "contributors", "publishers", "publisher", "where"),
         *("guidislink", "cloud", "license", "href", "svg", "entries", "feed", "media_content", "media_thumbnail"),
         *("media_rating", "media_credit", "media_restriction", "media_license", "media_player", "psc_chapters"),
-        *("ttl", "sy_updateperiod", "sy_updatefrequency"),
+        *("itunes_title", "ttl", "sy_updateperiod", "sy_updatefrequency"),
     }
 )
 
@@ -41,6 +43,7 @@ class Namespaces:
 
     def __init__(self) -> None:
         self.version = ""
+        self._declared: set[tuple[str | None, str]] = set()
         self._by_prefix: dict[str, str] = {}
         self._unknown: dict[str, str | None] = {}
         self._moved: set[str] = set()
@@ -50,7 +53,8 @@ class Namespaces:
         """Add a declaration, in document order."""
         if not uri:
             return
-        if len(uri.split()) != 1 or uri != uri.strip():
+        self._declared.add((prefix, uri))
+        if len(uri.split()) != 1 or uri != uri.strip() or len(self._declared) > MOST_NAMESPACES:
             raise DeclinedError
         self.version = self.version or _version(prefix, uri.lower())
         known = _standard_prefix(uri)
@@ -192,6 +196,7 @@ ITEM.named.update(_MEDIA.named)
 ITEM.hold_rows(
     {
         "title": "title dc_title",
+        "other_title": "itunes_title",
         "link": "link",
         "id": "id guid",
         "description": "description dc_description summary itunes_summary",

@@ -14,7 +14,15 @@ from xml.parsers import expat
 
 from feedparser.urls import make_safe_absolute_uri
 
-from proxyd.probing.feeds.fast_names import DOCUMENT, ITEM, Context, DeclinedError, ElementKind, Namespaces
+from proxyd.probing.feeds.fast_names import (
+    DOCUMENT,
+    ITEM,
+    LONGEST_BASE,
+    Context,
+    DeclinedError,
+    ElementKind,
+    Namespaces,
+)
 
 Attributes: TypeAlias = Mapping[str, str]
 ABOUT = "http://www.w3.org/1999/02/22-rdf-syntax-ns# about rdf"
@@ -139,6 +147,8 @@ class _Bases:
             self._base = make_safe_absolute_uri(self._base, own) or self._base
         elif own:
             self._base = _joined("", own)
+        if len(self._base) > LONGEST_BASE:
+            raise DeclinedError
         self._within.append(self._base)
 
     def leave(self) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
 from proxyd.core.model.item import Item, Value
-from proxyd.probing.document_texts import LONGEST_FIELD, capped, digest, safe_link, short_identity
+from proxyd.probing.document_texts import LONGEST_FIELD, MOST_ITEMS, capped, digest, safe_link, short_identity
 
 MOST_HUBS = 10
+_NAMED_DUPLICATES = 3
 _PERIODS_S = {
     "hourly": 3600.0,
     "daily": 86400.0,
@@ -20,6 +21,26 @@ _PERIODS_S = {
 }
 _WEB = ("http://", "https://")
 _NUMBER = re.compile(r"\d{1,9}")
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicates:
+    """Items that were dropped: their number, and the first few identities that they share with others."""
+
+    count: int = 0
+    identities: tuple[str, ...] = ()
+
+
+NO_DUPLICATES = Duplicates()
+
+
+@dataclass(frozen=True, slots=True)
+class ItemWindow:
+    """The items of a document in page order; ``truncated`` says that it had more than are kept."""
+
+    items: tuple[Item, ...]
+    truncated: bool
+    duplicates: Duplicates
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +57,8 @@ class ParsedFeed:
         What is wrong with the document although it could be read, or ``""``; the window may then be incomplete.
     truncated
         Whether the document had more items than are kept.
+    duplicates
+        The items that were dropped because an earlier one has their identity.
     hubs
         URLs of the WebSub hubs that it names.
     self_url
@@ -50,6 +73,7 @@ class ParsedFeed:
     period_s: float | None = None
     trouble: str = ""
     truncated: bool = False
+    duplicates: Duplicates = NO_DUPLICATES
     hubs: tuple[str, ...] = ()
     self_url: str | None = None
 
@@ -77,7 +101,15 @@ class FeedChannel:
 
 @dataclass(frozen=True, slots=True)
 class FeedEntry:
-    """One item as in its document, before it is bounded and hashed; ``identity`` is already short."""
+    """One item as in its document, before it is bounded and hashed; ``identity`` is already short.
+
+    Parameters
+    ----------
+    other_title
+        The title of another vocabulary (``itunes:title``), used if there is no title.
+    former_identity
+        The identity by which earlier versions knew the item, if that was another.
+    """
 
     identity: str
     title: str | None = None
@@ -91,13 +123,16 @@ class FeedEntry:
     published_s: float | None = None
     updated_s: float | None = None
     revision: str | None = None  # other content that changes with a revision
+    other_title: str | None = None
+    former_identity: str | None = None
 
     def item(self, channel_fields: Mapping[str, Value]) -> Item:
         """Return the item; without a publication time, that of the last change is used."""
         published_s = self.updated_s if self.published_s is None else self.published_s
+        title = self.title or self.other_title
         fields: dict[str, Value] = {
             **channel_fields,
-            "channel.item.title": capped(self.title),
+            "channel.item.title": capped(title),
             "channel.item.description": capped(self.description),
             "channel.item.content": capped(self.content),
             "channel.item.link": capped(self.link),
@@ -108,28 +143,65 @@ class FeedEntry:
             "channel.item.pubdate": published_s,
             "channel.item.updated": self.updated_s,
         }
-        hashed = [self.title, self.description, self.content, self.link, self.enclosure]
         return Item(
             item_id=self.identity,
             fields=fields,
             published_s=published_s,
-            content_hash=digest(hashed if self.revision is None else [*hashed, self.revision]),
+            content_hash=self._content_hash(title),
+            former_id=self.former_identity,
+            former_hash=None if title == self.title else self._content_hash(self.title),
         )
 
+    def _content_hash(self, title: str | None) -> str:
+        hashed = [title, self.description, self.content, self.link, self.enclosure]
+        return digest(hashed if self.revision is None else [*hashed, self.revision])
 
-def distinct(items: Iterable[Item]) -> Iterator[Item]:
-    """Yield the items in page order; of those with the same identity, the first."""
+
+def window_of(entries: Iterable[FeedEntry], channel: Mapping[str, Value], most: int = MOST_ITEMS) -> ItemWindow:
+    """Return the first ``most`` items in page order; of those with the same identity, the first."""
     seen: set[str] = set()
-    for item in items:
-        if item.item_id not in seen:
-            seen.add(item.item_id)
-            yield item
+    items: list[Item] = []
+    count = 0
+    shared: dict[str, None] = {}
+    for entry in entries:
+        if entry.identity in seen:
+            count += 1
+            if len(shared) < _NAMED_DUPLICATES:
+                shared[entry.identity] = None
+        elif len(items) == most:
+            return ItemWindow(tuple(items), True, Duplicates(count, tuple(shared)))
+        else:
+            seen.add(entry.identity)
+            items.append(entry.item(channel))
+    return ItemWindow(tuple(items), False, Duplicates(count, tuple(shared)))
 
 
-def identity_of(guid: str | None, link: str | None, title: str | None, text: str | None) -> str:
-    """Return the guid, else the link as written, else a hash; a long identity is hashed."""
-    identity = guid or link
-    return "hash:" + digest([title, text]) if identity is None else short_identity(identity)
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """By what an item is known, and by what an earlier version knew it if that was something else."""
+
+    item_id: str
+    former: str | None = None
+
+
+def identity_of(
+    guid: str | None,
+    link: str | None,
+    texts: tuple[str | None, str | None],
+    time_s: float | None,
+    enclosure: str | None,
+) -> Identity:
+    """Return the guid, else the link as written, else a hash of what the item says; a long identity is hashed.
+
+    ``texts`` are title and text. Items without guid and link often differ only in their time or enclosure; earlier
+    versions took such items for one.
+    """
+    if guid or link:
+        return Identity(short_identity(guid or link or ""))
+    former = "hash:" + digest(texts)
+    if time_s is None and enclosure is None:
+        return Identity(former)
+    return Identity("hash:" + digest([*texts, None if time_s is None else repr(time_s), enclosure]), former)
 
 
 def number_of(text: str | None) -> float | None:

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import islice
 from typing import Any, TypeAlias
 
-from proxyd.core.model.item import Item, Value
+from proxyd.core.model.item import Item
 from proxyd.probing.charsets import GZIP
 from proxyd.probing.document_kinds import declares_entities, is_empty, is_web_page, linked_feeds
-from proxyd.probing.document_texts import MOST_ITEMS, capped, clean, safe_link
+from proxyd.probing.document_texts import capped, clean, safe_link
 from proxyd.probing.feeds.fast_feeds import parse_clean_feed
 from proxyd.probing.feeds.feed_dates import time_s
 from proxyd.probing.feeds.feed_items import (
     FeedChannel,
     FeedEntry,
     ParsedFeed,
-    distinct,
     identity_of,
     number_of,
     period_s,
     self_link,
     web_links,
+    window_of,
 )
 from proxyd.probing.feeds.json_feed import parse_json_feed
 from proxyd.probing.feeds.sitemaps import is_sitemap, parse_sitemap
@@ -70,13 +69,20 @@ def _parse(body: bytes, content_type: str | None, url: str, language: str | None
     if is_sitemap(body):
         return parse_sitemap(body, content_type, url)
     xml = _cleaned(body, content_type)
-    fast = parse_clean_feed(xml.body, None, url) if may_be_fast else None
-    if fast is not None:
-        return replace(fast, trouble=xml.trouble)
-    document = strict_document(xml.body, language)
-    if not document.get("version") and (not document["entries"] or is_web_page(body)):
-        raise _not_a_feed(body, url)
-    return _feed(document, url, xml.trouble)
+    feed = parse_clean_feed(xml.body, None, url) if may_be_fast else None
+    if feed is None:
+        document = strict_document(xml.body, language)
+        if not document.get("version") and (not document["entries"] or is_web_page(body)):
+            raise _not_a_feed(body, url)
+        feed = _feed(document, url)
+    items = tuple(map(_with_former_id, feed.items)) if xml.is_mended else feed.items
+    return replace(feed, items=items, trouble=xml.trouble)
+
+
+def _with_former_id(item: Item) -> Item:
+    """Return an item with the identity that it had when a loose parser read documents with defects."""
+    has_former = item.former_id is not None or "&" not in item.item_id
+    return item if has_former else replace(item, former_id=item.item_id.replace("&", "&amp;"))
 
 
 def _cleaned(body: bytes, content_type: str | None) -> CleanXml:
@@ -96,21 +102,20 @@ def _not_a_feed(body: bytes, url: str) -> NotAFeedError:
     return NotAFeedError(f"this is a web page{named}", links=links)
 
 
-def _feed(document: _Entry, url: str, trouble: str) -> ParsedFeed:
+def _feed(document: _Entry, url: str) -> ParsedFeed:
     channel = document["feed"]
     channel_fields = _channel(channel, url).fields()
-    entries: Sequence[_Entry] = document["entries"]
-    items = tuple(islice(_items(entries, channel_fields, url), MOST_ITEMS))
+    window = window_of((_entry(entry, url) for entry in document["entries"]), channel_fields)
     ttl_minutes = number_of(_text(channel, "ttl"))
     return ParsedFeed(
-        items=items,
+        items=window.items,
         version=document["version"] or "unnamed",  # feedparser reads CDF without giving a version
         title=capped(_text(channel, "title")),
         link=capped(_link(channel, url)),
         ttl_minutes=ttl_minutes,
         period_s=period_s(ttl_minutes, _text(channel, "sy_updateperiod"), _text(channel, "sy_updatefrequency")),
-        trouble=trouble,
-        truncated=len(entries) > MOST_ITEMS,
+        truncated=window.truncated,
+        duplicates=window.duplicates,
         hubs=web_links(url, _hrefs(channel, "hub")),
         self_url=self_link(url, _hrefs(channel, "self")),
     )
@@ -130,30 +135,28 @@ def _channel(channel: _Entry, url: str) -> FeedChannel:
     )
 
 
-def _items(entries: Sequence[_Entry], channel_fields: Mapping[str, Value], url: str) -> Iterator[Item]:
-    return distinct(_entry(entry, url).item(channel_fields) for entry in entries)
-
-
 def _entry(entry: _Entry, url: str) -> FeedEntry:
     times = _as_dict(entry)
+    published_s = time_s(_text(entry, "published"), dict.get(times, "published_parsed"))
+    updated_s = time_s(_text(entry, "updated"), dict.get(times, "updated_parsed"))
+    title, summary, content = _text(entry, "title"), _text(entry, "summary"), _content(entry)
+    enclosure, item_s = _enclosure(entry), updated_s if published_s is None else published_s
+    identity = identity_of(_text(entry, "id"), _text(entry, "link"), (title, summary or content), item_s, enclosure)
     return FeedEntry(
-        identity=_identity(entry),
-        title=_text(entry, "title"),
-        description=_text(entry, "summary"),
-        content=_content(entry),
+        identity=identity.item_id,
+        former_identity=identity.former,
+        title=title,
+        other_title=_text(entry, "itunes_title"),
+        description=summary,
+        content=content,
         link=_link(entry, url),
         guid=_text(entry, "id"),
         author=_text(entry, "author"),
         category=_categories(entry),
-        enclosure=_enclosure(entry, url),
-        published_s=time_s(_text(entry, "published"), dict.get(times, "published_parsed")),
-        updated_s=time_s(_text(entry, "updated"), dict.get(times, "updated_parsed")),
+        enclosure=None if enclosure is None else safe_link(url, enclosure),
+        published_s=published_s,
+        updated_s=updated_s,
     )
-
-
-def _identity(entry: _Entry) -> str:
-    title, text = _text(entry, "title"), _text(entry, "summary") or _content(entry)
-    return identity_of(_text(entry, "id"), _text(entry, "link"), title, text)
 
 
 def _text(entry: _Entry, key: str) -> str | None:
@@ -176,9 +179,9 @@ def _categories(entry: _Entry) -> str | None:
     return ",".join(term for term in terms if term) or None
 
 
-def _enclosure(entry: _Entry, url: str) -> str | None:
+def _enclosure(entry: _Entry) -> str | None:
     hrefs = (_text(link, "href") for link in _dicts(entry, "links") if link.get("rel") == "enclosure")
-    return next((safe_link(url, href) for href in hrefs if href), None)
+    return next((href for href in hrefs if href), None)
 
 
 def _dicts(entry: _Entry, key: str) -> list[_Entry]:

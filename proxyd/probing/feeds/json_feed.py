@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from itertools import islice
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, BeforeValidator
 
-from proxyd.core.model.item import Item
-from proxyd.probing.document_texts import MOST_ITEMS, capped, clean, safe_link, short_identity
+from proxyd.probing.document_texts import capped, clean, safe_link, short_identity
 from proxyd.probing.feeds.feed_dates import time_s
-from proxyd.probing.feeds.feed_items import FeedChannel, FeedEntry, ParsedFeed, distinct, self_link, web_links
+from proxyd.probing.feeds.feed_items import (
+    FeedChannel,
+    FeedEntry,
+    ItemWindow,
+    ParsedFeed,
+    self_link,
+    web_links,
+    window_of,
+)
 from proxyd.probing.pages.json_text import Json, load_json
 from proxyd.probing.probe_failures import NotAFeedError
 
@@ -117,15 +122,15 @@ def parse_json_feed(body: bytes, content_type: str | None = None, url: str = "")
     if found is None or not isinstance(document, dict):
         raise NotAFeedError("this is a JSON document, not a feed: its version is not one of jsonfeed.org")
     feed = _Feed.model_validate(document)
-    entries = _objects(document.get("items"))
-    items = tuple(islice(_items(entries, feed, url), MOST_ITEMS))
+    window = _window(_objects(document.get("items")), feed, url)
     return ParsedFeed(
-        items=items,
+        items=window.items,
         version="json1" + (found.group(2) or "").replace("0", "") if found.group(1) == "1" else "json",
         title=capped(feed.title),
         link=capped(_link(url, feed.home_page_url)),
         trouble=_trouble(feed, document),
-        truncated=len(entries) > MOST_ITEMS,
+        truncated=window.truncated,
+        duplicates=window.duplicates,
         hubs=web_links(url, (hub.url for hub in feed.hubs if (hub.type or "").lower() == "websub")),
         self_url=self_link(url, [feed.feed_url]),
     )
@@ -142,12 +147,12 @@ def _trouble(feed: _Feed, document: dict[str, Json]) -> str:
     return f"items without an id, left out: {without}" if without else ""
 
 
-def _items(entries: list[dict[str, Any]], feed: _Feed, url: str) -> Iterator[Item]:
+def _window(entries: list[dict[str, Any]], feed: _Feed, url: str) -> ItemWindow:
     channel = FeedChannel(
         title=feed.title, link=_link(url, feed.home_page_url), description=feed.description, language=feed.language
     ).fields()
     parsed = (_entry(_JsonItem.model_validate(each), feed, url) for each in entries)
-    return distinct(entry.item(channel) for entry in parsed if entry is not None)
+    return window_of((entry for entry in parsed if entry is not None), channel)
 
 
 def _entry(item: _JsonItem, feed: _Feed, url: str) -> FeedEntry | None:

@@ -13,7 +13,7 @@ from proxyd.core.model.item import Item
 from proxyd.probing.charsets import DocumentKind, decoded
 from proxyd.probing.document_texts import MOST_ITEMS, clean, safe_link, short_identity
 from proxyd.probing.feeds.feed_dates import says_none, time_s
-from proxyd.probing.feeds.feed_items import FeedChannel, FeedEntry, ParsedFeed, distinct
+from proxyd.probing.feeds.feed_items import FeedChannel, FeedEntry, ParsedFeed, window_of
 from proxyd.probing.feeds.xml_references import with_legal_references
 from proxyd.probing.probe_failures import NotAFeedError
 
@@ -60,12 +60,14 @@ def parse_sitemap(body: bytes, content_type: str | None = None, url: str = "") -
     rows = [element for element in root if _name(element) == _ROWS[kind]]
     if trouble and f"{kind}>" not in text[-1000:]:
         rows = rows[:-1]  # the document is cut off, perhaps within the last URL
-    items = tuple(distinct(_items(rows, url)))
+    window = window_of(_entries(rows, url), _NO_FIELDS, most=len(rows))
+    items = window.items
     return ParsedFeed(
         items=_latest(items),
         version="sitemap" if kind == "urlset" else "sitemapindex",
         trouble=trouble,
         truncated=len(items) > MOST_ITEMS,
+        duplicates=window.duplicates,
     )
 
 
@@ -82,11 +84,9 @@ def _trouble(parser: etree.XMLParser) -> str:
     return clean(f"line {errors[0].line}: {errors[0].message}")[:300] if errors else ""
 
 
-def _items(rows: list[etree._Element], url: str) -> Iterator[Item]:
-    for element in rows:
-        entry = _entry(_texts(element), url)
-        if entry is not None:
-            yield entry.item(_NO_FIELDS)
+def _entries(rows: list[etree._Element], url: str) -> Iterator[FeedEntry]:
+    entries = (_entry(_texts(element), url) for element in rows)
+    return (entry for entry in entries if entry is not None)
 
 
 def _entry(texts: dict[str, str], url: str) -> FeedEntry | None:

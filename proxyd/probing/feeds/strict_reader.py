@@ -8,10 +8,14 @@ from io import BytesIO
 from typing import Any, TypeAlias
 from xml.sax import SAXException, make_parser
 from xml.sax.handler import feature_external_ges, feature_namespaces
+from xml.sax.xmlreader import AttributesNSImpl
 
 from feedparser.api import StrictFeedParser
 from feedparser.sanitizer import replace_doctype
 from feedparser.util import FeedParserDict
+
+from proxyd.probing.feeds.fast_names import LONGEST_BASE, MOST_NAMESPACES
+from proxyd.probing.probe_failures import UnsafeDocumentError
 
 
 def strict_document(body: bytes, language: str | None = None) -> Mapping[str, Any]:
@@ -34,7 +38,20 @@ def strict_document(body: bytes, language: str | None = None) -> Mapping[str, An
 
 
 _FAILURES = (LookupError, TypeError, ValueError)
+_Name: TypeAlias = tuple[str | None, str]
 _Tag: TypeAlias = tuple[str | None, ...]
+
+
+class _Attributes(AttributesNSImpl):
+    """The attributes of an element with many, found by name without a search."""
+
+    def __init__(self, found: AttributesNSImpl) -> None:
+        super().__init__(dict(found.items()), {name: found.getQNameByName(name) for name in found.getNames()})
+        self._by_qname = {found.getQNameByName(name): value for name, value in found.items()}
+
+    def getValueByQName(self, name: str) -> str:  # noqa: N802
+        """Return the value of an attribute."""
+        return self._by_qname[name]
 
 
 class _Reader(StrictFeedParser):  # type: ignore[misc]  # it has no types
@@ -43,11 +60,36 @@ class _Reader(StrictFeedParser):  # type: ignore[misc]  # it has no types
     def __init__(self, base: str, language: str | None, encoding: str) -> None:
         super().__init__(base, language, encoding)
         self._known: dict[int, tuple[list[Any], set[_Tag]]] = {}  # with the list itself, which keeps its id its own
+        self._prefixes: set[tuple[str | None, str | None]] = set()
+        self._open: list[str] = []
+        self._awaits_tag = False
+        self.baseuri: str
+
+    def startPrefixMapping(self, prefix: str | None, uri: str | None) -> None:  # noqa: N802  SAX names it
+        """Take the declaration of a namespace; feedparser looks through all of them for each element."""
+        self._prefixes.add((prefix, uri))
+        if len(self._prefixes) > MOST_NAMESPACES:
+            raise UnsafeDocumentError(f"the document declares more than {MOST_NAMESPACES} namespaces")
+        super().startPrefixMapping(prefix, uri)
+
+    def startElementNS(self, name: _Name, qname: str | None, attrs: AttributesNSImpl) -> None:  # noqa: N802
+        """Take the start of an element, and remember how feedparser calls it."""
+        self._awaits_tag = True
+        super().startElementNS(name, qname, _Attributes(attrs) if len(attrs) > 10 else attrs)
+
+    def endElementNS(self, name: _Name, qname: str | None) -> None:  # noqa: N802
+        """Take the end of an element."""
+        self.unknown_endtag(self._open.pop())
 
     def unknown_starttag(self, tag: str, attrs: list[tuple[str, str]]) -> None:
         """Take the start of an element; one that feedparser fails on, for example odd coordinates, says nothing."""
+        if self._awaits_tag:
+            self._open.append(tag)
+            self._awaits_tag = False
         with suppress(*_FAILURES):
             super().unknown_starttag(tag, attrs)
+        if len(self.baseuri) > LONGEST_BASE:  # each of many nested elements may add to it
+            self.baseuri = self.basestack[-1] = ""
 
     def unknown_endtag(self, tag: str) -> None:
         """Take the end of an element."""

@@ -29,10 +29,14 @@ _CUT_OFF = frozenset({"unexpected end of data", "truncated data", "incomplete mu
 
 @dataclass(frozen=True, slots=True)
 class CleanXml:
-    """A document in UTF-8 without what XML forbids; ``trouble`` says what had to be mended, or is ``""``."""
+    """A document in UTF-8 without what XML forbids.
+
+    ``trouble`` says what was wrong with it, or is ``""``; ``is_mended`` also counts defects that matter to nobody.
+    """
 
     body: bytes
     trouble: str = ""
+    is_mended: bool = False
 
 
 def clean_xml(body: bytes, content_type: str | None) -> CleanXml:
@@ -47,7 +51,8 @@ def clean_xml(body: bytes, content_type: str | None) -> CleanXml:
     """
     text = _decoded(body, content_type)
     legal = _ILLEGAL.sub("", text)
-    data = with_legal_references(legal).encode()
+    cleaned = with_legal_references(legal)
+    data = cleaned.encode()
     if declares_entities(data):
         raise UnsafeDocumentError
     trouble = syntax_error(data)
@@ -55,7 +60,7 @@ def clean_xml(body: bytes, content_type: str | None) -> CleanXml:
         data = balanced(with_legal_references(with_ended_data(legal))).encode()
     elif _has_illegal(body, text):
         trouble = "characters that XML forbids were left out"
-    return CleanXml(data, trouble)
+    return CleanXml(data, trouble, bool(trouble) or cleaned != text)
 
 
 def syntax_error(data: bytes) -> str:

@@ -16,7 +16,6 @@ from proxyd.core.model.item import Item, Value
 from proxyd.core.model.profile import Field, FieldType, PageClass
 from proxyd.probing.document_texts import LONGEST_FIELD, MOST_ITEMS, capped, clean, digest, safe_link, short_identity
 from proxyd.probing.feeds.feed_dates import time_s
-from proxyd.probing.feeds.feed_items import distinct
 from proxyd.probing.probe_failures import UnreadableDocumentError
 
 Raw: TypeAlias = str | int | float | bool | None
@@ -123,7 +122,10 @@ def page_of(rows: Iterable[Sequence[Raw]], page_class: PageClass, url: str, vers
     """
     kept = list(islice(rows, MOST_ITEMS + 1))
     builder = _Rows(page_class, url)
-    items = tuple(distinct(builder.items(kept[:MOST_ITEMS])))
+    first: dict[str, Item] = {}
+    for item in builder.items(kept[:MOST_ITEMS]):
+        first.setdefault(item.item_id, item)
+    items = tuple(first.values())
     if kept and not items:
         raise UnreadableDocumentError(f"not one row has a value for its KEY {', '.join(page_class.key)}")
     is_cut = len(kept) > MOST_ITEMS or builder.unidentified > 0  # a row without an identity may not be gone

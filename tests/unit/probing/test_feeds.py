@@ -8,7 +8,7 @@ import feedparser
 import pytest
 
 from proxyd.probing.document_texts import LONGEST_FIELD, MOST_ITEMS
-from proxyd.probing.feeds.feed_parser import parse_feed
+from proxyd.probing.feeds.feed_parser import parse_any_feed, parse_feed
 from proxyd.probing.probe_failures import EmptyDocumentError, NotAFeedError, UnsafeDocumentError
 
 URL = "https://example.org/blog/feed.xml"
@@ -134,6 +134,28 @@ def test_the_content_hash_changes_with_content_and_not_with_dates() -> None:
     }
     assert len(others) == 4
     assert plain not in others
+
+
+def test_items_without_guid_and_link_differ_in_time_and_enclosure() -> None:
+    item = "<item><title>a</title>{}</item>"
+    parts = ["", "<pubDate>Sun, 01 Mar 2026 12:00:00 GMT</pubDate>", "<pubDate>Sun, 01 Mar 2026 13:00:00 GMT</pubDate>"]
+    parts += ['<enclosure url="/1.mp3"/>', '<enclosure url="/2.mp3"/>']
+    body = rss("".join(map(item.format, parts)))
+    feed = parse_feed(body)
+    assert len({found.item_id for found in feed.items}) == 5
+    assert [found.former_id for found in feed.items] == [None, *[feed.items[0].item_id] * 4]
+    assert parse_any_feed(body) == feed
+    assert [found.item_id for found in parse_feed(body, None, URL).items] == [found.item_id for found in feed.items]
+
+
+def test_the_title_of_itunes_is_used_if_there_is_no_other() -> None:
+    titles = ["<itunes:title>i</itunes:title>", "<itunes:title>i</itunes:title><title>t</title>", "<title/>"]
+    body = rss("".join(f"<item><guid>{number}</guid>{title}</item>" for number, title in enumerate(titles)))
+    body = body.replace(b"<rss", b'<rss xmlns:itunes="http://www.itunes.com/dtds/podcast-1.0.dtd"')
+    feed = parse_feed(body)
+    assert [item.fields["channel.item.title"] for item in feed.items] == ["i", "t", None]
+    assert [item.former_hash is None for item in feed.items] == [False, True, True]
+    assert parse_any_feed(body) == feed
 
 
 def test_of_duplicates_the_first_is_kept() -> None:

@@ -12,6 +12,7 @@ from proxyd.core.model.item import EventKind, Item
 from proxyd.core.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome
 from proxyd.core.rates.evidence import ChangedBit, Evidence, ItemCount, ItemTimes
 from proxyd.core.rules.stages.context import Shape, SourceContext
+from proxyd.core.rules.stages.identities import Recognised, recognised
 from proxyd.core.rules.state import SourceState, StoredEvent
 
 CLOCK_TOLERANCE_S = 1.0
@@ -34,6 +35,8 @@ class DocumentView:
         Whether the items found are all that the source has.
     is_pushed
         Whether a hub pushed them; a pushed feed holds only new items.
+    quiet, twins
+        Items that are no update, and items that are not new, whatever ``known`` says: see ``Recognised``.
     """
 
     shape: Shape
@@ -41,6 +44,8 @@ class DocumentView:
     has_updates: bool = False
     is_whole: bool = True
     is_pushed: bool = False
+    quiet: frozenset[str] = frozenset()
+    twins: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +63,15 @@ class WindowEvents:
         What the window says about the update rate; ``None`` if it says nothing.
     lost_items
         Estimated number of items that slid off, or were overwritten, unseen since the last probe.
+    renamed
+        The former and the new identity of stored items that go on under the new one.
     """
 
     events: tuple[StoredEvent, ...] = ()
     edited: tuple[Item, ...] = ()
     evidence: Evidence | None = None
     lost_items: float = 0.0
+    renamed: tuple[tuple[str, str], ...] = ()
 
 
 NO_EVENTS = WindowEvents()
@@ -87,6 +95,8 @@ class Discovery:
         Number of values that do not fit their declared type and read as null.
     starts_afresh
         Whether the stored items belong to another document.
+    reguided
+        Number of items whose guid changed, recognised by what they say.
     kept_kinds
         The kinds of events that rules wait for; other kinds only update the stored items.
     """
@@ -97,6 +107,7 @@ class Discovery:
     present: tuple[str, ...] = ()
     unfit_values: int = 0
     starts_afresh: bool = False
+    reguided: int = 0
     kept_kinds: frozenset[EventKind] = frozenset(EventKind)
 
     @property
@@ -120,12 +131,22 @@ class _Change:
     old: Item | None = None
 
 
-def find_events(context: SourceContext, outcome: ProbeOutcome, known: Mapping[str, Item]) -> Discovery:
-    """Return the events in an outcome; ``known`` holds the stored items that are needed."""
+def find_events(
+    context: SourceContext, outcome: ProbeOutcome, known: Mapping[str, Item], shown: Sequence[Item] = ()
+) -> Discovery:
+    """Return the events in an outcome.
+
+    ``known`` holds the stored items that are needed, ``shown`` those that a feed showed last, if they were read.
+    """
     outcome = _as_it_counts(context, outcome)
     if not (outcome.is_push or outcome.kind.is_success or _has_vanished(context, outcome)):
         return Discovery(outcome)
-    window = _window(context, outcome, known)
+    is_feed = context.shape is Shape.FEED
+    found = recognised(outcome.items, known, shown) if is_feed else Recognised(outcome.items, known)
+    if found.reguided:
+        detail = f"{outcome.detail}; guids change: {found.reguided} items recognised by what they say"
+        outcome = replace(outcome, items=found.items, detail=detail)
+    window = _window(context, outcome, found)
     return Discovery(
         outcome,
         window,
@@ -133,6 +154,7 @@ def find_events(context: SourceContext, outcome: ProbeOutcome, known: Mapping[st
         present=() if outcome.is_push else tuple(item.item_id for item in outcome.items),
         unfit_values=outcome.misfits + sum(_unfit_values(context, event.item) for event in window.events),
         starts_afresh=context.starts_afresh,
+        reguided=found.reguided,
         kept_kinds=context.awaited_kinds,
     )
 
@@ -154,14 +176,21 @@ def _has_vanished(context: SourceContext, outcome: ProbeOutcome) -> bool:
     return outcome.kind is OutcomeKind.GONE or is_missing_again
 
 
-def _window(context: SourceContext, outcome: ProbeOutcome, known: Mapping[str, Item]) -> WindowEvents:
+def _window(context: SourceContext, outcome: ProbeOutcome, found: Recognised) -> WindowEvents:
     seen_s = outcome.finished_s
     if outcome.kind in {OutcomeKind.SAME_BODY, OutcomeKind.NOT_MODIFIED}:
         return unchanged(context.state, seen_s=seen_s)
-    items = {} if context.starts_afresh else known
-    has_updates = EventKind.UPDATE in context.awaited_kinds
-    view = DocumentView(context.shape, items, has_updates, not outcome.truncated, outcome.is_push)
-    return discover(outcome.items, view, context.state, seen_s=seen_s, rate_per_s=lambda: context.rate_per_s(seen_s))
+    view = DocumentView(
+        context.shape,
+        {} if context.starts_afresh else found.known,
+        has_updates=EventKind.UPDATE in context.awaited_kinds,
+        is_whole=not outcome.truncated,
+        is_pushed=outcome.is_push,
+        quiet=found.quiet,
+        twins=found.twins,
+    )
+    state, rate_per_s = context.state, lambda: context.rate_per_s(seen_s)
+    return replace(discover(outcome.items, view, state, seen_s=seen_s, rate_per_s=rate_per_s), renamed=found.renamed)
 
 
 def _unfit_values(context: SourceContext, item: Item) -> int:
@@ -189,13 +218,17 @@ def discover(
     edited = tuple(item for item in items if _is_edited(item, view.known))
     if state.first_contact_s is None or state.last_success_s is None:
         return WindowEvents(_seeds(new, state, seen_s), edited, _seed_evidence(new, seen_s))
-    events = _ordered(list(_changes(items, view)), state, state.last_success_s, seen_s)
+    twins = [replace(item, published_s=None) for item in items if item.item_id in view.twins]
+    silent = _seeds(twins, state, seen_s)  # without a time, they count for no rule
+    changes = list(_changes(items, view))
+    events = _ordered(changes, replace(state, next_seq=state.next_seq + len(silent)), state.last_success_s, seen_s)
     since_s = state.watched_s or state.last_success_s
     if view.shape is Shape.PAGE:
         return _page(events, edited, since_s, seen_s, rate_per_s)
     can_overflow = view.shape is Shape.FEED and not view.is_pushed
     lost = _lost_items(items, new, state, seen_s=seen_s, rate_per_s=rate_per_s) if can_overflow else None
-    return WindowEvents(events, edited, _evidence(events, since_s, seen_s, overflowed=lost is not None), lost or 0.0)
+    evidence = _evidence(events, since_s, seen_s, overflowed=lost is not None)
+    return WindowEvents((*silent, *events), edited, evidence, lost or 0.0)
 
 
 def unchanged(state: SourceState, *, seen_s: float) -> WindowEvents:
@@ -223,6 +256,8 @@ def _changes(items: Sequence[Item], view: DocumentView) -> Iterator[_Change]:
     """Yield what happened, in the order of the items; removals come last."""
     for item in items:
         before = view.known.get(item.item_id)
+        if item.item_id in view.quiet or item.item_id in view.twins:
+            continue
         if before is None:
             yield _Change(EventKind.INSERT, item, item.published_s)
         elif before.content_hash != item.content_hash and (view.has_updates or view.shape is not Shape.FEED):
@@ -239,7 +274,7 @@ def _distrust_constant(items: Sequence[Item]) -> Sequence[Item]:
     times = {item.published_s for item in items}
     if len(items) < 3 or len(times) > 1 or None in times:
         return items
-    return [Item(item.item_id, item.fields, None, item.content_hash) for item in items]
+    return [replace(item, published_s=None) for item in items]
 
 
 def _seeds(new: Sequence[Item], state: SourceState, seen_s: float) -> tuple[StoredEvent, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from proxyd.core.model.item import EventKind, Item, Value
@@ -11,6 +11,8 @@ from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.stages.context import Shape, SourceContext
 from proxyd.core.rules.stages.streams import Firing
 from proxyd.core.rules.state import StoredEvent
+
+_MANY = 3  # new items in one probe
 
 History = Mapping[tuple[str, int], Sequence[Mapping[str, Value]]]
 """Fields of stored items, by rule and number of the table that reads them."""
@@ -28,19 +30,38 @@ class HistoryQuery:
 
 @dataclass(frozen=True, slots=True)
 class StoreQuery:
-    """What to read: the items in ``item_ids`` (``None``: all of the source), with or without ``fields``; histories."""
+    """What to read: the items in ``item_ids`` (``None``: all of the source), with or without ``fields``; histories.
+
+    Parameters
+    ----------
+    former_ids
+        Further items, which are stored only if an earlier version stored them.
+    shown
+        Whether to read the items that the source showed last if many of ``item_ids`` are not stored.
+    """
 
     item_ids: tuple[str, ...] | None
     fields: bool
     histories: tuple[HistoryQuery, ...] = ()
+    former_ids: tuple[str, ...] = ()
+    shown: bool = False
+
+    def wants_shown(self, found: Container[str]) -> bool:
+        """Return whether so many items are new that their identities may have changed."""
+        unknown = sum(item_id not in found for item_id in self.item_ids or ())
+        return self.shown and (unknown >= _MANY or 0 < unknown == len(self.item_ids or ()))
 
 
 @dataclass(frozen=True, slots=True)
 class StoredContext:
-    """The result of a query: items by id, and histories by rule and position of the table that reads them."""
+    """The result of a query: items by id, and histories by rule and position of the table that reads them.
+
+    ``shown`` holds the items that the source showed last, without their fields, if they were asked for.
+    """
 
     items: Mapping[str, Item] = field(default_factory=dict)
     history: History = field(default_factory=dict)
+    shown: Sequence[Item] = ()
 
 
 NO_CONTEXT = StoredContext()
@@ -56,7 +77,13 @@ def store_query(context: SourceContext, outcome: ProbeOutcome, *, completes: boo
     histories = history_query(programs, context.source.source_id, outcome.finished_s)
     item_ids = tuple(item.item_id for item in outcome.items)
     if is_feed and item_ids:
-        return replace(histories, item_ids=item_ids, fields=EventKind.UPDATE in context.awaited_kinds)
+        return replace(
+            histories,
+            item_ids=item_ids,
+            fields=EventKind.UPDATE in context.awaited_kinds,
+            former_ids=tuple(dict.fromkeys(item.former_id for item in outcome.items if item.former_id)),
+            shown=not outcome.is_push and context.state.first_contact_s is not None,
+        )
     if not is_feed and outcome.truncated:  # rows that are not shown are not gone, and there may be any number of them
         return replace(histories, item_ids=item_ids, fields=True)
     if not is_feed and (outcome.kind is OutcomeKind.CHANGED or outcome.is_missing):

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from proxyd.core.model.item import Item
+from proxyd.core.rules.stages.identities import recognised
+from tests.fleets import Drive, changed, decider, declaration, rule, source
+
+T0 = 1_000_000_000.0
+
+
+def item(name: str, *, says: str = "", at_s: float | None = None, former: str | None = None) -> Item:
+    title = says or name
+    return Item(name, {"channel.item.title": title}, at_s, f"hash {title}", former)
+
+
+def by_id(*items: Item) -> dict[str, Item]:
+    return {each.item_id: each for each in items}
+
+
+def test_an_item_known_under_a_former_identity_goes_on_under_the_new_one() -> None:
+    before = item("old", says="a")
+    found = recognised([item("new", says="a", former="old")], by_id(before))
+    assert found.renamed == (("old", "new"),)
+    assert found.known["new"] == before
+    assert found.quiet == {"new"}
+
+
+def test_items_that_were_taken_for_one_are_not_new() -> None:
+    items = [item(name, says="a", former="old") for name in ("1", "2", "3")]
+    found = recognised(items, by_id(item("old", says="a")))
+    assert found.renamed == (("old", "1"),)
+    assert found.twins == {"2", "3"}
+
+
+def test_a_former_identity_that_another_item_has_tells_nothing() -> None:
+    items = [item("old", says="a"), item("new", says="a", former="old")]
+    found = recognised(items, by_id(items[0]))
+    assert (found.renamed, found.twins, "new" in found.known) == ((), frozenset(), False)
+
+
+def test_content_that_an_earlier_version_read_in_another_way_is_no_update() -> None:
+    now = replace(item("a"), content_hash="new", former_hash="old")
+    stored = [replace(item("a"), content_hash=content) for content in ("old", "other", "new")]
+    assert [bool(recognised([now], by_id(each)).quiet) for each in stored] == [True, False, False]
+
+
+def test_items_whose_guids_change_are_known_by_what_they_say() -> None:
+    shown = [item(f"guid {n}", says=f"t{n}") for n in range(3)]
+    found = recognised([replace(each, item_id=f"other {each.item_id}") for each in shown], {}, shown)
+    assert [each.item_id for each in found.items] == ["guid 0", "guid 1", "guid 2"]
+    assert (found.reguided, set(found.known)) == (3, {"guid 0", "guid 1", "guid 2"})
+
+
+@pytest.mark.parametrize(
+    ("items", "shown", "reguided"),
+    [
+        ([item("b", says="x", at_s=1.0)], [item("a", says="x", at_s=1.0)], 1),
+        ([item("b", says="x", at_s=2.0)], [item("a", says="x", at_s=1.0)], 0),
+        ([item("b", says="x")], [item("a", says="x")], 0),
+        (
+            [item(f"b{n}", says="x", at_s=1.0) for n in range(4)],
+            [item(f"a{n}", says="x", at_s=1.0) for n in range(4)],
+            0,
+        ),
+        ([item(f"b{n}", says=f"x{n}", at_s=9.0) for n in range(4)], [item(f"a{n}", says=f"x{n}") for n in range(4)], 4),
+        ([item(f"b{n}", says=f"y{n}") for n in range(9)], [item(f"a{n}", says=f"y{n}") for n in range(3)], 0),
+        ([item("a", says="x"), item("b", says="x", at_s=1.0)], [item("a", says="x", at_s=1.0)], 0),
+        ([Item("b", {}, 1.0, "nothing")], [Item("a", {}, 1.0, "nothing")], 0),
+    ],
+    ids=[
+        "the same content and time",
+        "another time",
+        "no time",
+        "content that occurs twice",
+        "the time of the answer",
+        "most are new",
+        "it is still there",
+        "no content",
+    ],
+)
+def test_only_what_is_surely_the_same_is_recognised(items: list[Item], shown: list[Item], reguided: int) -> None:
+    known = {each.item_id: each for each in shown if each.item_id in {i.item_id for i in items}}
+    assert recognised(items, known, shown).reguided == reguided
+
+
+async def test_a_feed_that_changes_its_guids_at_every_fetch_makes_events_only_of_new_items() -> None:
+    drive = Drive(decider(declaration(source("s"), rule("r")), now_s=T0))
+    titles = ["one", "two", "three", "four"]
+    found = []
+    for fetch in range(5):
+        shown = titles if fetch < 3 else ["new", *titles[:3]]
+        items = [item(f"{title} at {fetch}", says=title, at_s=T0 + fetch) for title in shown]
+        observation = await drive.see(changed("s", items, T0 + 100.0 * (fetch + 1)))
+        found.append(([e.item.item_id for e in observation.found.events if not e.seed], observation.found.reguided))
+    assert found == [([], 0), ([], 4), ([], 4), (["new at 3"], 3), ([], 4)]
+    assert observation.outcome.detail.endswith("; guids change: 4 items recognised by what they say")
+
+
+async def test_an_upgrade_that_tells_items_apart_fires_nothing_and_the_next_item_does() -> None:
+    drive = Drive(decider(declaration(source("s"), rule("r")), now_s=T0))
+    await drive.see(changed("s", [item("old", says="up"), item("b")], T0 + 100))
+    items = [item(name, says="up", at_s=T0 + 50, former="old") for name in ("1", "2", "3")] + [item("b")]
+    after = await drive.see(changed("s", items, T0 + 200))
+    assert (after.rules.notifications, [e.item.item_id for e in after.found.events]) == ((), ["3", "2"])
+    assert after.found.window.lost_items == 0
+    again = await drive.see(changed("s", items, T0 + 300))
+    assert again.found.events == ()
+    fresh = item("4", says="up", at_s=T0 + 350, former="old")
+    last = await drive.see(changed("s", [fresh, *items], T0 + 400))
+    assert ([e.item.item_id for e in last.found.events], len(last.rules.notifications)) == (["4"], 1)
