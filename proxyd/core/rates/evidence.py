@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -35,3 +36,30 @@ class ChangedBit:
 
 
 Evidence: TypeAlias = ItemTimes | ItemCount | ChangedBit
+
+
+_SELDOM = 0.01  # how often a steady source shows a gap that is taken for a wrong date
+_FEWEST = 3  # dates that can outvote one
+_MOST_WRONG = 0.25  # share of the dates
+
+
+def trusted_times(times_s: Sequence[float], until_s: float) -> Sequence[float]:
+    """Return sorted times without the oldest ones, if wrong dates are the likely reason of the gap after them.
+
+    A history begins at its oldest time, so a single wrong one would decide how long it is. A gap is too long if a
+    source with the other times shows it in less than one of a hundred histories.
+
+    Examples
+    --------
+    >>> trusted_times([0.0, 90.0, 93.0, 97.0], 100.0)
+    [90.0, 93.0, 97.0]
+    >>> trusted_times([80.0, 90.0, 93.0, 97.0], 100.0)
+    [80.0, 90.0, 93.0, 97.0]
+    """
+    most = min(int(_MOST_WRONG * len(times_s)), len(times_s) - _FEWEST)
+    wrong = 0
+    for first in range(1, most + 1):
+        rest, rest_s = len(times_s) - first, until_s - times_s[first]
+        if times_s[first] - times_s[first - 1] > rest_s * ((_SELDOM / 2.0**first) ** (-1.0 / rest) - 1.0):
+            wrong = first
+    return times_s[wrong:]

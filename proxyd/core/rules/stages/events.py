@@ -10,7 +10,7 @@ from math import expm1, inf
 from proxyd.core.model.field_values import coerce
 from proxyd.core.model.item import EventKind, Item
 from proxyd.core.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome
-from proxyd.core.rates.evidence import ChangedBit, Evidence, ItemCount, ItemTimes
+from proxyd.core.rates.evidence import ChangedBit, Evidence, ItemCount, ItemTimes, trusted_times
 from proxyd.core.rules.stages.context import Shape, SourceContext
 from proxyd.core.rules.stages.identities import Recognised, recognised
 from proxyd.core.rules.state import SourceState, StoredEvent
@@ -329,11 +329,17 @@ def _is_within(time_s: float | None, since_s: float, until_s: float) -> bool:
 
 def _seed_evidence(items: Sequence[Item], seen_s: float) -> Evidence | None:
     """Return the evidence in a feed's own history: the gaps between its items up to now."""
-    latest_s = seen_s + CLOCK_TOLERANCE_S
-    times = sorted(min(i.published_s, seen_s) for i in items if i.published_s is not None and i.published_s <= latest_s)
+    times = _trusted_times(items, seen_s)
     if len(times) < 2 or times[0] >= seen_s:
         return None
     return ItemTimes(min(times[0], seen_s - SHORTEST_HISTORY_S), seen_s, tuple(times[1:]))
+
+
+def _trusted_times(items: Sequence[Item], seen_s: float) -> Sequence[float]:
+    """Return the sorted times of items without those that are likely to be wrong."""
+    latest_s = seen_s + CLOCK_TOLERANCE_S
+    times = (item.published_s for item in items if item.published_s is not None and item.published_s <= latest_s)
+    return trusted_times(sorted(min(time_s, seen_s) for time_s in times), seen_s)
 
 
 def _evidence(events: Sequence[StoredEvent], since_s: float, seen_s: float, *, overflowed: bool) -> Evidence:
@@ -374,7 +380,7 @@ def _lost_items(
     """
     if not items or len(new) < len(items) or state.next_seq == 1 or state.last_success_s is None:
         return None
-    times = sorted(item.published_s for item in items if item.published_s is not None)
+    times = _trusted_times(items, seen_s)
     if not times:
         return max(0.0, rate_per_s() * (seen_s - state.last_success_s) - len(items))
     gap_s = times[0] - max(state.newest_s or state.last_success_s, state.last_success_s)
