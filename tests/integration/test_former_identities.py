@@ -22,7 +22,8 @@ from proxyd.store.databases.connections import migrate
 from proxyd.store.databases.opening import open_connections
 from tests.fleets import changed, decider, declaration, rule, source
 
-T0 = 1_000_000_000.0
+NOON_S = 1772366400.0  # 2026-03-01
+T0 = NOON_S + 10_000.0
 _UPDATES = rule("u").replace("ON INSERT", "ON UPDATE")
 
 
@@ -34,10 +35,10 @@ def hashed(*texts: str | None) -> str:
     return "hash:" + digest(texts)
 
 
-def stored(item_id: str, *content: str | None) -> dict[str, Any]:
+def stored(item_id: str, *content: str | None, published_s: float | None = None) -> dict[str, Any]:
     """Return an item as that version stored it: ``content`` is title, description, content, link and enclosure."""
-    fields = {"channel.item.title": content[0]}
-    return {"item_id": item_id, "hash": digest(content), "fields": json.dumps(fields)}
+    fields = json.dumps({"channel.item.title": content[0]})
+    return {"item_id": item_id, "hash": digest(content), "fields": fields, "published_s": published_s}
 
 
 CASES: Mapping[str, tuple[str, list[dict[str, Any]]]] = {
@@ -46,7 +47,7 @@ CASES: Mapping[str, tuple[str, list[dict[str, Any]]]] = {
             f"<item><title>up</title><pubDate>Sun, 01 Mar 2026 {hour}:00:00 GMT</pubDate></item>"
             for hour in (12, 11, 10)
         ),
-        [stored(hashed("up", None), "up", None, None, None, None)],
+        [stored(hashed("up", None), "up", None, None, None, None, published_s=NOON_S)],
     ),
     "an enclosure tells apart what has no guid": (
         "".join(f"<item><title>a</title><enclosure url='https://e.example/{n}'/></item>" for n in (1, 2)),
@@ -81,8 +82,8 @@ async def database_of_the_version_before(path: Path, items: list[dict[str, Any]]
         connection.execute(add_source, state | {"next_seq": len(items) + 1})
         add_item = text(
             "INSERT INTO items "
-            "(seq, item_id, content_hash, fields, source_id, event_s, seen_s, present_s, exact, seed) "
-            "VALUES (:seq, :item_id, :hash, :fields, 's', :at_s, :at_s, :at_s, false, true)"
+            "(seq, item_id, content_hash, fields, published_s, source_id, event_s, seen_s, present_s, exact, seed) "
+            "VALUES (:seq, :item_id, :hash, :fields, :published_s, 's', :at_s, :at_s, :at_s, false, true)"
         )
         connection.execute(add_item, [{"seq": n, "at_s": T0, **row} for n, row in enumerate(items, 1)])
 

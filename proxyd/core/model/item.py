@@ -33,15 +33,17 @@ class Item:
         The item's own time in unix seconds, or ``None`` if the source gives none.
     content_hash
         Changes exactly when the content changes.
-    former_id, former_hash
-        Its identity, and the hash of the same content, as an earlier version read them, if they were others.
+    former_ids
+        Other identities under which it may be stored: those of an earlier version, or of another window.
+    former_hash
+        The hash of the same content as an earlier version read it, if that was another.
     """
 
     item_id: str
     fields: Mapping[str, Value] = field(hash=False)
     published_s: float | None
     content_hash: str
-    former_id: str | None = None
+    former_ids: tuple[str, ...] = ()
     former_hash: str | None = None
 
 

@@ -261,8 +261,7 @@ class _Item(_Links):
         time_s = self.updated_s if self.published_s is None else self.published_s
         identity = identity_of(self.guid or None, link, (title, summary or content), time_s, enclosure)
         return FeedEntry(
-            identity=identity.item_id,
-            former_identity=identity.former,
+            identity=identity,
             title=title,
             other_title=self.other_title or None,
             description=summary,

@@ -100,18 +100,32 @@ class FeedChannel:
 
 
 @dataclass(frozen=True, slots=True)
-class FeedEntry:
-    """One item as in its document, before it is bounded and hashed; ``identity`` is already short.
+class Identity:
+    """By what an item is known: for one without guid and link, with and without its time.
 
-    Parameters
-    ----------
-    other_title
-        The title of another vocabulary (``itunes:title``), used if there is no title.
-    former_identity
-        The identity by which earlier versions knew the item, if that was another.
+    ``first`` is the identity that the first versions gave an item without guid and link.
     """
 
-    identity: str
+    undated: str
+    dated: str | None = None
+    first: str | None = None
+
+    def names(self, *, is_dated: bool) -> list[str]:
+        """Return the identity, and then the others under which the item may be stored."""
+        if self.first is None:
+            return [self.undated]
+        names = [self.dated, self.undated, self.first] if is_dated else [self.undated, self.first, self.dated]
+        return list(dict.fromkeys(name for name in names if name is not None))
+
+
+@dataclass(frozen=True, slots=True)
+class FeedEntry:
+    """One item as in its document, before it is bounded and hashed.
+
+    ``other_title`` is the title of another vocabulary (``itunes:title``), used if there is no title.
+    """
+
+    identity: Identity
     title: str | None = None
     description: str | None = None
     content: str | None = None
@@ -124,11 +138,16 @@ class FeedEntry:
     updated_s: float | None = None
     revision: str | None = None  # other content that changes with a revision
     other_title: str | None = None
-    former_identity: str | None = None
 
-    def item(self, channel_fields: Mapping[str, Value]) -> Item:
-        """Return the item; without a publication time, that of the last change is used."""
-        published_s = self.updated_s if self.published_s is None else self.published_s
+    @property
+    def time_s(self) -> float | None:
+        """The time of publication, or without one that of the last change."""
+        return self.updated_s if self.published_s is None else self.published_s
+
+    def item(self, channel_fields: Mapping[str, Value], *, is_dated: bool = True) -> Item:
+        """Return the item; ``is_dated`` says that the times of its document tell items apart."""
+        published_s = self.time_s
+        item_id, *former_ids = self.identity.names(is_dated=is_dated)
         title = self.title or self.other_title
         fields: dict[str, Value] = {
             **channel_fields,
@@ -144,11 +163,11 @@ class FeedEntry:
             "channel.item.updated": self.updated_s,
         }
         return Item(
-            item_id=self.identity,
+            item_id=item_id,
             fields=fields,
             published_s=published_s,
             content_hash=self._content_hash(title),
-            former_id=self.former_identity,
+            former_ids=tuple(former_ids),
             former_hash=None if title == self.title else self._content_hash(self.title),
         )
 
@@ -158,30 +177,28 @@ class FeedEntry:
 
 
 def window_of(entries: Iterable[FeedEntry], channel: Mapping[str, Value], most: int = MOST_ITEMS) -> ItemWindow:
-    """Return the first ``most`` items in page order; of those with the same identity, the first."""
+    """Return the first ``most`` items in page order; of those with the same identity, the first.
+
+    If all have the same time, it is that of the answer, and is not part of identities.
+    """
+    entries = tuple(entries)
+    is_dated = len({entry.time_s for entry in entries if entry.identity.first is not None}) > 1
     seen: set[str] = set()
     items: list[Item] = []
     count = 0
     shared: dict[str, None] = {}
     for entry in entries:
-        if entry.identity in seen:
+        name = entry.identity.names(is_dated=is_dated)[0]
+        if name in seen:
             count += 1
             if len(shared) < _NAMED_DUPLICATES:
-                shared[entry.identity] = None
+                shared[name] = None
         elif len(items) == most:
             return ItemWindow(tuple(items), True, Duplicates(count, tuple(shared)))
         else:
-            seen.add(entry.identity)
-            items.append(entry.item(channel))
+            seen.add(name)
+            items.append(entry.item(channel, is_dated=is_dated))
     return ItemWindow(tuple(items), False, Duplicates(count, tuple(shared)))
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """By what an item is known, and by what an earlier version knew it if that was something else."""
-
-    item_id: str
-    former: str | None = None
 
 
 def identity_of(
@@ -193,15 +210,14 @@ def identity_of(
 ) -> Identity:
     """Return the guid, else the link as written, else a hash of what the item says; a long identity is hashed.
 
-    ``texts`` are title and text. Items without guid and link often differ only in their time or enclosure; earlier
-    versions took such items for one.
+    ``texts`` are title and text. Items without guid and link often differ only in their time or enclosure.
     """
     if guid or link:
         return Identity(short_identity(guid or link or ""))
-    former = "hash:" + digest(texts)
-    if time_s is None and enclosure is None:
-        return Identity(former)
-    return Identity("hash:" + digest([*texts, None if time_s is None else repr(time_s), enclosure]), former)
+    first = "hash:" + digest(texts)
+    undated = first if enclosure is None else "hash:" + digest([*texts, None, enclosure])
+    dated = None if time_s is None else "hash:" + digest([*texts, repr(time_s), enclosure])
+    return Identity(undated, dated, first)
 
 
 def number_of(text: str | None) -> float | None:

@@ -81,8 +81,8 @@ def _parse(body: bytes, content_type: str | None, url: str, language: str | None
 
 def _with_former_id(item: Item) -> Item:
     """Return an item with the identity that it had when a loose parser read documents with defects."""
-    has_former = item.former_id is not None or "&" not in item.item_id
-    return item if has_former else replace(item, former_id=item.item_id.replace("&", "&amp;"))
+    former = item.item_id.replace("&", "&amp;")
+    return item if former == item.item_id else replace(item, former_ids=(*item.former_ids, former))
 
 
 def _cleaned(body: bytes, content_type: str | None) -> CleanXml:
@@ -143,8 +143,7 @@ def _entry(entry: _Entry, url: str) -> FeedEntry:
     enclosure, item_s = _enclosure(entry), updated_s if published_s is None else published_s
     identity = identity_of(_text(entry, "id"), _text(entry, "link"), (title, summary or content), item_s, enclosure)
     return FeedEntry(
-        identity=identity.item_id,
-        former_identity=identity.former,
+        identity=identity,
         title=title,
         other_title=_text(entry, "itunes_title"),
         description=summary,

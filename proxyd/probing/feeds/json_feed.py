@@ -17,6 +17,7 @@ from proxyd.probing.feeds.feed_dates import time_s
 from proxyd.probing.feeds.feed_items import (
     FeedChannel,
     FeedEntry,
+    Identity,
     ItemWindow,
     ParsedFeed,
     self_link,
@@ -160,7 +161,7 @@ def _entry(item: _JsonItem, feed: _Feed, url: str) -> FeedEntry | None:
         return None
     enclosures = (_link(url, each.url) for each in item.attachments)
     return FeedEntry(
-        identity=short_identity(item.id),
+        identity=Identity(short_identity(item.id)),
         title=item.title,
         description=item.summary,
         content=item.content_html or item.content_text,

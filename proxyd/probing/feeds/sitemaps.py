@@ -13,7 +13,7 @@ from proxyd.core.model.item import Item
 from proxyd.probing.charsets import DocumentKind, decoded
 from proxyd.probing.document_texts import MOST_ITEMS, clean, safe_link, short_identity
 from proxyd.probing.feeds.feed_dates import says_none, time_s
-from proxyd.probing.feeds.feed_items import FeedChannel, FeedEntry, ParsedFeed, window_of
+from proxyd.probing.feeds.feed_items import FeedChannel, FeedEntry, Identity, ParsedFeed, window_of
 from proxyd.probing.feeds.xml_references import with_legal_references
 from proxyd.probing.probe_failures import NotAFeedError
 
@@ -95,7 +95,7 @@ def _entry(texts: dict[str, str], url: str) -> FeedEntry | None:
     if not address or link is None:
         return None
     return FeedEntry(
-        identity=short_identity(address),
+        identity=Identity(short_identity(address)),
         title=texts.get("title"),
         link=link,
         guid=address,

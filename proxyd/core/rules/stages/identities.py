@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from proxyd.core.model.item import Item
 
-_FEWEST_ALIKE = 3  # items of the same content and another time that show that a feed changes its guids
+_FEWEST_ALIKE = 3  # items of the same content and no time that show that a feed changes its guids
+_ANSWER_S = 60.0
+_LINK = "channel.item.link"
 _TEXTS = ("channel.item.title", "channel.item.description", "channel.item.content")
 
 
@@ -27,7 +30,7 @@ class Recognised:
     quiet
         Items that an earlier version read in another way: that is not an update.
     twins
-        Items that an earlier version took for another one, which it stored: they are not new.
+        Items that an earlier version took for a later one, which it stored: they are not new.
     reguided
         The number of items whose guid changed.
     """
@@ -63,31 +66,47 @@ def recognised(items: Sequence[Item], known: Mapping[str, Item], shown: Sequence
 def _with_former_names(items: tuple[Item, ...], known: Mapping[str, Item]) -> Recognised:
     own = {item.item_id for item in items}
     by_id = dict(known)
-    renamed: dict[str, str] = {}
-    quiet, twins = set(), set()
+    sharing: dict[str, list[Item]] = {}
+    quiet = set()
     for item in items:
-        before, former = known.get(item.item_id), item.former_id
-        if before is not None:
-            if before.content_hash == item.former_hash != item.content_hash:
-                quiet.add(item.item_id)
-        elif former is not None and former in known and former not in own:
-            if former in renamed:
-                twins.add(item.item_id)
-            else:
-                renamed[former] = item.item_id
-                by_id[item.item_id] = known[former]
-                quiet.add(item.item_id)
-    return Recognised(items, by_id, tuple(renamed.items()), frozenset(quiet), frozenset(twins))
+        before = known.get(item.item_id)
+        former = None if before is not None else next((n for n in item.former_ids if n in known and n not in own), None)
+        if before is not None and before.content_hash == item.former_hash != item.content_hash:
+            quiet.add(item.item_id)
+        elif former is not None:
+            sharing.setdefault(former, []).append(item)
+    renamed, twins = [], set()
+    for former, several in sharing.items():
+        stored = known[former]
+        candidates = [item for item in several if not _is_later(item, stored.published_s)]
+        if candidates:
+            same = _same(candidates, stored)
+            renamed.append((former, same.item_id))
+            by_id[same.item_id] = stored
+            twins |= {item.item_id for item in candidates if not (item is same or _is_later(item, same.published_s))}
+    quiet.update(new for _, new in renamed)
+    return Recognised(items, by_id, tuple(renamed), frozenset(quiet), frozenset(twins))
+
+
+def _same(items: Sequence[Item], stored: Item) -> Item:
+    """Return which of the items that share a former identity is the stored one: of its time, else the oldest."""
+    of_its_time = (item for item in items if item.published_s == stored.published_s)
+    oldest = min(items, key=lambda item: inf if item.published_s is None else item.published_s)
+    return next(of_its_time, oldest)
+
+
+def _is_later(item: Item, time_s: float | None) -> bool:
+    return item.published_s is not None and time_s is not None and item.published_s > time_s
 
 
 def _alike(unknown: Sequence[Item], items: Sequence[Item], shown: Sequence[Item]) -> list[tuple[Item, Item]]:
     """Return the unknown items that say the same as one that vanished, each with that one.
 
-    Content that occurs twice tells nothing. The time must be the same too, unless most unknown items have changed
-    theirs: then the feed writes the time of each answer.
+    Content that occurs twice tells nothing. The time must be the same too, unless most unknown items are alike, have
+    links, and have no times or that of the answer.
     """
     written, stored = (Counter(item.content_hash for item in each) for each in (items, shown))
-    present = {name for item in items for name in (item.item_id, item.former_id)}
+    present = {name for item in items for name in (item.item_id, *item.former_ids)}
     vanished = (item for item in shown if item.item_id not in present)
     by_hash = {item.content_hash: item for item in vanished if stored[item.content_hash] == 1}
     pairs = [
@@ -95,6 +114,13 @@ def _alike(unknown: Sequence[Item], items: Sequence[Item], shown: Sequence[Item]
         for item in unknown
         if item.content_hash in by_hash and written[item.content_hash] == 1 and any(map(item.fields.get, _TEXTS))
     ]
-    if len(pairs) >= _FEWEST_ALIKE and 2 * len(pairs) >= len(unknown):
+    if len(pairs) >= _FEWEST_ALIKE and 2 * len(pairs) >= len(unknown) and _are_of_one_answer(pairs):
         return pairs
     return [(item, of) for item, of in pairs if item.published_s is not None and item.published_s == of.published_s]
+
+
+def _are_of_one_answer(pairs: Sequence[tuple[Item, Item]]) -> bool:
+    """Return whether all items have links, and times that say nothing: none, or within one answer."""
+    times = [item.published_s for item, _ in pairs if item.published_s is not None]
+    is_once = not times or max(times) - min(times) <= _ANSWER_S
+    return is_once and all(item.fields.get(_LINK) for item, _ in pairs)

@@ -81,7 +81,7 @@ def store_query(context: SourceContext, outcome: ProbeOutcome, *, completes: boo
             histories,
             item_ids=item_ids,
             fields=EventKind.UPDATE in context.awaited_kinds,
-            former_ids=tuple(dict.fromkeys(item.former_id for item in outcome.items if item.former_id)),
+            former_ids=tuple(dict.fromkeys(name for item in outcome.items for name in item.former_ids)),
             shown=not outcome.is_push and context.state.first_contact_s is not None,
         )
     if not is_feed and outcome.truncated:  # rows that are not shown are not gone, and there may be any number of them

@@ -11,9 +11,17 @@ from tests.fleets import Drive, changed, decider, declaration, rule, source
 T0 = 1_000_000_000.0
 
 
-def item(name: str, *, says: str = "", at_s: float | None = None, former: str | None = None) -> Item:
+def item(
+    name: str, *, says: str = "", at_s: float | None = None, former: str | None = None, link: str | None = "l"
+) -> Item:
     title = says or name
-    return Item(name, {"channel.item.title": title}, at_s, f"hash {title}", former)
+    return Item(
+        name,
+        {"channel.item.title": title, "channel.item.link": link},
+        at_s,
+        f"hash {title}",
+        (former,) if former else (),
+    )
 
 
 def by_id(*items: Item) -> dict[str, Item]:
@@ -33,6 +41,18 @@ def test_items_that_were_taken_for_one_are_not_new() -> None:
     found = recognised(items, by_id(item("old", says="a")))
     assert found.renamed == (("old", "1"),)
     assert found.twins == {"2", "3"}
+
+
+def test_what_is_later_than_the_item_that_was_stored_is_new() -> None:
+    items = [
+        item(name, says="a", at_s=at_s, former="old") for name, at_s in (("new", 9.0), ("same", 5.0), ("lost", 1.0))
+    ]
+    found = recognised(items, by_id(item("old", says="a", at_s=5.0)))
+    assert found.renamed == (("old", "same"),)
+    assert found.twins == {"lost"}
+    assert recognised(items[:1], by_id(item("old", says="a", at_s=5.0))).renamed == ()
+    without_time = recognised(items[:2], by_id(item("old", says="a")))
+    assert (without_time.renamed, without_time.twins) == ((("old", "same"),), frozenset())
 
 
 def test_a_former_identity_that_another_item_has_tells_nothing() -> None:
@@ -66,6 +86,8 @@ def test_items_whose_guids_change_are_known_by_what_they_say() -> None:
             0,
         ),
         ([item(f"b{n}", says=f"x{n}", at_s=9.0) for n in range(4)], [item(f"a{n}", says=f"x{n}") for n in range(4)], 4),
+        ([item(n, at_s=float(ord(n)) * 99) for n in "bcde"], [item(f"x{n}", says=n) for n in "bcde"], 0),
+        ([item(n, link=None) for n in "bcde"], [item(f"x{n}", says=n) for n in "bcde"], 0),
         ([item(f"b{n}", says=f"y{n}") for n in range(9)], [item(f"a{n}", says=f"y{n}") for n in range(3)], 0),
         ([item("a", says="x"), item("b", says="x", at_s=1.0)], [item("a", says="x", at_s=1.0)], 0),
         ([Item("b", {}, 1.0, "nothing")], [Item("a", {}, 1.0, "nothing")], 0),
@@ -76,6 +98,8 @@ def test_items_whose_guids_change_are_known_by_what_they_say() -> None:
         "no time",
         "content that occurs twice",
         "the time of the answer",
+        "times of their own",
+        "no links",
         "most are new",
         "it is still there",
         "no content",
