@@ -388,6 +388,15 @@ async def test_an_honest_compressed_feed_is_decoded() -> None:
     assert (outcome.kind, outcome.body_bytes) == (OutcomeKind.CHANGED, len(FEED))
 
 
+async def test_a_feed_is_the_same_however_it_is_sent() -> None:
+    marked, zipped = b"\xef\xbb\xbf" + FEED, {"Content-Encoding": "gzip"}
+    bodies = [FEED, marked, FEED.replace(b"<title>a", b"<title>\x0ba"), FEED + b"<p>"]
+    plain = [await probe_once(answering(body=body)) for body in bodies]
+    outcomes = plain + [await probe_once(answering(body=gzip.compress(body), headers=zipped)) for body in bodies]
+    titles = [{item.item_id: item.fields["channel.item.title"] for item in outcome.items} for outcome in outcomes]
+    assert titles == [{"1": "a", "2": "b"}] * 8
+
+
 @pytest.mark.parametrize(
     "answer",
     [
@@ -527,6 +536,14 @@ async def test_a_session_keeps_no_cookies_and_ignores_the_environments_proxies(m
                 assert response.status == 200
         assert all("Cookie" not in request.headers for request in origin.requests)
     assert SessionLimits().connect_timeout_s == 10.0
+
+
+async def test_items_that_are_dropped_as_duplicates_are_counted_and_named() -> None:
+    items = b"".join(
+        b"<item><guid>%s</guid></item>" % name for name in (b"a", b"b", b"a", b"x" * 500, b"x" * 500, b"a")
+    )
+    outcome = await probe_once(answering(body=b"<rss version='2.0'><channel>%b</channel></rss>" % items))
+    assert outcome.detail == f"rss20, 3 items; dropped as duplicates: 3, of 'a', '{'x' * 80}'"
 
 
 async def test_items_that_are_left_out_are_said_to_be() -> None:
