@@ -34,7 +34,7 @@ class Item:
     content_hash
         Changes exactly when the content changes.
     former_ids
-        Other identities under which it may be stored: those of an earlier version, or of another window.
+        Other identities under which an earlier version may have stored it.
     former_hash
         The hash of the same content as an earlier version read it, if that was another.
     """

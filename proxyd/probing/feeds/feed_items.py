@@ -101,21 +101,10 @@ class FeedChannel:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """By what an item is known: for one without guid and link, with and without its time.
+    """By what an item is known, and by what an earlier version knew it, if that was something else."""
 
-    ``first`` is the identity that the first versions gave an item without guid and link.
-    """
-
-    undated: str
-    dated: str | None = None
-    first: str | None = None
-
-    def names(self, *, is_dated: bool) -> list[str]:
-        """Return the identity, and then the others under which the item may be stored."""
-        if self.first is None:
-            return [self.undated]
-        names = [self.dated, self.undated, self.first] if is_dated else [self.undated, self.first, self.dated]
-        return list(dict.fromkeys(name for name in names if name is not None))
+    item_id: str
+    former_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,15 +128,9 @@ class FeedEntry:
     revision: str | None = None  # other content that changes with a revision
     other_title: str | None = None
 
-    @property
-    def time_s(self) -> float | None:
-        """The time of publication, or without one that of the last change."""
-        return self.updated_s if self.published_s is None else self.published_s
-
-    def item(self, channel_fields: Mapping[str, Value], *, is_dated: bool = True) -> Item:
-        """Return the item; ``is_dated`` says that the times of its document tell items apart."""
-        published_s = self.time_s
-        item_id, *former_ids = self.identity.names(is_dated=is_dated)
+    def item(self, channel_fields: Mapping[str, Value]) -> Item:
+        """Return the item; without a publication time, that of the last change is used."""
+        published_s = self.updated_s if self.published_s is None else self.published_s
         title = self.title or self.other_title
         fields: dict[str, Value] = {
             **channel_fields,
@@ -163,11 +146,11 @@ class FeedEntry:
             "channel.item.updated": self.updated_s,
         }
         return Item(
-            item_id=item_id,
+            item_id=self.identity.item_id,
             fields=fields,
             published_s=published_s,
             content_hash=self._content_hash(title),
-            former_ids=tuple(former_ids),
+            former_ids=() if self.identity.former_id is None else (self.identity.former_id,),
             former_hash=None if title == self.title else self._content_hash(self.title),
         )
 
@@ -177,18 +160,13 @@ class FeedEntry:
 
 
 def window_of(entries: Iterable[FeedEntry], channel: Mapping[str, Value], most: int = MOST_ITEMS) -> ItemWindow:
-    """Return the first ``most`` items in page order; of those with the same identity, the first.
-
-    If all have the same time, it is that of the answer, and is not part of identities.
-    """
-    entries = tuple(entries)
-    is_dated = len({entry.time_s for entry in entries if entry.identity.first is not None}) > 1
+    """Return the first ``most`` items in page order; of those with the same identity, the first."""
     seen: set[str] = set()
     items: list[Item] = []
     count = 0
     shared: dict[str, None] = {}
     for entry in entries:
-        name = entry.identity.names(is_dated=is_dated)[0]
+        name = entry.identity.item_id
         if name in seen:
             count += 1
             if len(shared) < _NAMED_DUPLICATES:
@@ -197,7 +175,7 @@ def window_of(entries: Iterable[FeedEntry], channel: Mapping[str, Value], most: 
             return ItemWindow(tuple(items), True, Duplicates(count, tuple(shared)))
         else:
             seen.add(name)
-            items.append(entry.item(channel, is_dated=is_dated))
+            items.append(entry.item(channel))
     return ItemWindow(tuple(items), False, Duplicates(count, tuple(shared)))
 
 
@@ -210,14 +188,15 @@ def identity_of(
 ) -> Identity:
     """Return the guid, else the link as written, else a hash of what the item says; a long identity is hashed.
 
-    ``texts`` are title and text. Items without guid and link often differ only in their time or enclosure.
+    ``texts`` are title and text. Items without guid and link often differ only in their time or enclosure; earlier
+    versions took such items for one.
     """
     if guid or link:
         return Identity(short_identity(guid or link or ""))
-    first = "hash:" + digest(texts)
-    undated = first if enclosure is None else "hash:" + digest([*texts, None, enclosure])
-    dated = None if time_s is None else "hash:" + digest([*texts, repr(time_s), enclosure])
-    return Identity(undated, dated, first)
+    former = "hash:" + digest(texts)
+    if time_s is None and enclosure is None:
+        return Identity(former)
+    return Identity("hash:" + digest([*texts, None if time_s is None else repr(time_s), enclosure]), former)
 
 
 def number_of(text: str | None) -> float | None:

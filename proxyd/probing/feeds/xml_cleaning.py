@@ -6,6 +6,7 @@ and ``xml_balancing`` mends the tags. Loose parsers read such documents in anoth
 
 from __future__ import annotations
 
+import codecs
 import re
 from dataclasses import dataclass
 from xml.parsers import expat
@@ -24,6 +25,9 @@ feedparser.encodings.lazy_chardet_encoding = None
 
 _CONTROLS = bytes({*range(0x20)} - {0x09, 0x0A, 0x0D})
 _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_HEAD = 1_024  # where a document declares its charset
+_WIDE = ("utf-16", "utf-32")
+_BUT_SHIFTS = bytes({*_CONTROLS} - {0x0E, 0x0F, 0x1B})  # ISO 2022 says with these what the next bytes are
 _CUT_OFF = frozenset({"unexpected end of data", "truncated data", "incomplete multibyte sequence"})
 
 
@@ -81,13 +85,20 @@ def syntax_error(data: bytes) -> str:
 
 
 def _has_illegal(body: bytes, text: str) -> bool:
-    is_ascii_like = b"\x00" not in body[:4]
-    return _ILLEGAL.search(text) is not None or (is_ascii_like and len(body.translate(None, _CONTROLS)) < len(body))
+    return _ILLEGAL.search(text) is not None or (
+        not _is_wide(body) and len(body.translate(None, _CONTROLS)) < len(body)
+    )
+
+
+def _is_wide(body: bytes) -> bool:
+    """Return whether a document begins as UTF-16 and UTF-32 do."""
+    return body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or body.count(b"\x00", 0, 4) > 1
 
 
 def _decoded(body: bytes, content_type: str | None) -> str:
     """Return the text as feedparser decodes it, with a declaration that says UTF-8."""
-    body = body if b"\x00" in body[:4] else body.lstrip(b" \t\r\n")
+    if not _is_wide(body):
+        body = (body[:_HEAD].translate(None, _BUT_SHIFTS) + body[_HEAD:]).lstrip(b" \t\r\n")
     body = _decodable(body, content_type)
     data: bytes = feedparser.encodings.convert_to_utf8({"content-type": xml_content_type(body, content_type)}, body, {})
     return data.decode("utf-8", "replace")
@@ -96,15 +107,14 @@ def _decoded(body: bytes, content_type: str | None) -> str:
 def _decodable(body: bytes, content_type: str | None) -> bytes:
     """Return the bytes without those at which its charset fails, if they are few; others may be of another charset."""
     charset = named_charset(body, content_type, DocumentKind.XML) or "utf-8"
-    is_utf8 = charset in {"utf-8", "utf-8-sig"}
-    if is_utf8:
-        body = body.translate(None, _CONTROLS)
+    if not charset.startswith(_WIDE):
+        body = body.translate(None, _BUT_SHIFTS if charset.startswith("iso2022") else _CONTROLS)
     try:
         body.decode(charset)
     except UnicodeDecodeError as error:
         if error.reason in _CUT_OFF:
             return body[: error.start]
-        return _utf8(body) if is_utf8 else body
+        return _utf8(body) if charset.startswith("utf-8") else _without_wrong_bytes(body, charset)
     return body
 
 
@@ -113,7 +123,22 @@ def _utf8(body: bytes) -> bytes:
     try:
         text = body.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
-        text = body.decode("utf-8", "ignore")
-        wrong = body.decode("utf-8", "replace").count("\ufffd") - text.count("\ufffd")
-        return text.encode() if sum(not char.isascii() for char in text) > wrong else body
+        return _without_wrong_bytes(body, "utf-8", share=1.0)
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore").encode()
+
+
+def _without_wrong_bytes(body: bytes, charset: str, share: float = 0.1) -> bytes:
+    """Return the bytes without those that are no characters, if there are fewer than ``share`` of what is not ASCII."""
+    if charset != "utf-8" and _is_utf8(body):
+        return body
+    text = body.decode(charset, "ignore")
+    wrong = body.decode(charset, "replace").count("\ufffd") - text.count("\ufffd")
+    return text.encode(charset) if wrong < share * sum(not char.isascii() for char in text) else body
+
+
+def _is_utf8(body: bytes) -> bool:
+    try:
+        body.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True

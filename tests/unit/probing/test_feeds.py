@@ -148,16 +148,6 @@ def test_items_without_guid_and_link_differ_in_time_and_enclosure() -> None:
     assert [found.item_id for found in parse_feed(body, None, URL).items] == [found.item_id for found in feed.items]
 
 
-def test_a_time_that_all_items_share_does_not_tell_them_apart() -> None:
-    """It is often that of the answer, and the next one has another."""
-    item = "<item><title>{}</title><pubDate>Sun, 01 Mar 2026 {}:00:00 GMT</pubDate></item>"
-    first, second = (parse_feed(rss(item.format("a", hour) + item.format("b", hour))).items for hour in (12, 13))
-    assert [found.item_id for found in first] == [found.item_id for found in second]
-    later = parse_feed(rss(item.format("a", 12) + item.format("b", 13))).items
-    assert [of.item_id in found.former_ids for found, of in zip(later, first, strict=True)] == [True, True]
-    assert later[0].item_id in first[0].former_ids
-
-
 def test_the_title_of_itunes_is_used_if_there_is_no_other() -> None:
     titles = ["<itunes:title>i</itunes:title>", "<itunes:title>i</itunes:title><title>t</title>", "<title/>"]
     body = rss("".join(f"<item><guid>{number}</guid>{title}</item>" for number, title in enumerate(titles)))

@@ -45,6 +45,28 @@ def test_an_illegal_character_anywhere_changes_nothing(illegal: bytes) -> None:
         assert identities(found) == identities(whole), place
 
 
+@pytest.mark.parametrize(
+    "charset", ["windows-1251", "windows-1252", "koi8-r", "shift_jis", "gb2312", "euc-jp", "big5", "iso-2022-jp"]
+)
+def test_a_control_character_anywhere_changes_nothing_in_other_charsets(charset: str) -> None:
+    text = f"<?xml version='1.0' encoding='{charset}'?>" + rss(
+        "<title>x \u0442\u0435\u0441\u0442 \u65e5\u672c \u00e9</title>"
+    )
+    body = text.encode(charset, "ignore")
+    whole = parse_feed(body, None, URL)
+    for place in range(len(body)):
+        found = parse_feed(body[:place] + b"\x0b" + body[place:], None, URL)
+        assert identities(found) == identities(whole), place
+
+
+def test_a_byte_that_its_charset_does_not_have_does_not_make_another_charset_of_it() -> None:
+    text = rss("<title>\u00f1 \u00e9 \u00e8 \u00e0 \u00fc \u00f6 \u00e4 \u00df \u00ea \u00f4 \u00ef \u00e7 {}</title>")
+    body = f"<?xml version='1.0' encoding='windows-1252'?>{text}".encode("cp1252")
+    assert identities(parse_feed(body.replace(b"{}", b"\x81"))) == identities(parse_feed(body.replace(b" {}", b"")))
+    utf8 = f"<?xml version='1.0' encoding='shift_jis'?>{text}".encode()
+    assert "\u00f1 \u00e9" in str(parse_feed(utf8 + b"\n").items[0].fields["channel.item.title"])
+
+
 @pytest.mark.parametrize("name", SAMPLES)
 @pytest.mark.parametrize("defect", ["\x0b", "&#11;", "&#xD800;", "&#9999999999;", "<nobody:knows/>"])
 def test_feeds_with_a_defect_are_read_as_without(name: str, defect: str) -> None:

@@ -142,7 +142,8 @@ def find_events(
     if not (outcome.is_push or outcome.kind.is_success or _has_vanished(context, outcome)):
         return Discovery(outcome)
     is_feed = context.shape is Shape.FEED
-    found = recognised(outcome.items, known, shown) if is_feed else Recognised(outcome.items, known)
+    seen_s = outcome.finished_s
+    found = recognised(outcome.items, known, shown, seen_s=seen_s) if is_feed else Recognised(outcome.items, known)
     if found.reguided:
         detail = f"{outcome.detail}; guids change: {found.reguided} items recognised by what they say"
         outcome = replace(outcome, items=found.items, detail=detail)

@@ -11,7 +11,7 @@ from proxyd.core.model.item import Item
 
 _FEWEST_ALIKE = 3  # items of the same content and no time that show that a feed changes its guids
 _ANSWER_S = 60.0
-_LINK = "channel.item.link"
+_LINK, _GUID = "channel.item.link", "channel.item.guid"
 _TEXTS = ("channel.item.title", "channel.item.description", "channel.item.content")
 
 
@@ -43,14 +43,17 @@ class Recognised:
     reguided: int = 0
 
 
-def recognised(items: Sequence[Item], known: Mapping[str, Item], shown: Sequence[Item] = ()) -> Recognised:
+def recognised(
+    items: Sequence[Item], known: Mapping[str, Item], shown: Sequence[Item] = (), *, seen_s: float = 0.0
+) -> Recognised:
     """Return a feed's window with the items that are known under another identity.
 
     ``known`` holds the stored items of the same or a former identity; ``shown`` those that the feed showed last.
+    ``seen_s`` is the time of the answer.
     """
     found = _with_former_names(tuple(items), known)
     unknown = [item for item in items if item.item_id not in found.known and item.item_id not in found.twins]
-    stored = {item.item_id: of for item, of in _alike(unknown, items, shown)} if unknown and shown else {}
+    stored = {item.item_id: of for item, of in _alike(unknown, items, shown, seen_s)} if unknown and shown else {}
     if not stored:
         return found
     return replace(
@@ -99,11 +102,13 @@ def _is_later(item: Item, time_s: float | None) -> bool:
     return item.published_s is not None and time_s is not None and item.published_s > time_s
 
 
-def _alike(unknown: Sequence[Item], items: Sequence[Item], shown: Sequence[Item]) -> list[tuple[Item, Item]]:
+def _alike(
+    unknown: Sequence[Item], items: Sequence[Item], shown: Sequence[Item], seen_s: float
+) -> list[tuple[Item, Item]]:
     """Return the unknown items that say the same as one that vanished, each with that one.
 
-    Content that occurs twice tells nothing. The time must be the same too, unless most unknown items are alike, have
-    links, and have no times or that of the answer.
+    Content that occurs twice tells nothing. The time must be the same too, unless all have the time of the answer, or
+    none, and most of what is unknown is alike.
     """
     written, stored = (Counter(item.content_hash for item in each) for each in (items, shown))
     present = {name for item in items for name in (item.item_id, *item.former_ids)}
@@ -114,13 +119,24 @@ def _alike(unknown: Sequence[Item], items: Sequence[Item], shown: Sequence[Item]
         for item in unknown
         if item.content_hash in by_hash and written[item.content_hash] == 1 and any(map(item.fields.get, _TEXTS))
     ]
-    if len(pairs) >= _FEWEST_ALIKE and 2 * len(pairs) >= len(unknown) and _are_of_one_answer(pairs):
+    if 2 * len(pairs) >= len(unknown) and _have_no_times([item for item, _ in pairs], seen_s):
         return pairs
     return [(item, of) for item, of in pairs if item.published_s is not None and item.published_s == of.published_s]
 
 
-def _are_of_one_answer(pairs: Sequence[tuple[Item, Item]]) -> bool:
-    """Return whether all items have links, and times that say nothing: none, or within one answer."""
-    times = [item.published_s for item, _ in pairs if item.published_s is not None]
-    is_once = not times or max(times) - min(times) <= _ANSWER_S
-    return is_once and all(item.fields.get(_LINK) for item, _ in pairs)
+def _have_no_times(items: Sequence[Item], seen_s: float) -> bool:
+    """Return whether items have no times or that of the answer, which tells apart neither guids nor hashes of times.
+
+    Three items with links and other guids are enough to say so. Hashes need two, or one of the present time.
+    """
+    times = [item.published_s for item in items if item.published_s is not None]
+    if times and max(times) - min(times) > _ANSWER_S:
+        return False
+    if len(items) >= _FEWEST_ALIKE and all(item.fields.get(_LINK) for item in items):
+        return True
+    is_now = bool(times) and abs(max(times) - seen_s) <= _ANSWER_S
+    return len(times) == len(items) and all(map(_has_no_name, items)) and (len(items) > 1 or is_now)
+
+
+def _has_no_name(item: Item) -> bool:
+    return not (item.fields.get(_GUID) or item.fields.get(_LINK))

@@ -110,6 +110,18 @@ def test_only_what_is_surely_the_same_is_recognised(items: list[Item], shown: li
     assert recognised(items, known, shown).reguided == reguided
 
 
+@pytest.mark.parametrize(
+    ("count", "at_s", "reguided"),
+    [(1, 1000.0, 1), (1, 930.0, 0), (2, 500.0, 2), (3, 500.0, 3)],
+    ids=["the present time", "another time", "two of one time", "three of one time"],
+)
+def test_hashes_of_the_time_of_the_answer_are_known_by_what_they_say(count: int, at_s: float, reguided: int) -> None:
+    names = [str(number) for number in range(count)]
+    shown = [item(f"hash:{name} before", says=name, at_s=1.0, link=None) for name in names]
+    items = [item(f"hash:{name} now", says=name, at_s=at_s, link=None) for name in names]
+    assert recognised(items, {}, shown, seen_s=1000.0).reguided == reguided
+
+
 async def test_a_feed_that_changes_its_guids_at_every_fetch_makes_events_only_of_new_items() -> None:
     drive = Drive(decider(declaration(source("s"), rule("r")), now_s=T0))
     titles = ["one", "two", "three", "four"]
