@@ -35,6 +35,8 @@ class Item:
         Changes exactly when the content changes.
     former_ids
         Other identities under which an earlier version may have stored it.
+    is_mended
+        Whether its document was not well-formed; earlier versions escaped texts of such documents in another way.
     former_hash
         The hash of the same content as an earlier version read it, if that was another.
     """
@@ -45,6 +47,7 @@ class Item:
     content_hash: str
     former_ids: tuple[str, ...] = ()
     former_hash: str | None = None
+    is_mended: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,14 +75,15 @@ def _parse(body: bytes, content_type: str | None, url: str, language: str | None
         if not document.get("version") and (not document["entries"] or is_web_page(body)):
             raise _not_a_feed(body, url)
         feed = _feed(document, url)
-    items = tuple(map(_with_former_id, feed.items)) if xml.is_mended else feed.items
+    items = tuple(map(_mended, feed.items)) if xml.is_mended else feed.items
     return replace(feed, items=items, trouble=xml.trouble)
 
 
-def _with_former_id(item: Item) -> Item:
-    """Return an item with the identity that it had when a loose parser read documents with defects."""
+def _mended(item: Item) -> Item:
+    """Return an item of a document with defects, with the identity that it had when a loose parser read those."""
     former = item.item_id.replace("&", "&amp;")
-    return item if former == item.item_id else replace(item, former_ids=(*item.former_ids, former))
+    others = () if former == item.item_id else (former,)
+    return replace(item, former_ids=(*item.former_ids, *others), is_mended=True)
 
 
 def _cleaned(body: bytes, content_type: str | None) -> CleanXml:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from html import unescape
 from math import inf
 
 from proxyd.core.model.item import Item
@@ -13,6 +15,10 @@ _FEWEST_ALIKE = 3  # items of the same content and no time that show that a feed
 _ANSWER_S = 60.0
 _LINK, _GUID = "channel.item.link", "channel.item.guid"
 _TEXTS = ("channel.item.title", "channel.item.description", "channel.item.content")
+_CONTENT = (*_TEXTS, _LINK, "channel.item.enclosure")
+_MOST_ESCAPES = 3
+_MOST_CHARACTERS = 1_000_000  # that are compared without their markup for one probe
+_MARKUP = re.compile(r"<[^<>]*>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +77,14 @@ def _with_former_names(items: tuple[Item, ...], known: Mapping[str, Item]) -> Re
     by_id = dict(known)
     sharing: dict[str, list[Item]] = {}
     quiet = set()
+    left = _MOST_CHARACTERS
     for item in items:
         before = known.get(item.item_id)
         former = None if before is not None else next((n for n in item.former_ids if n in known and n not in own), None)
-        if before is not None and before.content_hash == item.former_hash != item.content_hash:
-            quiet.add(item.item_id)
+        if before is not None and before.content_hash != item.content_hash:
+            left -= _characters(before, item)
+            if _is_former_reading(before, item, may_compare=left >= 0):
+                quiet.add(item.item_id)
         elif former is not None:
             sharing.setdefault(former, []).append(item)
     renamed, twins = [], set()
@@ -89,6 +98,28 @@ def _with_former_names(items: tuple[Item, ...], known: Mapping[str, Item]) -> Re
             twins |= {item.item_id for item in candidates if not (item is same or _is_later(item, same.published_s))}
     quiet.update(new for _, new in renamed)
     return Recognised(items, by_id, tuple(renamed), frozenset(quiet), frozenset(twins))
+
+
+def _characters(*items: Item) -> int:
+    if not items[-1].is_mended:
+        return 0
+    return sum(len(str(item.fields.get(path) or "")) for item in items for path in _CONTENT)
+
+
+def _is_former_reading(stored: Item, item: Item, *, may_compare: bool) -> bool:
+    """Return whether an earlier version read the same content in another way."""
+    if stored.content_hash == item.former_hash:
+        return True
+    is_comparable = item.is_mended and may_compare and bool(stored.fields)
+    return is_comparable and all(_plain(stored, path) == _plain(item, path) for path in _CONTENT)
+
+
+def _plain(item: Item, path: str) -> str:
+    """Return the words of a text without markup, however often it was escaped."""
+    text = str(item.fields.get(path) or "")
+    for _ in range(_MOST_ESCAPES):
+        text = unescape(text)
+    return " ".join(_MARKUP.sub(" ", text).split())
 
 
 def _same(items: Sequence[Item], stored: Item) -> Item:

@@ -67,6 +67,24 @@ def test_content_that_an_earlier_version_read_in_another_way_is_no_update() -> N
     assert [bool(recognised([now], by_id(each)).quiet) for each in stored] == [True, False, False]
 
 
+@pytest.mark.parametrize(
+    ("title", "is_mended", "is_quiet"),
+    [
+        ("A &amp; <b>B</b>", True, True),
+        ("A &amp;amp; B", True, True),
+        ("A & B", False, False),
+        ("A & C", True, False),
+        ("A" * 1_000_000, True, False),
+    ],
+)
+def test_texts_that_were_escaped_in_another_way_are_no_update(title: str, *, is_mended: bool, is_quiet: bool) -> None:
+    now = replace(item("1", says="A & B"), is_mended=is_mended)
+    found = recognised(
+        [now], by_id(item("1", says=title)) if title != "A & B" else by_id(replace(now, content_hash="x"))
+    )
+    assert bool(found.quiet) == is_quiet
+
+
 def test_items_whose_guids_change_are_known_by_what_they_say() -> None:
     shown = [item(f"guid {n}", says=f"t{n}") for n in range(3)]
     found = recognised([replace(each, item_id=f"other {each.item_id}") for each in shown], {}, shown)
