@@ -24,7 +24,6 @@ _ATTRIBUTE = re.compile(
 )
 _ROOT = re.compile(r"<(?:\w+:)?(?:rss|feed|rdf)[\s>]", re.IGNORECASE | re.ASCII)
 _DATA = "<![CDATA["
-_DOCTYPE = re.compile(r"<!DOCTYPE\s(?:[^\[<>-]|-(?!-))*>", re.IGNORECASE)
 _ITEM_END = re.compile(r"</(?:\w+:)?(?:item|entry)\s*>", re.IGNORECASE | re.ASCII)
 _ITEMS = frozenset({"item", "entry"})
 _VOID = frozenset({"br", "hr", "img", "input", "wbr"})
@@ -132,10 +131,13 @@ class _Writer:
             self.pieces.append(f"<![CDATA[{text}]]>")
 
     def add_aside(self, text: str) -> None:
-        """Add the XML declaration or a DOCTYPE; comments and instructions are left out."""
-        is_declaration = text.startswith("<?xml ") and not self.pieces
-        if self.root_place is None and (is_declaration or _DOCTYPE.fullmatch(text)):
+        """Add the XML declaration, or Netscape's DOCTYPE, which names a version; others and comments are left out."""
+        if self.root_place is not None:
+            return
+        if text.startswith("<?xml ") and not self.pieces:
             self.pieces.append(text)
+        elif text[:9].upper() == "<!DOCTYPE" and "netscape" in text.lower() and len(self.pieces) < 2:
+            self.pieces.append("\n<!DOCTYPE netscape>\n")
 
     def start(self, name: str, attributes: str) -> None:
         """Open an element; an item ends the one before it."""

@@ -155,6 +155,7 @@ def test_a_wrong_byte_does_not_make_another_charset_of_utf_8() -> None:
         ("<rss><i xmlns:x='urn:x'/><x:y></rss>", '<rss xmlns:x="urn:x"><i xmlns:x="urn:x"/><x:y></x:y></rss>'),
         ("<rss xmlns:xml='u' xmlns:x=''><a></rss>", "<rss><a></a></rss>"),
         ("<rss/><x>", "<rss/>"),
+        ('<!DOCTYPE rss "-//Netscape//DTD><!DOCTYPE x><rss><b></rss>', "\n<!DOCTYPE netscape>\n<rss><b></b></rss>"),
         ("<rss", ""),
         ("<item>cut", ""),
     ],
@@ -206,3 +207,9 @@ def test_a_namespace_with_blanks_loses_no_item(blank: str) -> None:
 
 def test_what_is_well_formed_is_only_decoded() -> None:
     assert clean_xml(b"<rss>a</rss>", None).body == b"<?xml version='1.0' encoding='utf-8'?>\n<rss>a</rss>"
+
+
+def test_netscapes_version_is_known_in_a_document_that_is_mended() -> None:
+    head = '<?xml version="1.0"?>\n<!DOCTYPE rss PUBLIC "-//Netscape Communications//DTD RSS 0.91//EN" "x">\n'
+    body = f'{head}<rss version="0.91"><channel><item><title>a<b></title></item></channel></rss>'
+    assert parse_feed(body.encode()).version == "rss091n"
