@@ -41,9 +41,9 @@ REPEATED: dict[str, Callable[[int], bytes]] = {
 }
 
 
-def _least_s(read: Callable[[bytes], ParsedFeed | None], body: bytes) -> float:
+def _least_s(read: Callable[[bytes], ParsedFeed | None], body: bytes, *, tries: int = 3) -> float:
     times = []
-    for _ in range(3):
+    for _ in range(tries):
         began_s = time.process_time()
         read(body)
         times.append(time.process_time() - began_s)
@@ -62,7 +62,7 @@ def test_no_feed_takes_time_that_grows_with_its_square(name: str, read: Callable
 @pytest.mark.parametrize(("name", "count"), [("categories", 120_000), ("items with one id", 333_000)])
 @pytest.mark.parametrize("read", [parse_clean_feed, parse_any_feed])
 def test_the_longest_that_a_body_can_hold(name: str, count: int, read: Callable[[bytes], ParsedFeed | None]) -> None:
-    tenth, whole = (_least_s(read, REPEATED[name](length)) for length in (count // 10, count))
+    tenth, whole = (_least_s(read, REPEATED[name](length), tries=1) for length in (count // 10, count))
     assert whole < 30 * tenth
 
 
