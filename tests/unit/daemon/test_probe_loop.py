@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
+from structlog.testing import capture_logs
 
 from proxyd.cluster import LocalTransport
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
@@ -123,3 +125,12 @@ async def test_a_notifier_that_cannot_be_told_is_told_of_the_next_delivery() -> 
     assert len(told) == 2
     await notifier.drain(0.0)
     await task
+
+
+async def test_it_warns_of_a_feed_that_changes_its_guids() -> None:
+    loop = ProbeLoop(every(100), Nobody(Unmade.LOST), RecordingMemory(), FakeClock(T0), Metrics())
+    shown = [item(name, link="https://e.example/") for name in "abc"]
+    await loop.take_in(changed("s", shown, T0))
+    with capture_logs() as logged:
+        await loop.take_in(changed("s", [replace(each, item_id=f"new {each.item_id}") for each in shown], T0 + 100.0))
+    assert [(entry["log_level"], entry["source"], entry["items"]) for entry in logged] == [("warning", "s", 3)]
