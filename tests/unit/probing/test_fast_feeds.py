@@ -367,3 +367,19 @@ def test_json_feeds_name_hubs_too() -> None:
 
 def test_a_language_of_the_header_is_left_to_feedparser() -> None:
     assert parse_feed(rss("").encode(), None, URL, "fr").items[0].fields["channel.language"] == "fr"
+
+
+def test_a_link_among_many_attributes_is_read_and_equal() -> None:
+    others = " ".join(f'a{number}="{number}"' for number in range(20))
+    body = atom(f'<link {others} href="/l" xml:lang="de" rel="alternate"/>').encode()
+    fast = parse_clean_feed(body, None, URL)
+    assert fast is not None
+    assert fast == parse_any_feed(body, None, URL)
+    assert fast.items[0].fields["channel.item.link"] == "https://example.org/l"
+
+
+def test_a_base_of_many_parts_is_not_read() -> None:
+    base = "https://b.example/" + "x/" * 3_000
+    body = atom('<link href="a"/>').replace("<entry", f'<entry xml:base="{base}"').encode()
+    assert parse_clean_feed(body, None, URL) is None
+    assert parse_any_feed(body, None, URL).items[0].fields["channel.item.link"] == "https://example.org/blog/a"
