@@ -32,6 +32,7 @@ from proxyd.store.writer import Writer, drained
 
 T = TypeVar("T")
 _CHUNK = 500
+_MOST_SHOWN = 1_000  # items that are compared with new ones
 MOST_HISTORY = 10_000  # items that a table of a query reads
 
 
@@ -273,10 +274,8 @@ class SqlStore(SqlOutbox):
         return await self._each(_present(source_id, *t.items.c), rows.item)
 
     async def _shown_items(self, source_id: str) -> list[Item]:
-        """Return the first items that a source showed when it was last read, without their fields."""
-        c = t.items.c
-        query = _present(source_id, c.item_id, c.content_hash, c.published_s).limit(MOST_HISTORY)
-        return await self._each(query, rows.item)
+        """Return the first items that a source showed when it was last read."""
+        return await self._each(_present(source_id, *t.items.c).limit(_MOST_SHOWN), rows.item)
 
     async def ping(self) -> None:
         """Prove that the writer commits."""

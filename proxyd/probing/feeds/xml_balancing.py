@@ -30,7 +30,7 @@ _VOID = frozenset({"br", "hr", "img", "input", "wbr"})
 _DEEPEST = 200
 _UNNAMED = "urn:undeclared:"
 _RESERVED = frozenset({"xml", "xmlns"})
-_KNOWN = {prefix: uri for uri, prefix in reversed(StrictFeedParser.namespaces.items()) if prefix} | {
+_KNOWN = {prefix.lower(): uri for uri, prefix in reversed(StrictFeedParser.namespaces.items()) if prefix} | {
     "atom": "http://www.w3.org/2005/Atom",
     "atom10": "http://www.w3.org/2005/Atom",
     "itunes": "http://www.itunes.com/dtds/podcast-1.0.dtd",

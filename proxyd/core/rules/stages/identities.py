@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from html import unescape
 from math import inf
 
-from proxyd.core.model.item import Item
+from proxyd.core.model.item import Item, Value
 
-_FEWEST_ALIKE = 3  # items of the same content and no time that show that a feed changes its guids
 _ANSWER_S = 60.0
 _LINK, _GUID = "channel.item.link", "channel.item.guid"
 _TEXTS = ("channel.item.title", "channel.item.description", "channel.item.content")
-_CONTENT = (*_TEXTS, _LINK, "channel.item.enclosure")
+_ENCLOSURE = "channel.item.enclosure"
+_CONTENT = (*_TEXTS, _LINK, _ENCLOSURE)
 _MOST_ESCAPES = 3
 _MOST_CHARACTERS = 1_000_000  # that are compared without their markup for one probe
 _MARKUP = re.compile(r"<[^<>]*>")
@@ -34,7 +34,7 @@ class Recognised:
     renamed
         The former and the new identity of stored items that go on under the new one.
     quiet
-        Items that an earlier version read in another way: that is not an update.
+        Items of which the guid, or what an earlier version read, is another one: that is not an update.
     twins
         Items that an earlier version took for a later one, which it stored: they are not new.
     reguided
@@ -68,6 +68,7 @@ def recognised(
             replace(item, item_id=stored[item.item_id].item_id) if item.item_id in stored else item for item in items
         ),
         known={**found.known, **{of.item_id: of for of in stored.values()}},
+        quiet=found.quiet | {of.item_id for of in stored.values()},
         reguided=len(stored),
     )
 
@@ -138,36 +139,47 @@ def _alike(
 ) -> list[tuple[Item, Item]]:
     """Return the unknown items that say the same as one that vanished, each with that one.
 
-    Content that occurs twice tells nothing. The time must be the same too, unless all have the time of the answer, or
-    none, and most of what is unknown is alike.
+    What is said twice tells nothing. The time must be the same too, unless times say nothing.
     """
-    written, stored = (Counter(item.content_hash for item in each) for each in (items, shown))
+    written, stored = Counter(map(_says, items)), {item.item_id: _says(item) for item in shown}
+    times_said = Counter(stored.values())
     present = {name for item in items for name in (item.item_id, *item.former_ids)}
     vanished = (item for item in shown if item.item_id not in present)
-    by_hash = {item.content_hash: item for item in vanished if stored[item.content_hash] == 1}
+    by_content = {stored[item.item_id]: item for item in vanished if times_said[stored[item.item_id]] == 1}
     pairs = [
-        (item, by_hash[item.content_hash])
-        for item in unknown
-        if item.content_hash in by_hash and written[item.content_hash] == 1 and any(map(item.fields.get, _TEXTS))
+        (item, by_content[said])
+        for item, said in zip(unknown, map(_says, unknown), strict=True)
+        if said in by_content and written[said] == 1 and any(said)
     ]
-    if 2 * len(pairs) >= len(unknown) and _have_no_times([item for item, _ in pairs], seen_s):
+    is_whole = len(pairs) == len(items) == len(shown)
+    if 2 * len(pairs) >= len(unknown) and _are_of_one_answer([item for item, _ in pairs], seen_s, is_whole=is_whole):
         return pairs
     return [(item, of) for item, of in pairs if item.published_s is not None and item.published_s == of.published_s]
 
 
-def _have_no_times(items: Sequence[Item], seen_s: float) -> bool:
-    """Return whether items have no times or that of the answer, which tells apart neither guids nor hashes of times.
+def _says(item: Item) -> tuple[Value, ...]:
+    """Return what an item says. A link that is made of the guid is no part of it."""
+    return (*(item.fields.get(path) for path in (*_TEXTS, _ENCLOSURE)), _own_link(item))
 
-    Three items with links and other guids are enough to say so. Hashes need two, or one of the present time.
+
+def _own_link(item: Item) -> str | None:
+    link, guid = item.fields.get(_LINK), item.fields.get(_GUID)
+    return None if not isinstance(link, str) or (isinstance(guid, str) and link.endswith(guid)) else link
+
+
+def _are_of_one_answer(items: Sequence[Item], seen_s: float, *, is_whole: bool) -> bool:
+    """Return whether items differ from those before only in guids, or times, that their feed makes for each answer.
+
+    They have no times, or all the same. That is clear of two items that are the whole feed, that have links of their
+    own, or that have neither guid nor link; and of a single one of these with the present time.
     """
     times = [item.published_s for item in items if item.published_s is not None]
     if times and max(times) - min(times) > _ANSWER_S:
         return False
-    if len(items) >= _FEWEST_ALIKE and all(item.fields.get(_LINK) for item in items):
-        return True
-    is_now = bool(times) and abs(max(times) - seen_s) <= _ANSWER_S
-    return len(times) == len(items) and all(map(_has_no_name, items)) and (len(items) > 1 or is_now)
-
-
-def _has_no_name(item: Item) -> bool:
-    return not (item.fields.get(_GUID) or item.fields.get(_LINK))
+    links = {_own_link(item) for item in items} - {None}
+    is_nameless = len(times) == len(items) and not any(
+        item.fields.get(_GUID) or item.fields.get(_LINK) for item in items
+    )
+    if len(items) > 1:
+        return is_whole or is_nameless or len(links) == len(items)
+    return is_nameless and bool(times) and abs(times[0] - seen_s) <= _ANSWER_S

@@ -12,7 +12,7 @@ from proxyd.core.rules.stages.context import Shape, SourceContext
 from proxyd.core.rules.stages.streams import Firing
 from proxyd.core.rules.state import StoredEvent
 
-_MANY = 3  # new items in one probe
+_MANY = 2  # new items in one probe
 
 History = Mapping[tuple[str, int], Sequence[Mapping[str, Value]]]
 """Fields of stored items, by rule and number of the table that reads them."""
@@ -56,7 +56,7 @@ class StoreQuery:
 class StoredContext:
     """The result of a query: items by id, and histories by rule and position of the table that reads them.
 
-    ``shown`` holds the items that the source showed last, without their fields, if they were asked for.
+    ``shown`` holds the items that the source showed last, if they were asked for.
     """
 
     items: Mapping[str, Item] = field(default_factory=dict)
