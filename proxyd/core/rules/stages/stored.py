@@ -12,8 +12,6 @@ from proxyd.core.rules.stages.context import Shape, SourceContext
 from proxyd.core.rules.stages.streams import Firing
 from proxyd.core.rules.state import StoredEvent
 
-_MANY = 2  # new items in one probe
-
 History = Mapping[tuple[str, int], Sequence[Mapping[str, Value]]]
 """Fields of stored items, by rule and number of the table that reads them."""
 
@@ -37,7 +35,7 @@ class StoreQuery:
     former_ids
         Further items, which are stored only if an earlier version stored them.
     shown
-        Whether to read the items that the source showed last if many of ``item_ids`` are not stored.
+        Whether to read the items that the source showed last if half of ``item_ids`` are not stored.
     """
 
     item_ids: tuple[str, ...] | None
@@ -48,8 +46,9 @@ class StoreQuery:
 
     def wants_shown(self, found: Container[str]) -> bool:
         """Return whether so many items are new that their identities may have changed."""
-        unknown = sum(item_id not in found for item_id in self.item_ids or ())
-        return self.shown and (unknown >= _MANY or 0 < unknown == len(self.item_ids or ()))
+        item_ids = self.item_ids or ()
+        unknown = sum(item_id not in found for item_id in item_ids)
+        return self.shown and 0 < unknown >= len(item_ids) / 2
 
 
 @dataclass(frozen=True, slots=True)
