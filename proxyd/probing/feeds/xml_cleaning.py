@@ -17,7 +17,7 @@ from feedparser.sanitizer import replace_doctype
 from proxyd.probing.charsets import DocumentKind, named_charset
 from proxyd.probing.document_kinds import declares_entities, xml_content_type
 from proxyd.probing.feeds.xml_balancing import balanced, with_ended_data
-from proxyd.probing.feeds.xml_references import with_legal_references
+from proxyd.probing.feeds.xml_references import with_ampersands_escaped, with_legal_references
 from proxyd.probing.probe_failures import UnsafeDocumentError
 
 # feedparser guesses with chardet if that is installed; results must not depend on it.
@@ -35,7 +35,7 @@ _CUT_OFF = frozenset({"unexpected end of data", "truncated data", "incomplete mu
 class CleanXml:
     """A document in UTF-8 without what XML forbids.
 
-    ``trouble`` says what was wrong with it, or is ``""``; ``is_mended`` also counts defects that matter to nobody.
+    ``trouble`` says what was wrong, or is ``""``. ``is_mended`` also counts entities of HTML, but not ampersands.
     """
 
     body: bytes
@@ -64,7 +64,8 @@ def clean_xml(body: bytes, content_type: str | None) -> CleanXml:
         data = balanced(with_legal_references(with_ended_data(legal))).encode()
     elif _has_illegal(body, text):
         trouble = "characters that XML forbids were left out"
-    return CleanXml(data, trouble, bool(trouble) or cleaned != text)
+    is_mended = bool(trouble) or (cleaned != text and cleaned != with_ampersands_escaped(text))
+    return CleanXml(data, trouble, is_mended)
 
 
 def syntax_error(data: bytes) -> str:

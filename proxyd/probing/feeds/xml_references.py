@@ -28,6 +28,11 @@ def with_legal_references(text: str) -> str:
     return _REFERENCES.sub(_legal, text) if "&" in text else text
 
 
+def with_ampersands_escaped(text: str) -> str:
+    """Return a document in which ampersands that begin no reference are escaped, and nothing else is changed."""
+    return _REFERENCES.sub(lambda found: "&amp;" if found.group() == "&" else found.group(), text)
+
+
 def _legal(found: re.Match[str]) -> str:
     """Return legal XML for a CDATA section or comment, for references to characters, an entity, or an ampersand."""
     text = found.group()

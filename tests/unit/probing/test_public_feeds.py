@@ -17,6 +17,7 @@ from proxyd.probing.document_texts import clean, safe_link, short_identity
 from proxyd.probing.feeds.fast_feeds import parse_clean_feed
 from proxyd.probing.feeds.feed_items import ParsedFeed
 from proxyd.probing.feeds.feed_parser import parse_any_feed
+from proxyd.probing.feeds.xml_balancing import balanced
 from proxyd.probing.feeds.xml_cleaning import clean_xml
 from tests.corpora import public_feeds
 from tests.fleets import Drive, changed, decider, declaration, rule, source
@@ -157,6 +158,15 @@ def test_a_cut_shows_no_item_that_the_whole_feed_does_not_have() -> None:
             if isinstance(found, ParsedFeed):
                 shown = identities(found.items)
                 assert shown == identities(feed.items)[: len(shown)], name
+
+
+def test_balancing_changes_nothing_in_what_is_well_formed() -> None:
+    for name, feed in feeds().items():
+        clean_body = clean_xml(public_feeds()[name], "application/xml")
+        if not clean_body.trouble:
+            found = read(balanced(clean_body.body.decode()).encode())
+            assert isinstance(found, ParsedFeed), name
+            assert identities(found.items) == identities(feed.items), name
 
 
 async def test_a_feed_that_is_read_by_either_path_in_turn_makes_no_event() -> None:

@@ -213,3 +213,12 @@ def test_netscapes_version_is_known_in_a_document_that_is_mended() -> None:
     head = '<?xml version="1.0"?>\n<!DOCTYPE rss PUBLIC "-//Netscape Communications//DTD RSS 0.91//EN" "x">\n'
     body = f'{head}<rss version="0.91"><channel><item><title>a<b></title></item></channel></rss>'
     assert parse_feed(body.encode()).version == "rss091n"
+
+
+@pytest.mark.parametrize(
+    ("inside", "is_mended"),
+    [("a & b &amp; c", False), ("a &eacute;", True), ("a\x0b", True), ("a&#0;", True), ("<b>", True)],
+)
+def test_items_of_documents_that_were_mended_say_so(inside: str, *, is_mended: bool) -> None:
+    item = parse_feed(rss(f"<title>{inside}</title>").replace("<guid>1", "<guid>1&amp;2").encode()).items[0]
+    assert (item.item_id, item.is_mended, item.former_ids) == ("1&2", is_mended, ("1&amp;2",) if is_mended else ())

@@ -17,8 +17,9 @@ _TEXTS = ("channel.item.title", "channel.item.description", "channel.item.conten
 _ENCLOSURE = "channel.item.enclosure"
 _CONTENT = (*_TEXTS, _LINK, _ENCLOSURE)
 _MOST_ESCAPES = 3
-_MOST_CHARACTERS = 1_000_000  # that are compared without their markup for one probe
-_MARKUP = re.compile(r"<[^<>]*>")
+_MOST_CHARACTERS = 300_000  # that are compared for one probe without regard to how they are escaped
+_SPELLING = re.compile(r"[/\"']+")
+_BETWEEN = re.compile(r"[\s<>]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,15 +113,16 @@ def _is_former_reading(stored: Item, item: Item, *, may_compare: bool) -> bool:
     if stored.content_hash == item.former_hash:
         return True
     is_comparable = item.is_mended and may_compare and bool(stored.fields)
-    return is_comparable and all(_plain(stored, path) == _plain(item, path) for path in _CONTENT)
+    return is_comparable and all(_words(stored, path) == _words(item, path) for path in _CONTENT)
 
 
-def _plain(item: Item, path: str) -> str:
-    """Return the words of a text without markup, however often it was escaped."""
+def _words(item: Item, path: str) -> list[str]:
+    """Return the words of a text and its tags, however often it was escaped, and however its tags are spelt."""
     text = str(item.fields.get(path) or "")
     for _ in range(_MOST_ESCAPES):
         text = unescape(text)
-    return " ".join(_MARKUP.sub(" ", text).split())
+    words = _BETWEEN.split(_SPELLING.sub("", text))
+    return sorted(word for word in words if word and not word.startswith("xmlns"))
 
 
 def _same(items: Sequence[Item], stored: Item) -> Item:
