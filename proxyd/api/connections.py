@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -10,13 +11,27 @@ from typing import Any, cast
 
 import structlog
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from proxyd.api.rest.problems import Handler
 
 SEND_S = 120.0
 """Time after which a client that does not read its whole answer is disconnected."""
+
+
+class _Bugs(logging.Filter):
+    """Lets pass what is not a stranger's broken request: each would be a traceback with bytes of the stranger."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether a record is logged."""
+        return record.exc_info is None or not isinstance(record.exc_info[1], HttpProcessingError)
+
+
+_server_log = logging.getLogger("aiohttp.server.listener")
+_server_log.addFilter(_Bugs())
 CONNECTIONS: dict[str, Any] = {
     "access_log": None,
+    "logger": _server_log,
     "shutdown_timeout": 2.0,
     "auto_decompress": False,  # the library would inflate bodies before any handler could refuse them
     "keepalive_timeout": 75.0,  # also for the head of a request

@@ -14,7 +14,7 @@ from typing import Any, cast
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
 
-_MOST_HEAD_BYTES = 262_144
+_MOST_HEAD_BYTES = 262_144  # with those of interim responses
 _END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})")
 _NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -54,10 +54,11 @@ class TolerantResponseHandler(ResponseHandler):
     """The client's protocol, whose parser gets heads that it can read."""
 
     _head: bytearray | None = None
+    _received = 0
 
     def set_response_params(self, **options: Any) -> None:
         """Expect the head of the next response."""
-        self._head = bytearray()
+        self._head, self._received = bytearray(), 0
         super().set_response_params(**options)
 
     def data_received(self, data: bytes) -> None:
@@ -67,27 +68,28 @@ class TolerantResponseHandler(ResponseHandler):
             return
         searched = max(0, len(self._head) - 3)
         self._head += data
-        end = _END_OF_HEAD.search(self._head, searched)
-        if end is not None:
-            head, rest = bytes(self._head[: end.end()]), bytes(self._head[end.end() :])
-            self._head = None
-            self._pass_on(head, rest)
-        elif len(self._head) > _MOST_HEAD_BYTES:
+        self._received += len(data)
+        begin = 0
+        while (end := _END_OF_HEAD.search(self._head, searched)) is not None:
+            head, searched = bytes(self._head[begin : end.end()]), end.end()
+            status = _STATUS.match(head)
+            if status is None or status[1] not in _INTERIM:
+                rest, self._head = bytes(self._head[searched:]), None
+                self._pass_on(head, rest, has_body=status is None or status[1] not in _WITHOUT_BODY)
+                return
+            begin = searched  # the response follows
+        del self._head[:begin]
+        if self._received > _MOST_HEAD_BYTES:
             self.set_exception(aiohttp.ClientPayloadError(f"the headers are longer than {_MOST_HEAD_BYTES} bytes"))
             self.abort()
 
-    def _pass_on(self, head: bytes, rest: bytes) -> None:
-        status = _STATUS.match(head)
-        if status is not None and status[1] in _WITHOUT_BODY:
-            if rest or _BODY.search(head):
-                self.force_close()  # a body follows, which would be taken for the next response
-            rest = b""
-        if status is not None and status[1] in _INTERIM:  # the response follows
-            self._head = bytearray()
-            super().data_received(clean_head(head))
-            self.data_received(rest)
-        else:
+    def _pass_on(self, head: bytes, rest: bytes, *, has_body: bool) -> None:
+        if has_body:
             super().data_received(clean_head(head) + rest)
+            return
+        if rest or _BODY.search(head):
+            self.force_close()  # a body follows, which would be taken for the next response
+        super().data_received(clean_head(head))
 
     def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
         """End the response, also its body: the client would wait for it, although the connection is closed."""

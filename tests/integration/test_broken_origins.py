@@ -39,6 +39,7 @@ REFUSED = {
     "a length and chunks": OK + LENGTH + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "headers without end": OK + b"X-a: 1\r\n" * 100_000,
     "a header without end": OK + b"X-a: " + b"1" * 1_000_000,
+    "interim answers without end": b"HTTP/1.1 103 Early Hints\r\nX-a: 1\r\n\r\n" * 20_000,
     "a name without end": OK + b"a" * 1_000_000,
 }
 

@@ -283,6 +283,21 @@ async def eventually(listener: Listener) -> tuple[int, bytes]:
             return await listener.ask("/healthz", "Host: localhost")
 
 
+async def test_broken_requests_of_strangers_are_not_logged(
+    listener: ApiListener, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = (await listener.running.token("write"))["Authorization"]
+    for head in (["X\x01: 1"], ["Content-Length: x"], ["Content-Length: 5", "Content-Length: 6"]):
+        assert (await listener.ask("/sign-in", "Host: localhost", *head))[0] == 400
+    headers = ("Host: localhost", f"Authorization: {token}", "Transfer-Encoding: chunked", "Content-Type: text/plain")
+    assert (await listener.ask("/api/v1/import", *headers, method="POST", body=b"1\r\nx\r\nzz\r\n"))[0] == 400
+    async with listener.connection() as (_, writer):
+        writer.write("\r\n".join(("POST /api/v1/import HTTP/1.1", *headers, "", "1")).encode())
+        await writer.drain()
+    assert (await listener.ask("/healthz", "Host: localhost"))[0] == 200
+    assert caplog.records == []
+
+
 async def test_the_head_of_a_request_is_bounded(listener: ApiListener) -> None:
     for head in (["X-a: 1"] * 70, ["X-a: " + "1" * 9_000], ["X" * 9_000 + ": 1"]):
         assert (await listener.ask("/healthz", "Host: localhost", *head))[0] == 400

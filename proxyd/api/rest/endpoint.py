@@ -130,10 +130,15 @@ def read_query(request: web.Request, model: type[Read]) -> Read:
 
 
 async def read_bytes(request: web.Request) -> bytes:
-    """Return the body of a request; raises ``HTTPRequestTimeout`` if it does not arrive within ``BODY_S``."""
+    """Return the body of a request; raises ``HTTPRequestTimeout`` if it does not arrive within ``BODY_S``.
+
+    Raises ``BadRequestError`` if the client goes or sends no valid body, which would be logged as a bug.
+    """
     try:
         async with asyncio.timeout(BODY_S):
             return await request.read()
+    except (ConnectionError, web.RequestPayloadError) as error:
+        raise BadRequestError("the body ended too early, or cannot be read") from error
     except TimeoutError as error:
         raise web.HTTPRequestTimeout(text=f"the body did not arrive within {BODY_S:g} s") from error
 
