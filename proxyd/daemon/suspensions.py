@@ -101,7 +101,7 @@ class Suspensions:
     async def resume(self, name: str, *, subject: Subject | None = None) -> SuspensionChange:
         """Probe a paused source again, or evaluate a rule again that failed too often."""
         async with self.turn:
-            key = self._resumed(name, subject)
+            key = self._meant(name, subject, Subject.SOURCE, Subject.RULE)
             if key[0] is Subject.RULE:
                 return await self._resume_rule(name)
             if key not in self._known:
@@ -130,7 +130,7 @@ class Suspensions:
     ) -> SuspensionChange:
         """Keep back the notifications of a rule, or of every rule of a profile."""
         async with self.turn:
-            key = self._muted(name, subject)
+            key = self._meant(name, subject, Subject.RULE, Subject.PROFILE)
             now_s = self._clock.time_s()
             if until_s is not None and until_s <= now_s:
                 raise ConflictError(f"{iso_time(until_s)} has passed; give a later time")
@@ -146,7 +146,7 @@ class Suspensions:
     async def unmute(self, name: str, *, subject: Subject | None = None, drop: bool = False) -> SuspensionChange:
         """Send what was kept back as one digest for each receiver, or drop it."""
         async with self.turn:
-            key = self._muted(name, subject)
+            key = self._meant(name, subject, Subject.RULE, Subject.PROFILE)
             called = f"{key[0].value} {name}"
             if key not in self._known:
                 return SuspensionChange(f"{called} is not muted{self._by_profile(key)}", None, is_new=False)
@@ -191,26 +191,19 @@ class Suspensions:
             raise no_such("source", name, self._declaration.sources)
         return Subject.SOURCE, name
 
-    def _resumed(self, name: str, subject: Subject | None) -> Key:
-        """Return the source or the rule that a name means."""
-        return self._meant(
-            name, subject, {Subject.SOURCE: self._declaration.sources, Subject.RULE: self._declaration.rules}
-        )
-
-    def _muted(self, name: str, subject: Subject | None) -> Key:
-        """Return the rule or the profile that a name means."""
-        return self._meant(
-            name, subject, {Subject.RULE: self._declaration.rules, Subject.PROFILE: self._declaration.profiles}
-        )
-
-    def _meant(self, name: str, subject: Subject | None, both: Mapping[Subject, Mapping[str, object]]) -> Key:
-        """Return what a name means; raises if it means nothing, or both."""
+    def _meant(self, name: str, subject: Subject | None, *kinds: Subject) -> Key:
+        """Return which of these kinds a name means; raises if it means none, or several."""
         self._must_have_started()
-        meant = {each: known for each, known in both.items() if subject in {None, each}}
+        declared: Mapping[Subject, Mapping[str, object]] = {
+            Subject.SOURCE: self._declaration.sources,
+            Subject.RULE: self._declaration.rules,
+            Subject.PROFILE: self._declaration.profiles,
+        }
+        meant = {each: declared[each] for each in kinds if subject in {None, each}}
         found = [each for each, known in meant.items() if name in known]
         if len(found) > 1:
-            kinds = " and a ".join(each.value for each in found)
-            raise ConflictError(f"a {kinds} are called {name!r}; say which of them you mean")
+            both = " and a ".join(each.value for each in found)
+            raise ConflictError(f"a {both} are called {name!r}; say which of them you mean")
         if not found:
             what = " or ".join(each.value for each in meant)
             raise no_such(what, name, sorted({each for known in meant.values() for each in known}))

@@ -288,7 +288,7 @@ class Decider:
         return run_parts(self.snapshot(now_s))
 
     def snapshot(self, now_s: float) -> Chunked[Fleet]:
-        """Gather the fleet in parts; ``adopt`` follows up sources that change after their part."""
+        """Gather the fleet in parts; ``switch_plan`` follows up sources that change after their part."""
         known = self.known
         taken = Snapshot(known.estimates, self.planner.limits.hosts, now_s, self.settings.grid.length_s)
         for number, planned in enumerate(self.planner.in_parts()):
@@ -297,11 +297,7 @@ class Decider:
             taken.add(planned, known.compiled.programs, known.compiled.sources)
         return taken.fleet(self.planner.week, self.settings.planner, self._hints.changes())
 
-    def adopt(self, week: WeekPlan, now_s: float) -> None:
-        """Detect by a new plan of the week from now on; sources probed while it was made are planned again."""
-        run_parts(self.switch_plan(week, now_s))
-
     def switch_plan(self, week: WeekPlan, now_s: float) -> Chunked[None]:
-        """Do the same as ``adopt``, in parts."""
+        """Detect by a new plan of the week from now on, in parts; sources probed meanwhile are planned again."""
         self._hints.siblings = week.siblings
         return switch_plan(self.planner, week, self.settings.grid.chronon_at(now_s))

@@ -14,6 +14,7 @@ from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.item import Item
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.model.profile import Declaration
+from proxyd.core.planning.chunks import run_all
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.rates.evidence import ItemTimes
 from proxyd.core.rates.rate_blend import NO_EVIDENCE, Blend
@@ -65,7 +66,7 @@ class DeciderPolicy:
             fleet = self._decider.fleet(now_s)
             fleet = replace(fleet, probes_per_s=max(1, self._left) / (terms.stop_s - now_s))
             if (week := fleet.plan()) is not None:
-                self._decider.adopt(week, now_s)
+                run_all(self._decider.switch_plan(week, now_s))
         planned = self._decider.choose(now)
         for late in planned[room:]:
             self._planner.drop(late, now_s)

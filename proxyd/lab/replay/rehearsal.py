@@ -14,6 +14,7 @@ from proxyd.core.model.chronon import Epoch
 from proxyd.core.model.item import Item
 from proxyd.core.model.measures import delays_s
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.core.planning.chunks import run_all
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.estimates import until_next_plan_s
@@ -141,7 +142,7 @@ def plan(decider: Decider, now_s: float) -> None:
     """Make a plan of the week and put it into use."""
     week = decider.fleet(now_s).plan()
     if week is not None:
-        decider.adopt(week, now_s)
+        run_all(decider.switch_plan(week, now_s))
 
 
 def take_in(decider: Decider, origins: Origins, planned: PlannedProbe) -> bool:

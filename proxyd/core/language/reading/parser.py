@@ -142,7 +142,8 @@ class _Reader:
         begin = self._at
         starts = _STARTS[rule] if rule else ()
         if not rule or get_keyword(self._value()) not in starts or self._shape() is not TokenShape.WORD:
-            self._complain(self._expect_part(more(), starts))
+            others = [word for word in (*starts, "';'") if word != "FROM"]
+            self._complain(complain(self._tokens, self._at, more() - {"$END"}, others))
             self._skip(begin + 1, rule or "")
             return frozenset
         piece = read_piece(self._tokens, begin, rule)
@@ -153,10 +154,6 @@ class _Reader:
         self._at = piece.next
         self._set(draft, clause, begin)
         return piece.more
-
-    def _expect_part(self, more: frozenset[str], starts: Sequence[str]) -> Complaint:
-        extra = [word for word in (*starts, "';'") if word != "FROM"]
-        return complain(self._tokens, self._at, more - {"$END"}, extra)
 
     def _set(self, draft: _Draft, clause: Clause, begin: int) -> None:
         """Keep the value of a clause; a clause that is given twice is an error."""

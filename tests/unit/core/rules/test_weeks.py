@@ -13,6 +13,7 @@ from proxyd.api.wire import converters as payloads
 from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.model.schedule import Reason
+from proxyd.core.planning.chunks import run_all
 from proxyd.core.planning.plan_preview import preview
 from proxyd.core.rates.week_bins import WEEK_S, Cycle
 from proxyd.core.rules.decider import Decider
@@ -57,7 +58,7 @@ async def run(model: str, week: Week | None = None, *, plans: bool) -> Run:
     for now in range(grid.chronon_at(MONDAY_S), grid.chronon_at(MONDAY_S + WEEKS * WEEK_S)):
         now_s = grid.start_s(now)
         if plans and now % grid.ceil(86400.0) == 0 and (week_plan := found.fleet(now_s).plan()) is not None:
-            found.adopt(week_plan, now_s)
+            run_all(found.switch_plan(week_plan, now_s))
         for planned in found.choose(now):
             name, at_s = planned.probe.source_id, planned.start_s
             shown = [t for t in events[name] if t <= at_s][-20:]
@@ -118,7 +119,7 @@ async def test_an_explanation_tells_the_price_and_the_week() -> None:
     await drive.see(changed("s", [item(str(n), MONDAY_S - 3600.0 * n) for n in range(1, 20)], MONDAY_S))
     week_plan = found.fleet(MONDAY_S).plan()
     assert week_plan is not None
-    found.adopt(week_plan, MONDAY_S)
+    run_all(found.switch_plan(week_plan, MONDAY_S))
     told = found.explainer.explain("s", found.settings.grid.chronon_at(MONDAY_S))
     assert told is not None
     assert told.price_item_s == pytest.approx(found.settings.planner.price_item_s)
@@ -135,7 +136,7 @@ async def test_an_explanation_says_where_a_host_binds(binds: bool) -> None:
         found.planner.limits.hosts.space("example.org", 3600.0)
     week_plan = found.fleet(MONDAY_S).plan()
     assert week_plan is not None
-    found.adopt(week_plan, MONDAY_S)
+    run_all(found.switch_plan(week_plan, MONDAY_S))
     told = found.explainer.explain("s", found.settings.grid.chronon_at(MONDAY_S))
     assert told is not None
     assert told.is_host_bound == binds
@@ -151,7 +152,7 @@ async def in_zone(options: str, clauses: str = "") -> Decider:
     await Drive(found).see(changed("s", [item("seed", winter_s), *items][::-1], winter_s + 8 * WEEK_S))
     plan = found.fleet(winter_s + 8 * WEEK_S).plan()
     assert plan is not None
-    found.adopt(plan, winter_s + 8 * WEEK_S)
+    run_all(found.switch_plan(plan, winter_s + 8 * WEEK_S))
     return found
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from proxyd.core.model.profile import ImportanceTerm
+from proxyd.core.planning.chunks import run_all
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rates.week_shapes import HOURS
 from proxyd.core.rules.programs.importance import importance_by_hour
@@ -51,7 +52,7 @@ async def delays_by_hour(clauses: str) -> tuple[float, float, int]:
     await drive.see(changed("s", [item(repr(t), t) for t in times[times <= MONDAY][-20:][::-1]], MONDAY))
     week = found.fleet(MONDAY).plan()
     assert week is not None
-    found.adopt(week, MONDAY)
+    run_all(found.switch_plan(week, MONDAY))
     probes = []
     for now in range(found.settings.grid.chronon_at(MONDAY), found.settings.grid.chronon_at(MONDAY + 2 * WEEK_S)):
         for planned in found.choose(now):
@@ -80,5 +81,5 @@ async def test_what_never_matters_is_not_probed_for_detection() -> None:
     assert found.choose(now + 1000) == []
     week = found.fleet(MONDAY).plan()
     assert week is not None
-    found.adopt(week, MONDAY)
+    run_all(found.switch_plan(week, MONDAY))
     assert found.choose(now + 5000) == []
