@@ -12,7 +12,7 @@ from proxyd.config import Settings
 def test_slow_origins_may_use_all_open_files_but_a_few() -> None:
     with capture_logs() as logged:
         limits = session_limits(Settings.model_validate({"host_concurrency": 20}), 20_000)
-    assert (limits.connections, limits.connections_per_host, logged) == (19_744, 20, [])
+    assert (limits.connections, limits.connections_per_host, logged) == (19_244, 20, [])
 
 
 @pytest.mark.parametrize("budget", ["1000/s", "00-06 1000/s, 1/s"])
