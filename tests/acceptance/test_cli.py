@@ -246,7 +246,7 @@ async def test_rules_are_listed_with_what_they_captured(tmp_path: Path) -> None:
         await w.daemon.metric_reaches('proxyd_intervals_total{fate="captured"}', 1)
         table, machine = await asyncio.gather(w.daemon.cli("rules"), w.daemon.cli("rules", "--json"))
     assert table.out.splitlines() == [
-        "rule  profiles       captured  missed  completeness  utility  muted",
+        "rule  profiles       captured  missed  completeness  utility  muted  failing",
         "each  second, watch         1       0         1.000    1.000",
         "rare  watch                 0       0             -        -",
     ]

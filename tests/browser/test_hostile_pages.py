@@ -41,7 +41,7 @@ async def declare(api: Running) -> None:
     """Declare and tell with every text."""
     for name in NAMES.values():
         await api.control.declarations.declare(declared(name))
-    for k, text in enumerate(ALL.values()):
+    for k, text in reversed(list(enumerate(ALL.values()))):  # the longest first: a page holds no more beside them
         await api.tell(told(f"n{k}", items=[row(text)], url=text, source=text, profiles=[text]))
 
 
