@@ -16,8 +16,6 @@ from proxyd.notify.message_forms import payload
 from tests.fleets import Drive, changed, decider, declaration, rule, source
 from tests.hostile_rules import HOSTILE_RULES, T0, HostileRule, items, shown
 
-ONE_OPERATION = 500_000  # the most steps that are counted at once, when the last limit is passed
-
 
 @pytest.mark.parametrize("name", HOSTILE_RULES)
 @pytest.mark.parametrize("limits", [QUICK_LIMITS, WORK_LIMITS], ids=["on the loop", "in a worker"])
