@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -20,16 +21,23 @@ from pathlib import Path
 import pytest
 
 _WAIT_S = 60.0
+_FIRST_PORT, _PORTS = 10_000, 22_000
 _numbers = count()
 _kept: list[PostgresServer] = []  # whose processes outlive the tests that began them
 _MIGRATED, _SHARED = "migrated", "postgresql.json"
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port that nobody listens on, below those that the system gives to connections and to port 0.
+
+    So nothing takes it before the caller listens there, or while a server that keeps its port is restarted.
+    """
+    for _ in range(1000):
+        port = secrets.randbelow(_PORTS) + _FIRST_PORT
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise RuntimeError("no port is free")
 
 
 def wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:

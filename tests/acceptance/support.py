@@ -11,7 +11,6 @@ import os
 import re
 import resource
 import signal
-import socket
 import sqlite3
 import sys
 import tempfile
@@ -33,6 +32,7 @@ from standardwebhooks import Webhook, WebhookVerificationError
 
 from proxyd.config import socket_address
 from tests.prefork import Forked, can_fork, fork
+from tests.servers import free_port
 
 PATIENCE_S = 60.0
 SECRET = "whsec_" + base64.b64encode(b"the acceptance tests' own secret").decode()
@@ -57,13 +57,6 @@ async def eventually(
         if time.monotonic() > until_s:
             raise AssertionError(f"not within {timeout_s:g} s: {what}; there is: {state() if state else value!r}")
         await asyncio.sleep(0.02)
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 # -- the origin

@@ -19,8 +19,9 @@ import pytest
 import yaml
 from aiohttp import web
 
-from tests.acceptance.support import World, eventually, free_port, world
+from tests.acceptance.support import World, eventually, world
 from tests.pages import ROOT
+from tests.servers import free_port
 
 DEPLOY = ROOT / "deploy"
 FASTER = 120  # every duration of the configurations is divided by this: 5 minutes become 2.5 s

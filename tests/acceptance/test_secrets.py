@@ -13,8 +13,8 @@ from urllib.parse import quote, quote_plus
 import pytest
 from aiohttp import web
 
-from tests.acceptance.support import DOMAIN, PROFILE, World, eventually, free_port, world
-from tests.servers import NatsServer, PostgresServer, nats_server
+from tests.acceptance.support import DOMAIN, PROFILE, World, eventually, world
+from tests.servers import NatsServer, PostgresServer, free_port, nats_server
 
 MARK = "s3cr3t"
 

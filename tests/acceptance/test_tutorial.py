@@ -18,8 +18,9 @@ from typing import Self
 
 import pytest
 
-from tests.acceptance.support import PATIENCE_S, SECRET, free_port
+from tests.acceptance.support import PATIENCE_S, SECRET
 from tests.pages import ROOT, Block, blocks
+from tests.servers import free_port
 
 PAGE = ROOT / "docs" / "tutorial.md"
 _AGAIN_S = 0.3

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -22,6 +21,7 @@ from aiosmtpd.smtp import AuthResult, Envelope
 from proxyd.errors import DeliveryError
 from proxyd.notify import MailChannel, MailSettings
 from proxyd.ports import Message
+from tests.servers import free_port
 
 pytestmark = pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS")
 TO = "reader@example.org"
@@ -57,9 +57,7 @@ class Sink:
 
 @asynccontextmanager
 async def serving(sink: Sink, **options: Any) -> AsyncIterator[int]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
+    port = free_port()
     controller = Controller(sink, hostname="127.0.0.1", port=port, **options)
     controller.start()
     try:

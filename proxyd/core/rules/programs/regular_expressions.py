@@ -6,7 +6,7 @@ from functools import cached_property
 
 import re2
 
-from proxyd.core.model.patterns import re2_options
+from proxyd.core.model.patterns import LIKE_MEMORY_BYTES, re2_options
 from proxyd.core.rules.programs.meter import Meter
 from proxyd.errors import EvaluationError
 
@@ -21,7 +21,7 @@ class Regex:
     Parameters
     ----------
     is_whole
-        It must match a whole text, and its dots match line ends; otherwise it is sought in the text.
+        It is a LIKE: it must match a whole text, and its dots match line ends; otherwise it is sought in the text.
 
     Examples
     --------
@@ -47,7 +47,7 @@ class Regex:
 
     @cached_property
     def _compiled(self) -> re2._Regexp:
-        options = re2_options()
+        options = re2_options(LIKE_MEMORY_BYTES) if self._is_whole else re2_options()
         options.case_sensitive = not self._ignores_case
         options.dot_nl = self._is_whole
         try:

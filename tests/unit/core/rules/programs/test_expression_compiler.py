@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from proxyd.core.language import FUNCTIONS as DECLARED
 from proxyd.core.language import CheckSettings, SourceText, check
+from proxyd.core.language.checking.expression_checker import MAX_LIKE
 from proxyd.core.model.item import Value
 from proxyd.core.rules.programs.expression_compiler import Row
 from proxyd.core.rules.programs.query_program import compile_query
@@ -151,6 +152,12 @@ def test_an_evil_regular_expression_takes_linear_time() -> None:
     assert evaluate("COALESCE(title, '')", title="x") == "x"
     row: dict[str, Value] = {"channel.item.title": "a" * 50_000 + "!"}
     assert run("SELECT title FROM RSS WHERE title REGEXP '^(a+)+$'", [row]) == []
+
+
+@pytest.mark.parametrize("char", ["_", "\u03b9", "\u03c9", "k"])  # those of which re2's programs are the longest
+def test_the_longest_pattern_of_ilike_that_is_accepted_can_be_matched(char: str) -> None:
+    row: dict[str, Value] = {"channel.item.title": "short"}
+    assert run(f"SELECT title FROM RSS WHERE title NOT ILIKE '{char * MAX_LIKE}'", [row]) == [row]
 
 
 def test_rows_are_ordered_limited_and_made_distinct() -> None:
