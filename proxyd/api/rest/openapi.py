@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeAlias
 
-from pydantic.json_schema import models_json_schema
+from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from proxyd.api import wire
 from proxyd.api.rest.endpoint import Endpoint
 from proxyd.api.rest.idempotency import HEADER
 
+_Model: TypeAlias = type[wire.WireModel]
 _PARAMETER = re.compile(r"\{(\w+)\}")
 _REF = "#/components/schemas/{model}"
 _ALWAYS = (400,)
@@ -26,12 +28,9 @@ _LIMITS = {
 
 def document(endpoints: Sequence[Endpoint], version: str) -> dict[str, Any]:
     """Return the document as JSON values."""
-    models = {model: None for endpoint in endpoints for model in _models(endpoint)}
-    schemas, definitions = models_json_schema(
-        [(model, "validation" if model in _asked(endpoints) else "serialization") for model in models],
-        ref_template=_REF,
-    )
-    names: dict[Any, str] = {model: reference["$ref"] for (model, _), reference in schemas.items()}
+    asked = {endpoint.body for endpoint in endpoints}
+    models = dict.fromkeys(model for endpoint in endpoints for model in _models(endpoint))
+    names, schemas = _schemas(tuple((each, "validation" if each in asked else "serialization") for each in models))
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in endpoints:
         paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint, names)
@@ -45,7 +44,7 @@ def document(endpoints: Sequence[Endpoint], version: str) -> dict[str, Any]:
         },
         "paths": paths,
         "components": {
-            "schemas": definitions["$defs"],
+            "schemas": schemas,
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "pxd_<id>_<secret>"},
                 "query": {"type": "apiKey", "in": "query", "name": "token"},
@@ -54,22 +53,25 @@ def document(endpoints: Sequence[Endpoint], version: str) -> dict[str, Any]:
     }
 
 
-def _models(endpoint: Endpoint) -> Iterable[type[wire.WireModel]]:
+def _models(endpoint: Endpoint) -> Iterable[_Model]:
     yield wire.Problem
     yield from (each for each in (endpoint.answer, endpoint.body) if isinstance(each, type))
 
 
-def _asked(endpoints: Sequence[Endpoint]) -> set[type[wire.WireModel]]:
-    return {endpoint.body for endpoint in endpoints if endpoint.body is not None}
+@cache
+def _schemas(models: tuple[tuple[_Model, JsonSchemaMode], ...]) -> tuple[Mapping[_Model, str], Mapping[str, Any]]:
+    """Return the reference of each model, and the schemas by name; every application of a process has the same."""
+    references, definitions = models_json_schema(models, ref_template=_REF)
+    return {model: references[model, mode]["$ref"] for model, mode in models}, definitions["$defs"]
 
 
-def _operation(endpoint: Endpoint, names: dict[Any, str]) -> dict[str, Any]:
+def _operation(endpoint: Endpoint, names: Mapping[_Model, str]) -> dict[str, Any]:
     said = inspect.getdoc(endpoint.handler) or ""
     summary, _, description = said.partition("\n")
     operation: dict[str, Any] = {
         "operationId": endpoint.handler.__name__.strip("_"),
         "summary": summary,
-        "parameters": [*_path_parameters(endpoint), *_query_parameters(endpoint), *_headers(endpoint)],
+        "parameters": [*_path_parameters(endpoint), *_query_parameters(endpoint.query), *_headers(endpoint)],
         "responses": _responses(endpoint, names),
     }
     if description.strip():
@@ -89,10 +91,11 @@ def _path_parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
     ]
 
 
-def _query_parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
-    if endpoint.query is None:
-        return []
-    schema = endpoint.query.model_json_schema()
+@cache
+def _query_parameters(query: _Model | None) -> Sequence[dict[str, Any]]:
+    if query is None:
+        return ()
+    schema = query.model_json_schema()
     found = []
     for name, each in schema["properties"].items():
         options = [option for option in each.pop("anyOf", []) if option != {"type": "null"}]
@@ -115,7 +118,7 @@ def _headers(endpoint: Endpoint) -> list[dict[str, Any]]:
     return found
 
 
-def _responses(endpoint: Endpoint, names: dict[Any, str]) -> dict[str, Any]:
+def _responses(endpoint: Endpoint, names: Mapping[_Model, str]) -> dict[str, Any]:
     if isinstance(endpoint.answer, str):
         content = {endpoint.answer: {"schema": {} if endpoint.answer.endswith("json") else {"type": "string"}}}
     else:
@@ -136,7 +139,7 @@ def _responses(endpoint: Endpoint, names: dict[Any, str]) -> dict[str, Any]:
     return responses
 
 
-def _content(endpoint: Endpoint, names: dict[Any, str]) -> dict[str, Any]:
+def _content(endpoint: Endpoint, names: Mapping[_Model, str]) -> dict[str, Any]:
     content: dict[str, Any] = {media: {"schema": {"type": "string"}} for media in endpoint.texts}
     if endpoint.body is not None:
         content["application/json"] = {"schema": {"$ref": names[endpoint.body]}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
+from functools import cache
 
 from aiohttp import web
 
@@ -60,12 +61,15 @@ def make_app(
             handler = require(endpoint, queries, quotas, handler)
         app.router.add_route(endpoint.method, pattern(endpoint.path), handler)
     described = document(found, __version__)
-    written = json.dumps(described, indent=2).encode()
     if not trusted:
         Dashboard(queries, listings, streams, described).mount(app)
 
+    @cache
+    def written() -> bytes:
+        return json.dumps(described, indent=2).encode()
+
     async def openapi(request: web.Request) -> web.Response:
-        return web.Response(body=written, content_type="application/json")
+        return web.Response(body=written(), content_type="application/json")
 
     app.router.add_get("/api/v1/openapi.json", openapi)
     return app
