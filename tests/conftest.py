@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from tests.servers import PostgresServer, shared_postgres, stop_shared_postgres
 
 REQUIRE_ALL = os.environ.get("REQUIRE_ALL") == "1"
 NO_TRACES = "no traces beside the project"
+_WITH_PROCESSES = frozenset({"acceptance", "browser", "cluster"})
 _NOT_INSTALLED = re.compile(r"(\S+) is not installed")
 _NAMES = {
     "chromium": "Chromium",
@@ -36,11 +38,32 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's job in the ba
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let tests that want the machine for themselves, or minutes, be long."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
+    """Let tests that want the machine for themselves, or minutes, be long; begin with those that wait for processes."""
     for item in items:
         if item.get_closest_marker("alone") or item.get_closest_marker("soak"):
             item.add_marker("long")
+    yield
+    workers: int = getattr(config, "workerinput", {}).get("workercount", 1)
+    if workers > 1:
+        items[:] = _dealt(items, workers)
+
+
+def _dealt(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
+    """Return tests so that half of the workers begin with those that wait for processes, and the others do the rest.
+
+    Each worker gets an equal part of the list (``--dist worksteal``).
+    """
+    waiting = [item for item in items if item.path.parent.name in _WITH_PROCESSES]
+    others = iter([item for item in items if item.path.parent.name not in _WITH_PROCESSES])
+    beginners = max(1, workers // 2)
+    dealt: list[pytest.Item] = []
+    for worker in range(workers):
+        first = waiting[worker::beginners] if worker < beginners else []
+        size = (len(items) + worker) // workers
+        dealt += [*first, *islice(others, max(0, size - len(first)))]
+    return [*dealt, *others]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -27,7 +27,8 @@ from tests.fleets import declaration, rule, source
 T0 = 1_000_000_800.0
 HOUR_S = 3600.0
 NUMBERS = range(30)
-LATER_S = 120.0  # from then on time passes in steps of 10 s, before in steps of 1 s
+STEPS_S = np.array([1.0, 10.0, 60.0])  # in which time passes
+LATER_S = np.array([120.0, 600.0])  # from when on it passes in the next ones
 
 
 @dataclass
@@ -74,24 +75,29 @@ async def pass_until(receiver: Receiver, dispatcher: Dispatcher, passed_s: float
     while True:
         while dispatcher._busy or not receiver.clock.sleepers:  # noqa: ASYNC110 - the store works in threads
             await asyncio.sleep(0)
-        if receiver.clock.time_s() - T0 >= passed_s:
+        now_s = receiver.clock.time_s() - T0
+        if now_s >= passed_s:
             return
-        await receiver.clock.advance(1.0 if receiver.clock.time_s() - T0 < LATER_S else 10.0)
+        await receiver.clock.advance(float(step_s(now_s)))
+
+
+def step_s(passed_s: float | np.ndarray) -> np.ndarray:
+    return STEPS_S[np.searchsorted(LATER_S, passed_s, side="right")]
 
 
 async def test_after_an_hour_everything_comes_in_order_by_the_ladder(tmp_path: Path) -> None:
     receiver = Receiver(FakeClock(T0), HOUR_S)
-    async with outage(tmp_path, receiver, hold_s=3.0 * HOUR_S) as (store, dispatcher):
+    async with outage(tmp_path, receiver, hold_s=4.0 * HOUR_S) as (store, dispatcher):
         await pass_until(receiver, dispatcher, HOUR_S)
         assert (await store.outbox_depth()).pending == len(NUMBERS)
         assert receiver.accepted == []
         assert list(receiver.attempts) == ["ntf_0"]
-        await pass_until(receiver, dispatcher, 3.0 * HOUR_S)
+        await pass_until(receiver, dispatcher, 4.0 * HOUR_S)
         assert (await store.outbox_depth()).pending == 0
     assert receiver.accepted == [f"ntf_{number}" for number in NUMBERS]
     waits_s = np.diff(receiver.attempts["ntf_0"])
     ladder_s = np.array(LADDER_S[: len(waits_s)])
-    steps_s = np.where(ladder_s.cumsum() < LATER_S, 1.0, 10.0)
+    steps_s = step_s(ladder_s.cumsum())
     assert len(waits_s) == 7
     assert (waits_s >= ladder_s - steps_s).all()
     assert (waits_s <= ladder_s * (1.0 + JITTER) + steps_s).all()
