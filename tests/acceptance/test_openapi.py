@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.support import World, world
+from tests.examples import examples
 
 ROOT = Path(__file__).parents[2]
 SCHEMATHESIS = Path(sys.executable).with_name("schemathesis")
@@ -30,7 +31,8 @@ async def checked(w: World, *options: str) -> tuple[int, str]:
     """Return how schemathesis ended and what it said; streams never end and are left out."""
     process = await asyncio.create_subprocess_exec(
         *(str(SCHEMATHESIS), "--config-file", str(ROOT / "schemathesis.toml")),
-        *("run", f"{w.daemon.base}/api/v1/openapi.json", "--checks", "all", "--max-examples", "20"),
+        *("run", f"{w.daemon.base}/api/v1/openapi.json", "--checks", "all"),
+        *("--max-examples", str(examples(40).max_examples)),
         *("--exclude-path", "/api/v1/stream", "--generation-database", "none", "--seed", "1", *options),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
