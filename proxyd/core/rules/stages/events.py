@@ -10,14 +10,13 @@ from math import expm1, inf
 from proxyd.core.model.field_values import coerce
 from proxyd.core.model.item import EventKind, Item
 from proxyd.core.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome
-from proxyd.core.rates.evidence import ChangedBit, Evidence, ItemCount, ItemTimes, trusted_times
+from proxyd.core.rates.evidence import ChangedBit, Evidence, ItemCount
 from proxyd.core.rules.stages.context import Shape, SourceContext
 from proxyd.core.rules.stages.identities import Recognised, recognised
+from proxyd.core.rules.stages.window_evidence import CLOCK_TOLERANCE_S, evidence_of, lost_items, seed_evidence
 from proxyd.core.rules.state import SourceState, StoredEvent
 
-CLOCK_TOLERANCE_S = 1.0
 MISSING_AFTER = 2  # probes in a row that must not find a page before it counts as gone; 410 (gone) counts at once
-SHORTEST_HISTORY_S = 1.0
 _UPDATED = "channel.item.updated"
 
 
@@ -218,7 +217,7 @@ def discover(
     new = [item for item in items if item.item_id not in view.known]
     edited = tuple(item for item in items if _is_edited(item, view.known))
     if state.first_contact_s is None or state.last_success_s is None:
-        return WindowEvents(_seeds(new, state, seen_s), edited, _seed_evidence(new, seen_s))
+        return WindowEvents(_seeds(new, state, seen_s), edited, seed_evidence(new, seen_s))
     twins = [replace(item, published_s=None) for item in items if item.item_id in view.twins]
     silent = _seeds(twins, state, seen_s)  # without a time, they count for no rule
     changes = list(_changes(items, view))
@@ -227,8 +226,8 @@ def discover(
     if view.shape is Shape.PAGE:
         return _page(events, edited, since_s, seen_s, rate_per_s)
     can_overflow = view.shape is Shape.FEED and not view.is_pushed
-    lost = _lost_items(items, new, state, seen_s=seen_s, rate_per_s=rate_per_s) if can_overflow else None
-    evidence = _evidence(events, since_s, seen_s, overflowed=lost is not None)
+    lost = lost_items(items, new, state, seen_s=seen_s, rate_per_s=rate_per_s) if can_overflow else None
+    evidence = evidence_of(events, since_s, seen_s, overflowed=lost is not None)
     return WindowEvents((*silent, *events), edited, evidence, lost or 0.0)
 
 
@@ -328,32 +327,6 @@ def _is_within(time_s: float | None, since_s: float, until_s: float) -> bool:
     return time_s is not None and since_s - CLOCK_TOLERANCE_S <= time_s <= until_s + CLOCK_TOLERANCE_S
 
 
-def _seed_evidence(items: Sequence[Item], seen_s: float) -> Evidence | None:
-    """Return the evidence in a feed's own history: the gaps between its items up to now."""
-    times = _trusted_times(items, seen_s)
-    if len(times) < 2 or times[0] >= seen_s:
-        return None
-    return ItemTimes(min(times[0], seen_s - SHORTEST_HISTORY_S), seen_s, tuple(times[1:]))
-
-
-def _trusted_times(items: Sequence[Item], seen_s: float) -> Sequence[float]:
-    """Return the sorted times of items without those that are likely to be wrong."""
-    latest_s = seen_s + CLOCK_TOLERANCE_S
-    times = (item.published_s for item in items if item.published_s is not None and item.published_s <= latest_s)
-    return trusted_times(sorted(min(time_s, seen_s) for time_s in times), seen_s)
-
-
-def _evidence(events: Sequence[StoredEvent], since_s: float, seen_s: float, *, overflowed: bool) -> Evidence:
-    """Return the evidence of new items; if the window overflowed, it begins at the oldest item still shown."""
-    if events and all(event.exact and event.event_s >= since_s for event in events):
-        times_s = tuple(event.event_s for event in events)
-        if not overflowed:
-            return ItemTimes(since_s, seen_s, times_s)
-        if times_s[0] < seen_s:
-            return ItemTimes(times_s[0], seen_s, times_s[1:])
-    return ItemCount(since_s, seen_s, len(events), at_least=overflowed)
-
-
 def _page(
     events: tuple[StoredEvent, ...],
     edited: tuple[Item, ...],
@@ -368,25 +341,3 @@ def _page(
     expected = rate_per_s() * (seen_s - since_s) if events else 0.0
     lost = expected / -expm1(-expected) - 1.0 if events and expected > 1e-9 else 0.0
     return WindowEvents(events, edited, ChangedBit(since_s, seen_s, bool(events)), lost)
-
-
-def _lost_items(
-    items: Sequence[Item], new: Sequence[Item], state: SourceState, *, seen_s: float, rate_per_s: Callable[[], float]
-) -> float | None:
-    """Return the estimated number of items lost if the window overflowed, or ``None`` if it did not.
-
-    The window overflowed if all its items are new and the oldest is newer than anything that could be seen before. The
-    gap is filled at the rate that the window itself shows; without item times, the estimated rate says how many items
-    there should have been.
-    """
-    if not items or len(new) < len(items) or state.next_seq == 1 or state.last_success_s is None:
-        return None
-    times = _trusted_times(items, seen_s)
-    if not times:
-        return max(0.0, rate_per_s() * (seen_s - state.last_success_s) - len(items))
-    gap_s = times[0] - max(state.newest_s or state.last_success_s, state.last_success_s)
-    if gap_s <= 0:
-        return None
-    span_s = times[-1] - times[0]
-    rate = (len(times) - 1) / span_s if span_s > 0 else rate_per_s()
-    return max(0.0, rate * gap_s - 1.0)
