@@ -79,8 +79,8 @@ class Metrics:
         self.rules_suspended = Gauge(
             "proxyd_rules_suspended", "Rules that are not evaluated because they failed too often.", registry=r
         )
-        self.rule_workers = Counter(
-            "proxyd_slow_rules", "Rules that were too slow for the event loop and ran in a worker process.", registry=r
+        self.slow_rules = Counter(
+            "proxyd_slow_rules", "Evaluations of rules that were too long for the event loop.", registry=r
         )
         self.unfit_values = Counter(
             "proxyd_unfit_values", "Field values that did not fit their declared type and read as null.", registry=r

@@ -1,4 +1,4 @@
-"""What a request must fulfil before its body is read: a host that proxyd answers as, and a body as it is."""
+"""Refuses requests for hosts that are not proxyd's, and encoded bodies, before anything reads a body."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from aiohttp.typedefs import Middleware
 from proxyd.api.rest.problems import Handler, problem
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(:[0-9]*)?")
-_ANY_HOST = frozenset({"/healthz", "/readyz"})  # monitors ask by names of their own
+_ANY_HOST = frozenset({"/healthz", "/readyz"})  # monitors use names of their own
 _OTHER_HOST = (
-    "this proxyd does not answer as the host of the address; if the name is right, add it to the setting `hosts` "
-    "(PROXYD_HOSTS)"
+    "this proxyd does not answer requests for the host in the address; if the name is right, add it to the setting "
+    "`hosts` (PROXYD_HOSTS)"
 )
 
 
 def admission(hosts: AbstractSet[str] | None) -> Middleware:
-    """Return a middleware that refuses other hosts than ``hosts`` and IP addresses, and encoded bodies.
+    """Return a middleware that refuses encoded bodies, and requests for other hosts than ``hosts`` and IP addresses.
 
-    A page whose name was rebound to our address sends its own name: it must read nothing. ``None`` allows all hosts.
+    A website whose name was rebound to our address sends its own name, and must not read an answer. ``None`` allows all
+    hosts.
     """
 
     @web.middleware

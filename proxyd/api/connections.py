@@ -1,4 +1,4 @@
-"""Connections of the listener: how many there may be, what one may send, and how long it may take."""
+"""Limits of the listener's connections: their number, the headers of requests, and the time to send an answer."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ SEND_S = 120.0
 """Time after which a client that does not read its whole answer is disconnected."""
 
 
-class _Bugs(logging.Filter):
-    """Lets pass what is not a stranger's broken request: each would be a traceback with bytes of the stranger."""
+class _WithoutMalformedRequests(logging.Filter):
+    """Drops the records of malformed requests: each would be a traceback that quotes a stranger."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether a record is logged."""
@@ -28,7 +28,7 @@ class _Bugs(logging.Filter):
 
 
 _server_log = logging.getLogger("aiohttp.server.listener")
-_server_log.addFilter(_Bugs())
+_server_log.addFilter(_WithoutMalformedRequests())
 CONNECTIONS: dict[str, Any] = {
     "access_log": None,
     "logger": _server_log,
@@ -49,19 +49,19 @@ class ConnectionLimits:
     each: int = 250
 
 
-class Door(asyncio.Protocol):
-    """Lets a connection in to a server, or closes it if there are too many."""
+class ConnectionLimiter(asyncio.Protocol):
+    """Hands a new connection to a server, or closes it if there are too many."""
 
     def __init__(self, server: web.Server, limits: ConnectionLimits) -> None:
         self._server = server
         self._limits = limits
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Hand the connection over, or close it."""
+        """Take a new connection."""
         connection = cast("asyncio.Transport", transport)
         peers = [_peer(handler.transport) for handler in self._server.connections]
         if len(peers) >= self._limits.most or peers.count(_peer(connection)) >= self._limits.each:
-            log.debug("too many connections: one more was closed", open=len(peers), client=_peer(connection))
+            log.debug("too many connections: closed a new one", open=len(peers), client=_peer(connection))
             connection.abort()
             return
         handler = self._server()
@@ -79,7 +79,9 @@ async def listening_at(
     server: web.Server, host: str, port: int, limits: ConnectionLimits
 ) -> AsyncIterator[list[tuple[Any, ...]]]:
     """Accept connections of a server while the context is open; yield the addresses. Raises ``OSError``."""
-    listener = await asyncio.get_running_loop().create_server(lambda: Door(server, limits), host, port, backlog=128)
+    listener = await asyncio.get_running_loop().create_server(
+        lambda: ConnectionLimiter(server, limits), host, port, backlog=128
+    )
     try:
         yield [socket.getsockname() for socket in listener.sockets]
     finally:

@@ -13,7 +13,7 @@ from proxyd.core.model.profile import NotificationRule
 from proxyd.core.model.suspension import Subject
 from proxyd.queries import Queries
 
-_MOST_RULES = 20_000  # of all sources on a page; each takes a line in several members
+_MOST_RULES = 20_000  # of all sources on a page
 
 
 class ProfileListings:
@@ -83,14 +83,14 @@ class ProfileListings:
         wanted_names = sorted(self._plans.failing()) if asked.failing else self._source_names.of(declaration.sources)
         names, next_cursor = part_of(wanted_names, asked)
         items: list[wire.SourceListed] = []
-        told = 0
+        rules = 0
         for name in names:
-            await asyncio.sleep(0)  # to explain hundreds of sources takes a while
+            await asyncio.sleep(0)  # explaining hundreds of sources takes a while
             found = self._plans.explain(name)
             if found is None:
                 continue
-            told += len(found.rules)
-            if items and told > _MOST_RULES:
+            rules += len(found.rules)
+            if items and rules > _MOST_RULES:
                 next_cursor = cursor_of(items[-1].source)
                 break
             items.append(payloads.source(declaration, found))

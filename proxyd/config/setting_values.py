@@ -138,14 +138,14 @@ def check_networks(values: list[str]) -> list[str]:
 
 
 def check_hosts(values: list[str]) -> list[str]:
-    """Return names of hosts in lower case; raise if one is more or less than a name.
+    """Return host names in lower case; raise if one is anything else, such as a URL.
 
     >>> check_hosts(["Proxyd.Example."])
     ['proxyd.example']
     """
     for value in values:
         if re.fullmatch(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?", value) is None:
-            raise ValueError(f"{value!r} is not a name such as proxyd.example.org, without https:// and port")
+            raise ValueError(f"{value!r} is not a host name such as proxyd.example.org; without https:// or a port")
     return [value.lower().removesuffix(".") for value in values]
 
 

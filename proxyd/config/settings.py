@@ -83,8 +83,8 @@ class Settings(BaseModel):
     )
     hosts: Annotated[list[str], BeforeValidator(read_list), AfterValidator(check_hosts)] = Field(
         default_factory=list,
-        description="names by which clients and a reverse proxy address the listener, for example "
-        "`proxyd.example.org`. IP addresses, `localhost` and the hosts of `listen` and `public_url` need no mention",
+        description="names under which clients and a reverse proxy reach the listener, for example "
+        "`proxyd.example.org`. IP addresses, `localhost` and the hosts of `listen` and `public_url` are always allowed",
     )
     chronon: Annotated[Seconds, Field(ge=0.1, le=3600)] = Field(10.0, description="smallest time step of the plan")
     budget: BudgetSetting = Field(

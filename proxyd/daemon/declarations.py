@@ -62,7 +62,7 @@ from proxyd.store import StoredText
 
 log = structlog.get_logger("profiles")
 _API_TEXT = "api"
-MOST_STREAMS = 1_000_000  # each takes 400 bytes, and ten microseconds of the loop in every declaration
+MOST_STREAMS = 1_000_000  # each takes 400 bytes, and 10 µs of the event loop at every declaration
 _NOTHING: Mapping[SourceText, Parsed] = MappingProxyType({})
 
 
@@ -427,8 +427,8 @@ def _refuse_many(streams: int, before: int) -> None:
     """Raise ``ConflictError`` if the API would add streams beyond ``MOST_STREAMS``."""
     if streams > max(before, MOST_STREAMS):
         raise ConflictError(
-            f"the rules would count {streams} times, each for every one of its sources; at most {MOST_STREAMS} are "
-            "allowed through the API: let rules name fewer sources with FROM SOURCES, or declare them in files"
+            f"the rules would lead to {streams} pairs of a rule and a source; at most {MOST_STREAMS} are allowed "
+            "through the API: let rules name fewer sources with FROM SOURCES, or declare them in files"
         )
 
 

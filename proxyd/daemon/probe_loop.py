@@ -309,7 +309,7 @@ class ProbeLoop:
             log.warning("values do not fit their types", source=outcome.source_id, values=found.unfit_values)
         if found.reguided:
             log.warning(
-                "guids change: items recognised by what they say", source=outcome.source_id, items=found.reguided
+                "guids changed: items recognised by their content", source=outcome.source_id, items=found.reguided
             )
         metrics.requests.inc(outcome.requests)
         metrics.items.inc(sum(not event.seed for event in found.events))

@@ -60,7 +60,7 @@ class RuleEvaluation:
         return results
 
     async def _in_worker(self, task: Task[R]) -> R:
-        self._metrics.rule_workers.inc()
+        self._metrics.slow_rules.inc()
         try:
             result: R = await self._pool.run(task, self._work)
         except WorkerFailedError as error:

@@ -272,7 +272,7 @@ async def test_more_streams_than_fit_are_refused_through_the_api(world: World, m
     declarations, _ = world.fresh()
     await declarations.start()
     sources = "".join(source(f"s{number}") for number in range(4))
-    with pytest.raises(ConflictError, match=r"would count 5 times, .* at most 4 are allowed"):
+    with pytest.raises(ConflictError, match=r"lead to 5 pairs .* at most 4 are allowed"):
         await declarations.declare(sources)
     with pytest.raises(ConflictError, match="FROM SOURCES"):
         await declarations.try_out(sources)

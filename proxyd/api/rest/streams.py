@@ -85,19 +85,19 @@ class Streams:
     async def follow(self, request: web.Request) -> web.StreamResponse:
         """Stream notifications as they are recorded, after ``Last-Event-ID`` or from now on."""
         token = request.get(BEARER)
-        whose = None if token is None else token.token_id
+        token_id = None if token is None else token.token_id
         if len(self._open) >= self._settings.most or self._ending.is_set():
             return later("too many streams are open; try again later")
-        if whose is not None and self._open.count(whose) >= self._settings.each:
+        if token_id is not None and self._open.count(token_id) >= self._settings.each:
             return later(f"this token has {self._settings.each} open streams; close one, or use another token")
         asked = read_query(request, wire.Followed)
         _check_rule(self._profiles, asked.rule)
         which = _which(self._profiles, asked)
-        self._open.append(whose)
+        self._open.append(token_id)
         try:
             return await self._follow(request, which, asked)
         finally:
-            self._open.remove(whose)
+            self._open.remove(token_id)
 
     async def _follow(
         self, request: web.Request, which: Callable[[], Wanted], asked: wire.Followed

@@ -95,7 +95,7 @@ class Discovery:
     starts_afresh
         Whether the stored items belong to another document.
     reguided
-        Number of items whose guid changed, recognised by what they say.
+        Number of items whose guid changed; they were recognised by their content.
     kept_kinds
         The kinds of events that rules wait for; other kinds only update the stored items.
     """
@@ -144,7 +144,7 @@ def find_events(
     seen_s = outcome.finished_s
     found = recognised(outcome.items, known, shown, seen_s=seen_s) if is_feed else Recognised(outcome.items, known)
     if found.reguided:
-        detail = f"{outcome.detail}; guids change: {found.reguided} items recognised by what they say"
+        detail = f"{outcome.detail}; guids changed: {found.reguided} items recognised by their content"
         outcome = replace(outcome, items=found.items, detail=detail)
     window = _window(context, outcome, found)
     return Discovery(

@@ -163,7 +163,7 @@ async def test_a_feed_that_changes_its_guids_at_every_fetch_makes_events_only_of
         observation = await drive.see(changed("s", items, T0 + 100.0 * (fetch + 1)))
         found.append(([e.item.item_id for e in observation.found.events if not e.seed], observation.found.reguided))
     assert found == [([], 0), ([], 4), ([], 4), (["new at 3"], 3), ([], 4)]
-    assert observation.outcome.detail.endswith("; guids change: 4 items recognised by what they say")
+    assert observation.outcome.detail.endswith("; guids changed: 4 items recognised by their content")
 
 
 async def test_an_upgrade_that_tells_items_apart_fires_nothing_and_the_next_item_does() -> None:
