@@ -307,9 +307,9 @@ class ProbeLoop:
             log.warning("probe failed", source=outcome.source_id, not_again_for_s=again_s, **fields)
         if found.unfit_values:
             log.warning("values do not fit their types", source=outcome.source_id, values=found.unfit_values)
-        if found.reguided:
+        if found.changed_guids:
             log.warning(
-                "guids changed: items recognised by their content", source=outcome.source_id, items=found.reguided
+                "guids changed: items recognised by their content", source=outcome.source_id, items=found.changed_guids
             )
         metrics.requests.inc(outcome.requests)
         metrics.items.inc(sum(not event.seed for event in found.events))

@@ -14,8 +14,8 @@ from proxyd.errors import EvaluationError, WorkLimitError
 
 MOST_CHARACTERS = 1_000_000
 """Length of a text that an expression makes longer than those it is made of."""
-_SCANNED, _COMPARED = 6, 10  # a step reads 2**6 characters, or compares 2**10
-_WORST, _USUAL = 6, 8  # a step runs 2**6 instructions of a pattern on a character
+_SCAN_BITS, _COMPARE_BITS = 6, 10  # a step reads 2**6 characters, or compares 2**10
+_WORST_SEARCH_BITS, _SEARCH_BITS = 6, 8  # a step runs 2**6 instructions of a pattern, or 2**8
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,33 +35,33 @@ QUICK_LIMITS = Limits(30_000, 500_000)
 class Meter:
     """Counts the work that a rule does for one observation, and ends what takes too much."""
 
-    __slots__ = ("_characters", "_limits", "_steps")
+    __slots__ = ("_characters_left", "_limits", "_steps_left")
 
     def __init__(self, limits: Limits = WORK_LIMITS) -> None:
         self._limits = limits
-        self._steps = limits.steps
-        self._characters = limits.characters
+        self._steps_left = limits.steps
+        self._characters_left = limits.characters
 
     @property
     def steps(self) -> float:
         """Number of steps so far."""
-        return self._limits.steps - self._steps
+        return self._limits.steps - self._steps_left
 
     @property
     def is_spent(self) -> bool:
         """Whether a limit was exceeded."""
-        return self._steps < 0 or self._characters < 0
+        return self._steps_left < 0 or self._characters_left < 0
 
     def spend(self, steps: int) -> None:
         """Count steps that are about to be taken; raises ``WorkLimitError`` once there are too many."""
-        self._steps -= steps
-        if self._steps < 0:
+        self._steps_left -= steps
+        if self._steps_left < 0:
             raise WorkLimitError(f"it takes more than {self._limits.steps:,.0f} steps for what one probe found")
 
     def scan(self, characters: int) -> None:
         """Count the reading of a text of that length; raises ``WorkLimitError``."""
-        if characters >> _SCANNED:
-            self.spend(characters >> _SCANNED)
+        if characters >> _SCAN_BITS:
+            self.spend(characters >> _SCAN_BITS)
 
     def search(self, characters: int, instructions: int) -> None:
         """Count the search of a pattern in a text; raises ``WorkLimitError``.
@@ -69,8 +69,8 @@ class Meter:
         At worst re2 runs every instruction of the pattern on each character, but hardly ever does: the worst is counted
         only where it would hold up the event loop.
         """
-        rarely = _WORST if self._limits is QUICK_LIMITS else _USUAL
-        self.spend(1 + (characters * instructions >> rarely))
+        bits = _WORST_SEARCH_BITS if self._limits is QUICK_LIMITS else _SEARCH_BITS
+        self.spend(1 + (characters * instructions >> bits))
 
     def compare(self, left: Value, right: Value) -> None:
         """Count a comparison of two values; raises ``WorkLimitError``."""
@@ -79,14 +79,14 @@ class Meter:
 
     def weigh(self, characters: int) -> None:
         """Count the comparing or copying of that many characters; raises ``WorkLimitError``."""
-        if characters >> _COMPARED:
-            self.spend(characters >> _COMPARED)
+        if characters >> _COMPARE_BITS:
+            self.spend(characters >> _COMPARE_BITS)
 
     def made(self, value: Value) -> Value:
         """Return a value that an expression made; raises ``WorkLimitError`` once all texts together are too long."""
         if isinstance(value, str):
-            self._characters -= len(value)
-            if self._characters < 0:
+            self._characters_left -= len(value)
+            if self._characters_left < 0:
                 most = self._limits.characters
                 raise WorkLimitError(f"it makes texts of more than {most:,.0f} characters in all for one probe")
         return value

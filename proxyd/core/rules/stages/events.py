@@ -34,8 +34,8 @@ class DocumentView:
         Whether the items found are all that the source has.
     is_pushed
         Whether a hub pushed them; a pushed feed holds only new items.
-    quiet, twins
-        Items that are no update, and items that are not new, whatever ``known`` says: see ``Recognised``.
+    quiet, former_duplicates
+        Ids of items that are no update, and of items that are not new, whatever ``known`` says: see ``Recognised``.
     """
 
     shape: Shape
@@ -44,12 +44,12 @@ class DocumentView:
     is_whole: bool = True
     is_pushed: bool = False
     quiet: frozenset[str] = frozenset()
-    twins: frozenset[str] = frozenset()
+    former_duplicates: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class WindowEvents:
-    """What a whole window of items says.
+    """The events in a whole window of items, and the evidence in it.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class Discovery:
         Number of values that do not fit their declared type and read as null.
     starts_afresh
         Whether the stored items belong to another document.
-    reguided
+    changed_guids
         Number of items whose guid changed; they were recognised by their content.
     kept_kinds
         The kinds of events that rules wait for; other kinds only update the stored items.
@@ -106,7 +106,7 @@ class Discovery:
     present: tuple[str, ...] = ()
     unfit_values: int = 0
     starts_afresh: bool = False
-    reguided: int = 0
+    changed_guids: int = 0
     kept_kinds: frozenset[EventKind] = frozenset(EventKind)
 
     @property
@@ -143,8 +143,8 @@ def find_events(
     is_feed = context.shape is Shape.FEED
     seen_s = outcome.finished_s
     found = recognised(outcome.items, known, shown, seen_s=seen_s) if is_feed else Recognised(outcome.items, known)
-    if found.reguided:
-        detail = f"{outcome.detail}; guids changed: {found.reguided} items recognised by their content"
+    if found.changed_guids:
+        detail = f"{outcome.detail}; guids changed: {found.changed_guids} items recognised by their content"
         outcome = replace(outcome, items=found.items, detail=detail)
     window = _window(context, outcome, found)
     return Discovery(
@@ -154,7 +154,7 @@ def find_events(
         present=() if outcome.is_push else tuple(item.item_id for item in outcome.items),
         unfit_values=outcome.misfits + sum(_unfit_values(context, event.item) for event in window.events),
         starts_afresh=context.starts_afresh,
-        reguided=found.reguided,
+        changed_guids=found.changed_guids,
         kept_kinds=context.awaited_kinds,
     )
 
@@ -187,7 +187,7 @@ def _window(context: SourceContext, outcome: ProbeOutcome, found: Recognised) ->
         is_whole=not outcome.truncated,
         is_pushed=outcome.is_push,
         quiet=found.quiet,
-        twins=found.twins,
+        former_duplicates=found.former_duplicates,
     )
     state, rate_per_s = context.state, lambda: context.rate_per_s(seen_s)
     return replace(discover(outcome.items, view, state, seen_s=seen_s, rate_per_s=rate_per_s), renamed=found.renamed)
@@ -218,8 +218,8 @@ def discover(
     edited = tuple(item for item in items if _is_edited(item, view.known))
     if state.first_contact_s is None or state.last_success_s is None:
         return WindowEvents(_seeds(new, state, seen_s), edited, seed_evidence(new, seen_s))
-    twins = [replace(item, published_s=None) for item in items if item.item_id in view.twins]
-    silent = _seeds(twins, state, seen_s)  # without a time, they count for no rule
+    former_duplicates = [replace(item, published_s=None) for item in items if item.item_id in view.former_duplicates]
+    silent = _seeds(former_duplicates, state, seen_s)  # without a time, they count for no rule
     changes = list(_changes(items, view))
     events = _ordered(changes, replace(state, next_seq=state.next_seq + len(silent)), state.last_success_s, seen_s)
     since_s = state.watched_s or state.last_success_s
@@ -256,7 +256,7 @@ def _changes(items: Sequence[Item], view: DocumentView) -> Iterator[_Change]:
     """Yield what happened, in the order of the items; removals come last."""
     for item in items:
         before = view.known.get(item.item_id)
-        if item.item_id in view.quiet or item.item_id in view.twins:
+        if item.item_id in view.quiet or item.item_id in view.former_duplicates:
             continue
         if before is None:
             yield _Change(EventKind.INSERT, item, item.published_s)

@@ -11,15 +11,15 @@ from math import inf
 
 from proxyd.core.model.item import Item, Value
 
-_ANSWER_S = 60.0
+_ANSWER_S = 60.0  # times that differ by less may be those of one answer
 _LINK, _GUID = "channel.item.link", "channel.item.guid"
 _TEXTS = ("channel.item.title", "channel.item.description", "channel.item.content")
 _ENCLOSURE = "channel.item.enclosure"
 _CONTENT = (*_TEXTS, _LINK, _ENCLOSURE)
 _MOST_ESCAPES = 3
-_MOST_CHARACTERS = 300_000  # that are compared for one probe without regard to how they are escaped
+_MOST_CHARACTERS = 300_000  # of the texts of one probe that are compared word by word
 _SPELLING = re.compile(r"[/\"']+")
-_BETWEEN = re.compile(r"[\s<>]+")
+_SEPARATORS = re.compile(r"[\s<>]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +29,16 @@ class Recognised:
     Parameters
     ----------
     items
-        The items; one that has another guid than before is under the first.
+        The items; one whose guid changed has the identity under which it is stored.
     known
         The stored items, by the identities of ``items``.
     renamed
         The former and the new identity of stored items that go on under the new one.
     quiet
-        Items of which the guid, or what an earlier version read, is another one: that is not an update.
-    twins
-        Items that an earlier version took for a later one, which it stored: they are not new.
-    reguided
+        Ids of known items whose guid changed, or whose text an earlier version read in another way: no updates.
+    former_duplicates
+        Ids of items that an earlier version dropped as duplicates of the stored one: they are not new.
+    changed_guids
         The number of items whose guid changed.
     """
 
@@ -46,21 +46,25 @@ class Recognised:
     known: Mapping[str, Item]
     renamed: tuple[tuple[str, str], ...] = ()
     quiet: frozenset[str] = field(default_factory=frozenset)
-    twins: frozenset[str] = field(default_factory=frozenset)
-    reguided: int = 0
+    former_duplicates: frozenset[str] = field(default_factory=frozenset)
+    changed_guids: int = 0
 
 
 def recognised(
     items: Sequence[Item], known: Mapping[str, Item], shown: Sequence[Item] = (), *, seen_s: float = 0.0
 ) -> Recognised:
-    """Return a feed's window with the items that are known under another identity.
+    """Return a feed's window of items under the identities by which they are stored.
 
-    ``known`` holds the stored items of the same or a former identity; ``shown`` those that the feed showed last.
-    ``seen_s`` is the time of the answer.
+    ``known`` holds the stored items, by their own or a former identity; ``shown`` those that the feed showed last.
+    ``seen_s`` is the time of the answer, in unix seconds.
     """
     found = _with_former_names(tuple(items), known)
-    unknown = [item for item in items if item.item_id not in found.known and item.item_id not in found.twins]
-    stored = {item.item_id: of for item, of in _alike(unknown, items, shown, seen_s)} if unknown and shown else {}
+    unknown = [
+        item for item in items if item.item_id not in found.known and item.item_id not in found.former_duplicates
+    ]
+    if not (unknown and shown):
+        return found
+    stored = {item.item_id: before for item, before in _reappeared(unknown, items, shown, seen_s)}
     if not stored:
         return found
     return replace(
@@ -68,13 +72,14 @@ def recognised(
         items=tuple(
             replace(item, item_id=stored[item.item_id].item_id) if item.item_id in stored else item for item in items
         ),
-        known={**found.known, **{of.item_id: of for of in stored.values()}},
-        quiet=found.quiet | {of.item_id for of in stored.values()},
-        reguided=len(stored),
+        known={**found.known, **{before.item_id: before for before in stored.values()}},
+        quiet=found.quiet | {before.item_id for before in stored.values()},
+        changed_guids=len(stored),
     )
 
 
 def _with_former_names(items: tuple[Item, ...], known: Mapping[str, Item]) -> Recognised:
+    """Return the items with those recognised that are stored under a former identity, or as read in another way."""
     own = {item.item_id for item in items}
     by_id = dict(known)
     sharing: dict[str, list[Item]] = {}
@@ -89,7 +94,7 @@ def _with_former_names(items: tuple[Item, ...], known: Mapping[str, Item]) -> Re
                 quiet.add(item.item_id)
         elif former is not None:
             sharing.setdefault(former, []).append(item)
-    renamed, twins = [], set()
+    renamed, former_duplicates = [], set()
     for former, several in sharing.items():
         stored = known[former]
         candidates = [item for item in several if not _is_later(item, stored.published_s)]
@@ -97,12 +102,15 @@ def _with_former_names(items: tuple[Item, ...], known: Mapping[str, Item]) -> Re
             same = _same(candidates, stored)
             renamed.append((former, same.item_id))
             by_id[same.item_id] = stored
-            twins |= {item.item_id for item in candidates if not (item is same or _is_later(item, same.published_s))}
+            former_duplicates |= {
+                item.item_id for item in candidates if not (item is same or _is_later(item, same.published_s))
+            }
     quiet.update(new for _, new in renamed)
-    return Recognised(items, by_id, tuple(renamed), frozenset(quiet), frozenset(twins))
+    return Recognised(items, by_id, tuple(renamed), frozenset(quiet), frozenset(former_duplicates))
 
 
 def _characters(*items: Item) -> int:
+    """Return how many characters ``_is_former_reading`` would compare."""
     if not items[-1].is_mended:
         return 0
     return sum(len(str(item.fields.get(path) or "")) for item in items for path in _CONTENT)
@@ -121,7 +129,7 @@ def _words(item: Item, path: str) -> list[str]:
     text = str(item.fields.get(path) or "")
     for _ in range(_MOST_ESCAPES):
         text = unescape(text)
-    words = _BETWEEN.split(_SPELLING.sub("", text))
+    words = _SEPARATORS.split(_SPELLING.sub("", text))
     return sorted(word for word in words if word and not word.startswith("xmlns"))
 
 
@@ -136,44 +144,50 @@ def _is_later(item: Item, time_s: float | None) -> bool:
     return item.published_s is not None and time_s is not None and item.published_s > time_s
 
 
-def _alike(
+def _reappeared(
     unknown: Sequence[Item], items: Sequence[Item], shown: Sequence[Item], seen_s: float
 ) -> list[tuple[Item, Item]]:
-    """Return the unknown items that say the same as one that vanished, each with that one.
+    """Return the unknown items with the content of one that vanished, each with that one.
 
-    What is said twice tells nothing. The time must be the same too, unless times say nothing.
+    Content that occurs twice is not compared. The time must be the same too, unless times say nothing.
     """
-    written, stored = Counter(map(_says, items)), {item.item_id: _says(item) for item in shown}
-    times_said = Counter(stored.values())
+    counts = Counter(map(_content_of, items))
+    shown_contents = {item.item_id: _content_of(item) for item in shown}
+    shown_counts = Counter(shown_contents.values())
     present = {name for item in items for name in (item.item_id, *item.former_ids)}
-    vanished = (item for item in shown if item.item_id not in present)
-    by_content = {stored[item.item_id]: item for item in vanished if times_said[stored[item.item_id]] == 1}
+    vanished = ((shown_contents[item.item_id], item) for item in shown if item.item_id not in present)
+    by_content = {content: item for content, item in vanished if shown_counts[content] == 1}
     pairs = [
-        (item, by_content[said])
-        for item, said in zip(unknown, map(_says, unknown), strict=True)
-        if said in by_content and written[said] == 1 and any(said)
+        (item, by_content[content])
+        for item, content in zip(unknown, map(_content_of, unknown), strict=True)
+        if content in by_content and counts[content] == 1 and any(content)
     ]
     is_whole = len(pairs) == len(items) == len(shown)
     if 2 * len(pairs) >= len(unknown) and _are_of_one_answer([item for item, _ in pairs], seen_s, is_whole=is_whole):
         return pairs
-    return [(item, of) for item, of in pairs if item.published_s is not None and item.published_s == of.published_s]
+    return [
+        (item, before)
+        for item, before in pairs
+        if item.published_s is not None and item.published_s == before.published_s
+    ]
 
 
-def _says(item: Item) -> tuple[Value, ...]:
-    """Return what an item says. A link that is made of the guid is no part of it."""
+def _content_of(item: Item) -> tuple[Value, ...]:
+    """Return an item's texts, enclosure and link, without a link that ends with the guid."""
     return (*(item.fields.get(path) for path in (*_TEXTS, _ENCLOSURE)), _own_link(item))
 
 
 def _own_link(item: Item) -> str | None:
+    """Return an item's link, or ``None`` if it has none or one that ends with the guid."""
     link, guid = item.fields.get(_LINK), item.fields.get(_GUID)
     return None if not isinstance(link, str) or (isinstance(guid, str) and link.endswith(guid)) else link
 
 
 def _are_of_one_answer(items: Sequence[Item], seen_s: float, *, is_whole: bool) -> bool:
-    """Return whether items differ from those before only in guids, or times, that their feed makes for each answer.
+    """Return whether items differ from those before only in guids or times that their feed makes for each answer.
 
-    They have no times, or all the same. That is clear of two items that are the whole feed, that have links of their
-    own, or that have neither guid nor link; and of a single one of these with the present time.
+    Their times must be missing or about equal. Two or more items must be the whole feed, or each have a link of its
+    own, or have neither guid nor link. A single item must have neither guid nor link, and the present time.
     """
     times = [item.published_s for item in items if item.published_s is not None]
     if times and max(times) - min(times) > _ANSWER_S:

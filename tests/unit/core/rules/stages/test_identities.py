@@ -37,7 +37,7 @@ def test_items_that_were_taken_for_one_are_not_new() -> None:
     items = [item(name, says="a", former="old") for name in ("1", "2", "3")]
     found = recognised(items, by_id(item("old", says="a")))
     assert found.renamed == (("old", "1"),)
-    assert found.twins == {"2", "3"}
+    assert found.former_duplicates == {"2", "3"}
 
 
 def test_what_is_later_than_the_item_that_was_stored_is_new() -> None:
@@ -46,16 +46,16 @@ def test_what_is_later_than_the_item_that_was_stored_is_new() -> None:
     ]
     found = recognised(items, by_id(item("old", says="a", at_s=5.0)))
     assert found.renamed == (("old", "same"),)
-    assert found.twins == {"lost"}
+    assert found.former_duplicates == {"lost"}
     assert recognised(items[:1], by_id(item("old", says="a", at_s=5.0))).renamed == ()
     without_time = recognised(items[:2], by_id(item("old", says="a")))
-    assert (without_time.renamed, without_time.twins) == ((("old", "same"),), frozenset())
+    assert (without_time.renamed, without_time.former_duplicates) == ((("old", "same"),), frozenset())
 
 
 def test_a_former_identity_that_another_item_has_tells_nothing() -> None:
     items = [item("old", says="a"), item("new", says="a", former="old")]
     found = recognised(items, by_id(items[0]))
-    assert (found.renamed, found.twins, "new" in found.known) == ((), frozenset(), False)
+    assert (found.renamed, found.former_duplicates, "new" in found.known) == ((), frozenset(), False)
 
 
 def test_content_that_an_earlier_version_read_in_another_way_is_no_update() -> None:
@@ -93,11 +93,11 @@ def test_items_whose_guids_change_are_known_by_what_they_say() -> None:
     shown = [item(f"guid {n}", says=f"t{n}") for n in range(3)]
     found = recognised([replace(each, item_id=f"other {each.item_id}") for each in shown], {}, shown)
     assert [each.item_id for each in found.items] == ["guid 0", "guid 1", "guid 2"]
-    assert (found.reguided, set(found.known)) == (3, {"guid 0", "guid 1", "guid 2"})
+    assert (found.changed_guids, set(found.known)) == (3, {"guid 0", "guid 1", "guid 2"})
 
 
 @pytest.mark.parametrize(
-    ("items", "shown", "reguided"),
+    ("items", "shown", "changed_guids"),
     [
         ([item("b", says="x", at_s=1.0)], [item("a", says="x", at_s=1.0)], 1),
         ([item("b", says="x", at_s=2.0)], [item("a", says="x", at_s=1.0)], 0),
@@ -135,22 +135,24 @@ def test_items_whose_guids_change_are_known_by_what_they_say() -> None:
         "no content",
     ],
 )
-def test_only_what_is_surely_the_same_is_recognised(items: list[Item], shown: list[Item], reguided: int) -> None:
+def test_only_what_is_surely_the_same_is_recognised(items: list[Item], shown: list[Item], changed_guids: int) -> None:
     known = {each.item_id: each for each in shown if each.item_id in {i.item_id for i in items}}
     found = recognised(items, known, shown)
-    assert found.reguided == len(found.quiet) == reguided
+    assert found.changed_guids == len(found.quiet) == changed_guids
 
 
 @pytest.mark.parametrize(
-    ("count", "at_s", "reguided"),
+    ("count", "at_s", "changed_guids"),
     [(1, 1000.0, 1), (1, 930.0, 0), (2, 500.0, 2), (3, 500.0, 3)],
     ids=["the present time", "another time", "two of one time", "three of one time"],
 )
-def test_hashes_of_the_time_of_the_answer_are_known_by_what_they_say(count: int, at_s: float, reguided: int) -> None:
+def test_hashes_of_the_time_of_the_answer_are_known_by_what_they_say(
+    count: int, at_s: float, changed_guids: int
+) -> None:
     names = [str(number) for number in range(count)]
     shown = [item(f"hash:{name} before", says=name, at_s=1.0, link=None) for name in names]
     items = [item(f"hash:{name} now", says=name, at_s=at_s, link=None) for name in names]
-    assert recognised(items, {}, shown, seen_s=1000.0).reguided == reguided
+    assert recognised(items, {}, shown, seen_s=1000.0).changed_guids == changed_guids
 
 
 async def test_a_feed_that_changes_its_guids_at_every_fetch_makes_events_only_of_new_items() -> None:
@@ -161,7 +163,9 @@ async def test_a_feed_that_changes_its_guids_at_every_fetch_makes_events_only_of
         shown = titles if fetch < 3 else ["new", *titles[:3]]
         items = [item(f"{title} at {fetch}", says=title, at_s=T0 + fetch) for title in shown]
         observation = await drive.see(changed("s", items, T0 + 100.0 * (fetch + 1)))
-        found.append(([e.item.item_id for e in observation.found.events if not e.seed], observation.found.reguided))
+        found.append(
+            ([e.item.item_id for e in observation.found.events if not e.seed], observation.found.changed_guids)
+        )
     assert found == [([], 0), ([], 4), ([], 4), (["new at 3"], 3), ([], 4)]
     assert observation.outcome.detail.endswith("; guids changed: 4 items recognised by their content")
 
