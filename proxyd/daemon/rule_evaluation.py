@@ -1,4 +1,4 @@
-"""Runs what rules have to do: at once if it is quick, otherwise in a worker process that can be ended."""
+"""Runs the tasks of rules: quick ones on the event loop, others in a worker process that can be killed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WORKERS = 1
 class RuleEvaluation:
     """Runs tasks without holding up the event loop; use it with ``async with``.
 
-    ``work`` is what a rule may do, ``limits`` what its worker may use while it does it.
+    ``work`` limits the steps and characters of a rule, ``limits`` the time and memory of its worker.
     """
 
     def __init__(self, metrics: Metrics, *, work: Limits = WORK_LIMITS, limits: WorkerLimits = _LIMITS) -> None:
@@ -43,7 +43,8 @@ class RuleEvaluation:
     async def run(self, tasks: Iterable[Task[R]]) -> list[R]:
         """Return the results of tasks, in order; raises nothing.
 
-        Other coroutines run only between tasks: after what is quick for one task, or while a worker is busy.
+        Other coroutines run only between tasks, after as many steps as one quick task may take, or while the worker is
+        busy.
         """
         results: list[R] = []
         steps = 0.0
@@ -72,7 +73,7 @@ class RuleEvaluation:
 
     @asynccontextmanager
     async def turn(self, tasks: Iterable[RuleTask]) -> AsyncIterator[None]:
-        """Hold the streams that rules share among sources, from their reading to their change."""
+        """Lock the streams that rules share among sources while they are read and changed."""
         shared = sorted(task.stream.rule for task in tasks if task.across is not None)
         async with AsyncExitStack() as stack:
             for rule in shared:

@@ -21,7 +21,7 @@ _judges: ContextVar[_Judge | None] = ContextVar("_judges", default=None)
 
 
 class Connections:
-    """The connections of a call, which another thread may end: a server that answers for ever would hold its thread."""
+    """The connections of a call, which another thread may close: an endless answer would block the call's thread."""
 
     def __init__(self) -> None:
         self._opened: list[socket.socket] = []

@@ -1,8 +1,8 @@
 """Reads responses that browsers read and the HTTP client's strict parser refuses.
 
-A 304 may carry a body although it must not, a proxy may repeat ``Content-Length``, and a name of a header may hold
-bytes that it must not. The origin would be called unreachable. Each connection belongs to one origin, so that nobody
-can use the tolerance to hide a response from somebody else.
+Some origins send a body with a 304, a proxy may repeat ``Content-Length``, and a header's name may hold illegal bytes.
+Without this module proxyd would report such origins as unreachable. Each connection belongs to one origin, so nobody
+can use the tolerance to hide a response of another origin.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BODY = re.compile(rb"(?i)\n(content-length[ \t]*:[ \t]*0*[1-9]|transfer-encodin
 
 
 def clean_head(head: bytes) -> bytes:
-    r"""Return the head of a response without fields that have no valid name, and without equal lengths after the first.
+    r"""Return the head of a response without headers that have invalid names, and with each length only once.
 
     Lengths that differ stay, so that the parser refuses them.
 
@@ -101,7 +101,7 @@ class TolerantResponseHandler(ResponseHandler):
 
 
 class TolerantConnector(aiohttp.TCPConnector):
-    """A connector whose connections read such responses."""
+    """A connector whose connections are tolerant."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)

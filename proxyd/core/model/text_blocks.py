@@ -15,7 +15,7 @@ from itertools import accumulate
 BLOCK_GAP = "\n\n"
 MOST_BLOCKS = 2_000
 MOST_COMPARED = 200_000
-"""Comparisons of blocks in one difference; what is left over then counts as changed."""
+"""Comparisons of blocks in one difference; blocks that are not compared count as changed."""
 
 
 class ChangeKind(Enum):
@@ -48,7 +48,7 @@ def blocks_of(text: str) -> list[str]:
     return [block for block in text.split(BLOCK_GAP) if block]
 
 
-def _free(_steps: int) -> None:
+def _count_nothing(_comparisons: int) -> None:
     pass
 
 
@@ -58,7 +58,7 @@ def diff_blocks(
     *,
     most: int = MOST_BLOCKS,
     most_compared: int = MOST_COMPARED,
-    spend: Callable[[int], None] = _free,
+    spend: Callable[[int], None] = _count_nothing,
 ) -> tuple[BlockChange, ...]:
     r"""Return the changes from one text of a page to another, in page order.
 
@@ -88,8 +88,8 @@ def _equal_runs(
 ) -> Iterator[tuple[int, int, int]]:
     """Yield the runs of equal blocks as difflib finds them: places in both texts, and length.
 
-    The longest run is sought in every part between those found before. How many pairs a search looks at is known
-    before it starts, so the work is counted and bounded.
+    It searches the longest run in each part between those already found. The number of pairs that a search compares is
+    known before it starts, so the work is counted and bounded.
     """
     matcher = SequenceMatcher(None, before, after)
     places = matcher.b2j  # type: ignore[attr-defined]  # a public attribute that the stubs leave out

@@ -1,4 +1,4 @@
-"""Rules that fail: how often in a row, why, and since when they are suspended for it."""
+"""Rules that fail: how often in a row, why, and since when they are suspended."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class FailingRule:
     Parameters
     ----------
     meaning
-        Changes with whatever of the rule is evaluated, so that an edited rule starts again.
+        A digest of what is evaluated of the rule; an edit that changes it resets the count.
     failures
         Number in a row; 0 once it succeeds.
     source_id, reason, failed_s
@@ -85,9 +85,10 @@ class FailingRules:
         now_s: float,
         undecided: Container[str] = (),
     ) -> tuple[FailingRule, ...]:
-        """Count the failures of evaluations that ended, and return how rules fail now for which this changed.
+        """Count the failures of finished evaluations, and return the new states of the rules that this changed.
 
-        A rule in ``undecided`` has not succeeded yet if it did not fail: its notification is still to be made.
+        Each of ``ended`` is a rule and its failures in one evaluation; without failures it succeeded. Rules in
+        ``undecided`` have not succeeded yet, because their notifications are still to be made.
         """
         found = [
             self._failed(rule, failures[-1], now_s) if failures else self._succeeded(rule.name)
@@ -119,12 +120,13 @@ class FailingRules:
 
 
 def rule_meaning(rule: NotificationRule) -> str:
-    """Return a digest of all that is evaluated of a rule; where it stands in its text does not matter."""
+    """Return a digest of everything in a rule that is evaluated; its position in the text does not count."""
     parts = (rule.query, rule.trigger, rule.message, rule.start, rule.end)
     return hashlib.sha256(repr([_structure(part) for part in parts]).encode()).hexdigest()[:32]
 
 
 def _structure(value: object) -> object:
+    """Return a value whose ``repr`` shows what is compared: no positions in the text."""
     if isinstance(value, tuple):
         return [_structure(each) for each in value]
     if is_dataclass(value) and not isinstance(value, type):

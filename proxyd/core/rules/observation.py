@@ -37,7 +37,7 @@ class RuleResults:
     failures
         Rules whose expressions failed.
     failing
-        How rules fail now that failed, or that no longer do.
+        The new states of rules that failed, or that succeeded after failures.
     """
 
     streams: tuple[StreamState, ...] = ()
@@ -76,7 +76,7 @@ NO_RESULTS = RuleResults()
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """An outcome before it is taken in: what it says of the source, and what its rules have to do."""
+    """An outcome that has changed nothing yet: what it says of the source, and the tasks of its rules."""
 
     context: SourceContext
     outcome: ProbeOutcome

@@ -27,7 +27,7 @@ _CLOCK = re.compile(
 _LONGEST = 100
 _YEAR_0 = re.compile(r"\b0\d{3}\b")
 _FIRST_S = -2_208_988_800.0  # 1900; programs write year 1 for "no time"
-_HOURS = {
+_ZONE_HOURS = {  # ahead of UTC
     "CET": 1,
     "CEST": 2,
     "MET": 1,
@@ -88,7 +88,7 @@ def time_s(text: str | None, parsed: Sequence[int] | None = None) -> float | Non
 
 
 def says_none(text: str) -> bool:
-    """Return whether a time is the zero with which programs say that they know none, as Go's year 1.
+    """Return whether a text is the zero time with which programs say that they know none, such as Go's year 1.
 
     >>> says_none("Mon, 01 Jan 0001 00:00:00 +0000"), says_none("Sun, 01 Mar 2026 00:01:00 +0001")
     (True, False)
@@ -130,9 +130,9 @@ def _clock_of(text: str) -> re.Match[str]:
 
 
 def _offset_s(found: re.Match[str]) -> float:
-    """Return how far a time's zone is ahead of UTC; a name that is not known is UTC."""
+    """Return by how many seconds a time's zone is ahead of UTC; unknown names count as UTC."""
     if found["sign"] is None:
-        return 3600.0 * _HOURS.get((found["zone"] or "").upper(), 0)
+        return 3600.0 * _ZONE_HOURS.get((found["zone"] or "").upper(), 0)
     offset_s = 3600.0 * int(found["hours"]) + 60.0 * int(found["minutes"] or 0)
     return -offset_s if found["sign"] == "-" else offset_s
 

@@ -101,7 +101,7 @@ class FeedChannel:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """By what an item is known, and by what an earlier version knew it, if that was something else."""
+    """An item's identity, and the one that an earlier version gave it, if that was another."""
 
     item_id: str
     former_id: str | None = None
@@ -186,10 +186,10 @@ def identity_of(
     time_s: float | None,
     enclosure: str | None,
 ) -> Identity:
-    """Return the guid, else the link as written, else a hash of what the item says; a long identity is hashed.
+    """Return the guid, else the link as written, else a hash of the item's content; a long identity is hashed.
 
-    ``texts`` are title and text. Items without guid and link often differ only in their time or enclosure; earlier
-    versions took such items for one.
+    ``texts`` are title and text, ``time_s`` is in unix seconds. Items without guid and link often differ only in their
+    time or enclosure; earlier versions took such items for one.
     """
     if guid or link:
         return Identity(short_identity(guid or link or ""))

@@ -1,4 +1,4 @@
-"""feedparser's strict parser alone: it opens no address, guesses nothing and has no second parser. Pure."""
+"""Reads documents with feedparser's strict parser: it opens no address, guesses nothing and never falls back. Pure."""
 
 from __future__ import annotations
 

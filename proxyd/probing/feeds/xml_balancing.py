@@ -1,6 +1,6 @@
-"""Makes well-formed XML of tags that are not: it closes, drops and declares what a strict parser needs. Pure.
+"""Balances the tags of a document and declares its prefixes, so that a strict parser can read it. Pure.
 
-Items that the document does not end are left out, because a document that was cut off would show half an item.
+An item whose end tag is missing at the end of the document is left out: a truncated document would show half an item.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _take(writer: _Writer, found: re.Match[str]) -> None:
 
 
 def _is_tag(found: re.Match[str]) -> bool:
-    """Return whether a tag ends, or has attributes and ends where the next one begins."""
+    """Return whether markup is a tag: it ends with ``>``, or has attributes and another tag follows."""
     return bool(found["end"]) or ("=" in found["attributes"] and found.end() < len(found.string))
 
 

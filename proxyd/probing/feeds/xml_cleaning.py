@@ -27,7 +27,7 @@ _CONTROLS = bytes({*range(0x20)} - {0x09, 0x0A, 0x0D})
 _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _HEAD = 1_024  # where a document declares its charset
 _WIDE = ("utf-16", "utf-32")
-_BUT_SHIFTS = bytes({*_CONTROLS} - {0x0E, 0x0F, 0x1B})  # ISO 2022 says with these what the next bytes are
+_CONTROLS_BUT_SHIFTS = bytes({*_CONTROLS} - {0x0E, 0x0F, 0x1B})  # ISO 2022 says with these what the next bytes are
 _CUT_OFF = frozenset({"unexpected end of data", "truncated data", "incomplete multibyte sequence"})
 
 
@@ -35,7 +35,8 @@ _CUT_OFF = frozenset({"unexpected end of data", "truncated data", "incomplete mu
 class CleanXml:
     """A document in UTF-8 without what XML forbids.
 
-    ``trouble`` says what was wrong, or is ``""``. ``is_mended`` also counts entities of HTML, but not ampersands.
+    ``trouble`` says what was wrong, or is ``""``. ``is_mended`` is also true if entities of HTML were replaced, but not
+    if only ampersands were escaped.
     """
 
     body: bytes
@@ -99,7 +100,7 @@ def _is_wide(body: bytes) -> bool:
 def _decoded(body: bytes, content_type: str | None) -> str:
     """Return the text as feedparser decodes it, with a declaration that says UTF-8."""
     if not _is_wide(body):
-        body = (body[:_HEAD].translate(None, _BUT_SHIFTS) + body[_HEAD:]).lstrip(b" \t\r\n")
+        body = (body[:_HEAD].translate(None, _CONTROLS_BUT_SHIFTS) + body[_HEAD:]).lstrip(b" \t\r\n")
     body = _decodable(body, content_type)
     data: bytes = feedparser.encodings.convert_to_utf8({"content-type": xml_content_type(body, content_type)}, body, {})
     return data.decode("utf-8", "replace")
@@ -109,7 +110,7 @@ def _decodable(body: bytes, content_type: str | None) -> bytes:
     """Return the bytes without those at which its charset fails, if they are few; others may be of another charset."""
     charset = named_charset(body, content_type, DocumentKind.XML) or "utf-8"
     if not charset.startswith(_WIDE):
-        body = body.translate(None, _BUT_SHIFTS if charset.startswith("iso2022") else _CONTROLS)
+        body = body.translate(None, _CONTROLS_BUT_SHIFTS if charset.startswith("iso2022") else _CONTROLS)
     try:
         body.decode(charset)
     except UnicodeDecodeError as error:

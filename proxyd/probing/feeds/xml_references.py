@@ -1,4 +1,4 @@
-"""Makes legal XML of references to characters and entities, and of ampersands. Pure."""
+"""Replaces illegal references to characters and entities, and escapes bare ampersands. Pure."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _MOST_DIGITS = 12
 
 
 def with_legal_references(text: str) -> str:
-    """Return a document in which every reference is to a character of XML; CDATA sections and comments stay.
+    """Return a document in which every reference is legal in XML; CDATA sections and comments stay as they are.
 
-    HTML's entities become characters, references to surrogates one character, and ampersands that begin no reference
-    are escaped. References to what is no character are left out.
+    Entities of HTML become references to characters, two references to surrogates become one, bare ampersands are
+    escaped, and references to anything but a character of XML are left out.
 
     >>> with_legal_references("AT&T &eacute; &#55357;&#56832; &#0;&lt;")
     'AT&amp;T &#233; &#128512; &lt;'

@@ -1,4 +1,4 @@
-"""The limits on what a rule does for one observation: steps, and characters of the texts that it makes.
+"""Limits the work of a rule for one observation: its steps, and the characters of the texts that it makes.
 
 A step is roughly the evaluation of one operator, a quarter of a microsecond; work on texts counts by their length.
 Steps and characters depend only on the rule and on what it reads, so the same rule fails on every machine.
@@ -13,14 +13,14 @@ from proxyd.core.model.item import Value
 from proxyd.errors import EvaluationError, WorkLimitError
 
 MOST_CHARACTERS = 1_000_000
-"""Length of a text that an expression makes longer than those it is made of."""
+"""Length of a text that an expression makes, unless it is made of a longer one."""
 _SCAN_BITS, _COMPARE_BITS = 6, 10  # a step reads 2**6 characters, or compares 2**10
 _WORST_SEARCH_BITS, _SEARCH_BITS = 6, 8  # a step runs 2**6 instructions of a pattern, or 2**8
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a rule may do for one observation: number of steps, and characters of all texts together that it makes."""
+    """The work that a rule may do for one observation: steps, and characters of all the texts that it makes."""
 
     steps: float
     characters: float
@@ -33,7 +33,7 @@ QUICK_LIMITS = Limits(30_000, 500_000)
 
 
 class Meter:
-    """Counts the work that a rule does for one observation, and ends what takes too much."""
+    """Counts the work that a rule does for one observation, and raises when it exceeds the limits."""
 
     __slots__ = ("_characters_left", "_limits", "_steps_left")
 
@@ -66,8 +66,8 @@ class Meter:
     def search(self, characters: int, instructions: int) -> None:
         """Count the search of a pattern in a text; raises ``WorkLimitError``.
 
-        At worst re2 runs every instruction of the pattern on each character, but hardly ever does: the worst is counted
-        only where it would hold up the event loop.
+        At worst re2 runs every instruction of the pattern on each character, but it hardly ever does. The worst case is
+        counted only where it would hold up the event loop.
         """
         bits = _WORST_SEARCH_BITS if self._limits is QUICK_LIMITS else _SEARCH_BITS
         self.spend(1 + (characters * instructions >> bits))

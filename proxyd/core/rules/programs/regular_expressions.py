@@ -1,4 +1,4 @@
-"""Regular expressions of rules: re2's, in linear time, with the work of a search counted before it is done."""
+"""Regular expressions of rules: re2 searches in linear time, and each search is counted before it is done."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from proxyd.errors import EvaluationError
 
 MOST_PATTERN = 1_000
 """Length of a pattern that is not written in the rule but read from a source."""
-_OTHER_INSTRUCTIONS = 8
+_OTHER_INSTRUCTIONS = 8  # that a search takes for each character besides those of its pattern
 
 
 class Regex:
@@ -21,7 +21,7 @@ class Regex:
     Parameters
     ----------
     is_whole
-        It is a LIKE: it must match a whole text, and its dots match line ends; otherwise it is sought in the text.
+        Whether it is a LIKE: it must match a whole text, and its dots match line ends; otherwise it is searched in the text.
 
     Examples
     --------

@@ -24,7 +24,7 @@ from proxyd.core.rules.state import Notification, StoredEvent
 from proxyd.errors import EvaluationError, WorkLimitError
 
 MOST_SHOWN = 2_000_000
-"""Characters of all rows of a notification; the rest of the rows are counted."""
+"""Characters in the rows of a notification; further rows are only counted."""
 _STEPS_PER_NOTICE = 500
 
 

@@ -1,4 +1,4 @@
-"""What rules have to do, as values: each task runs here or in another process, under a meter, and fails alone."""
+"""The work of rules as values: each task runs here or in another process, under a meter, and fails alone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Task(Protocol[R_co]):
         """The rule."""
 
     def run(self, meter: Meter) -> R_co:
-        """Do it; once the meter is spent, what is left fails. Raises nothing."""
+        """Return the result; once the meter is spent, the rest fails. Raises nothing."""
 
     def failed(self, reason: str) -> R_co:
         """Return the result if it could not be done."""
@@ -36,14 +36,14 @@ class Task(Protocol[R_co]):
 
 @dataclass(frozen=True, slots=True)
 class RuleStep:
-    """What the events of one probe mean for one rule.
+    """The result of a rule's task: what the events of one probe change for the rule.
 
     Parameters
     ----------
     streams
         The rule's stream on the source, and its stream of all sources if it counts across them.
     firings
-        The firings that several sources must capture; of all others the notifications are made.
+        The firings that several sources must capture. All others are in ``notifications`` already.
     """
 
     streams: tuple[StreamState, ...]
@@ -98,7 +98,7 @@ class RuleTask:
         )
 
     def run(self, meter: Meter) -> RuleStep:
-        """Advance the streams, and notify of the firings that this source decides."""
+        """Return the advanced streams, and the notifications of the firings that this source alone decides."""
         program = self.program
         step = advance(program, self.stream, self.found, self.grid, self.across, meter, declared_s=self.declared_s)
         if program.is_joint:
@@ -133,7 +133,7 @@ class JointTask:
         return self.announced.program
 
     def run(self, meter: Meter) -> Notices:
-        """Run the query over what the sources showed."""
+        """Return the notification, with the rows of the query over what the sources showed."""
         return joint_notices(self.announced, meter, grid=self.grid)
 
     def failed(self, reason: str) -> Notices:
@@ -152,7 +152,7 @@ class RecallTask:
     now_s: float
 
     def run(self, meter: Meter) -> StreamState:
-        """Take the events in again."""
+        """Return the stream after the events."""
         return recalled(self.program, self.stream, self.found, self.now_s, meter)
 
     def failed(self, reason: str) -> StreamState:
@@ -161,17 +161,17 @@ class RecallTask:
 
 
 def run_all(tasks: Iterable[Task[R_co]]) -> list[R_co]:
-    """Run tasks here, each under a meter of its own."""
+    """Return the results of tasks, in order; each runs here, under a meter of its own."""
     return [task.run(Meter()) for task in tasks]
 
 
 def run_task(task: Task[R_co], limits: Limits) -> R_co:
-    """Run one task in a worker process."""
+    """Return the result of one task under ``limits``; worker processes call this."""
     return task.run(Meter(limits))
 
 
 def merged(steps: Iterable[RuleStep]) -> RuleStep:
-    """Return what several rules did as one step."""
+    """Return the steps of several rules as one."""
     found = list(steps)
     return RuleStep(
         streams=tuple(stream for each in found for stream in each.streams),
