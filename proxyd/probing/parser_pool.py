@@ -10,9 +10,6 @@ from proxyd.probing.probe_failures import ParserFailedError
 from proxyd.worker_pool import WorkerLimits, WorkerPool
 
 if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Self
-
     from proxyd.core.model.profile import PageClass
 
 _MEMORY_BYTES = 256 << 20  # of data in one worker; a feed of 10 MB needs about a third
@@ -27,7 +24,7 @@ class ParseFunction(Protocol):
         """Return what the class reads; raise a ProbeError if the document contains nothing of this."""
 
 
-class ParserPool:
+class ParserPool(WorkerPool[ParsedDocument]):
     """Parses documents in separate processes, each within ``timeout_s``.
 
     Use it with ``async with``; leaving ends every worker at once, even a busy one.
@@ -49,15 +46,7 @@ class ParserPool:
         tasks_per_worker: int = 1000,
     ) -> None:
         limits = WorkerLimits(timeout_s, _MEMORY_BYTES, tasks_per_worker)
-        self._pool = WorkerPool(parse, "the parser", workers=workers, limits=limits)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
+        super().__init__(parse, "the parser", workers=workers, limits=limits)
 
     async def parse(
         self, body: bytes, content_type: str | None = None, url: str = "", page_class: PageClass | None = None
@@ -72,10 +61,6 @@ class ParserPool:
             The document has no such content.
         """
         try:
-            return await self._pool.run(body, content_type, url, page_class)
+            return await self.run(body, content_type, url, page_class)
         except WorkerFailedError as error:
             raise ParserFailedError(str(error)) from error
-
-    async def close(self) -> None:
-        """End every worker; running parses fail."""
-        await self._pool.close()

@@ -82,7 +82,7 @@ def _compile_css(selector: str) -> object:
 
 
 def _compile_xpath(selector: str) -> object:
-    """Compile a selector without evaluating it, which may take for ever; look for unknown names in its text."""
+    """Compile a selector without evaluating it, which may take forever; look for unknown names in its text."""
     compiled = etree.XPath(selector, regexp=False)
     code = _AXIS.sub("", _XPATH_TEXT.sub("''", selector))
     if "$" in code:

@@ -111,7 +111,7 @@ class Identity:
 class FeedEntry:
     """One item as in its document, before it is bounded and hashed.
 
-    ``other_title`` is the title of another vocabulary (``itunes:title``), used if there is no title.
+    ``other_title`` is the title of another vocabulary (``itunes:title``), used if the item has no title.
     """
 
     identity: Identity

@@ -108,7 +108,7 @@ class _Open:
 
 @dataclass(slots=True)
 class _Writer:
-    """The balanced document so far; elements before ``starts_at`` are no part of it."""
+    """The balanced document so far; elements before ``starts_at`` do not belong to it."""
 
     starts_at: int
     pieces: list[str] = field(default_factory=list)

@@ -121,7 +121,7 @@ def _decodable(body: bytes, content_type: str | None) -> bytes:
 
 
 def _utf8(body: bytes) -> bytes:
-    """Return UTF-8 without invalid bytes if most of what is not ASCII is valid; surrogate pairs become characters."""
+    """Return UTF-8 without invalid bytes if most text beyond ASCII is valid; surrogate pairs become characters."""
     try:
         text = body.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
@@ -130,7 +130,7 @@ def _utf8(body: bytes) -> bytes:
 
 
 def _without_wrong_bytes(body: bytes, charset: str, share: float = 0.1) -> bytes:
-    """Return the bytes without those that are no characters, if there are fewer than ``share`` of what is not ASCII."""
+    """Return the bytes without invalid ones, if these are fewer than ``share`` of the characters beyond ASCII."""
     if charset != "utf-8" and _is_utf8(body):
         return body
     text = body.decode(charset, "ignore")
