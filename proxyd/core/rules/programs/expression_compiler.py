@@ -82,7 +82,7 @@ Closure: TypeAlias = Callable[[Row], Value]
 class Compiler:
     """Turns checked expressions into closures.
 
-    ``aggregates`` collects the distinct aggregates in the order in which ``Row.aggregates`` must hold them. ``paths``
+    ``aggregates`` collects the distinct aggregates, and at which place ``Row.aggregates`` must hold each. ``paths``
     and ``old_paths`` collect the lower-case paths of the fields that are read from items and from their old states.
 
     Parameters
@@ -104,7 +104,7 @@ class Compiler:
         self._event_types = _types(event_class)
         self._own_types = _types(own_class or event_class)
         self._table_types = {name: _types(page_class) for name, page_class in tables.items()}
-        self.aggregates: list[Aggregate] = []
+        self.aggregates: dict[Aggregate, int] = {}
         self.paths: set[str] = set()
         self.old_paths: set[str] = set()
 
@@ -152,9 +152,7 @@ class Compiler:
 
     @_closure.register
     def _aggregate(self, aggregate: Aggregate) -> Closure:
-        if aggregate not in self.aggregates:
-            self.aggregates.append(aggregate)
-        index = self.aggregates.index(aggregate)
+        index = self.aggregates.setdefault(aggregate, len(self.aggregates))
         return lambda row: row.aggregates[index]
 
     @_closure.register

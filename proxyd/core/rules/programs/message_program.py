@@ -19,7 +19,7 @@ _MOST_TEXT = 2000
 _MOST_TITLE = 300
 _MOST_COMPARED, _COMPARED_BLOCKS = 50, 200  # rows, and blocks of a text, that are compared; the rest changed as a whole
 _PAIRS = 20_000  # of blocks that are compared in one text
-_STEPS_PER_TEXT = 80
+_STEPS_PER_TEXT, _STEPS_PER_COLUMN = 80, 4
 _MOST_INLINE = 80  # a longer value that changed is told as a difference
 _TITLES = ("title", "heading", "headline", "name", "subject")
 _LINKS = ("link", "url")
@@ -93,7 +93,8 @@ def word_rows(
 ) -> Wording:
     """Return the texts of rows, in order; raises ``EvaluationError``."""
     changes = tuple(_changes(plan, row, n, meter) for n, row in enumerate(rows)) if plan.changed else ()
-    meter.spend(_STEPS_PER_TEXT * min(len(rows), MOST_TOLD))
+    columns = len(rows[0].columns) if rows else 0
+    meter.spend((_STEPS_PER_TEXT + _STEPS_PER_COLUMN * columns) * min(len(rows), MOST_TOLD))
     usual = [_usual_words(row.columns, changes[n] if changes else {}, source) for n, row in enumerate(rows[:MOST_TOLD])]
     texts = [text or rule for _, text in usual]
     title = usual[0][0] if usual else ""
@@ -177,18 +178,12 @@ def title_of(row: Mapping[str, Value]) -> str:
 
 def _named(row: Mapping[str, Value], names: Sequence[str], without: Mapping[str, Any] | None = None) -> str:
     """Return the text of the first column with one of these names; those of items precede those of channels."""
-    columns = sorted(row, key=lambda name: ".item." not in name)
-    for name in names:
-        for column in columns:
-            value = row[column]
-            if (
-                _short(column).lower() == name
-                and column not in (without or {})
-                and isinstance(value, str)
-                and value.strip()
-            ):
-                return value
-    return ""
+    found: dict[str, str] = {}
+    for column in sorted(row, key=lambda name: ".item." not in name):
+        short, value = _short(column).lower(), row[column]
+        if short in names and column not in (without or {}) and isinstance(value, str) and value.strip():
+            found.setdefault(short, value)
+    return next((found[name] for name in names if name in found), "")
 
 
 def _short(name: str) -> str:

@@ -72,6 +72,14 @@ class Meter:
         bits = _WORST_SEARCH_BITS if self._limits is QUICK_LIMITS else _SEARCH_BITS
         self.spend(1 + (characters * instructions >> bits))
 
+    def compiled(self, instructions: int) -> None:
+        """Count the compiling of a pattern, which is done once; raises ``WorkLimitError``.
+
+        It is counted only where it would hold up the event loop, so that a rule takes as many steps every time.
+        """
+        if self._limits is QUICK_LIMITS:
+            self.spend(instructions)
+
     def compare(self, left: Value, right: Value) -> None:
         """Count a comparison of two values; raises ``WorkLimitError``."""
         if isinstance(left, str) and isinstance(right, str):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -283,8 +283,8 @@ def _aliased(expression: Expression, aliases: Mapping[str, Expression]) -> Expre
 
 def _outputs(compiler: Compiler, columns: Sequence[OutputColumn]) -> tuple[_Output, ...]:
     """Return the columns by name; fields with the same path in several classes are qualified by the class."""
-    paths = [c.expression.path.lower() for c in columns if isinstance(c.expression, Column) and not c.alias]
-    twice = {path for path in paths if paths.count(path) > 1}
+    paths = Counter(c.expression.path.lower() for c in columns if isinstance(c.expression, Column) and not c.alias)
+    twice = {path for path, count in paths.items() if count > 1}
     return tuple(_output(compiler, column, number, twice) for number, column in enumerate(columns, 1))
 
 

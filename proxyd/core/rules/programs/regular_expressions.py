@@ -37,7 +37,10 @@ class Regex:
 
     def matches(self, text: str, meter: Meter) -> bool:
         """Return whether a text matches; raises ``EvaluationError``."""
+        is_first = "_compiled" not in self.__dict__
         compiled = self._compiled
+        if is_first:
+            meter.compiled(compiled.programsize)
         meter.search(len(text), _OTHER_INSTRUCTIONS + compiled.programsize)
         search = compiled.fullmatch if self._is_whole else compiled.search
         try:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import pickle
+import time
 
 import pytest
 
+from proxyd.core.model.profile import Declaration
 from proxyd.core.rules.programs.meter import QUICK_LIMITS, WORK_LIMITS, Limits, Meter
 from proxyd.core.rules.programs.regular_expressions import MOST_PATTERN
+from proxyd.core.rules.programs.rule_program import compile_rule
 from proxyd.core.rules.stages.payload import MOST_SHOWN
 from proxyd.core.rules.stages.rule_tasks import RuleTask
 from proxyd.core.rules.stages.streams import overwriting
@@ -92,6 +95,52 @@ def test_a_row_that_does_not_fit_at_all_fails() -> None:
     assert [each.reason for each in step.failures] == [
         "a row of its query has 2400000 characters; the limit is 2000000"
     ]
+
+
+def test_compiling_patterns_ends_on_the_loop_and_is_done_once() -> None:
+    cases = " ".join(rf"WHEN title REGEXP '\pL{{9}}{n}' THEN 1" for n in range(50))
+    task = HostileRule(rule("bad", where=f"CASE {cases} END = 1"), items(1, "a")).task()
+    first, later = Meter(QUICK_LIMITS), Meter(QUICK_LIMITS)
+    task.run(first)
+    assert first.is_spent
+    assert _ends_up_quick(task, later)
+    whole, again = Meter(), Meter()
+    task.run(whole)
+    task.run(again)
+    assert whole.steps == again.steps
+
+
+def _ends_up_quick(task: RuleTask, last: Meter) -> bool:
+    """Run a task several times; return whether the last run was quick."""
+    for _ in range(20):
+        task.run(Meter(QUICK_LIMITS))
+    task.run(last)
+    return not last.is_spent
+
+
+def test_the_wording_of_many_columns_is_counted() -> None:
+    columns = ", ".join(str(n) for n in range(4_000))
+    meter = Meter(QUICK_LIMITS)
+    HostileRule(rule("bad", query=f"SELECT {columns} FROM RSS"), items(2)).task().run(meter)
+    assert meter.is_spent
+
+
+@pytest.mark.parametrize("term", ["title", "SUM({n})"])
+def test_a_query_is_compiled_in_time_that_grows_with_its_length(term: str) -> None:
+    """Sixteen times the columns take 256 times as long if each is compared with every other."""
+
+    def least_s(count: int) -> float:
+        columns = ", ".join(term.format(n=n) for n in range(count))
+        declared = declaration(source("s"), rule("bad", query=f"SELECT {columns} FROM RSS"))
+        return min(_seconds(declared) for _ in range(3))
+
+    assert least_s(2_400) < 60 * least_s(150) + 0.05
+
+
+def _seconds(declared: Declaration) -> float:
+    began_s = time.process_time()
+    compile_rule(declared.rules["bad"], declared, accepted_s=T0, chronon_s=10.0)
+    return time.process_time() - began_s
 
 
 def test_what_overwrites_each_event() -> None:
