@@ -37,6 +37,7 @@ def strict_document(body: bytes, language: str | None = None) -> Mapping[str, An
     return {"feed": reader.feeddata, "entries": reader.entries, "version": version or reader.version}
 
 
+_LONGEST_AUTHOR = 1_000
 _FAILURES = (LookupError, TypeError, ValueError)
 _Name: TypeAlias = tuple[str | None, str]
 _Tag: TypeAlias = tuple[str | None, ...]
@@ -100,6 +101,11 @@ class _Reader(StrictFeedParser):  # type: ignore[misc]  # it has no types
             self.basestack.pop()
             self.langstack.pop()
             self.depth -= 1
+
+    def _sync_author_detail(self, key: str = "author") -> None:
+        """Find the address in an author's text; in a long text that would take a time that grows with its square."""
+        if len(self._get_context().get(key) or "") <= _LONGEST_AUTHOR:
+            super()._sync_author_detail(key)
 
     def _tags(self) -> tuple[list[Any], set[_Tag]]:
         tags = self._get_context().setdefault("tags", [])

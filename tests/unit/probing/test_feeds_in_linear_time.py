@@ -37,6 +37,7 @@ REPEATED: dict[str, Callable[[int], bytes]] = {
     "sections without an end": lambda count: rss("<item><![CDATA[</item>" * count),
     "comments without an end": lambda count: item("<!--" * count),
     "references to nothing": lambda count: item("&#xD800;" * count),
+    "an author who may be an address": lambda count: item(f"<author>{'a' * 8 * count}@b</author>"),
     "nested bases": lambda count: rss("<x xml:base='aaaaaaaaaaaaaa/'>" * count + "</x>" * count),
 }
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from proxyd.core.model.item import Item, UpdateEvent, Value
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.planning.policies.demand import OnceDemand
 from proxyd.core.rules.knowledge import Knowledge
+from proxyd.core.rules.programs.meter import QUICK_LIMITS, Meter
 from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.stages.events import Discovery
 from proxyd.core.rules.stages.joint_intervals import (
@@ -71,6 +72,32 @@ class Captured:
 
 
 NOTHING_CAPTURED = Captured()
+_MOST_CORRELATING = 150_000  # steps for all events of one probe, about 0.1 s; events after that wait for all sources
+
+
+@dataclass(slots=True)
+class _Occasion:
+    """What the firings of one probe share: what is known of sources at its end, and the steps spent on correlating."""
+
+    known: Knowledge
+    now_s: float
+    steps: float = 0.0
+    _seen: dict[str, tuple[float, float | None]] = field(default_factory=dict)
+
+    def rate_per_s(self, source_id: str) -> float:
+        """Return the estimated update rate of a source."""
+        return self._of(source_id)[0]
+
+    def last_success_s(self, source_id: str) -> float | None:
+        """Return when a source was last seen."""
+        return self._of(source_id)[1]
+
+    def _of(self, source_id: str) -> tuple[float, float | None]:
+        if source_id not in self._seen:
+            source = self.known.compiled.sources[source_id]
+            rate_per_s = self.known.rate_per_s(source, self.now_s)
+            self._seen[source_id] = rate_per_s, self.known.state(source).last_success_s
+        return self._seen[source_id]
 
 
 class JointCaptures:
@@ -159,9 +186,10 @@ class JointCaptures:
         if outcome.kind is OutcomeKind.CHANGED and not outcome.is_push:
             self.see(outcome.source_id, outcome.items)
         steps = self._probed(outcome, found.events, history)
+        occasion = _Occasion(self._known, outcome.finished_s)
         for firing in firings:
             stored = with_found(history, self._programs[firing.rule], firing, found.events)
-            steps.append(self._opened(firing, outcome.finished_s, stored))
+            steps.append(self._opened(firing, occasion, stored))
         return self._moved(steps)
 
     def give_up(self, interval: JointInterval, history: History, now_s: float) -> Captured | None:
@@ -189,18 +217,14 @@ class JointCaptures:
 
     # -- steps
 
-    def _opened(self, firing: Firing, now_s: float, history: History) -> _Step:
+    def _opened(self, firing: Firing, occasion: _Occasion, history: History) -> _Step:
         """Open the interval of a firing.
 
         For a query of another class it opens when the event is discovered, on the sources that correlate with the
         event. For a count across sources it opens with the event, on every source of the class; sources probed since
         have captured it.
         """
-        known = self._known
         program, event, record = self._programs[firing.rule], firing.events[-1], firing.record
-        sources = {source_id: known.compiled.sources[source_id] for source_id in program.rule.source_ids}
-        seen = {source_id: known.state(source).last_success_s for source_id, source in sources.items()}
-        rates_per_s = {source_id: known.rate_per_s(source, now_s) for source_id, source in sources.items()}
         opened = self._grid.chronon_at(event.seen_s) if program.joined else record.start
         others = [
             source_id
@@ -210,12 +234,13 @@ class JointCaptures:
         done = [
             Obtained(source_id, seen_s, captured=True)
             for source_id in others
-            if (seen_s := seen.get(source_id)) is not None and self._grid.chronon_at(seen_s) >= opened
+            if (seen_s := occasion.last_success_s(source_id)) is not None and self._grid.chronon_at(seen_s) >= opened
         ]
         since = {each.source_id for each in done}
-        wanted = [*self._correlated(program, event), *(source_id for source_id in others if source_id not in since)]
+        late = (source_id for source_id in others if source_id not in since)
+        wanted = [*self._correlated(program, event, occasion), *late]
         deadline = None if program.life_s is None else opened + self._grid.ceil(program.life_s)
-        waited_s = wait_s([rates_per_s[source_id] for source_id in wanted], chronon_s=self._grid.length_s)
+        waited_s = wait_s(map(occasion.rate_per_s, wanted), chronon_s=self._grid.length_s)
         interval = JointInterval(
             interval_id=program.notification_id(event),
             rule=program.rule.name,
@@ -281,14 +306,15 @@ class JointCaptures:
         url = self._known.compiled.url_of(interval.event.source_id)
         return Announcement(self._programs[interval.rule], interval, history, url, now_s)
 
-    def _correlated(self, program: RuleProgram, event: UpdateEvent) -> list[str]:
-        return [
-            source_id
-            for each in program.joined
-            for source_id in correlated(
-                event, {source: self._rows.get(source) for source in each.sources}, each.table, each.correlation
-            )
-        ]
+    def _correlated(self, program: RuleProgram, event: UpdateEvent, occasion: _Occasion) -> list[str]:
+        found: list[str] = []
+        for each in program.joined:
+            rows = {source: self._rows.get(source) for source in each.sources}
+            condition = each.correlation if occasion.steps < _MOST_CORRELATING else None
+            meter = Meter(QUICK_LIMITS)
+            found += correlated(event, rows, each.table, condition, meter)
+            occasion.steps += meter.steps
+        return found
 
     def _record(self, interval: JointInterval, source_id: str, seen_s: float, *, captured: bool) -> IntervalRecord:
         delay_s = max(0.0, seen_s - interval.event.time_s)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from proxyd.core.model.chronon import Chronon, ChrononGrid
 from proxyd.core.model.item import Item, UpdateEvent, Value
 from proxyd.core.rules.programs.expression_compiler import Closure, Row, is_true
-from proxyd.core.rules.programs.meter import QUICK_LIMITS, Meter
+from proxyd.core.rules.programs.meter import Meter
 from proxyd.core.rules.state import StoredEvent
 
 MOST_ROWS = 1000  # of one source
@@ -77,14 +77,18 @@ class JointInterval:
 
 
 def correlated(
-    event: UpdateEvent, seen: Mapping[str, Sequence[Mapping[str, Value]] | None], table: str, condition: Closure | None
+    event: UpdateEvent,
+    seen: Mapping[str, Sequence[Mapping[str, Value]] | None],
+    table: str,
+    condition: Closure | None,
+    meter: Meter,
 ) -> list[str]:
     """Return the sources that may have a row for an event: a row meets ``condition``, or the rows are unknown.
 
     ``seen`` holds the last rows seen of each source, ``None`` before first contact. Without a condition all correlate,
     and so do those that are left when it takes too long to look at the rows.
     """
-    row = Row.of(event, meter=Meter(QUICK_LIMITS))
+    row = Row.of(event, meter=meter)
 
     def may(rows: Sequence[Mapping[str, Value]] | None) -> bool:
         if condition is None or rows is None:

@@ -7,17 +7,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from proxyd.cluster import LocalTransport
 from proxyd.core.language import CheckSettings, SourceText, check
 from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import Item
-from proxyd.core.model.profile import Declaration
+from proxyd.core.model.profile import Declaration, Source
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.decider_settings import DeciderSettings
+from proxyd.core.rules.knowledge import Knowledge
+from proxyd.core.rules.stages import captures
 from proxyd.daemon import ProbeLoop
 from proxyd.metrics import Metrics
 from proxyd.store import open_store
@@ -179,3 +182,28 @@ async def test_an_open_interval_sees_after_a_restart_what_its_pages_showed_and_i
         later.declare(replace(declared(), rules={}), {}, T0 + 430)
         await stream_recall(later, store).rows_of_queries()
         assert await store.load_joint_intervals() == []
+
+
+async def test_many_events_at_once_look_at_rates_once_and_at_a_bounded_number_of_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drive, looked = await reported(), []
+    rate_per_s = Knowledge.rate_per_s
+
+    def counted(self: Knowledge, source: Source, now_s: float) -> float:
+        looked.append(source.source_id)
+        return rate_per_s(self, source, now_s)
+
+    news = [item("beta" if n == 59 else f"n{n}", T0 + 305) for n in range(60)]
+    outcome = changed("news", news, T0 + 310)
+    needed = drive.decider.needed(outcome)
+    assert needed is not None
+    known = await drive.memory.known("news", needed)
+    monkeypatch.setattr(Knowledge, "rate_per_s", counted)
+    monkeypatch.setattr(captures, "_MOST_CORRELATING", 300)
+    seen = drive.decider.observe(outcome, known)
+    assert seen is not None
+    wanted = [each.wanted for each in seen.rules.joint if each.event.item.item_id != "acme"]
+    assert wanted[0] == ("beta",)
+    assert wanted[-1] == ("acme", "beta")
+    assert looked.count("beta") <= 3
