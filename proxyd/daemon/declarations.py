@@ -279,7 +279,8 @@ class Declarations:
         await self.suspensions.follow(declaration)
         declared = await self._store.declarations.declare_sources(declaration.sources, now_s)
         requeried = _requeried(self.declaration, declaration)
-        backlog = self._decider.declare(declaration, accepted, now_s, declared)
+        compiled = await asyncio.to_thread(self._decider.compile, declaration, accepted, declared)
+        backlog = self._decider.declare(declaration, accepted, now_s, declared, compiled=compiled)
         await self._store.failing.keep(self._known.failing.all().keys())
         self._files, self._api = list(files), dict(api)
         self._parsed = {each.source: each for each in checked.parsed}

@@ -6,9 +6,11 @@ import asyncio
 import errno
 import json
 import os
+import threading
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -16,6 +18,7 @@ import structlog
 from proxyd.core.language import CheckSettings
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import EventKind
+from proxyd.core.rules.compiled import Compiled
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.stages.stored import StoredContext, StoreQuery
 from proxyd.daemon import Declarations
@@ -72,6 +75,23 @@ async def test_two_texts_sent_at_once_are_both_declared(world: World) -> None:
     await declarations.start()
     await asyncio.gather(declarations.declare(profile("A")), declarations.declare(profile("B")))
     assert {"A", "B"} <= set(declarations.declaration.profiles)
+
+
+async def test_rules_are_compiled_in_another_thread(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    declarations, found = world.fresh()
+    threads: list[threading.Thread] = []
+    compile_rules = Compiled.of
+
+    def compiled(*values: Any, **options: Any) -> Compiled:
+        threads.append(threading.current_thread())
+        return compile_rules(*values, **options)
+
+    monkeypatch.setattr(Compiled, "of", compiled)
+    await declarations.start()
+    await declarations.declare(profile("A"))
+    assert "A" in found.known.compiled.declaration.profiles
+    assert len(threads) == 2
+    assert threading.main_thread() not in threads
 
 
 async def test_a_condition_on_a_profile_needs_a_text_of_exactly_one(world: World) -> None:

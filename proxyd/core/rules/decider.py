@@ -92,20 +92,30 @@ class Decider:
         self.hubs.restore(subscriptions)
         self._hints.restore(changes)
 
+    def compile(
+        self, declaration: Declaration, accepted: Mapping[str, float], declared: Mapping[str, float]
+    ) -> Compiled:
+        """Return a declaration ready to run; this changes nothing, and may take long in another thread."""
+        return Compiled.of(declaration, accepted, declared, chronon_s=self.settings.grid.length_s)
+
     def declare(
         self,
         declaration: Declaration,
         accepted: Mapping[str, float],
         now_s: float,
         declared: Mapping[str, float] = MappingProxyType({}),
+        *,
+        compiled: Compiled | None = None,
     ) -> list[Backlog]:
         """Swap in a declaration; ``accepted`` holds each rule's NOW, ``declared`` since when each source is.
+
+        ``compiled`` is what ``compile`` returned for the same; without it, the declaration is compiled here.
 
         Sources that stay keep what was learned; streams keep the counts that the rule still counts if its NOW is
         unchanged. Returns the new streams whose START lies in the past of a known source, for ``recalls.replay``.
         """
         known, previous = self.known, self.known.compiled
-        known.compiled = compiled = Compiled.of(declaration, accepted, declared, chronon_s=self.settings.grid.length_s)
+        known.compiled = compiled = compiled or self.compile(declaration, accepted, declared)
         known.failing.keep(compiled.programs)
         known.streams.restore(
             compiled.programs[name].opened(stream, known.next_seq(source_id), now_s)
