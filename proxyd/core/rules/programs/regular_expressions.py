@@ -21,7 +21,7 @@ class Regex:
     Parameters
     ----------
     is_whole
-        Whether it is a LIKE: it must match a whole text, and its dots match line ends; otherwise it is searched in the text.
+        Whether it is a LIKE: it must match a whole text, and its dots match line ends; otherwise it is searched.
 
     Examples
     --------
