@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import resource
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from time import monotonic
 from types import FrameType
 
@@ -69,9 +69,7 @@ def test_random_rules_end_at_their_limits(limits: Limits) -> None:
 
 @pytest.mark.alone
 @pytest.mark.long
-async def test_ten_thousand_random_rules_stall_nothing_and_leave_no_memory(
-    record_property: Callable[[str, object], None],
-) -> None:
+async def test_ten_thousand_random_rules_stall_nothing_and_leave_no_memory() -> None:
     longest_s, stop = 0.0, False
 
     async def watch() -> None:
@@ -96,8 +94,7 @@ async def test_ten_thousand_random_rules_stall_nothing_and_leave_no_memory(
         stop = True
         await watching
     grown = _memory_bytes() - before_bytes
-    record_property("longest stall in ms", round(longest_s * 1e3))
-    record_property("memory grown by MiB", grown >> 20)
+    print(f"{made} random rules: longest stall {longest_s * 1e3:.0f} ms, memory grown by {grown >> 20} MiB")  # noqa: T201
     assert made > 10_000
     assert longest_s < STALL_S
     assert grown < GROWTH_BYTES
