@@ -27,10 +27,11 @@ def shown(connection: Connection, *names: str) -> list[str]:
 
 
 def watched(server: PostgresServer) -> list[bool]:
-    """Return of each connection of this machine to a server whether the kernel sees to it that both ends are there."""
+    """Return of each connection of this process to a server whether the kernel sees to it that both ends are there."""
     lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     open_to = [line for line in lines if line[2].endswith(f":{server.port:04X}") and line[3] == "01"]
-    return [line[5].startswith("02:") for line in open_to]
+    own = {each.resolve().name for each in Path("/proc/self/fd").iterdir()}
+    return [line[5].startswith("02:") for line in open_to if f"socket:[{line[9]}]" in own]
 
 
 async def test_a_session_that_holds_locks_while_others_copy_is_not_ended(postgresql: PostgresServer) -> None:
