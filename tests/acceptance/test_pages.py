@@ -65,9 +65,9 @@ def watch(w: World, name: str, trigger: str, query: str) -> str:
     )
 
 
-async def received(w: World, rule: str) -> list[Mapping[str, Any]]:
-    """Wait for the next notification of a rule and return its rows."""
-    count = len(w.receiver.accepted(rule)) + 1
+async def received(w: World, rule: str, count: int | None = None) -> list[Mapping[str, Any]]:
+    """Wait until a rule has so many notifications, by default one more, and return the rows of the newest."""
+    count = count or len(w.receiver.accepted(rule)) + 1
     await eventually(lambda: len(w.receiver.accepted(rule)) >= count, f"notification {count} of {rule}")
     rows: list[Mapping[str, Any]] = json.loads(w.receiver.accepted(rule)[-1].body)["data"]["items"]
     return rows
@@ -81,8 +81,8 @@ async def test_rows_prices_and_texts_that_come_change_and_go_arrive(tmp_path: Pa
         await w.daemon.knows("quakes", "quote", "page")
         pages.quakes = {"q3": 6.0, "q2": 5.5}
         assert await received(w, "new") == [{"id": "q3", "mag": 6}]
-        assert w.receiver.accepted("stronger")[-1].data["items"] == [{"id": "q2", "OLD.mag": 5, "NEW.mag": 5.5}]
-        assert w.receiver.accepted("gone")[-1].data["items"] == [{"id": "q1"}]
+        assert await received(w, "stronger", 1) == [{"id": "q2", "OLD.mag": 5, "NEW.mag": 5.5}]
+        assert await received(w, "gone", 1) == [{"id": "q1"}]
         pages.text = "Tea 4"
         assert await received(w, "text") == [{"difference": "- Tea 3\n+ Tea 4"}]
         pages.page_status = 404
