@@ -54,6 +54,17 @@ def test_a_call_whose_time_is_over_is_ended_from_another_thread() -> None:
             socket.create_connection(server.getsockname())
 
 
+def test_connections_are_ended_together_and_none_is_added_afterwards() -> None:
+    connections = Connections()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        connections.add(ours)
+        connections.end()
+        assert theirs.recv(1) == b""
+        with pytest.raises(RefusedConnectionError, match="the time of the call is over"):
+            connections.add(ours)
+
+
 def test_a_real_connection_is_heard_of() -> None:
     with guarded(guard()) as refused, socket.socket() as opened, pytest.raises(RefusedConnectionError):
         opened.connect(("127.0.0.1", 9))
