@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from proxyd.core.planning.allocation.losses import Losses
 from proxyd.core.planning.one_source.costs import prefix_sums
 
 Floats = NDArray[np.float64]
@@ -52,6 +53,24 @@ class WeekCosts:
         L1, A1, G1 = self._at(shape_of, finish - week)
         cost: Floats = A1 * (L1 - L0) - (G1 - G0)
         return cost
+
+    def kept(self, losses: Losses, shape_of: Ints, start: Floats, finish: Floats) -> Floats:
+        """Return what a probe at ``finish`` saves of the items since ``start``, in slots of waiting, shape (n,).
+
+        >>> from proxyd.core.planning.allocation.losses import window
+        >>> costs = WeekCosts(np.array([[1.0, 1.0, 4.0, 2.0]]))
+        >>> late = Losses(window(1.0, delay=100.0))
+        >>> costs.kept(late, np.array([0]), np.array([0.0]), np.array([3.0])).tolist()
+        [200.0]
+        """
+        week = np.floor(start / self._slots) * self._slots
+        until, since = (self._at(shape_of, time - week)[0] for time in (finish, start))
+        kept: Floats = np.zeros(len(start))
+        for step in losses.steps:
+            kept += step.delay * (until - np.maximum(since, self._at(shape_of, finish - step.after - week)[0]))
+        if losses.overwritten:
+            kept -= losses.overwritten * np.expm1(-losses.rate * (until - since)) / losses.rate
+        return kept
 
     def reached(self, shape: int, start: float, items: float) -> float:
         """Return when ``items`` items are expected since ``start`` at rate 1 and this shape, in slots.

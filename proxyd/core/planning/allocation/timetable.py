@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from proxyd.core.planning.allocation.losses import NO_LOSSES, STEPS, GapSums, Losses, even_gaps, links_of
 from proxyd.core.planning.numba_kernels import flat, kernel
 from proxyd.core.planning.one_source.costs import prefix_sums
 from proxyd.core.planning.one_source.grid_kernels import priced
@@ -19,6 +21,8 @@ _LOWEST, _HIGHEST = -6, 32
 LEVELS: Floats = np.arange(_LOWEST * PER_OCTAVE, _HIGHEST * PER_OCTAVE + 1) / PER_OCTAVE
 _LONG_WEEKS = 2.0  # from this gap on, probes are a whole number of weeks apart, at the best slot
 _GAPS_AHEAD = 6.0
+_GAPS: Floats = 2.0 ** (np.arange(-12 * 8, 18 * 8) / 8)  # gaps to choose from in an even week, in slots
+_MANY: Floats = 2.0 ** (np.arange(0, 25) / 2)  # numbers of probes in one slot to choose from
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +42,9 @@ class Timetable:
         Expected undiscovered items at rate and weight 1 in the long run: items times slots of delay a slot, (levels,).
     visits
         Probes a week at each slot of the week in the long run, shape (levels, slots of a week).
+    lost
+        Part of the items that each step takes and, last, that are overwritten, in the long run; shape (levels,
+        STEPS + 1).
     dense
         Below the lowest level a slot takes many probes, namely ``dense * 2 ** (-level / 2)``.
 
@@ -53,6 +60,7 @@ class Timetable:
     frequency: Floats
     cost: Floats
     visits: Floats
+    lost: Floats
     dense: float
 
     @classmethod
@@ -62,6 +70,7 @@ class Timetable:
         *,
         importance: ArrayLike | None = None,
         slot_price: ArrayLike | None = None,
+        losses: Losses = NO_LOSSES,
         into: Floats | None = None,
     ) -> Timetable:
         """Return the timetable of a week shape.
@@ -77,6 +86,8 @@ class Timetable:
             The cost of an item's waiting in each slot, shape (slots,); scaled to mean 1, even by default.
         slot_price
             Factor of the price of a probe in each slot, shape (slots,), 1 by default; above 1 if too many would come.
+        losses
+            What items lose while they wait, beside their delay.
         into
             The array that receives the gaps, shape (levels, slots), or ``None`` for a new one.
 
@@ -103,9 +114,9 @@ class Timetable:
         weights = _mean_one(even if importance is None else importance, "an importance")
         prices = even if slot_price is None else np.asarray(slot_price, dtype=np.float64)
         gaps = np.empty((len(LEVELS), len(factors))) if into is None else into
-        _all_gaps(factors, weights, prices, gaps)
+        lost = _all_gaps(factors, weights, prices, losses, gaps)
         dense = float(np.sqrt(factors * weights / (2 * prices)).mean())
-        return cls(gaps, *_orbits(gaps, *prefix_sums(factors, weights)), dense)
+        return cls(gaps, *_orbits(gaps, *prefix_sums(factors, weights), lost), dense)
 
 
 def _mean_one(values: ArrayLike, name: str) -> Floats:
@@ -116,68 +127,113 @@ def _mean_one(values: ArrayLike, name: str) -> Floats:
     return scaled
 
 
-def _all_gaps(factors: Floats, weights: Floats, prices: Floats, gaps: Floats) -> None:
+def _all_gaps(factors: Floats, weights: Floats, prices: Floats, losses: Losses, gaps: Floats) -> Floats:
     """Fill in the slots to the next probe after each slot, by level, if probes cost ``prices`` times the level's price.
 
-    The rows share their prefix sums: those of a few weeks begin with those of fewer.
+    Returns the items that are lost in each gap, shape (levels, slots, STEPS + 1). The rows share their sums: those of a
+    few weeks begin with those of fewer.
     """
     slots, by_level = len(factors), 2.0 ** LEVELS[:, None] * prices
-    # The gap of an even week: waiting tau costs tau^2 / 2, so a probe pays for itself after sqrt(2 price).
-    even = np.sqrt(2 * by_level.mean(axis=1))
+    even = _even_gaps(by_level.mean(axis=1), losses)
     is_long = even >= _LONG_WEEKS * slots
     # The path ends with a forced probe. Several gaps of margin keep that end from distorting the first week's links.
     weeks = np.ceil(_GAPS_AHEAD * even / slots).astype(np.int64) + 2
-    most = int(weeks[~is_long].max())
-    sums = prefix_sums(np.tile(factors, most), np.tile(weights, most))
+    longest = max((step.after for step in losses.steps), default=0.0)
+    most = max(int(weeks[~is_long].max()), ceil(longest / slots) + 1)
+    sums = GapSums.of(np.tile(factors, most), np.tile(weights, most), losses)
+    lost = np.zeros((*gaps.shape, STEPS + 1))
     for row in np.flatnonzero(~is_long):
-        gaps[row] = _links(sums, by_level[row], int(weeks[row]))
-    # k probes in a slot of rate r cost r / 2k for delay and k prices; use the best k if it is more than one.
-    many = np.floor(0.5 + np.sqrt(0.25 + factors * weights / (2 * by_level[~is_long])))
-    gaps[~is_long] = np.where(many > 1, 1 / many, gaps[~is_long])
-    gaps[is_long] = _whole_weeks(sums, by_level[is_long])
+        links = _links(sums.until(int(weeks[row]) * slots), by_level[row])
+        gaps[row], lost[row] = links - np.arange(slots), sums.lost(np.arange(slots), links)
+    _fill_dense(factors * weights, by_level, losses, gaps, lost)
+    gaps[is_long], lost[is_long] = _whole_weeks(sums, by_level[is_long], losses)
+    return lost
 
 
-def _links(sums: tuple[Floats, Floats, Floats], prices: Floats, weeks: int) -> Ints:
-    """Return the slots to the next probe on the cheapest path over some weeks, after each slot of the first."""
-    slots = len(prices)
-    size = weeks * slots + 1
-    L, A, G = (each[:size] for each in sums)
-    base = np.append(np.tile(prices, weeks), prices[0]) + A * L - G
+def _even_gaps(prices: Floats, losses: Losses) -> Floats:
+    """Return the best gap of an even week at each price, in slots, shape (prices,).
+
+    Waiting tau costs tau^2 / 2 for the delay, so without losses a probe pays for itself after sqrt(2 price).
+    """
+    if not losses:
+        return np.asarray(np.sqrt(2 * prices))
+    return even_gaps(prices, losses, _GAPS)
+
+
+def _links(sums: GapSums, prices: Floats) -> Ints:
+    """Return the next probe on the cheapest path over some weeks, after each slot of the first."""
+    slots, size = len(prices), len(sums.L)
+    price = np.append(np.tile(prices, size // slots), prices[0])
+    if sums.delays.any():
+        return links_of(sums, price)[:slots]
     best, heights, slopes = (flat(np.empty(size)) for _ in range(3))
     link, links, lines = (flat(np.empty(size, dtype=np.int64)) for _ in range(3))
+    base = price + sums.A * sums.L - sums.G
     priced(
-        flat(L), flat(A), flat(G), flat(base), flat(np.arange(1, size + 1)), 1e-12 * size, False,
+        flat(sums.L), flat(sums.A), flat(sums.G), flat(base), flat(np.arange(1, size + 1)), 1e-12 * size, False,
         best, link, links, lines, heights, slopes,
     )  # fmt: skip
-    return np.asarray(link[:slots]) - np.arange(slots)
+    return np.asarray(link[:slots])
 
 
-def _whole_weeks(sums: tuple[Floats, Floats, Floats], prices: Floats) -> Floats:
+def _fill_dense(rate: Floats, by_level: Floats, losses: Losses, gaps: Floats, lost: Floats) -> None:
+    """Let a slot have k probes, 1 / k slots apart, where that costs less than one.
+
+    k probes in a slot of rate r cost r / 2k for delay and k prices.
+    """
+    many = np.maximum(1.0, np.floor(0.5 + np.sqrt(0.25 + rate / (2 * by_level))))
+
+    def cost(k: Floats, rows: NDArray[np.bool_]) -> Floats:
+        return k * (by_level[rows] + losses.of_even_gap(1 / k, rate)) + rate / (2 * k)
+
+    short = [1 / step.after for step in losses.steps if step.after < 1]
+    if short or losses.overwritten:  # else one probe in a slot loses nothing
+        every, one = np.ones(len(many), dtype=np.bool_), np.ones_like(many)
+        rows = every if short else np.any(cost(2 * one, every) < cost(one, every), axis=1)
+        tries = [many[rows], *(np.full_like(many[rows], k) for k in (*_MANY, *short))]
+        many[rows] = np.choose(np.argmin([cost(k, rows) for k in tries], axis=0), tries)
+    is_dense = many > 1
+    gaps[:] = np.where(is_dense, 1 / many, gaps)
+    lost[is_dense] = (many[..., None] * losses.lost_of_even_gap(1 / many, rate))[is_dense]
+
+
+def _whole_weeks(sums: GapSums, prices: Floats, losses: Losses) -> tuple[Floats, Floats]:
     """Return the slots to the next probe if it is some weeks away: the cheapest slot of the cheapest week, by row.
 
-    An item that comes k weeks before the last week waits k weeks longer, regardless of its slot.
+    The second result is the items that are lost. An item that comes k weeks before the last week waits k weeks longer,
+    regardless of its slot; what no step takes came in the last weeks.
     """
     slots = prices.shape[1]
-    L, A, G = sums
     edge = np.arange(slots)
-    one_week = A[edge + slots] * (L[edge + slots] - L[edge]) - (G[edge + slots] - G[edge])
+    one_week = sums.A[edge + slots] * (sums.L[edge + slots] - sums.L[edge]) - (sums.G[edge + slots] - sums.G[edge])
+    kept = (sums.W - sums.earlier)[:, len(sums.W) - 1 - slots + edge]
     # The best number of weeks is near that of an even week, so it is enough to try its neighbours.
-    about = np.sqrt(2 * prices.mean(axis=1)) / slots
+    about = _even_gaps(prices.mean(axis=1), losses) / slots
     weeks = np.maximum(1.0, np.floor(about)[:, None] + np.arange(-1, 3))[:, :, None]
-    costs = (prices[:, None] + weeks * one_week + slots * slots * weeks * (weeks - 1) / 2) / weeks
-    cheapest = costs.reshape(len(prices), -1).argmin(axis=1)
+    costs = prices[:, None] + weeks * one_week + slots * slots * weeks * (weeks - 1) / 2
+    if losses:
+        costs += _lost_in_weeks(weeks * slots, kept, losses) @ losses.delays
+    cheapest = (costs / weeks).reshape(len(prices), -1).argmin(axis=1)
     # Steer to the best slot from any slot, by the week that keeps the gap nearest to the planned one.
     ahead = (cheapest[:, None] % slots - edge) % slots
     whole = weeks[np.arange(len(prices)), cheapest // slots]
     gaps: Floats = np.where(ahead < slots / 2, ahead + whole * slots, ahead + (whole - 1) * slots)
-    return gaps
+    return gaps, _lost_in_weeks(gaps, kept[:, (edge + gaps.astype(np.int64)) % slots], losses)
+
+
+def _lost_in_weeks(items: Floats, kept: Floats, losses: Losses) -> Floats:
+    """Return the items that are lost in gaps of some weeks; ``kept`` is what each step leaves of them, step first."""
+    by_step = np.maximum(items[..., None] - np.moveaxis(kept, 0, -1), 0.0)
+    overwritten = losses.lost_of_even_gap(items)[..., -1:]
+    return np.concatenate([by_step, np.broadcast_to(overwritten, (*by_step.shape[:-1], 1))], axis=-1)
 
 
 @kernel
-def _orbits(gaps: Floats, L: Floats, A: Floats, G: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return frequency, cost and visits of each row in the long run, over the cycle that its probes run into."""
-    levels, slots = gaps.shape
+def _orbits(gaps: Floats, L: Floats, A: Floats, G: Floats, lost: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return frequency, cost, visits and losses of each row in the long run, over the cycle its probes run into."""
+    levels, slots, steps = lost.shape
     frequency, cost, visits = np.zeros(levels), np.zeros(levels), np.zeros((levels, slots))
+    shares = np.zeros((levels, steps))
     for row in range(levels):
         slot = 0
         for _ in range(slots):  # after so many probes it is on the cycle, regardless of where it began
@@ -186,18 +242,20 @@ def _orbits(gaps: Floats, L: Floats, A: Floats, G: Floats) -> tuple[Floats, Floa
         while True:
             gap = gaps[row, slot]
             several = max(1, int(np.rint(1 / gap)))  # number of probes in one slot, which they fill
-            for number in range(several):
-                total += _cost(slot + number * gap, slot + (number + 1) * gap, L, A, G)
+            total += several * _cost(slot, slot + gap, L, A, G)
             probes += several
             passed += several * gap
             visits[row, slot] += several
+            for step in range(steps):
+                shares[row, step] += lost[row, slot, step]
             slot = int(slot + np.rint(several * gap)) % slots
             if slot == first:
                 break
         frequency[row] = probes / passed
         cost[row] = total / passed
         visits[row] *= slots / passed
-    return frequency, cost, visits
+        shares[row] /= passed
+    return frequency, cost, visits, shares
 
 
 @kernel
