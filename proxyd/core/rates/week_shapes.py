@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +18,9 @@ HOUR_S = 3600.0
 HOURS = 168
 _CONCENTRATIONS = 2.0 ** np.arange(-3, 14)
 _ROUNDS = 30
+_TRUST_ITEMS = 2000.0  # items after which earlier ones count half for the trust in weeks
+_LEAST_FACTOR = 1e-3
+_TRUSTED = tuple((3.0 * np.log(np.maximum(np.linspace(0.0, 1.0, 11), 0.01))).tolist())  # at first, 0.84 on average
 
 
 def week_hours(times_s: ArrayLike) -> Ints:
@@ -144,6 +147,14 @@ class WeekShapes:
     of_source: Ints
     dispersion: float = 1.0
 
+    def trusted(self, share: float) -> WeekShapes:
+        """Return the shapes mixed with an even week, of which they make up ``share``.
+
+        >>> WeekShapes(np.array([[0.0, 2.0]]), np.array([0])).trusted(0.5).shapes.tolist()
+        [[0.5, 1.5]]
+        """
+        return replace(self, shapes=share * self.shapes + (1 - share))
+
     def evened(self, even: NDArray[np.bool_]) -> WeekShapes:
         """Return the shapes with an even week for some sources, shape (sources,).
 
@@ -154,6 +165,43 @@ class WeekShapes:
             return self
         shapes = np.vstack([self.shapes, np.ones(self.shapes.shape[1])])
         return WeekShapes(shapes, np.where(even, len(self.shapes), self.of_source), self.dispersion)
+
+
+@dataclass(frozen=True, slots=True)
+class WeekTrust:
+    """How much of the learned weeks to believe, from how well they predicted later items.
+
+    The rest of a week is taken as even: what came in a few hours of the past often comes in others, above all if it
+    came in batches.
+
+    Parameters
+    ----------
+    likelihoods
+        Logarithm of the likelihood of the items for each share of the learned weeks, from 0 to 1 in equal steps; the
+        newest items count most.
+
+    Examples
+    --------
+    >>> new, twos, halves = WeekTrust(), np.full(1000, 2.0), np.full(1000, 0.5)
+    >>> round(new.share, 1), new.seen(twos).share > 0.9, new.seen(halves).share < 0.1
+    (0.8, True, True)
+    """
+
+    likelihoods: tuple[float, ...] = _TRUSTED
+
+    @property
+    def share(self) -> float:
+        """The expected weight of the learned weeks, 0 to 1."""
+        logs = np.array(self.likelihoods)
+        likely = np.exp(logs - logs.max())
+        return float(likely @ np.linspace(0.0, 1.0, len(logs)) / likely.sum())
+
+    def seen(self, factors: ArrayLike, *, weight: float = 1.0) -> WeekTrust:
+        """Return the trust after items came in hours of these factors; each counts as ``weight`` items."""
+        given, shares = np.asarray(factors, dtype=np.float64), np.linspace(0.0, 1.0, len(self.likelihoods))
+        new = weight * np.log(np.maximum(np.multiply.outer(given, shares) + 1.0 - shares, _LEAST_FACTOR)).sum(axis=0)
+        fade = 0.5 ** (weight * given.size / _TRUST_ITEMS)
+        return WeekTrust(tuple((np.array(self.likelihoods) * fade + new).tolist()))
 
 
 def shared_shapes(counts: ArrayLike, passed: ArrayLike, *, most: int = 8, dispersion: float = 1.0) -> WeekShapes:

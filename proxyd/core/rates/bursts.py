@@ -1,0 +1,147 @@
+"""Bursts: times in which many sources of a group change together, as the packages do that one author releases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxyd.core.rates.siblings import TOGETHER_S
+from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+BIN_S = 1800.0  # items that come within this time may belong to one burst
+KEPT = 48  # bins in which a burst is looked for; what older ones held is known by then
+_LONGEST_S = 52 * WEEK_S
+_CALM = 10.0  # squares of expected items, as if these had come independently, before anything is known
+_MOST_K = 1e6
+_PER_WEEK = round(WEEK_S / TOGETHER_S)
+
+
+def concentrations(
+    changes: Sequence[tuple[int, int]], group_of: Ints, rates_per_s: Floats, weeks: tuple[Floats, Ints], now_s: float
+) -> Floats:
+    """Return how independently the sources of each group change, shape (groups,).
+
+    In a bin in which E changes of a group are expected, N come with mean E and variance ``E + E^2 / k``: they are
+    Poisson, and the sources share a random factor of the rate, Gamma with mean 1 and variance ``1 / k``. The
+    concentration k is large if they come independently, and small if they come together.
+
+    Parameters
+    ----------
+    changes
+        Pairs of the number of the two hours (``TOGETHER_S``) and the source, each pair once.
+    group_of, rates_per_s
+        Group and rate of each source, shape (sources,).
+    weeks
+        Factors by equal parts of the week, shape (shapes, parts), and the shape of each source, (sources,).
+
+    Returns
+    -------
+    The concentrations for bins of ``BIN_S``.
+
+    Examples
+    --------
+    >>> even = (np.ones((1, 168)), np.zeros(10, dtype=np.int64))
+    >>> together = [(number, source) for number in range(0, 1000, 100) for source in range(10)]
+    >>> apart = [(number, number // 10 % 10) for number in range(0, 1000, 10)]
+    >>> rates = np.full(10, 10 / (1000 * TOGETHER_S))
+    >>> groups = np.zeros(10, dtype=np.int64)
+    >>> [float(concentrations(each, groups, rates, even, 1000 * TOGETHER_S)[0].round(3)) for each in (together, apart)]
+    [0.004, 250000.0]
+    """
+    groups = int(group_of.max(initial=-1)) + 1
+    shapes, shape_of = weeks
+    last = int(now_s // TOGETHER_S)
+    numbers = np.array([number for number, _ in changes], dtype=np.int64)
+    sources = np.array([source for _, source in changes], dtype=np.int64)
+    first = max(int((now_s - _LONGEST_S) // TOGETHER_S), int(numbers.min(initial=last)))
+    known = (numbers >= first) & (numbers < last)
+    group, number = group_of[sources[known]], numbers[known] - first
+    passed = np.bincount((np.arange(first, last) - round(MONDAY_S / TOGETHER_S)) % _PER_WEEK, minlength=_PER_WEEK)
+    parts = shapes.reshape(len(shapes), _PER_WEEK, -1).mean(axis=2)
+    rates = np.zeros((groups, len(shapes)))
+    np.add.at(rates, (group_of, shape_of), rates_per_s * TOGETHER_S)
+    found_in_all = np.bincount(group, minlength=groups)
+    of_group = rates @ parts  # the changes expected in each part of the week, (groups, parts)
+    of_group *= (found_in_all / np.maximum(of_group @ passed, 1e-300))[:, None]
+    # The sum of (N - E)^2 - E over all bins, from those with changes: the others contribute E^2 - E.
+    places, counts = np.unique(group * (last - first + 1) + number, return_counts=True)
+    at, part = places // (last - first + 1), (places % (last - first + 1) + first - round(MONDAY_S / TOGETHER_S))
+    expected = of_group[at, part % _PER_WEEK]
+    squares = of_group**2 @ passed
+    excess = squares - of_group @ passed
+    np.add.at(excess, at, counts**2 - 2.0 * counts * expected)
+    k = (squares + _CALM * (BIN_S / TOGETHER_S)) / np.maximum(excess, 1e-300)
+    of_bins: Floats = np.minimum(k, _MOST_K) * (BIN_S / TOGETHER_S)
+    return of_bins
+
+
+class Bursts:
+    """The shared factor of a group's rates in each of the last ``KEPT`` bins, from what its probes found.
+
+    Parameters
+    ----------
+    k
+        The concentration of the group.
+
+    Notes
+    -----
+    Source: ``docs/decisions/bursts.md``. A shared frailty: after N of E expected items were found in a bin, its factor
+    is Gamma with mean ``(k + N) / (k + E)``.
+
+    Examples
+    --------
+    >>> bursts, now_s = Bursts(0.01), 100 * BIN_S
+    >>> bursts.looked(np.array([98 * BIN_S]), now_s, np.full((1, KEPT), 0.02))
+    >>> bursts.found([99 * BIN_S + 60.0, 99 * BIN_S + 70.0])
+    >>> bursts.factors(now_s)[-3:].round(1).tolist()
+    [1.0, 0.3, 67.0]
+    """
+
+    def __init__(self, k: float = _MOST_K) -> None:
+        self.k = k
+        self._expected: dict[int, float] = {}
+        self._found: dict[int, float] = {}
+
+    @staticmethod
+    def bins(now_s: float) -> Ints:
+        """Return the numbers of the last bins that begin before a time, oldest first, shape (KEPT,)."""
+        last = int(np.ceil(now_s / BIN_S))
+        return np.arange(last - KEPT, last)
+
+    def looked(self, since_s: Floats, now_s: float, expected: Floats) -> None:
+        """Note probes of sources, which were last seen at ``since_s``.
+
+        Parameters
+        ----------
+        since_s
+            Shape (sources,).
+        expected
+            The items that each source's rate expects in each whole bin of ``bins(now_s)``, shape (sources, KEPT).
+        """
+        bins = self.bins(now_s)
+        seen = np.clip(np.minimum(bins + 1.0, now_s / BIN_S) - np.maximum(bins, since_s[:, None] / BIN_S), 0.0, 1.0)
+        for number, more in zip(bins.tolist(), (seen * expected).sum(axis=0).tolist(), strict=True):
+            if more > 0:
+                self._expected[number] = self._expected.get(number, 0.0) + more
+        for known in (self._expected, self._found):
+            for number in [number for number in known if number < bins[0]]:
+                del known[number]
+
+    def found(self, times_s: Iterable[float]) -> None:
+        """Note the times of items that these probes found."""
+        for number in (int(time_s // BIN_S) for time_s in times_s):
+            self._found[number] = self._found.get(number, 0.0) + 1.0
+
+    def factors(self, now_s: float) -> Floats:
+        """Return the expected factor of the rates in each of ``bins(now_s)``, shape (KEPT,)."""
+        bins = self.bins(now_s).tolist()
+        expected, found = (
+            np.array([known.get(number, 0.0) for number in bins]) for known in (self._expected, self._found)
+        )
+        factors: Floats = (self.k + found) / (self.k + expected)
+        return factors
