@@ -130,6 +130,12 @@ class Planner:
             source.hidden = items
             self.reschedule(source_id, self.settings.grid.chronon_at(now_s))
 
+    def wake(self, source_ids: Iterable[str], now_s: float) -> None:
+        """Look at sources again that the plan of the week made due earlier."""
+        for source_id in source_ids:
+            if source_id in self.sources and source_id not in self.in_flight:
+                self.reschedule(source_id, self.settings.grid.chronon_at(now_s))
+
     def pushed(self, source_id: str, now_s: float) -> None:
         """Note that a hub showed the new items of a source; this is as good as a probe, and free."""
         source = self.sources.get(source_id)

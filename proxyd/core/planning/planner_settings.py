@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 
 from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import Chronon, ChrononGrid
+from proxyd.core.planning.allocation.losses import MISSED_S
 from proxyd.core.politeness import PolitenessBudget
 
 
@@ -28,6 +29,8 @@ class PlannerSettings:
     overflow
         The accepted probability that items slide off a feed unseen before its next probe. Probes are made earlier to
         keep to it; 1 disables this.
+    missed_s
+        The waiting that counts as much as an item that is missed, in seconds.
     host_probes, host_window_s
         Most probes of a host in each such time, in seconds; ``None`` if their number is not limited.
     """
@@ -37,6 +40,7 @@ class PlannerSettings:
     budget_zone: ZoneInfo | None = None
     spend: bool = False
     price_item_s: float = 360.0
+    missed_s: float = MISSED_S
     host_spacing_s: float = 1.0
     safety_s: float = 21600.0
     overflow: float = 0.01

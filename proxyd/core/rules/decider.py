@@ -28,6 +28,7 @@ from proxyd.core.politeness import Connectivity
 from proxyd.core.rates.evidence import Evidence
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.answers.explanation import Explainer
+from proxyd.core.rules.burst_hints import BurstHints
 from proxyd.core.rules.compiled import Compiled
 from proxyd.core.rules.decider_settings import DeciderSettings
 from proxyd.core.rules.estimates import Fleet
@@ -67,6 +68,7 @@ class Decider:
         self.explainer = Explainer(self.known, self.planner, self.hubs)
         self._rng = rng
         self._hints = SiblingHints(self.planner, settings.cycle)
+        self._bursts = BurstHints(self.planner, settings.cycle, settings.grid.length_s)
         self._placement = SourcePlacement(self.known, self.planner, self.captures, self.hubs, rng)
 
     # -- declarations
@@ -143,6 +145,7 @@ class Decider:
     def choose(self, now: Chronon, most: float = inf) -> list[PlannedProbe]:
         """Return the probes to start in chronon ``now``; each is in flight until ``finished`` is called."""
         self._placement.refresh(now)
+        self._bursts.give(self.settings.grid.start_s(now))
         return self.planner.choose(now, most)
 
     def request(self, source_id: str, now_s: float) -> ProbeRequest | None:
@@ -268,8 +271,9 @@ class Decider:
         estimates, source = self.known.estimates, context.source
         if context.is_another_page:
             estimates.forget_week(source.source_id)
-        week = None if evidence is None else estimates.see(source, context.state, evidence)
+        week = None if evidence is None else estimates.see(source, context.state, evidence, self.planner.week)
         self._hints.learn(source.source_id, evidence)
+        self._bursts.learn(source.source_id, evidence)
         estimates.keep(state)
         return week
 

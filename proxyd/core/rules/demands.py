@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from proxyd.core.model.chronon import ChrononGrid
-from proxyd.core.model.profile import PolicyName, Source
+from proxyd.core.model.profile import PolicyName, Source, UtilityKind
+from proxyd.core.planning.allocation.losses import Losses, Step, halving, linear, merged, window
 from proxyd.core.planning.policies.demand import Demands, DoeDemand, FixedDemand, IntervalDemand
 from proxyd.core.planning.policies.frequency_demand import PACED, PacedDemand
 from proxyd.core.politeness import PolitenessBudget, ProbeLog
@@ -31,6 +33,7 @@ def demands_of(
     demands = Demands()
     programs = tuple(programs)
     weights = source_weights(programs, now_s)
+    demands.losses = losses_of(programs)
     demands.weight = max((p.weight for p in programs), default=1.0) if weights is None else float(weights.mean())
     for program in programs:
         kind = effective_policy(program)
@@ -51,6 +54,34 @@ def demands_of(
         else:
             demands.detecting = (*demands.detecting, program.rule.name)
     return demands
+
+
+def losses_of(programs: Iterable[RuleProgram]) -> Losses:
+    """Return what items lose while they wait, beside their delay, for the rules that leave the times to the plan.
+
+    Lives are in seconds, losses in parts of an item of the rule of the highest weight.
+    """
+    planned = [program for program in programs if effective_policy(program) is PolicyName.INDEX]
+    heaviest = max((program.weight for program in planned), default=1.0) or 1.0
+    parts: dict[float, float] = {}
+    overwritten = 0.0
+    for program in planned:
+        part = program.weight / heaviest
+        for step in _steps(program, part):
+            parts[step.after] = max(parts.get(step.after, 0.0), step.delay)
+        life = program.rule.life
+        if life is not None and life.window is None:
+            overwritten = max(overwritten, part)
+    return Losses(merged(Step(after, part) for after, part in parts.items()), overwritten)
+
+
+def _steps(program: RuleProgram, part: float) -> tuple[Step, ...]:
+    """Return the steps of a rule's utility and window."""
+    life_s, decay_s = program.life_s, program.decay_s
+    if decay_s is None:
+        return () if life_s is None else window(life_s, part)
+    fall = linear if program.rule.utility.kind is UtilityKind.LINEAR else halving
+    return tuple(replace(step, after=min(step.after, life_s or step.after)) for step in fall(decay_s, part))
 
 
 def _interval_demand(program: RuleProgram, grid: ChrononGrid) -> IntervalDemand:

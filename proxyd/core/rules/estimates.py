@@ -12,14 +12,16 @@ from numpy.typing import NDArray
 from scipy.special import gammaincinv
 
 from proxyd.core.model.profile import Source
+from proxyd.core.planning.allocation.losses import Losses
 from proxyd.core.planning.allocation.week_plan import FleetState, WeekPlan
-from proxyd.core.rates.evidence import Evidence
+from proxyd.core.rates.bursts import concentrations
+from proxyd.core.rates.evidence import Evidence, ItemTimes
 from proxyd.core.rates.model_fit import NO_FIT, ModelFit, SourceModel
 from proxyd.core.rates.rate_blend import HALF_LIVES_S, NO_EVIDENCE, Blend
 from proxyd.core.rates.siblings import siblings_of
 from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rates.week_counts import WeekCounts, fleet_shapes
-from proxyd.core.rates.week_shapes import HOUR_S, HOURS
+from proxyd.core.rates.week_shapes import HOUR_S, HOURS, WeekShapes, WeekTrust
 from proxyd.core.rules.state import SourceState
 
 Floats = NDArray[np.float64]
@@ -35,6 +37,7 @@ class Estimates:
         self.states: dict[str, SourceState] = {}
         self.off: set[str] = set()
         self.weeks: dict[str, WeekCounts] = {}
+        self.trust = WeekTrust()
         self.cycle = cycle
         half_lives_s = [half_life_s / cycle.speed for half_life_s in HALF_LIVES_S]
         self.blend = Blend(prior_mean_per_s * cycle.speed, half_lives_s=half_lives_s)
@@ -70,14 +73,18 @@ class Estimates:
         """Return the update rate, in items per second."""
         return self.blend.rate_per_s(state.rate, now_s, expect_per_s=source.expected_per_s)
 
-    def see(self, source: Source, before: SourceState, evidence: Evidence) -> WeekCounts | None:
+    def see(self, source: Source, before: SourceState, evidence: Evidence, week: WeekPlan | None) -> WeekCounts | None:
         """Learn from the evidence of a probe; return the week's counts, or ``None`` if they did not change.
 
-        Items are counted in the source's own time zone. ``before`` is the state at the time of the probe.
+        Items are counted in the source's own time zone. ``before`` is the state at the time of the probe, ``week`` the
+        plan that predicted its items.
         """
         if before.rate.as_of_s is not None and source.expect is None:  # a first contact says nothing about half-lives
             self.blend.weigh(before.rate, evidence)
         told = self.cycle.evidence(evidence, zone_s(source.zone, evidence.until_s))
+        sums = None if week is None else week.sums(source.source_id)
+        if week is not None and sums is not None and isinstance(told, ItemTimes):
+            self.trust = self.trust.seen([sums.factor(time_s) for time_s in told.times_s], weight=1 / week.dispersion)
         old = self.weeks.get(source.source_id)
         new = (old or WeekCounts.begun(told.since_s)).seen(told)
         self.weeks[source.source_id] = new
@@ -133,9 +140,9 @@ class Fleet:
         The sources seen so far: name, items a second, weight, and time of the last sighting; shape (sources,).
     weeks
         The counts of each source's items over the week.
-    importances, kind_of
-        The cost of waiting by hour of the week in UTC, shape (168,), or ``None`` if all hours are equal; and the index
-        of the one that applies to each source.
+    importances, losses, kind_of
+        The cost of waiting by hour of the week in UTC, shape (168,), or ``None`` if all hours are equal; what items
+        lose beside their delay; and the index of what applies to each source.
     zones_s
         The offset from UTC of the zone in which each source's week is counted, in seconds, shape (sources,).
     doe
@@ -149,6 +156,10 @@ class Fleet:
         (hosts,).
     even
         Which sources are planned as if every hour were alike because their week is off, shape (sources,), or ``None``.
+    trust
+        How much of the learned weeks to believe, 0 to 1.
+    chronon_s
+        Length of a chronon, in seconds.
     slot_factor
         The extra prices of the slots in the previous plan.
     changes
@@ -161,6 +172,7 @@ class Fleet:
     last_seen_s: Floats
     weeks: Sequence[WeekCounts]
     importances: Sequence[Floats | None]
+    losses: Sequence[Losses]
     kind_of: Ints
     zones_s: Floats
     doe: Mapping[str, tuple[tuple[int, float], ...]]
@@ -169,6 +181,8 @@ class Fleet:
     most_per_s: Floats
     price_item_s: float
     cycle: Cycle
+    trust: float = 1.0
+    chronon_s: float = 0.0
     host_of: Ints | None = None
     host_per_s: Floats | None = None
     even: NDArray[np.bool_] | None = None
@@ -179,15 +193,19 @@ class Fleet:
         """Return the plan of the week, or ``None`` if there are no sources."""
         if not self.source_ids:
             return None
+        weeks = fleet_shapes(self.weeks, self.cycle.week_s(self.now_s) + self.zones_s)
         state = FleetState(
             self.source_ids,
             self.rate_per_s,
             self.weights,
             self.last_seen_s,
-            fleet_shapes(self.weeks, self.cycle.week_s(self.now_s) + self.zones_s),
+            weeks,
             self.probes_per_s,
             self.price_item_s,
             self._kinds(),
+            losses=(self.losses, self.kind_of) if any(self.losses) else None,
+            trust=self.trust,
+            chronon_s=self.chronon_s,
             cycle=self.cycle,
             zone_s=self.zones_s if self.zones_s.any() else None,
             doe=self.doe,
@@ -197,8 +215,19 @@ class Fleet:
             even=self.even,
             host_of=self.host_of,
             host_per_s=self.host_per_s,
+            host_k=self._concentrations(weeks),
         )
         return WeekPlan.of(state)
+
+    def _concentrations(self, weeks: WeekShapes) -> Floats | None:
+        """Return how independently the sources of each host change, shape (hosts,)."""
+        if self.host_of is None:
+            return None
+        numbers = {source_id: number for number, source_id in enumerate(self.source_ids)}
+        changes = [(at, numbers[source_id]) for at, source_id in self.changes if source_id in numbers]
+        rates = self.rate_per_s / self.cycle.speed
+        of_week = (weeks.shapes, weeks.of_source)
+        return concentrations(changes, self.host_of, rates, of_week, float(self.cycle.week_s(self.now_s)))
 
     def _kinds(self) -> tuple[Floats, Ints] | None:
         """Return the importances that occur and the index of each source's, or ``None`` if all are even."""

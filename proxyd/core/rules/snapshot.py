@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from proxyd.core.model.profile import Source
+from proxyd.core.planning.allocation.losses import Losses
 from proxyd.core.planning.allocation.week_plan import SLOT_S, WeekPlan
 from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner_settings import PlannerSettings
@@ -37,6 +38,7 @@ class Snapshot:
         self._even: list[bool] = []
         self._doe: dict[str, tuple[tuple[int, float], ...]] = {}
         self._importances: list[Floats | None] = []
+        self._losses: list[Losses] = []
         self._kinds: dict[tuple[str, ...], int] = {}
         self._hosts: dict[str, int] = {}
         self._asked_of: dict[str, float] = {}
@@ -74,13 +76,14 @@ class Snapshot:
         self._doe |= {p.source_id: tuple((d.probes, d.per_s) for d in p.demands.doe) for p in seen if p.demands.doe}
 
     def _kind(self, source: PlannedSource, programs: Mapping[str, RuleProgram]) -> int:
-        """Return the index of the cost of waiting for these rules; sources with the same rules share it."""
+        """Return the index of what waiting costs these rules; sources with the same rules share it."""
         demands = source.demands
         names = tuple(demands.detecting if demands.only_detects else demands.in_week)
         kind = self._kinds.get(names)
         if kind is None:
             kind = self._kinds[names] = len(self._importances)
             self._importances.append(source_weights((programs[name] for name in names), self._week_s))
+            self._losses.append(demands.losses)
         return kind
 
     def _slots_s(self) -> list[float]:
@@ -99,6 +102,8 @@ class Snapshot:
             **self._columns(),
             probes_per_s=float(spare_per_s.mean()),
             most_per_s=spare_per_s,
+            trust=self._estimates.trust.share,
+            chronon_s=self._length_s,
             price_item_s=0.0 if settings.spend else settings.price_item_s,
             slot_factor=None if week is None else week.slot_factor,
             changes=changes,
@@ -116,6 +121,7 @@ class Snapshot:
             "last_seen_s": last_seen_s,
             "weeks": self._weeks,
             "importances": self._importances,
+            "losses": self._losses,
             "kind_of": kind_of.astype(np.int64),
             "zones_s": zones_s,
             "host_of": host_of.astype(np.int64),

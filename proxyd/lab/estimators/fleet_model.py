@@ -13,6 +13,7 @@ from proxyd.core.rates.week_shapes import (
     Floats,
     Ints,
     WeekShapes,
+    WeekTrust,
     dispersion_of,
     passed_hours,
     shared_shapes,
@@ -22,6 +23,7 @@ from proxyd.lab.estimators.fleet_rates import FleetRates
 
 _DAY_S = 86400.0
 _KEPT_WEEKS = 52
+_TRIED_DAYS, _TRIED_S = 28, 52 * WEEK_S  # how often, and how long before the end, a history's weeks are tried
 _WEEK_HALF_LIFE = 26.0  # weeks after which a week counts half for the shapes
 
 
@@ -49,6 +51,8 @@ class FleetModel:
         self._counts = np.zeros((sources, HOURS))
         self._passed = np.zeros(HOURS)
         self._weekly: list[Floats] = [np.zeros(HOURS)]
+        self._learned: WeekShapes | None = None
+        self.trust = WeekTrust()
 
     def read(self, times_s: Sequence[ArrayLike], *, until_s: float, since_s: ArrayLike | None = None) -> None:
         """Read a complete history up to ``until_s``, day by day, as if every source had been probed daily.
@@ -68,6 +72,8 @@ class FleetModel:
             new = slice(0 if day == 0 else cuts[day], cuts[day + 1])
             if day % 7 == 0:
                 self.rates.refresh(edges[day])
+            if day % _TRIED_DAYS == 0 and edges[day] > until_s - _TRIED_S:
+                self.week_shapes(edges[day])
             known = np.flatnonzero(since < edges[day + 1])
             begun = np.maximum(edges[day], since[known])
             self.observe(known, begun, edges[day + 1], np.searchsorted(known, of_item[new]), times[new])
@@ -79,13 +85,17 @@ class FleetModel:
         self.rates.observe(sources, since_s, until_s, item_of, times)
         self._turn_weeks(until_s)
         hours = week_hours(times)
+        if self._learned is not None:
+            factors = self._learned.shapes[self._learned.of_source[sources[item_of]], hours]
+            self.trust = self.trust.seen(factors, weight=1.0 / self.dispersion())
         np.add.at(self._counts, (sources[item_of], hours), 1.0)
         np.add.at(self._weekly[-1], hours, 1.0)
 
     def week_shapes(self, now_s: float, *, most: int = 8) -> WeekShapes:
-        """Return the shapes of the hours of the week, and the shape that each source follows."""
+        """Return the shapes of the hours of the week as far as they are trusted, and that of each source."""
         passed = self._passed + passed_hours(self._week_s, now_s)
-        return shared_shapes(self._counts, passed, most=most, dispersion=self.dispersion())
+        self._learned = shared_shapes(self._counts, passed, most=most, dispersion=self.dispersion())
+        return self._learned.trusted(self.trust.share)
 
     def dispersion(self) -> float:
         """Return variance over mean of the items by hour: 1 for single items, more for batches."""

@@ -35,8 +35,7 @@ _ROOM = 8.0  # one chronon may use this many times the mean budget
 _DOMAIN = """CREATE DOMAIN "feeds" AS CLASS::RSS(channel.item.title:String);
 CREATE PROFILE "replay" AS (DOMAIN "feeds", LANGUAGE "SQL", USER "replay");
 INSERT NOTIFICATION "all" INTO "replay" SET QUERY "SELECT title FROM RSS" SET TRIGGER "ON INSERT TO RSS"
-START NOW END NEVER SET UTILITY STRICT;
-"""
+START NOW END NEVER SET UTILITY STRICT"""
 
 
 class DeciderPolicy:
@@ -54,7 +53,7 @@ class DeciderPolicy:
         states, weeks = _learned(terms)
         changes = sorted((at_s, str(n)) for n, times in enumerate(terms.history) for at_s in times.tolist())
         self._decider.restore(states, {}, weeks=weeks, changes=[(name, at_s) for at_s, name in changes])
-        declared = _declaration(terms.sources)
+        declared = _declaration(terms)
         self._decider.declare(declared, dict.fromkeys(declared.rules, terms.start_s), terms.start_s)
         self._day = Timer(terms, DAY_S)
         self._left = terms.probes
@@ -92,11 +91,14 @@ def _outcome(source_id: str, times_s: Floats, now_s: float) -> tuple[ProbeOutcom
     return outcome, StoredContext({"old": old})
 
 
-def _declaration(sources: int) -> Declaration:
-    """Return a declaration of numbered sources, each on its own host."""
-    lines = [f"CREATE SOURCE \"{number}\" OF RSS AT 'https://{number}.example/';\n" for number in range(sources)]
+def _declaration(terms: Terms) -> Declaration:
+    """Return a declaration of numbered sources, all on one host, and a rule with the life to plan for."""
+    sources = terms.sources
+    life = "OVERWRITE" if terms.life_s is None else f"WINDOW({terms.life_s:.0f} SECONDS)"
+    rule = f"{_DOMAIN} SET LIFE {life};\n" if terms.in_time else f"{_DOMAIN};\n"
+    lines = [f"CREATE SOURCE \"{number}\" OF RSS AT 'https://example/{number}';\n" for number in range(sources)]
     parts = ["".join(lines[first : first + _LINES]) for first in range(0, sources, _LINES)]
-    texts = [SourceText(f"replay {place}", part) for place, part in enumerate([_DOMAIN, *parts])]
+    texts = [SourceText(f"replay {place}", part) for place, part in enumerate([rule, *parts])]
     checked = check(texts, CheckSettings())
     assert checked.declaration is not None
     return checked.declaration
@@ -114,7 +116,7 @@ def _learned(terms: Terms) -> tuple[dict[str, SourceState], dict[str, WeekCounts
             counts = counts.seen(evidence)
         name = str(number)
         states[name] = SourceState(
-            name, f"https://{name}.example/", first_contact_s=terms.start_s, last_success_s=terms.start_s, rate=rate
+            name, f"https://example/{name}", first_contact_s=terms.start_s, last_success_s=terms.start_s, rate=rate
         )
         weeks[name] = counts
     return states, weeks

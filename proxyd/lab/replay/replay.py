@@ -64,6 +64,8 @@ class Terms:
         Length of the slots for plans, in seconds; a multiple of a chronon.
     life_s
         How long an event is worth capturing; ``None`` for until the next one (*overwrite*).
+    in_time
+        Whether policies that can plan for it are to capture events in time; otherwise they minimise the delay.
     seed
         Seed of policies that draw random numbers.
     faults
@@ -88,6 +90,7 @@ class Terms:
     slot_s: float
     per_chronon: int | None = None
     life_s: float | None = None
+    in_time: bool = False
     seed: int = 1
     known_from_s: Floats | None = None
     faults: Mapping[int, Sequence[SourceFault]] = field(default_factory=dict)
@@ -265,7 +268,9 @@ class MeasuredDelays:
     Parameters
     ----------
     completeness
-        Captured execution intervals, 0 to 1.
+        Share of the finished execution intervals that were captured, 0 to 1.
+    unfinished
+        Intervals that outlive the epoch, of events that were not found in it.
     undiscovered_mean
         Number of undiscovered events, averaged over time.
     peak_probes_per_slot
@@ -277,6 +282,7 @@ class MeasuredDelays:
     median_delay_s: float
     p95_delay_s: float
     completeness: float
+    unfinished: int
     undiscovered_mean: float
     peak_probes_per_slot: int
 
@@ -293,15 +299,13 @@ def achieved(events_s: Sequence[Floats], made: ProbesMade, terms: Terms) -> Meas
     >>> achieved((np.array([5.0]), np.array([7.0])), made, terms).mean_delay_s
     14.0
     """
-    probes_s = [terms.grid.length_s * chronons for chronons in made.of_each(terms.sources)]
-    pairs = list(zip(events_s, probes_s, strict=True))
+    probes_s: list[Floats] = [
+        terms.grid.length_s * chronons.astype(np.float64) for chronons in made.of_each(terms.sources)
+    ]
+    pairs: list[tuple[Floats, Floats]] = list(zip(events_s, probes_s, strict=True))
     delays = np.concatenate([np.zeros(0), *(delays_s(e, p, end_s=terms.stop_s) for e, p in pairs)])
-    if terms.life_s is None:
-        caught = np.concatenate([np.zeros(0), *(captured(e, p, grid=terms.grid) for e, p in pairs)])
-    else:
-        # NaN is never within a life: an event that was not found was not captured, even a late one
-        waits = np.concatenate([np.zeros(0), *(found_s(e, p) - e for e, p in pairs)])
-        caught = waits <= terms.life_s
+    caught, unfinished = zip(*(_captures(e, p, terms) for e, p in pairs), strict=True) if pairs else ((), ())
+    finished = np.concatenate([np.zeros(0), *caught])
     slots = np.unique(np.floor(made.chronons * (terms.grid.length_s / terms.slot_s) + 1e-9), return_counts=True)[1]
     some = delays.size > 0
     return MeasuredDelays(
@@ -309,7 +313,20 @@ def achieved(events_s: Sequence[Floats], made: ProbesMade, terms: Terms) -> Meas
         mean_delay_s=float(delays.mean()) if some else 0.0,
         median_delay_s=float(np.median(delays)) if some else 0.0,
         p95_delay_s=float(np.quantile(delays, 0.95)) if some else 0.0,
-        completeness=float(caught.mean()) if some else 1.0,
+        completeness=float(finished.mean()) if finished.size else 1.0,
+        unfinished=sum(unfinished),
         undiscovered_mean=float(delays.sum()) / (terms.stop_s - terms.start_s),
         peak_probes_per_slot=int(slots.max(initial=0)),
     )
+
+
+def _captures(events_s: Floats, probes_s: Floats, terms: Terms) -> tuple[NDArray[np.bool_], int]:
+    """Return which finished intervals of a source were captured, and the number of the others."""
+    if terms.life_s is None:
+        caught = captured(events_s, probes_s, grid=terms.grid)
+        last = caught.size - int(caught.size > 0 and not caught[-1] and not np.any(probes_s >= events_s[-1]))
+        return caught[:last], caught.size - last
+    found = found_s(events_s, probes_s)
+    # NaN is never within a life: an event that was not found was not captured, even a late one
+    waiting = np.isnan(found) & (events_s + terms.life_s > terms.stop_s)
+    return (found - events_s <= terms.life_s)[~waiting], int(waiting.sum())

@@ -8,10 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyd.core.model.chronon import Chronon
+from proxyd.core.planning.allocation.losses import MISSED_S, NO_LOSSES, Losses, by_rate, index_of, window
 from proxyd.core.planning.allocation.probe_allocator import FleetDemand, FleetLimits, ProbeAllocator, WeekGrid
 from proxyd.core.planning.allocation.week_plan import by_slot
+from proxyd.core.rates.bursts import BIN_S, Bursts, concentrations
 from proxyd.core.rates.siblings import FRESH_S, RecentChanges, siblings_of
-from proxyd.core.rates.week_bins import WEEK_S
+from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rates.week_shapes import WeekShapes
 from proxyd.lab.algorithms.detection_frequencies import memoryless, tight_bound
 from proxyd.lab.algorithms.probe_cycles import golden, improved_powers, powers_of_two
@@ -93,8 +95,14 @@ class Hints:
         """Determine the siblings again."""
         self._siblings = siblings_of(self._changes.snapshot(), now_s=now_s, since_s=self._terms.history_start_s)
 
-    def observe(self, now_s: float, probed: Ints, item_of: Ints, times_s: Floats) -> Iterator[tuple[int, float]]:
-        """Record the results of probes; yield the siblings that may have more items, and how many."""
+    def concentration(self, rates_per_s: Floats, weeks: WeekShapes, now_s: float) -> float:
+        """Return how independently the sources change, as one group."""
+        changes = [(number, int(name)) for number, name in self._changes.snapshot()]
+        groups = np.zeros(len(rates_per_s), dtype=np.int64)
+        return float(concentrations(changes, groups, rates_per_s, (weeks.shapes, weeks.of_source), now_s)[0])
+
+    def observe(self, now_s: float, probed: Ints, item_of: Ints, times_s: Floats) -> Iterator[tuple[int, float, float]]:
+        """Record the results of probes; yield the siblings that may have more items, how many, and since when."""
         self._seen_s[probed], self._hidden[probed] = now_s, 0.0
         found = np.split(times_s, np.searchsorted(item_of, np.arange(1, len(probed))))
         for source, times in zip(probed.tolist(), found, strict=True):
@@ -105,7 +113,7 @@ class Hints:
             siblings = self._siblings.get(str(source), ()) if now_s - newest_s <= FRESH_S else ()
             for sibling, items in ((int(name), items) for name, items in siblings):
                 if self._seen_s[sibling] < newest_s and items > self._hidden[sibling]:
-                    yield sibling, items - float(self._hidden[sibling])
+                    yield sibling, items - float(self._hidden[sibling]), newest_s
                     self._hidden[sibling] = items
 
 
@@ -123,10 +131,13 @@ class AutoPolicy:
         self._left = terms.probes
         self._learner.refresh(terms.epoch.start)
         rates = self._learner.rates_per_s(terms.epoch.start)
-        demand = FleetDemand(self._grid, weeks.shapes, weeks.of_source, rates, last_s=terms.start_s)
+        shapes, shape_of, losses = self._curves(weeks, rates)
+        demand = FleetDemand(self._grid, shapes, shape_of, rates, last_s=terms.start_s, losses=losses)
         limits = self._limits(terms.epoch.start)
         self._planner = ProbeAllocator(demand, limits, now_s=terms.grid.start_s(terms.epoch.start))
         self._hints = Hints(terms)
+        self._bursts = Bursts(self._hints.concentration(rates, weeks, terms.start_s))
+        self._seen_s, self._everyone = np.full(terms.sources, terms.start_s), np.arange(terms.sources)
 
     def choose(self, now: Chronon, room: int) -> Ints:
         """Return the due sources; if the remaining budget fills every chronon, all of it is spent."""
@@ -143,18 +154,42 @@ class AutoPolicy:
         self._learner.observe(now, probed, item_of, times_s)
         now_s = self._terms.grid.start_s(now)
         self._planner.probed(probed, self._learner.rates_per_s(now, probed), now_s=now_s)
-        for sibling, more in self._hints.observe(now_s, probed, item_of, times_s):
-            self._planner.hint(sibling, more, now_s=now_s)
+        next_s = now_s + self._terms.grid.length_s
+        for sibling, more, newest_s in self._hints.observe(now_s, probed, item_of, times_s):
+            self._planner.hint(sibling, more, now_s=now_s, age_s=next_s - newest_s)
+        self._take_in_bursts(now_s, next_s, probed, times_s)
+
+    def _take_in_bursts(self, now_s: float, next_s: float, probed: Ints, times_s: Floats) -> None:
+        """Let sources be due that may have changed in a burst of others."""
+        planner, bins = self._planner, self._bursts.bins(now_s)
+        shapes = by_slot(planner.shapes, round(WEEK_S / BIN_S))
+        slots = (bins - round(MONDAY_S / BIN_S)) % shapes.shape[1]
+        expected = planner.rate_per_s[probed, None] * BIN_S * shapes[planner.shape_of[probed]][:, slots]
+        self._bursts.looked(self._seen_s[probed], now_s, expected)
+        self._bursts.found(times_s)
+        self._seen_s[probed] = now_s
+        planner.burst(self._everyone, bins, self._bursts.factors(now_s), now_s=now_s, next_s=next_s)
 
     def _reprice(self, now: Chronon) -> None:
         terms = self._terms
         self._learner.refresh(now)
         if self._week.rings(now):
             weeks = self._learner.slots(now, self._grid)
-            self._planner.reshape(weeks.shapes, weeks.of_source)
-            self._hints.refresh(terms.grid.start_s(now))
+            rates, now_s = self._learner.rates_per_s(now), terms.grid.start_s(now)
+            self._planner.reshape(*self._curves(weeks, rates))
+            self._hints.refresh(now_s)
+            self._bursts.k = self._hints.concentration(rates, weeks, now_s)
         self._planner.rate_per_s = self._learner.rates_per_s(now)
         self._planner.reprice(self._limits(now), now_s=terms.grid.start_s(now))
+
+    def _curves(self, weeks: WeekShapes, rates: Floats) -> tuple[Floats, Ints, list[Losses]]:
+        """Return the shapes and losses that occur, and the one of each source."""
+        terms, slot_s = self._terms, self._grid.slot_s
+        steps = () if terms.life_s is None else window(terms.life_s / slot_s, MISSED_S / slot_s)
+        wanted = Losses(steps, 0.0 if terms.life_s else MISSED_S / slot_s) if terms.in_time else NO_LOSSES
+        losses, loss_of = by_rate([wanted], np.zeros(terms.sources, dtype=np.int64), rates * slot_s)
+        (shape, loss), curve_of = index_of(weeks.of_source, loss_of)
+        return weeks.shapes[shape], curve_of, [losses[number] for number in loss.tolist()]
 
     def _limits(self, now: Chronon) -> FleetLimits:
         """Return the remaining budget, spread over the remaining time."""

@@ -99,6 +99,7 @@ def _terms(options: argparse.Namespace, given: Given, grid: ChrononGrid, history
         known_from_s=given.known_from_s,
         slot_s=options.slot,
         life_s=options.window,
+        in_time=options.overwrite or options.window is not None,
         seed=options.seed,
     )
 

@@ -55,16 +55,20 @@ _REPLAY = [
     argument("--chronon", "time step (default: 60s with --budget, else a slot)", type=duration, metavar="60s"),
     argument("--policies", "names, separated by commas, or all", default="auto,uniform,clairvoyant"),
     argument("--slot", "slot of the plans (default 30m)", type=duration, default=1800.0, metavar="30m"),
-    argument("--window", "time to capture an event (default: until the next one)", type=duration, metavar="6h"),
     JSON,
 ]
+_LIFE = one_of(
+    argument("--window", "plan to find events within this time, and report the share", type=duration, metavar="6h"),
+    argument("--overwrite", "plan to find events before the next one of their source", action="store_true"),
+    required=False,
+)
 
 
 @verb(
     "simulate",
     "proxyd simulate --trace trace.csv --test-from 2025-08-18 --probes-per-source-week 7 --policies auto,uniform",
     "proxyd simulate --from-database",
-    takes=[_EVENTS, *_TEST, _BUDGET, *_REPLAY],
+    takes=[_EVENTS, *_TEST, _BUDGET, *_REPLAY, _LIFE],
 )
 def simulate(options: argparse.Namespace) -> int:
     """Replay a trace against policies and print a row for each."""
@@ -99,7 +103,10 @@ def _print(rows: list[tuple[PolicyRow, float]], events: int, terms: Terms, notes
     weeks = (terms.stop_s - terms.start_s) / 86400 / 7
     print(f"{terms.sources} sources, {events} events, {weeks:.1f} weeks, budget of {terms.probes} probes")
     print_table(
-        ["policy", "probes", "mean delay h", "median h", "p95 h", "completeness", "undiscovered", "peak/slot", "s"],
+        [
+            *("policy", "probes", "mean delay h", "median h", "p95 h"),
+            *("completeness", "unfinished", "undiscovered", "peak/slot", "s"),
+        ],
         [_cells(row, seconds) for row, seconds in rows],
         notes=notes,
     )
@@ -108,5 +115,6 @@ def _print(rows: list[tuple[PolicyRow, float]], events: int, terms: Terms, notes
 def _cells(row: PolicyRow, seconds: float) -> list[str]:
     got = row.achieved
     hours = [f"{delay_s / 3600:.2f}" for delay_s in (got.mean_delay_s, got.median_delay_s, got.p95_delay_s)]
-    rest = [f"{got.completeness:.3f}", f"{got.undiscovered_mean:.2f}", str(got.peak_probes_per_slot), f"{seconds:.1f}"]
-    return [row.policy, str(got.probes), *hours, *rest]
+    share = [f"{got.completeness:.3f}", str(got.unfinished)]
+    rest = [f"{got.undiscovered_mean:.2f}", str(got.peak_probes_per_slot), f"{seconds:.1f}"]
+    return [row.policy, str(got.probes), *hours, *share, *rest]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import floor, inf, sqrt
+from math import expm1, floor, inf, sqrt
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from proxyd.core.planning.allocation.delay_costs import WeekCosts
+from proxyd.core.planning.allocation.losses import NO_LOSSES, Losses
 from proxyd.core.planning.allocation.prices import HostLimits, Prices, allocate, row_of, rows_of, slot_loads
 from proxyd.core.planning.allocation.timetable import LEVELS, Floats, Ints, Timetable
 from proxyd.core.planning.golden_turns import turns
@@ -21,6 +23,7 @@ _SAMPLE = 10_000  # number of sources that represent a larger fleet in the searc
 _STEP = 0.5
 _ALL = slice(None)
 _LOWEST = float(LEVELS[0])
+_NOBODY = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,8 @@ class FleetDemand:
         begin together. With phases the probes of a slot are spread over it.
     slot_factor
         Extra price of each slot under a capacity, shape (slots,), from an earlier plan, which saves rounds.
+    losses
+        What the items of each shape lose while they wait, beside their delay; () if only the delay counts.
     """
 
     grid: WeekGrid
@@ -134,6 +139,7 @@ class FleetDemand:
     importance: Floats | None = None
     phase_s: Floats | None = None
     slot_factor: Floats | None = None
+    losses: Sequence[Losses] = ()
 
 
 class ProbeAllocator:
@@ -181,6 +187,7 @@ class ProbeAllocator:
         self.grid = demand.grid
         self.shapes, self.shape_of = demand.shapes, demand.shape_of
         self.importance, self.phase_s, self.slot_factor = demand.importance, demand.phase_s, demand.slot_factor
+        self.losses = demand.losses
         self.rate_per_s = rates
         self.weights: Floats = np.ones(sources) if demand.weights is None else demand.weights
         self.last_s: Floats = np.full(sources, demand.last_s, dtype=np.float64)
@@ -190,9 +197,9 @@ class ProbeAllocator:
 
     # -- inputs
 
-    def reshape(self, shapes: Floats, shape_of: Ints) -> None:
+    def reshape(self, shapes: Floats, shape_of: Ints, losses: Sequence[Losses] = ()) -> None:
         """Take new week shapes; they apply from the next ``reprice``, which makes new timetables."""
-        self.shapes, self.shape_of = shapes, shape_of
+        self.shapes, self.shape_of, self.losses = shapes, shape_of, losses
         self.tables = []
 
     def probed(self, sources: Ints, rate_per_s: Floats, *, now_s: float) -> None:
@@ -206,15 +213,64 @@ class ProbeAllocator:
         self.last_s[source], self.rate_per_s[source], self.weights[source] = now_s, rate_per_s, weight
         self.due_s[source] = self._due_s(source)
 
-    def hint(self, source: int, items: float, *, now_s: float) -> None:
-        """Note that ``items`` more items may wait at a source than its rate expects, so that it is due earlier.
+    def hint(self, source: int, items: float, *, now_s: float, age_s: float = 0.0) -> None:
+        """Note that ``items`` more items than its rate expects may wait at a source, for ``age_s`` already.
 
-        A probe is due when its source's waiting items cost as much a second as the policy costs on average. The hinted
-        ``items`` are converted to the time in which as many are expected.
+        It is due at once if finding them saves the price: their delay until the source would be due anyway, and those
+        that are lost by then.
         """
-        rate = float(self.rate_per_s[source])
-        if rate > 0:
-            self.due_s[source] = min(self.due_s[source], max(now_s, self.due_s[source] - items / rate))
+        slot_s, losses = self.grid.slot_s, self._losses_of(int(self._curve_of[source]))
+        wait = (float(self.due_s[source]) - now_s) / slot_s
+        in_time = sum(step.delay for step in losses.steps if age_s <= step.after * slot_s)
+        saved = wait + in_time - losses.overwritten * expm1(-losses.rate * max(0.0, wait))
+        if float(self.weights[source]) * items * saved >= self.prices.of_source[source]:
+            self.due_s[source] = min(self.due_s[source], now_s)
+
+    def burst(
+        self, sources: Ints, bins: Ints, factors: Floats, *, now_s: float, next_s: float, most: int | None = None
+    ) -> Ints:
+        """Note that ``sources`` changed ``factors`` times as often as their rates say; return those due because of it.
+
+        A source is due at once if finding what it may have saves the price, as for ``hint``.
+
+        Parameters
+        ----------
+        bins
+            Numbers of slots since the beginning of unix time, ascending and without gaps, shape (bins,).
+        factors
+            Shape (bins,); factors up to 1 change nothing.
+        next_s
+            When the next probes can be made; items that are lost by then are no reason for one.
+        most
+            The largest number of sources to return, those that save most; ``None`` for all.
+        """
+        more = np.maximum(factors - 1.0, 0.0)
+        if not more.any():
+            return _NOBODY
+        slot_s = self.grid.slot_s
+        first_slot = bins[0] - round(MONDAY_S / slot_s)
+        per_slot = self.shapes[:, (first_slot + np.arange(len(bins))) % self.grid.slots] * more
+        curve_of, rates = self._curve_of[sources], self._weighted(sources) * slot_s
+        place = np.clip(np.ceil(self.last_s[sources] / slot_s - 1e-6).astype(np.int64) - bins[0], 0, len(bins))
+        items = rates * _rest(per_slot)[curve_of, place]
+        wait = np.maximum(self.due_s[sources] - now_s, 0.0) / slot_s
+        saved = items * np.where(np.isfinite(wait), wait, 0.0)
+        age = next_s / slot_s - bins - 0.5
+        for row, losses in enumerate(self.losses):
+            of_row = np.flatnonzero(curve_of == row) if losses else _NOBODY
+            in_time = _rest(per_slot[row] * sum(step.delay * (age <= step.after) for step in losses.steps))
+            saved[of_row] += rates[of_row] * in_time[place[of_row]]
+            saved[of_row] -= losses.overwritten * items[of_row] * np.expm1(-losses.rate * wait[of_row])
+        gain = saved / self.prices.of_source[sources]
+        due = np.flatnonzero((gain >= 1.0) & (wait > 0) & (rates > 0))
+        if most is not None:
+            due = due[largest(gain[due], most)]
+        found = sources[due]
+        self.due_s[found] = np.maximum(now_s, self.last_s[found] + self.spacing_s)
+        return found
+
+    def _losses_of(self, row: int) -> Losses:
+        return self.losses[row] if self.losses else NO_LOSSES
 
     def reprice(self, limits: FleetLimits, *, now_s: float) -> None:
         """Find the prices at which the present rates spend the budget, and plan every source again."""
@@ -262,6 +318,9 @@ class ProbeAllocator:
         start = (self.last_s[sources] - MONDAY_S) / self.grid.slot_s
         finish = (np.broadcast_to(np.asarray(now_s, dtype=np.float64), start.shape) - MONDAY_S) / self.grid.slot_s
         cost = self._costs.between(self._curve_of[sources], start, finish)
+        for row, losses in enumerate(self.losses):
+            some = np.flatnonzero(self._curve_of[sources] == row)
+            cost[some] += self._costs.kept(losses, self._curve_of[sources[some]], start[some], finish[some])
         gain: Floats = self._weighted(sources) * cost / prices.of_source[sources]
         return gain
 
@@ -288,6 +347,7 @@ class ProbeAllocator:
                 shape,
                 importance=importance if importance is None or importance.ndim == 1 else importance[number],
                 slot_price=slot_price,
+                losses=self._losses_of(number),
                 into=into[number],
             )
             for number, shape in enumerate(self.shapes)
@@ -370,6 +430,16 @@ class ProbeAllocator:
             gap = min(gap, sqrt(2 * price / (rate * max(self._costs.factor(self._curve_of[source], slot), 1e-9))))
         due = monday + (since + gap) * slot_s if gap >= 1.0 else last + gap * slot_s
         return max(due, last + self.spacing_s)
+
+
+def _rest(values: Floats) -> Floats:
+    """Return the sums from each place on, along the last axis, which becomes one longer.
+
+    >>> _rest(np.array([1.0, 2.0])).tolist()
+    [3.0, 2.0, 0.0]
+    """
+    sums = np.cumsum(values[..., ::-1], axis=-1)[..., ::-1]
+    return np.concatenate([sums, np.zeros((*values.shape[:-1], 1))], axis=-1)
 
 
 def _same(one: Floats | None, other: Floats | None) -> bool:

@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from proxyd.core.planning.allocation.losses import MISSED_S, NO_LOSSES, Losses, by_rate, index_of
 from proxyd.core.planning.allocation.prices import HostLimits
 from proxyd.core.planning.allocation.probe_allocator import FleetDemand, FleetLimits, ProbeAllocator, WeekGrid
 from proxyd.core.planning.allocation.trade import TradePoint, trade
 from proxyd.core.planning.golden_turns import turns
 from proxyd.core.planning.policies.doe import doe_slots
+from proxyd.core.rates.bursts import BIN_S
 from proxyd.core.rates.siblings import Siblings
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S, Cycle
 from proxyd.core.rates.week_shapes import WeekShapes, WeekSums
@@ -42,6 +44,10 @@ class FleetState:
         The cost of waiting by hour of the week, shape (kinds, 168), and each source's kind; ``None`` if it is even.
     price_item_s
         Item-seconds of delay that a probe must save even if the budget allows more.
+    slot_s, chronon_s
+        Length of the slots of the week, and of the chronons in which probes start, in seconds; 0 if at any time.
+    trust
+        How much of the learned weeks to believe, 0 to 1; the rest is taken as even.
     zone_s
         The offset from UTC of the zone in which each source's week is counted, in seconds, shape (sources,).
     doe
@@ -55,6 +61,12 @@ class FleetState:
     host_of, host_per_s
         The host of each source, shape (sources,), and how many probes a second each host takes, shape (hosts,);
         ``None`` if hosts have no limits.
+    host_k
+        How independently the sources of each host change, shape (hosts,), as ``rates.bursts`` finds it; ``None`` if it
+        is not known.
+    losses
+        What items lose while they wait, kind by kind: lives in seconds, and the part of a missed item's worth; and each
+        source's kind. ``None`` if only the delay counts.
     even
         Sources whose week is off, planned as if every hour were alike, shape (sources,), or ``None`` without any.
     """
@@ -68,20 +80,25 @@ class FleetState:
     price_item_s: float = 0.0
     importances: tuple[Floats, Ints] | None = None
     slot_s: float = SLOT_S
+    chronon_s: float = 0.0
+    trust: float = 1.0
     cycle: Cycle = field(default_factory=Cycle)
     zone_s: Floats | None = None
     doe: Mapping[str, tuple[tuple[int, float], ...]] = field(default_factory=dict)
     most_per_s: Floats | None = None
     slot_factor: Floats | None = None
     siblings: Siblings = field(default_factory=dict)
+    losses: tuple[Sequence[Losses], Ints] | None = None
     even: NDArray[np.bool_] | None = None
     host_of: Ints | None = None
     host_per_s: Floats | None = None
+    host_k: Floats | None = None
 
     @property
     def planned_weeks(self) -> WeekShapes:
-        """The shapes by which the sources are planned; an even one for sources whose week is off."""
-        return self.weeks if self.even is None else self.weeks.evened(self.even)
+        """The shapes by which the sources are planned, as far as trusted; an even one for those whose week is off."""
+        weeks = self.weeks.trusted(self.trust)
+        return weeks if self.even is None else weeks.evened(self.even)
 
 
 class WeekPlan:
@@ -120,6 +137,7 @@ class WeekPlan:
         self._told = told  # rate, weight and last probe by which each source was planned, shape (3, sources)
         self._zone_s = zone_s
         self.siblings: Siblings = {}
+        self.groups, self.chronon_s = _NO_GROUPS, 0.0
         self._doe = doe  # seconds since Monday, by source and by what its rule asks for
 
     @classmethod
@@ -127,19 +145,20 @@ class WeekPlan:
         """Return the plan for a fleet; takes about a second for a million sources, and some more for new shapes."""
         cycle, speed = state.cycle, state.cycle.speed
         grid = WeekGrid(state.slot_s)
-        shapes, shape_of, importance = _curves(state, grid.slots)
+        curves = _Curves.of(state, grid.slots)
         phase_s = turns(np.arange(len(state.source_ids))) * state.slot_s
         zone_s = 0.0 if state.zone_s is None else state.zone_s
         demand = FleetDemand(
             grid,
-            shapes,
-            shape_of,
+            curves.shapes,
+            curves.of_source,
             rate_per_s=state.rate_per_s / speed,
             last_s=cycle.week_s(state.last_seen_s) + zone_s,
             weights=state.weights.copy(),
-            importance=importance,
+            importance=curves.importance,
             phase_s=phase_s,
             slot_factor=state.slot_factor,
+            losses=curves.losses,
         )
         probes_per_slot = max(state.probes_per_s, 1e-12) / speed * state.slot_s
         least_price = state.price_item_s * speed / state.slot_s
@@ -151,7 +170,7 @@ class WeekPlan:
         numbers = {source_id: number for number, source_id in enumerate(state.source_ids)}
         told = np.array([state.rate_per_s, state.weights, state.last_seen_s])
         week = cls(planner, numbers, _Weeks.of(state), cycle, told, state.zone_s, _doe(state, numbers, planner))
-        week.siblings = state.siblings
+        week.siblings, week.groups, week.chronon_s = state.siblings, _Groups.of(state), state.chronon_s
         return week
 
     def __contains__(self, source_id: str) -> bool:
@@ -163,7 +182,7 @@ class WeekPlan:
         for name in ("last_s", "due_s", "rate_per_s", "weights"):
             setattr(planner, name, getattr(planner, name).copy())
         week = WeekPlan(planner, self._numbers, self._weeks, self._cycle, self._told.copy(), self._zone_s, self._doe)
-        week.siblings = self.siblings
+        week.siblings, week.groups, week.chronon_s = self.siblings, self.groups, self.chronon_s
         return week
 
     @property
@@ -239,6 +258,9 @@ class WeekPlan:
             return
         self._told[:, number] = told
         now_s = float(self._cycle.week_s(last_seen_s)) + self._ahead_s(number)
+        # A probe starts with the chronon in which it is due. It counts as made when it is due, or each would be sooner.
+        due_s = float(self._planner.due_s[number])
+        now_s = due_s if now_s < due_s < now_s + self.chronon_s * self._cycle.speed else now_s
         self._planner.probed_one(number, rate_per_s / self._cycle.speed, weight, now_s=now_s)
 
     def behind(self, source_ids: Sequence[str], told: Floats) -> NDArray[np.bool_]:
@@ -262,6 +284,37 @@ class WeekPlan:
     def gains(self, source_ids: Sequence[str], now_s: float) -> Floats:
         """Return the expected delay that a probe of each source would end, divided by its price; shape (sources,)."""
         return self.gains_of(np.array([self._numbers[source_id] for source_id in source_ids], dtype=np.int64), now_s)
+
+    def concentration(self, source_id: str) -> float:
+        """Return how independently the sources of this source's host change; infinity if it is not known."""
+        return self.groups.k_of(self._numbers.get(source_id))
+
+    def expected(self, source_id: str, bins: Ints) -> Floats:
+        """Return the items that a source's rate expects in each bin of ``BIN_S`` of the cycle, shape (bins,)."""
+        number = self._numbers[source_id]
+        planner = self._planner
+        slots = np.floor((bins * BIN_S + self._ahead_s(number) - MONDAY_S) / planner.grid.slot_s).astype(np.int64)
+        factors: Floats = planner.shapes[planner.shape_of[number], slots % planner.grid.slots]
+        return factors * float(planner.rate_per_s[number]) * BIN_S
+
+    def burst(
+        self, source_id: str, bins: Ints, factors: Floats, *, now_s: float, next_s: float, most: int
+    ) -> list[str]:
+        """Note that the sources of a source's host changed ``factors`` times as often; return those due because of it.
+
+        The bins are those of ``ProbeAllocator.burst`` in the cycle; at most ``most`` sources are returned.
+        """
+        members = self.groups.members_of(self._numbers.get(source_id))
+        zones_s = np.zeros(len(members)) if self._zone_s is None else self._zone_s[members]
+        now, later = float(self._cycle.week_s(now_s)), float(self._cycle.week_s(next_s))
+        found: list[int] = []
+        for zone_s in np.unique(zones_s).tolist():
+            some, ahead = members[zones_s == zone_s], round(zone_s / BIN_S)
+            due = self._planner.burst(
+                some, bins + ahead, factors, now_s=now + zone_s, next_s=later + zone_s, most=most - len(found)
+            )
+            found += due.tolist()
+        return [self.groups.names[number] for number in found]
 
     def number(self, source_id: str) -> int | None:
         """Return the number of a source in this plan, or ``None`` if the plan does not know it."""
@@ -304,6 +357,41 @@ class _Weeks:
         return cls(state.weeks, state.planned_weeks, sums)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Groups:
+    """The sources of each host, and how independently they change."""
+
+    names: Sequence[str]
+    group_of: Ints
+    k: Floats
+    order: Ints
+    first: Ints
+
+    @classmethod
+    def of(cls, state: FleetState) -> _Groups:
+        """Return the groups of a fleet."""
+        if state.host_of is None or state.host_k is None:
+            return _NO_GROUPS
+        order = np.argsort(state.host_of, kind="stable")
+        first = np.searchsorted(state.host_of[order], np.arange(len(state.host_k) + 1))
+        return cls(state.source_ids, state.host_of, state.host_k, order, first)
+
+    def k_of(self, number: int | None) -> float:
+        """Return the concentration of a source's group."""
+        return inf if number is None or number >= len(self.group_of) else float(self.k[self.group_of[number]])
+
+    def members_of(self, number: int | None) -> Ints:
+        """Return the numbers of the sources of a source's group."""
+        if number is None or number >= len(self.group_of):
+            return np.zeros(0, dtype=np.int64)
+        group = self.group_of[number]
+        return self.order[self.first[group] : self.first[group + 1]]
+
+
+_NOBODY = np.zeros(0, dtype=np.int64)
+_NO_GROUPS = _Groups((), _NOBODY, np.zeros(0), _NOBODY, _NOBODY)
+
+
 def _doe(
     state: FleetState, numbers: Mapping[str, int], planner: ProbeAllocator
 ) -> dict[tuple[str, int, float], Floats]:
@@ -330,15 +418,39 @@ def _hosts(state: FleetState) -> HostLimits | None:
     return HostLimits(state.host_of, state.host_per_s / state.cycle.speed * state.slot_s)
 
 
-def _curves(state: FleetState, slots: int) -> tuple[Floats, Ints, Floats | None]:
-    """Return a row of shapes and of importances for each pair that occurs, and the row of each source."""
-    weeks = state.planned_weeks
-    shapes = by_slot(weeks.shapes, slots)
-    if state.importances is None:
-        return shapes, weeks.of_source, None
-    kinds, kind_of = state.importances
-    pairs, row_of = np.unique(np.stack([weeks.of_source, kind_of]), axis=1, return_inverse=True)
-    return shapes[pairs[0]], row_of.reshape(-1).astype(np.int64), by_slot(kinds, slots)[pairs[1]]
+@dataclass(frozen=True, slots=True, eq=False)
+class _Curves:
+    """The shapes, importances and losses that occur together, by slot, and the one of each source."""
+
+    shapes: Floats
+    of_source: Ints
+    importance: Floats | None
+    losses: Sequence[Losses]
+
+    @classmethod
+    def of(cls, state: FleetState, slots: int) -> _Curves:
+        """Return the curves of a fleet."""
+        weeks = state.planned_weeks
+        nothing = np.zeros(len(state.source_ids), dtype=np.int64)
+        kinds, kind_of = (None, nothing) if state.importances is None else state.importances
+        losses, loss_of = _losses(state)
+        (shape, kind, loss), curve_of = index_of(weeks.of_source, kind_of, loss_of)
+        return cls(
+            by_slot(weeks.shapes, slots)[shape],
+            curve_of,
+            None if kinds is None else by_slot(kinds, slots)[kind],
+            [losses[number] for number in loss.tolist()],
+        )
+
+
+def _losses(state: FleetState) -> tuple[Sequence[Losses], Ints]:
+    """Return the losses that occur, in slots, and the one of each source."""
+    if state.losses is None:
+        return [NO_LOSSES], np.zeros(len(state.source_ids), dtype=np.int64)
+    kinds, kind_of = state.losses
+    speed, slot_s = state.cycle.speed, state.slot_s
+    in_slots = [each.scaled(speed / slot_s, MISSED_S / slot_s) for each in kinds]
+    return by_rate(in_slots, kind_of, state.rate_per_s / speed * slot_s)
 
 
 def by_slot(shapes: Floats, slots: int) -> Floats:

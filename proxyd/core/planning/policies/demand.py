@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import inf
 
 from proxyd.core.model.chronon import Chronon, ChrononGrid, Epoch
+from proxyd.core.planning.allocation.losses import NO_LOSSES, Losses
 from proxyd.core.planning.policies.expected_intervals import FiringPattern, PlannedInterval, expected_interval
 from proxyd.core.planning.policies.frequency_demand import PacedDemand
 from proxyd.core.politeness import ProbeLog
@@ -228,7 +229,10 @@ class OnceDemand:
 
 @dataclass(slots=True)
 class Demands:
-    """All demands of the rules on one source; ``weight`` is the cost of a delay to them, 1 for one strict rule.
+    """All demands of the rules on one source.
+
+    ``weight`` is the cost of a delay to them, 1 for one strict rule, and ``losses`` is what items lose beside it while
+    they wait, with lives in seconds, in parts of an item.
 
     Examples
     --------
@@ -244,6 +248,7 @@ class Demands:
     doe: Sequence[DoeDemand] = ()
     once: Sequence[OnceDemand] = ()
     weight: float = 1.0
+    losses: Losses = NO_LOSSES
 
     def probed(self, chronon: Chronon) -> None:
         """Note a probe for all demands; one probe serves every rule."""

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from math import inf, sqrt
 
+import numpy as np
 from scipy.optimize import brentq
 from scipy.special import betainc, gammaincinv
 
+from proxyd.core.planning.allocation.losses import NO_LOSSES, Losses, even_gaps
+
+_GAPS_S = 2.0 ** (np.arange(-8 * 8, 30 * 8) / 8)  # gaps to choose from where items have a life
 _CALM = 1.05  # a dispersion below this is treated as 1, that of a Poisson process
 
 
@@ -50,16 +55,21 @@ def most_items(window: int, probability: float, dispersion: float = 1.0) -> floa
     return float(brentq(excess, 1e-9, high))
 
 
-def due_after_s(rate_per_s: float, *, price_item_s: float, weight: float = 1.0) -> float:
+def due_after_s(
+    rate_per_s: float, *, price_item_s: float, weight: float = 1.0, losses: Losses = NO_LOSSES, missed_s: float = 0.0
+) -> float:
     """Return how long after the last probe the next one pays for itself, in seconds.
 
-    Waiting tau leaves ``weight * rate * tau^2 / 2`` item-seconds of delay; the probe is due when that reaches the
-    price: ``tau = sqrt(2 price / (weight rate))``.
+    Without losses, waiting tau leaves ``weight * rate * tau^2 / 2`` item-seconds of delay; the probe is due when that
+    reaches the price: ``tau = sqrt(2 price / (weight rate))``.
 
     Parameters
     ----------
     price_item_s
         Item-seconds of delay that a probe must save.
+    losses
+        What items lose beside their delay, with lives in seconds, in parts of an item, each of which counts as
+        ``missed_s`` seconds of waiting.
 
     Notes
     -----
@@ -69,7 +79,15 @@ def due_after_s(rate_per_s: float, *, price_item_s: float, weight: float = 1.0) 
     --------
     >>> due_after_s(1 / 3600, price_item_s=1800.0)
     3600.0
+    >>> from proxyd.core.planning.allocation.losses import window
+    >>> late = Losses(window(600.0, delay=1.0))
+    >>> due_after_s(1 / 3600, price_item_s=1800.0, losses=late, missed_s=1e6)
+    600.0
     """
+    if losses and rate_per_s > 0 and weight > 0:
+        price, in_delay = np.array([price_item_s / (weight * rate_per_s)]), losses.scaled(1.0, missed_s)
+        gaps = np.array([*_GAPS_S, *(step.after for step in losses.steps), sqrt(2 * price[0])])
+        return float(even_gaps(price, replace(in_delay, rate=rate_per_s if losses.overwritten else 0.0), gaps)[0])
     return sqrt(2 * price_item_s / (weight * rate_per_s)) if rate_per_s > 0 and weight > 0 else inf
 
 

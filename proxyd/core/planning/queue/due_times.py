@@ -72,7 +72,13 @@ class DueTimes:
         if due_s is not None:
             return due_s
         price_item_s, weight = self.price_item_s, source.demands.weight
-        return source.last_seen_s + detection.due_after_s(source.rate_per_s, price_item_s=price_item_s, weight=weight)
+        return source.last_seen_s + detection.due_after_s(
+            source.rate_per_s,
+            price_item_s=price_item_s,
+            weight=weight,
+            losses=source.demands.losses,
+            missed_s=self._settings.missed_s,
+        )
 
     def overflow_s(self, source: PlannedSource) -> float:
         """Return when items may slide off the feed unseen with the allowed probability."""

@@ -64,10 +64,16 @@ def test_what_is_never_found_is_charged_to_the_end() -> None:
     assert (got.probes, got.peak_probes_per_slot) == (2, 2)
 
 
-@pytest.mark.parametrize(("life_s", "completeness"), [(None, 0.25), (8.0, 0.5), (0.0, 0.25), (60.0, 0.75)])
-def test_completeness_follows_the_life(life_s: float | None, completeness: float) -> None:
+@pytest.mark.parametrize(
+    ("life_s", "completeness", "unfinished"), [(None, 1 / 3, 1), (8.0, 0.5, 0), (0.0, 0.25, 0), (60.0, 1.0, 1)]
+)
+def test_completeness_is_the_share_of_the_intervals_that_ended(
+    life_s: float | None, completeness: float, unfinished: int
+) -> None:
     made = replay(EVENTS, Scripted({2: [0, 1]}), terms(10))
-    assert achieved(EVENTS, made, terms(10, life_s=life_s)).completeness == completeness
+    got = achieved(EVENTS, made, terms(10, life_s=life_s))
+    assert got.completeness == pytest.approx(completeness)
+    assert got.unfinished == unfinished
 
 
 def test_peaks_are_counted_by_slot_of_the_plan() -> None:

@@ -1,0 +1,56 @@
+"""Burst hints: when sources of a host change together, those that were not looked at are probed earlier."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from proxyd.core.planning.planner import Planner
+from proxyd.core.rates.bursts import KEPT, Bursts
+from proxyd.core.rates.evidence import Evidence, ItemTimes
+from proxyd.core.rates.week_bins import Cycle
+
+_INDEPENDENT = 20.0  # hosts whose sources change more independently have no bursts
+_MOST_DUE = 200  # sources that one look makes due, which takes a few milliseconds
+
+
+class BurstHints:
+    """Watches the hosts whose sources change together, and tells the planner when the others may have changed too.
+
+    Times are those of the cycle. A host is looked at once in a chronon at most, if a probe of it has ended.
+    """
+
+    def __init__(self, planner: Planner, cycle: Cycle, chronon_s: float) -> None:
+        self._planner = planner
+        self._cycle = cycle
+        self._chronon_s = chronon_s
+        self._bursts: dict[str, Bursts] = {}
+        self._looked: dict[str, str] = {}  # by host one of its sources that were probed since the last look
+
+    def learn(self, source_id: str, evidence: Evidence | None) -> None:
+        """Take in what a probe showed."""
+        week, planned = self._planner.week, self._planner.sources.get(source_id)
+        if week is None or planned is None or not isinstance(evidence, ItemTimes) or source_id not in week:
+            return
+        if (k := week.concentration(source_id)) > _INDEPENDENT:
+            self._bursts.pop(planned.host, None)
+            return
+        bursts = self._bursts.setdefault(planned.host, Bursts())
+        bursts.k = k
+        now_s = float(self._cycle.week_s(evidence.until_s))
+        since_s = float(self._cycle.week_s(evidence.since_s))
+        bursts.looked(np.array([since_s]), now_s, week.expected(source_id, bursts.bins(now_s))[None, :])
+        bursts.found(float(self._cycle.week_s(time_s)) for time_s in evidence.times_s[-KEPT * KEPT :])
+        self._looked[planned.host] = source_id
+
+    def give(self, now_s: float) -> None:
+        """Let the sources be due that may have changed in a burst."""
+        week, at_s = self._planner.week, float(self._cycle.week_s(now_s))
+        looked, self._looked = self._looked, {}
+        for host, source_id in looked.items():
+            bursts = self._bursts.get(host)
+            if week is None or bursts is None:
+                continue
+            factors = bursts.factors(at_s)
+            next_s = now_s + self._chronon_s
+            due = week.burst(source_id, bursts.bins(at_s), factors, now_s=now_s, next_s=next_s, most=_MOST_DUE)
+            self._planner.wake(due, now_s)
