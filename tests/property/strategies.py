@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -227,6 +228,8 @@ _times = st.one_of(
 _utilities = st.just(Utility(UtilityKind.STRICT)) | st.builds(
     Utility, st.sampled_from([UtilityKind.LINEAR, UtilityKind.EXPONENTIAL]), durations
 )
+_shares = st.decimals("1", "99.9", places=1)
+
 _importance = tuples_of(
     st.builds(ImportanceTerm, amounts) | st.builds(ImportanceTerm, amounts, texts, st.none() | texts), least=1
 )
@@ -254,6 +257,7 @@ def notifications(draw: st.DrawFn) -> InsertNotification:
         end=draw(st.none() | _times),
         utility=draw(st.none() | located(_utilities)),
         life=draw(st.none() | located(st.builds(Life, st.none() | durations))),
+        target=draw(st.none() | located(_shares)),
         importance=draw(st.none() | located(_importance)),
         policy=draw(st.none() | located(_policies)),
         deliveries=own,
@@ -273,9 +277,10 @@ watches = st.builds(
     st.none() | st.sampled_from(EventKind),
     st.none() | expressions,
     st.none() | located(st.builds(Life, durations)),
+    st.none() | located(_shares),
     st.none() | located_texts(),
     tuples_of(located(deliveries)),
-)
+).map(lambda watch: watch if watch.life else replace(watch, target=None))
 
 
 statements: st.SearchStrategy[Statement] = st.one_of(

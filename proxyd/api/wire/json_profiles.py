@@ -43,6 +43,7 @@ _CLAUSES = {
     "end": "END",
     "utility": "SET UTILITY",
     "life": "SET LIFE",
+    "target": "SET TARGET",
     "importance": "SET IMPORTANCE",
     "policy": "SET POLICY",
     "digest": "SET DIGEST",

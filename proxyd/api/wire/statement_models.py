@@ -171,6 +171,7 @@ class NotificationWritten(WireModel):
     end: Clause | None = Field(default=None, examples=["NEVER", "NOW + '30 days'"])
     utility: Clause | None = Field(default=None, examples=["STRICT", "LINEAR(30 MINUTES)"])
     life: Clause | None = Field(default=None, examples=["OVERWRITE", "WINDOW(5 MINUTES)"])
+    target: Clause | None = Field(default=None, examples=["95 %"])
     importance: Clause | None = Field(default=None, examples=["3 DURING 'Mon-Fri 09:00-18:00', 1 OTHERWISE"])
     policy: Clause | None = Field(default=None, examples=["AUTO", "UNIFORM(15 MINUTES)"])
     deliveries: list[DeliveryWritten] | None = None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from enum import Enum
 from types import MappingProxyType
 from typing import Generic, TypeAlias, TypeVar
@@ -136,6 +137,7 @@ class InsertNotification:
     end: TimeSpec | None = None
     utility: Located[Utility] | None = None
     life: Located[Life] | None = None
+    target: Located[Decimal] | None = None
     importance: Located[tuple[ImportanceTerm, ...]] | None = None
     policy: Located[PolicyChoice] | None = None
     deliveries: tuple[Located[Delivery], ...] = ()
@@ -158,6 +160,7 @@ class Watch:
     event: EventKind | None = None
     where: Expression | None = None
     life: Located[Life] | None = None
+    target: Located[Decimal] | None = None
     message: Located[str] | None = None
     deliveries: tuple[Located[Delivery], ...] = ()
     comments: tuple[str, ...] = field(default=(), compare=False)

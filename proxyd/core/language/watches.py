@@ -106,6 +106,7 @@ class _Expansion:
             end=TimeSpec(Anchor.NEVER, span=watch.span),
             utility=Located(Utility(UtilityKind.STRICT), watch.span),
             life=watch.life,
+            target=watch.target,
             deliveries=tuple(replace(each, value=_delivery(each.value)) for each in watch.deliveries),
             message=watch.message,
             comments=watch.comments,

@@ -277,7 +277,8 @@ class Profile:
 class NotificationRule:
     """Query, trigger, period and utility, and the options that a rule may set.
 
-    ``source_ids`` are the sources of the trigger and query, resolved by the checker. ``deliveries`` include the
+    ``source_ids`` are the sources of the trigger and query, resolved by the checker. ``target`` is the share of its
+    items, in percent, that is to be seen in time. ``deliveries`` include the
     defaults of its profiles. ``fingerprint`` changes exactly when the trigger class, the condition or FROM SOURCES
     change. ``counted`` changes exactly when the events that its counters see do: as long as it is the same, an edited
     rule keeps every counter whose expression stays.
@@ -292,6 +293,7 @@ class NotificationRule:
     utility: Utility
     source_ids: tuple[str, ...]
     life: Life | None = None
+    target: Decimal | None = None
     importance: tuple[ImportanceTerm, ...] = ()
     policy: PolicyChoice = PolicyChoice(PolicyName.AUTO)
     deliveries: tuple[Delivery, ...] = ()

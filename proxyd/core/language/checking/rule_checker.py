@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import cached_property
 
 from proxyd.core.language.checking.check_context import CheckSettings, Reporter
@@ -37,6 +38,8 @@ from proxyd.core.model.profile import (
 )
 
 MAX_WEIGHT = 1_000_000
+MIN_TARGET, MAX_TARGET = Decimal(1), Decimal("99.9")  # percent
+_TARGETED = frozenset({PolicyName.AUTO, PolicyName.INDEX})
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,7 @@ class RuleChecker:
             utility=rule.utility.value if rule.utility else Utility(UtilityKind.STRICT),
             source_ids=sources,
             life=rule.life.value if rule.life else None,
+            target=rule.target.value if rule.target else None,
             importance=rule.importance.value if rule.importance else (),
             policy=rule.policy.value if rule.policy else PolicyChoice(PolicyName.AUTO),
             deliveries=_deliveries(rule, profiles),
@@ -214,6 +218,8 @@ class RuleChecker:
             self._values.durations([("the length of the decay", length)], rule.utility.span)
         if rule.life is not None:
             self._values.durations([("WINDOW", rule.life.value.window)], rule.life.span)
+        if rule.target is not None:
+            self._check_target(rule, rule.target)
         if rule.importance is not None:
             self._check_importance(rule.importance)
         if rule.policy is not None:
@@ -223,6 +229,18 @@ class RuleChecker:
             digest, span = rule.digest.value, rule.digest.span
             self._values.durations([("DIGEST EVERY", digest.every)], span)
             self._values.at_least_one("AT MOST", digest.at_most, span)
+
+    def _check_target(self, rule: InsertNotification, target: Located[Decimal]) -> None:
+        if not MIN_TARGET <= target.value <= MAX_TARGET:
+            message = f"a target must lie between {MIN_TARGET} and {MAX_TARGET} %; found {target.value} %"
+            self._reporter.error(message, target.span)
+        if rule.life is None:
+            message = "a target needs a time: write WITHIN 10 MINUTES FOR 95 %, or add SET LIFE"
+            self._reporter.error(message, target.span)
+        if rule.policy is not None and rule.policy.value.name not in _TARGETED:
+            policy = rule.policy.value.name.value
+            message = f"a target changes nothing with SET POLICY {policy}: leave out SET POLICY"
+            self._reporter.warn(message, target.span)
 
     def _check_importance(self, importance: Located[tuple[ImportanceTerm, ...]]) -> None:
         span = importance.span

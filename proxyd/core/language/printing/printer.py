@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
 from typing import Any
 
 from proxyd.core.language.deliveries import format_delivery, format_secret
@@ -204,7 +205,8 @@ def _watch(watch: Watch) -> list[str]:
     if watch.where is not None:
         options.append(f"WHERE {format_expression(watch.where)}")
     if watch.life is not None and watch.life.value.window is not None:
-        options.append(f"WITHIN {format_duration(watch.life.value.window)}")
+        target = "" if watch.target is None else f" FOR {_share(watch.target.value)}"
+        options.append(f"WITHIN {format_duration(watch.life.value.window)}{target}")
     if watch.message is not None:
         options.append(f"MESSAGE {quote_text(watch.message.value)}")
     options.extend(f"TELL {format_delivery(each.value)}" for each in watch.deliveries)
@@ -233,6 +235,7 @@ def format_settings(rule: InsertNotification) -> list[str]:
         ("END", rule.end, _time),
         ("SET UTILITY", rule.utility, _utility),
         ("SET LIFE", rule.life, _life),
+        ("SET TARGET", rule.target, _share),
         ("SET IMPORTANCE", rule.importance, _importance),
         ("SET POLICY", rule.policy, _policy),
         *(("SET DELIVERY", each, format_delivery) for each in rule.deliveries),
@@ -291,6 +294,10 @@ def _utility(utility: Utility) -> str:
 
 def _life(life: Life) -> str:
     return "OVERWRITE" if life.window is None else f"WINDOW({format_duration(life.window)})"
+
+
+def _share(percent: Decimal) -> str:
+    return f"{format_number(percent)} %"
 
 
 def _importance(terms: Iterable[ImportanceTerm]) -> str:

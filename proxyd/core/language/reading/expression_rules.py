@@ -52,11 +52,12 @@ class BuildError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """One clause or option: the attribute that it sets and its value."""
+    """One clause or option: the attribute that it sets and its value; ``also`` is what else it sets."""
 
     name: str
     value: Any
     span: TextSpan
+    also: Clause | None = None
 
 
 def refuse(message: str, span: TextSpan) -> NoReturn:

@@ -162,6 +162,8 @@ class _Reader:
             value = self._read_inner(clause.name, self._tokens[begin + 2])
             if value is None:
                 return
+        if clause.also is not None:
+            self._set(draft, clause.also, begin)
         if clause.name in _ADD_UP:
             draft.values[clause.name] = draft.values.get(clause.name, ()) + value
         elif clause.name in draft.values:

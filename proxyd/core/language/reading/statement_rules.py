@@ -131,6 +131,12 @@ def _now_minus(parts: Parts, span: TextSpan) -> TimeSpec:
     return TimeSpec(Anchor.NOW, replace(interval, amount=-interval.amount), span=span)
 
 
+def _within(parts: Parts, span: TextSpan) -> Clause:
+    """Return the life of ``WITHIN 10 MINUTES``, with the target of ``FOR 95 %``."""
+    target = Clause("target", Located(parts[1], span), span) if len(parts) == 2 else None
+    return Clause("life", Located(Life(parts[0]), span), span, target)
+
+
 def _importance_term(parts: Parts, _span: TextSpan) -> ImportanceTerm:
     """Return a weight and the time when it holds."""
     return ImportanceTerm(Decimal(parts[0].value), *(str(token.value) for token in parts[1:]))
@@ -205,7 +211,9 @@ _CLAUSES: dict[str, Rule] = {
     "overwrite": lambda *_: Life(),
     "window": lambda parts, _: Life(parts[0]),
     "set_life": _option("life"),
-    "within": _option("life", lambda parts, _: Life(parts[0])),
+    "within": _within,
+    "share": lambda parts, _: Decimal(parts[0].value),
+    "set_target": _option("target"),
     "message": _option("message", lambda parts, _: str(parts[0].value)),
     "importance_term": _importance_term,
     "set_importance": _option("importance", to_tuple),
