@@ -18,7 +18,7 @@ HOUR_S = 3600.0
 HOURS = 168
 _CONCENTRATIONS = 2.0 ** np.arange(-3, 14)
 _ROUNDS = 30
-_TRUST_ITEMS = 2000.0  # items after which earlier ones count half for the trust in weeks
+_TRUST_ITEMS = 20_000.0  # items after which earlier ones count half for the trust in weeks
 _LEAST_FACTOR = 1e-3
 _TRUSTED = tuple((3.0 * np.log(np.maximum(np.linspace(0.0, 1.0, 11), 0.01))).tolist())  # at first, 0.84 on average
 
@@ -182,8 +182,9 @@ class WeekTrust:
 
     Examples
     --------
-    >>> new, twos, halves = WeekTrust(), np.full(1000, 2.0), np.full(1000, 0.5)
-    >>> round(new.share, 1), new.seen(twos).share > 0.9, new.seen(halves).share < 0.1
+    >>> new, many, few = WeekTrust(), np.full(1000, 2.0), np.full(250, 0.5)
+    >>> as_learned = new.seen(many, even=500.0, shaped=1000.0).seen(few, even=500.0, shaped=250.0)
+    >>> round(new.share, 1), as_learned.share > 0.9, new.seen(few, even=250.0, shaped=500.0).share < 0.1
     (0.8, True, True)
     """
 
@@ -196,10 +197,14 @@ class WeekTrust:
         likely = np.exp(logs - logs.max())
         return float(likely @ np.linspace(0.0, 1.0, len(logs)) / likely.sum())
 
-    def seen(self, factors: ArrayLike, *, weight: float = 1.0) -> WeekTrust:
-        """Return the trust after items came in hours of these factors; each counts as ``weight`` items."""
+    def seen(self, factors: ArrayLike, *, even: float, shaped: float, weight: float = 1.0) -> WeekTrust:
+        """Return the trust after items came in hours of these factors; each counts as ``weight`` items.
+
+        ``even`` and ``shaped`` are the items that the rates expected in this time, of an even and of the learned week.
+        """
         given, shares = np.asarray(factors, dtype=np.float64), np.linspace(0.0, 1.0, len(self.likelihoods))
-        new = weight * np.log(np.maximum(np.multiply.outer(given, shares) + 1.0 - shares, _LEAST_FACTOR)).sum(axis=0)
+        logs = np.log(np.maximum(np.multiply.outer(given, shares) + 1.0 - shares, _LEAST_FACTOR)).sum(axis=0)
+        new = weight * (logs - shares * (shaped - even))
         fade = 0.5 ** (weight * given.size / _TRUST_ITEMS)
         return WeekTrust(tuple((np.array(self.likelihoods) * fade + new).tolist()))
 

@@ -9,12 +9,14 @@ from numpy.typing import ArrayLike
 
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.core.rates.week_shapes import (
+    HOUR_S,
     HOURS,
     Floats,
     Ints,
     WeekShapes,
     WeekTrust,
     dispersion_of,
+    expected_hours,
     passed_hours,
     shared_shapes,
     week_hours,
@@ -82,14 +84,24 @@ class FleetModel:
     def observe(self, sources: Ints, since_s: ArrayLike, until_s: float, item_of: Ints, times_s: ArrayLike) -> None:
         """Record the results of probes at ``until_s``, as ``FleetRates.observe`` does."""
         times = np.asarray(times_s, dtype=np.float64)
+        if self._learned is not None and len(sources):
+            self._try_week(self._learned, sources, np.broadcast_to(since_s, np.shape(sources)), until_s, item_of, times)
         self.rates.observe(sources, since_s, until_s, item_of, times)
         self._turn_weeks(until_s)
         hours = week_hours(times)
-        if self._learned is not None:
-            factors = self._learned.shapes[self._learned.of_source[sources[item_of]], hours]
-            self.trust = self.trust.seen(factors, weight=1.0 / self.dispersion())
         np.add.at(self._counts, (sources[item_of], hours), 1.0)
         np.add.at(self._weekly[-1], hours, 1.0)
+
+    def _try_week(
+        self, learned: WeekShapes, sources: Ints, since_s: Floats, until_s: float, item_of: Ints, times_s: Floats
+    ) -> None:
+        """Compare what the learned weeks expected of these probes with what they found."""
+        shape_of, per_s = learned.of_source[sources], self.rates.per_s(float(since_s.min()), sources)
+        hours = expected_hours(since_s, np.full(len(sources), until_s), learned.shapes)
+        shaped = float(per_s @ hours[np.arange(len(sources)), shape_of]) * HOUR_S
+        factors = learned.shapes[shape_of[item_of], week_hours(times_s)]
+        even = float(per_s @ (until_s - since_s))
+        self.trust = self.trust.seen(factors, even=even, shaped=shaped, weight=1.0 / self.dispersion())
 
     def week_shapes(self, now_s: float, *, most: int = 8) -> WeekShapes:
         """Return the shapes of the hours of the week as far as they are trusted, and that of each source."""
