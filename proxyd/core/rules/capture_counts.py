@@ -6,6 +6,7 @@ from collections import UserDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from proxyd.core.rates.matching import MatchingShare
 from proxyd.core.rules.state import StreamState
 
 
@@ -48,6 +49,7 @@ class CaptureCounts:
 
 
 NO_CAPTURES = CaptureCounts()
+_ALL_MATCH = MatchingShare()
 
 
 class StreamTable(UserDict[tuple[str, str], StreamState]):
@@ -80,20 +82,42 @@ class StreamTable(UserDict[tuple[str, str], StreamState]):
             total[1] += each.missed
             total[2] += each.utility
         self._counts = {rule: CaptureCounts(int(total[0]), int(total[1]), total[2]) for rule, total in sums.items()}
+        self._matching: dict[str, MatchingShare] = {}
+        for (rule, source_id), each in self.data.items():
+            if source_id and each.seen:
+                self._match(rule, (0, 0), _matched(each))
 
     def __setitem__(self, key: tuple[str, str], stream: StreamState) -> None:
         """Keep a stream as the newest."""
         change = _counts_of(stream) - (_counts_of(self.data[key]) if key in self.data else NO_CAPTURES)
         self._counts[key[0]] = self._counts.get(key[0], NO_CAPTURES) + change
+        if key[1]:
+            self._match(key[0], _matched(self.data.get(key)), _matched(stream))
         self.data[key] = stream
 
     def __delitem__(self, key: tuple[str, str]) -> None:
         """Forget a stream."""
-        self._counts[key[0]] -= _counts_of(self.data.pop(key))
+        stream = self.data.pop(key)
+        self._counts[key[0]] -= _counts_of(stream)
+        if key[1]:
+            self._match(key[0], _matched(stream), (0, 0))
+
+    def matching(self, rule: str, source_id: str) -> float:
+        """Return the expected share of a source's events that a rule counts."""
+        return self._matching.get(rule, _ALL_MATCH).of(*_matched(self.data.get((rule, source_id))))
+
+    def _match(self, rule: str, old: tuple[int, int], new: tuple[int, int]) -> None:
+        if old != new:
+            self._matching[rule] = self._matching.get(rule, _ALL_MATCH).changed(old, new)
 
     def of_rules(self, rules: Iterable[str]) -> CaptureCounts:
         """Return the sum of the counts of some rules."""
         return sum((self._counts.get(rule, NO_CAPTURES) for rule in rules), NO_CAPTURES)
+
+
+def _matched(stream: StreamState | None) -> tuple[int, int]:
+    """Return a stream's events, and those that the rule counted."""
+    return (0, 0) if stream is None or not stream.totals else (stream.seen, min(stream.count, stream.seen))
 
 
 def _counts_of(stream: StreamState) -> CaptureCounts:
