@@ -13,6 +13,7 @@ from proxyd.core.model.suspension import Subject, Suspension
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rules.answers.advice import Advice
 from proxyd.core.rules.answers.explanation import Explanation
+from proxyd.core.rules.answers.promises import KeptPromise
 from proxyd.core.rules.answers.trial import PlanCost
 from proxyd.core.rules.capture_counts import CaptureCounts
 from proxyd.core.rules.estimates import Misfit
@@ -187,10 +188,14 @@ class DecidedInterval:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was found and predicted on each day with data (since 1970-01-01, UTC), and models that now fit badly."""
+    """What was found and predicted on each day with data (since 1970-01-01, UTC), and models that now fit badly.
+
+    ``promises`` compares what rules promise with what they kept, week by week.
+    """
 
     days: tuple[tuple[int, Calibration], ...]
     off: tuple[Misfit, ...]
+    promises: tuple[KeptPromise, ...] = ()
 
 
 class Plans(Protocol):

@@ -11,7 +11,7 @@ from proxyd.terminal.tables import print_table
 from proxyd.terminal.verbs import ASKING, argument, verb, whole
 
 if TYPE_CHECKING:
-    from proxyd.client.types import AdviceShown, Day, ModelOff
+    from proxyd.client.types import AdviceShown, Day, ModelOff, PromiseShown
 
 
 @verb("advise", "proxyd advise", takes=ASKING)
@@ -22,6 +22,8 @@ def advise(options: argparse.Namespace) -> int:
         print_json(answer)
         return 0
     _print_trade(answer)
+    _print_shares(answer)
+    print_lines(_target_lines(answer))
     print_lines(_interval_lines(answer))
     return 0
 
@@ -46,6 +48,41 @@ def _print_trade(answer: AdviceShown) -> None:
             ]
         )
     print_table(["probes/h", "mean delay", "completeness", "price (item-hours)", ""], rows)
+
+
+def _print_shares(answer: AdviceShown) -> None:
+    """Print what each share in time takes, if rules have targets."""
+    if not answer["shares"]:
+        return
+    print("\nIf every rule asked for one share of its items in time:")
+    rows = [
+        [f"{each['share']:.0%}", f"{each['probes_per_hour']:g}", f"{each['expected']:.1%}", about(each["delay_s"])]
+        for each in answer["shares"]
+    ]
+    print_table(["share", "probes/h", "expected", "mean delay"], rows)
+
+
+_REMEDIES = {
+    "budget": "raise budget",
+    "host politeness": "lower host_spacing or raise host_budget",
+    "source politeness": "lower source_spacing, or the POLITENESS of its sources",
+}
+
+
+def _target_lines(answer: AdviceShown) -> Iterator[str]:
+    missed = [each for each in answer["targets"] if each["limit"] is not None]
+    if not answer["targets"]:
+        return
+    yield ""
+    met = len(answer["targets"]) - len(missed)
+    yield f"Rules that are expected to meet their target: {met} of {len(answer['targets'])}"
+    for each in missed:
+        limit = each["limit"] or ""
+        made, needed = each["probes_per_hour"], each["needed_per_hour"]
+        probes = f"; {needed:g} probes an hour would do, {made:g} are made" if needed > made * 1.01 else ""
+        remedy = f"; {_REMEDIES[limit]}" if limit in _REMEDIES else ""
+        shares = f"{each['expected']:.0%} instead of {each['share']:.0%}"
+        yield f"  {each['rule']}: {shares}, because of {limit}{probes}{remedy}"
 
 
 def _interval_lines(answer: AdviceShown) -> Iterator[str]:
@@ -82,8 +119,16 @@ def report(options: argparse.Namespace) -> int:
         print_table(_HEAD, [_row(day) for day in answer["days"]])
     else:
         print("Nothing to compare yet: predictions begin with the second probe of a source.")
+    if answer["promises"]:
+        print("\nShare of the items in time, week by week:")
+        print_table(["week from", "rule", "promised", "kept", "items"], [_kept(each) for each in answer["promises"]])
     print_lines(_off_lines(answer["off"]))
     return 0
+
+
+def _kept(promise: PromiseShown) -> list[str]:
+    shares = [f"{promise[name]:.1%}" for name in ("promised", "kept")]
+    return [promise["week"], promise["rule"], *shares, str(promise["intervals"])]
 
 
 def _row(day: Day) -> list[str]:

@@ -246,6 +246,16 @@ class Problem(TypedDict):
     errors: NotRequired[list[Fault] | None]
 
 
+class PromiseShown(TypedDict):
+    """The share of its items that a rule was to see in time, and the one that it saw, in a week from Monday (UTC)."""
+
+    week: str
+    rule: str
+    intervals: int
+    promised: float
+    kept: float
+
+
 class ReaderWritten(TypedDict):
     """The selector of a value or a row in a page."""
 
@@ -273,10 +283,11 @@ class Replayed(TypedDict):
 
 
 class ReportShown(TypedDict):
-    """The results of each day, and the sources whose models do not fit now."""
+    """The results of each day, what rules kept of their targets, and the sources whose models do not fit now."""
 
     days: list[Day]
     off: list[ModelOff]
+    promises: list[PromiseShown]
 
 
 class ResumeWanted(TypedDict):
@@ -316,6 +327,15 @@ class SecretWritten(TypedDict):
     file: NotRequired[str | None]
 
 
+class ShareTradeShown(TypedDict):
+    """The probes that it takes to give every rule a share of its items in time."""
+
+    share: float
+    expected: float
+    probes_per_hour: float
+    delay_s: float
+
+
 class SourceNamed(TypedDict):
     """The name of a source."""
 
@@ -330,6 +350,18 @@ class SuspensionShown(TypedDict):
     since: str
     until: str | None
     by: str
+
+
+class TargetShown(TypedDict):
+    """The target of a rule: the share of its items to be seen in time, and what the plan is expected to reach."""
+
+    rule: str
+    share: float
+    expected: float
+    reachable: float
+    probes_per_hour: float
+    needed_per_hour: float
+    limit: str | None
 
 
 class TestResult(TypedDict):
@@ -410,6 +442,8 @@ class AdviceShown(TypedDict):
     rules: list[RuleOutlookShown]
     pareto: list[ParetoPoint]
     needed_per_hour: float | None
+    targets: list[TargetShown]
+    shares: list[ShareTradeShown]
 
 
 class AuthWritten(TypedDict):
@@ -462,6 +496,7 @@ class Explained(TypedDict):
     host_free: str | None
     fresh_until: str | None
     next_probe: ComingProbe | None
+    chance: float | None
     blocked_by: str | None
     earliest: str | None
     rules: list[str]
@@ -535,6 +570,7 @@ class NotificationWritten(TypedDict):
     end: NotRequired[str | None]
     utility: NotRequired[str | None]
     life: NotRequired[str | None]
+    target: NotRequired[str | None]
     importance: NotRequired[str | None]
     policy: NotRequired[str | None]
     deliveries: NotRequired[list[DeliveryWritten] | None]
@@ -585,6 +621,7 @@ SourceListed = TypedDict(
         "host_free": str | None,
         "fresh_until": str | None,
         "next_probe": ComingProbe | None,
+        "chance": float | None,
         "blocked_by": str | None,
         "earliest": str | None,
         "rules": list[str],

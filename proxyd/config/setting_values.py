@@ -12,6 +12,7 @@ from zoneinfo import available_timezones
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 
 from proxyd.core.model.budget import Budget, BudgetHours
+from proxyd.core.model.target import Target
 
 _DURATION_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _RATE_PERIODS = {
@@ -120,6 +121,54 @@ def format_budget(budget: Budget) -> str:
     """Return the text that ``parse_budget`` reads as ``budget``."""
     parts = [f"{h.start:02d}-{h.stop:02d} {h.per_s * 60:g}/min" for h in budget.hours]
     return ", ".join([*parts, f"{budget.per_s * 60:g}/min"])
+
+
+def parse_share(value: object) -> float:
+    """Return a share, above 0 and below 1, that is written in percent.
+
+    >>> parse_share("95 %"), parse_share(0.9)
+    (0.95, 0.9)
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", str(value))
+    share = float(match[1]) / 100 if match else value
+    if not isinstance(share, float) or not 0.0 < share < 1.0:
+        raise ValueError(f"{value!r} is not a share such as 90 %, above 0 and below 100 %")
+    return share
+
+
+def format_share(share: float) -> str:
+    """Return the text that ``parse_share`` reads as ``share``.
+
+    >>> format_share(0.95)
+    '95 %'
+    """
+    return f"{round(share * 100, 9):g} %"
+
+
+def parse_target(value: object) -> Target:
+    """Return the target of ``90 % within 3h``.
+
+    >>> parse_target("90 % within 3h")
+    Target(share=0.9, parts=((10800.0, 1.0),))
+    """
+    if isinstance(value, Target):
+        return value
+    share, word, time = str(value).partition(" within ")
+    if not word:
+        raise ValueError(f"{value!r} is not a target; write it like 90 % within 3h")
+    within_s = parse_duration(time)
+    if not within_s > 0:
+        raise ValueError(f"{value!r} is not a target: the time must be longer than 0")
+    return Target(parse_share(share), ((within_s, 1.0),))
+
+
+def format_target(target: Target) -> str:
+    """Return the text that ``parse_target`` reads as ``target``.
+
+    >>> format_target(parse_target("90 % within 3h"))
+    '90 % within 3h'
+    """
+    return f"{format_share(target.share)} within {format_duration(target.parts[0][0])}"
 
 
 def read_list(value: object) -> object:
@@ -299,4 +348,6 @@ def _positive(value: float) -> float:
 Port = Annotated[int, Field(ge=1, le=65535)]
 Seconds = Annotated[float, BeforeValidator(parse_duration), PlainSerializer(format_duration)]
 PositiveSeconds = Annotated[Seconds, AfterValidator(_positive)]
+ShareSetting = Annotated[float, BeforeValidator(parse_share), PlainSerializer(format_share)]
+TargetSetting = Annotated[Target, BeforeValidator(parse_target), PlainSerializer(format_target)]
 BudgetSetting = Annotated[Budget, BeforeValidator(parse_budget), PlainSerializer(format_budget)]

@@ -16,6 +16,8 @@ from proxyd.config.setting_values import (
     Port,
     PositiveSeconds,
     Seconds,
+    ShareSetting,
+    TargetSetting,
     check_collector,
     check_hosts,
     check_listen,
@@ -34,6 +36,7 @@ from proxyd.config.setting_values import (
     without_credentials,
 )
 from proxyd.core.model.budget import Budget
+from proxyd.core.model.target import DEFAULT_TARGET
 from proxyd.errors import ConfigError
 
 
@@ -96,11 +99,17 @@ class Settings(BaseModel):
     )
     objective: Literal["satisfy", "spend"] = Field(
         "satisfy",
-        description="`satisfy`: as few probes as serve the rules. `spend`: use the whole budget; rules that name "
-        "`UNIFORM`, `DOE`, `SUP` or `FBSUP` get no more probes by it",
+        description="`satisfy`: as few probes as meet the targets of the rules. `spend`: use the whole budget; rules "
+        "that name `UNIFORM`, `DOE`, `SUP` or `FBSUP` get no more probes by it",
     )
-    probe_price: Annotated[float, Field(gt=0)] = Field(
-        0.1, description="item-hours of delay that a probe for detection must save"
+    default_share: ShareSetting = Field(
+        0.9, description="share of the items to be seen in time, for rules that set a life but no target"
+    )
+    default_target: TargetSetting = Field(
+        DEFAULT_TARGET, description="share of the items to be seen within a time, for rules without a life"
+    )
+    probe_price: Annotated[float, Field(gt=0)] | None = Field(
+        None, description="item-hours of delay that a probe must save. If set, it replaces the targets"
     )
     plan_every: PositiveSeconds = Field(
         3600.0,

@@ -9,8 +9,10 @@ from itertools import islice
 from proxyd.core.language import no_such
 from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
+from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rules.answers.advice import Advice, advise
 from proxyd.core.rules.answers.explanation import Explanation
+from proxyd.core.rules.answers.promises import KeptPromise, promise_kept
 from proxyd.core.rules.capture_counts import CaptureCounts
 from proxyd.core.rules.decider import Decider
 from proxyd.errors import BusyError
@@ -49,7 +51,21 @@ class PlanQueries:
     async def report(self, *, days: int) -> Report:
         """Return what was found and predicted on each day, and the sources whose models fit badly."""
         since_s = self._clock.time_s() - (days - 1) * _DAY_S
-        return Report(tuple(await self._store.history.accounts(since_s)), tuple(self._explainer.misfits()))
+        accounts = tuple(await self._store.history.accounts(since_s))
+        return Report(accounts, tuple(self._explainer.misfits()), tuple(await self._promises(since_s)))
+
+    async def _promises(self, since_s: float) -> list[KeptPromise]:
+        """Return what rules kept of their promises in each week since a time, for the rules that have targets."""
+        settings, programs = self._planner.settings, self._explainer.known.compiled.programs
+        if not settings.has_targets:
+            return []
+        within_s, found = settings.default_target.parts[0][0], []
+        week_s = MONDAY_S + (since_s - MONDAY_S) // WEEK_S * WEEK_S
+        while week_s < self._clock.time_s():
+            weeks = await self._store.history.rule_week(week_s, week_s + WEEK_S, within_s)
+            found += [promise_kept(programs[each.rule], settings, each) for each in weeks if each.rule in programs]
+            week_s += WEEK_S
+        return [each for each in found if each is not None]
 
     def explain(self, source_id: str) -> Explanation | None:
         """Return when a source is probed next and why."""

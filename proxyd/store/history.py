@@ -8,11 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-from sqlalchemy import Row, Select, Table, func, literal, or_, select, union_all
+from sqlalchemy import Row, Select, Table, case, func, literal, or_, select, union_all
 
 from proxyd.core.model.delivery import shown_endpoint
 from proxyd.core.model.field_values import parse_iso
 from proxyd.core.model.item import EventKind
+from proxyd.core.rules.answers.promises import RuleWeek
 from proxyd.core.rules.stages.calibration import Calibration
 from proxyd.queries import (
     DeadDelivery,
@@ -97,6 +98,26 @@ class SqlHistory:
         day = t.accounts.c.day
         found = await self._read(select(t.accounts).where(day >= int(since_s // rows.DAY_S)).order_by(day))
         return [(row.day, rows.account(row)) for row in found]
+
+    async def rule_week(self, since_s: float, until_s: float, within_s: float) -> list[RuleWeek]:
+        """Return what became of each rule's intervals that were decided between two times, by the rule's name.
+
+        Intervals that are still open are not counted.
+        """
+        c = t.intervals.c
+        query = (
+            select(
+                c.rule,
+                func.count().label("intervals"),
+                func.sum(case((c.captured, 1), else_=0)).label("captured"),
+                func.sum(case((c.seen & (c.delay_s <= within_s), 1), else_=0)).label("in_time"),
+                func.sum(c.utility).label("utility"),
+            )
+            .where(c.probed_s >= since_s, c.probed_s < until_s)
+            .group_by(c.rule)
+            .order_by(c.rule)
+        )
+        return [RuleWeek(since_s, *row) for row in await self._read(query)]
 
     async def newest_position(self) -> int:
         """Return the position of the newest notification, or 0 if there is none."""

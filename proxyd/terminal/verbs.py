@@ -165,6 +165,21 @@ def probability(text: str) -> float:
     return value
 
 
+def percent(text: str) -> float:
+    """Return a share, above 0 and below 1, that is written in percent.
+
+    >>> percent("95"), percent("99.5 %")
+    (0.95, 0.995)
+    """
+    try:
+        value = float(text.removesuffix("%")) / 100
+    except ValueError:
+        value = 0.0
+    if not 0.0 < value < 1.0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share in percent, such as 95")
+    return value
+
+
 def address(text: str) -> str:
     """Return the URL of a daemon.
 

@@ -39,7 +39,7 @@ def gain(each: PlannedSource, now_s: float) -> float:
 
 def step(waiting: ReadyQueue, pages: list[PlannedSource], now_s: float, taken: int) -> list[PlannedSource]:
     """Take the best out of those that wait; return them."""
-    gains = partial(waiting.gains, now_s=now_s, week=None, price_item_s=PRICE)
+    gains = partial(waiting.gains, now_s=now_s, week=None)
     found = [each for _, each in islice(waiting.best(gains), taken)]
     for each in found:
         waiting.remove(each.source_id)
@@ -61,7 +61,7 @@ def test_none_is_taken_before_one_whose_gain_was_larger_two_rounds_ago(
             now_s = 100.0 + call
             for rate_per_s in rates[: MOST - len(pages)]:
                 pages.append(page(number, rate_per_s, now_s - 1.0 - (number + seed) % 3 * 400.0))
-                waiting.put(pages[-1], None)
+                waiting.put(pages[-1], None, PRICE)
                 number += 1
             for _ in range(min(leaving, len(pages))):
                 waiting.remove(pages.pop((number * 31 + seed) % len(pages)).source_id)
@@ -77,9 +77,9 @@ def test_one_that_was_left_out_comes_once_it_has_overtaken(monkeypatch: pytest.M
     monkeypatch.setattr("proxyd.core.planning.queue.ready_queue._RUN", 4)
     waiting = ReadyQueue()
     for each in (page(0, 1.0, 999.0), *(page(number, 0.001, 0.0) for number in range(1, 30))):
-        waiting.put(each, None)
+        waiting.put(each, None, PRICE)
     for now_s in (1000.0 + call for call in range(60)):
-        gains = partial(waiting.gains, now_s=now_s, week=None, price_item_s=PRICE)
+        gains = partial(waiting.gains, now_s=now_s, week=None)
         first = next(waiting.best(gains))[1].source_id
         assert (first == "s0") or now_s < 1035.0 + LAG
 
@@ -88,7 +88,7 @@ def test_one_that_was_left_out_comes_once_it_has_overtaken(monkeypatch: pytest.M
 def test_some_thousand_are_taken_in_their_order(rates: list[float], taken: int) -> None:
     waiting, pages = ReadyQueue(), [page(number, rate, 0.0) for number, rate in enumerate(rates)]
     for each in pages:
-        waiting.put(each, None)
+        waiting.put(each, None, PRICE)
     ranked = sorted(pages, key=lambda each: (-gain(each, 50.0), each.source_id))
     assert step(waiting, pages, 50.0, taken) == ranked[:taken]
     assert step(waiting, pages, 51.0, len(rates)) == sorted(
@@ -96,19 +96,19 @@ def test_some_thousand_are_taken_in_their_order(rates: list[float], taken: int) 
     )
 
 
-def test_a_new_plan_has_all_ranked_by_its_own_price_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_plan_has_all_ranked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("_FOUND", TURN), ("_SHORT", TURN), ("_RUN", 4)):
         monkeypatch.setattr(f"proxyd.core.planning.queue.ready_queue.{name}", value)
     waiting, pages = ReadyQueue(), [page(number, 0.01, 0.0) for number in range(200)]
     for each in pages:
-        waiting.put(each, None)
+        waiting.put(each, None, PRICE)
 
-    def first(price_item_s: float) -> str:
-        gains = partial(waiting.gains, now_s=1000.0, week=None, price_item_s=price_item_s)
+    def first() -> str:
+        gains = partial(waiting.gains, now_s=1000.0, week=None)
         return next(waiting.best(gains))[1].source_id
 
     for _ in range(40):  # several rounds at the old price
-        first(PRICE)
+        first()
     waiting.renumber(None)
-    waiting.put(page(999, 0.04, 0.0), None)
-    assert first(10 * PRICE) == "s999"
+    waiting.put(page(999, 0.04, 0.0), None, PRICE)
+    assert first() == "s999"

@@ -29,9 +29,12 @@ from proxyd.api.wire.plan_models import ModelOff as ModelOff
 from proxyd.api.wire.plan_models import ParetoPoint as ParetoPoint
 from proxyd.api.wire.plan_models import PolicyUsed as PolicyUsed
 from proxyd.api.wire.plan_models import ProbeMade as ProbeMade
+from proxyd.api.wire.plan_models import PromiseShown as PromiseShown
 from proxyd.api.wire.plan_models import ReportShown as ReportShown
 from proxyd.api.wire.plan_models import RuleOutlookShown as RuleOutlookShown
+from proxyd.api.wire.plan_models import ShareTradeShown as ShareTradeShown
 from proxyd.api.wire.plan_models import SourceListed as SourceListed
+from proxyd.api.wire.plan_models import TargetShown as TargetShown
 from proxyd.api.wire.plan_models import TradeShown as TradeShown
 from proxyd.api.wire.profile_models import ChangesMade as ChangesMade
 from proxyd.api.wire.profile_models import CostShown as CostShown

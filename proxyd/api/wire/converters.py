@@ -10,10 +10,13 @@ from proxyd.api import wire
 from proxyd.core.language import rule_counting
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.profile import Declaration, Domain, NotificationRule, PageClass, Profile
+from proxyd.core.model.schedule import Reason
 from proxyd.core.model.suspension import Suspension
+from proxyd.core.planning.allocation.targets import RuleOutlook
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
-from proxyd.core.rules.answers.advice import Advice, RuleOutlook
+from proxyd.core.rules.answers.advice import Advice, IntervalOutlook
 from proxyd.core.rules.answers.explanation import Explanation
+from proxyd.core.rules.answers.promises import KeptPromise
 from proxyd.core.rules.answers.trial import PlanCost
 from proxyd.core.rules.capture_counts import CaptureCounts
 from proxyd.core.rules.estimates import Misfit
@@ -120,7 +123,34 @@ def advice(found: Advice) -> wire.AdviceShown:
         rules=[_outlook(each) for each in found.rules],
         pareto=[wire.ParetoPoint(captured=captured, delay_s=round(delay_s, 3)) for captured, delay_s in found.front],
         needed_per_hour=None if found.needed_per_s is None else round(found.needed_per_s * per_hour, 3),
+        targets=[_target(rule, outlook) for rule, outlook in sorted(found.targets.items())],
+        shares=[
+            wire.ShareTradeShown(
+                share=point.share,
+                expected=_share(point.expected),
+                probes_per_hour=round(point.probes_per_s * per_hour, 3),
+                delay_s=round(point.delay_s, 3),
+            )
+            for point in found.shares
+        ],
     )
+
+
+def _target(rule: str, found: RuleOutlook) -> wire.TargetShown:
+    """Return what a rule may expect, with rates an hour instead of a second."""
+    return wire.TargetShown(
+        rule=rule,
+        share=found.share,
+        expected=_share(found.expected),
+        reachable=_share(found.reachable),
+        probes_per_hour=round(found.made * 3600.0, 3),
+        needed_per_hour=round(found.needed * 3600.0, 3),
+        limit=found.limit,
+    )
+
+
+def _share(value: float) -> float:
+    return round(min(max(value, 0.0), 1.0), 4)
 
 
 def cost(found: PlanCost) -> wire.CostShown:
@@ -135,15 +165,21 @@ def cost(found: PlanCost) -> wire.CostShown:
     )
 
 
-def _outlook(found: RuleOutlook) -> wire.RuleOutlookShown:
+def _outlook(found: IntervalOutlook) -> wire.RuleOutlookShown:
     return _model_of(found, wire.RuleOutlookShown, unmet=dict(found.unmet))
 
 
 def report(found: Report) -> wire.ReportShown:
     """Return the results and predictions of each day, and the models that do not fit."""
     return wire.ReportShown(
-        days=[_day(day, account) for day, account in found.days], off=[misfit(each) for each in found.off]
+        days=[_day(day, account) for day, account in found.days],
+        off=[misfit(each) for each in found.off],
+        promises=[_promise(each) for each in found.promises],
     )
+
+
+def _promise(found: KeptPromise) -> wire.PromiseShown:
+    return _model_of(found, wire.PromiseShown, week=iso_time(found.week_s)[:10], kept=_share(found.kept))
 
 
 def _day(day: int, account: Calibration) -> wire.Day:
@@ -216,6 +252,7 @@ def _state(found: Explanation) -> dict[str, Any]:
         "host_free": time_or_none(found.host_free_s),
         "fresh_until": time_or_none(found.fresh_until_s),
         "next_probe": planned_probe(found.next_probe) if found.next_probe else None,
+        "chance": None if found.chance is None else round(found.chance, 4),
         "blocked_by": found.blocked_by,
         "earliest": time_or_none(found.earliest_s),
         "rules": list(found.rules),
@@ -256,7 +293,9 @@ def _summary(found: Explanation) -> list[str]:
     else:
         probe = found.next_probe.probe
         rule = f" for rule {probe.rule}" if probe.rule else ""
-        lines.append(f"next probe: {iso_time(found.next_probe.start_s)}, because of {probe.reason.value}{rule}")
+        is_due = found.chance is not None and probe.reason is Reason.DETECTION
+        chance = f"; a new item is there by then with {found.chance:.0%}" if is_due else ""
+        lines.append(f"next probe: {iso_time(found.next_probe.start_s)}, because of {probe.reason.value}{rule}{chance}")
     lines += _constraint_lines(found)
     lines += _week_lines(found)
     lines += [] if found.misfit is None else _misfit_lines(found.misfit)
@@ -294,7 +333,8 @@ def _week_lines(found: Explanation) -> list[str]:
     if found.price_item_s is None:
         return []
     price = f"a probe for detection must save {found.price_item_s / 3600.0:.3g} item-hours of delay"
-    advice = "for more probes, lower probe_price or write SET POLICY UNIFORM"
+    more = "set a shorter WITHIN or a higher target" if found.has_targets else "lower probe_price"
+    advice = f"for more probes, {more} or write SET POLICY UNIFORM"
     if found.is_host_bound:
         advice = "more than elsewhere, because host_spacing, host_budget or robots.txt limit the probes of its host"
     lines = [f"price: {price} ({advice})"]

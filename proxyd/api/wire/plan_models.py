@@ -52,6 +52,7 @@ class SourceShown(WireModel):
     host_free: Time | None
     fresh_until: Time | None
     next_probe: ComingProbe | None
+    chance: Share | None = Field(description="the chance that a new item is there at the next probe; null before one")
     blocked_by: str | None
     earliest: Time | None
     rules: list[str]
@@ -138,6 +139,27 @@ class RuleOutlookShown(WireModel):
     unmet: dict[str, int]
 
 
+class TargetShown(WireModel):
+    """The target of a rule: the share of its items to be seen in time, and what the plan is expected to reach."""
+
+    rule: str
+    share: Share
+    expected: Share
+    reachable: Share = Field(description="what hosts and budgets without limits would allow")
+    probes_per_hour: float
+    needed_per_hour: float = Field(description="probes that would meet the target, as far as it can be met")
+    limit: str | None = Field(description="what prevents the target; null if it is met")
+
+
+class ShareTradeShown(WireModel):
+    """The probes that it takes to give every rule a share of its items in time."""
+
+    share: Share
+    expected: Share
+    probes_per_hour: float
+    delay_s: float
+
+
 class ParetoPoint(WireModel):
     """A number of intervals that can be captured, and the least possible mean delay."""
 
@@ -155,6 +177,8 @@ class AdviceShown(WireModel):
     rules: list[RuleOutlookShown]
     pareto: list[ParetoPoint]
     needed_per_hour: float | None
+    targets: list[TargetShown]
+    shares: list[ShareTradeShown]
 
 
 class Day(WireModel):
@@ -172,8 +196,19 @@ class Day(WireModel):
     predicted_completeness: Share | None
 
 
+class PromiseShown(WireModel):
+    """The share of its items that a rule was to see in time, and the one that it saw, in a week from Monday (UTC)."""
+
+    week: str
+    rule: str
+    intervals: Count = Field(description="those that have ended; others are not counted")
+    promised: Share
+    kept: Share
+
+
 class ReportShown(WireModel):
-    """The results of each day, and the sources whose models do not fit now."""
+    """The results of each day, what rules kept of their targets, and the sources whose models do not fit now."""
 
     days: list[Day]
     off: list[ModelOff]
+    promises: list[PromiseShown]

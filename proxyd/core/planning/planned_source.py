@@ -30,6 +30,8 @@ class PlannedSource:
     window
         How many items the feed shows, or ``None`` if nothing slides off. ``dispersion`` is the variance over the mean
         of the number of items that a probe finds.
+    matching
+        The share of its events, by weight, that match its rules.
     pushed_until_s
         A hub pushes new items until this time; only safety probes and fixed ones are made before it.
     throttle_scope
@@ -59,13 +61,19 @@ class PlannedSource:
     hidden: float = 0.0
     window: int | None = None
     dispersion: float = 1.0
+    matching: float = 1.0
     wake: Chronon = 0
     postponed: dict[Constraint, int] = field(default_factory=dict)
 
     @property
     def priced_weight(self) -> float:
         """The cost of a delay for the rules that want a probe when it is worth its price; 0 without such rules."""
-        return self.demands.weight if self.demands.is_priced else 0.0
+        return self.weight if self.demands.is_priced else 0.0
+
+    @property
+    def weight(self) -> float:
+        """The cost of a delay of an event that may match or not."""
+        return self.demands.weight * self.matching
 
     def copy(self) -> PlannedSource:
         """Return an independent copy; a source that only detects shares its demands, because they do not change."""

@@ -208,9 +208,13 @@ class Planner:
         return self._due_times.week
 
     @property
-    def price_item_s(self) -> float:
-        """The delay that a detection probe must save, in item-seconds."""
+    def price_item_s(self) -> float | None:
+        """The delay that a detection probe must save, in item-seconds; ``None`` before targets have a price."""
         return self._due_times.price_item_s
+
+    def unplanned_gap_s(self, source: PlannedSource) -> float:
+        """Return how long after a probe a source that the plan of the week does not know is due."""
+        return self._due_times.unplanned_gap_s(source)
 
     def postponed(self, source_id: str) -> dict[Constraint, int]:
         """Return how often each constraint held back a source's probes."""

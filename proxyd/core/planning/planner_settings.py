@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 
 from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import Chronon, ChrononGrid
+from proxyd.core.model.target import DEFAULT_TARGET, Target
 from proxyd.core.planning.allocation.losses import MISSED_S
 from proxyd.core.politeness import PolitenessBudget
 
@@ -21,7 +22,11 @@ class PlannerSettings:
     spend
         Use the whole budget (OptMon1) instead of stopping when a probe saves less than its price (OptMon2).
     price_item_s
-        Item-seconds of delay that a detection probe must save.
+        Item-seconds of delay that a detection probe must save; ``None`` if the targets of the rules decide.
+    default_share
+        The target of a rule that has a life and no target, 0 to 1.
+    default_target
+        The target of a rule without a life, with its time in seconds.
     host_spacing_s
         Least time between the starts of two probes of a host, in seconds.
     safety_s
@@ -39,13 +44,20 @@ class PlannerSettings:
     budget: Budget
     budget_zone: ZoneInfo | None = None
     spend: bool = False
-    price_item_s: float = 360.0
+    price_item_s: float | None = 360.0
+    default_share: float = 0.9
+    default_target: Target = DEFAULT_TARGET
     missed_s: float = MISSED_S
     host_spacing_s: float = 1.0
     safety_s: float = 21600.0
     overflow: float = 0.01
     host_probes: int | None = None
     host_window_s: float = 0.0
+
+    @property
+    def has_targets(self) -> bool:
+        """Whether probes are made until the targets of the rules are met, and no more."""
+        return not self.spend and self.price_item_s is None
 
     def capacity(self, chronon: Chronon) -> int:
         """Return ``C_j``, the most probes that may start in a chronon."""

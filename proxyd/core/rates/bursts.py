@@ -19,6 +19,55 @@ _LONGEST_S = 52 * WEEK_S
 _CALM = 10.0  # squares of expected items, as if these had come independently, before anything is known
 _MOST_K = 1e6
 _PER_WEEK = round(WEEK_S / TOGETHER_S)
+_BY_CHANCE = 3.0  # so many times the changes expected at once may be coincidences
+_HELP = 0.15  # the part of its chance to be found that an item lends to each other one of its burst
+HELPS: Floats = np.concatenate([[0.0], 2.0 ** (np.arange(-24, 17) / 2)])
+"""The arguments for which ``unhelped`` is given."""
+
+
+def unhelped(changes: Sequence[tuple[int, int]], group_of: Ints, now_s: float) -> Floats:
+    """Return which part of its late items a group keeps although one of them lets the others be found earlier.
+
+    An item that comes together with n others has n more chances to be found in time, because a probe that finds one of
+    them brings the others forward. If a share c is found in time by probes that the rates call for, and each find lends
+    the part q of its chance, then ``(1 - c) ** (q n)`` of the late ones stay late.
+
+    Parameters
+    ----------
+    changes, group_of
+        As in ``concentrations``.
+
+    Returns
+    -------
+    The mean of ``exp(-q n x)`` over each group's items of the last year, for each x of ``HELPS``, which is ``-log(1 -
+    c)``; shape (groups, len(HELPS)). Only what exceeds three times the mean number of changes counts in n; q is 0.15.
+
+    Examples
+    --------
+    >>> together = [(number, source) for number in range(0, 1000, 100) for source in range(101)]
+    >>> left = unhelped(together, np.zeros(101, dtype=np.int64), 1000 * TOGETHER_S)
+    >>> left.shape == (1, len(HELPS)), left[0, [0, -1]].round(2).tolist()
+    (True, [1.0, 0.0])
+    """
+    groups, last = int(group_of.max(initial=-1)) + 1, int(now_s // TOGETHER_S)
+    first = last - round(_LONGEST_S / TOGETHER_S)
+    known = [(number, source) for number, source in changes if first <= number < last]
+    left = np.ones((groups, len(HELPS)))
+    if not known:
+        return left
+    numbers, sources = np.array(known, dtype=np.int64).T
+    span = int(numbers.max()) + 1
+    places, counts = np.unique(group_of[sources] * span + numbers, return_counts=True)
+    group = places // span
+    passed = last - int(numbers.min())
+    chance = np.bincount(group, weights=counts, minlength=groups) / passed
+    others = np.maximum(counts - 1 - _BY_CHANCE * chance[group], 0.0)
+    late = np.exp(-_HELP * others[:, None] * HELPS)
+    total = np.bincount(group, weights=counts, minlength=groups)
+    some = total > 0
+    left[some] = 0.0
+    np.add.at(left, group, late * (counts / total[group])[:, None])
+    return left
 
 
 def concentrations(

@@ -303,12 +303,11 @@ class Decider:
 
     def snapshot(self, now_s: float) -> Chunked[Fleet]:
         """Gather the fleet in parts; ``switch_plan`` follows up sources that change after their part."""
-        known = self.known
-        taken = Snapshot(known.estimates, self.planner.limits.hosts, now_s, self.settings.grid.length_s)
+        taken = Snapshot(self.known, self.planner.limits.hosts, now_s)
         for number, planned in enumerate(self.planner.in_parts()):
             if number:
                 yield
-            taken.add(planned, known.compiled.programs, known.compiled.sources)
+            taken.add(planned)
         return taken.fleet(self.planner.week, self.settings.planner, self._hints.changes())
 
     def switch_plan(self, week: WeekPlan, now_s: float) -> Chunked[None]:

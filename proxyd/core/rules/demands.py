@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from math import inf
 
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.profile import PolicyName, Source, UtilityKind
+from proxyd.core.model.target import Target
 from proxyd.core.planning.allocation.losses import Losses, Step, halving, linear, merged, window
+from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.planning.policies.demand import Demands, DoeDemand, FixedDemand, IntervalDemand
 from proxyd.core.planning.policies.frequency_demand import PACED, PacedDemand
 from proxyd.core.politeness import PolitenessBudget, ProbeLog
 from proxyd.core.rules.programs.importance import source_weights
 from proxyd.core.rules.programs.rule_program import RuleProgram
+
+_PRICED = PACED | {PolicyName.INDEX}
 
 
 def demands_of(
@@ -22,7 +27,7 @@ def demands_of(
     *,
     rate_per_s: float,
     now_s: float,
-    grid: ChrononGrid,
+    settings: PlannerSettings,
     seed: int,
 ) -> Demands:
     """Return the demands of a source's rules; a demand that was there before (``old``) continues.
@@ -30,10 +35,13 @@ def demands_of(
     ``counts`` holds, by rule, how many events its stream has counted, which is its position in its cycle. ``seed`` is
     for the policies that draw at random.
     """
-    demands = Demands()
+    demands, grid = Demands(), settings.grid
     programs = tuple(programs)
     weights = source_weights(programs, now_s)
-    demands.losses = losses_of(programs)
+    targets = [(program, target_of(program, settings)) for program in programs if effective_policy(program) in _PRICED]
+    demands.losses = losses_of(programs, settings)
+    if settings.has_targets:
+        demands.targets = [(program.rule.name, target) for program, target in targets]
     demands.weight = max((p.weight for p in programs), default=1.0) if weights is None else float(weights.mean())
     for program in programs:
         kind = effective_policy(program)
@@ -56,22 +64,37 @@ def demands_of(
     return demands
 
 
-def losses_of(programs: Iterable[RuleProgram]) -> Losses:
+def target_of(program: RuleProgram, settings: PlannerSettings) -> Target:
+    """Return the share of its items' worth that a rule is to get, with times in seconds.
+
+    A rule that sets neither a life nor a decay has the default target.
+    """
+    rule, steps = program.rule, _steps(program, 1.0)
+    share = settings.default_share if rule.target is None else float(rule.target) / 100.0
+    if steps:
+        return Target(share, tuple((step.after, step.delay) for step in steps))
+    return settings.default_target if rule.life is None else Target(share, ((inf, 1.0),))
+
+
+def losses_of(programs: Iterable[RuleProgram], settings: PlannerSettings) -> Losses:
     """Return what items lose while they wait, beside their delay, for the rules that leave the times to the plan.
 
-    Lives are in seconds, losses in parts of an item of the rule of the highest weight.
+    Lives are in seconds, losses in parts of an item of the rule of the highest weight. If the targets decide, a rule
+    without a life has that of its target.
     """
     planned = [program for program in programs if effective_policy(program) is PolicyName.INDEX]
     heaviest = max((program.weight for program in planned), default=1.0) or 1.0
     parts: dict[float, float] = {}
     overwritten = 0.0
     for program in planned:
-        part = program.weight / heaviest
-        for step in _steps(program, part):
+        weight, life = program.weight / heaviest, program.rule.life
+        steps = _steps(program, weight)
+        if not steps and life is None and settings.has_targets:
+            steps = tuple(Step(after, part * weight) for after, part in settings.default_target.parts)
+        for step in steps:
             parts[step.after] = max(parts.get(step.after, 0.0), step.delay)
-        life = program.rule.life
         if life is not None and life.window is None:
-            overwritten = max(overwritten, part)
+            overwritten = max(overwritten, weight)
     return Losses(merged(Step(after, part) for after, part in parts.items()), overwritten)
 
 
@@ -120,20 +143,5 @@ def politeness_of(source: Source, *, spacing_s: float, chronon_s: float) -> Poli
 
 def effective_policy(program: RuleProgram) -> PolicyName:
     """Return the policy of a rule; AUTO stands for detection by the index."""
-    return chosen_policy(program)[0]
-
-
-def explained_policy(program: RuleProgram) -> tuple[str, str]:
-    """Return the name of a rule's policy and the reason for it."""
-    policy, why = chosen_policy(program)
-    return policy.value, why
-
-
-def chosen_policy(program: RuleProgram) -> tuple[PolicyName, str]:
-    """Return the policy of a rule and the reason for it."""
     policy = program.rule.policy.name
-    if policy is not PolicyName.AUTO:
-        return policy, "the rule sets it"
-    if program.rule.importance:
-        return PolicyName.INDEX, "AUTO, and the rule sets an importance: a probe is worth more in its hours"
-    return PolicyName.INDEX, "AUTO: a probe is made when it is worth its price"
+    return PolicyName.INDEX if policy is PolicyName.AUTO else policy

@@ -12,21 +12,24 @@ from numpy.typing import NDArray
 from scipy.special import gammaincinv
 
 from proxyd.core.model.profile import Source
-from proxyd.core.planning.allocation.losses import Losses
+from proxyd.core.model.target import Target
+from proxyd.core.planning.allocation.losses import MISSED_S, Losses
+from proxyd.core.planning.allocation.targets import FleetTargets
 from proxyd.core.planning.allocation.week_plan import FleetState, WeekPlan
-from proxyd.core.rates.bursts import concentrations
+from proxyd.core.rates.bursts import BIN_S, concentrations, unhelped
 from proxyd.core.rates.evidence import Evidence, ItemTimes
 from proxyd.core.rates.model_fit import NO_FIT, ModelFit, SourceModel
 from proxyd.core.rates.rate_blend import HALF_LIVES_S, NO_EVIDENCE, Blend
 from proxyd.core.rates.siblings import siblings_of
 from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rates.week_counts import WeekCounts, fleet_shapes
-from proxyd.core.rates.week_shapes import HOUR_S, HOURS, WeekShapes, WeekTrust
+from proxyd.core.rates.week_shapes import HOUR_S, HOURS, WeekShapes, WeekSums, WeekTrust
 from proxyd.core.rules.state import SourceState
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 _IN_FOUR_OF_FIVE = np.array([0.1, 0.9])
+_DAY_S = 86400.0
 _FIRST_PLAN = 8  # the first plan is made after this part of the time between two plans
 
 
@@ -84,11 +87,19 @@ class Estimates:
         told = self.cycle.evidence(evidence, zone_s(source.zone, evidence.until_s))
         sums = None if week is None else week.sums(source.source_id)
         if week is not None and sums is not None and isinstance(told, ItemTimes):
-            self.trust = self.trust.seen([sums.factor(time_s) for time_s in told.times_s], weight=1 / week.dispersion)
+            self.trust = self._trusted(sums, told, self.rate_per_s(before, source, evidence.since_s), week.dispersion)
         old = self.weeks.get(source.source_id)
         new = (old or WeekCounts.begun(told.since_s)).seen(told)
         self.weeks[source.source_id] = new
         return None if new is old or not new.items else new
+
+    def _trusted(self, sums: WeekSums, told: ItemTimes, rate_per_s: float, dispersion: float) -> WeekTrust:
+        """Return the trust in learned weeks after a probe showed the times of a source's items."""
+        per_s = rate_per_s / self.cycle.speed
+        shaped = per_s * sums.between(told.since_s, told.until_s)[0]
+        factors = [sums.factor(time_s) for time_s in told.times_s]
+        even = per_s * (told.until_s - told.since_s)
+        return self.trust.seen(factors, even=even, shaped=shaped, weight=1 / dispersion)
 
     def model(self, source: Source, rate_per_s: float, week: WeekPlan | None, now_s: float) -> SourceModel:
         """Return the model of a source at a rate and with its learned week."""
@@ -143,6 +154,12 @@ class Fleet:
     importances, losses, kind_of
         The cost of waiting by hour of the week in UTC, shape (168,), or ``None`` if all hours are equal; what items
         lose beside their delay; and the index of what applies to each source.
+    targets, rules_of
+        What each rule asks for, by name and with times in seconds, and the numbers of the rules of each kind of source.
+    matching
+        The share of each source's events that each of its rules counts, in the order of sources and of ``rules_of``.
+    least_gap_s
+        Seconds that each source's politeness puts between two probes on average, shape (sources,).
     zones_s
         The offset from UTC of the zone in which each source's week is counted, in seconds, shape (sources,).
     doe
@@ -174,6 +191,10 @@ class Fleet:
     importances: Sequence[Floats | None]
     losses: Sequence[Losses]
     kind_of: Ints
+    targets: Sequence[tuple[str, Target]]
+    rules_of: Sequence[tuple[int, ...]]
+    matching: Floats
+    least_gap_s: Floats
     zones_s: Floats
     doe: Mapping[str, tuple[tuple[int, float], ...]]
     now_s: float
@@ -204,6 +225,8 @@ class Fleet:
             self.price_item_s,
             self._kinds(),
             losses=(self.losses, self.kind_of) if any(self.losses) else None,
+            rules=tuple(name for name, _ in self.targets),
+            targets=self._fleet_targets(),
             trust=self.trust,
             chronon_s=self.chronon_s,
             cycle=self.cycle,
@@ -219,15 +242,41 @@ class Fleet:
         )
         return WeekPlan.of(state)
 
+    def _fleet_targets(self) -> FleetTargets | None:
+        """Return what the rules ask for, or ``None`` if the budget or a price decides."""
+        if not self.targets:
+            return None
+        helped = None if self.host_of is None else unhelped(self._changes(), self.host_of, self._week_s)
+        every = [target for _, target in self.targets]
+        return FleetTargets(
+            every,
+            self.rules_of,
+            self.kind_of,
+            self.host_of,
+            helped,
+            late=BIN_S / self.cycle.speed + self.chronon_s,
+            missed=MISSED_S / self.cycle.speed,
+            matching=self.matching,
+            most_gap=_DAY_S / self.cycle.speed,
+            least_gap=self.least_gap_s,
+        )
+
+    @property
+    def _week_s(self) -> float:
+        return float(self.cycle.week_s(self.now_s))
+
+    def _changes(self) -> list[tuple[int, int]]:
+        """Return which sources, by number, changed when."""
+        numbers = {source_id: number for number, source_id in enumerate(self.source_ids)}
+        return [(at, numbers[source_id]) for at, source_id in self.changes if source_id in numbers]
+
     def _concentrations(self, weeks: WeekShapes) -> Floats | None:
         """Return how independently the sources of each host change, shape (hosts,)."""
         if self.host_of is None:
             return None
-        numbers = {source_id: number for number, source_id in enumerate(self.source_ids)}
-        changes = [(at, numbers[source_id]) for at, source_id in self.changes if source_id in numbers]
         rates = self.rate_per_s / self.cycle.speed
         of_week = (weeks.shapes, weeks.of_source)
-        return concentrations(changes, self.host_of, rates, of_week, float(self.cycle.week_s(self.now_s)))
+        return concentrations(self._changes(), self.host_of, rates, of_week, self._week_s)
 
     def _kinds(self) -> tuple[Floats, Ints] | None:
         """Return the importances that occur and the index of each source's, or ``None`` if all are even."""

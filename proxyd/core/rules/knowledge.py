@@ -66,6 +66,21 @@ class Knowledge:
         """Return how many events a rule has counted on a source."""
         return self.streams[rule, source_id].count
 
+    def matching(self, source_id: str) -> float:
+        """Return the share of a source's events that match its rules: that of the rule for which it weighs most."""
+        programs = [each for each in self.compiled.programs_of(source_id) if source_id in each.event_sources]
+        heaviest = max((program.weight for program in programs), default=0.0)
+        if not heaviest > 0:
+            return 1.0
+        shares = (program.weight * self.matching_share(program.rule.name, source_id) for program in programs)
+        return max(shares) / heaviest
+
+    def matching_share(self, rule: str, source_id: str) -> float:
+        """Return the expected share of a source's events that a rule counts."""
+        program = self.compiled.programs[rule]
+        selects = program.rule.trigger.where is not None and not program.trigger.counts_across
+        return self.streams.matching(rule, source_id) if selects else 1.0
+
     def capture_counts(self, rules: Iterable[str]) -> CaptureCounts:
         """Return the counts of execution intervals of declared rules since their START."""
         return self.streams.of_rules(rules)

@@ -104,6 +104,7 @@ class SourcePlacement:
         planned.not_before_s = state.not_before_s
         planned.fresh_until_s = state.fresh_until_s
         planned.rate_per_s = self._known.rate_per_s(source, outcome.finished_s)
+        planned.matching = self._known.matching(source.source_id)
         planned.window = _full_window(state)
         planned.dispersion = state.fit.dispersion
         if planned.last_seen_s is None and outcome.kind.is_success:
@@ -158,6 +159,7 @@ class SourcePlacement:
             fresh_until_s=state.fresh_until_s,
             window=_full_window(state),
             dispersion=state.fit.dispersion,
+            matching=self._known.matching(source.source_id),
             pushed_until_s=self._hubs.pushes_until_s(source.source_id),
             postponed=old.postponed if old else {},
         )
@@ -172,7 +174,7 @@ class SourcePlacement:
             old,
             rate_per_s=self._known.rate_per_s(source, now_s),
             now_s=now_s,
-            grid=self._grid,
+            settings=self._known.settings.planner,
             seed=self._seed,
         )
         demands.once = self._captures.asked_once(source.source_id)

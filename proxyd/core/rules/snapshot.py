@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from proxyd.core.model.profile import Source
+from proxyd.core.model.target import Target
 from proxyd.core.planning.allocation.losses import Losses
 from proxyd.core.planning.allocation.week_plan import SLOT_S, WeekPlan
 from proxyd.core.planning.planned_source import PlannedSource
@@ -15,9 +15,12 @@ from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.politeness import HostBudgets
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rates.week_counts import WeekCounts
-from proxyd.core.rules.estimates import Estimates, Fleet, Floats, zone_s
+from proxyd.core.rules.estimates import Fleet, Floats, zone_s
+from proxyd.core.rules.knowledge import Knowledge
 from proxyd.core.rules.programs.importance import source_weights
 from proxyd.core.rules.programs.rule_program import RuleProgram
+
+_COLUMNS = 7
 
 
 class Snapshot:
@@ -26,12 +29,12 @@ class Snapshot:
     Sources are added in their state at that time; later changes are followed up when the plan is taken over.
     """
 
-    def __init__(self, estimates: Estimates, hosts: HostBudgets, now_s: float, length_s: float) -> None:
-        self._estimates = estimates
+    def __init__(self, known: Knowledge, hosts: HostBudgets, now_s: float) -> None:
+        self._known, self._estimates = known, known.estimates
         self._budgets = hosts
         self._now_s = now_s
-        self._length_s = length_s
-        self._week_s = estimates.cycle.week_s(now_s)
+        self._length_s = known.grid.length_s
+        self._week_s = known.estimates.cycle.week_s(now_s)
         self._source_ids: list[str] = []
         self._weeks: list[WeekCounts] = []
         self._numbers: list[Floats] = []
@@ -39,15 +42,18 @@ class Snapshot:
         self._doe: dict[str, tuple[tuple[int, float], ...]] = {}
         self._importances: list[Floats | None] = []
         self._losses: list[Losses] = []
+        self._targets: dict[str, tuple[int, Target]] = {}
+        self._rules_of: list[tuple[int, ...]] = []
+        self._asking: list[tuple[str, ...]] = []  # the names of the rules of each kind that have targets
+        self._matching: list[float] = []
         self._kinds: dict[tuple[str, ...], int] = {}
         self._hosts: dict[str, int] = {}
         self._asked_of: dict[str, float] = {}
         self._asked_per_s = 0.0
 
-    def add(
-        self, planned: list[PlannedSource], programs: Mapping[str, RuleProgram], sources: Mapping[str, Source]
-    ) -> None:
+    def add(self, planned: list[PlannedSource]) -> None:
         """Take in some sources."""
+        programs, sources = self._known.compiled.programs, self._known.compiled.sources
         for source in planned:
             if asked_per_s := source.demands.asked_per_s(self._length_s):
                 self._asked_per_s += asked_per_s
@@ -65,11 +71,15 @@ class Snapshot:
                 zone,
                 self._kind(source, programs),
                 self._hosts.setdefault(source.host, len(self._hosts)),
+                max(self._length_s, 1.0 / source.log.budget.most_per_s),
             )
             for source in seen
             for zone in (zone_s(sources[source.source_id].zone, self._now_s),)
         ]
-        self._numbers.append(np.array(rows, dtype=np.float64).reshape(len(rows), 6))
+        for source, row in zip(seen, rows, strict=True):
+            asking = self._asking[int(row[4])]
+            self._matching += [self._known.matching_share(name, source.source_id) for name in asking]
+        self._numbers.append(np.array(rows, dtype=np.float64).reshape(len(rows), _COLUMNS))
         self._source_ids += [source.source_id for source in seen]
         self._weeks += [self._estimates.week(source.source_id, self._now_s) for source in seen]
         self._even += [self._estimates.week_is_off(source.source_id) for source in seen]
@@ -84,6 +94,9 @@ class Snapshot:
             kind = self._kinds[names] = len(self._importances)
             self._importances.append(source_weights((programs[name] for name in names), self._week_s))
             self._losses.append(demands.losses)
+            numbers = [self._targets.setdefault(name, (len(self._targets), each))[0] for name, each in demands.targets]
+            self._rules_of.append(tuple(numbers))
+            self._asking.append(tuple(name for name, _ in demands.targets))
         return kind
 
     def _slots_s(self) -> list[float]:
@@ -104,15 +117,15 @@ class Snapshot:
             most_per_s=spare_per_s,
             trust=self._estimates.trust.share,
             chronon_s=self._length_s,
-            price_item_s=0.0 if settings.spend else settings.price_item_s,
+            price_item_s=0.0 if settings.spend or settings.price_item_s is None else settings.price_item_s,
             slot_factor=None if week is None else week.slot_factor,
             changes=changes,
         )
 
     def _columns(self) -> dict[str, Any]:
         """Return the gathered columns by the names of the fleet's fields."""
-        columns = np.concatenate([np.zeros((0, 6)), *self._numbers]).T.copy()
-        rate_per_s, weights, last_seen_s, zones_s, kind_of, host_of = columns
+        columns = np.concatenate([np.zeros((0, _COLUMNS)), *self._numbers]).T.copy()
+        rate_per_s, weights, last_seen_s, zones_s, kind_of, host_of, least_gap_s = columns
         most_per_s = [(self._budgets.most_per_s(host), self._asked_of.get(host, 0.0)) for host in self._hosts]
         return {
             "source_ids": self._source_ids,
@@ -123,6 +136,10 @@ class Snapshot:
             "importances": self._importances,
             "losses": self._losses,
             "kind_of": kind_of.astype(np.int64),
+            "targets": [(name, target) for name, (_, target) in self._targets.items()],
+            "rules_of": self._rules_of,
+            "matching": np.array(self._matching),
+            "least_gap_s": least_gap_s,
             "zones_s": zones_s,
             "host_of": host_of.astype(np.int64),
             "host_per_s": np.array([max(0.1 * most, most - asked) for most, asked in most_per_s]),

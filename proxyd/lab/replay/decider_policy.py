@@ -46,7 +46,8 @@ class DeciderPolicy:
         most = terms.pace * _ROOM if terms.per_chronon is None else terms.per_chronon
         budget = Budget(most / terms.grid.length_s)
         # a replay loses nothing: the windows of its outcomes are not a feed's
-        planner = PlannerSettings(terms.grid, budget, price_item_s=1e-9, host_spacing_s=0.0, overflow=1.0)
+        price = 1e-9 if terms.target is None else None
+        planner = PlannerSettings(terms.grid, budget, price_item_s=price, host_spacing_s=0.0, overflow=1.0)
         settings = DeciderSettings(planner, source_spacing_s=terms.grid.length_s)
         self._decider = Decider(settings, np.random.Generator(np.random.PCG64(terms.seed)))
         self._planner = self._decider.planner
@@ -95,7 +96,8 @@ def _declaration(terms: Terms) -> Declaration:
     """Return a declaration of numbered sources, all on one host, and a rule with the life to plan for."""
     sources = terms.sources
     life = "OVERWRITE" if terms.life_s is None else f"WINDOW({terms.life_s:.0f} SECONDS)"
-    rule = f"{_DOMAIN} SET LIFE {life};\n" if terms.in_time else f"{_DOMAIN};\n"
+    target = "" if terms.target is None else f" SET TARGET {terms.target:.1%}"
+    rule = f"{_DOMAIN} SET LIFE {life}{target};\n" if terms.in_time else f"{_DOMAIN};\n"
     lines = [f"CREATE SOURCE \"{number}\" OF RSS AT 'https://example/{number}';\n" for number in range(sources)]
     parts = ["".join(lines[first : first + _LINES]) for first in range(0, sources, _LINES)]
     texts = [SourceText(f"replay {place}", part) for place, part in enumerate([rule, *parts])]

@@ -66,6 +66,8 @@ class Terms:
         How long an event is worth capturing; ``None`` for until the next one (*overwrite*).
     in_time
         Whether policies that can plan for it are to capture events in time; otherwise they minimise the delay.
+    target
+        The share of the events to capture in time, with as few probes as that takes; ``None`` to use the whole budget.
     seed
         Seed of policies that draw random numbers.
     faults
@@ -91,6 +93,7 @@ class Terms:
     per_chronon: int | None = None
     life_s: float | None = None
     in_time: bool = False
+    target: float | None = None
     seed: int = 1
     known_from_s: Floats | None = None
     faults: Mapping[int, Sequence[SourceFault]] = field(default_factory=dict)

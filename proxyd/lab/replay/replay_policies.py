@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
 
 from proxyd.core.model.chronon import Chronon
+from proxyd.core.model.target import Target
 from proxyd.core.planning.allocation.losses import MISSED_S, NO_LOSSES, Losses, by_rate, index_of, window
 from proxyd.core.planning.allocation.probe_allocator import FleetDemand, FleetLimits, ProbeAllocator, WeekGrid
+from proxyd.core.planning.allocation.targets import FleetTargets
 from proxyd.core.planning.allocation.week_plan import by_slot
-from proxyd.core.rates.bursts import BIN_S, Bursts, concentrations
+from proxyd.core.rates.bursts import BIN_S, Bursts, concentrations, unhelped
 from proxyd.core.rates.siblings import FRESH_S, RecentChanges, siblings_of
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rates.week_shapes import WeekShapes
@@ -101,6 +104,11 @@ class Hints:
         groups = np.zeros(len(rates_per_s), dtype=np.int64)
         return float(concentrations(changes, groups, rates_per_s, (weeks.shapes, weeks.of_source), now_s)[0])
 
+    def unhelped(self, now_s: float) -> Floats:
+        """Return how late items stay although others change together with them, as one group; (1, chances)."""
+        changes = [(number, int(name)) for number, name in self._changes.snapshot()]
+        return unhelped(changes, np.zeros(self._terms.sources, dtype=np.int64), now_s)
+
     def observe(self, now_s: float, probed: Ints, item_of: Ints, times_s: Floats) -> Iterator[tuple[int, float, float]]:
         """Record the results of probes; yield the siblings that may have more items, how many, and since when."""
         self._seen_s[probed], self._hidden[probed] = now_s, 0.0
@@ -133,9 +141,9 @@ class AutoPolicy:
         rates = self._learner.rates_per_s(terms.epoch.start)
         shapes, shape_of, losses = self._curves(weeks, rates)
         demand = FleetDemand(self._grid, shapes, shape_of, rates, last_s=terms.start_s, losses=losses)
+        self._hints = Hints(terms)
         limits = self._limits(terms.epoch.start)
         self._planner = ProbeAllocator(demand, limits, now_s=terms.grid.start_s(terms.epoch.start))
-        self._hints = Hints(terms)
         self._bursts = Bursts(self._hints.concentration(rates, weeks, terms.start_s))
         self._seen_s, self._everyone = np.full(terms.sources, terms.start_s), np.arange(terms.sources)
 
@@ -195,9 +203,20 @@ class AutoPolicy:
         """Return the remaining budget, spread over the remaining time."""
         terms = self._terms
         per_slot = max(self._left, 1) * terms.slot_s / (terms.stop_s - terms.grid.start_s(now))
+        targets = None if terms.target is None else self._targets(terms.target, now)
         if terms.per_chronon is None:
-            return FleetLimits(per_slot)
-        return FleetLimits(per_slot, np.full(self._grid.slots, terms.per_chronon * terms.slot_s / terms.grid.length_s))
+            return FleetLimits(per_slot, targets=targets)
+        most = np.full(self._grid.slots, terms.per_chronon * terms.slot_s / terms.grid.length_s)
+        return FleetLimits(per_slot, most, targets=targets)
+
+    def _targets(self, share: float, now: Chronon) -> FleetTargets:
+        """Return the target of one rule on all sources, which are one group."""
+        terms, nobody = self._terms, np.zeros(self._terms.sources, dtype=np.int64)
+        life = inf if terms.life_s is None else terms.life_s / terms.slot_s
+        unhelped = self._hints.unhelped(terms.grid.start_s(now))
+        day, chronon = DAY_S / terms.slot_s, terms.grid.length_s / terms.slot_s
+        target, late, missed = Target(share, ((life, 1.0),)), BIN_S / terms.slot_s + chronon, MISSED_S / terms.slot_s
+        return FleetTargets([target], [(0,)], nobody, nobody, unhelped, late, missed, most_gap=day, least_gap=chronon)
 
 
 class UniformPolicy:

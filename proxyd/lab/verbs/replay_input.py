@@ -88,6 +88,8 @@ def _terms(options: argparse.Namespace, given: Given, grid: ChrononGrid, history
             f"the test of {days:.0f} days is too long for chronons of {grid.length_s:g} s; give a later --test-from or"
             " a longer --slot, and check that timestamps are in seconds, not milliseconds"
         )
+    if options.target is not None and options.window is None and not options.overwrite:
+        raise InvalidScheduleError("--target needs a time: add --window 6h, or --overwrite")
     probes, per_chronon = _budget(options, given, epoch, grid)
     return Terms(
         grid=grid,
@@ -99,6 +101,7 @@ def _terms(options: argparse.Namespace, given: Given, grid: ChrononGrid, history
         known_from_s=given.known_from_s,
         slot_s=options.slot,
         life_s=options.window,
+        target=options.target,
         in_time=options.overwrite or options.window is not None,
         seed=options.seed,
     )
@@ -107,6 +110,8 @@ def _terms(options: argparse.Namespace, given: Given, grid: ChrononGrid, history
 def _budget(options: argparse.Namespace, given: Given, epoch: Epoch, grid: ChrononGrid) -> tuple[int, int | None]:
     """Return the probes of the whole epoch, and the most in a chronon."""
     weekly = given.probes_per_source_week if options.probes_per_source_week is None else options.probes_per_source_week
+    if weekly is None and options.target is not None:
+        weekly = WEEK_S / grid.length_s  # as many as a target takes
     asked = weekly if options.budget is None else options.budget
     if asked is None:
         raise InvalidScheduleError("there is no budget; give --probes-per-source-week 7, or --budget 1 a chronon")

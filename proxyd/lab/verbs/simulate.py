@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from proxyd.errors import InvalidScheduleError
 from proxyd.terminal.tables import print_table, progress
-from proxyd.terminal.verbs import JSON, SEED, argument, duration, one_of, probability, verb, whole
+from proxyd.terminal.verbs import JSON, SEED, argument, duration, one_of, percent, probability, verb, whole
 
 if TYPE_CHECKING:
     from proxyd.lab.replay.policy_registry import PolicyRow
@@ -62,13 +62,16 @@ _LIFE = one_of(
     argument("--overwrite", "plan to find events before the next one of their source", action="store_true"),
     required=False,
 )
+_TARGET = argument(
+    "--target", "make only the probes that it takes to find this share in time, in percent", type=percent, metavar="95"
+)
 
 
 @verb(
     "simulate",
     "proxyd simulate --trace trace.csv --test-from 2025-08-18 --probes-per-source-week 7 --policies auto,uniform",
     "proxyd simulate --from-database",
-    takes=[_EVENTS, *_TEST, _BUDGET, *_REPLAY, _LIFE],
+    takes=[_EVENTS, *_TEST, _BUDGET, *_REPLAY, _LIFE, _TARGET],
 )
 def simulate(options: argparse.Namespace) -> int:
     """Replay a trace against policies and print a row for each."""

@@ -40,7 +40,7 @@ async def test_what_was_learned_before_is_planned_at_once_and_then_every_so_ofte
     first = found.planner.week
     assert first is not None
     price = metrics.registry.get_sample_value("proxyd_probe_price_item_hours")
-    assert price == found.settings.planner.price_item_s / 3600.0
+    assert price == (found.settings.planner.price_item_s or 0.0) / 3600.0
     await clock.advance(61.0)
     assert found.planner.week is not first
     planning.stop()

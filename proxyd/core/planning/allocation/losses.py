@@ -72,7 +72,7 @@ class Losses:
     rate: float = 0.0
 
     def __bool__(self) -> bool:
-        return bool(self.steps or self.overwritten)
+        return any(step.delay > 0 for step in self.steps) or self.overwritten > 0
 
     def scaled(self, slots: float, delay: float) -> Losses:
         """Return the losses with lives times ``slots`` and items that count times ``delay``, without a rate.

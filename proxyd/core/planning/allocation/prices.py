@@ -17,6 +17,7 @@ _BISECTIONS = 40
 _LOWEST, _HIGHEST = float(LEVELS[0]), float(LEVELS[-1])
 _NO_PRICE = -60.0  # log2 of a price at which every source is probed all the time
 _NO_PROBE = 120.0
+_ALL = slice(None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,12 +56,18 @@ class Prices:
     Parameters
     ----------
     probe
-        The price where no host limit binds: the delay that the last probe of the budget saves.
+        The price where neither a host's limit nor a target binds: the delay that the last probe of the budget saves.
+    budget
+        The price that the budget alone sets; next to nothing if the budget is not spent.
+    without_hosts
+        The price for each source if hosts had no limits.
     of_source
-        The price for each source: that of its host if it is higher.
+        The price for each source: that of its host or of its targets if it is higher.
     """
 
     probe: float
+    budget: float
+    without_hosts: Floats
     of_source: Floats
 
 
@@ -95,13 +102,11 @@ def row_of(price: float, weighted_rate: float, source: int) -> int:
 
 
 def allocate(
-    tables: Sequence[Timetable],
-    table_of: Ints,
-    weighted_rates: ArrayLike,
+    fleet: Frequencies,
     probes_per_slot: float,
     *,
     hosts: HostLimits | None = None,
-    least_price: float = 0.0,
+    least_price: ArrayLike = 0.0,
 ) -> Prices:
     """Return the prices at which the fleet makes ``probes_per_slot`` in total, and no host exceeds its limit.
 
@@ -110,14 +115,13 @@ def allocate(
 
     Parameters
     ----------
-    tables, table_of
-        Timetables and the index of the one that each source follows, shape (sources,).
-    weighted_rates
-        Items a slot times weight, shape (sources,).
+    fleet
+        The timetables of the sources, and their items a slot times weight.
     probes_per_slot
         The budget.
     least_price
-        Price below which no probe is made, in item-slots; part of the budget is then not spent.
+        Price below which no probe is made, in item-slots: one for all or shape (sources,). Part of the budget is then
+        not spent.
 
     Raises
     ------
@@ -133,28 +137,31 @@ def allocate(
     Examples
     --------
     >>> table = Timetable.build(np.ones(6))
-    >>> prices = allocate([table], np.zeros(3, dtype=np.int64), [0.4, 0.1, 0.0], 0.3)
+    >>> fleet = Frequencies([table], np.zeros(3, dtype=np.int64), np.array([0.4, 0.1, 0.0]))
+    >>> prices = allocate(fleet, 0.3)
     >>> bool(prices.of_source[0] == prices.probe)
     True
     """
     if not probes_per_slot > 0:
         raise InvalidScheduleError("a budget must be greater than 0 probes a slot")
-    fleet = Frequencies(tables, table_of, np.asarray(weighted_rates, dtype=np.float64))
-    floor = np.full(len(fleet.rate), _NO_PRICE)
-    price = max(fleet.price(probes_per_slot, floor), least_price)
-    if hosts is not None and np.any(fleet.host_loads(hosts, np.full(len(floor), np.log2(price))) > hosts.per_slot):
-        floor = fleet.host_floors(hosts)
-        price = max(fleet.price(probes_per_slot, floor), least_price)
-    return Prices(price, np.maximum(np.exp2(floor), price))
+    with np.errstate(divide="ignore"):
+        least = np.maximum(np.log2(np.broadcast_to(least_price, fleet.rate.shape)), _NO_PRICE)
+    floor = least
+    price = fleet.log_price(probes_per_slot, floor)
+    if hosts is not None and np.any(fleet.host_loads(hosts, np.maximum(floor, price)) > hosts.per_slot):
+        floor = np.maximum(least, fleet.host_floors(hosts))
+        price = fleet.log_price(probes_per_slot, floor)
+    without_hosts, of_source = np.exp2(np.maximum(least, price)), np.exp2(np.maximum(floor, price))
+    return Prices(2.0 ** max(price, float(least.min(initial=_NO_PROBE))), 2.0**price, without_hosts, of_source)
 
 
 class Frequencies:
     """Frequencies of all sources as functions of the logarithms of their prices."""
 
     def __init__(self, tables: Sequence[Timetable], table_of: Ints, rate: Floats) -> None:
-        self.rate = rate
+        self.rate, self.tables = rate, tables
         with np.errstate(divide="ignore"):
-            self._log_rate = np.log2(rate)
+            self.log_rate = np.log2(rate)
         self._frequency = np.concatenate([table.frequency for table in tables])
         self._cost = np.concatenate([table.cost for table in tables])
         self._first_row = table_of * len(LEVELS)
@@ -162,29 +169,50 @@ class Frequencies:
 
     def frequencies(self, log_price: Floats) -> Floats:
         """Return probes a slot of each source, interpolated between two rows as the rounding in turn achieves."""
-        level = log_price - self._log_rate
-        frequency = self._between_rows(self._frequency, level)
+        row, share, _ = self.places(log_price)
+        frequency = self._frequency[row] * (1 - share) + self._frequency[row + 1] * share
+        level = log_price - self.log_rate
         low = level < LEVELS[0]
         frequency = np.where(low, self._dense * np.exp2(-np.maximum(level, _NO_PRICE) / 2), frequency)
         return np.where(self.rate > 0, frequency, 0.0)
 
     def delays(self, log_price: Floats) -> Floats:
         """Return the mean delay of each source's items, in slots and weighted by importance; shape (sources,)."""
-        level = log_price - self._log_rate
-        below = np.exp2(np.minimum(level - LEVELS[0], 0.0) / 2)
-        delays: Floats = below * self._between_rows(self._cost, level)
+        row, share, below = self.places(log_price)
+        delays: Floats = below * (self._cost[row] * (1 - share) + self._cost[row + 1] * share)
         return delays
 
-    def _between_rows(self, values: Floats, level: Floats) -> Floats:
+    def places(self, log_price: Floats, sources: Ints | slice = _ALL) -> tuple[Ints, Floats, Floats]:
+        """Return the rows of all tables between which ``sources`` lie at their prices.
+
+        The results are the lower row, the share of the next one, and the part by which gaps are shorter than those of
+        the lowest row, where a slot takes many probes.
+        """
+        level = log_price - self.log_rate[sources]
         place = np.clip((level - LEVELS[0]) * PER_OCTAVE, 0.0, len(LEVELS) - 1.0)
         row = np.minimum(place.astype(np.int64), len(LEVELS) - 2)
-        share = place - row
-        row += self._first_row
-        between: Floats = values[row] * (1 - share) + values[row + 1] * share
-        return between
+        below = np.exp2(np.minimum(level - LEVELS[0], 0.0) / 2)
+        return row + self._first_row[sources], place - row, below
 
-    def price(self, probes_per_slot: float, floor: Floats) -> float:
-        """Return the price at which the sources make so many probes in total; each pays at least 2 to its ``floor``."""
+    def log_price_at(self, gap: ArrayLike) -> Floats:
+        """Return the logarithm of each source's highest price at which its probes are at most ``gap`` slots apart.
+
+        The gap is the mean one: a number, or shape (sources,).
+        """
+        with np.errstate(divide="ignore"):
+            asked = 1.0 / np.broadcast_to(np.asarray(gap, dtype=np.float64), self.rate.shape)
+            level = np.minimum(2.0 * np.log2(self._dense / asked), LEVELS[0])
+        for number, table in enumerate(self.tables):
+            rarer = np.minimum.accumulate(table.frequency)
+            some = np.flatnonzero((self._first_row == number * len(LEVELS)) & (asked < rarer[0]))
+            level[some] = np.interp(asked[some], rarer[::-1], LEVELS[::-1])
+        return np.where(self.rate > 0, np.maximum(level + self.log_rate, _NO_PRICE), _NO_PRICE)
+
+    def log_price(self, probes_per_slot: float, floor: Floats) -> float:
+        """Return the price at which the sources make so many probes in total, if each pays at least its ``floor``.
+
+        Prices are logarithms.
+        """
         low, high = _NO_PRICE, _NO_PROBE
         for _ in range(_BISECTIONS):
             middle = (low + high) / 2
@@ -192,7 +220,7 @@ class Frequencies:
                 low = middle
             else:
                 high = middle
-        return float(2.0**high)
+        return high
 
     def host_loads(self, hosts: HostLimits, log_price: Floats) -> Floats:
         """Return the probes a slot of each host's sources, shape (hosts,)."""

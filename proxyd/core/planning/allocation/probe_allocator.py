@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import expm1, floor, inf, sqrt
 
 import numpy as np
@@ -11,7 +11,16 @@ from numpy.typing import ArrayLike
 
 from proxyd.core.planning.allocation.delay_costs import WeekCosts
 from proxyd.core.planning.allocation.losses import NO_LOSSES, Losses
-from proxyd.core.planning.allocation.prices import HostLimits, Prices, allocate, row_of, rows_of, slot_loads
+from proxyd.core.planning.allocation.prices import (
+    Frequencies,
+    HostLimits,
+    Prices,
+    allocate,
+    row_of,
+    rows_of,
+    slot_loads,
+)
+from proxyd.core.planning.allocation.targets import FleetTargets, RuleOutlook, TargetPrices
 from proxyd.core.planning.allocation.timetable import LEVELS, Floats, Ints, Timetable
 from proxyd.core.planning.golden_turns import turns
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
@@ -73,6 +82,8 @@ class FleetLimits:
     least_price
         The least delay that a probe must save, in item-slots; if it exceeds the budget's price, part of the budget is
         not spent.
+    targets
+        What rules ask for; only the probes that this takes are made. ``None`` if the budget alone decides.
     """
 
     probes_per_slot: float
@@ -80,24 +91,25 @@ class FleetLimits:
     hosts: HostLimits | None = None
     spacing_s: float = 0.0
     least_price: float = 0.0
+    targets: FleetTargets | None = None
 
-    def sampled(self, rates: Floats, shape_of: Ints) -> _Sample:
+    def sampled(self, sources: int) -> _Sample:
         """Return some thousand of the sources, evenly chosen, and their share of the limits."""
-        every = max(1, len(rates) // _SAMPLE)
+        every = max(1, sources // _SAMPLE)
         # Choose by the golden ratio, not every k-th source, because the order of sources may repeat with any period.
-        taken = np.flatnonzero(turns(np.arange(len(rates))) < 1 / every)
+        taken = np.flatnonzero(turns(np.arange(sources)) < 1 / every)
         hosts = self.hosts and self.hosts.sampled(taken)
         capacity = np.inf if self.capacity is None else self.capacity / every
-        return _Sample(rates[taken], shape_of[taken], self.probes_per_slot / every, np.asarray(capacity), hosts)
+        targets = self.targets and self.targets.sampled(taken)
+        limits = replace(self, probes_per_slot=self.probes_per_slot / every, hosts=hosts, targets=targets)
+        return _Sample(taken, np.asarray(capacity), limits)
 
 
 @dataclass(frozen=True, eq=False)
 class _Sample:
-    rates: Floats
-    shape_of: Ints
-    probes_per_slot: float
+    taken: Ints
     capacity: Floats
-    hosts: HostLimits | None
+    limits: FleetLimits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -274,20 +286,32 @@ class ProbeAllocator:
 
     def reprice(self, limits: FleetLimits, *, now_s: float) -> None:
         """Find the prices at which the present rates spend the budget, and plan every source again."""
-        self.spacing_s, self.hosts = limits.spacing_s, limits.hosts
-        rates = self._weighted() * self.grid.slot_s
+        self.spacing_s, self.hosts, self._limits = limits.spacing_s, limits.hosts, limits
         if not self.tables or not _same(limits.capacity, self._capacity):
             self._build(limits)
-        self.prices = allocate(
-            self.tables,
-            self.table_of,
-            rates,
-            limits.probes_per_slot,
-            hosts=limits.hosts,
-            least_price=limits.least_price,
-        )
-        self._plan(np.arange(len(rates)))
+        self.prices = self._allocated(limits, self.tables, self.table_of)
+        self._plan(np.arange(len(self.rate_per_s)))
         np.maximum(self.due_s, now_s, out=self.due_s)
+
+    def outlooks(self) -> list[RuleOutlook]:
+        """Return what each rule that has a target may expect at the present prices."""
+        priced = self._target_prices(self._limits.targets, self._frequencies())
+        return [] if priced is None else priced.outlooks(self.prices)
+
+    def at_share(self, share: float) -> tuple[Frequencies, Floats, float] | None:
+        """Return the sources' prices, which are logarithms, and the expected share if all rules asked for one share.
+
+        The first result turns prices into frequencies. ``None`` if no rule has a target.
+        """
+        asked, fleet = self._limits.targets and self._limits.targets.asking(share), self._frequencies()
+        priced = self._target_prices(asked, fleet)
+        if priced is None:
+            return None
+        log_price = priced.log_prices()
+        return fleet, log_price, priced.mean_share(log_price)
+
+    def _frequencies(self) -> Frequencies:
+        return Frequencies(self.tables, self.table_of, self._weighted() * self.grid.slot_s)
 
     def loads(self) -> Floats:
         """Return the long-run mean number of probes in each slot of the week at the present prices."""
@@ -335,6 +359,23 @@ class ProbeAllocator:
 
     # -- implementation
 
+    def _allocated(
+        self, limits: FleetLimits, tables: Sequence[Timetable], table_of: Ints, sources: Ints | slice = _ALL
+    ) -> Prices:
+        """Return the prices that share the limits among sources with these timetables."""
+        fleet = Frequencies(tables, table_of, self._weighted(sources) * self.grid.slot_s)
+        targets = self._target_prices(limits.targets, fleet, sources)
+        least = limits.least_price if targets is None else np.exp2(targets.log_prices())
+        return allocate(fleet, limits.probes_per_slot, hosts=limits.hosts, least_price=least)
+
+    def _target_prices(
+        self, targets: FleetTargets | None, fleet: Frequencies, sources: Ints | slice = _ALL
+    ) -> TargetPrices | None:
+        if targets is None:
+            return None
+        items = self.rate_per_s[sources] * self.grid.slot_s
+        return TargetPrices(targets, self.losses, self.shape_of[sources], fleet, items)
+
     def _weighted(self, sources: Ints | slice = _ALL) -> Floats:
         weighted: Floats = self.rate_per_s[sources] * self.weights[sources]
         return weighted
@@ -357,7 +398,6 @@ class ProbeAllocator:
         """Make the timetables; under a capacity, find the extra price of each slot and keep the last timetables."""
         self._capacity, self._curve_of = limits.capacity, self.shape_of
         self._costs = WeekCosts(self.shapes, self.importance)
-        rates = self._weighted() * self.grid.slot_s
         variants = 1 if limits.capacity is None else _VARIANTS
         gaps = np.empty((len(self.shapes), variants, len(LEVELS), self.grid.slots))
         self._gaps = gaps.reshape(-1, len(LEVELS), self.grid.slots)
@@ -365,27 +405,21 @@ class ProbeAllocator:
             self.tables = self._timetables(None, gaps[:, 0])
             self.table_of = self.shape_of
             return
-        sample = limits.sampled(rates, self.shape_of)
+        sample = limits.sampled(len(self.rate_per_s))
+        shape_of, rates = self.shape_of[sample.taken], self._weighted(sample.taken) * self.grid.slot_s
         kept: list[list[Timetable]] = []
         rounds = _ROUNDS if self.slot_factor is None else _FOLLOWING_ROUNDS
         factor = np.ones(self.grid.slots) if self.slot_factor is None else self.slot_factor
         for number in range(rounds):
             tables = self._timetables(factor, gaps[:, number % _VARIANTS])  # overwrites the oldest ones
-            prices = allocate(
-                tables,
-                sample.shape_of,
-                sample.rates,
-                sample.probes_per_slot,
-                hosts=sample.hosts,
-                least_price=limits.least_price,
-            )
+            prices = self._allocated(sample.limits, tables, shape_of, sample.taken)
             kept = [*kept[1 - _VARIANTS :], tables]
-            load = slot_loads(tables, sample.shape_of, sample.rates, prices)
+            load = slot_loads(tables, shape_of, rates, prices)
             over = np.clip(load / np.maximum(sample.capacity, 1e-9) - 1.0, -1.0, 1.0)
             factor = np.maximum(1.0, factor * np.exp(_STEP / np.sqrt(1.0 + number) * over))
         self.slot_factor = factor
         self.tables = [tables[shape] for shape in range(len(self.shapes)) for tables in kept]
-        turn = (turns(np.arange(len(rates))) * len(kept)).astype(np.int64)
+        turn = (turns(np.arange(len(self.rate_per_s))) * len(kept)).astype(np.int64)
         self.table_of = self.shape_of * len(kept) + turn
 
     def _shortened(self, gap: Floats, sources: Ints, slot: Ints, prices: Floats, rates: Floats) -> Floats:

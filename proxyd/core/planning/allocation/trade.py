@@ -34,6 +34,53 @@ class TradePoint:
     captured: float
 
 
+@dataclass(frozen=True, slots=True)
+class SharePoint:
+    """What it takes to give every rule a share of its items in time.
+
+    Parameters
+    ----------
+    share, expected
+        The share, and the mean one that is expected to be reached.
+    delay_s
+        Mean time from an item to the probe that finds it.
+    """
+
+    share: float
+    expected: float
+    probes_per_s: float
+    delay_s: float
+
+
+def share_trade(planner: ProbeAllocator, shares: Iterable[float]) -> list[SharePoint]:
+    """Return the probes that each share takes if all rules had it as their target, whatever the budget is.
+
+    Examples
+    --------
+    >>> from proxyd.core.model.target import Target
+    >>> from proxyd.core.planning.allocation.losses import Losses, Step
+    >>> from proxyd.core.planning.allocation.probe_allocator import FleetDemand, FleetLimits, WeekGrid
+    >>> from proxyd.core.planning.allocation.targets import FleetTargets
+    >>> nobody = np.zeros(1, dtype=np.int64)
+    >>> late = [Losses((Step(48.0, 0.0),))]
+    >>> demand = FleetDemand(WeekGrid(1800.0), np.ones((1, 336)), nobody, [1e-5], last_s=0.0, losses=late)
+    >>> targets = FleetTargets([Target(0.9, ((48.0, 1.0),))], [(0,)], nobody)
+    >>> fleet = ProbeAllocator(demand, FleetLimits(1.0, targets=targets), now_s=0.0)
+    >>> few, many = share_trade(fleet, [0.8, 0.99])
+    >>> few.probes_per_s < many.probes_per_s
+    True
+    """
+    slot_s, items, found = planner.grid.slot_s, planner.rate_per_s, []
+    for share in shares:
+        at_share = planner.at_share(share)
+        if at_share is None or not items.sum() > 0:
+            break
+        fleet, log_price, expected = at_share
+        delay_s = float(items @ fleet.delays(log_price) / items.sum()) * slot_s
+        found.append(SharePoint(share, expected, float(fleet.frequencies(log_price).sum()) / slot_s, delay_s))
+    return found
+
+
 def trade(planner: ProbeAllocator, budgets: Iterable[float]) -> list[TradePoint]:
     """Return what each budget, in probes a second for all sources together, would buy.
 
@@ -68,10 +115,9 @@ def trade(planner: ProbeAllocator, budgets: Iterable[float]) -> list[TradePoint]
         return []
     weighted, table_of = rates * planner.weights[taken], planner.table_of[taken]
     hosts = planner.hosts and planner.hosts.sampled(taken)
-    found = []
+    fleet, found = Frequencies(planner.tables, table_of, weighted), []
     for per_s in budgets:
-        prices = allocate(planner.tables, table_of, weighted, per_s * slot_s * share, hosts=hosts)
-        fleet = Frequencies(planner.tables, table_of, weighted)
+        prices = allocate(fleet, per_s * slot_s * share, hosts=hosts)
         log_price = np.log2(prices.of_source)
         frequency = np.maximum(fleet.frequencies(log_price), 1e-12)
         waiting = rates / frequency

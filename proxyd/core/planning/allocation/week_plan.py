@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from proxyd.core.planning.allocation.losses import MISSED_S, NO_LOSSES, Losses, by_rate, index_of
 from proxyd.core.planning.allocation.prices import HostLimits
 from proxyd.core.planning.allocation.probe_allocator import FleetDemand, FleetLimits, ProbeAllocator, WeekGrid
-from proxyd.core.planning.allocation.trade import TradePoint, trade
+from proxyd.core.planning.allocation.targets import FleetTargets, RuleOutlook
+from proxyd.core.planning.allocation.trade import SharePoint, TradePoint, share_trade, trade
 from proxyd.core.planning.golden_turns import turns
 from proxyd.core.planning.policies.doe import doe_slots
 from proxyd.core.rates.bursts import BIN_S
@@ -67,6 +68,9 @@ class FleetState:
     losses
         What items lose while they wait, kind by kind: lives in seconds, and the part of a missed item's worth; and each
         source's kind. ``None`` if only the delay counts.
+    rules, targets
+        The rules that have targets, by name, and what they ask for, with times in seconds; ``None`` if the budget or
+        the price alone decides.
     even
         Sources whose week is off, planned as if every hour were alike, shape (sources,), or ``None`` without any.
     """
@@ -89,6 +93,8 @@ class FleetState:
     slot_factor: Floats | None = None
     siblings: Siblings = field(default_factory=dict)
     losses: tuple[Sequence[Losses], Ints] | None = None
+    rules: Sequence[str] = ()
+    targets: FleetTargets | None = None
     even: NDArray[np.bool_] | None = None
     host_of: Ints | None = None
     host_per_s: Floats | None = None
@@ -138,6 +144,7 @@ class WeekPlan:
         self._zone_s = zone_s
         self.siblings: Siblings = {}
         self.groups, self.chronon_s = _NO_GROUPS, 0.0
+        self.outlooks: Mapping[str, RuleOutlook] = {}  # by rule, in probes a second
         self._doe = doe  # seconds since Monday, by source and by what its rule asks for
 
     @classmethod
@@ -162,7 +169,8 @@ class WeekPlan:
         )
         probes_per_slot = max(state.probes_per_s, 1e-12) / speed * state.slot_s
         least_price = state.price_item_s * speed / state.slot_s
-        limits = FleetLimits(probes_per_slot, hosts=_hosts(state), least_price=least_price)
+        targets = state.targets and state.targets.times(speed / state.slot_s)
+        limits = FleetLimits(probes_per_slot, hosts=_hosts(state), least_price=least_price, targets=targets)
         planner = ProbeAllocator(demand, limits, now_s=-inf)
         if state.most_per_s is not None and np.any(planner.loads() > (most := state.most_per_s / speed * state.slot_s)):
             planner.reprice(replace(limits, capacity=most), now_s=-inf)
@@ -171,6 +179,11 @@ class WeekPlan:
         told = np.array([state.rate_per_s, state.weights, state.last_seen_s])
         week = cls(planner, numbers, _Weeks.of(state), cycle, told, state.zone_s, _doe(state, numbers, planner))
         week.siblings, week.groups, week.chronon_s = state.siblings, _Groups.of(state), state.chronon_s
+        per_s = speed / state.slot_s
+        week.outlooks = {
+            rule: each._replace(made=each.made * per_s, needed=each.needed * per_s)
+            for rule, each in zip(state.rules, planner.outlooks(), strict=False)
+        }
         return week
 
     def __contains__(self, source_id: str) -> bool:
@@ -183,18 +196,32 @@ class WeekPlan:
             setattr(planner, name, getattr(planner, name).copy())
         week = WeekPlan(planner, self._numbers, self._weeks, self._cycle, self._told.copy(), self._zone_s, self._doe)
         week.siblings, week.groups, week.chronon_s = self.siblings, self.groups, self.chronon_s
+        week.outlooks = self.outlooks
         return week
 
     @property
     def price_item_s(self) -> float:
         """The delay that a probe must save, in item-seconds."""
-        return self._planner.prices.probe * self._planner.grid.slot_s / self._cycle.speed
+        return self._in_seconds(self._planner.prices.probe)
+
+    @property
+    def budget_price_item_s(self) -> float:
+        """The delay that a probe must save because of the budget, in item-seconds; nearly 0 if some budget is left."""
+        return self._in_seconds(self._planner.prices.budget)
 
     def price_of(self, source_id: str) -> float | None:
         """Return the delay that a probe of a source must save, in item-seconds; more if its host binds."""
         number = self._numbers.get(source_id)
-        price = None if number is None else float(self._planner.prices.of_source[number])
-        return None if price is None else price * self._planner.grid.slot_s / self._cycle.speed
+        return None if number is None else self._in_seconds(self._planner.prices.of_source[number])
+
+    def price_without_host(self, source_id: str) -> float | None:
+        """Return what ``price_of`` would be if the limit of the source's host did not bind."""
+        number = self._numbers.get(source_id)
+        return None if number is None else self._in_seconds(self._planner.prices.without_hosts[number])
+
+    def _in_seconds(self, price: float) -> float:
+        """Return a price in item-seconds."""
+        return float(price) * self._planner.grid.slot_s / self._cycle.speed
 
     @property
     def slot_factor(self) -> Floats | None:
@@ -216,6 +243,14 @@ class WeekPlan:
             ]
             self._trade = wanted, points
         return list(self._trade[1])
+
+    def share_trade(self, shares: Sequence[float]) -> list[SharePoint]:
+        """Return the probes that it takes to give every rule each of ``shares`` of its items in time."""
+        speed = self._cycle.speed
+        return [
+            SharePoint(p.share, p.expected, p.probes_per_s * speed, p.delay_s / speed)
+            for p in share_trade(self._planner, shares)
+        ]
 
     def due_s(self, source_id: str) -> float | None:
         """Return when a source is due, or ``None`` if the plan does not know it."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import inf
 
 from proxyd.core.model.chronon import Chronon, ChrononGrid, Epoch
+from proxyd.core.model.target import Target
 from proxyd.core.planning.allocation.losses import NO_LOSSES, Losses
 from proxyd.core.planning.policies.expected_intervals import FiringPattern, PlannedInterval, expected_interval
 from proxyd.core.planning.policies.frequency_demand import PacedDemand
@@ -232,7 +233,7 @@ class Demands:
     """All demands of the rules on one source.
 
     ``weight`` is the cost of a delay to them, 1 for one strict rule, and ``losses`` is what items lose beside it while
-    they wait, with lives in seconds, in parts of an item.
+    they wait, with lives in seconds, in parts of an item. ``targets`` holds what each rule asks for, in seconds.
 
     Examples
     --------
@@ -249,6 +250,7 @@ class Demands:
     once: Sequence[OnceDemand] = ()
     weight: float = 1.0
     losses: Losses = NO_LOSSES
+    targets: Sequence[tuple[str, Target]] = ()
 
     def probed(self, chronon: Chronon) -> None:
         """Note a probe for all demands; one probe serves every rule."""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
-from math import inf, sqrt
+from math import expm1, inf, sqrt
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import betainc, gammaincinv
 
+from proxyd.core.model.target import Target
 from proxyd.core.planning.allocation.losses import NO_LOSSES, Losses, even_gaps
 
 _GAPS_S = 2.0 ** (np.arange(-8 * 8, 30 * 8) / 8)  # gaps to choose from where items have a life
+_SHORTEST_S, DAY_S = 1e-3, 86400.0
 _CALM = 1.05  # a dispersion below this is treated as 1, that of a Poisson process
 
 
@@ -89,6 +92,35 @@ def due_after_s(
         gaps = np.array([*_GAPS_S, *(step.after for step in losses.steps), sqrt(2 * price[0])])
         return float(even_gaps(price, replace(in_delay, rate=rate_per_s if losses.overwritten else 0.0), gaps)[0])
     return sqrt(2 * price_item_s / (weight * rate_per_s)) if rate_per_s > 0 and weight > 0 else inf
+
+
+def meets_after_s(targets: Iterable[Target], rate_per_s: float) -> float:
+    """Return the longest gap between two probes that meets all targets if items come evenly; at most a day.
+
+    >>> round(meets_after_s([Target(0.9, ((3600.0, 1.0),))], 1 / 3600))
+    4000
+    """
+    return min((_gap_s(target, rate_per_s) for target in targets), default=DAY_S)
+
+
+@lru_cache(65_536)
+def _gap_s(target: Target, rate_per_s: float) -> float:
+    """Return the gap that meets a target; the share of an item's worth that is kept falls with the gap."""
+
+    def over(gap_s: float) -> float:
+        return sum(part * _kept(gap_s, after_s, rate_per_s) for after_s, part in target.parts) - target.share
+
+    if over(DAY_S) >= 0:
+        return DAY_S
+    return float(brentq(over, _SHORTEST_S, DAY_S)) if over(_SHORTEST_S) > 0 else _SHORTEST_S
+
+
+def _kept(gap_s: float, after_s: float, rate_per_s: float) -> float:
+    """Return the share of the items of a gap that its end sees in time, or before the next item if that is infinite."""
+    if after_s < inf:
+        return min(1.0, after_s / gap_s)
+    items = rate_per_s * gap_s
+    return -expm1(-items) / items if items > 0 else 1.0
 
 
 def index(rate_per_s: float, waited_s: float, weight: float = 1.0) -> float:

@@ -125,14 +125,15 @@ class Candidates:
 
     def _rank(self, ranked: dict[str, Candidate], wanted: Sequence[_Wanted], now_s: float) -> None:
         """Add sources without a harder demand, by the delay that a probe would save, divided by its price."""
-        week, price_item_s = self._due_times.week, self._due_times.price_item_s
+        week = self._due_times.week
         planned = [source.source_id for source, _, _ in wanted if week is not None and source.source_id in week]
         gains = dict(zip(planned, week.gains(planned, now_s), strict=True)) if week and planned else {}
         for source, reason, rule in wanted:
             gain = gains.get(source.source_id)
             if gain is None:
                 waited_s = now_s - (source.last_seen_s or 0.0)
-                gain = detection.index(source.rate_per_s, waited_s, source.demands.weight) / price_item_s
+                gain = detection.index(source.rate_per_s, waited_s, source.weight)
+                gain /= self._due_times.price_of(source)
             rank = (_GROUPS.get(reason, 2), -float(gain), 0.0, source.source_id)
             ranked[source.source_id] = Candidate(rank, source, reason, rule)
 

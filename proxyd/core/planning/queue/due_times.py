@@ -15,6 +15,8 @@ from proxyd.core.planning.policies.demand import DoeDemand
 from proxyd.core.planning.policies.detection import most_items
 
 LOOKAHEAD_CHRONONS = 60
+_LEAST_PRICE = 1e-9
+_LONGEST_S = 30 * 86400.0
 
 
 class DueTime(NamedTuple):
@@ -33,9 +35,36 @@ class DueTimes:
         self.week: WeekPlan | None = None
 
     @property
-    def price_item_s(self) -> float:
-        """The delay that a detection probe must save, in item-seconds, also of sources newer than the plan."""
+    def price_item_s(self) -> float | None:
+        """The delay that a detection probe must save, in item-seconds; ``None`` before targets have a price."""
         return self._settings.price_item_s if self.week is None else self.week.price_item_s
+
+    def price_of(self, source: PlannedSource) -> float:
+        """Return the delay that a probe of a source must save, in item-seconds."""
+        planned = None if self.week is None else self.week.price_of(source.source_id)
+        if planned is not None:
+            return planned
+        rate_per_s, weight = source.rate_per_s, source.weight
+        if not self._settings.has_targets:
+            assert self.price_item_s is not None
+            return self.price_item_s
+        return max(_LEAST_PRICE, detection.index(rate_per_s, self.unplanned_gap_s(source), weight))
+
+    def unplanned_gap_s(self, source: PlannedSource) -> float:
+        """Return how long after the last probe a source that the plan does not know is due."""
+        demands, settings = source.demands, self._settings
+        if settings.has_targets:
+            meets_s = detection.meets_after_s((target for _, target in demands.targets), source.rate_per_s)
+            scarce = 0.0 if self.week is None else self.week.budget_price_item_s
+            afford_s = detection.due_after_s(source.rate_per_s, price_item_s=scarce, weight=source.weight)
+            return max(meets_s, min(afford_s, _LONGEST_S))
+        return detection.due_after_s(
+            source.rate_per_s,
+            price_item_s=self.price_of(source),
+            weight=source.weight,
+            losses=demands.losses,
+            missed_s=settings.missed_s,
+        )
 
     def of(self, source: PlannedSource) -> list[DueTime]:
         """Return when rules that do not ask for intervals want the source."""
@@ -43,7 +72,8 @@ class DueTimes:
         if last_s is None:
             return []
         dues = [DueTime(self.detection_s(source), Reason.DETECTION, rule) for rule in demands.detecting[:1]]
-        worth = {"rate_per_s": source.rate_per_s, "price_item_s": self.price_item_s, "weight": demands.weight}
+        price = self.price_of(source) if demands.paced else 0.0
+        worth = {"rate_per_s": source.rate_per_s, "price_item_s": price, "weight": demands.weight}
         if source.hidden > 0 and source.rate_per_s > 0:  # the time in which as many items are expected
             early_s = source.hidden / source.rate_per_s
             dues += [DueTime(each.due_s - early_s, Reason.SIBLING, each.rule) for each in dues]
@@ -71,14 +101,7 @@ class DueTimes:
         due_s = None if self.week is None else self.week.due_s(source.source_id)
         if due_s is not None:
             return due_s
-        price_item_s, weight = self.price_item_s, source.demands.weight
-        return source.last_seen_s + detection.due_after_s(
-            source.rate_per_s,
-            price_item_s=price_item_s,
-            weight=weight,
-            losses=source.demands.losses,
-            missed_s=self._settings.missed_s,
-        )
+        return source.last_seen_s + self.unplanned_gap_s(source)
 
     def overflow_s(self, source: PlannedSource) -> float:
         """Return when items may slide off the feed unseen with the allowed probability."""

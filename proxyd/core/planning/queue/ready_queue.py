@@ -41,8 +41,9 @@ class ReadyQueue:
     >>> waiting = ReadyQueue()
     >>> for name, rate_per_s in (("a", 0.01), ("b", 0.1)):
     ...     log = ProbeLog(PolitenessBudget(60.0))
-    ...     waiting.put(PlannedSource(name, name, log, Demands(detecting=["r"]), rate_per_s, last_seen_s=0.0), None)
-    >>> gains = partial(waiting.gains, now_s=100.0, week=None, price_item_s=50.0)
+    ...     source = PlannedSource(name, name, log, Demands(detecting=["r"]), rate_per_s, last_seen_s=0.0)
+    ...     waiting.put(source, None, price_item_s=50.0)
+    >>> gains = partial(waiting.gains, now_s=100.0, week=None)
     >>> [(gain, source.source_id) for gain, source in waiting.best(gains)]
     [(10.0, 'b'), (1.0, 'a')]
     """
@@ -51,7 +52,7 @@ class ReadyQueue:
         self._sources: list[PlannedSource] = []
         self._place: dict[str, int] = {}
         self._numbers = np.zeros(64, dtype=np.int64)
-        self._kept = np.zeros((64, 5))  # rate times weight, last seen, not before, what to take from the calls
+        self._kept = np.zeros((64, 5))  # worth over price, last seen, not before, what to take from the calls
         self._gains = np.zeros(64)  # as last computed, nan if never
         self._calls = [0] * len(_LIMITS)  # calls in which there was no room for all, by reason
         self._told = self._turn = 0
@@ -65,8 +66,8 @@ class ReadyQueue:
     def __contains__(self, source_id: str) -> bool:
         return source_id in self._place
 
-    def put(self, source: PlannedSource, week: WeekPlan | None) -> None:
-        """Add a source that does not wait yet."""
+    def put(self, source: PlannedSource, week: WeekPlan | None, price_item_s: float = 1.0) -> None:
+        """Add a source that does not wait yet; the price is that of a probe of it, if the plan does not know it."""
         place = self._place[source.source_id] = len(self._sources)
         self._sources.append(source)
         self._joined.add(place)
@@ -75,7 +76,7 @@ class ReadyQueue:
             self._gains = np.concatenate([self._gains, self._gains])
             self._kept = np.concatenate([self._kept, self._kept])
         self._numbers[place], self._gains[place] = _number(source, week), np.nan
-        worth = source.rate_per_s * source.demands.weight
+        worth = source.rate_per_s * source.weight / price_item_s
         self._kept[place] = worth, source.last_seen_s or 0.0, source.not_before_s, *self._calls
 
     def remove(self, source_id: str) -> None:
@@ -101,10 +102,10 @@ class ReadyQueue:
 
     # -- ranking
 
-    def gains(self, places: Ints, *, now_s: float, week: WeekPlan | None, price_item_s: float) -> Floats:
+    def gains(self, places: Ints, *, now_s: float, week: WeekPlan | None) -> Floats:
         """Return the expected delay that a probe at each place would end, divided by its price; shape (places,)."""
         worth, seen_s = self._kept[places, :2].T
-        gains: Floats = worth * (now_s - seen_s) ** 2 / 2 / price_item_s
+        gains: Floats = worth * (now_s - seen_s) ** 2 / 2
         if week is not None:
             planned = np.flatnonzero(self._numbers[places] != _UNPLANNED)
             gains[planned] = week.gains_of(self._numbers[places[planned]], now_s)

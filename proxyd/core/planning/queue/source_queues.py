@@ -72,7 +72,7 @@ class SourceQueues:
 
     def _wait(self, source: PlannedSource, week: WeekPlan | None) -> None:
         """Let a source wait for room, and wake it again in time to save items from sliding off its feed."""
-        self.due.put(source, week)
+        self.due.put(source, week, self._due_times.price_of(source))
         if (overflow_s := self._due_times.overflow_s(source)) < inf:
             self._sleeping.put(source, self._settings.grid.chronon_at(overflow_s))
 
@@ -87,8 +87,7 @@ class SourceQueues:
         """Return a function for the gain over price of each of ``due``; a single source is not ranked."""
         if is_alone:
             return lambda places: np.zeros(len(places))
-        week, price_item_s = self._due_times.week, self._due_times.price_item_s
-        return partial(self.due.gains, now_s=now_s, week=week, price_item_s=price_item_s)
+        return partial(self.due.gains, now_s=now_s, week=self._due_times.week)
 
     def first(
         self, room: int, sources: Mapping[str, PlannedSource], now_s: float, until_s: float

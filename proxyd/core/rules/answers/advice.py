@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from proxyd.core.model.chronon import ChrononGrid
-from proxyd.core.planning.allocation.trade import TradePoint
+from proxyd.core.planning.allocation.targets import RuleOutlook
+from proxyd.core.planning.allocation.trade import SharePoint, TradePoint
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.capture.capacity import Capacity
 from proxyd.core.planning.capture.earliest_deadline import edf
@@ -18,12 +19,13 @@ from proxyd.core.planning.plan_forecast import IntervalForecast
 from proxyd.core.planning.planner_settings import PlannerSettings
 
 _FACTORS = 2.0 ** np.arange(-4, 5)
+_SHARES = (0.8, 0.9, 0.95, 0.99)
 _FINE = 0.25  # points of the Pareto set that are closer together than this are left out
 _MOST_TIMES = 1024.0  # the present budget; the search for a sufficient budget ends there
 
 
 @dataclass(frozen=True, slots=True)
-class RuleOutlook:
+class IntervalOutlook:
     """The outlook of a rule: the number of its expected intervals, and how many each constraint leaves unmet."""
 
     rule: str
@@ -47,15 +49,21 @@ class Advice:
         For these intervals: how many the budget can capture, and the least mean delay in seconds for that number.
     needed_per_s
         Approximately the least even budget that captures all of them, or ``None`` if none does.
+    targets
+        What each rule with a target may expect of the present plan, in probes a second.
+    shares
+        The probes that it takes to give every rule some share of its items in time.
     """
 
     budget_per_s: float
     planned_per_s: float | None
     trade: tuple[TradePoint, ...]
     over_s: float
-    rules: tuple[RuleOutlook, ...]
+    rules: tuple[IntervalOutlook, ...]
     front: tuple[tuple[int, float], ...]
     needed_per_s: float | None
+    targets: Mapping[str, RuleOutlook] = field(default_factory=dict)
+    shares: tuple[SharePoint, ...] = ()
 
 
 def advise(settings: PlannerSettings, week: WeekPlan | None, coming: IntervalForecast) -> Advice:
@@ -83,16 +91,18 @@ def advise(settings: PlannerSettings, week: WeekPlan | None, coming: IntervalFor
         outlook_of_rules(coming),
         front,
         needed_per_s,
+        {} if week is None else week.outlooks,
+        () if week is None else tuple(week.share_trade(_SHARES)),
     )
 
 
-def outlook_of_rules(coming: IntervalForecast) -> tuple[RuleOutlook, ...]:
+def outlook_of_rules(coming: IntervalForecast) -> tuple[IntervalOutlook, ...]:
     """Return the outlook of each rule's intervals, sorted by the rule's name."""
     asked = Counter(interval.rule for interval in coming.intervals)
     unmet: dict[str, Counter[str]] = {rule: Counter() for rule in asked}
     for each in coming.unmet:
         unmet[each.interval.rule][each.constraint] += 1
-    return tuple(RuleOutlook(rule, asked[rule], dict(unmet[rule])) for rule in sorted(asked))
+    return tuple(IntervalOutlook(rule, asked[rule], dict(unmet[rule])) for rule in sorted(asked))
 
 
 def _front(coming: IntervalForecast, capacity: Capacity, grid: ChrononGrid) -> tuple[tuple[int, float], ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
-from math import inf
+from math import expm1, inf
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,10 @@ from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rates.week_shapes import HOUR_S
-from proxyd.core.rules.demands import explained_policy
+from proxyd.core.rules.answers.promises import policy_in_words
 from proxyd.core.rules.estimates import Misfit, zone_s
 from proxyd.core.rules.knowledge import Knowledge
+from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.source_requests import moved_url
 from proxyd.core.rules.state import SourceState
 from proxyd.core.rules.subscriptions import Hubs, Subscription
@@ -42,7 +43,8 @@ class Explanation:
     in ``rate_range_per_day`` in four of five cases. ``policies`` holds the policy of each rule and the reason for it.
     ``intervals`` holds the start and end of the interval that each rule expects next, if it expects any.
     ``host_free_s`` is when the budget of the host lets a probe start. The origin says that nothing changes before
-    ``fresh_until_s``.
+    ``fresh_until_s``. ``chance`` is that of a new item at the next probe. With ``has_targets`` the
+    rules' targets decide the price.
     """
 
     source_id: str
@@ -67,6 +69,8 @@ class Explanation:
     host_free_s: float | None = None
     fresh_until_s: float | None = None
     paused: Suspension | None = None
+    chance: float | None = None
+    has_targets: bool = False
 
     @property
     def is_host_bound(self) -> bool:
@@ -115,11 +119,13 @@ class Explainer:
         rate_per_s = self.known.estimates.rate_per_s(state, source, now_s)
         stop = now + self.known.grid.ceil(self.known.settings.epoch_s)
         earliest = self.planner.limits.earliest_s(planned) if planned else -inf
+        next_probe = preview_source(self.planner, source_id, Epoch(now, stop)) if planned else None
         return Explanation(
             source_id=source_id,
             url=source.url,
             rate_per_day=rate_per_s * 86400.0,
-            next_probe=preview_source(self.planner, source_id, Epoch(now, stop)) if planned else None,
+            next_probe=next_probe,
+            chance=self._chance(source, planned, next_probe),
             blocked_by=self._blocked_by(source_id, planned, now_s),
             paused=self.known.paused.get(source_id),
             earliest_s=earliest if earliest > now_s else None,
@@ -131,10 +137,23 @@ class Explainer:
             subscription=self.hubs.of(source_id),
             misfit=self.known.estimates.misfit(source_id),
             rate_range_per_day=self.known.estimates.rate_range_per_day(state, rate_per_s, now_s),
-            policies={program.rule.name: explained_policy(program) for program in programs},
+            policies={program.rule.name: self._policy(program, rate_per_s) for program in programs},
             **self._week_of(source, now_s),
             **(self._constraints_of(planned, now) if planned else {}),
         )
+
+    def _policy(self, program: RuleProgram, rate_per_s: float) -> tuple[str, str]:
+        week = self.planner.week
+        outlook = None if week is None else week.outlooks.get(program.rule.name)
+        return policy_in_words(program, self.known.settings.planner, outlook, rate_per_s)
+
+    def _chance(self, source: Source, planned: PlannedSource | None, coming: PlannedProbe | None) -> float | None:
+        """Return the chance that a new item is there at the next probe; ``None`` if that is the first."""
+        if planned is None or coming is None or planned.last_seen_s is None:
+            return None
+        estimates, state = self.known.estimates, self.known.state(source)
+        model = estimates.model(source, planned.rate_per_s, self.planner.week, coming.start_s).planned(state.fit)
+        return -expm1(-model.expected(planned.last_seen_s, coming.start_s)[0])
 
     def _blocked_by(self, source_id: str, planned: PlannedSource | None, now_s: float) -> str | None:
         if planned is None:
@@ -177,9 +196,11 @@ class Explainer:
             ahead = round(zone_s(source.zone, now_s) / HOUR_S)
             factors = tuple(np.roll(week.intensity(source.source_id), -ahead).tolist())
         price_item_s = None if week is None else week.price_of(source.source_id)
-        fleet_price_item_s = self.planner.price_item_s
+        without_host = None if week is None else week.price_without_host(source.source_id)
+        fleet_price_item_s = without_host or self.planner.price_item_s
         return {
             "price_item_s": price_item_s or fleet_price_item_s,
             "fleet_price_item_s": fleet_price_item_s,
+            "has_targets": self.known.settings.planner.has_targets,
             "week": factors,
         }

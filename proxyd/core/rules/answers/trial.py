@@ -11,8 +11,7 @@ import numpy as np
 from proxyd.core.model.profile import Declaration
 from proxyd.core.model.suspension import Suspension
 from proxyd.core.planning.planned_source import PlannedSource
-from proxyd.core.planning.policies.detection import due_after_s
-from proxyd.core.rules.answers.advice import RuleOutlook, outlook_of_rules
+from proxyd.core.rules.answers.advice import IntervalOutlook, outlook_of_rules
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.decider_settings import DeciderSettings
 from proxyd.core.rules.state import SourceState, StreamState
@@ -33,7 +32,7 @@ class PlanCost:
     after_per_s: float
     added: int
     removed: int
-    unmet: tuple[RuleOutlook, ...]
+    unmet: tuple[IntervalOutlook, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +69,8 @@ class Trial:
         running, settings = known.compiled.declaration, known.settings
         running_s = {name: program.accepted_s for name, program in known.compiled.programs.items()}
         wanted_s = {name: running_s.get(name, now_s) for name in wanted.rules}
-        settings = replace(settings, planner=replace(settings.planner, price_item_s=planner.price_item_s))
+        if not settings.planner.has_targets:
+            settings = replace(settings, planner=replace(settings.planner, price_item_s=planner.price_item_s))
         seen = dict(known.states), dict(known.streams.data), decider.hubs.subscriptions()
         return cls(settings, running, wanted, running_s, wanted_s, *seen, known.paused, now_s)
 
@@ -100,14 +100,13 @@ class Trial:
 
 def asked_per_s(decider: Decider) -> float:
     """Return the probes a second that all sources ask for: intervals, counted probes, and detection at its price."""
-    length_s, price_item_s = decider.settings.grid.length_s, decider.planner.price_item_s
-    return sum(_asked_of(source, length_s, price_item_s) for source in decider.planner.sources.values())
+    planner, length_s = decider.planner, decider.settings.grid.length_s
+    return sum(_asked_of(source, length_s, planner.unplanned_gap_s(source)) for source in planner.sources.values())
 
 
-def _asked_of(source: PlannedSource, length_s: float, price_item_s: float) -> float:
+def _asked_of(source: PlannedSource, length_s: float, gap_s: float) -> float:
     asked = source.demands.asked_per_s(length_s)
     if not source.demands.is_priced:
         return asked
-    gap_s = due_after_s(source.rate_per_s, price_item_s=price_item_s, weight=source.priced_weight)
     spacing_s = max(source.log.budget.spacing_s, length_s)
     return max(asked, 0.0 if gap_s == inf else 1.0 / max(gap_s, spacing_s))

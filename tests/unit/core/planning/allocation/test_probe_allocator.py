@@ -148,5 +148,5 @@ def test_the_gaps_of_all_timetables_are_held_once(capacity: Floats | None) -> No
 
 
 def test_a_sample_of_a_large_fleet_has_every_kind_however_they_are_ordered() -> None:
-    sample = FleetLimits(100.0).sampled(np.ones(40_000), np.arange(40_000) % 4)
-    assert np.bincount(sample.shape_of, minlength=4).min() > 2_400
+    sample = FleetLimits(100.0).sampled(40_000)
+    assert np.bincount(sample.taken % 4, minlength=4).min() > 2_400

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from proxyd.core.model.intensity import PiecewiseConstant
-from proxyd.core.planning.allocation.prices import HostLimits, allocate, rows_of, slot_loads
+from proxyd.core.planning.allocation.prices import Frequencies, HostLimits, allocate, rows_of, slot_loads
 from proxyd.core.planning.allocation.timetable import LEVELS, Timetable
 from proxyd.core.planning.one_source.optimal_schedule import optimal_cycle
 from proxyd.errors import InvalidScheduleError
@@ -93,14 +93,14 @@ def frequency(table: Timetable, prices: Floats, of: Floats) -> Floats:
 
 def test_prices_spend_the_budget(table: Timetable) -> None:
     of = rates(4000)
-    prices = allocate([table], np.zeros(4000, dtype=np.int64), of, 300.0)
+    prices = allocate(Frequencies([table], np.zeros(4000, dtype=np.int64), of), 300.0)
     assert frequency(table, prices.of_source, of).sum() == pytest.approx(300.0, rel=0.01)
 
 
 def test_one_price_beats_any_other_division_of_the_budget(table: Timetable) -> None:
     of = rates(500)
     even = np.zeros(500, dtype=np.int64)
-    ours = allocate([table], even, of, 40.0)
+    ours = allocate(Frequencies([table], even, of), 40.0)
     rng = np.random.default_rng(5)
 
     def delay(prices: Floats) -> float:
@@ -110,14 +110,14 @@ def test_one_price_beats_any_other_division_of_the_budget(table: Timetable) -> N
     for _ in range(20):
         skewed = ours.of_source * rng.lognormal(0.0, 0.7, 500)
         used = frequency(table, skewed, of).sum()
-        same_budget = allocate([table], even, of, float(used))
+        same_budget = allocate(Frequencies([table], even, of), float(used))
         assert delay(same_budget.of_source) <= delay(skewed) * 1.01
 
 
 def test_a_host_keeps_its_limit_and_the_rest_goes_to_others(table: Timetable) -> None:
     of = rates(600)
     hosts = HostLimits(np.repeat([0, 1], 300), np.array([5.0, np.inf]))
-    prices = allocate([table], np.zeros(600, dtype=np.int64), of, 40.0, hosts=hosts)
+    prices = allocate(Frequencies([table], np.zeros(600, dtype=np.int64), of), 40.0, hosts=hosts)
     made = frequency(table, prices.of_source, of)
     assert made[:300].sum() == pytest.approx(5.0, rel=0.05)
     assert made.sum() == pytest.approx(40.0, rel=0.02)
@@ -125,7 +125,7 @@ def test_a_host_keeps_its_limit_and_the_rest_goes_to_others(table: Timetable) ->
 
 
 def test_a_source_without_rate_is_never_probed(table: Timetable) -> None:
-    prices = allocate([table], np.zeros(2, dtype=np.int64), [0.1, 0.0], 0.05)
+    prices = allocate(Frequencies([table], np.zeros(2, dtype=np.int64), np.array([0.1, 0.0])), 0.05)
     assert slot_loads([table], np.zeros(2, dtype=np.int64), np.array([0.1, 0.0]), prices).sum() == pytest.approx(
         0.05 * SLOTS, rel=0.2
     )
@@ -133,4 +133,4 @@ def test_a_source_without_rate_is_never_probed(table: Timetable) -> None:
 
 def test_no_budget_is_refused(table: Timetable) -> None:
     with pytest.raises(InvalidScheduleError, match="greater than 0"):
-        allocate([table], np.zeros(1, dtype=np.int64), [1.0], 0.0)
+        allocate(Frequencies([table], np.zeros(1, dtype=np.int64), np.ones(1)), 0.0)

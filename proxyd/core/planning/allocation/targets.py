@@ -1,0 +1,321 @@
+"""Targets: the highest prices at which rules are expected to see the share of their items in time that they ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import inf, log2
+from typing import NamedTuple
+
+import numpy as np
+
+from proxyd.core.model.schedule import Constraint
+from proxyd.core.model.target import Target
+from proxyd.core.planning.allocation.losses import NO_LOSSES, STEPS, Losses, index_of
+from proxyd.core.planning.allocation.prices import Frequencies, Prices
+from proxyd.core.planning.allocation.timetable import LEVELS, Floats, Ints
+from proxyd.core.rates.bursts import HELPS
+
+_BISECTIONS = 26
+_CLOSE = 0.002  # a share that misses its target by less is met
+_DEAR = 0.3  # finds of a burst that it takes for each missed item that the price over the rate is worth
+_WAVE = 2.0  # rules whose prices are within this many octaves are priced together
+
+
+@dataclass(frozen=True, eq=False)
+class FleetTargets:
+    """What the rules of a fleet ask for.
+
+    Parameters
+    ----------
+    of_rule
+        The target of each rule, with times in slots.
+    rules_of, kind_of
+        The numbers of the rules of each kind of source, and the kind of each source, shape (sources,).
+    group_of, unhelped
+        The group of each source, shape (sources,), and the part of its late items that each group keeps, as
+        ``rates.bursts.unhelped`` finds it, shape (groups, HELPS). ``None`` if sources do not help each other.
+    late, missed
+        The slots after which the items of a burst let others be found, and the waiting that counts as much as a missed
+        item.
+    matching
+        The share of each source's items that each of its rules counts, source by source in the order of ``rules_of``;
+        ``None`` if all count.
+    most_gap, least_gap
+        Slots after which every source is probed at the latest on average, and the slots that its politeness puts
+        between two probes, a number or shape (sources,).
+
+    Examples
+    --------
+    >>> targets = FleetTargets([Target(0.9, ((3600.0, 1.0),))], [(0,)], np.zeros(3, dtype=np.int64), most_gap=86400.0)
+    >>> targets.times(1 / 1800).most_gap, len(targets.sampled(np.array([1])).kind_of)
+    (48.0, 1)
+    """
+
+    of_rule: Sequence[Target]
+    rules_of: Sequence[tuple[int, ...]]
+    kind_of: Ints
+    group_of: Ints | None = None
+    unhelped: Floats | None = None
+    late: float = 1.0
+    missed: float = inf
+    matching: Floats | None = None
+    most_gap: float = inf
+    least_gap: Floats | float = 0.0
+
+    def times(self, factor: float) -> FleetTargets:
+        """Return the targets with times in another unit."""
+        of_rule = [target.times(factor) for target in self.of_rule]
+        ends = {name: getattr(self, name) * factor for name in ("late", "missed", "most_gap", "least_gap")}
+        return replace(self, of_rule=of_rule, **ends)
+
+    def asking(self, share: float) -> FleetTargets:
+        """Return the same if every rule asked for one share."""
+        return replace(self, of_rule=[target._replace(share=share) for target in self.of_rule])
+
+    def sampled(self, taken: Ints) -> FleetTargets:
+        """Return the targets of some of the sources."""
+        least_gap = self.least_gap if isinstance(self.least_gap, float) else self.least_gap[taken]
+        group_of = None if self.group_of is None else self.group_of[taken]
+        matching = None if self.matching is None else self.matching[np.isin(self.pairs[0], taken)]
+        return replace(self, kind_of=self.kind_of[taken], group_of=group_of, least_gap=least_gap, matching=matching)
+
+    @property
+    def pairs(self) -> tuple[Ints, Ints]:
+        """The pairs of a source and one of its rules."""
+        many = np.array([len(rules) for rules in self.rules_of], dtype=np.int64)
+        first = np.cumsum(many) - many
+        rules = np.array([rule for rules in self.rules_of for rule in rules], dtype=np.int64)
+        of_source = many[self.kind_of]
+        source = np.repeat(np.arange(len(self.kind_of)), of_source)
+        number = np.arange(len(source)) - np.repeat(np.cumsum(of_source) - of_source, of_source)
+        return source, rules[first[self.kind_of[source]] + number]
+
+
+class RuleOutlook(NamedTuple):
+    """What a rule may expect of a plan.
+
+    Parameters
+    ----------
+    share
+        The share of its items' worth that the rule asks for.
+    expected, reachable
+        The share that the plan is expected to give, and the one that unlimited hosts and budgets would.
+    made, needed
+        Probes a slot of its sources in this plan, and those that would meet the target, as far as it can be met.
+    is_host_bound
+        Whether the limit of a host makes probes of its sources dearer.
+
+    Examples
+    --------
+    >>> outlook = RuleOutlook(0.9, expected=0.8, reachable=0.9, made=1.0, needed=1.5, is_host_bound=False)
+    >>> outlook.is_met, str(outlook.limit)
+    (False, 'budget')
+    """
+
+    share: float
+    expected: float
+    reachable: float
+    made: float
+    needed: float
+    is_host_bound: bool
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the plan is expected to meet the target."""
+        return self.expected >= self.share - _CLOSE
+
+    @property
+    def limit(self) -> Constraint | None:
+        """What prevents the plan from meeting the target; ``None`` if it is met."""
+        if self.is_met:
+            return None
+        if self.reachable < self.share - _CLOSE:
+            return Constraint.SOURCE_POLITENESS
+        return Constraint.HOST_POLITENESS if self.is_host_bound else Constraint.BUDGET
+
+
+class TargetPrices:
+    """The prices of targets, for a fleet with timetables.
+
+    Parameters
+    ----------
+    losses, curve_of
+        The losses of each curve, in slots, and the curve of each source, shape (sources,).
+    fleet
+        The timetables, and the items a slot times weight of each source.
+    rates
+        Items a slot of each source, shape (sources,).
+
+    Notes
+    -----
+    Source: ``docs/decisions/targets.md``. The share of items in time falls as the price rises, so it is found by
+    bisection. It is predicted, not corrected by what probes found: late items come in batches.
+
+    Examples
+    --------
+    Items of an even week are to be seen within 12 slots, nine of ten. A probe each 12 / 0.9 slots is enough:
+
+    >>> from proxyd.core.planning.allocation.losses import window
+    >>> from proxyd.core.planning.allocation.prices import allocate
+    >>> from proxyd.core.planning.allocation.timetable import Timetable
+    >>> losses = Losses(window(12.0, delay=1008.0))
+    >>> table = Timetable.build(np.ones(336), losses=losses)
+    >>> fleet, nobody = Frequencies([table], np.zeros(1, dtype=np.int64), np.ones(1)), np.zeros(1, dtype=np.int64)
+    >>> targets = FleetTargets([Target(0.9, ((12.0, 1.0),))], [(0,)], nobody)
+    >>> prices = TargetPrices(targets, [losses], nobody, fleet, np.ones(1))
+    >>> outlook = prices.outlooks(allocate(fleet, 1.0, least_price=np.exp2(prices.log_prices())))[0]
+    >>> round(outlook.expected, 2), round(1 / outlook.made, 1)
+    (0.9, 13.3)
+    """
+
+    def __init__(
+        self, targets: FleetTargets, losses: Sequence[Losses], curve_of: Ints, fleet: Frequencies, rates: Floats
+    ) -> None:
+        self._targets, self._fleet = targets, fleet
+        self._rules = len(targets.of_rule)
+        self._pairs = _Pairs.of(targets, losses, curve_of, rates)
+        self._lost = np.concatenate([table.lost.ravel() for table in fleet.tables])
+        self._asked = np.array([target.share for target in targets.of_rule])
+        self._most, self._least = fleet.log_price_at(targets.most_gap), fleet.log_price_at(targets.least_gap)
+        rates = fleet.rate[fleet.rate > 0]
+        lowest, highest = (log2(rates.min()), log2(rates.max())) if rates.size else (0.0, 0.0)
+        self._range = lowest + float(LEVELS[0]), highest + float(LEVELS[-1])
+
+    def log_prices(self) -> Floats:
+        """Return the logarithm of the price of each source at which the targets are met with the fewest probes.
+
+        The rules with the lowest prices come first; those that share sources with them need fewer probes of the others.
+        """
+        price = np.full(len(self._fleet.rate), inf)
+        alone = self._bisected(self._pairs, price)
+        if not self._pairs.is_shared:
+            return self._within_limits(_lowered(price, self._pairs, alone))
+        left = np.argsort(alone, kind="stable")
+        while left.size:
+            until = int(np.searchsorted(alone[left], alone[left[0]] + _WAVE, side="right"))
+            wave = self._pairs.of_rules(left[:until], self._rules)
+            price, left = _lowered(price, wave, self._bisected(wave, price)), left[until:]
+        return self._within_limits(price)
+
+    def outlooks(self, prices: Prices) -> list[RuleOutlook]:
+        """Return what each rule may expect at some prices."""
+        pairs, best, present = self._pairs, self.log_prices(), np.log2(prices.of_source)
+        dearer = (prices.of_source > prices.without_hosts * (1.0 + 1e-9))[pairs.source]
+        columns = (
+            self._asked,
+            self._shares(pairs, present[pairs.source]),
+            self._shares(pairs, best[pairs.source]),
+            self._probes(present),
+            self._probes(best),
+            np.bincount(pairs.rule, weights=dearer, minlength=self._rules) > 0,
+        )
+        return [RuleOutlook(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+
+    def mean_share(self, log_price: Floats) -> float:
+        """Return the mean share of all items, rule by rule, that is expected at some prices."""
+        items = np.bincount(self._pairs.rule, weights=self._pairs.items, minlength=self._rules)
+        return float(items @ self._shares(self._pairs, log_price[self._pairs.source]) / max(items.sum(), 1e-300))
+
+    def _probes(self, log_price: Floats) -> Floats:
+        """Return the probes a slot of each rule's sources, shape (rules,)."""
+        made = self._fleet.frequencies(log_price)[self._pairs.source]
+        return np.bincount(self._pairs.rule, weights=made, minlength=self._rules).astype(np.float64)
+
+    def _within_limits(self, log_price: Floats) -> Floats:
+        limited: Floats = np.maximum(np.minimum(log_price, self._most), self._least)
+        return limited
+
+    def _bisected(self, pairs: _Pairs, log_price: Floats) -> Floats:
+        """Return the highest price at which each rule has its share, if no source costs more than ``log_price``."""
+        most = np.minimum(log_price, self._most)[pairs.source]
+        least = self._least[pairs.source]
+        low, high = (np.full(self._rules, end) for end in self._range)
+        for _ in range(_BISECTIONS):
+            middle = (low + high) / 2
+            at = np.maximum(np.minimum(middle[pairs.rule], most), least)
+            enough = self._shares(pairs, at) >= self._asked
+            low, high = np.where(enough, middle, low), np.where(enough, high, middle)
+        return low
+
+    def _shares(self, pairs: _Pairs, log_price: Floats) -> Floats:
+        """Return the share of each rule's items in time if its sources have these prices, shape (rules,)."""
+        row, share, below = self._fleet.places(log_price, pairs.source)
+        place = row * (STEPS + 1) + pairs.column
+        late = pairs.items * below * (self._lost[place] * (1 - share) + self._lost[place + STEPS + 1] * share)
+        total = np.maximum(np.bincount(pairs.rule, weights=pairs.items, minlength=self._rules), 1e-300)
+        shares = 1.0 - np.bincount(pairs.rule, weights=late, minlength=self._rules) / total
+        if self._targets.unhelped is not None and self._targets.group_of is not None:
+            left = self._unhelped(pairs, log_price, shares, self._targets.unhelped, self._targets.group_of)
+            shares = 1.0 - np.bincount(pairs.rule, weights=late * left, minlength=self._rules) / total
+        return np.asarray(shares)
+
+    def _unhelped(self, pairs: _Pairs, log_price: Floats, shares: Floats, unhelped: Floats, group_of: Ints) -> Floats:
+        """Return the part of each pair's late items that stays late although items of a burst let others be found.
+
+        An item of a source with a high price over its rate is only looked for when several others were found.
+        """
+        finds = np.maximum(1.0, _DEAR * np.exp2(log_price - self._fleet.log_rate[pairs.source]) / self._targets.missed)
+        help_ = -np.log(np.maximum(1.0 - shares[pairs.rule], 1e-9)) * pairs.lent / finds
+        place = np.interp(help_, HELPS, np.arange(len(HELPS), dtype=np.float64))
+        lower = np.minimum(place.astype(np.int64), len(HELPS) - 2)
+        group, rest = group_of[pairs.source], place - lower
+        left: Floats = unhelped[group, lower] * (1 - rest) + unhelped[group, lower + 1] * rest
+        return left
+
+
+class _Pairs(NamedTuple):
+    """The pairs of a rule and one of its sources, for each part of the rule's target.
+
+    Each has the items a slot times the part, the column of what is lost, and how much a burst's items help each other.
+    """
+
+    source: Ints
+    rule: Ints
+    column: Ints
+    items: Floats
+    lent: Floats
+    is_shared: bool
+
+    @classmethod
+    def of(cls, targets: FleetTargets, losses: Sequence[Losses], curve_of: Ints, rates: Floats) -> _Pairs:
+        """Return all pairs, each as often as its rule's target has parts."""
+        source, rule = targets.pairs
+        items = rates[source] if targets.matching is None else rates[source] * targets.matching
+        is_shared = bool(np.any(source[1:] == source[:-1]))
+        parts = np.array([len(target.parts) for target in targets.of_rule], dtype=np.int64)
+        flat = [(after, part) for target in targets.of_rule for after, part in target.parts]
+        after, part = np.array(flat, dtype=np.float64).reshape(-1, 2).T
+        many = parts[rule]
+        source, rule, items = np.repeat(source, many), np.repeat(rule, many), np.repeat(items, many)
+        number = np.arange(len(rule)) - np.repeat(np.cumsum(many) - many, many) + (np.cumsum(parts) - parts)[rule]
+        (curve, numbers), found = index_of(curve_of[source], number)
+        columns = [
+            _column(losses[each] if losses else NO_LOSSES, float(after[number]))
+            for each, number in zip(curve.tolist(), numbers.tolist(), strict=True)
+        ]
+        column = np.array(columns, dtype=np.int64)[found]
+        lent = np.maximum(1.0 - targets.late / after[number], 0.0)
+        return cls(source, rule, column, items * part[number], lent, is_shared)
+
+    def of_rules(self, rules: Ints, number: int) -> _Pairs:
+        """Return the pairs of some rules, of ``number`` in all."""
+        taken = np.zeros(number, dtype=np.bool_)
+        taken[rules] = True
+        some = taken[self.rule]
+        source, rule, column = self.source[some], self.rule[some], self.column[some]
+        return _Pairs(source, rule, column, self.items[some], self.lent[some], self.is_shared)
+
+
+def _lowered(log_price: Floats, pairs: _Pairs, of_rule: Floats) -> Floats:
+    """Return prices of which none is above those of the source's rules among ``pairs``."""
+    lowered = log_price.copy()
+    np.minimum.at(lowered, pairs.source, of_rule[pairs.rule])
+    return lowered
+
+
+def _column(losses: Losses, after: float) -> int:
+    """Return the place of what is lost after a time among the losses of a curve."""
+    if after == inf or not losses.steps:
+        return STEPS
+    return min(range(len(losses.steps)), key=lambda place: abs(log2(losses.steps[place].after / after)))

@@ -1,0 +1,143 @@
+"""What rules promise, in words: the target of AUTO, and what SUP and FBSUP see of what AUTO would see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+from scipy.special import gammainc
+from scipy.stats import poisson
+
+from proxyd.core.model.profile import PolicyName
+from proxyd.core.model.target import Target
+from proxyd.core.planning.allocation.targets import RuleOutlook
+from proxyd.core.planning.planner_settings import PlannerSettings
+from proxyd.core.rules.demands import effective_policy, target_of
+from proxyd.core.rules.programs.rule_program import RuleProgram
+
+_UNITS = ((604800.0, "week"), (86400.0, "day"), (3600.0, "hour"), (60.0, "minute"), (1.0, "second"))
+_PLANNED = frozenset({PolicyName.SUP, PolicyName.FBSUP})
+
+
+@dataclass(frozen=True, slots=True)
+class RuleWeek:
+    """What became of a rule's intervals in a week from Monday (UTC).
+
+    Parameters
+    ----------
+    week_s
+        When the week began, in unix seconds.
+    captured, in_time
+        Intervals probed before they ended, and those probed within the time of the default target.
+    utility
+        Utility gained, at most 1 for each interval.
+
+    Examples
+    --------
+    >>> RuleWeek(0.0, "r", intervals=10, captured=9, in_time=8, utility=9.0).captured
+    9
+    """
+
+    week_s: float
+    rule: str
+    intervals: int
+    captured: int
+    in_time: int
+    utility: float
+
+
+@dataclass(frozen=True, slots=True)
+class KeptPromise:
+    """The share of its items' worth that a rule was promised, and the one that it got, in a week from Monday (UTC).
+
+    >>> KeptPromise(0.0, "r", intervals=10, promised=0.9, kept=0.95).kept > 0.9
+    True
+    """
+
+    week_s: float
+    rule: str
+    intervals: int
+    promised: float
+    kept: float
+
+
+def promise(target: Target) -> str:
+    """Return a target in words.
+
+    >>> promise(Target(0.95, ((600.0, 1.0),))), promise(Target(0.9, ((inf, 1.0),)))
+    ('95 % within 10 minutes', '90 % before the next item')
+    """
+    share = f"{target.share * 100:.3g} %"
+    if len(target.parts) > 1:
+        return f"{share} of their worth"
+    after_s = target.parts[0][0]
+    return f"{share} before the next item" if after_s == inf else f"{share} within {_time(after_s)}"
+
+
+def policy_in_words(
+    program: RuleProgram, settings: PlannerSettings, outlook: RuleOutlook | None, rate_per_s: float
+) -> tuple[str, str]:
+    """Return the name of a rule's policy and the reason for it, with what may be expected of it.
+
+    Parameters
+    ----------
+    outlook
+        That of the plan of the week, if it has one.
+    rate_per_s
+        The rate of the source that is explained.
+    """
+    named = program.rule.policy.name
+    if named in _PLANNED:
+        return named.value, f"the rule sets it{_compared(program, rate_per_s)}"
+    if named is not PolicyName.AUTO:
+        return named.value, "the rule sets it"
+    why = "a probe is made when it is worth its price"
+    if settings.has_targets:
+        why = f"items are seen {promise(target_of(program, settings))}, with as few probes as that takes"
+    elif settings.spend:
+        why = "probes are made where the budget helps most"
+    if program.rule.importance:
+        why += "; a probe is worth more in the hours of the rule's importance"
+    return effective_policy(program).value, f"AUTO: {why}{_expected(outlook)}"
+
+
+def promise_kept(program: RuleProgram, settings: PlannerSettings, week: RuleWeek) -> KeptPromise | None:
+    """Return what a rule kept of its promise in a week, or ``None`` if its policy promises nothing."""
+    if effective_policy(program) is not PolicyName.INDEX or not week.intervals:
+        return None
+    in_time = week.in_time if program.rule.life is None else week.captured
+    got = in_time if program.decay_s is None else week.utility
+    share = target_of(program, settings).share
+    return KeptPromise(week.week_s, week.rule, week.intervals, share, got / week.intervals)
+
+
+def _expected(outlook: RuleOutlook | None) -> str:
+    if outlook is None:
+        return ""
+    because = "" if outlook.limit is None else f", because of {outlook.limit}"
+    return f"; {outlook.expected:.0%} expected{because}"
+
+
+def _compared(program: RuleProgram, rate_per_s: float) -> str:
+    """Return what a rule with planned intervals sees in time, and what AUTO would see with as many probes.
+
+    SUP probes once where the mean says that the n-th item is. The n-th item of a Poisson process is rarely there.
+    """
+    every, life_s = program.trigger.firing.every, program.life_s
+    if not rate_per_s > 0:
+        return ""
+    gap_s = every / rate_per_s
+    if life_s is None:
+        seen, even = float(poisson.pmf(every, every + 1)), float(gammainc(1, 1.0)) if every == 1 else 0.0
+    else:
+        seen = float(gammainc(every, every + rate_per_s * life_s) - gammainc(every, every))
+        even = min(1.0, life_s / gap_s)
+    return (
+        f"; it sees about {seen:.0%} in time, and AUTO at least {even:.0%} with as many probes" if even > seen else ""
+    )
+
+
+def _time(seconds: float) -> str:
+    unit_s, name = next(each for each in _UNITS if seconds % each[0] == 0 or each[0] == 1.0)
+    amount = seconds / unit_s
+    return f"{amount:g} {name}" + ("" if amount == 1 else "s")

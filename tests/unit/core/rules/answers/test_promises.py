@@ -1,0 +1,113 @@
+"""What is promised and expected: before a plan, in a plan, and where something prevents it."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxyd.core.model.budget import Budget
+from proxyd.core.planning.chunks import run_all
+from proxyd.core.rules.answers.advice import Advice, advise
+from proxyd.core.rules.decider import Decider
+from tests.fleets import ONE_A_SECOND, Drive, changed, decider, declaration, item, rule, source
+
+T0 = 1_000_000_000.0
+HOUR_S = 3600.0
+
+
+def promising(
+    clauses: str,
+    *,
+    budget: Budget = ONE_A_SECOND,
+    spacing_s: float = 60.0,
+    price_item_s: float | None = None,
+    spend: bool = False,
+) -> Decider:
+    """Return a decider of one source with an item about every hour and a rule, without a price."""
+    declared = declaration(source("s", options="EXPECT 1 PER HOUR"), rule("r", clauses=clauses))
+    settings = {"source_spacing_s": spacing_s}
+    return decider(declared, now_s=T0, budget=budget, settings=settings, price_item_s=price_item_s, spend=spend)
+
+
+async def planned(found: Decider) -> Decider:
+    """Let the source be seen, and plan its week."""
+    await Drive(found).see(changed("s", [item(str(n), T0 - HOUR_S * n) for n in range(1, 50)], T0))
+    week = found.fleet(T0).plan()
+    assert week is not None
+    run_all(found.switch_plan(week, T0))
+    return found
+
+
+def why(found: Decider) -> str:
+    told = found.explainer.explain("s", found.settings.grid.chronon_at(T0))
+    assert told is not None
+    return told.policies["r"][1]
+
+
+def advice(found: Decider) -> Advice:
+    now = found.settings.grid.chronon_at(T0)
+    return advise(found.settings.planner, found.planner.week, found.explainer.ahead(now).forecast())
+
+
+async def gap_s(found: Decider) -> float:
+    """Return the time to the next probe after the source was seen, without a plan."""
+    await Drive(found).see(changed("s", [item("1", T0 - 1.0)], T0))
+    told = found.explainer.explain("s", found.settings.grid.chronon_at(T0))
+    assert told is not None
+    assert told.next_probe is not None
+    return told.next_probe.start_s - T0
+
+
+@pytest.mark.parametrize(
+    ("clauses", "promise"),
+    [
+        ("", "90 % within 3 hours"),
+        ("WITHIN 10 MINUTES", "90 % within 10 minutes"),
+        ("WITHIN 10 MINUTES FOR 95 %", "95 % within 10 minutes"),
+        ("SET LIFE OVERWRITE SET TARGET 80 %", "80 % before the next item"),
+    ],
+)
+def test_a_rule_says_what_it_promises(clauses: str, promise: str) -> None:
+    assert why(promising(clauses)).startswith(f"AUTO: items are seen {promise}, with as few probes as that takes")
+
+
+def test_without_targets_the_price_or_the_budget_decides() -> None:
+    assert why(promising("", price_item_s=360.0)) == "AUTO: a probe is made when it is worth its price"
+    assert why(promising("", spend=True)) == "AUTO: probes are made where the budget helps most"
+
+
+def test_sup_says_what_auto_would_see_with_as_many_probes() -> None:
+    told = why(promising("SET POLICY SUP WITHIN 30 MINUTES"))
+    assert told == "the rule sets it; it sees about 14% in time, and AUTO at least 50% with as many probes"
+
+
+async def test_before_a_plan_even_gaps_meet_the_target() -> None:
+    """Nine of ten items within 36 minutes take a probe every 40."""
+    assert await gap_s(promising("WITHIN 36 MINUTES FOR 90 %")) == pytest.approx(2400.0, abs=10.0)
+    assert await gap_s(promising("WITHIN 36 MINUTES FOR 45 %")) == pytest.approx(4800.0, abs=10.0)
+
+
+async def test_a_plan_meets_the_target_and_says_so() -> None:
+    found = await planned(promising("WITHIN 1 HOUR FOR 95 %"))
+    assert why(found).endswith("; 95% expected")
+    outlook = advice(found).targets["r"]
+    assert outlook.limit is None
+    assert outlook.made == pytest.approx(0.95 / HOUR_S, rel=0.3)
+
+
+async def test_a_small_budget_a_slow_host_and_politeness_are_told_apart() -> None:
+    poor = await planned(promising("WITHIN 10 MINUTES", budget=Budget(1 / 3600)))
+    assert why(poor).endswith(", because of budget")
+    assert advice(poor).targets["r"].needed > 3 * advice(poor).targets["r"].made
+    polite = await planned(promising("WITHIN 10 MINUTES", spacing_s=HOUR_S))
+    assert why(polite).endswith(", because of source politeness")
+    slow = promising("WITHIN 10 MINUTES")
+    slow.planner.limits.hosts.space("example.org", HOUR_S)
+    assert why(await planned(slow)).endswith(", because of host politeness")
+
+
+async def test_advice_says_what_each_share_takes() -> None:
+    shares = advice(await planned(promising("WITHIN 1 HOUR"))).shares
+    assert [each.share for each in shares] == [0.8, 0.9, 0.95, 0.99]
+    made = [each.probes_per_s for each in shares]
+    assert made == sorted(made)
+    assert all(each.expected >= each.share - 0.01 for each in shares)
