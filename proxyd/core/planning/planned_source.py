@@ -27,6 +27,8 @@ class PlannedSource:
         The origin says that nothing changes before this time.
     hidden
         Items that may wait unseen because siblings of the source changed, in addition to those its rate expects.
+    hidden_since_s
+        The time of the item of a sibling that says so.
     window
         How many items the feed shows, or ``None`` if nothing slides off. ``dispersion`` is the variance over the mean
         of the number of items that a probe finds.
@@ -57,6 +59,7 @@ class PlannedSource:
     pushed_until_s: float = 0.0
     throttle_scope: str = ""
     hidden: float = 0.0
+    hidden_since_s: float = 0.0
     window: int | None = None
     dispersion: float = 1.0
     wake: Chronon = 0
@@ -70,13 +73,24 @@ class PlannedSource:
     def copy(self) -> PlannedSource:
         """Return an independent copy; a source that only detects shares its demands, because they do not change."""
         demands = self.demands if self.demands.only_detects else deepcopy(self.demands)
-        log = ProbeLog(self.log.budget, list(self.log.starts_s))
+        log = replace(self.log, starts_s=list(self.log.starts_s))
         return replace(self, log=log, demands=demands, postponed=dict(self.postponed))
 
     def follow(self, week: WeekPlan) -> None:
         """Tell a plan of the week when the source was last seen, and its rate and weight."""
         if self.last_seen_s is not None:
             week.follow(self.source_id, self.rate_per_s, self.priced_weight, self.last_seen_s)
+
+    def saw(self, now_s: float, chronon: Chronon | None) -> None:
+        """Note that its state was seen, by a probe that was chosen in a chronon if that is given."""
+        self.last_seen_s, self.hidden = max(now_s, self.last_seen_s or 0.0), 0.0
+        if chronon is not None:
+            self.demands.probed(chronon)
+
+    @property
+    def starts_s(self) -> tuple[float, ...]:
+        """The starts of its probes that count toward a number of probes in a time, oldest first."""
+        return tuple(max(self._logs(), key=lambda log: len(log.starts_s)).starts_s)
 
     def record(self, start_s: float) -> None:
         """Note the start of a probe."""
