@@ -315,7 +315,7 @@ async def test_the_window_a_source_showed_last_is_known_however_long_ago_that_wa
 
 async def test_how_the_planner_stands_is_stored_with_an_observation(store: SqlStore) -> None:
     intervals = (("r", 3, 1, None, True, 1.5, 0.01, 0.02, 4, 2, (10.0, 20.0)),)
-    record = SourceRecord(2.0, 0.01, 0.02, (1.0, 2.0), 3.0, 2.5, 0.25, 9.0, intervals, (("u", 10.0, 30.0),))
+    record = SourceRecord(2.0, 0.01, 4.0, 0.02, (1.0, 2.0), 3.0, 2.5, 0.25, 9.0, intervals, (("u", 10.0, 30.0),))
     shared = [FleetRecord((1.0, trust), (2.0, 3.0), (trust, 0.0)) for trust in (0.1, 0.2)]
     await store.record(replace(observation(), record=record, fleet=shared[0]))
     await store.record(replace(observation(), record=record, fleet=shared[1]))
@@ -325,7 +325,7 @@ async def test_how_the_planner_stands_is_stored_with_an_observation(store: SqlSt
 
 
 async def test_what_siblings_say_is_stored_with_them_until_a_source_is_seen(store: SqlStore) -> None:
-    record = SourceRecord(2.0, 0.01)
+    record = SourceRecord(2.0, 0.01, 4.0)
     seen = replace(observation(), record=record)
     await store.record(seen)
     await store.record(replace(altered(observation(), state=replace(seen.state, source_id="other")), hints=(HINT,)))

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Set
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.schedule import Constraint
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.policies.demand import Demands
 from proxyd.core.politeness import HostBudgets, ProbeLog, ScopeBlocks
+
+_KNOWN_ITEMS = 4.0  # four of five rates are then within a factor of two
 
 
 @dataclass(slots=True)
@@ -19,6 +22,8 @@ class PlannedSource:
 
     Parameters
     ----------
+    items_known
+        From how many items its rate is known.
     last_seen_s
         When a probe last saw its state, in unix seconds; ``None`` before first contact.
     not_before_s
@@ -53,6 +58,7 @@ class PlannedSource:
     log: ProbeLog
     demands: Demands
     rate_per_s: float
+    items_known: float = inf
     last_seen_s: float | None = None
     not_before_s: float = 0.0
     fresh_until_s: float = 0.0
@@ -68,7 +74,17 @@ class PlannedSource:
     @property
     def priced_weight(self) -> float:
         """The cost of a delay for the rules that want a probe when it is worth its price; 0 without such rules."""
-        return self.demands.weight if self.demands.is_priced else 0.0
+        return self.weight if self.demands.is_priced else 0.0
+
+    @property
+    def weight(self) -> float:
+        """The cost of a delay to its rules; for detection more until its rate is known within a factor of two.
+
+        To plan by a rate that is known from k items loses ``1 / (4 k)`` of the price of a probe
+        (``docs/decisions/new-sources.md``).
+        """
+        is_new = bool(self.demands.detecting) and self.items_known < _KNOWN_ITEMS
+        return self.demands.weight * (1.0 + 0.25 / self.items_known if is_new else 1.0)
 
     def copy(self) -> PlannedSource:
         """Return an independent copy; a source that only detects shares its demands, because they do not change."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from math import inf
 from typing import Any
 
 from proxyd.core.model.chronon import ChrononGrid
@@ -22,8 +23,8 @@ class SourceRecord:
     ----------
     as_of_s
         The end of the probe after which it was written.
-    rate_per_s, expected_per_s
-        The rate by which the source is planned, and what its author expected then.
+    rate_per_s, items_known, expected_per_s
+        The rate by which the source is planned, from how many items it is known, and what its author expected then.
     starts_s
         Its probes that count toward a number of probes in a time, oldest first.
     host_spacing_s
@@ -42,15 +43,16 @@ class SourceRecord:
 
     Examples
     --------
-    >>> record = SourceRecord(60.0, 0.01, starts_s=(59.5,), fixed=(("r", 10.0, 70.0),))
+    >>> record = SourceRecord(60.0, 0.01, 4.0, starts_s=(59.5,), fixed=(("r", 10.0, 70.0),))
     >>> record.values()
-    {'as_of_s': 60.0, 'rate_per_s': 0.01, 'starts_s': (59.5,), 'fixed': (('r', 10.0, 70.0),)}
+    {'as_of_s': 60.0, 'rate_per_s': 0.01, 'items_known': 4.0, 'starts_s': (59.5,), 'fixed': (('r', 10.0, 70.0),)}
     >>> record == SourceRecord.of_values(record.values())
     True
     """
 
     as_of_s: float
     rate_per_s: float
+    items_known: float = inf
     expected_per_s: float | None = None
     starts_s: tuple[float, ...] = ()
     host_spacing_s: float = 0.0
@@ -68,6 +70,7 @@ class SourceRecord:
         return cls(
             as_of_s=as_of_s,
             rate_per_s=planned.rate_per_s,
+            items_known=planned.items_known,
             starts_s=planned.starts_s,
             hidden=planned.hidden,
             hidden_since_s=planned.hidden_since_s,
@@ -89,13 +92,15 @@ class SourceRecord:
     def as_of(self, now_s: float) -> SourceRecord:
         """Return the record without times later than ``now_s``, after the machine's clock was set back.
 
-        >>> SourceRecord(60.0, 0.01, starts_s=(50.0, 60.0), own_rates=(("r", 0.1),)).as_of(55.0)
-        SourceRecord(as_of_s=55.0, rate_per_s=0.01, expected_per_s=None, starts_s=(50.0, 55.0), ...)
+        >>> SourceRecord(60.0, 0.01, 4.0, starts_s=(50.0, 60.0), own_rates=(("r", 0.1),)).as_of(55.0)
+        SourceRecord(as_of_s=55.0, rate_per_s=0.01, items_known=4.0, expected_per_s=None, starts_s=(50.0, 55.0), ...)
         """
         if self.as_of_s <= now_s:
             return self
         starts_s = tuple(min(start_s, now_s) for start_s in self.starts_s)
-        return SourceRecord(now_s, self.rate_per_s, self.expected_per_s, starts_s, self.host_spacing_s)
+        return SourceRecord(
+            now_s, self.rate_per_s, self.items_known, self.expected_per_s, starts_s, self.host_spacing_s
+        )
 
     def demands(self, grid: ChrononGrid) -> Demands:
         """Return the demands that stand; the rules of a declaration continue those that are theirs."""

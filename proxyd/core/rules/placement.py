@@ -158,6 +158,7 @@ class SourcePlacement:
         source, now_s = self._known.compiled.sources[planned.source_id], outcome.finished_s
         record = observation.record
         planned.rate_per_s = self._known.rate_per_s(source, now_s) if record is None else record.rate_per_s
+        planned.items_known = self._known.items_known(source, now_s) if record is None else record.items_known
         if planned.last_seen_s is None and outcome.kind.is_success:
             self._lay(planned, now_s, is_first=True)
 
@@ -206,6 +207,7 @@ class SourcePlacement:
             log=log,
             demands=self._demands(source, now_s, demands),
             rate_per_s=self._known.rate_per_s(source, now_s),
+            items_known=self._known.items_known(source, now_s),
             hidden=old.hidden if old else record.hidden if record and is_hidden else 0.0,
             hidden_since_s=old.hidden_since_s if old else record.hidden_since_s if record and is_hidden else 0.0,
             last_seen_s=state.watched_s,
@@ -235,7 +237,7 @@ class SourcePlacement:
     def _continue(self, placed: PlannedSource, record: SourceRecord, source: Source, now_s: float) -> None:
         """Let a source continue as it stood before a restart."""
         if record.expected_per_s == source.expected_per_s:
-            placed.rate_per_s = record.rate_per_s
+            placed.rate_per_s, placed.items_known = record.rate_per_s, record.items_known
         if self._planner.week is not None and placed.last_seen_s is not None:
             seen_s, counted_s = placed.last_seen_s, record.counted_s
             self._planner.week.follow(placed.source_id, placed.rate_per_s, placed.priced_weight, seen_s, counted_s)

@@ -132,7 +132,7 @@ class Candidates:
             gain = gains.get(source.source_id)
             if gain is None:
                 waited_s = now_s - (source.last_seen_s or 0.0)
-                gain = detection.index(source.rate_per_s, waited_s, source.demands.weight) / price_item_s
+                gain = detection.index(source.rate_per_s, waited_s, source.weight) / price_item_s
             rank = (_GROUPS.get(reason, 2), -float(gain), 0.0, source.source_id)
             ranked[source.source_id] = Candidate(rank, source, reason, rule)
 

@@ -71,7 +71,7 @@ class DueTimes:
         due_s = None if self.week is None else self.week.due_s(source.source_id)
         if due_s is not None:
             return due_s
-        price_item_s, weight = self.price_item_s, source.demands.weight
+        price_item_s, weight = self.price_item_s, source.weight
         return source.last_seen_s + detection.due_after_s(
             source.rate_per_s,
             price_item_s=price_item_s,

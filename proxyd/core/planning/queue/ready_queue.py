@@ -75,7 +75,7 @@ class ReadyQueue:
             self._gains = np.concatenate([self._gains, self._gains])
             self._kept = np.concatenate([self._kept, self._kept])
         self._numbers[place], self._gains[place] = _number(source, week), np.nan
-        worth = source.rate_per_s * source.demands.weight
+        worth = source.rate_per_s * source.weight
         self._kept[place] = worth, source.last_seen_s or 0.0, source.not_before_s, *self._calls
 
     def remove(self, source_id: str) -> None:
