@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from math import ceil
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from proxyd.core.model.measures import Times
 from tests import lives
 from tests.acceptance.support import Daemon, eventually
 
-LEARNING_S, MEASURED_S, STARTING_S = 200.0, 180.0, 10.0
+LEARNING_S, MEASURED_S, STARTING_S = 200.0, 150.0, 10.0
 UP_S = 9.0
 CLOCK = SystemClock()
 HOSTS = [f"127.0.{4 + n // 200}.{1 + n % 200}" for n in range(lives.SOURCES)]
@@ -70,6 +71,11 @@ async def start(stack: AsyncExitStack, folder: Path, lived: Lived, policy: str) 
     return daemon
 
 
+def next_cycle_s() -> float:
+    """Return when a cycle begins, once the daemons have started: what is learned depends on where cycles begin."""
+    return ceil((CLOCK.time_s() + STARTING_S) / lives.CYCLE_S) * lives.CYCLE_S
+
+
 async def passes(at_s: float) -> None:
     await eventually(lambda: at_s <= CLOCK.time_s(), "time passes", timeout_s=2 * (at_s - CLOCK.time_s()) + 10.0)
 
@@ -112,7 +118,7 @@ def told(found: dict[str, Lived], folder: Path) -> str:
 async def test_the_plan_sees_half_as_many_again_in_time_and_kills_cost_only_what_was_out_meanwhile(
     tmp_path: Path,
 ) -> None:
-    begin_s = CLOCK.time_s() + STARTING_S
+    begin_s = next_cycle_s()
     items_s = lives.mixed_items(begin_s, LEARNING_S + MEASURED_S + 20.0)
     found = await live(tmp_path, items_s, begin_s, policies=("auto", "even", "fbsup", "killed"))
     figures, auto, killed = told(found, tmp_path), found["auto"], found["killed"]
@@ -128,7 +134,7 @@ async def test_the_plan_sees_half_as_many_again_in_time_and_kills_cost_only_what
 @pytest.mark.long
 @pytest.mark.timeout(900)
 async def test_for_flat_sources_of_one_rate_the_plan_is_nearly_as_good_as_even_spacing(tmp_path: Path) -> None:
-    begin_s = CLOCK.time_s() + STARTING_S
+    begin_s = next_cycle_s()
     items_s = lives.equal_items(begin_s, LEARNING_S + MEASURED_S + 20.0)
     found = await live(tmp_path, items_s, begin_s, policies=("auto", "even"))
     figures = told(found, tmp_path)
