@@ -182,7 +182,7 @@ def build(
     notifying = notifying or make_notifier(settings, parts, metrics)
     probes = ProbeLoop(decider, parts.transport, parts.store, parts.clock, metrics, evaluation, parts.tracer)
     pushes = Pushes(decider, probes, parts.store, parts.clock, metrics, parts.pushes)
-    planning = Planning(decider, parts.clock, metrics, every_s=settings.plan_every)
+    planning = Planning(decider, parts.clock, metrics, every_s=settings.plan_every, plans=parts.store.plan)
     news = Signal()
     news.listen(notifying.wake)
     suspensions.released.listen(notifying.wake)

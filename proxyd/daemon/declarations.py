@@ -43,6 +43,7 @@ from proxyd.core.model.delivery import WebhookDelivery
 from proxyd.core.model.profile import Declaration
 from proxyd.core.rates.siblings import MOST_CHANGES
 from proxyd.core.rules.answers.trial import PlanCost, Trial
+from proxyd.daemon.plan_record import load_record
 from proxyd.daemon.stream_recall import StreamRecall
 from proxyd.daemon.suspensions import Suspensions
 from proxyd.errors import (
@@ -276,6 +277,7 @@ class Declarations:
             weeks, changed = await self._store.load_weeks(), await self._store.load_changes(limit=MOST_CHANGES)
             failing = await self._store.failing.load()
             self._decider.restore(states, streams, subscriptions, joint, weeks, changed, failing)
+            self._decider.restore_plan(await load_record(self._store, self._decider.settings, now_s))
         await self.suspensions.follow(declaration)
         declared = await self._store.declarations.declare_sources(declaration.sources, now_s)
         requeried = _requeried(self.declaration, declaration)

@@ -8,13 +8,16 @@ from typing import TypeAlias, TypeVar
 
 import structlog
 
+from proxyd.core.planning.allocation.packed_state import pack
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.chunks import Chunked, Steps
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.estimates import until_next_plan_s
+from proxyd.daemon.plan_record import Plans, settings_of_plan
 from proxyd.metrics import Metrics
 from proxyd.ports import Clock
 from proxyd.signals import Signal
+from proxyd.store import StoredPlan
 
 log = structlog.get_logger("plan")
 Make: TypeAlias = Callable[[], "WeekPlan | None"]
@@ -24,7 +27,8 @@ T = TypeVar("T")
 class Planning:
     """Makes the plan of the week every ``every_s``, at first more often; probes follow the old plan until then.
 
-    The first plan comes at once if weeks were learned before this start, otherwise after some time to learn.
+    After a restart the stored plan holds until its time is over. Without one the first plan comes at once if weeks were
+    learned before this start, otherwise after some time to learn.
     ``run_in_thread`` makes a plan while the event loop runs; tests make it at once.
     """
 
@@ -36,6 +40,7 @@ class Planning:
         *,
         every_s: float,
         run_in_thread: Callable[[Make], Awaitable[WeekPlan | None]] = asyncio.to_thread,
+        plans: Plans | None = None,
     ) -> None:
         self._decider = decider
         self._estimates = decider.known.estimates
@@ -43,34 +48,61 @@ class Planning:
         self._metrics = metrics
         self._every_s = every_s
         self._run_in_thread = run_in_thread
+        self._plans = plans
+        self._begun_s: float | None = None
         self._wake = Signal()
         self._stopped = False
 
     async def run(self) -> None:
         """Plan until ``stop``."""
-        begun_s = self._clock.time_s()
-        if not self._estimates.weeks:
-            await self._rest(0.0)
+        await self._wait_for_first()
         while not self._stopped:
             await self.plan()
-            await self._rest(self._clock.time_s() - begun_s)
+            await self._rest(self._clock.time_s())
+
+    async def _wait_for_first(self) -> None:
+        now_s = self._clock.time_s()
+        stored = (
+            await self._plans.load() if self._plans is not None and self._decider.planner.week is not None else None
+        )
+        self._begun_s = now_s if stored is None else min(stored.begun_s, now_s)
+        if stored is not None:
+            await self._rest(min(stored.made_s, now_s))
+        elif not self._estimates.weeks:
+            await self._rest(now_s)
 
     def stop(self) -> None:
         """Make no more plans."""
         self._stopped = True
         self._wake.notify()
 
-    async def _rest(self, passed_s: float) -> None:
-        await self._wake.sleep(self._clock, until_next_plan_s(passed_s, self._every_s))
+    async def _rest(self, made_s: float) -> None:
+        """Wait for the time of the plan after one that was made at ``made_s``."""
+        begun_s, now_s = self._begun_s, self._clock.time_s()
+        assert begun_s is not None
+        next_s = made_s + until_next_plan_s(made_s - begun_s, self._every_s)
+        if next_s > now_s:
+            await self._wake.sleep(self._clock, next_s - now_s)
 
     async def plan(self) -> None:
         """Make a plan from the current knowledge and put it into use."""
-        fleet = await in_parts(self._decider.snapshot(self._clock.time_s()))
+        made_s, packed = self._clock.time_s(), list[bytes]()
+        fleet = await in_parts(self._decider.snapshot(made_s))
         began_s = self._clock.monotonic_s()
-        week = await self._run_in_thread(fleet.plan)
+
+        def make() -> WeekPlan | None:
+            state = fleet.state()
+            if state is not None and self._plans is not None:
+                packed.append(pack(state))
+            return None if state is None else WeekPlan.of(state)
+
+        week = await self._run_in_thread(make)
         if week is None:
             return
         await in_parts(self._decider.switch_plan(week, self._clock.time_s()))
+        if self._plans is not None:
+            begun_s, settings = self._begun_s, settings_of_plan(self._decider.settings)
+            await self._plans.save(StoredPlan(made_s if begun_s is None else begun_s, made_s, settings, packed[0]))
         self._metrics.plan_s.set(self._clock.monotonic_s() - began_s)
         self._metrics.probe_price.set(week.price_item_s / 3600.0)
         log.info(

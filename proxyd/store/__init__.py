@@ -5,6 +5,7 @@ from proxyd.store.databases.backups import back_up, check_copy, restore, vacuum,
 from proxyd.store.databases.connections import StoreConnections
 from proxyd.store.databases.opening import copy_database, is_postgresql, migrate_database, open_store, owner_lock
 from proxyd.store.declared_rows import StoredText
+from proxyd.store.plan_rows import StoredPlan
 from proxyd.store.seen_events import read_past
 from proxyd.store.sql_store import SqlStore
 from proxyd.store.suspension_rows import Suspended
@@ -13,6 +14,7 @@ __all__ = [
     "KEPT_ANSWERS_S",
     "SqlStore",
     "StoreConnections",
+    "StoredPlan",
     "StoredText",
     "Suspended",
     "back_up",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,11 +15,14 @@ from proxyd.core.model.delivery import Delivery, WebhookDelivery
 from proxyd.core.model.item import EventKind, Item, UpdateEvent, Value
 from proxyd.core.model.outcome import Validators
 from proxyd.core.model.schedule import Probe
+from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.rates.model_fit import NO_FIT, ModelFit
 from proxyd.core.rates.rate_blend import RateEvidence
 from proxyd.core.rates.week_counts import WeekCounts
+from proxyd.core.rules.estimates import FleetRecord
 from proxyd.core.rules.observation import Observation
 from proxyd.core.rules.programs.aggregate_values import Total
+from proxyd.core.rules.sibling_hints import SiblingHint
 from proxyd.core.rules.stages.calibration import Calibration
 from proxyd.core.rules.stages.joint_intervals import JointInterval, Obtained
 from proxyd.core.rules.state import IntervalRecord, Notification, SourceState, StoredEvent, StreamState
@@ -29,22 +32,55 @@ MOST_DETAIL = 1000  # characters
 DAY_S = 86400.0
 ACCOUNT_FIELDS = tuple(field.name for field in fields(Calibration))
 _FIT_FIELDS = tuple(field.name for field in fields(ModelFit))
+_HIDDEN = ("hidden", "hidden_since_s")
 _SUBSCRIPTION_FIELDS = tuple(field.name for field in fields(Subscription))
 _STATE_FIELDS = tuple(field.name for field in fields(SourceState) if field.name not in {"validators", "rate", "fit"})
 
 
-def source_row(state: SourceState) -> dict[str, Any]:
-    """Return a row of ``sources``."""
+def source_row(state: SourceState, record: SourceRecord | None = None) -> dict[str, Any]:
+    """Return a row of ``sources``; ``record`` says how the planner stands with it, if it is planned."""
     row = {name: getattr(state, name) for name in _STATE_FIELDS}
     rate = json.dumps([state.rate.as_of_s, state.rate.events, state.rate.exposure_s])
     fit = json.dumps([getattr(state.fit, name) for name in _FIT_FIELDS])
     validators = {"etag": state.validators.etag, "last_modified": state.validators.last_modified}
-    return row | validators | {"rate": rate, "fit": fit}
+    return row | validators | {"rate": rate, "fit": fit} | _record_columns(record)
+
+
+def _record_columns(record: SourceRecord | None) -> dict[str, Any]:
+    if record is None:
+        return {"record": "", "hidden": 0.0, "hidden_since_s": 0.0}
+    values = record.values()
+    hidden = {name: values.pop(name, 0.0) for name in _HIDDEN}
+    return {"record": json.dumps(values, separators=(",", ":"))} | hidden
+
+
+def source_record(row: Row[Any]) -> SourceRecord | None:
+    """Return how the planner stood with a source, or ``None`` if that was not stored."""
+    if not row.record:
+        return None
+    return SourceRecord.of_values(json.loads(row.record) | {name: getattr(row, name) for name in _HIDDEN})
+
+
+def hint_row(hint: SiblingHint) -> dict[str, Any]:
+    """Return the parameters that note how many items may wait at a sibling."""
+    return {"of_source": hint.source_id, "items": hint.items, "since_at_s": hint.since_s}
+
+
+def fleet_row(record: FleetRecord) -> dict[str, Any]:
+    """Return the row of ``fleet``."""
+    return {"fleet_id": 1, "record": json.dumps(asdict(record))}
+
+
+def fleet_record(row: Row[Any]) -> FleetRecord:
+    """Return the record that ``fleet_row`` wrote."""
+    return FleetRecord(**{name: tuple(values) for name, values in json.loads(row.record).items()})
 
 
 def source_state(row: Row[Any]) -> SourceState:
     """Return the state that ``source_row`` wrote."""
     values = row._asdict()
+    for name in ("record", *_HIDDEN):
+        del values[name]
     validators = Validators(values.pop("etag"), values.pop("last_modified"))
     as_of_s, events, exposure_s = json.loads(values.pop("rate"))
     rate = RateEvidence(tuple(events), tuple(exposure_s), as_of_s)

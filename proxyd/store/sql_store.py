@@ -25,6 +25,7 @@ from proxyd.store.declared_rows import SqlDeclarations
 from proxyd.store.failing_rows import SqlFailingRules, record_failing
 from proxyd.store.history import SqlHistory
 from proxyd.store.outbox import SqlOutbox
+from proxyd.store.plan_rows import SqlPlanRecord
 from proxyd.store.statements import add_up, delete_named, execute_many, upsert
 from proxyd.store.suspension_rows import SqlSuspensions
 from proxyd.store.webhook_states import held, state_of
@@ -39,7 +40,7 @@ MOST_HISTORY = 10_000  # items that a table of a query reads
 _of_item = and_(
     t.items.c.source_id == bindparam("of_source"), t.items.c.item_id == bindparam("of_item"), t.items.c.gone_s.is_(None)
 )
-_UPSERT_SOURCE, _UPSERT_STREAM = upsert(t.sources), upsert(t.streams)
+_UPSERT_STREAM = upsert(t.streams)
 _UPSERT_SUBSCRIPTION, _UPSERT_JOINT = upsert(t.subscriptions), upsert(t.joint_intervals)
 _UPSERT_WEEK, _ADD_ACCOUNT = upsert(t.weeks), add_up(t.accounts)
 _INSERT_ITEM, _INSERT_CHANGE, _INSERT_INTERVAL = insert(t.items), insert(t.changes), insert(t.intervals)
@@ -102,6 +103,7 @@ class SqlStore(SqlOutbox):
         self.subscriptions = SqlSubscriptions(self.writer, self._all)
         self.suspensions = SqlSuspensions(self.writer, self._all)
         self.failing = SqlFailingRules(self.writer, self._all)
+        self.plan = SqlPlanRecord(self.writer, self._all, self._each)
         self.access = SqlAccess(self.writer, self._all)
         self.upkeep = connections.upkeep
         self._connections = connections
@@ -195,7 +197,7 @@ class SqlStore(SqlOutbox):
         observations = drained(self._waiting)
         if not observations:
             return
-        execute_many(connection, _UPSERT_SOURCE, [rows.source_row(o.state) for o in observations])
+        self.plan.write(connection, observations)
         events = [(o.state.source_id, event) for o in observations for event in o.found.events]
         renamed = [rows.renamed_row(o, *names) for o in observations for names in o.found.window.renamed]
         execute_many(connection, _RENAME_ITEM, renamed)

@@ -75,6 +75,26 @@ sources = Table(
     Column("missing", Integer, nullable=False, server_default="0"),
     Column("last_push_s", Float),
     Column("fit", Text, nullable=False, server_default="[]"),  # how well its model predicts; empty at first
+    Column("record", Text, nullable=False, server_default=""),  # how the planner stands with it; empty at first
+    Column("hidden", Float, nullable=False, server_default="0"),  # items that siblings announced,
+    Column("hidden_since_s", Float, nullable=False, server_default="0"),  # if it was not seen since
+)
+
+fleet = Table(  # one row: what was learned of all sources together
+    "fleet",
+    metadata,
+    Column("fleet_id", Integer, primary_key=True, autoincrement=False),
+    Column("record", Text, nullable=False),
+)
+
+plans = Table(  # one row: the plan of the week
+    "plans",
+    metadata,
+    Column("plan_id", Integer, primary_key=True, autoincrement=False),
+    Column("begun_s", Float, nullable=False),  # when the first plan was made
+    Column("made_s", Float, nullable=False),
+    Column("settings", String, nullable=False),  # a plan holds only for these
+    Column("body", LargeBinary, nullable=False),
 )
 
 suspensions = Table(  # paused sources, and muted rules and profiles

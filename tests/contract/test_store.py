@@ -14,16 +14,19 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.delivery import SecretRef, WebhookDelivery
 from proxyd.core.model.item import EventKind, Item
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, Validators
+from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.rates.model_fit import ModelFit
+from proxyd.core.rules.estimates import FleetRecord
 from proxyd.core.rules.observation import Observation
 from proxyd.core.rules.programs.aggregate_values import Total
+from proxyd.core.rules.sibling_hints import SiblingHint
 from proxyd.core.rules.stages.calibration import Calibration
 from proxyd.core.rules.stages.stored import StoreQuery
 from proxyd.core.rules.state import IntervalRecord, Notification, SourceState, StoredEvent, StreamState
 from proxyd.core.rules.subscriptions import Subscription
 from proxyd.errors import ConflictError, NotFoundError, StoreError
 from proxyd.queries import StoredNotifications, Token, Wanted
-from proxyd.store import SqlStore, StoredText, copy_database, open_store, owner_lock
+from proxyd.store import SqlStore, StoredPlan, StoredText, copy_database, open_store, owner_lock
 from proxyd.store.history import MOST_BYTES
 from proxyd.store.retention import expire
 from proxyd.store.tables import metadata, sources
@@ -33,6 +36,7 @@ from tests.observations import altered, observed
 from tests.servers import PostgresServer
 
 OUTCOME = ProbeOutcome("s", OutcomeKind.CHANGED, 1.0, 2.0, 200)
+HINT = SiblingHint("s", 0.5, 3.0)
 ENDPOINT = WebhookDelivery("https://r.example/", SecretRef("env", "SECRET_A"))
 
 
@@ -307,6 +311,34 @@ async def test_the_window_a_source_showed_last_is_known_however_long_ago_that_wa
     await store.record(later)
     await expire(store.writer, 1e9, retention_s=100.0)
     assert set(await store.known_items("s", StoreQuery(("gone", "still there"), fields=False))) == {"still there"}
+
+
+async def test_how_the_planner_stands_is_stored_with_an_observation(store: SqlStore) -> None:
+    intervals = (("r", 3, 1, None, True, 1.5, 0.01, 0.02, 4, 2, (10.0, 20.0)),)
+    record = SourceRecord(2.0, 0.01, 4.0, 0.02, (1.0, 2.0), 3.0, 2.5, 0.25, 9.0, intervals, (("u", 10.0, 30.0),))
+    shared = [FleetRecord((1.0, trust), (2.0, 3.0), (trust, 0.0)) for trust in (0.1, 0.2)]
+    await store.record(replace(observation(), record=record, fleet=shared[0]))
+    await store.record(replace(observation(), record=record, fleet=shared[1]))
+    assert await store.plan.load_sources() == {"s": record}
+    assert await store.plan.load_fleet() == shared[1]
+    assert await store.load_states() == {"s": observation().state}
+
+
+async def test_what_siblings_say_is_stored_with_them_until_a_source_is_seen(store: SqlStore) -> None:
+    record = SourceRecord(2.0, 0.01, 4.0)
+    seen = replace(observation(), record=record)
+    await store.record(seen)
+    await store.record(replace(altered(observation(), state=replace(seen.state, source_id="other")), hints=(HINT,)))
+    assert await store.plan.load_sources() == {"s": replace(record, hidden=0.5, hidden_since_s=3.0)}
+    await store.record(seen)
+    assert await store.plan.load_sources() == {"s": record}
+
+
+async def test_the_last_plan_is_stored(store: SqlStore) -> None:
+    assert await store.plan.load() is None
+    for made_s in (5.0, 7.0):
+        await store.plan.save(StoredPlan(1.0, made_s, "settings", b"\x00body"))
+    assert await store.plan.load() == StoredPlan(1.0, 7.0, "settings", b"\x00body")
 
 
 async def test_a_long_queue_of_one_receiver_hides_no_other(store: SqlStore) -> None:

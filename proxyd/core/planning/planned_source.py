@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Set
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.schedule import Constraint
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.policies.demand import Demands
 from proxyd.core.politeness import HostBudgets, ProbeLog, ScopeBlocks
+
+_KNOWN_ITEMS = 4.0  # four of five rates are then within a factor of two
 
 
 @dataclass(slots=True)
@@ -19,6 +22,8 @@ class PlannedSource:
 
     Parameters
     ----------
+    items_known
+        From how many items its rate is known.
     last_seen_s
         When a probe last saw its state, in unix seconds; ``None`` before first contact.
     not_before_s
@@ -27,6 +32,8 @@ class PlannedSource:
         The origin says that nothing changes before this time.
     hidden
         Items that may wait unseen because siblings of the source changed, in addition to those its rate expects.
+    hidden_since_s
+        The time of the item of a sibling that says so.
     window
         How many items the feed shows, or ``None`` if nothing slides off. ``dispersion`` is the variance over the mean
         of the number of items that a probe finds.
@@ -53,12 +60,14 @@ class PlannedSource:
     log: ProbeLog
     demands: Demands
     rate_per_s: float
+    items_known: float = inf
     last_seen_s: float | None = None
     not_before_s: float = 0.0
     fresh_until_s: float = 0.0
     pushed_until_s: float = 0.0
     throttle_scope: str = ""
     hidden: float = 0.0
+    hidden_since_s: float = 0.0
     window: int | None = None
     dispersion: float = 1.0
     matching: float = 1.0
@@ -72,19 +81,35 @@ class PlannedSource:
 
     @property
     def weight(self) -> float:
-        """The cost of a delay of an event that may match or not."""
-        return self.demands.weight * self.matching
+        """The cost of a delay of an event; for detection more until the rate is known within a factor of two.
+
+        To plan by a rate that is known from k items loses ``1 / (4 k)`` of the price of a probe
+        (``docs/decisions/new-sources.md``).
+        """
+        is_new = bool(self.demands.detecting) and self.items_known < _KNOWN_ITEMS
+        return self.demands.weight * self.matching * (1.0 + 0.25 / self.items_known if is_new else 1.0)
 
     def copy(self) -> PlannedSource:
         """Return an independent copy; a source that only detects shares its demands, because they do not change."""
         demands = self.demands if self.demands.only_detects else deepcopy(self.demands)
-        log = ProbeLog(self.log.budget, list(self.log.starts_s))
+        log = replace(self.log, starts_s=list(self.log.starts_s))
         return replace(self, log=log, demands=demands, postponed=dict(self.postponed))
 
     def follow(self, week: WeekPlan) -> None:
         """Tell a plan of the week when the source was last seen, and its rate and weight."""
         if self.last_seen_s is not None:
             week.follow(self.source_id, self.rate_per_s, self.priced_weight, self.last_seen_s)
+
+    def saw(self, now_s: float, chronon: Chronon | None) -> None:
+        """Note that its state was seen, by a probe that was chosen in a chronon if that is given."""
+        self.last_seen_s, self.hidden = max(now_s, self.last_seen_s or 0.0), 0.0
+        if chronon is not None:
+            self.demands.probed(chronon)
+
+    @property
+    def starts_s(self) -> tuple[float, ...]:
+        """The starts of its probes that count toward a number of probes in a time, oldest first."""
+        return tuple(max(self._logs(), key=lambda log: len(log.starts_s)).starts_s)
 
     def record(self, start_s: float) -> None:
         """Note the start of a probe."""

@@ -113,9 +113,7 @@ class Planner:
         if source is None:
             return
         if seen:
-            source.last_seen_s, source.hidden = max(now_s, source.last_seen_s or 0.0), 0.0
-            if chronon is not None:
-                source.demands.probed(chronon)
+            source.saw(now_s, chronon)
         self.reschedule(source_id, self.settings.grid.chronon_at(now_s))
 
     def hint(self, source_id: str, items: float, *, since_s: float, now_s: float) -> None:
@@ -127,7 +125,7 @@ class Planner:
         if source is None or source.last_seen_s is None or source.last_seen_s >= since_s:
             return
         if items > source.hidden:
-            source.hidden = items
+            source.hidden, source.hidden_since_s = items, since_s
             self.reschedule(source_id, self.settings.grid.chronon_at(now_s))
 
     def wake(self, source_ids: Iterable[str], now_s: float) -> None:
@@ -140,8 +138,7 @@ class Planner:
         """Note that a hub showed the new items of a source; this is as good as a probe, and free."""
         source = self.sources.get(source_id)
         if source is not None:
-            source.last_seen_s, source.hidden = max(now_s, source.last_seen_s or 0.0), 0.0
-            source.demands.probed(self.settings.grid.chronon_at(now_s))
+            source.saw(now_s, self.settings.grid.chronon_at(now_s))
             self.reschedule(source_id, self.settings.grid.chronon_at(now_s))
 
     def drop(self, planned: PlannedProbe, now_s: float) -> None:

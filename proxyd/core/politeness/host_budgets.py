@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from copy import deepcopy
 from dataclasses import dataclass, replace
 
@@ -87,6 +87,23 @@ class HostBudgets:
             if start_s > (log.starts_s[-1] if log.starts_s else 0.0):
                 for _ in range(self.budget.probes or 1):
                     log.record(start_s)
+
+    def restore(self, host: str, starts_s: Iterable[float]) -> None:
+        """Take over starts of a host's probes before a restart, in any order of its sources.
+
+        >>> hosts = HostBudgets(PolitenessBudget(spacing_s=1.0, probes=2, window_s=60.0))
+        >>> hosts.restore("example.org", [30.0]); hosts.restore("example.org", [10.0, 20.0])
+        >>> hosts.earliest_s("example.org")
+        80.0
+        """
+        known = self._host(host)
+        for log in (known.planned, known.started):
+            log.starts_s = sorted({*log.starts_s, *starts_s})[-max(1, self.budget.probes or 1) :]
+
+    def spacing_s(self, host: str) -> float:
+        """Return the least time between two probes of a host, in seconds."""
+        known = self._hosts.get(host)
+        return (self.budget if known is None else known.started.budget).spacing_s
 
     def _host(self, host: str) -> _Host:
         known = self._hosts.get(host)

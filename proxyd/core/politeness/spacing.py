@@ -32,6 +32,8 @@ class PolitenessBudget:
 class ProbeLog:
     """The starts of a source's or host's recent probes, as many as its budget needs to remember.
 
+    ``kept`` more are kept of the last ``kept_s`` seconds, because they count for others too.
+
     >>> log = ProbeLog(PolitenessBudget(spacing_s=10.0, probes=2, window_s=100.0))
     >>> log.record(0.0); log.record(10.0)
     >>> log.earliest_s()
@@ -40,12 +42,19 @@ class ProbeLog:
 
     budget: PolitenessBudget
     starts_s: list[float] = field(default_factory=list)  # a deque takes 600 bytes, and a source mostly keeps one start
+    kept: int = 0
+    kept_s: float = 0.0
 
     def record(self, start_s: float) -> None:
         """Note a probe that started."""
         self.starts_s.append(start_s)
-        while len(self.starts_s) > max(1, self.budget.probes or 1):
+        least = max(1, self.budget.probes or 1)
+        while len(self.starts_s) > least and not self._is_kept(start_s):
             self.starts_s.pop(0)
+
+    def _is_kept(self, now_s: float) -> bool:
+        """Whether the oldest start is remembered for others."""
+        return len(self.starts_s) <= self.kept and self.starts_s[0] > now_s - self.kept_s
 
     def move_last(self, start_s: float) -> None:
         """Correct the last start: the probe was planned, and started later."""

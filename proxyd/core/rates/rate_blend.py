@@ -90,6 +90,23 @@ class Blend:
         self._population = [PopulationPrior(mean_per_s) for _ in half_lives_s]
 
     @property
+    def credits(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """What the weights are made of, to be restored later: the items credited to each member, and those expected."""
+        return tuple(self._credit), tuple(self._expected)
+
+    def restore(self, credit: Sequence[float], expected: Sequence[float]) -> None:
+        """Take over weights; does nothing if they are those of other members.
+
+        >>> blend, again = Blend(), Blend()
+        >>> blend.weigh(NO_EVIDENCE, ItemTimes(0.0, 86400.0, (60.0, 70.0)))
+        >>> again.restore(*blend.credits)
+        >>> again.weights == blend.weights
+        True
+        """
+        if len(credit) == len(expected) == len(self._credit):
+            self._credit, self._expected = list(credit), list(expected)
+
+    @property
     def weights(self) -> list[float]:
         """Weights of the half-lives and, last, of the population's mean."""
         return [credit / expected for credit, expected in zip(self._credit, self._expected, strict=True)]

@@ -7,7 +7,7 @@ explanations come out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from math import inf
 from types import MappingProxyType
 
@@ -24,6 +24,7 @@ from proxyd.core.planning.chunks import Chunked
 from proxyd.core.planning.chunks import run_all as run_parts
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
+from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.politeness import Connectivity
 from proxyd.core.rates.evidence import Evidence
 from proxyd.core.rates.week_counts import WeekCounts
@@ -31,7 +32,7 @@ from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.burst_hints import BurstHints
 from proxyd.core.rules.compiled import Compiled
 from proxyd.core.rules.decider_settings import DeciderSettings
-from proxyd.core.rules.estimates import Fleet
+from proxyd.core.rules.estimates import Fleet, FleetRecord
 from proxyd.core.rules.failing import FailingRule
 from proxyd.core.rules.knowledge import Knowledge
 from proxyd.core.rules.observation import Observation, Prepared, RuleResults
@@ -52,6 +53,15 @@ from proxyd.core.rules.stages.stored import NO_CONTEXT, StoredContext, StoreQuer
 from proxyd.core.rules.stages.streams import Backlog
 from proxyd.core.rules.state import SourceState, StreamState
 from proxyd.core.rules.subscriptions import Hubs, Subscription
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRecord:
+    """What a store remembers of the plan: how sources stood, what they share, and the plan of the week."""
+
+    sources: Mapping[str, SourceRecord] = field(default_factory=dict)
+    fleet: FleetRecord | None = None
+    week: WeekPlan | None = None
 
 
 class Decider:
@@ -93,6 +103,15 @@ class Decider:
         self.captures.restore(joint)
         self.hubs.restore(subscriptions)
         self._hints.restore(changes)
+
+    def restore_plan(self, record: PlanRecord) -> None:
+        """Take over the plan that a store remembers; call it before the first ``declare``."""
+        if record.fleet is not None:
+            self.known.estimates.restore_fleet(record.fleet)
+        if record.week is not None:
+            self.planner.change_to(record.week)
+            self._hints.siblings = record.week.siblings
+        self._placement.restore(record.sources)
 
     def compile(
         self, declaration: Declaration, accepted: Mapping[str, float], declared: Mapping[str, float]
@@ -233,7 +252,9 @@ class Decider:
         undecided = {task.program.rule.name for task in prepared.tasks if task.program.is_joint}
         failing = self.known.failing.count(ended, outcome.finished_s, undecided)
         rules = replace(RuleResults.of(step, captured), failing=failing)
-        observation = Observation(state, found, rules, judged.calibration, week, subscription, probe)
+        observation = self._recorded(
+            Observation(state, found, rules, judged.calibration, week, subscription, probe), outcome
+        )
         return observation, JointTask.all_of(captured, self.settings.grid)
 
     def told(
@@ -253,8 +274,17 @@ class Decider:
             seen = observation is not None and outcome.kind.is_success
             self.planner.finished(outcome.source_id, outcome.finished_s, seen=seen)
         if observation is not None:
-            self._hints.give(outcome.source_id, observation.found.events, outcome.finished_s)
+            self._hints.give(observation.hints, outcome.finished_s)
             self._placement.feed_back(outcome, observation)
+
+    def _recorded(self, observation: Observation, outcome: ProbeOutcome) -> Observation:
+        """Return an observation with what a restart needs to plan the next probes alike."""
+        return replace(
+            observation,
+            record=self._placement.record(outcome, observation),
+            hints=self._hints.hints(outcome.source_id, observation.found.events, outcome.finished_s),
+            fleet=self.known.estimates.record(),
+        )
 
     def _judged(self, context: SourceContext, outcome: ProbeOutcome) -> SourceContext:
         """Return a context with what the plan says of the source; a failure while the daemon is offline is excused."""

@@ -28,12 +28,11 @@ def demands_of(
     rate_per_s: float,
     now_s: float,
     settings: PlannerSettings,
-    seed: int,
 ) -> Demands:
     """Return the demands of a source's rules; a demand that was there before (``old``) continues.
 
-    ``counts`` holds, by rule, how many events its stream has counted, which is its position in its cycle. ``seed`` is
-    for the policies that draw at random.
+    ``counts`` holds, by rule, how many events its stream has counted, which is its position in its cycle. The intervals
+    of a rule that was not there are laid from its NOW or its START, so that a restart does not move them.
     """
     demands, grid = Demands(), settings.grid
     programs = tuple(programs)
@@ -49,16 +48,19 @@ def demands_of(
             wanted = _interval_demand(program, grid)
             before = next((each for each in old.intervals if each.asks_the_same(wanted)), None)
             if before is None:
-                wanted.anchor(now_s, rate_per_s=rate_per_s, count=counts[program.rule.name])
+                since_s = min(now_s, max(program.accepted_s, program.start_s))
+                wanted.anchor(since_s, rate_per_s=rate_per_s, count=counts[program.rule.name])
             demands.intervals = (*demands.intervals, before or wanted)
         elif kind is PolicyName.UNIFORM:
             demands.fixed = (*demands.fixed, _fixed_demand(program, old, now_s, grid))
         elif kind is PolicyName.DOE:
             demands.doe = (*demands.doe, _doe_demand(program, old, grid))
         elif kind in PACED:
-            paced = PacedDemand(program.rule.name, kind, seed)
-            paced.count(counts[program.rule.name], now_s - program.accepted_s)
-            demands.paced = (*demands.paced, paced)
+            paced = PacedDemand(program.rule.name, kind)
+            continued = next((each for each in old.paced if (each.rule, each.policy) == (paced.rule, kind)), None)
+            if continued is None:
+                paced.count(counts[program.rule.name], now_s - program.accepted_s)
+            demands.paced = (*demands.paced, continued or paced)
         else:
             demands.detecting = (*demands.detecting, program.rule.name)
     return demands

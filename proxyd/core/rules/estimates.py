@@ -51,6 +51,16 @@ class Estimates:
             self.keep(state)
         self.weeks = dict(weeks)
 
+    def record(self) -> FleetRecord:
+        """Return what was learned of all sources together."""
+        return FleetRecord(*self.blend.credits, self.trust.likelihoods)
+
+    def restore_fleet(self, record: FleetRecord) -> None:
+        """Take over what was learned of all sources together."""
+        self.blend.restore(record.credit, record.expected)
+        if len(record.trust) == len(self.trust.likelihoods):
+            self.trust = WeekTrust(record.trust)
+
     def state(self, source: Source, reading: str) -> SourceState:
         """Return the state of a source under a reading; a fresh one if the address or the reading changed."""
         known = self.states.get(source.source_id)
@@ -134,6 +144,23 @@ class Estimates:
 
 
 @dataclass(frozen=True, slots=True)
+class FleetRecord:
+    """What was learned of all sources together, stored with each probe.
+
+    Parameters
+    ----------
+    credit, expected
+        The items credited to each member of the blend of rates, and those that it expected.
+    trust
+        The logarithms of the likelihoods behind the trust in learned weeks.
+    """
+
+    credit: tuple[float, ...]
+    expected: tuple[float, ...]
+    trust: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Misfit:
     """A source whose model predicts badly, in its week or its rate."""
 
@@ -212,10 +239,15 @@ class Fleet:
 
     def plan(self) -> WeekPlan | None:
         """Return the plan of the week, or ``None`` if there are no sources."""
+        state = self.state()
+        return None if state is None else WeekPlan.of(state)
+
+    def state(self) -> FleetState | None:
+        """Return the input of the plan of the week, with the weeks learned; ``None`` if there are no sources."""
         if not self.source_ids:
             return None
         weeks = fleet_shapes(self.weeks, self.cycle.week_s(self.now_s) + self.zones_s)
-        state = FleetState(
+        return FleetState(
             self.source_ids,
             self.rate_per_s,
             self.weights,
@@ -240,7 +272,6 @@ class Fleet:
             host_per_s=self.host_per_s,
             host_k=self._concentrations(weeks),
         )
-        return WeekPlan.of(state)
 
     def _fleet_targets(self) -> FleetTargets | None:
         """Return what the rules ask for, or ``None`` if the budget or a price decides."""

@@ -58,6 +58,10 @@ class Knowledge:
         """Return the estimated update rate of a source, in items per second."""
         return self.estimates.rate_per_s(self.state(source), source, now_s)
 
+    def items_known(self, source: Source, now_s: float) -> float:
+        """Return from how many items the update rate of a source is known."""
+        return self.estimates.blend.items_known(self.state(source).rate, now_s)
+
     def politeness(self, source: Source) -> PolitenessBudget:
         """Return how often a source may be probed."""
         return politeness_of(source, spacing_s=self.settings.source_spacing_s, chronon_s=self.grid.length_s)

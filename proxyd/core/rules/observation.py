@@ -7,8 +7,11 @@ from dataclasses import dataclass, replace
 
 from proxyd.core.model.outcome import ProbeOutcome
 from proxyd.core.model.schedule import Probe
+from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.rates.week_counts import WeekCounts
+from proxyd.core.rules.estimates import FleetRecord
 from proxyd.core.rules.failing import FailingRule
+from proxyd.core.rules.sibling_hints import SiblingHint
 from proxyd.core.rules.stages.calibration import Calibration
 from proxyd.core.rules.stages.captures import NOTHING_CAPTURED, Captured
 from proxyd.core.rules.stages.context import SourceContext
@@ -105,6 +108,12 @@ class Observation:
         Its subscription at a hub, if that changed.
     probe
         The planned probe; ``None`` for a push.
+    record
+        How the planner will stand with the source; ``None`` if it is not planned.
+    hints
+        The siblings that may have new items too.
+    fleet
+        What is known of all sources together.
     """
 
     state: SourceState
@@ -114,6 +123,9 @@ class Observation:
     week: WeekCounts | None = None
     subscription: Subscription | None = None
     probe: Probe | None = None
+    record: SourceRecord | None = None
+    hints: tuple[SiblingHint, ...] = ()
+    fleet: FleetRecord | None = None
 
     @property
     def outcome(self) -> ProbeOutcome:

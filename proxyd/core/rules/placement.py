@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from math import inf
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from math import floor, inf
 
 import numpy as np
 
 from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, host_of
 from proxyd.core.model.profile import Source
+from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.policies.demand import Demands
+from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.politeness import ProbeLog, Throttles
 from proxyd.core.rules.demands import demands_of
 from proxyd.core.rules.knowledge import Knowledge
@@ -21,6 +24,9 @@ from proxyd.core.rules.source_requests import moved_url
 from proxyd.core.rules.stages.captures import JointCaptures
 from proxyd.core.rules.state import SourceState
 from proxyd.core.rules.subscriptions import Hubs
+
+_ROUNDING = 1e-9
+_MOST_EPOCHS = 100  # that are followed up after a restart
 
 
 class SourcePlacement:
@@ -35,11 +41,15 @@ class SourcePlacement:
         self._captures = captures
         self._hubs = hubs
         self._rng = rng
-        self._seed = int(rng.integers(2**32))
         self._throttles = Throttles()
         self._set_aside: dict[str, PlannedSource] = {}  # paused: their past probes still count for politeness
-        self._next_anchor_s = 0.0
+        self._records: dict[str, SourceRecord] = {}  # of sources that were not placed since the start
+        self._epoch: int | None = None
         self._next_period_s = inf
+
+    def restore(self, records: Mapping[str, SourceRecord]) -> None:
+        """Take over how sources stood before a restart, by name."""
+        self._records = dict(records)
 
     def place_all(self, now_s: float) -> None:
         """Put in every source that a rule asks for now, and remove the others."""
@@ -50,6 +60,7 @@ class SourcePlacement:
         for source_id in compiled.rules_of:
             if source_id not in self._known.paused:
                 self._planner.put(self._placed(compiled.sources[source_id], now_s), now)
+        self._records = {name: each for name, each in self._records.items() if name in self._known.paused}
         self._planner.limits.forget({each.host for each in self._planner.sources.values()}, now_s)
         self._next_period_s = compiled.next_period_s(now_s)
 
@@ -58,12 +69,13 @@ class SourcePlacement:
         now_s = self._grid.start_s(now)
         if now_s >= self._next_period_s:
             self.place_all(now_s)
-        if now_s >= self._next_anchor_s:
-            self._next_anchor_s = now_s + self._known.settings.epoch_s
+        epoch = self._epoch_at(now)
+        if self._epoch is not None and epoch > self._epoch:
             for source_id, planned in self._planner.sources.items():
                 if planned.demands.intervals:
                     self._lay(planned, now_s)
                     self._planner.reschedule(source_id, now)
+        self._epoch = epoch
 
     def pause(self, source_id: str) -> None:
         """Plan no more probes of a source."""
@@ -94,6 +106,24 @@ class SourcePlacement:
             planned.pushed_until_s = self._hubs.pushes_until_s(source_id)
             self._planner.reschedule(source_id, self._grid.chronon_at(now_s))
 
+    def record(self, outcome: ProbeOutcome, observation: Observation) -> SourceRecord | None:
+        """Return how a source will stand once the planner has taken an outcome in, or ``None`` if it is not planned."""
+        planned = self._planner.sources.get(outcome.source_id) or self._set_aside.get(outcome.source_id)
+        if planned is None:
+            return None
+        source, now_s = self._known.compiled.sources[planned.source_id], outcome.finished_s
+        coming = replace(planned, demands=planned.demands.copy())
+        self._follow(coming, outcome, observation)
+        if outcome.is_push:
+            coming.saw(now_s, self._grid.chronon_at(now_s))
+        elif outcome.kind.is_success:
+            coming.saw(now_s, self._planner.in_flight.get(coming.source_id))
+        self._feed_back(coming, outcome, observation)
+        spacing_s = max(self._planner.limits.hosts.spacing_s(coming.host), outcome.crawl_delay_s or 0.0)
+        record = SourceRecord.of(coming, now_s, grid=self._grid)
+        counted_s = None if self._planner.week is None else self._counted_s(coming, self._planner.week)
+        return replace(record, expected_per_s=source.expected_per_s, host_spacing_s=spacing_s, counted_s=counted_s)
+
     def take_in(self, outcome: ProbeOutcome, observation: Observation) -> None:
         """Tell the planner when an outcome lets its source be probed again, and when it should be."""
         planned = self._planner.sources.get(outcome.source_id)
@@ -103,12 +133,10 @@ class SourcePlacement:
         planned.pushed_until_s = self._hubs.pushes_until_s(planned.source_id)
         planned.not_before_s = state.not_before_s
         planned.fresh_until_s = state.fresh_until_s
-        planned.rate_per_s = self._known.rate_per_s(source, outcome.finished_s)
         planned.matching = self._known.matching(source.source_id)
         planned.window = _full_window(state)
         planned.dispersion = state.fit.dispersion
-        if planned.last_seen_s is None and outcome.kind.is_success:
-            self._lay(planned, outcome.finished_s, is_first=True)
+        self._follow(planned, outcome, observation)
         scope = self._known.settings.throttle_scope(outcome.answered_by or planned.host)
         if (until_s := self._throttles.take_in(scope, outcome, self._rng)) is not None:
             self._planner.limits.blocks.block(scope, until_s)
@@ -119,9 +147,25 @@ class SourcePlacement:
 
     def feed_back(self, outcome: ProbeOutcome, observation: Observation) -> None:
         """Update the demands of a source with what was found; call it after the planner took the probe in."""
-        planned, now_s = self._planner.sources.get(outcome.source_id), outcome.finished_s
-        if planned is None:
-            return
+        planned = self._planner.sources.get(outcome.source_id)
+        if planned is not None:
+            self._feed_back(planned, outcome, observation)
+            self._planner.reschedule(outcome.source_id, self._grid.chronon_at(outcome.finished_s))
+
+    # -- how
+
+    def _follow(self, planned: PlannedSource, outcome: ProbeOutcome, observation: Observation) -> None:
+        """Plan a source by its new rate, and lay its intervals at first contact."""
+        source, now_s = self._known.compiled.sources[planned.source_id], outcome.finished_s
+        record = observation.record
+        planned.rate_per_s = self._known.rate_per_s(source, now_s) if record is None else record.rate_per_s
+        planned.items_known = self._known.items_known(source, now_s) if record is None else record.items_known
+        if planned.last_seen_s is None and outcome.kind.is_success:
+            self._lay(planned, now_s, is_first=True)
+
+    def _feed_back(self, planned: PlannedSource, outcome: ProbeOutcome, observation: Observation) -> None:
+        """Update the demands of a source with what was found."""
+        now_s = outcome.finished_s
         fired = {record.rule for record in observation.rules.intervals}
         for demand in planned.demands.intervals:
             count = self._known.count(demand.rule, planned.source_id)
@@ -129,31 +173,44 @@ class SourcePlacement:
         for paced in planned.demands.paced:
             since_s = now_s - self._known.compiled.programs[paced.rule].accepted_s
             paced.count(self._known.count(paced.rule, planned.source_id), since_s)
-        self._planner.reschedule(outcome.source_id, self._grid.chronon_at(now_s))
 
-    # -- how
+    def _counted_s(self, coming: PlannedSource, week: WeekPlan) -> float | None:
+        """Return when the last probe that saw a source counts as made in the plan, if it is in the plan."""
+        if coming.last_seen_s is None or coming.source_id not in week:
+            return None
+        return week.counted_s(coming.source_id, coming.last_seen_s)
+
+    def _epoch_at(self, now: Chronon) -> int:
+        """Return the number of the epoch that has begun by ``now``; epochs are counted from 1970, as restarts are."""
+        return floor(self._grid.start_s(now) / self._known.settings.epoch_s + _ROUNDING)
 
     def _placed(self, source: Source, now_s: float) -> PlannedSource:
         """Return a source in the planner's form, with what the planner already knows of it."""
         old = self._planner.sources.get(source.source_id) or self._set_aside.pop(source.source_id, None)
+        record = self._records.get(source.source_id) if old is None else None
         state = self._known.state(source)
         host = host_of(moved_url(state, source) or source.url)
         scope = self._known.settings.throttle_scope(host)
-        log = ProbeLog(self._known.politeness(source), old.log.starts_s if old else [])
-        if not log.starts_s and state.last_start_s is not None:
-            # Only the last start is stored, so assume that the whole window was used then.
-            for _ in range(log.budget.probes or 1):
-                log.record(state.last_start_s)
-            self._planner.limits.hosts.remember(host, state.last_start_s)
+        host_budget = self._planner.limits.hosts.budget
+        log = ProbeLog(self._known.politeness(source), [], host_budget.probes or 0, host_budget.window_s)
+        if old is not None:
+            log.starts_s = old.log.starts_s
+        elif state.last_start_s is not None:
+            self._remember(log, host, state, record)
             if state.last_outcome == OutcomeKind.THROTTLED.value:
                 self._planner.limits.blocks.block(scope, state.not_before_s)
-        return PlannedSource(
+        demands = old.demands if old else Demands() if record is None else record.demands(self._grid)
+        is_hidden = record is not None and record.hidden_since_s > (state.watched_s or inf)
+        placed = PlannedSource(
             source_id=source.source_id,
             host=host,
             throttle_scope=scope,
             log=log,
-            demands=self._demands(source, now_s, old.demands if old else Demands()),
+            demands=self._demands(source, now_s, demands),
             rate_per_s=self._known.rate_per_s(source, now_s),
+            items_known=self._known.items_known(source, now_s),
+            hidden=old.hidden if old else record.hidden if record and is_hidden else 0.0,
+            hidden_since_s=old.hidden_since_s if old else record.hidden_since_s if record and is_hidden else 0.0,
             last_seen_s=state.watched_s,
             not_before_s=state.not_before_s,
             fresh_until_s=state.fresh_until_s,
@@ -163,6 +220,41 @@ class SourcePlacement:
             pushed_until_s=self._hubs.pushes_until_s(source.source_id),
             postponed=old.postponed if old else {},
         )
+        if record is not None:
+            self._continue(placed, record, source, now_s)
+        return placed
+
+    def _remember(self, log: ProbeLog, host: str, state: SourceState, record: SourceRecord | None) -> None:
+        """Restore the starts of a source's probes; if only the last is known, assume that all were made then."""
+        hosts, last_s = self._planner.limits.hosts, state.last_start_s
+        assert last_s is not None
+        if record is None:
+            log.starts_s = [last_s] * (log.budget.probes or 1)
+            hosts.remember(host, last_s)
+            return
+        log.starts_s = list(record.starts_s)
+        hosts.space(host, record.host_spacing_s)
+        hosts.restore(host, record.starts_s)
+
+    def _continue(self, placed: PlannedSource, record: SourceRecord, source: Source, now_s: float) -> None:
+        """Let a source continue as it stood before a restart."""
+        if record.expected_per_s == source.expected_per_s:
+            placed.rate_per_s, placed.items_known = record.rate_per_s, record.items_known
+        if self._planner.week is not None and placed.last_seen_s is not None:
+            seen_s, counted_s = placed.last_seen_s, record.counted_s
+            self._planner.week.follow(placed.source_id, placed.rate_per_s, placed.priced_weight, seen_s, counted_s)
+        for demand in placed.demands.doe:
+            accepted_s = self._known.compiled.programs[demand.rule].accepted_s
+            demand.log.starts_s = [start_s for start_s in record.starts_s if start_s >= accepted_s][-demand.probes :]
+        epochs = range(
+            self._epoch_at(self._grid.chronon_at(record.as_of_s)), self._epoch_at(self._grid.chronon_at(now_s))
+        )
+        for epoch in epochs[-_MOST_EPOCHS:]:
+            laid = self._grid.ceil((epoch + 1) * self._known.settings.epoch_s)
+            for interval in placed.demands.intervals:
+                if interval.rate_per_s > 0:
+                    interval.pending(laid - 1)
+            self._lay(placed, self._grid.start_s(laid))
 
     def _demands(self, source: Source, now_s: float, old: Demands) -> Demands:
         """Return the demands of the active rules on a source; demands that were there before continue."""
@@ -175,7 +267,6 @@ class SourcePlacement:
             rate_per_s=self._known.rate_per_s(source, now_s),
             now_s=now_s,
             settings=self._known.settings.planner,
-            seed=self._seed,
         )
         demands.once = self._captures.asked_once(source.source_id)
         return demands

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import inf
 
 from proxyd.core.planning.planner import Planner
 from proxyd.core.rates.evidence import Evidence, ItemTimes
 from proxyd.core.rates.siblings import FRESH_S, RecentChanges, Siblings
 from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rules.state import StoredEvent
+
+
+@dataclass(frozen=True, slots=True)
+class SiblingHint:
+    """So many items may wait at a source if it was not seen since ``since_s``."""
+
+    source_id: str
+    items: float
+    since_s: float
 
 
 class SiblingHints:
@@ -34,10 +45,19 @@ class SiblingHints:
         """Return which sources changed when, in the form that ``siblings_of`` takes."""
         return self._changes.snapshot()
 
-    def give(self, source_id: str, events: Sequence[StoredEvent], now_s: float) -> None:
-        """Let siblings of a source that changed be probed earlier."""
+    def hints(self, source_id: str, events: Sequence[StoredEvent], now_s: float) -> tuple[SiblingHint, ...]:
+        """Return the siblings of a source that changed which were not seen since, and may have changed too."""
         newest_s = max((event.event_s for event in events if event.exact and not event.seed), default=None)
         if newest_s is None or (now_s - newest_s) * self._cycle.speed > FRESH_S:
-            return
-        for sibling, items in self.siblings.get(source_id, ()):
-            self._planner.hint(sibling, items, since_s=newest_s, now_s=now_s)
+            return ()
+        pairs = [(self._planner.sources.get(name), items) for name, items in self.siblings.get(source_id, ())]
+        return tuple(
+            SiblingHint(sibling.source_id, items, newest_s)
+            for sibling, items in pairs
+            if sibling is not None and items > sibling.hidden and (sibling.last_seen_s or inf) < newest_s
+        )
+
+    def give(self, hints: Iterable[SiblingHint], now_s: float) -> None:
+        """Let these siblings be probed earlier."""
+        for hint in hints:
+            self._planner.hint(hint.source_id, hint.items, since_s=hint.since_s, now_s=now_s)

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from proxyd.core.model.schedule import Reason
-from proxyd.core.planning.allocation.week_plan import WeekPlan
+from proxyd.core.planning.allocation.packed_state import unpack
+from proxyd.core.planning.allocation.week_plan import FleetState, WeekPlan
 from proxyd.core.planning.chunks import PART
-from proxyd.core.rules.decider import Decider
+from proxyd.core.rules.decider import Decider, PlanRecord
 from proxyd.daemon import Planning
 from proxyd.metrics import Metrics
+from proxyd.store import StoredPlan
 from tests.fakes import FakeClock, settle
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source
 
@@ -76,6 +78,38 @@ async def test_plans_come_more_often_at_first() -> None:
     await task
 
 
+class Kept:
+    """The last plan, in memory."""
+
+    def __init__(self) -> None:
+        self.plan: StoredPlan | None = None
+
+    async def load(self) -> StoredPlan | None:
+        return self.plan
+
+    async def save(self, plan: StoredPlan) -> None:
+        self.plan = plan
+
+
+async def test_a_restart_changes_neither_the_plan_nor_when_the_next_one_is_made() -> None:
+    clock, kept, made_h = FakeClock(T0), Kept(), list[int]()
+    found = await known()
+    for hour in range(30):
+        before = kept.plan
+        if before is not None:
+            found = await known()
+            found.restore_plan(PlanRecord(week=WeekPlan.of(unpack(before.body))))
+        planning = Planning(found, clock, Metrics(), every_s=86400.0, run_in_thread=at_once, plans=kept)
+        task = asyncio.create_task(planning.run())
+        await clock.someone_sleeps()
+        await clock.advance(3600.0)
+        if kept.plan is not before:
+            made_h.append(hour + 1)
+        planning.stop()
+        await task
+    assert made_h == [1, 3, 6, 12, 24]  # the first at once
+
+
 async def test_a_probe_that_ends_while_the_plan_is_made_counts_in_it_and_none_is_lost_or_made_twice() -> None:
     found, clock = await known(), FakeClock(T0)
     made, go = asyncio.Event(), asyncio.Event()
@@ -107,13 +141,13 @@ async def test_the_plan_is_made_in_another_thread(monkeypatch: pytest.MonkeyPatc
     found, clock = await known(), FakeClock(T0)
     threads: list[int] = []
     fleet = type(found.fleet(T0))
-    plan = fleet.plan
+    state = fleet.state
 
-    def noting(taken: Any) -> WeekPlan | None:
+    def noting(taken: Any) -> FleetState | None:
         threads.append(threading.get_ident())
-        return plan(taken)
+        return state(taken)
 
-    monkeypatch.setattr(fleet, "plan", noting)
+    monkeypatch.setattr(fleet, "state", noting)
     await Planning(found, clock, Metrics(), every_s=60.0).plan()
     await settle()
     assert threads

@@ -286,17 +286,28 @@ class WeekPlan:
     def _ahead_s(self, number: int) -> float:
         return 0.0 if self._zone_s is None else float(self._zone_s[number])
 
-    def follow(self, source_id: str, rate_per_s: float, weight: float, last_seen_s: float) -> None:
-        """Plan a source again after a probe; does nothing if nothing changed or the plan does not know it."""
+    def follow(
+        self, source_id: str, rate_per_s: float, weight: float, last_seen_s: float, counted_s: float | None = None
+    ) -> None:
+        """Plan a source again after a probe; does nothing if nothing changed or the plan does not know it.
+
+        ``counted_s`` is what ``counted_s`` returned for this probe, if a restart came since.
+        """
         number, told = self._numbers.get(source_id), (rate_per_s, weight, last_seen_s)
         if number is None or tuple(self._told[:, number].tolist()) == told:
             return
         self._told[:, number] = told
-        now_s = float(self._cycle.week_s(last_seen_s)) + self._ahead_s(number)
-        # A probe starts with the chronon in which it is due. It counts as made when it is due, or each would be sooner.
-        due_s = float(self._planner.due_s[number])
-        now_s = due_s if now_s < due_s < now_s + self.chronon_s * self._cycle.speed else now_s
+        seen_s = self.counted_s(source_id, last_seen_s) if counted_s is None else counted_s
+        now_s = float(self._cycle.week_s(seen_s)) + self._ahead_s(number)
         self._planner.probed_one(number, rate_per_s / self._cycle.speed, weight, now_s=now_s)
+
+    def counted_s(self, source_id: str, last_seen_s: float) -> float:
+        """Return when a probe that saw a source now counts as made.
+
+        A probe starts with the chronon in which it is due. It counts as made when it is due, or each would be sooner.
+        """
+        due_s = self.due_s(source_id)
+        return due_s if due_s is not None and last_seen_s < due_s < last_seen_s + self.chronon_s else last_seen_s
 
     def behind(self, source_ids: Sequence[str], told: Floats) -> NDArray[np.bool_]:
         """Return which sources were planned with other rates, weights or last probes than ``told``, (sources, 3)."""

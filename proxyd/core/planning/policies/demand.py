@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from math import inf
+from typing import TypeVar
 
 from proxyd.core.model.chronon import Chronon, ChrononGrid, Epoch
 from proxyd.core.model.target import Target
@@ -13,6 +15,7 @@ from proxyd.core.planning.policies.expected_intervals import FiringPattern, Plan
 from proxyd.core.planning.policies.frequency_demand import PacedDemand
 from proxyd.core.politeness import ProbeLog
 
+T = TypeVar("T")
 _RATE_CHANGE = 2.0  # planned intervals are laid again when the rate has changed by this factor
 
 
@@ -125,6 +128,17 @@ class IntervalDemand:
             self.anchor(now_s, rate_per_s=rate_per_s, count=count)
 
     @property
+    def next_k(self) -> int:
+        """The number of the next interval since the anchor, from 1."""
+        return self._k
+
+    @property
+    def extra_s(self) -> tuple[float, float] | None:
+        """When the interval that feedback added begins, and when its last chronon does, in unix seconds."""
+        extra = self._extra
+        return None if extra is None else (self.grid.start_s(extra.start), self.grid.start_s(extra.deadline))
+
+    @property
     def has_feedback(self) -> bool:
         """Whether the next interval comes from feedback."""
         return self._extra is not None and self._extra.deadline < self._planned(self._k).deadline
@@ -153,6 +167,10 @@ class IntervalDemand:
             life_s=self.life_s,
             grid=self.grid,
         )
+
+
+def _copies(demands: Sequence[T]) -> tuple[T, ...]:
+    return tuple(copy(demand) for demand in demands)
 
 
 @dataclass(slots=True)
@@ -251,6 +269,10 @@ class Demands:
     weight: float = 1.0
     losses: Losses = NO_LOSSES
     targets: Sequence[tuple[str, Target]] = ()
+
+    def copy(self) -> Demands:
+        """Return demands that change independently, but for the starts of probes."""
+        return replace(self, intervals=_copies(self.intervals), fixed=_copies(self.fixed), paced=_copies(self.paced))
 
     def probed(self, chronon: Chronon) -> None:
         """Note a probe for all demands; one probe serves every rule."""

@@ -28,7 +28,8 @@ class PacedDemand:
     policy
         GOLDEN, MEMORYLESS or ADAPTIVE.
     seed
-        Seed of the draws: the same seed, source and last probe give the same next probe, regardless of the order.
+        Seed of the draws: the same seed, source and last probe give the same next probe, regardless of the order and
+        of restarts.
     own_rate_per_s
         The rate by ADAPTIVE's own estimate; other policies use the source's estimate.
 
@@ -47,7 +48,7 @@ class PacedDemand:
 
     rule: str
     policy: PolicyName
-    seed: int
+    seed: int = 0
     own_rate_per_s: float | None = None
 
     @property

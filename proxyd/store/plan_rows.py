@@ -1,0 +1,85 @@
+"""What the planner knows, across restarts: how it stands with each source, and the plan of the week."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from sqlalchemy import Connection, Select, bindparam, select, update
+
+from proxyd.core.planning.source_record import SourceRecord
+from proxyd.core.rules.estimates import FleetRecord
+from proxyd.core.rules.observation import Observation
+from proxyd.store import rows
+from proxyd.store import tables as t
+from proxyd.store.databases.connections import StoreReader
+from proxyd.store.statements import execute_many, upsert
+from proxyd.store.writer import Writer
+
+T = TypeVar("T")
+_UPSERT_SOURCE, _UPSERT_FLEET, _UPSERT_PLAN = upsert(t.sources), upsert(t.fleet), upsert(t.plans)
+_HINT = (
+    update(t.sources)
+    .where(t.sources.c.source_id == bindparam("of_source"))
+    .values(hidden=bindparam("items"), hidden_since_s=bindparam("since_at_s"))
+)
+
+
+class ReadEach(Protocol):
+    """Reads rows where the query runs."""
+
+    def __call__(self, query: Select[*tuple[Any, ...]], make: Callable[[Any], T], /) -> Awaitable[list[T]]:
+        """Return the value of each row."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPlan:
+    """The plan of the week: when the first one and this one were made (unix seconds), and what it was made of.
+
+    It holds only for the ``settings`` that it was made with. ``body`` is what ``pack`` returned.
+    """
+
+    begun_s: float
+    made_s: float
+    settings: str
+    body: bytes
+
+
+class SqlPlanRecord:
+    """Stores how the planner stands: with each observation, and with each plan of the week."""
+
+    def __init__(self, writer: Writer, read: StoreReader, read_each: ReadEach) -> None:
+        self._writer = writer
+        self._read = read
+        self._read_each = read_each
+
+    async def load_sources(self) -> dict[str, SourceRecord]:
+        """Return how the planner stood with each source."""
+        found = await self._read_each(select(t.sources), lambda row: (row.source_id, rows.source_record(row)))
+        return {source_id: record for source_id, record in found if record is not None}
+
+    async def load_fleet(self) -> FleetRecord | None:
+        """Return what was learned of all sources together, or ``None`` if nothing was."""
+        return next((rows.fleet_record(row) for row in await self._read(select(t.fleet))), None)
+
+    async def load(self) -> StoredPlan | None:
+        """Return the last plan, or ``None`` if none was made."""
+        c = t.plans.c
+        found = await self._read(select(c.begun_s, c.made_s, c.settings, c.body))
+        return next((StoredPlan(*row) for row in found), None)
+
+    async def save(self, plan: StoredPlan) -> None:
+        """Store a plan in place of the last one."""
+        names = ("begun_s", "made_s", "settings", "body")
+        row = {"plan_id": 1} | {name: getattr(plan, name) for name in names}
+        await self._writer.submit(lambda connection: execute_many(connection, _UPSERT_PLAN, [row]))
+
+    @staticmethod
+    def write(connection: Connection, observations: Iterable[Observation]) -> None:
+        """Write the states of sources, how the planner stands with them, and what they share."""
+        found = list(observations)
+        execute_many(connection, _UPSERT_SOURCE, [rows.source_row(o.state, o.record) for o in found])
+        execute_many(connection, _HINT, [rows.hint_row(hint) for o in found for hint in o.hints])
+        shared = [o.fleet for o in found if o.fleet is not None]
+        execute_many(connection, _UPSERT_FLEET, [rows.fleet_row(each) for each in shared[-1:]])
