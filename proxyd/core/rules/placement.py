@@ -195,7 +195,7 @@ class SourcePlacement:
         log = ProbeLog(self._known.politeness(source), [], host_budget.probes or 0, host_budget.window_s)
         if old is not None:
             log.starts_s = old.log.starts_s
-        elif state.last_start_s is not None:
+        if not log.starts_s and state.last_start_s is not None:
             self._remember(log, host, state, record)
             if state.last_outcome == OutcomeKind.THROTTLED.value:
                 self._planner.limits.blocks.block(scope, state.not_before_s)
