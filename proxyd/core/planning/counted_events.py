@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import floor, log2
+from math import log2
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,8 @@ class CountedGaps:
         Probes for each item in the long run.
     cost
         What the probes and the waiting of the firings cost for each item in the long run, in seconds.
+    later
+        How much more each count costs than 0, in seconds, shape (every,).
 
     Examples
     --------
@@ -47,16 +49,161 @@ class CountedGaps:
     items: Floats
     probes: float
     cost: float
+    later: Floats
 
 
-def counted_gaps(every: int, losses: Losses, *, rate_per_s: float, price_s: float, missed_s: float) -> CountedGaps:
-    """Return the gaps that cost least in the long run for ``COUNT(*) % every = k``.
+@dataclass(frozen=True, slots=True, eq=False)
+class ItemsLine:
+    """The items that a source is expected to have, over time, week after week.
 
     Parameters
     ----------
+    sums
+        Items since a week began at each edge of its slots, at one item a slot on the average, shape (slots + 1,).
+    begun_s
+        When some week began, in unix seconds.
+    slot_s
+        Length of a slot, in seconds.
+    rate_per_s
+        Items a second on the average, above 0.
+
+    Examples
+    --------
+    >>> line = ItemsLine.even(0.5)
+    >>> line.items(np.array([10.0])).tolist(), line.times_s(np.array([7.0])).tolist()
+    ([5.0], [14.0])
+    """
+
+    sums: Floats
+    begun_s: float
+    slot_s: float
+    rate_per_s: float
+
+    @classmethod
+    def even(cls, rate_per_s: float) -> ItemsLine:
+        """Return the line of an even rate."""
+        return cls(np.array([0.0, 1.0]), 0.0, 86400.0, rate_per_s)
+
+    def items(self, times_s: Floats) -> Floats:
+        """Return the items expected since ``begun_s``, shape of ``times_s``."""
+        slots = len(self.sums) - 1
+        weeks, within = np.divmod((times_s - self.begun_s) / self.slot_s, slots)
+        found = weeks * self.sums[-1] + np.interp(within, np.arange(slots + 1.0), self.sums)
+        return np.asarray(found * self.rate_per_s * self.slot_s)
+
+    def times_s(self, items: Floats) -> Floats:
+        """Return when so many items are expected since ``begun_s``: the inverse of ``items``."""
+        weeks, rest = np.divmod(items / (self.rate_per_s * self.slot_s), self.sums[-1])
+        slots = len(self.sums) - 1
+        found = weeks * slots + np.interp(rest, self.sums, np.arange(slots + 1.0))
+        return np.asarray(self.begun_s + found * self.slot_s)
+
+
+    def busy_per_s(self, life_s: float) -> float:
+        """Return the rate over a life up to an item, in items a second, on the average of all items.
+
+        >>> ItemsLine(np.array([0.0, 0.0, 2.0]), 0.0, 3600.0, 0.001).busy_per_s(0.0)
+        0.002
+        """
+        slots = len(self.sums) - 1
+        factors, edges = np.diff(self.sums), np.arange(slots) + 1.0
+        if life_s < self.slot_s:
+            return float(factors @ factors / factors.sum()) * self.rate_per_s
+        weeks, within = np.divmod(edges - life_s / self.slot_s, slots)
+        within_life = self.sums[1:] - np.interp(within, np.arange(slots + 1.0), self.sums) - weeks * self.sums[-1]
+        return float(factors @ within_life / factors.sum()) * self.rate_per_s * self.slot_s / life_s
+
+
+@dataclass(frozen=True, slots=True)
+class CountedRule:
+    """What a probe is worth to a rule that fires on every n-th item.
+
+    Parameters
+    ----------
+    every
+        n, from 2 to ``MOST_COUNTED``.
     losses
-        What a firing loses beside its delay while it waits, with lives in seconds, in parts of a firing, each of which
-        counts as ``missed_s`` seconds of waiting.
+        What a firing loses beside its delay while it waits, with lives in seconds, in parts of a firing.
+    missed_s
+        Seconds of waiting that count as much as a firing.
+
+    Examples
+    --------
+    An item an hour, of which every fifth fires: after a firing the next probe can wait.
+
+    >>> rule = CountedRule(5, Losses(), missed_s=1e6)
+    >>> line = ItemsLine.even(1 / 3600)
+    >>> [round(rule.next_s(count, 0.0, line, price_s=7200.0) / 3600.0, 1) for count in range(5)]
+    [6.2, 5.2, 4.4, 3.1, 1.7]
+    """
+
+    every: int
+    losses: Losses
+    missed_s: float
+
+    def next_s(self, count: int, last_s: float, line: ItemsLine, *, price_s: float) -> float:
+        """Return when the next probe is due.
+
+        Parameters
+        ----------
+        count
+            Items since the last firing, as the last probe found.
+        last_s
+            The time of the last probe, in unix seconds.
+        price_s
+            Seconds of waiting of a firing that a probe must save.
+
+        Notes
+        -----
+        Source: ``docs/decisions/counted-events.md``. The costs up to the next probe are those of the week itself; what
+        comes after is taken from the table of even rates, at the rate in the week's busy times. O(gaps * every).
+        """
+        gaps, chances, fired, last_fires = _catalogue(self.every)
+        since = line.items(np.array([last_s]))
+        times_s = line.times_s(since + gaps)
+        waits_s = np.diff(times_s, prepend=last_s)
+        waiting = np.append(0.0, fired[:, count])
+        cost = np.cumsum(waits_s * (waiting[1:] + waiting[:-1]) / 2)
+        cost += price_s
+        for step in self.losses.steps:
+            before = line.items(times_s - step.after) - since
+            cost += self.missed_s * step.delay * np.interp(before, gaps, fired[:, count], left=0.0)
+        cost += self.missed_s * self.losses.overwritten * (fired[:, count] - last_fires[:, count])
+        after = chances[:, (np.arange(self.every) - count) % self.every]
+        table = self.table(line.busy_per_s(self.life_s), price_s)
+        return float(times_s[np.argmin(cost - table.cost * gaps + after @ table.later)])
+
+    @property
+    def life_s(self) -> float:
+        """The longest life of a firing, in seconds; 0 without."""
+        return max((step.after for step in self.losses.steps), default=0.0)
+
+    def table(self, rate_per_s: float, price_s: float) -> CountedGaps:
+        """Return the gaps at an even rate, from a table that is filled as it is used."""
+        return _gaps_at(self, round(log2(rate_per_s) * _PER_OCTAVE), round(log2(price_s) * _PER_OCTAVE))
+
+
+@lru_cache(65_536)
+def _gaps_at(rule: CountedRule, rate_step: int, price_step: int) -> CountedGaps:
+    rate_per_s, price_s = 2.0 ** (rate_step / _PER_OCTAVE), 2.0 ** (price_step / _PER_OCTAVE)
+    return counted_gaps(rule.every, rule.losses, rate_per_s=rate_per_s, price_s=price_s, missed_s=rule.missed_s)
+
+
+@lru_cache(MOST_COUNTED)
+def _catalogue(every: int) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return the gaps to choose from at a probe, and their residues, firings and last firings."""
+    gaps = _GAPS[: np.searchsorted(_GAPS, 8.0 * every + 64.0)]
+    chances = residues(every, gaps)
+    return gaps, chances, firings(every, gaps), last_fired(every, gaps, chances)
+
+
+def counted_gaps(every: int, losses: Losses, *, rate_per_s: float, price_s: float, missed_s: float) -> CountedGaps:
+    """Return the gaps that cost least in the long run for ``COUNT(*) % every = k`` at an even rate.
+
+    Parameters
+    ----------
+    losses, missed_s
+        As in ``CountedRule``.
     rate_per_s
         Items a second, above 0.
     price_s
@@ -68,42 +215,19 @@ def counted_gaps(every: int, losses: Losses, *, rate_per_s: float, price_s: floa
     process of rate 1, so only the count at a probe matters: a semi-Markov decision with ``every`` states, solved by
     policy iteration.
     """
-    lives = [step.after * rate_per_s for step in losses.steps]
-    gaps = np.unique(np.concatenate([_GAPS, [life for life in lives if _GAPS[0] < life < _GAPS[-1]]]))
-    chances = residues(every, gaps)
-    cost = price_s + waiting_items(every, gaps) / rate_per_s
-    for step, life in zip(losses.steps, lives, strict=True):
-        cost += missed_s * step.delay * firings(every, np.maximum(gaps - life, 0.0))
-    if losses.overwritten:
-        cost += missed_s * losses.overwritten * (firings(every, gaps) - last_fired(every, gaps, chances))
-    return _best(gaps, cost, chances)
+    chances, fired, waiting, last_fires = _all_gaps(every)
+    cost = price_s + waiting / rate_per_s
+    for step in losses.steps:
+        cost += missed_s * step.delay * firings(every, np.maximum(_GAPS - step.after * rate_per_s, 0.0))
+    cost += missed_s * losses.overwritten * (fired - last_fires)
+    return _best(_GAPS, cost, chances)
 
 
-@lru_cache(65_536)
-def _gaps_at(every: int, losses: Losses, rate_step: int, price_step: int, missed_s: float) -> CountedGaps:
-    rate_per_s, price_s = 2.0 ** (rate_step / _PER_OCTAVE), 2.0 ** (price_step / _PER_OCTAVE)
-    return counted_gaps(every, losses, rate_per_s=rate_per_s, price_s=price_s, missed_s=missed_s)
-
-
-def stored_gaps(
-    every: int, losses: Losses, *, rate_per_s: float, price_s: float, missed_s: float, turn: float = 0.5
-) -> CountedGaps:
-    """Return ``counted_gaps`` from a table of rates and prices, which is filled as it is used.
-
-    Parameters
-    ----------
-    turn
-        The price is rounded up in this share of cases; sources of different turns meet the price on the average.
-
-    Examples
-    --------
-    >>> from proxyd.core.planning.allocation.losses import window
-    >>> late = Losses(window(3600.0, delay=1.0))
-    >>> stored_gaps(3, late, rate_per_s=0.001, price_s=600.0, missed_s=1e6).items.round(1).tolist()
-    [2.8, 2.0, 1.1]
-    """
-    rate_step = round(log2(rate_per_s) * _PER_OCTAVE)
-    return _gaps_at(every, losses, rate_step, floor(log2(price_s) * _PER_OCTAVE + turn), missed_s)
+@lru_cache(MOST_COUNTED)
+def _all_gaps(every: int) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return residues, firings, waiting items and last firings of all gaps."""
+    chances = residues(every, _GAPS)
+    return chances, firings(every, _GAPS), waiting_items(every, _GAPS), last_fired(every, _GAPS, chances)
 
 
 def _best(gaps: Floats, cost: Floats, chances: Floats) -> CountedGaps:
@@ -124,7 +248,7 @@ def _best(gaps: Floats, cost: Floats, chances: Floats) -> CountedGaps:
     share = np.linalg.lstsq(
         np.vstack([moves.T - np.eye(every), np.ones(every)]), np.append(np.zeros(every), 1.0), rcond=None
     )[0]
-    return CountedGaps(gaps[chosen], float(1 / (share @ gaps[chosen])), per_item)
+    return CountedGaps(gaps[chosen], float(1 / (share @ gaps[chosen])), per_item, later)
 
 
 def _evaluated(gaps: Floats, cost: Floats, chances: Floats, chosen: Ints) -> tuple[float, Floats]:
