@@ -98,7 +98,6 @@ class ItemsLine:
         found = weeks * slots + np.interp(rest, self.sums, np.arange(slots + 1.0))
         return np.asarray(self.begun_s + found * self.slot_s)
 
-
     def busy_per_s(self, life_s: float) -> float:
         """Return the rate over a life up to an item, in items a second, on the average of all items.
 

@@ -65,7 +65,7 @@ class PlannedSource:
     @property
     def priced_weight(self) -> float:
         """The cost of a delay for the rules that want a probe when it is worth its price; 0 without such rules."""
-        return self.demands.weight if self.demands.is_priced else 0.0
+        return self.demands.weight * self.demands.passing if self.demands.is_priced else 0.0
 
     def copy(self) -> PlannedSource:
         """Return an independent copy; a source that only detects shares its demands, because they do not change."""
@@ -77,6 +77,13 @@ class PlannedSource:
         """Tell a plan of the week when the source was last seen, and its rate and weight."""
         if self.last_seen_s is not None:
             week.follow(self.source_id, self.rate_per_s, self.priced_weight, self.last_seen_s)
+
+    def see(self, now_s: float) -> None:
+        """Note that the source was seen; until its items are counted, as many as expected are taken to have come."""
+        passed_s = now_s - (now_s if self.last_seen_s is None else self.last_seen_s)
+        for demand in self.demands.counted:
+            demand.count += round(self.rate_per_s * demand.passing * max(0.0, passed_s))
+        self.last_seen_s, self.hidden = max(now_s, self.last_seen_s or 0.0), 0.0
 
     def record(self, start_s: float) -> None:
         """Note the start of a probe."""

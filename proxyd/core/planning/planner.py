@@ -113,7 +113,7 @@ class Planner:
         if source is None:
             return
         if seen:
-            source.last_seen_s, source.hidden = max(now_s, source.last_seen_s or 0.0), 0.0
+            source.see(now_s)
             if chronon is not None:
                 source.demands.probed(chronon)
         self.reschedule(source_id, self.settings.grid.chronon_at(now_s))
@@ -140,7 +140,7 @@ class Planner:
         """Note that a hub showed the new items of a source; this is as good as a probe, and free."""
         source = self.sources.get(source_id)
         if source is not None:
-            source.last_seen_s, source.hidden = max(now_s, source.last_seen_s or 0.0), 0.0
+            source.see(now_s)
             source.demands.probed(self.settings.grid.chronon_at(now_s))
             self.reschedule(source_id, self.settings.grid.chronon_at(now_s))
 

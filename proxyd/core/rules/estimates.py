@@ -156,6 +156,8 @@ class Fleet:
         (hosts,).
     even
         Which sources are planned as if every hour were alike because their week is off, shape (sources,), or ``None``.
+    passing
+        The part of each source's items that its rule counts, shape (sources,).
     trust
         How much of the learned weeks to believe, 0 to 1.
     chronon_s
@@ -181,6 +183,7 @@ class Fleet:
     most_per_s: Floats
     price_item_s: float
     cycle: Cycle
+    passing: Floats | None = None
     trust: float = 1.0
     chronon_s: float = 0.0
     host_of: Ints | None = None
@@ -204,6 +207,7 @@ class Fleet:
             self.price_item_s,
             self._kinds(),
             losses=(self.losses, self.kind_of) if any(self.losses) else None,
+            passing=self.passing,
             trust=self.trust,
             chronon_s=self.chronon_s,
             cycle=self.cycle,

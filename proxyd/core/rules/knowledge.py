@@ -66,6 +66,11 @@ class Knowledge:
         """Return how many events a rule has counted on a source."""
         return self.streams[rule, source_id].count
 
+    def passing(self, rule: str, source_id: str) -> float:
+        """Return the part of a source's events that a rule counts."""
+        where = self.compiled.programs[rule].trigger.where
+        return 1.0 if where is None else self.streams[rule, source_id].passing
+
     def capture_counts(self, rules: Iterable[str]) -> CaptureCounts:
         """Return the counts of execution intervals of declared rules since their START."""
         return self.streams.of_rules(rules)

@@ -65,11 +65,12 @@ class Snapshot:
                 zone,
                 self._kind(source, programs),
                 self._hosts.setdefault(source.host, len(self._hosts)),
+                source.demands.passing,
             )
             for source in seen
             for zone in (zone_s(sources[source.source_id].zone, self._now_s),)
         ]
-        self._numbers.append(np.array(rows, dtype=np.float64).reshape(len(rows), 6))
+        self._numbers.append(np.array(rows, dtype=np.float64).reshape(len(rows), 7))
         self._source_ids += [source.source_id for source in seen]
         self._weeks += [self._estimates.week(source.source_id, self._now_s) for source in seen]
         self._even += [self._estimates.week_is_off(source.source_id) for source in seen]
@@ -111,8 +112,8 @@ class Snapshot:
 
     def _columns(self) -> dict[str, Any]:
         """Return the gathered columns by the names of the fleet's fields."""
-        columns = np.concatenate([np.zeros((0, 6)), *self._numbers]).T.copy()
-        rate_per_s, weights, last_seen_s, zones_s, kind_of, host_of = columns
+        columns = np.concatenate([np.zeros((0, 7)), *self._numbers]).T.copy()
+        rate_per_s, weights, last_seen_s, zones_s, kind_of, host_of, passing = columns
         most_per_s = [(self._budgets.most_per_s(host), self._asked_of.get(host, 0.0)) for host in self._hosts]
         return {
             "source_ids": self._source_ids,
@@ -124,6 +125,7 @@ class Snapshot:
             "losses": self._losses,
             "kind_of": kind_of.astype(np.int64),
             "zones_s": zones_s,
+            "passing": passing if np.any(passing != 1.0) else None,
             "host_of": host_of.astype(np.int64),
             "host_per_s": np.array([max(0.1 * most, most - asked) for most, asked in most_per_s]),
             "even": np.array(self._even) if any(self._even) else None,

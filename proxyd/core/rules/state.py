@@ -174,6 +174,11 @@ class StreamState:
         """Events since START that passed WHERE."""
         return self.totals[0].count
 
+    @property
+    def passing(self) -> float:
+        """The part of events that is expected to pass WHERE; an edit may have begun ``seen`` again."""
+        return min(1.0, (self.count + 1) / (self.seen + 1))
+
 
 @dataclass(frozen=True, slots=True)
 class IntervalRecord:

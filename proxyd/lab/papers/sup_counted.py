@@ -129,7 +129,7 @@ def learned_shares(plan: Updates, kept: float) -> Floats:
     noise = (1 - kept) * len(plan) * length / plan.epoch
     rest = np.where(found > noise + _SURE * np.sqrt(noise), found - noise, 0.0)
     shares: Floats = (rest / length)[hour]
-    return shares / shares.sum()
+    return np.asarray(shares / shares.sum())
 
 
 def even_shares(plan: Updates, _: float) -> Floats:

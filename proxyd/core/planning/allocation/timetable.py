@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from proxyd.core.planning.allocation.losses import NO_LOSSES, STEPS, GapSums, Losses, even_gaps, links_of
+from proxyd.core.planning.counted_events import CountedRule, ItemsLine
 from proxyd.core.planning.numba_kernels import flat, kernel
 from proxyd.core.planning.one_source.costs import prefix_sums
 from proxyd.core.planning.one_source.grid_kernels import priced
@@ -114,9 +115,26 @@ class Timetable:
         weights = _mean_one(even if importance is None else importance, "an importance")
         prices = even if slot_price is None else np.asarray(slot_price, dtype=np.float64)
         gaps = np.empty((len(LEVELS), len(factors))) if into is None else into
+        if losses.every > 1:
+            return cls._counted(factors, losses, gaps)
         lost = _all_gaps(factors, weights, prices, losses, gaps)
         dense = float(np.sqrt(factors * weights / (2 * prices)).mean())
         return cls(gaps, *_orbits(gaps, *prefix_sums(factors, weights), lost), dense)
+
+    @classmethod
+    def _counted(cls, factors: Floats, losses: Losses, gaps: Floats) -> Timetable:
+        """Return how often sources of counted items are probed; their next probe is not looked up here.
+
+        The probes follow the items through the week.
+        """
+        rule = CountedRule(losses.every, Losses(losses.steps, losses.overwritten), missed_s=1.0)
+        line = ItemsLine(np.append(0.0, np.cumsum(factors)), 0.0, 1.0, losses.rate)
+        busy, octaves = line.busy_per_s(rule.life_s), np.arange(_LOWEST, _HIGHEST + 1)
+        probes = [rule.table(busy, losses.rate * 2.0**octave).probes for octave in octaves.tolist()]
+        frequency = losses.rate * np.exp2(np.interp(LEVELS, octaves, np.log2(probes)))
+        gaps[:] = 1 / frequency[:, None]
+        visits, lost = frequency[:, None] * factors, np.zeros((len(LEVELS), STEPS + 1))
+        return cls(gaps, frequency, 0.5 / frequency, visits, lost, float(frequency[0] * 2.0 ** (_LOWEST / 2)))
 
 
 def _mean_one(values: ArrayLike, name: str) -> Floats:

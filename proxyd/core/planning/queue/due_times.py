@@ -8,10 +8,11 @@ from typing import NamedTuple
 from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.allocation.week_plan import WeekPlan
+from proxyd.core.planning.counted_events import ItemsLine
 from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.planning.policies import detection
-from proxyd.core.planning.policies.demand import DoeDemand
+from proxyd.core.planning.policies.demand import CountedDemand, DoeDemand
 from proxyd.core.planning.policies.detection import most_items
 
 LOOKAHEAD_CHRONONS = 60
@@ -48,6 +49,7 @@ class DueTimes:
             early_s = source.hidden / source.rate_per_s
             dues += [DueTime(each.due_s - early_s, Reason.SIBLING, each.rule) for each in dues]
         dues += [DueTime(self.overflow_s(source), Reason.OVERFLOW, rule) for rule in demands.priced[:1]]
+        dues += [DueTime(self.counted_s(source, d), Reason.COUNTED, d.rule) for d in demands.counted]
         paced = ((d, self._wholly_s(d.due_s(source.source_id, last_s, **worth))) for d in demands.paced)
         dues += [DueTime(due_s, demand.reason, demand.rule) for demand, due_s in paced]
         return dues + [DueTime(self._doe_s(source, d, last_s), Reason.DOE, d.rule) for d in demands.doe]
@@ -79,6 +81,28 @@ class DueTimes:
             losses=source.demands.losses,
             missed_s=self._settings.missed_s,
         )
+
+    def counted_s(self, source: PlannedSource, demand: CountedDemand) -> float:
+        """Return when a probe of a source that was seen is worth its price to a rule that counts items."""
+        line = self.items_line(source, demand)
+        if line is None or source.last_seen_s is None:
+            return inf
+        price_item_s = None if self.week is None else self.week.price_of(source.source_id)
+        return demand.due_s(source.last_seen_s, line, price_s=price_item_s or self.price_item_s)
+
+    def counted_gain(self, source: PlannedSource, now_s: float) -> float:
+        """Return what a probe is worth to the rules that count items, divided by its price: 1 when it falls due."""
+        due_s = min(self.counted_s(source, demand) for demand in source.demands.counted)
+        last_s = source.last_seen_s or 0.0
+        return ((now_s - last_s) / max(due_s - last_s, 1e-9)) ** 2
+
+    def items_line(self, source: PlannedSource, demand: CountedDemand) -> ItemsLine | None:
+        """Return the items that a rule is expected to count over time; ``None`` if none are expected."""
+        rate_per_s = source.rate_per_s * demand.passing
+        if not rate_per_s * demand.weight > 0:
+            return None
+        line = None if self.week is None else self.week.items_line(source.source_id, rate_per_s)
+        return line or ItemsLine.even(rate_per_s)
 
     def overflow_s(self, source: PlannedSource) -> float:
         """Return when items may slide off the feed unseen with the allowed probability."""
