@@ -20,6 +20,7 @@ MOST_COUNTED = 64
 _GAPS: Floats = 2.0 ** (np.arange(-12 * 8, 14 * 8 + 1) / 8)  # to choose from, in items
 _PER_OCTAVE = 8
 _ROUNDS = 50
+_FOLLOWED = 96  # probes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,7 +142,7 @@ class CountedRule:
     missed_s: float
 
     def next_s(self, count: int, last_s: float, line: ItemsLine, *, price_s: float) -> float:
-        """Return when the next probe is due.
+        """Return when the next probe is due, in unix seconds.
 
         Parameters
         ----------
@@ -157,6 +158,27 @@ class CountedRule:
         Source: ``docs/decisions/counted-events.md``. The costs up to the next probe are those of the week itself; what
         comes after is taken from the table of even rates, at the rate in the week's busy times. O(gaps * every).
         """
+        table = self.table(line.busy_per_s(self.life_s), price_s)
+        return self._next(count, last_s, line, price_s, table)[0]
+
+    def probes_per_s(self, line: ItemsLine, price_s: float) -> float:
+        """Return how many probes a second this makes in the long run, from following some hundred of them.
+
+        What they find is drawn, always the same. In an even week the table knows the answer.
+        """
+        if len(line.sums) == 2:
+            return self.table(line.rate_per_s, price_s).probes * line.rate_per_s
+        sums = np.cumsum(_catalogue(self.every)[1], axis=1)
+        count, last_s, table = 0, line.begun_s, self.table(line.busy_per_s(self.life_s), price_s)
+        for turn in np.random.Generator(np.random.PCG64(self.every)).random(_FOLLOWED).tolist():
+            last_s, place = self._next(count, last_s, line, price_s, table)
+            count = (count + int(np.searchsorted(sums[place], turn))) % self.every
+        return _FOLLOWED / (last_s - line.begun_s)
+
+    def _next(
+        self, count: int, last_s: float, line: ItemsLine, price_s: float, table: CountedGaps
+    ) -> tuple[float, int]:
+        """Return when the next probe is due, and the place of its gap."""
         gaps, chances, fired, last_fires = _catalogue(self.every)
         since = line.items(np.array([last_s]))
         times_s = line.times_s(since + gaps)
@@ -169,8 +191,8 @@ class CountedRule:
             cost += self.missed_s * step.delay * np.interp(before, gaps, fired[:, count], left=0.0)
         cost += self.missed_s * self.losses.overwritten * (fired[:, count] - last_fires[:, count])
         after = chances[:, (np.arange(self.every) - count) % self.every]
-        table = self.table(line.busy_per_s(self.life_s), price_s)
-        return float(times_s[np.argmin(cost - table.cost * gaps + after @ table.later)])
+        place = int(np.argmin(cost - table.cost * gaps + after @ table.later))
+        return float(times_s[place]), place
 
     @property
     def life_s(self) -> float:

@@ -191,8 +191,8 @@ def by_rate(losses: Sequence[Losses], loss_of: Ints, rates: Floats) -> tuple[lis
     """Return the losses that occur, with the rates that overwritten items depend on, and the one of each source.
 
     What is overwritten, and how often every n-th item is worth a probe, depends on the rate in a way that a price over
-    the rate does not hold, so the sources of such losses are grouped by rate. Counted items are rounded up or down in
-    turn, so that the probes of many sources add up.
+    the rate does not hold, so the sources of such losses are grouped by rate. With counted items they are rounded to
+    whole octaves, up or down in turn, so that the probes of many sources add up.
 
     Parameters
     ----------
@@ -208,8 +208,9 @@ def by_rate(losses: Sequence[Losses], loss_of: Ints, rates: Floats) -> tuple[lis
     ([0.0, 0.5, 2.0], [0, 1, 2])
     """
     depends, counts = np.array([(each.depends_on_rate, each.every > 1) for each in losses])[loss_of].T
-    turn = np.where(counts, turns(np.arange(len(rates))), 0.5)
-    octaves = np.floor(np.log2(np.maximum(rates, _LEAST_RATE)) * _RATES_PER_OCTAVE + turn).astype(np.int64)
+    logs = np.log2(np.maximum(rates, _LEAST_RATE))
+    whole = np.floor(logs + turns(np.arange(len(rates)))) * _RATES_PER_OCTAVE
+    octaves = np.where(counts, whole, np.round(logs * _RATES_PER_OCTAVE)).astype(np.int64)
     (loss, octave), found = index_of(loss_of, np.where(depends, octaves, 0))
     every = [
         replace(losses[number], rate=2.0 ** (step / _RATES_PER_OCTAVE))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil
+from functools import lru_cache
+from math import ceil, log2
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +23,7 @@ _LOWEST, _HIGHEST = -6, 32
 LEVELS: Floats = np.arange(_LOWEST * PER_OCTAVE, _HIGHEST * PER_OCTAVE + 1) / PER_OCTAVE
 _LONG_WEEKS = 2.0  # from this gap on, probes are a whole number of weeks apart, at the best slot
 _GAPS_AHEAD = 6.0
+_EVEN, _RARELY = 1e-6, 1 / 16  # factors of the week; probes a week
 _GAPS: Floats = 2.0 ** (np.arange(-12 * 8, 18 * 8) / 8)  # gaps to choose from in an even week, in slots
 _MANY: Floats = 2.0 ** (np.arange(0, 25) / 2)  # numbers of probes in one slot to choose from
 
@@ -127,14 +129,30 @@ class Timetable:
 
         The probes follow the items through the week.
         """
-        rule = CountedRule(losses.every, Losses(losses.steps, losses.overwritten), missed_s=1.0)
-        line = ItemsLine(np.append(0.0, np.cumsum(factors)), 0.0, 1.0, losses.rate)
-        busy, octaves = line.busy_per_s(rule.life_s), np.arange(_LOWEST, _HIGHEST + 1)
-        probes = [rule.table(busy, losses.rate * 2.0**octave).probes for octave in octaves.tolist()]
-        frequency = losses.rate * np.exp2(np.interp(LEVELS, octaves, np.log2(probes)))
+        frequency = _counted_frequency(losses, (0.0, *np.cumsum(factors).tolist()))
         gaps[:] = 1 / frequency[:, None]
         visits, lost = frequency[:, None] * factors, np.zeros((len(LEVELS), STEPS + 1))
         return cls(gaps, frequency, 0.5 / frequency, visits, lost, float(frequency[0] * 2.0 ** (_LOWEST / 2)))
+
+
+@lru_cache(1024)
+def _counted_frequency(losses: Losses, sums: tuple[float, ...]) -> Floats:
+    """Return the probes a slot for counted items at each level, where they follow a week's ``sums``.
+
+    The table of even rates is corrected by following the probes at every second octave, as far as it matters.
+    """
+    rule = CountedRule(losses.every, Losses(losses.steps, losses.overwritten), missed_s=1.0)
+    line = ItemsLine(np.array(sums), 0.0, 1.0, losses.rate)
+    busy, prices = line.busy_per_s(rule.life_s), losses.rate * 2.0**LEVELS
+    even = losses.rate * np.array([rule.table(busy, price).probes for price in prices.tolist()])
+    if np.ptp(np.diff(line.sums)) < _EVEN:
+        return even
+    whole = np.flatnonzero((LEVELS % 2 == 0) & (even < 1) & (even > _RARELY / (len(sums) - 1)))
+    if not len(whole):
+        return even
+    factor = [log2(rule.probes_per_s(line, float(prices[row])) / even[row]) for row in whole.tolist()]
+    found: Floats = even * np.exp2(np.interp(LEVELS, LEVELS[whole], factor))
+    return np.minimum.accumulate(found)
 
 
 def _mean_one(values: ArrayLike, name: str) -> Floats:

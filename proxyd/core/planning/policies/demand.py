@@ -248,10 +248,14 @@ class CountedDemand:
         return self.firing.items_to_next(self.count)
 
     @property
+    def is_first(self) -> bool:
+        """Whether the rule has not fired yet."""
+        return self.count < (self.firing.remainder or self.firing.every)
+
+    @property
     def number(self) -> int:
         """Which item since the last firing, or since START before any, is the one that fires."""
-        is_first = self.count < (self.firing.remainder or self.firing.every)
-        return (self.firing.remainder or self.firing.every) if is_first else self.firing.every
+        return (self.firing.remainder or self.firing.every) if self.is_first else self.firing.every
 
     def due_s(self, last_s: float, line: ItemsLine, *, price_s: float) -> float:
         """Return when a probe is due after one at ``last_s``; ``line`` is that of the items that the rule counts."""

@@ -26,6 +26,18 @@ class DueTime(NamedTuple):
     rule: str
 
 
+class CountedAhead(NamedTuple):
+    """The item that a rule waits for: its number, and how probably it comes by ``by_s``, the due time of the probe.
+
+    Items are counted since the rule last fired, or since its START if ``is_first``.
+    """
+
+    number: int
+    is_first: bool
+    chance: float
+    by_s: float
+
+
 class DueTimes:
     """Tells when sources are due without an interval, by the plan of the week or, without one, only by rates."""
 
@@ -89,6 +101,13 @@ class DueTimes:
             return inf
         price_item_s = None if self.week is None else self.week.price_of(source.source_id)
         return demand.due_s(source.last_seen_s, line, price_s=price_item_s or self.price_item_s)
+
+    def counted_ahead(self, source: PlannedSource, demand: CountedDemand) -> CountedAhead | None:
+        """Return the item that a rule waits for; ``None`` before first contact, and if no probe is planned for it."""
+        due_s, line = self.counted_s(source, demand), self.items_line(source, demand)
+        if line is None or source.last_seen_s is None or due_s == inf:
+            return None
+        return CountedAhead(demand.number, demand.is_first, demand.chance(source.last_seen_s, due_s, line), due_s)
 
     def counted_gain(self, source: PlannedSource, now_s: float) -> float:
         """Return what a probe is worth to the rules that count items, divided by its price: 1 when it falls due."""
