@@ -235,6 +235,11 @@ def counted_gaps(every: int, losses: Losses, *, rate_per_s: float, price_s: floa
     Source: ``docs/decisions/counted-events.md``. Time is measured in expected items, in which the source is a Poisson
     process of rate 1, so only the count at a probe matters: a semi-Markov decision with ``every`` states, solved by
     policy iteration.
+
+    Examples
+    --------
+    >>> counted_gaps(2, Losses(), rate_per_s=0.01, price_s=50.0, missed_s=1e6).items.round(1).tolist()
+    [1.8, 1.0]
     """
     chances, fired, waiting, last_fires = _all_gaps(every)
     cost = price_s + waiting / rate_per_s

@@ -27,6 +27,11 @@ class UpdateChances:
         Those in which updates may come, ascending, shape (n,).
     of_count
         The probability of each number of updates, shape (n, most + 1); rows have the sum 1.
+
+    Examples
+    --------
+    >>> UpdateChances(np.array([4]), np.array([[0.5, 0.5]])).chronons.tolist()
+    [4]
     """
 
     chronons: Ints
@@ -64,7 +69,7 @@ class UpdateChances:
         --------
         >>> chances = UpdateChances.noisy(np.zeros(9), [3, 7, 7], [1.0, 0.5, 0.5])
         >>> chances.chronons.tolist(), chances.of_count.tolist()
-        ([3, 7], [[0.0, 1.0, 0.0], [0.25, 0.5, 0.25]])
+        ([3, 7], [[0.0, 1.0, 0.0, 0.0], [0.25, 0.5, 0.25, 0.0]])
         """
         rates, at = np.asarray(expected, dtype=np.float64), np.asarray(known, dtype=np.int64)
         stays = np.broadcast_to(np.asarray(kept, dtype=np.float64), at.shape)
@@ -142,6 +147,13 @@ def counted_plan(chances: UpdateChances, *, every: int, life: int | None, price:
     -----
     Source: ``docs/decisions/counted-events.md``. A Markov decision whose state is the chronon of a probe and the count
     found. Probes come only in chronons with updates: one between them is worth no more than one at the last of them.
+
+    Examples
+    --------
+    >>> chances = UpdateChances.poisson(np.full(9, 0.5))
+    >>> plan = counted_plan(chances, every=2, life=1, price=0.1)
+    >>> plan.chronons[plan.following[0]].tolist()  # the first probe, if none or one item has come since a firing
+    [2, 1]
     """
     moved, fired = _steps(chances.of_count, every)
     places, most = moved.shape[0], moved.shape[1]

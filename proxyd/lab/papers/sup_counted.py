@@ -121,7 +121,7 @@ def learned_shares(plan: Updates, kept: float) -> Floats:
 
     >>> shares = learned_shares(Updates.of([[3, 3, 3, 3, 1]], 168), 0.8)
     >>> shares[[1, 3, 5]].round(2).tolist()
-    [0.21, 0.79, 0.0]
+    [0.2, 0.8, 0.0]
     """
     hour = np.arange(plan.epoch) * _HOURS // plan.epoch
     length = np.bincount(hour)

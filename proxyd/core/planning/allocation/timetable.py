@@ -23,7 +23,7 @@ _LOWEST, _HIGHEST = -6, 32
 LEVELS: Floats = np.arange(_LOWEST * PER_OCTAVE, _HIGHEST * PER_OCTAVE + 1) / PER_OCTAVE
 _LONG_WEEKS = 2.0  # from this gap on, probes are a whole number of weeks apart, at the best slot
 _GAPS_AHEAD = 6.0
-_EVEN, _RARELY = 1e-6, 1 / 16  # factors of the week; probes a week
+_EVEN, _OFTEN, _RARELY = 1e-6, 0.25, 0.25  # factors of the week; probes a slot and a week
 _GAPS: Floats = 2.0 ** (np.arange(-12 * 8, 18 * 8) / 8)  # gaps to choose from in an even week, in slots
 _MANY: Floats = 2.0 ** (np.arange(0, 25) / 2)  # numbers of probes in one slot to choose from
 
@@ -147,7 +147,7 @@ def _counted_frequency(losses: Losses, sums: tuple[float, ...]) -> Floats:
     even = losses.rate * np.array([rule.table(busy, price).probes for price in prices.tolist()])
     if np.ptp(np.diff(line.sums)) < _EVEN:
         return even
-    whole = np.flatnonzero((LEVELS % 2 == 0) & (even < 1) & (even > _RARELY / (len(sums) - 1)))
+    whole = np.flatnonzero((LEVELS % 2 == 0) & (even < _OFTEN) & (even > _RARELY / (len(sums) - 1)))
     if not len(whole):
         return even
     factor = [log2(rule.probes_per_s(line, float(prices[row])) / even[row]) for row in whole.tolist()]

@@ -30,6 +30,9 @@ class CountedAhead(NamedTuple):
     """The item that a rule waits for: its number, and how probably it comes by ``by_s``, the due time of the probe.
 
     Items are counted since the rule last fired, or since its START if ``is_first``.
+
+    >>> CountedAhead(number=3, is_first=False, chance=0.62, by_s=3600.0).number
+    3
     """
 
     number: int

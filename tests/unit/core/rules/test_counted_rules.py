@@ -13,8 +13,6 @@ from proxyd.api.wire.converters import explanation
 from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.chunks import run_all
-from proxyd.core.planning.counted_events import MOST_COUNTED
-from proxyd.core.rules import demands
 from proxyd.core.rules.decider import Decider
 from proxyd.lab.replay import decider_policy
 from proxyd.lab.replay.decider_policy import DeciderPolicy
@@ -148,16 +146,15 @@ def in_time(made: ProbesMade, after: tuple[np.ndarray, ...], terms: Terms, every
     return float(np.mean(found))
 
 
-def test_equal_probes_are_in_time_for_many_more_counted_items() -> None:
+def test_probes_are_in_time_for_counted_items_far_more_often_than_even_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     text = decider_policy._DOMAIN.replace('ON INSERT TO RSS"', 'ON INSERT TO RSS WHEN COUNT(*) % 10 = 0"')
+    monkeypatch.setattr(decider_policy, "_DOMAIN", text)
+    monkeypatch.setattr(decider_policy, "DAY_S", 4 * 86400.0)
     terms, after = terms_of(12 * 3600.0, probes=90, sources=15, weeks=2)
-    shares = []
-    for most in (1, MOST_COUNTED):
-        with patch.object(decider_policy, "_DOMAIN", text), patch.object(demands, "MOST_COUNTED", most):
-            made = replay(after, DeciderPolicy(terms), terms)
-        assert 0.9 * terms.probes < made.count <= terms.probes
-        shares.append(in_time(made, after, terms, 10))
-    assert shares[1] > 1.15 * shares[0]
+    made = replay(after, DeciderPolicy(terms), terms)
+    assert 0.9 * terms.probes < made.count <= terms.probes
+    even = terms.probes / terms.sources * 12 * 3600.0 / (terms.stop_s - terms.start_s)
+    assert in_time(made, after, terms, 10) > 2.5 * even
 
 
 def test_a_plan_makes_as_many_probes_as_the_budget_leaves() -> None:
