@@ -19,6 +19,7 @@ MOST_COUNTED = 64
 
 _GAPS: Floats = 2.0 ** (np.arange(-12 * 8, 14 * 8 + 1) / 8)  # to choose from, in items
 _PER_OCTAVE = 8
+_LEAST_PRICE_S = 1e-9
 _ROUNDS = 50
 _FOLLOWED = 96  # probes
 
@@ -201,7 +202,8 @@ class CountedRule:
 
     def table(self, rate_per_s: float, price_s: float) -> CountedGaps:
         """Return the gaps at an even rate, from a table that is filled as it is used."""
-        return _gaps_at(self, round(log2(rate_per_s) * _PER_OCTAVE), round(log2(price_s) * _PER_OCTAVE))
+        price_step = round(log2(max(price_s, _LEAST_PRICE_S)) * _PER_OCTAVE)
+        return _gaps_at(self, round(log2(rate_per_s) * _PER_OCTAVE), price_step)
 
 
 @lru_cache(65_536)

@@ -12,7 +12,9 @@ from proxyd.api.wire import Explained
 from proxyd.api.wire.converters import explanation
 from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.model.schedule import Reason
+from proxyd.core.planning.allocation.losses import Losses
 from proxyd.core.planning.chunks import run_all
+from proxyd.core.planning.counted_events import CountedRule, ItemsLine
 from proxyd.core.rules.decider import Decider
 from proxyd.lab.replay import decider_policy
 from proxyd.lab.replay.decider_policy import DeciderPolicy
@@ -123,6 +125,11 @@ async def test_previews_count_the_items_that_are_expected() -> None:
     gaps = np.diff([next(probes).start_s for _ in range(12)])
     assert 0 < gaps.min() < gaps.max()
     assert found.planner.sources["a"].demands.counted[0].count == 0
+
+
+def test_without_a_price_a_probe_comes_at_once() -> None:
+    rule_ = CountedRule(5, Losses(), missed_s=1e6)
+    assert 0.0 < rule_.next_s(4, 0.0, ItemsLine.even(0.001), price_s=0.0) < 1.0
 
 
 def terms_of(life_s: float, *, probes: int, sources: int, weeks: int) -> tuple[Terms, tuple[np.ndarray, ...]]:
