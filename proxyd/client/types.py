@@ -26,6 +26,14 @@ class ComingProbe(TypedDict):
     rate_per_day: float
 
 
+class CountedItem(TypedDict):
+    """The item that a rule on every n-th item waits for, and the chance that it comes by the probe planned for it."""
+
+    number: int
+    chance: float
+    by: str
+
+
 class Day(TypedDict):
     """The results and the predictions of one day (UTC)."""
 
@@ -493,6 +501,7 @@ class Explained(TypedDict):
     rate_range_per_day: tuple[float, float]
     policies: dict[str, PolicyUsed]
     intervals: dict[str, tuple[str, str | None]]
+    counted: dict[str, CountedItem]
     host_free: str | None
     fresh_until: str | None
     next_probe: ComingProbe | None
@@ -618,6 +627,7 @@ SourceListed = TypedDict(
         "rate_range_per_day": tuple[float, float],
         "policies": dict[str, PolicyUsed],
         "intervals": dict[str, tuple[str, str | None]],
+        "counted": dict[str, CountedItem],
         "host_free": str | None,
         "fresh_until": str | None,
         "next_probe": ComingProbe | None,

@@ -21,6 +21,7 @@ from proxyd.api.wire.delivery_models import TokenWanted as TokenWanted
 from proxyd.api.wire.delivery_models import WebhookShown as WebhookShown
 from proxyd.api.wire.plan_models import AdviceShown as AdviceShown
 from proxyd.api.wire.plan_models import ComingProbe as ComingProbe
+from proxyd.api.wire.plan_models import CountedItem as CountedItem
 from proxyd.api.wire.plan_models import Day as Day
 from proxyd.api.wire.plan_models import Explained as Explained
 from proxyd.api.wire.plan_models import IntervalOfRule as IntervalOfRule

@@ -13,6 +13,7 @@ from proxyd.core.model.profile import Declaration, Domain, NotificationRule, Pag
 from proxyd.core.model.schedule import Reason
 from proxyd.core.model.suspension import Suspension
 from proxyd.core.planning.allocation.targets import RuleOutlook
+from proxyd.core.planning.queue.due_times import CountedAhead
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rules.answers.advice import Advice, IntervalOutlook
 from proxyd.core.rules.answers.explanation import Explanation
@@ -249,6 +250,10 @@ def _state(found: Explanation) -> dict[str, Any]:
         "intervals": {
             rule: (iso_time(begin_s), time_or_none(end_s)) for rule, (begin_s, end_s) in sorted(found.intervals.items())
         },
+        "counted": {
+            rule: wire.CountedItem(number=ahead.number, chance=ahead.chance, by=iso_time(ahead.by_s))
+            for rule, ahead in sorted(found.counted.items())
+        },
         "host_free": time_or_none(found.host_free_s),
         "fresh_until": time_or_none(found.fresh_until_s),
         "next_probe": planned_probe(found.next_probe) if found.next_probe else None,
@@ -315,12 +320,29 @@ def _amount(value: float, digits: int) -> str:
     return f"{value:,.0f}" if 100 <= value < inf else f"{value:.{digits}g}"
 
 
+def _counted_line(rule: str, ahead: CountedAhead) -> str:
+    since = "" if ahead.is_first else " since its last notification"
+    item = f"the {ordinal(ahead.number)} item{since}"
+    return f"rule {rule} waits for {item}, which is expected with {ahead.chance:.0%} by {iso_time(ahead.by_s)}"
+
+
+def ordinal(number: int) -> str:
+    """Return a number as one counts.
+
+    >>> [ordinal(number) for number in (1, 2, 3, 4, 11, 22, 113)]
+    ['1st', '2nd', '3rd', '4th', '11th', '22nd', '113th']
+    """
+    ending = "th" if 10 < number % 100 < 14 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
+
+
 def _constraint_lines(found: Explanation) -> list[str]:
     """Return the intervals that rules expect, and the constraints of the next probe."""
     lines = [
         f"rule {rule} expects an event between {iso_time(begin_s)} and {iso_time(end_s)}"
         for rule, (begin_s, end_s) in sorted(found.intervals.items())
     ]
+    lines += [_counted_line(rule, ahead) for rule, ahead in sorted(found.counted.items())]
     if found.host_free_s is not None:
         lines.append(f"its host's budget allows the next probe at {iso_time(found.host_free_s)}")
     if found.fresh_until_s is not None:

@@ -39,6 +39,14 @@ class ModelOff(WireModel):
     summary: list[str]
 
 
+class CountedItem(WireModel):
+    """The item that a rule on every n-th item waits for, and the chance that it comes by the probe planned for it."""
+
+    number: int = Field(description="counted since its last notification, or since START before the first one")
+    chance: float
+    by: Time
+
+
 class SourceShown(WireModel):
     """The state of a source and its plan."""
 
@@ -49,6 +57,7 @@ class SourceShown(WireModel):
     rate_range_per_day: tuple[float, float] = Field(description="the rate lies in this range with 80 % probability")
     policies: dict[str, PolicyUsed]
     intervals: dict[str, tuple[Time, Time | None]]
+    counted: dict[str, CountedItem]
     host_free: Time | None
     fresh_until: Time | None
     next_probe: ComingProbe | None

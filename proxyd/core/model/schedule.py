@@ -18,6 +18,7 @@ class Reason(Enum):
     DOE = "optimal schedule"
     OVERFLOW = "full window"  # items may slide off the feed unseen
     DETECTION = "detection"
+    COUNTED = "counted items"
     SIBLING = "a sibling changed"
     GOLDEN = "golden ratio"
     MEMORYLESS = "memoryless"

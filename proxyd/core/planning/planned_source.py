@@ -80,6 +80,11 @@ class PlannedSource:
         return self.weight if self.demands.is_priced else 0.0
 
     @property
+    def passing(self) -> float:
+        """The part of its items that matter to the times of probes: less than 1 only if all its rules count items."""
+        return 1.0 if self.demands.detecting or self.demands.paced else self.matching
+
+    @property
     def weight(self) -> float:
         """The cost of a delay of an event; for detection more until the rate is known within a factor of two.
 
@@ -101,7 +106,13 @@ class PlannedSource:
             week.follow(self.source_id, self.rate_per_s, self.priced_weight, self.last_seen_s)
 
     def saw(self, now_s: float, chronon: Chronon | None) -> None:
-        """Note that its state was seen, by a probe that was chosen in a chronon if that is given."""
+        """Note that its state was seen, by a probe that was chosen in a chronon if that is given.
+
+        Until its items are counted, as many as expected are taken to have come.
+        """
+        passed_s = now_s - (now_s if self.last_seen_s is None else self.last_seen_s)
+        for demand in self.demands.counted:
+            demand.count += round(self.rate_per_s * demand.passing * max(0.0, passed_s))
         self.last_seen_s, self.hidden = max(now_s, self.last_seen_s or 0.0), 0.0
         if chronon is not None:
             self.demands.probed(chronon)

@@ -16,7 +16,7 @@ from proxyd.core.planning.chunks import chunks
 from proxyd.core.planning.planned_source import PlannedSource, ProbeLimits
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.planning.queue.candidates import Candidate, Candidates
-from proxyd.core.planning.queue.due_times import DueTimes
+from proxyd.core.planning.queue.due_times import CountedAhead, DueTimes
 from proxyd.core.planning.queue.probe_slots import PlannedProbe, SlotAllocator
 from proxyd.core.planning.queue.source_queues import SourceQueues
 from proxyd.core.politeness import HostBudgets, ScopeBlocks
@@ -212,6 +212,12 @@ class Planner:
     def unplanned_gap_s(self, source: PlannedSource) -> float:
         """Return how long after a probe a source that the plan of the week does not know is due."""
         return self._due_times.unplanned_gap_s(source)
+
+    def counted_ahead(self, source_id: str) -> dict[str, CountedAhead]:
+        """Return the item that each rule which counts waits for on a source, if it was seen and items are expected."""
+        source = self.sources[source_id]
+        found = ((demand.rule, self._due_times.counted_ahead(source, demand)) for demand in source.demands.counted)
+        return {rule: ahead for rule, ahead in found if ahead is not None}
 
     def postponed(self, source_id: str) -> dict[Constraint, int]:
         """Return how often each constraint held back a source's probes."""

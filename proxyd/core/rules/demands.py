@@ -9,9 +9,10 @@ from math import inf
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.profile import PolicyName, Source, UtilityKind
 from proxyd.core.model.target import Target
-from proxyd.core.planning.allocation.losses import Losses, Step, halving, linear, merged, window
+from proxyd.core.planning.allocation.losses import MISSED_S, Losses, Step, halving, linear, merged, window
+from proxyd.core.planning.counted_events import MOST_COUNTED, CountedRule
 from proxyd.core.planning.planner_settings import PlannerSettings
-from proxyd.core.planning.policies.demand import Demands, DoeDemand, FixedDemand, IntervalDemand
+from proxyd.core.planning.policies.demand import CountedDemand, Demands, DoeDemand, FixedDemand, IntervalDemand
 from proxyd.core.planning.policies.frequency_demand import PACED, PacedDemand
 from proxyd.core.politeness import PolitenessBudget, ProbeLog
 from proxyd.core.rules.programs.importance import source_weights
@@ -61,6 +62,8 @@ def demands_of(
             if continued is None:
                 paced.count(counts[program.rule.name], now_s - program.accepted_s)
             demands.paced = (*demands.paced, continued or paced)
+        elif is_counted(program):
+            demands.counted = (*demands.counted, _counted_demand(program, counts, settings))
         else:
             demands.detecting = (*demands.detecting, program.rule.name)
     return demands
@@ -82,9 +85,15 @@ def losses_of(programs: Iterable[RuleProgram], settings: PlannerSettings) -> Los
     """Return what items lose while they wait, beside their delay, for the rules that leave the times to the plan.
 
     Lives are in seconds, losses in parts of an item of the rule of the highest weight. If the targets decide, a rule
-    without a life has that of its target.
+    without a life has that of its target. Rules that count items are left out if there are others; if all count,
+    ``every`` is the least n.
     """
-    planned = [program for program in programs if effective_policy(program) is PolicyName.INDEX]
+    named = [(program, effective_policy(program)) for program in programs]
+    planned = [program for program, policy in named if policy is PolicyName.INDEX]
+    plain = [program for program in planned if not is_counted(program)]
+    counts = planned and not plain and all(policy not in PACED for _, policy in named)
+    every = min(program.trigger.firing.every for program in planned) if counts else 1
+    planned = plain or planned
     heaviest = max((program.weight for program in planned), default=1.0) or 1.0
     parts: dict[float, float] = {}
     overwritten = 0.0
@@ -97,7 +106,7 @@ def losses_of(programs: Iterable[RuleProgram], settings: PlannerSettings) -> Los
             parts[step.after] = max(parts.get(step.after, 0.0), step.delay)
         if life is not None and life.window is None:
             overwritten = max(overwritten, weight)
-    return Losses(merged(Step(after, part) for after, part in parts.items()), overwritten)
+    return Losses(merged(Step(after, part) for after, part in parts.items()), overwritten, every=every)
 
 
 def _steps(program: RuleProgram, part: float) -> tuple[Step, ...]:
@@ -107,6 +116,21 @@ def _steps(program: RuleProgram, part: float) -> tuple[Step, ...]:
         return () if life_s is None else window(life_s, part)
     fall = linear if program.rule.utility.kind is UtilityKind.LINEAR else halving
     return tuple(replace(step, after=min(step.after, life_s or step.after)) for step in fall(decay_s, part))
+
+
+def is_counted(program: RuleProgram) -> bool:
+    """Whether probes for a rule depend on the items counted since it last fired: AUTO and ``COUNT(*) % n = k``.
+
+    For n = 1 there is nothing to count. Above ``MOST_COUNTED``, and with an importance, each item is valued alike.
+    """
+    rule, every = program.rule, program.trigger.firing.every
+    return rule.policy.name is PolicyName.AUTO and 1 < every <= MOST_COUNTED and not rule.importance
+
+
+def _counted_demand(program: RuleProgram, counts: Mapping[str, int], settings: PlannerSettings) -> CountedDemand:
+    firing, losses = program.trigger.firing, replace(losses_of([program], settings), every=1)
+    worth = CountedRule(firing.every, losses, MISSED_S)
+    return CountedDemand(program.rule.name, firing, worth, program.weight, counts[program.rule.name])
 
 
 def _interval_demand(program: RuleProgram, grid: ChrononGrid) -> IntervalDemand:

@@ -200,6 +200,8 @@ class Fleet:
         (hosts,).
     even
         Which sources are planned as if every hour were alike because their week is off, shape (sources,), or ``None``.
+    passing
+        The part of each source's items that its rule counts, shape (sources,).
     trust
         How much of the learned weeks to believe, 0 to 1.
     chronon_s
@@ -229,6 +231,7 @@ class Fleet:
     most_per_s: Floats
     price_item_s: float
     cycle: Cycle
+    passing: Floats | None = None
     trust: float = 1.0
     chronon_s: float = 0.0
     host_of: Ints | None = None
@@ -259,6 +262,7 @@ class Fleet:
             losses=(self.losses, self.kind_of) if any(self.losses) else None,
             rules=tuple(name for name, _ in self.targets),
             targets=self._fleet_targets(),
+            passing=self.passing,
             trust=self.trust,
             chronon_s=self.chronon_s,
             cycle=self.cycle,

@@ -170,6 +170,7 @@ class SourcePlacement:
         for demand in planned.demands.intervals:
             count = self._known.count(demand.rule, planned.source_id)
             demand.follow(now_s, rate_per_s=planned.rate_per_s, count=count, fired=demand.rule in fired)
+        self._count(planned.source_id, planned.demands)
         for paced in planned.demands.paced:
             since_s = now_s - self._known.compiled.programs[paced.rule].accepted_s
             paced.count(self._known.count(paced.rule, planned.source_id), since_s)
@@ -269,7 +270,14 @@ class SourcePlacement:
             settings=self._known.settings.planner,
         )
         demands.once = self._captures.asked_once(source.source_id)
+        self._count(source.source_id, demands)
         return demands
+
+    def _count(self, source_id: str, demands: Demands) -> None:
+        """Tell the demands that count items what their rules have counted."""
+        for counted in demands.counted:
+            counted.count = self._known.count(counted.rule, source_id)
+            counted.passing = self._known.matching_share(counted.rule, source_id)
 
     def _lay(self, planned: PlannedSource, now_s: float, *, is_first: bool = False) -> None:
         """Lay planned intervals; after the first time only if one has passed, or a slow source's would never come."""

@@ -20,7 +20,7 @@ from proxyd.core.rules.knowledge import Knowledge
 from proxyd.core.rules.programs.importance import source_weights
 from proxyd.core.rules.programs.rule_program import RuleProgram
 
-_COLUMNS = 7
+_COLUMNS = 8
 
 
 class Snapshot:
@@ -72,6 +72,7 @@ class Snapshot:
                 self._kind(source, programs),
                 self._hosts.setdefault(source.host, len(self._hosts)),
                 max(self._length_s, 1.0 / source.log.budget.most_per_s),
+                source.passing,
             )
             for source in seen
             for zone in (zone_s(sources[source.source_id].zone, self._now_s),)
@@ -125,7 +126,7 @@ class Snapshot:
     def _columns(self) -> dict[str, Any]:
         """Return the gathered columns by the names of the fleet's fields."""
         columns = np.concatenate([np.zeros((0, _COLUMNS)), *self._numbers]).T.copy()
-        rate_per_s, weights, last_seen_s, zones_s, kind_of, host_of, least_gap_s = columns
+        rate_per_s, weights, last_seen_s, zones_s, kind_of, host_of, least_gap_s, passing = columns
         most_per_s = [(self._budgets.most_per_s(host), self._asked_of.get(host, 0.0)) for host in self._hosts]
         return {
             "source_ids": self._source_ids,
@@ -141,6 +142,7 @@ class Snapshot:
             "matching": np.array(self._matching),
             "least_gap_s": least_gap_s,
             "zones_s": zones_s,
+            "passing": passing if np.any(passing != 1.0) else None,
             "host_of": host_of.astype(np.int64),
             "host_per_s": np.array([max(0.1 * most, most - asked) for most, asked in most_per_s]),
             "even": np.array(self._even) if any(self._even) else None,

@@ -142,7 +142,7 @@ def known_updates(updates: Ints, *, life: int | None, last: Chronon, grid: Chron
     life
         ``None`` for *overwrite*, else the window in chronons.
     last
-        Last chronon of the epoch, in which the last update's interval ends under *overwrite*.
+        Last chronon of the epoch, which no interval outlasts.
 
     Examples
     --------
@@ -160,7 +160,7 @@ def known_updates(updates: Ints, *, life: int | None, last: Chronon, grid: Chron
             return None
         start = int(chronons[at])
         following = int(chronons[at + 1]) if at + 1 < len(chronons) else last + 1
-        return PlannedInterval(start, max(start, following - 1) if life is None else start + life)
+        return PlannedInterval(start, max(start, following - 1) if life is None else min(start + life, last))
 
     return ahead
 

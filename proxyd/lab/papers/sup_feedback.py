@@ -47,8 +47,8 @@ class Feedback:
     extra_probes: float
 
 
-def follow(plan: Updates, actual: Updates, every: int, reading: str) -> Probes:
-    """Return the probes of SUP or fbSUP for all pages under overwrite, each page separately.
+def follow(plan: Updates, actual: Updates, every: int, reading: str, *, life: int | None = None) -> Probes:
+    """Return the probes of SUP or fbSUP for all pages, each page separately.
 
     Parameters
     ----------
@@ -56,17 +56,19 @@ def follow(plan: Updates, actual: Updates, every: int, reading: str) -> Probes:
         The updates that the model expects, and the actual ones.
     reading
         ``STATIC``, ``PASSED``, ``CAUGHT`` or ``REPLAN``.
+    life
+        ``None`` for overwrite, else the window in chronons.
     """
     found = [
-        _page(expected, came, every, plan.epoch, reading)
+        _page(expected, came, every, plan.epoch, reading, life)
         for expected, came in zip(plan.of_page, actual.of_page, strict=True)
     ]
     pages = np.repeat(np.arange(len(found)), [len(own) for own in found])
     return pages, np.array([chronon for own in found for chronon in own], dtype=np.int64)
 
 
-def _page(expected: Ints, came: Ints, every: int, chronons: int, reading: str) -> list[int]:
-    ahead = known_updates(expected, life=None, last=chronons - 1, grid=_GRID)
+def _page(expected: Ints, came: Ints, every: int, chronons: int, reading: str, life: int | None) -> list[int]:
+    ahead = known_updates(expected, life=life, last=chronons - 1, grid=_GRID)
     is_added = reading in (PASSED, CAUGHT)
     demand = ModelDemand("rule", FiringPattern(every), ahead, is_added, _GRID)
     probes: list[int] = []

@@ -1,4 +1,4 @@
-"""Experiments of the paper on SUP and fbSUP (Roitman, Gal, Raschid and Bright), Figures 1 to 5.
+"""Experiments of the paper on SUP and fbSUP (Roitman, Gal, Raschid and Bright), Figures 1 to 5, and a comparison.
 
 Effective utility is the share of actual execution intervals that are captured: SUP with full knowledge captures all.
 """
@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from proxyd.lab.papers import sup_feedback, sup_wic
+from proxyd.lab.papers import sup_counted, sup_feedback, sup_wic
 from proxyd.lab.papers.datasets import RSS, SYNTHETIC_1, SYNTHETIC_2, Dataset, Drawn, Updates
 from proxyd.lab.papers.figure import Figure
 
@@ -40,13 +40,14 @@ def figures(*, rng: np.random.Generator, quick: bool) -> Iterator[Figure]:
     quick
         Use fewer traces, and only the chosen interpretations of the paper's open points.
     """
-    first, second, third, fourth, fifth = rng.spawn(5)
+    first, second, third, fourth, fifth, sixth = rng.spawn(6)
     repeats = 2 if quick else 10
     yield from _windows(first, repeats, quick=quick)
     yield from _lives(second, repeats)
     yield from _models(third, repeats)
     yield from sup_wic.figures(rng=fourth, quick=quick)
     yield from sup_feedback.figures(rng=fifth, quick=quick)
+    yield from sup_counted.figures(rng=sixth, quick=quick)
 
 
 def fpn(kept: float) -> Model:

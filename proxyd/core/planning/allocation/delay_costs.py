@@ -87,6 +87,11 @@ class WeekCosts:
         part = (rest - float(row[slot])) / rate if rate > 0 else 0.0
         return float((week + weeks) * self._slots + slot + part)
 
+    def sums(self, shape: int) -> Floats:
+        """Return the items expected since the week began at each edge of its slots, at rate 1, shape (slots + 1,)."""
+        sums: Floats = self._L[shape]
+        return sums
+
     def at_slot(self, shape_of: Ints, slot: Ints) -> Floats:
         """Return the cost of a source's waiting items in a slot, relative to the mean; shape (n,)."""
         found: Floats = self._rates[shape_of, slot] * self._weights[shape_of, slot]

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from proxyd.core.planning.golden_turns import turns
 from proxyd.core.planning.numba_kernels import flat, kernel
 from proxyd.core.planning.one_source.costs import prefix_sums
 from proxyd.core.rates.week_bins import WEEK_S
@@ -55,6 +56,9 @@ class Losses:
         Slots of waiting that count as much as one item that another item of its source follows before the probe.
     rate
         Items a slot of the source, on which ``overwritten`` depends.
+    every
+        Only every n-th item loses anything; the others need not be found. Their sources are probed as
+        ``counted_events`` says, and the losses only say how often.
 
     Notes
     -----
@@ -70,18 +74,24 @@ class Losses:
     steps: tuple[Step, ...] = ()
     overwritten: float = 0.0
     rate: float = 0.0
+    every: int = 1
 
     def __bool__(self) -> bool:
-        return any(step.delay > 0 for step in self.steps) or self.overwritten > 0
+        return any(step.delay > 0 for step in self.steps) or self.overwritten > 0 or self.every > 1
+
+    @property
+    def depends_on_rate(self) -> bool:
+        """Whether more than the price over the rate decides when a probe is worth it."""
+        return self.overwritten > 0 or self.every > 1
 
     def scaled(self, slots: float, delay: float) -> Losses:
         """Return the losses with lives times ``slots`` and items that count times ``delay``, without a rate.
 
         >>> Losses(window(3600.0, delay=1.0)).scaled(1 / 1800.0, 1008.0)
-        Losses(steps=(Step(after=2.0, delay=1008.0),), overwritten=0.0, rate=0.0)
+        Losses(steps=(Step(after=2.0, delay=1008.0),), overwritten=0.0, rate=0.0, every=1)
         """
         steps = tuple(Step(step.after * slots, step.delay * delay) for step in self.steps)
-        return Losses(steps, self.overwritten * delay)
+        return Losses(steps, self.overwritten * delay, every=self.every)
 
     def of_even_gap(self, gap: Floats, factor: ArrayLike = 1.0) -> Floats:
         """Return the cost of the losses in gaps in which the rate is ``factor`` times the mean, at mean rate 1.
@@ -180,8 +190,9 @@ def overwritten_items(items: Floats) -> Floats:
 def by_rate(losses: Sequence[Losses], loss_of: Ints, rates: Floats) -> tuple[list[Losses], Ints]:
     """Return the losses that occur, with the rates that overwritten items depend on, and the one of each source.
 
-    What is overwritten depends on the rate in a way that a price over the rate does not hold, so the sources of such
-    losses are grouped by rate.
+    What is overwritten, and how often every n-th item is worth a probe, depends on the rate in a way that a price over
+    the rate does not hold, so the sources of such losses are grouped by rate. With counted items they are rounded to
+    whole octaves, up or down in turn, so that the probes of many sources add up.
 
     Parameters
     ----------
@@ -196,12 +207,14 @@ def by_rate(losses: Sequence[Losses], loss_of: Ints, rates: Floats) -> tuple[lis
     >>> [each.rate for each in losses], loss_of.tolist()
     ([0.0, 0.5, 2.0], [0, 1, 2])
     """
-    depends = np.array([each.overwritten > 0 for each in losses])[loss_of]
-    octaves = np.round(np.log2(np.maximum(rates, _LEAST_RATE)) * _RATES_PER_OCTAVE).astype(np.int64)
+    depends, counts = np.array([(each.depends_on_rate, each.every > 1) for each in losses])[loss_of].T
+    logs = np.log2(np.maximum(rates, _LEAST_RATE))
+    whole = np.floor(logs + turns(np.arange(len(rates)))) * _RATES_PER_OCTAVE
+    octaves = np.where(counts, whole, np.round(logs * _RATES_PER_OCTAVE)).astype(np.int64)
     (loss, octave), found = index_of(loss_of, np.where(depends, octaves, 0))
     every = [
         replace(losses[number], rate=2.0 ** (step / _RATES_PER_OCTAVE))
-        if losses[number].overwritten
+        if losses[number].depends_on_rate
         else losses[number]
         for number, step in zip(loss.tolist(), octave.tolist(), strict=True)
     ]

@@ -51,6 +51,13 @@ def unpack(packed: bytes) -> FleetState:
     ------
     ValueError
         Another version packed it, or it is damaged.
+
+    Examples
+    --------
+    >>> unpack(b"")
+    Traceback (most recent call last):
+    ...
+    ValueError: this is not a plan of this version
     """
     try:
         with np.load(BytesIO(packed), allow_pickle=False) as arrays:

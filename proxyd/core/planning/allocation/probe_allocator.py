@@ -357,6 +357,10 @@ class ProbeAllocator:
         slots = self._costs.reached(int(self._curve_of[source]), start, items / (rate * slot_s))
         return MONDAY_S + slots * slot_s
 
+    def week_sums(self, source: int) -> Floats:
+        """Return the items expected since the week began at each edge of its slots, at one a slot, (slots + 1,)."""
+        return self._costs.sums(int(self._curve_of[source]))
+
     # -- implementation
 
     def _allocated(

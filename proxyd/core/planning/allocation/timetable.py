@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil
+from functools import lru_cache
+from math import ceil, log2
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from proxyd.core.planning.allocation.losses import NO_LOSSES, STEPS, GapSums, Losses, even_gaps, links_of
+from proxyd.core.planning.counted_events import CountedRule, ItemsLine
 from proxyd.core.planning.numba_kernels import flat, kernel
 from proxyd.core.planning.one_source.costs import prefix_sums
 from proxyd.core.planning.one_source.grid_kernels import priced
@@ -21,6 +23,7 @@ _LOWEST, _HIGHEST = -6, 32
 LEVELS: Floats = np.arange(_LOWEST * PER_OCTAVE, _HIGHEST * PER_OCTAVE + 1) / PER_OCTAVE
 _LONG_WEEKS = 2.0  # from this gap on, probes are a whole number of weeks apart, at the best slot
 _GAPS_AHEAD = 6.0
+_EVEN, _OFTEN, _RARELY = 1e-6, 0.25, 0.25  # factors of the week; probes a slot and a week
 _GAPS: Floats = 2.0 ** (np.arange(-12 * 8, 18 * 8) / 8)  # gaps to choose from in an even week, in slots
 _MANY: Floats = 2.0 ** (np.arange(0, 25) / 2)  # numbers of probes in one slot to choose from
 
@@ -114,9 +117,54 @@ class Timetable:
         weights = _mean_one(even if importance is None else importance, "an importance")
         prices = even if slot_price is None else np.asarray(slot_price, dtype=np.float64)
         gaps = np.empty((len(LEVELS), len(factors))) if into is None else into
+        if losses.every > 1:
+            return cls._counted(factors, losses, gaps)
         lost = _all_gaps(factors, weights, prices, losses, gaps)
         dense = float(np.sqrt(factors * weights / (2 * prices)).mean())
         return cls(gaps, *_orbits(gaps, *prefix_sums(factors, weights), lost), dense)
+
+    @classmethod
+    def _counted(cls, factors: Floats, losses: Losses, gaps: Floats) -> Timetable:
+        """Return how often sources of counted items are probed; their next probe is not looked up here.
+
+        The probes follow the items through the week.
+        """
+        sums = (0.0, *np.cumsum(factors).tolist())
+        frequency, lost = _counted_frequency(losses, sums), _counted_lost(losses, sums)
+        gaps[:] = 1 / frequency[:, None]
+        visits = frequency[:, None] * factors
+        return cls(gaps, frequency, 0.5 / frequency, visits, lost, float(frequency[0] * 2.0 ** (_LOWEST / 2)))
+
+
+def _counted_lost(losses: Losses, sums: tuple[float, ...]) -> Floats:
+    """Return the part of the firings lost to each step and, last, of those overwritten; shape (levels, STEPS + 1)."""
+    rule = CountedRule(losses.every, Losses(losses.steps, losses.overwritten), missed_s=1.0)
+    busy = ItemsLine(np.array(sums), 0.0, 1.0, losses.rate).busy_per_s(rule.life_s)
+    lost = np.zeros((len(LEVELS), STEPS + 1))
+    for row, price in enumerate((losses.rate * 2.0**LEVELS).tolist()):
+        *of_steps, overwritten = rule.table(busy, price).lost
+        lost[row, : len(of_steps)], lost[row, STEPS] = of_steps, overwritten
+    return np.maximum.accumulate(lost)
+
+
+@lru_cache(1024)
+def _counted_frequency(losses: Losses, sums: tuple[float, ...]) -> Floats:
+    """Return the probes a slot for counted items at each level, where they follow a week's ``sums``.
+
+    The table of even rates is corrected by following the probes at every second octave, as far as it matters.
+    """
+    rule = CountedRule(losses.every, Losses(losses.steps, losses.overwritten), missed_s=1.0)
+    line = ItemsLine(np.array(sums), 0.0, 1.0, losses.rate)
+    busy, prices = line.busy_per_s(rule.life_s), losses.rate * 2.0**LEVELS
+    even = losses.rate * np.array([rule.table(busy, price).probes for price in prices.tolist()])
+    if np.ptp(np.diff(line.sums)) < _EVEN:
+        return even
+    whole = np.flatnonzero((LEVELS % 2 == 0) & (even < _OFTEN) & (even > _RARELY / (len(sums) - 1)))
+    if not len(whole):
+        return even
+    factor = [log2(rule.probes_per_s(line, float(prices[row])) / even[row]) for row in whole.tolist()]
+    found: Floats = even * np.exp2(np.interp(LEVELS, LEVELS[whole], factor))
+    return np.minimum.accumulate(found)
 
 
 def _mean_one(values: ArrayLike, name: str) -> Floats:

@@ -17,6 +17,7 @@ from proxyd.core.planning.allocation.prices import HostLimits
 from proxyd.core.planning.allocation.probe_allocator import FleetDemand, FleetLimits, ProbeAllocator, WeekGrid
 from proxyd.core.planning.allocation.targets import FleetTargets, RuleOutlook
 from proxyd.core.planning.allocation.trade import SharePoint, TradePoint, share_trade, trade
+from proxyd.core.planning.counted_events import ItemsLine
 from proxyd.core.planning.golden_turns import turns
 from proxyd.core.planning.policies.doe import doe_slots
 from proxyd.core.rates.bursts import BIN_S
@@ -71,6 +72,9 @@ class FleetState:
     rules, targets
         The rules that have targets, by name, and what they ask for, with times in seconds; ``None`` if the budget or
         the price alone decides.
+    passing
+        The part of each source's items that its rule counts, if that fires on every n-th, shape (sources,); ``None`` if
+        all do. ``weights`` are multiplied by it.
     even
         Sources whose week is off, planned as if every hour were alike, shape (sources,), or ``None`` without any.
     """
@@ -96,6 +100,7 @@ class FleetState:
     rules: Sequence[str] = ()
     targets: FleetTargets | None = None
     even: NDArray[np.bool_] | None = None
+    passing: Floats | None = None
     host_of: Ints | None = None
     host_per_s: Floats | None = None
     host_k: Floats | None = None
@@ -267,6 +272,16 @@ class WeekPlan:
             return None
         reached_s = self._planner.reached_s(number, items)
         return float(self._cycle.time_s(reached_s - self._ahead_s(number))) if reached_s < inf else inf
+
+    def items_line(self, source_id: str, rate_per_s: float) -> ItemsLine | None:
+        """Return the items expected over time at a rate and in a source's week; ``None`` if it is unknown."""
+        number = self._numbers.get(source_id)
+        if number is None:
+            return None
+        begun_s = float(self._cycle.time_s(MONDAY_S - self._ahead_s(number)))
+        return ItemsLine(
+            self._planner.week_sums(number), begun_s, self._planner.grid.slot_s / self._cycle.speed, rate_per_s
+        )
 
     def doe_due_s(self, source_id: str, probes: int, per_s: float, last_seen_s: float) -> float | None:
         """Return when a rule of ``probes`` in each ``per_s`` wants the next one, or ``None`` to space them evenly."""
@@ -496,7 +511,8 @@ def _losses(state: FleetState) -> tuple[Sequence[Losses], Ints]:
     kinds, kind_of = state.losses
     speed, slot_s = state.cycle.speed, state.slot_s
     in_slots = [each.scaled(speed / slot_s, MISSED_S / slot_s) for each in kinds]
-    return by_rate(in_slots, kind_of, state.rate_per_s / speed * slot_s)
+    counted = state.rate_per_s if state.passing is None else state.rate_per_s * state.passing
+    return by_rate(in_slots, kind_of, counted / speed * slot_s)
 
 
 def by_slot(shapes: Floats, slots: int) -> Floats:

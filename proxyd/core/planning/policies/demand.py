@@ -8,9 +8,13 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import TypeVar
 
+import numpy as np
+from scipy.special import gammainc
+
 from proxyd.core.model.chronon import Chronon, ChrononGrid, Epoch
 from proxyd.core.model.target import Target
 from proxyd.core.planning.allocation.losses import NO_LOSSES, Losses
+from proxyd.core.planning.counted_events import CountedRule, ItemsLine
 from proxyd.core.planning.policies.expected_intervals import FiringPattern, PlannedInterval, expected_interval
 from proxyd.core.planning.policies.frequency_demand import PacedDemand
 from proxyd.core.politeness import ProbeLog
@@ -226,6 +230,66 @@ class DoeDemand:
         return max(due_s, self.log.earliest_s())
 
 
+@dataclass(slots=True)
+class CountedDemand:
+    """AUTO with ``COUNT(*) % n = k``: a probe when the n-th item since the last firing is worth it.
+
+    Parameters
+    ----------
+    worth
+        What a probe is worth to the rule.
+    weight
+        The cost of a firing's delay, 1 for a strict rule.
+    count
+        The items that the rule has counted.
+    passing
+        The part of the source's items that it counts.
+
+    Examples
+    --------
+    >>> from proxyd.core.planning.counted_events import CountedRule, ItemsLine
+    >>> demand = CountedDemand("r", FiringPattern(3, 1), CountedRule(3, NO_LOSSES, missed_s=1e6), count=6)
+    >>> demand.to_come, demand.number, round(demand.due_s(0.0, ItemsLine.even(0.01), price_s=50.0))
+    (1, 3, 92)
+    """
+
+    rule: str
+    firing: FiringPattern
+    worth: CountedRule
+    weight: float = 1.0
+    count: int = 0
+    passing: float = 1.0
+    _due: tuple[tuple[float, ...], float] | None = None
+
+    @property
+    def to_come(self) -> int:
+        """How many items must come until the rule fires."""
+        return self.firing.items_to_next(self.count)
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the rule has not fired yet."""
+        return self.count < (self.firing.remainder or self.firing.every)
+
+    @property
+    def number(self) -> int:
+        """Which item since the last firing, or since START before any, is the one that fires."""
+        return (self.firing.remainder or self.firing.every) if self.is_first else self.firing.every
+
+    def due_s(self, last_s: float, line: ItemsLine, *, price_s: float) -> float:
+        """Return when a probe is due after one at ``last_s``; ``line`` is that of the items that the rule counts."""
+        asked = (last_s, line.rate_per_s, price_s, self.count)
+        if self._due is None or self._due[0] != asked:
+            since = self.firing.every - self.to_come
+            self._due = asked, self.worth.next_s(since, last_s, line, price_s=price_s / self.weight)
+        return self._due[1]
+
+    def chance(self, last_s: float, until_s: float, line: ItemsLine) -> float:
+        """Return the probability that the rule fires between two times."""
+        items = np.diff(line.items(np.array([last_s, until_s])))
+        return float(gammainc(self.to_come, max(0.0, items[0])))
+
+
 @dataclass(frozen=True, slots=True)
 class OnceDemand:
     """One probe between two chronons, both inclusive, for an interval that an event on another source opened.
@@ -263,6 +327,7 @@ class Demands:
     intervals: Sequence[IntervalDemand] = ()
     fixed: Sequence[FixedDemand] = ()
     detecting: Sequence[str] = ()
+    counted: Sequence[CountedDemand] = ()
     paced: Sequence[PacedDemand] = ()
     doe: Sequence[DoeDemand] = ()
     once: Sequence[OnceDemand] = ()
@@ -284,32 +349,33 @@ class Demands:
     @property
     def first_rule(self) -> str | None:
         """The rule to name if no single rule asked for the probe."""
-        named = [*self.detecting, *(d.rule for d in self.intervals), *(d.rule for d in self.fixed)]
+        named = [*self.detecting, *(d.rule for d in self.counted)]
+        named += [*(d.rule for d in self.intervals), *(d.rule for d in self.fixed)]
         named += [*(d.rule for d in self.paced), *(d.rule for d in self.doe), *(d.rule for d in self.once)]
         return named[0] if named else None
 
     def __bool__(self) -> bool:
-        return bool(self.intervals or self.fixed or self.detecting or self.paced or self.doe or self.once)
+        return bool(self.intervals or self.fixed or self.is_priced or self.doe or self.once)
 
     @property
     def in_week(self) -> list[str]:
         """The rules that a plan of the week is for."""
-        return [*self.detecting, *(demand.rule for demand in self.paced), *(demand.rule for demand in self.doe)]
+        return [*self.priced, *(demand.rule for demand in self.doe)]
 
     @property
     def priced(self) -> list[str]:
         """The rules that ask for a probe whenever it is worth its price."""
-        return [*self.detecting, *(demand.rule for demand in self.paced)]
+        return [*self.detecting, *(demand.rule for demand in self.counted), *(demand.rule for demand in self.paced)]
 
     @property
     def is_priced(self) -> bool:
         """Whether any rule asks for a probe whenever it is worth its price."""
-        return bool(self.detecting or self.paced)
+        return bool(self.detecting or self.counted or self.paced)
 
     @property
     def only_detects(self) -> bool:
         """Whether all probes asked for are those that are worth their price."""
-        others = self.intervals or self.fixed or self.paced or self.doe or self.once
+        others = self.intervals or self.fixed or self.counted or self.paced or self.doe or self.once
         return bool(self.detecting) and not others
 
     def asked_per_s(self, length_s: float) -> float:
@@ -325,5 +391,5 @@ class Demands:
     @property
     def earliest_s(self) -> float:
         """The time before which no rule wants a probe, not even a retry: all are DOE rules with no probes left."""
-        others = self.intervals or self.fixed or self.detecting or self.paced or self.once
+        others = self.intervals or self.fixed or self.is_priced or self.once
         return -inf if others else min((demand.log.earliest_s() for demand in self.doe), default=-inf)

@@ -130,7 +130,9 @@ class Candidates:
         gains = dict(zip(planned, week.gains(planned, now_s), strict=True)) if week and planned else {}
         for source, reason, rule in wanted:
             gain = gains.get(source.source_id)
-            if gain is None:
+            if reason is Reason.COUNTED:
+                gain = self._due_times.counted_gain(source, now_s)
+            elif gain is None:
                 waited_s = now_s - (source.last_seen_s or 0.0)
                 gain = detection.index(source.rate_per_s, waited_s, source.weight)
                 gain /= self._due_times.price_of(source)

@@ -8,10 +8,11 @@ from typing import NamedTuple
 from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.allocation.week_plan import WeekPlan
+from proxyd.core.planning.counted_events import ItemsLine
 from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.planning.policies import detection
-from proxyd.core.planning.policies.demand import DoeDemand
+from proxyd.core.planning.policies.demand import CountedDemand, DoeDemand
 from proxyd.core.planning.policies.detection import most_items
 
 LOOKAHEAD_CHRONONS = 60
@@ -25,6 +26,21 @@ class DueTime(NamedTuple):
     due_s: float
     reason: Reason
     rule: str
+
+
+class CountedAhead(NamedTuple):
+    """The item that a rule waits for: its number, and how probably it comes by ``by_s``, the due time of the probe.
+
+    Items are counted since the rule last fired, or since its START if ``is_first``.
+
+    >>> CountedAhead(number=3, is_first=False, chance=0.62, by_s=3600.0).number
+    3
+    """
+
+    number: int
+    is_first: bool
+    chance: float
+    by_s: float
 
 
 class DueTimes:
@@ -48,7 +64,9 @@ class DueTimes:
         if not self._settings.has_targets:
             assert self.price_item_s is not None
             return self.price_item_s
-        return max(_LEAST_PRICE, detection.index(rate_per_s, self.unplanned_gap_s(source), weight))
+        gap_s, missed_s = self.unplanned_gap_s(source), self._settings.missed_s
+        lost_s = sum(missed_s * step.delay * step.after for step in source.demands.losses.steps if step.after < gap_s)
+        return max(_LEAST_PRICE, detection.index(rate_per_s, gap_s, weight) + weight * rate_per_s * lost_s)
 
     def unplanned_gap_s(self, source: PlannedSource) -> float:
         """Return how long after the last probe a source that the plan does not know is due."""
@@ -78,6 +96,7 @@ class DueTimes:
             early_s = source.hidden / source.rate_per_s
             dues += [DueTime(each.due_s - early_s, Reason.SIBLING, each.rule) for each in dues]
         dues += [DueTime(self.overflow_s(source), Reason.OVERFLOW, rule) for rule in demands.priced[:1]]
+        dues += [DueTime(self.counted_s(source, d), Reason.COUNTED, d.rule) for d in demands.counted]
         paced = ((d, self._wholly_s(d.due_s(source.source_id, last_s, **worth))) for d in demands.paced)
         dues += [DueTime(due_s, demand.reason, demand.rule) for demand, due_s in paced]
         return dues + [DueTime(self._doe_s(source, d, last_s), Reason.DOE, d.rule) for d in demands.doe]
@@ -102,6 +121,34 @@ class DueTimes:
         if due_s is not None:
             return due_s
         return source.last_seen_s + self.unplanned_gap_s(source)
+
+    def counted_s(self, source: PlannedSource, demand: CountedDemand) -> float:
+        """Return when a probe of a source that was seen is worth its price to a rule that counts items."""
+        line = self.items_line(source, demand)
+        if line is None or source.last_seen_s is None:
+            return inf
+        return demand.due_s(source.last_seen_s, line, price_s=self.price_of(source))
+
+    def counted_ahead(self, source: PlannedSource, demand: CountedDemand) -> CountedAhead | None:
+        """Return the item that a rule waits for; ``None`` before first contact, and if no probe is planned for it."""
+        due_s, line = self.counted_s(source, demand), self.items_line(source, demand)
+        if line is None or source.last_seen_s is None or due_s == inf:
+            return None
+        return CountedAhead(demand.number, demand.is_first, demand.chance(source.last_seen_s, due_s, line), due_s)
+
+    def counted_gain(self, source: PlannedSource, now_s: float) -> float:
+        """Return what a probe is worth to the rules that count items, divided by its price: 1 when it falls due."""
+        due_s = min(self.counted_s(source, demand) for demand in source.demands.counted)
+        last_s = source.last_seen_s or 0.0
+        return ((now_s - last_s) / max(due_s - last_s, 1e-9)) ** 2
+
+    def items_line(self, source: PlannedSource, demand: CountedDemand) -> ItemsLine | None:
+        """Return the items that a rule is expected to count over time; ``None`` if none are expected."""
+        rate_per_s = source.rate_per_s * demand.passing
+        if not rate_per_s * demand.weight > 0:
+            return None
+        line = None if self.week is None else self.week.items_line(source.source_id, rate_per_s)
+        return line or ItemsLine.even(rate_per_s)
 
     def overflow_s(self, source: PlannedSource) -> float:
         """Return when items may slide off the feed unseen with the allowed probability."""

@@ -18,6 +18,7 @@ from proxyd.core.planning.plan_forecast import PlanForecast
 from proxyd.core.planning.plan_preview import play, preview, preview_source
 from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
+from proxyd.core.planning.queue.due_times import CountedAhead
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rates.week_shapes import HOUR_S
 from proxyd.core.rules.answers.promises import policy_in_words
@@ -42,6 +43,7 @@ class Explanation:
     the week, once the week is planned. ``misfit`` says which part of the source's model predicts badly. The rate lies
     in ``rate_range_per_day`` in four of five cases. ``policies`` holds the policy of each rule and the reason for it.
     ``intervals`` holds the start and end of the interval that each rule expects next, if it expects any.
+    ``counted`` holds the item that each rule on every n-th item waits for.
     ``host_free_s`` is when the budget of the host lets a probe start. The origin says that nothing changes before
     ``fresh_until_s``. ``chance`` is that of a new item at the next probe. With ``has_targets`` the
     rules' targets decide the price.
@@ -66,6 +68,7 @@ class Explanation:
     rate_range_per_day: tuple[float, float] = (0.0, inf)
     policies: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    counted: Mapping[str, CountedAhead] = field(default_factory=dict)
     host_free_s: float | None = None
     fresh_until_s: float | None = None
     paused: Suspension | None = None
@@ -167,6 +170,7 @@ class Explainer:
         host_free_s = self.planner.limits.hosts.earliest_s(planned.host)
         return {
             "intervals": {rule: (grid.start_s(i.start), grid.start_s(i.deadline + 1)) for rule, i in demands},
+            "counted": self.planner.counted_ahead(planned.source_id),
             "host_free_s": host_free_s if host_free_s > now_s else None,
             "fresh_until_s": planned.fresh_until_s if planned.fresh_until_s > now_s else None,
         }

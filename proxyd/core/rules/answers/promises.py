@@ -12,7 +12,7 @@ from proxyd.core.model.profile import PolicyName
 from proxyd.core.model.target import Target
 from proxyd.core.planning.allocation.targets import RuleOutlook
 from proxyd.core.planning.planner_settings import PlannerSettings
-from proxyd.core.rules.demands import effective_policy, target_of
+from proxyd.core.rules.demands import effective_policy, is_counted, target_of
 from proxyd.core.rules.programs.rule_program import RuleProgram
 
 _UNITS = ((604800.0, "week"), (86400.0, "day"), (3600.0, "hour"), (60.0, "minute"), (1.0, "second"))
@@ -96,6 +96,8 @@ def policy_in_words(
         why = f"items are seen {promise(target_of(program, settings))}, with as few probes as that takes"
     elif settings.spend:
         why = "probes are made where the budget helps most"
+    if is_counted(program):
+        why += f"; every {program.trigger.firing.every} items count as one"
     if program.rule.importance:
         why += "; a probe is worth more in the hours of the rule's importance"
     return effective_policy(program).value, f"AUTO: {why}{_expected(outlook)}"

@@ -16,6 +16,7 @@ from proxyd.core.model.schedule import ExecutionInterval
 from proxyd.core.planning.capture.capacity import Capacity
 from proxyd.core.planning.capture.earliest_deadline import edf
 from proxyd.core.planning.capture.pareto import pareto
+from proxyd.lab.algorithms.counted_horizon import UpdateChances, counted_plan
 from proxyd.lab.algorithms.overlapping_capture import greedy_capture, most_weight
 from proxyd.lab.algorithms.sup import least_delay_sup, sup
 from proxyd.core.planning.numba_kernels import HAS_NUMBA
@@ -47,7 +48,10 @@ shapes, shape_of = rng.uniform(0.1, 2.0, (2, 168)), rng.integers(0, 2, 50)
 demand = FleetDemand(week, shapes, shape_of, rng.lognormal(-10, 1.5, 50), last_s=0.0)
 planner = ProbeAllocator(demand, FleetLimits(1.0, capacity=np.full(168, 2.0)), now_s=0.0)
 fleet = planner.due_s.tolist()
-print(json.dumps([HAS_NUMBA, one, captures, fleet]))
+chances = UpdateChances.noisy(rng.uniform(0, 0.5, 30), [3, 8], 0.7)
+plans = [counted_plan(chances, every=3, life=life, price=0.2) for life in (None, 4)]
+counted = [(plan.worth.tolist(), plan.following.tolist()) for plan in plans]
+print(json.dumps([HAS_NUMBA, one, captures, fleet, counted]))
 """
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.planning.policies.expected_intervals import FiringPattern
 from proxyd.lab.algorithms.feedback_sup import FeedbackSup, ModelDemand, known_updates
-from proxyd.lab.papers import sup_feedback, sup_wic
+from proxyd.lab.papers import sup_counted, sup_feedback, sup_wic
 from proxyd.lab.papers import sup_paper as sup
 from proxyd.lab.papers.datasets import RSS, SYNTHETIC_1, SYNTHETIC_2, Dataset, Updates
 from proxyd.lab.papers.figure import Figure
@@ -216,3 +216,29 @@ def test_all_interpretations_differ_from_the_headline_in_one_thing_each() -> Non
     assert len(set(others)) == len(others) > 8
     for other in others:
         assert (other.week != base.week) + (other.exponent != base.exponent) + (other.life != base.life) == 1
+
+
+def test_a_counted_plan_is_never_behind_sup_and_fbsup_at_their_probes(found: dict[str, Figure]) -> None:
+    rows = found["sup-6a-counted"].rows
+    assert len(rows) == 12
+    leads = []
+    for model, _, _, _, sup_, counted, _, feedback, as_many in rows:
+        assert float(counted) >= float(sup_)
+        assert float(as_many) >= float(feedback)
+        if model == "FPN(1.0)":
+            assert (sup_, counted, as_many) == (1.0, 1.0, 1.0)
+        else:
+            leads.append(float(counted) - float(sup_))
+    assert np.mean(leads) > 0.08
+
+
+def test_what_a_counted_plan_gains_at_x_1_is_where_misplaced_updates_are(found: dict[str, Figure]) -> None:
+    for *_, sup_, anywhere, in_week in found["sup-6b-misplaced"].rows:
+        assert abs(float(anywhere) - float(sup_)) < 0.02
+        assert float(in_week) > max(float(anywhere), float(sup_)) + 0.01
+
+
+def test_a_price_mixes_pages_between_two_numbers_of_probes() -> None:
+    actual = Updates.of([[2], [5]], 168)
+    models = sup_counted.PageModels.noisy(actual, 1.0, sup_counted.even_shares(actual, 1.0))
+    assert sup_counted.utility_at(models, actual, [0, 1, 2, 9], every=1, life=3) == [0.0, 0.5, 1.0, 1.0]

@@ -1,0 +1,178 @@
+"""AUTO rules that fire on every n-th item: their probes follow what was counted, within the budget of all rules."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+
+from proxyd.api.wire import Explained
+from proxyd.api.wire.converters import explanation
+from proxyd.core.model.chronon import ChrononGrid, Epoch
+from proxyd.core.model.schedule import Reason
+from proxyd.core.planning.allocation.losses import Losses
+from proxyd.core.planning.chunks import run_all
+from proxyd.core.planning.counted_events import CountedRule, ItemsLine
+from proxyd.core.rules.decider import Decider
+from proxyd.lab.replay import decider_policy
+from proxyd.lab.replay.decider_policy import DeciderPolicy
+from proxyd.lab.replay.replay import ProbesMade, Terms, replay, split
+from proxyd.lab.traces.update_models import MONDAY_S, WEEK_S, model_trace
+from tests.fleets import Drive, changed, decider, declaration, item, rule, source
+
+T0 = 1_000_000_000.0
+NOW = int(T0 // 10)
+HOURLY = "EXPECT 24 PER DAY"
+EVERY_5TH = "COUNT(*) % 5 = 0"
+
+
+def counting(*rules: str, sources: tuple[str, ...] = ("a",)) -> Decider:
+    declared = declaration(*(source(name, options=HOURLY) for name in sources), *rules)
+    return decider(declared, now_s=T0, settings={"source_spacing_s": 10.0})
+
+
+async def seen(found: Decider, items: int, at_s: float) -> None:
+    """Let a probe find so many items."""
+    await Drive(found).see(changed("a", [item(f"{at_s}/{n}", at_s - 60.0 * n) for n in range(items)], at_s))
+
+
+def told(found: Decider, now: int) -> Explained:
+    explained = found.explainer.explain("a", now)
+    assert explained is not None
+    return explanation(explained)
+
+
+async def test_the_next_probe_comes_sooner_the_more_items_were_counted() -> None:
+    found = counting(rule("r", when=EVERY_5TH))
+    await seen(found, 0, T0)
+    demand, waits_s = found.planner.sources["a"].demands.counted[0], []
+    for count in range(6):
+        demand.count = count
+        found.planner.reschedule("a", NOW + 1)
+        planned = next(found.explainer.preview_of("a", NOW + 1))
+        assert planned.probe.reason is Reason.COUNTED
+        waits_s.append(planned.start_s - T0)
+    assert waits_s[:5] == sorted(waits_s[:5], reverse=True)
+    assert waits_s[4] < waits_s[0] / 2
+    assert waits_s[5] == waits_s[0]
+
+
+async def test_what_a_probe_finds_is_the_count() -> None:
+    found = counting(rule("r", when=EVERY_5TH))
+    await seen(found, 0, T0)
+    await seen(found, 7, T0 + 600.0)
+    demand = found.planner.sources["a"].demands.counted[0]
+    assert (demand.count, demand.to_come, demand.number) == (7, 3, 5)
+
+
+async def test_items_that_do_not_pass_where_are_not_counted() -> None:
+    found = counting(rule("r", when=EVERY_5TH).replace("ON INSERT TO RSS", "ON INSERT TO RSS WHERE title LIKE '%x%'"))
+    await seen(found, 0, T0)
+    before = found.planner.sources["a"].demands.counted[0].passing
+    await seen(found, 4, T0 + 600.0)
+    demand = found.planner.sources["a"].demands.counted[0]
+    assert demand.count == 0
+    assert demand.passing == pytest.approx(before / 5, rel=0.01)
+    assert found.planner.sources["a"].priced_weight == pytest.approx(before / 5, rel=0.01)
+
+
+async def test_another_rule_of_the_source_may_want_it_sooner() -> None:
+    alone, both = counting(rule("r", when=EVERY_5TH)), counting(rule("r", when=EVERY_5TH), rule("s"))
+    for found in (alone, both):
+        await seen(found, 0, T0)
+    first, second = (found.explainer.preview_of("a", NOW + 1) for found in (alone, both))
+    assert next(second).start_s < next(first).start_s
+    assert both.planner.sources["a"].demands.losses.every == 1
+    assert alone.planner.sources["a"].demands.losses.every == 5
+
+
+@pytest.mark.parametrize(
+    ("when", "clauses", "is_counted"),
+    [
+        (EVERY_5TH, "", True),
+        ("COUNT(*) % 64 = 3", "SET LIFE WINDOW(1 HOUR)", True),
+        ("COUNT(*) % 65 = 0", "", False),
+        ("COUNT(*) % 1 = 0", "", False),
+        ("COUNT(*) > 3", "", False),
+        (EVERY_5TH, "SET POLICY UNIFORM(1 HOUR)", False),
+        (EVERY_5TH, "SET POLICY GOLDEN", False),
+    ],
+)
+def test_which_rules_are_planned_by_their_counts(when: str, clauses: str, is_counted: bool) -> None:
+    found = counting(rule("r", when=when, clauses=clauses)).planner.sources["a"].demands
+    assert bool(found.counted) is is_counted
+    assert bool(found)
+
+
+async def test_explain_names_the_item_that_the_rule_waits_for() -> None:
+    found = counting(rule("r", when="COUNT(*) % 3 = 1"))
+    await seen(found, 0, T0)
+    lines = told(found, NOW + 1).summary
+    assert any(line.startswith("rule r waits for the 1st item, which is expected with ") for line in lines)
+    await seen(found, 2, T0 + 600.0)
+    shown = told(found, NOW + 61)
+    assert shown.counted["r"].number == 3
+    assert 0.0 < shown.counted["r"].chance < 1.0
+    assert any("the 3rd item since its last notification" in line for line in shown.summary)
+
+
+async def test_previews_count_the_items_that_are_expected() -> None:
+    found = counting(rule("r", when=EVERY_5TH))
+    await seen(found, 0, T0)
+    probes = found.explainer.preview_of("a", NOW + 1)
+    gaps = np.diff([next(probes).start_s for _ in range(12)])
+    assert 0 < gaps.min() < gaps.max()
+    assert found.planner.sources["a"].demands.counted[0].count == 0
+
+
+def test_without_a_price_a_probe_comes_at_once() -> None:
+    rule_ = CountedRule(5, Losses(), missed_s=1e6)
+    assert 0.0 < rule_.next_s(4, 0.0, ItemsLine.even(0.001), price_s=0.0) < 1.0
+
+
+def terms_of(life_s: float, *, probes: int, sources: int, weeks: int) -> tuple[Terms, tuple[np.ndarray, ...]]:
+    rng = np.random.default_rng(4)
+    trace = model_trace("poisson", sources=sources, weeks=6 + weeks, rng=rng, rate_per_week=20.0, exponent=0.5)
+    start_s, grid = MONDAY_S + 6 * WEEK_S, ChrononGrid(600.0)
+    before, after = split(trace, start_s)
+    first = grid.chronon_at(start_s)
+    epoch = Epoch(first, first + round(weeks * WEEK_S / grid.length_s))
+    terms = Terms(grid, epoch, probes, before, MONDAY_S, 1800.0, life_s=life_s, in_time=True)
+    return terms, after
+
+
+def in_time(made: ProbesMade, after: tuple[np.ndarray, ...], terms: Terms, every: int) -> float:
+    """Return the share of firings that a probe found within the life."""
+    found = []
+    for events, chronons in zip(after, made.of_each(terms.sources), strict=True):
+        fired, probes_s = events[every - 1 :: every], chronons * terms.grid.length_s
+        next_s = np.append(probes_s, np.inf)[np.searchsorted(probes_s, fired)]
+        found += (next_s - fired <= (terms.life_s or 0.0) + terms.grid.length_s).tolist()
+    return float(np.mean(found))
+
+
+def test_probes_are_in_time_for_counted_items_far_more_often_than_even_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = decider_policy._DOMAIN.replace('ON INSERT TO RSS"', 'ON INSERT TO RSS WHEN COUNT(*) % 10 = 0"')
+    monkeypatch.setattr(decider_policy, "_DOMAIN", text)
+    monkeypatch.setattr(decider_policy, "DAY_S", 4 * 86400.0)
+    terms, after = terms_of(12 * 3600.0, probes=90, sources=15, weeks=2)
+    made = replay(after, DeciderPolicy(terms), terms)
+    assert 0.9 * terms.probes < made.count <= terms.probes
+    even = terms.probes / terms.sources * 12 * 3600.0 / (terms.stop_s - terms.start_s)
+    assert in_time(made, after, terms, 10) > 2.5 * even
+
+
+def test_a_plan_makes_as_many_probes_as_the_budget_leaves() -> None:
+    text = decider_policy._DOMAIN.replace('ON INSERT TO RSS"', 'ON INSERT TO RSS WHEN COUNT(*) % 5 = 0"')
+    terms, after = terms_of(12 * 3600.0, probes=1000, sources=60, weeks=2)
+    with patch.object(decider_policy, "_DOMAIN", text):
+        policy = DeciderPolicy(terms)
+    fleet = replace(policy._decider.fleet(terms.start_s), probes_per_s=480 / (terms.stop_s - terms.start_s))
+    week = fleet.plan()
+    assert week is not None
+    run_all(policy._decider.switch_plan(week, terms.start_s))
+    with patch.object(policy, "_day", type("Never", (), {"rings": lambda self, now: False})()):
+        made = replay(after, policy, terms)
+    assert made.count == pytest.approx(480, rel=0.12)
