@@ -17,13 +17,14 @@ HOUR_S = 3600.0
 def promising(
     clauses: str,
     *,
+    when: str = "",
     budget: Budget = ONE_A_SECOND,
     spacing_s: float = 60.0,
     price_item_s: float | None = None,
     spend: bool = False,
 ) -> Decider:
     """Return a decider of one source with an item about every hour and a rule, without a price."""
-    declared = declaration(source("s", options="EXPECT 1 PER HOUR"), rule("r", clauses=clauses))
+    declared = declaration(source("s", options="EXPECT 1 PER HOUR"), rule("r", when=when, clauses=clauses))
     settings = {"source_spacing_s": spacing_s}
     return decider(declared, now_s=T0, budget=budget, settings=settings, price_item_s=price_item_s, spend=spend)
 
@@ -111,3 +112,12 @@ async def test_advice_says_what_each_share_takes() -> None:
     made = [each.probes_per_s for each in shares]
     assert made == sorted(made)
     assert all(each.expected >= each.share - 0.01 for each in shares)
+
+
+async def test_a_rule_that_counts_items_needs_fewer_probes_for_its_share() -> None:
+    every, third = [
+        await planned(promising("WITHIN 20 MINUTES FOR 80 %", when=when)) for when in ("", "COUNT(*) % 3 = 0")
+    ]
+    assert "every 3 items count as one; 8" in why(third)
+    assert advice(third).targets["r"].limit is None
+    assert advice(third).targets["r"].made < 0.9 * advice(every).targets["r"].made
