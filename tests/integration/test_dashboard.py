@@ -264,6 +264,7 @@ async def test_a_daemon_that_lived_shows_what_the_api_says(browser: Browser) -> 
         assert (status, "</html>" in text) == (200, True)
     _, budget = await browser.get("/budget")
     assert "(now)" in budget
+    assert budget.count("probes an hour would do") + budget.count(">met<") >= 2
     for path in ("/sources", "/notifications", "/"):
         _, text = await browser.get(path)
         assert "<script>alert" not in text
