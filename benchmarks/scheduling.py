@@ -21,7 +21,8 @@ from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.model.schedule import ExecutionInterval
-from proxyd.core.planning.allocation.probe_allocator import FleetDemand, FleetLimits, ProbeAllocator, WeekGrid
+from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimits, WeekGrid
+from proxyd.core.planning.allocation.probe_allocator import ProbeAllocator
 from proxyd.core.planning.allocation.timetable import Timetable
 from proxyd.core.planning.capture.capacity import Capacity
 from proxyd.core.planning.capture.earliest_deadline import edf

@@ -8,8 +8,9 @@ from copy import deepcopy
 from functools import lru_cache
 from typing import Any
 
+from proxyd.core.planning.allocation.fleet_state import FleetState
 from proxyd.core.planning.allocation.packed_state import pack, unpack
-from proxyd.core.planning.allocation.week_plan import FleetState, WeekPlan
+from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.rules.decider import Decider, PlanRecord
 from proxyd.core.rules.observation import Observation
 from proxyd.store import rows

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from proxyd.core.model.target import Target
+from proxyd.core.planning.allocation.fleet_state import SLOT_S
 from proxyd.core.planning.allocation.losses import Losses
-from proxyd.core.planning.allocation.week_plan import SLOT_S, WeekPlan
+from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.politeness import HostBudgets

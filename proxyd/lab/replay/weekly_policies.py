@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.intensity import PiecewiseConstant
-from proxyd.core.planning.allocation.probe_allocator import WeekGrid
+from proxyd.core.planning.allocation.fleet_demand import WeekGrid
 from proxyd.core.planning.golden_turns import turns
 from proxyd.core.planning.one_source.costs import Prefix
 from proxyd.core.planning.one_source.optimal_schedule import optimal_cycle

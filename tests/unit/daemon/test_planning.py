@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from proxyd.core.model.schedule import Reason
+from proxyd.core.planning.allocation.fleet_state import FleetState
 from proxyd.core.planning.allocation.packed_state import unpack
-from proxyd.core.planning.allocation.week_plan import FleetState, WeekPlan
+from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.chunks import PART
 from proxyd.core.rules.decider import Decider, PlanRecord
 from proxyd.daemon import Planning

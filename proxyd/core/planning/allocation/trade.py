@@ -59,7 +59,7 @@ def share_trade(planner: ProbeAllocator, shares: Iterable[float]) -> list[ShareP
     --------
     >>> from proxyd.core.model.target import Target
     >>> from proxyd.core.planning.allocation.losses import Losses, Step
-    >>> from proxyd.core.planning.allocation.probe_allocator import FleetDemand, FleetLimits, WeekGrid
+    >>> from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimits, WeekGrid
     >>> from proxyd.core.planning.allocation.targets import FleetTargets
     >>> nobody = np.zeros(1, dtype=np.int64)
     >>> late = [Losses((Step(48.0, 0.0),))]
@@ -98,7 +98,7 @@ def trade(planner: ProbeAllocator, budgets: Iterable[float]) -> list[TradePoint]
 
     Examples
     --------
-    >>> from proxyd.core.planning.allocation.probe_allocator import FleetDemand, FleetLimits, WeekGrid
+    >>> from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimits, WeekGrid
     >>> rates = [8.0 / 86400.0, 2.0 / 86400.0]
     >>> demand = FleetDemand(WeekGrid(43200.0), np.ones((1, 14)), np.zeros(2, dtype=np.int64), rates, last_s=0.0)
     >>> fleet = ProbeAllocator(demand, FleetLimits(probes_per_slot=1.5), now_s=0.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import inf
 from types import MappingProxyType
 from typing import Any
@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyd.core.planning.allocation.losses import MISSED_S, NO_LOSSES, Losses, by_rate, index_of
-from proxyd.core.planning.allocation.prices import HostLimits
-from proxyd.core.planning.allocation.probe_allocator import FleetDemand, FleetLimits, ProbeAllocator, WeekGrid
-from proxyd.core.planning.allocation.targets import FleetTargets, RuleOutlook
+from proxyd.core.planning.allocation.curves import Curves
+from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimits, WeekGrid
+from proxyd.core.planning.allocation.fleet_state import FleetState
+from proxyd.core.planning.allocation.host_groups import NO_GROUPS, HostGroups
+from proxyd.core.planning.allocation.probe_allocator import ProbeAllocator
+from proxyd.core.planning.allocation.targets import RuleOutlook
 from proxyd.core.planning.allocation.trade import SharePoint, TradePoint, share_trade, trade
 from proxyd.core.planning.counted_events import ItemsLine
 from proxyd.core.planning.golden_turns import turns
@@ -25,91 +27,8 @@ from proxyd.core.rates.siblings import Siblings
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S, Cycle
 from proxyd.core.rates.week_shapes import WeekShapes, WeekSums
 
-SLOT_S = 1800.0
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-
-@dataclass(frozen=True, eq=False)
-class FleetState:
-    """The input of a week plan: the present state of the sources that are probed for detection.
-
-    Parameters
-    ----------
-    rate_per_s, weights, last_seen_s
-        Items a second, importance, and time of the last sighting of each source, shape (sources,).
-    weeks
-        Shapes by hour of the week, and the index of the one that each source follows.
-    probes_per_s
-        The part of the budget that is left for detection.
-    importances
-        The cost of waiting by hour of the week, shape (kinds, 168), and each source's kind; ``None`` if it is even.
-    price_item_s
-        Item-seconds of delay that a probe must save even if the budget allows more.
-    slot_s, chronon_s
-        Length of the slots of the week, and of the chronons in which probes start, in seconds; 0 if at any time.
-    trust
-        How much of the learned weeks to believe, 0 to 1; the rest is taken as even.
-    zone_s
-        The offset from UTC of the zone in which each source's week is counted, in seconds, shape (sources,).
-    doe
-        The number of probes, and the seconds in which they are to be made, of each source's DOE rules.
-    most_per_s
-        The most probes a second in each slot of the week, shape (slots,); ``None`` if slots have no limit.
-    slot_factor
-        Extra prices of the slots from the previous plan.
-    siblings
-        Which sources change together; it is passed on with the plan.
-    host_of, host_per_s
-        The host of each source, shape (sources,), and how many probes a second each host takes, shape (hosts,);
-        ``None`` if hosts have no limits.
-    host_k
-        How independently the sources of each host change, shape (hosts,), as ``rates.bursts`` finds it; ``None`` if it
-        is not known.
-    losses
-        What items lose while they wait, kind by kind: lives in seconds, and the part of a missed item's worth; and each
-        source's kind. ``None`` if only the delay counts.
-    rules, targets
-        The rules that have targets, by name, and what they ask for, with times in seconds; ``None`` if the budget or
-        the price alone decides.
-    passing
-        The part of each source's items that its rule counts, if that fires on every n-th, shape (sources,); ``None`` if
-        all do. ``weights`` are multiplied by it.
-    even
-        Sources whose week is off, planned as if every hour were alike, shape (sources,), or ``None`` without any.
-    """
-
-    source_ids: Sequence[str]
-    rate_per_s: Floats
-    weights: Floats
-    last_seen_s: Floats
-    weeks: WeekShapes
-    probes_per_s: float
-    price_item_s: float = 0.0
-    importances: tuple[Floats, Ints] | None = None
-    slot_s: float = SLOT_S
-    chronon_s: float = 0.0
-    trust: float = 1.0
-    cycle: Cycle = field(default_factory=Cycle)
-    zone_s: Floats | None = None
-    doe: Mapping[str, tuple[tuple[int, float], ...]] = field(default_factory=dict)
-    most_per_s: Floats | None = None
-    slot_factor: Floats | None = None
-    siblings: Siblings = field(default_factory=dict)
-    losses: tuple[Sequence[Losses], Ints] | None = None
-    rules: Sequence[str] = ()
-    targets: FleetTargets | None = None
-    even: NDArray[np.bool_] | None = None
-    passing: Floats | None = None
-    host_of: Ints | None = None
-    host_per_s: Floats | None = None
-    host_k: Floats | None = None
-
-    @property
-    def planned_weeks(self) -> WeekShapes:
-        """The shapes by which the sources are planned, as far as trusted; an even one for those whose week is off."""
-        weeks = self.weeks.trusted(self.trust)
-        return weeks if self.even is None else weeks.evened(self.even)
 
 
 class WeekPlan:
@@ -148,7 +67,7 @@ class WeekPlan:
         self._told = told  # rate, weight and last probe by which each source was planned, shape (3, sources)
         self._zone_s = zone_s
         self.siblings: Siblings = {}
-        self.groups, self.chronon_s = _NO_GROUPS, 0.0
+        self.groups, self.chronon_s = NO_GROUPS, 0.0
         self.outlooks: Mapping[str, RuleOutlook] = {}  # by rule, in probes a second
         self._doe = doe  # seconds since Monday, by source and by what its rule asks for
 
@@ -157,7 +76,7 @@ class WeekPlan:
         """Return the plan for a fleet; takes about a second for a million sources, and some more for new shapes."""
         cycle, speed = state.cycle, state.cycle.speed
         grid = WeekGrid(state.slot_s)
-        curves = _Curves.of(state, grid.slots)
+        curves = Curves.of(state, grid.slots)
         phase_s = turns(np.arange(len(state.source_ids))) * state.slot_s
         zone_s = 0.0 if state.zone_s is None else state.zone_s
         demand = FleetDemand(
@@ -175,7 +94,7 @@ class WeekPlan:
         probes_per_slot = max(state.probes_per_s, 1e-12) / speed * state.slot_s
         least_price = state.price_item_s * speed / state.slot_s
         targets = state.targets and state.targets.times(speed / state.slot_s)
-        limits = FleetLimits(probes_per_slot, hosts=_hosts(state), least_price=least_price, targets=targets)
+        limits = FleetLimits(probes_per_slot, hosts=state.host_limits, least_price=least_price, targets=targets)
         planner = ProbeAllocator(demand, limits, now_s=-inf)
         if state.most_per_s is not None and np.any(planner.loads() > (most := state.most_per_s / speed * state.slot_s)):
             planner.reprice(replace(limits, capacity=most), now_s=-inf)
@@ -183,7 +102,7 @@ class WeekPlan:
         numbers = {source_id: number for number, source_id in enumerate(state.source_ids)}
         told = np.array([state.rate_per_s, state.weights, state.last_seen_s])
         week = cls(planner, numbers, _Weeks.of(state), cycle, told, state.zone_s, _doe(state, numbers, planner))
-        week.siblings, week.groups, week.chronon_s = state.siblings, _Groups.of(state), state.chronon_s
+        week.siblings, week.groups, week.chronon_s = state.siblings, HostGroups.of(state), state.chronon_s
         per_s = speed / state.slot_s
         week.outlooks = {
             rule: each._replace(made=each.made * per_s, needed=each.needed * per_s)
@@ -418,41 +337,6 @@ class _Weeks:
         return cls(state.weeks, state.planned_weeks, sums)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Groups:
-    """The sources of each host, and how independently they change."""
-
-    names: Sequence[str]
-    group_of: Ints
-    k: Floats
-    order: Ints
-    first: Ints
-
-    @classmethod
-    def of(cls, state: FleetState) -> _Groups:
-        """Return the groups of a fleet."""
-        if state.host_of is None or state.host_k is None:
-            return _NO_GROUPS
-        order = np.argsort(state.host_of, kind="stable")
-        first = np.searchsorted(state.host_of[order], np.arange(len(state.host_k) + 1))
-        return cls(state.source_ids, state.host_of, state.host_k, order, first)
-
-    def k_of(self, number: int | None) -> float:
-        """Return the concentration of a source's group."""
-        return inf if number is None or number >= len(self.group_of) else float(self.k[self.group_of[number]])
-
-    def members_of(self, number: int | None) -> Ints:
-        """Return the numbers of the sources of a source's group."""
-        if number is None or number >= len(self.group_of):
-            return np.zeros(0, dtype=np.int64)
-        group = self.group_of[number]
-        return self.order[self.first[group] : self.first[group + 1]]
-
-
-_NOBODY = np.zeros(0, dtype=np.int64)
-_NO_GROUPS = _Groups((), _NOBODY, np.zeros(0), _NOBODY, _NOBODY)
-
-
 def _doe(
     state: FleetState, numbers: Mapping[str, int], planner: ProbeAllocator
 ) -> dict[tuple[str, int, float], Floats]:
@@ -471,59 +355,3 @@ def _doe(
             if (slots := found[key]) is not None:
                 times[source_id, probes, per_s] = slots * state.slot_s
     return times
-
-
-def _hosts(state: FleetState) -> HostLimits | None:
-    if state.host_of is None or state.host_per_s is None:
-        return None
-    return HostLimits(state.host_of, state.host_per_s / state.cycle.speed * state.slot_s)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Curves:
-    """The shapes, importances and losses that occur together, by slot, and the one of each source."""
-
-    shapes: Floats
-    of_source: Ints
-    importance: Floats | None
-    losses: Sequence[Losses]
-
-    @classmethod
-    def of(cls, state: FleetState, slots: int) -> _Curves:
-        """Return the curves of a fleet."""
-        weeks = state.planned_weeks
-        nothing = np.zeros(len(state.source_ids), dtype=np.int64)
-        kinds, kind_of = (None, nothing) if state.importances is None else state.importances
-        losses, loss_of = _losses(state)
-        (shape, kind, loss), curve_of = index_of(weeks.of_source, kind_of, loss_of)
-        return cls(
-            by_slot(weeks.shapes, slots)[shape],
-            curve_of,
-            None if kinds is None else by_slot(kinds, slots)[kind],
-            [losses[number] for number in loss.tolist()],
-        )
-
-
-def _losses(state: FleetState) -> tuple[Sequence[Losses], Ints]:
-    """Return the losses that occur, in slots, and the one of each source."""
-    if state.losses is None:
-        return [NO_LOSSES], np.zeros(len(state.source_ids), dtype=np.int64)
-    kinds, kind_of = state.losses
-    speed, slot_s = state.cycle.speed, state.slot_s
-    in_slots = [each.scaled(speed / slot_s, MISSED_S / slot_s) for each in kinds]
-    counted = state.rate_per_s if state.passing is None else state.rate_per_s * state.passing
-    return by_rate(in_slots, kind_of, counted / speed * slot_s)
-
-
-def by_slot(shapes: Floats, slots: int) -> Floats:
-    """Return factors by slot from factors by hour, shape (shapes, slots): the mean over the time that a slot covers.
-
-    >>> by_slot(np.arange(168.0)[None, :], 336)[0, :4]
-    array([0., 0., 1., 1.])
-    """
-    hours = shapes.shape[1]
-    sums = np.concatenate([np.zeros((len(shapes), 1)), np.cumsum(shapes, axis=1)], axis=1)
-    edges = np.arange(slots + 1) * (hours / slots)
-    at = np.array([np.interp(edges, np.arange(hours + 1), row) for row in sums])
-    factors: Floats = np.diff(at, axis=1) * (slots / hours)
-    return factors

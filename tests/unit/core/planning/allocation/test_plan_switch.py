@@ -8,8 +8,9 @@ import numpy as np
 
 from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import ChrononGrid, Epoch
+from proxyd.core.planning.allocation.fleet_state import FleetState
 from proxyd.core.planning.allocation.plan_switch import switch_plan
-from proxyd.core.planning.allocation.week_plan import FleetState, WeekPlan
+from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.chunks import PART, run_all
 from proxyd.core.planning.plan_preview import play
 from proxyd.core.planning.planned_source import PlannedSource

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from proxyd.core.planning.allocation.week_plan import FleetState, WeekPlan
+from proxyd.core.planning.allocation.fleet_state import FleetState
+from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.rates.week_bins import MONDAY_S
 from proxyd.core.rates.week_shapes import WeekShapes
 

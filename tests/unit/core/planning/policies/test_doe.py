@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from proxyd.core.model.intensity import PiecewiseConstant
-from proxyd.core.planning.allocation.week_plan import FleetState, WeekPlan
+from proxyd.core.planning.allocation.fleet_state import FleetState
+from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.one_source.costs import Prefix
 from proxyd.core.planning.policies.doe import doe_slots
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S, Cycle

@@ -1,0 +1,138 @@
+"""The demand for probes of a fleet, and the limits of what it may get."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from proxyd.core.planning.allocation.losses import Losses
+from proxyd.core.planning.allocation.prices import HostLimits
+from proxyd.core.planning.allocation.targets import FleetTargets
+from proxyd.core.planning.allocation.timetable import Floats, Ints
+from proxyd.core.planning.golden_turns import turns
+from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
+from proxyd.errors import InvalidScheduleError
+
+_SAMPLE = 10_000  # number of sources that represent a larger fleet in the search for the slots' prices
+
+
+@dataclass(frozen=True, slots=True)
+class WeekGrid:
+    """The slots of a week, from Monday 00:00 UTC, in which plans are made.
+
+    Parameters
+    ----------
+    slot_s
+        Length of a slot in seconds; a week must be a whole number of them.
+
+    >>> grid = WeekGrid(1800.0)
+    >>> grid.slots, grid.slot_at(4 * 86400.0 + 3600.0)
+    (336, 2)
+    """
+
+    slot_s: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.slot_s <= WEEK_S or abs(WEEK_S / self.slot_s - round(WEEK_S / self.slot_s)) > 1e-9:
+            raise InvalidScheduleError(f"a week is not a whole number of slots of {self.slot_s:g} s; try 1800 s")
+
+    @property
+    def slots(self) -> int:
+        """Number of slots in a week."""
+        return round(WEEK_S / self.slot_s)
+
+    def slot_at(self, time_s: float) -> int:
+        """Return the slot of the week at a unix time."""
+        return int((time_s - MONDAY_S + 1e-6) // self.slot_s) % self.slots
+
+
+@dataclass(frozen=True, eq=False)
+class FleetLimits:
+    """The limits of the fleet.
+
+    Parameters
+    ----------
+    probes_per_slot
+        The budget, as an average.
+    capacity
+        Most probes in each slot of the week, shape (slots,); ``None`` if only the average is limited.
+    hosts
+        Limits by host, or ``None`` without limits.
+    spacing_s
+        Least time between two probes of a source, in seconds.
+    least_price
+        The least delay that a probe must save, in item-slots; if it exceeds the budget's price, part of the budget is
+        not spent.
+    targets
+        What rules ask for; only the probes that this takes are made. ``None`` if the budget alone decides.
+    """
+
+    probes_per_slot: float
+    capacity: Floats | None = None
+    hosts: HostLimits | None = None
+    spacing_s: float = 0.0
+    least_price: float = 0.0
+    targets: FleetTargets | None = None
+
+    def sampled(self, sources: int) -> _Sample:
+        """Return some thousand of the sources, evenly chosen, and their share of the limits."""
+        every = max(1, sources // _SAMPLE)
+        # Choose by the golden ratio, not every k-th source, because the order of sources may repeat with any period.
+        taken = np.flatnonzero(turns(np.arange(sources)) < 1 / every)
+        hosts = self.hosts and self.hosts.sampled(taken)
+        capacity = np.inf if self.capacity is None else self.capacity / every
+        targets = self.targets and self.targets.sampled(taken)
+        limits = replace(self, probes_per_slot=self.probes_per_slot / every, hosts=hosts, targets=targets)
+        return _Sample(taken, np.asarray(capacity), limits)
+
+
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    taken: Ints
+    capacity: Floats
+    limits: FleetLimits
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FleetDemand:
+    """The sources that share a budget, in their state when prices are found.
+
+    Parameters
+    ----------
+    grid
+        Slots of the week.
+    shapes
+        Week shapes by slot, shape (shapes, slots).
+    shape_of
+        The index of each source's shape, shape (sources,).
+    rate_per_s
+        Update rates in items per second, shape (sources,).
+    last_s
+        The time of each source's last probe, in seconds: one time for all, or shape (sources,).
+    weights
+        Importance of each source, shape (sources,); ``None`` if all are equal.
+    importance
+        The cost of waiting by slot of the week, shape (slots,), or for the sources of each shape, shape (shapes,
+        slots).
+    phase_s
+        How much later than the week's the slots of each source begin, in seconds, shape (sources,); ``None`` if they
+        begin together. With phases the probes of a slot are spread over it.
+    slot_factor
+        Extra price of each slot under a capacity, shape (slots,), from an earlier plan, which saves rounds.
+    losses
+        What the items of each shape lose while they wait, beside their delay; () if only the delay counts.
+    """
+
+    grid: WeekGrid
+    shapes: Floats
+    shape_of: Ints
+    rate_per_s: ArrayLike
+    last_s: ArrayLike
+    weights: Floats | None = None
+    importance: Floats | None = None
+    phase_s: Floats | None = None
+    slot_factor: Floats | None = None
+    losses: Sequence[Losses] = ()
