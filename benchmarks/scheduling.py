@@ -12,6 +12,8 @@ import resource
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from time import perf_counter
 
 import numpy as np
@@ -21,9 +23,14 @@ from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.model.schedule import ExecutionInterval
+from proxyd.core.model.target import Target
 from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimits, WeekGrid
+from proxyd.core.planning.allocation.fleet_state import FleetState
+from proxyd.core.planning.allocation.losses import Losses, window
 from proxyd.core.planning.allocation.probe_allocator import ProbeAllocator
+from proxyd.core.planning.allocation.targets import FleetTargets
 from proxyd.core.planning.allocation.timetable import Timetable
+from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.capture.capacity import Capacity
 from proxyd.core.planning.capture.earliest_deadline import edf
 from proxyd.core.planning.capture.pareto import pareto
@@ -35,6 +42,7 @@ from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.planning.policies.demand import Demands
 from proxyd.core.politeness import PolitenessBudget, ProbeLog
+from proxyd.core.rates.week_shapes import WeekShapes
 from proxyd.lab.algorithms.overlapping_capture import most_weight
 from proxyd.lab.algorithms.sup import least_delay_arrays, sup_arrays
 
@@ -157,6 +165,21 @@ def fleet(sources: int, rng: np.random.Generator) -> list[Line]:
     return lines
 
 
+def lives(sources: int, rng: np.random.Generator) -> Line:
+    """Compare a plan for three lives with targets with one for delay alone, of as many sources."""
+    weeks = WeekShapes(rng.uniform(0.2, 2.0, (4, 168)), rng.integers(0, 4, sources))
+    names = [f"s{number}" for number in range(sources)]
+    rates, kind_of = rng.lognormal(np.log(3 / 86400), 1.5, sources), rng.integers(0, 3, sources)
+    delay = FleetState(names, rates, np.ones(sources), np.zeros(sources), weeks, probes_per_s=sources / 8640.0)
+    lives_s = (600.0, 3600.0, 6 * 3600.0)
+    targets = FleetTargets([Target(0.9, ((life_s, 1.0),)) for life_s in lives_s], [(0,), (1,), (2,)], kind_of)
+    losses = [Losses(window(life_s, 1.0)) for life_s in lives_s]
+    in_time = replace(delay, losses=(losses, kind_of), targets=targets, rules=("a", "b", "c"))
+    once, again = (best_of(partial(WeekPlan.of, state), repeats=1) for state in (delay, in_time))
+    what = f"a plan of {sources} sources with three lives and targets"
+    return {"what": what, "seconds": again, "against": "delay alone", "ratio": again / once}
+
+
 def replanning(sources: int) -> float:
     """Return seconds a probe of the daemon's planner: chosen, ended, planned anew."""
     settings = PlannerSettings(grid=ChrononGrid(1.0), budget=Budget(20.0), host_spacing_s=0.0, price_item_s=5.0)
@@ -191,6 +214,7 @@ def lines(*, quick: bool) -> list[Line]:
         timetable(336),
         *capture(1_000_000 // scale**2, rng),
         *fleet(1_000_000 // scale**2, rng),
+        lives(1_000_000 // scale**2, rng),
         replanning_grows_slowly(1000, 32_000 // scale),
     ]
 
