@@ -310,7 +310,7 @@ async def test_the_client_speaks_to_the_socket_that_only_its_owner_can_open(runn
 async def test_a_report_compares_what_was_found_with_what_was_predicted(running: Running) -> None:
     headers = await running.token("read")
     async with running.client.get("/api/v1/report", headers=headers) as answer:
-        assert await answer.json() == {"days": [], "off": []}
+        assert await answer.json() == {"days": [], "off": [], "promises": []}
     for days in ("0", "x", "99999"):
         async with running.client.get(f"/api/v1/report?days={days}", headers=headers) as answer:
             assert answer.status == 400

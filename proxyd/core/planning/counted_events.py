@@ -18,7 +18,7 @@ Ints = NDArray[np.int64]
 MOST_COUNTED = 64
 """The largest n that is planned by its counts; see ``docs/decisions/counted-events.md``."""
 
-_GAPS: Floats = 2.0 ** (np.arange(-12 * 8, 14 * 8 + 1) / 8)  # to choose from, in items
+_GAPS: Floats = 2.0 ** np.concatenate([np.arange(-30.0, -12.0), np.arange(-12 * 8, 14 * 8 + 1) / 8])  # in items
 _PER_OCTAVE = 8
 _LEAST_PRICE_S = 1e-9
 _ROUNDS = 50

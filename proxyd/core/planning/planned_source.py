@@ -85,13 +85,18 @@ class PlannedSource:
         return 1.0 if self.demands.detecting or self.demands.paced else self.matching
 
     @property
+    def is_rate_known(self) -> bool:
+        """Whether its rate is known within a factor of two in four of five cases."""
+        return self.items_known >= _KNOWN_ITEMS
+
+    @property
     def weight(self) -> float:
         """The cost of a delay of an event; for detection more until the rate is known within a factor of two.
 
         To plan by a rate that is known from k items loses ``1 / (4 k)`` of the price of a probe
         (``docs/decisions/new-sources.md``).
         """
-        is_new = bool(self.demands.detecting) and self.items_known < _KNOWN_ITEMS
+        is_new = bool(self.demands.detecting) and not self.is_rate_known
         return self.demands.weight * self.matching * (1.0 + 0.25 / self.items_known if is_new else 1.0)
 
     def copy(self) -> PlannedSource:

@@ -123,11 +123,15 @@ class DueTimes:
         return source.last_seen_s + self.unplanned_gap_s(source)
 
     def counted_s(self, source: PlannedSource, demand: CountedDemand) -> float:
-        """Return when a probe of a source that was seen is worth its price to a rule that counts items."""
+        """Return when a probe of a source that was seen is worth its price to a rule that counts items.
+
+        As long as its rate is hardly known, it is due for its single items too.
+        """
         line = self.items_line(source, demand)
         if line is None or source.last_seen_s is None:
             return inf
-        return demand.due_s(source.last_seen_s, line, price_s=self.price_of(source))
+        due_s = demand.due_s(source.last_seen_s, line, price_s=self.price_of(source))
+        return due_s if source.is_rate_known else min(due_s, source.last_seen_s + self.unplanned_gap_s(source))
 
     def counted_ahead(self, source: PlannedSource, demand: CountedDemand) -> CountedAhead | None:
         """Return the item that a rule waits for; ``None`` before first contact, and if no probe is planned for it."""

@@ -38,12 +38,27 @@ async def seen(found: Decider, items: int, at_s: float) -> None:
     await Drive(found).see(changed("a", [item(f"{at_s}/{n}", at_s - 60.0 * n) for n in range(items)], at_s))
 
 
+@pytest.fixture
+def known_rates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every rate count as known."""
+    monkeypatch.setattr("proxyd.core.planning.planned_source._KNOWN_ITEMS", 0.0)
+
+
+async def test_a_source_of_unknown_rate_is_due_for_single_items_too() -> None:
+    counted, every = counting(rule("r", when=EVERY_5TH)), counting(rule("r"))
+    for found in (counted, every):
+        await seen(found, 0, T0)
+    first, second = (next(found.explainer.preview_of("a", NOW + 1)).start_s for found in (counted, every))
+    assert first == pytest.approx(second, abs=0.1 * (second - T0))
+
+
 def told(found: Decider, now: int) -> Explained:
     explained = found.explainer.explain("a", now)
     assert explained is not None
     return explanation(explained)
 
 
+@pytest.mark.usefixtures("known_rates")
 async def test_the_next_probe_comes_sooner_the_more_items_were_counted() -> None:
     found = counting(rule("r", when=EVERY_5TH))
     await seen(found, 0, T0)
@@ -118,6 +133,7 @@ async def test_explain_names_the_item_that_the_rule_waits_for() -> None:
     assert any("the 3rd item since its last notification" in line for line in shown.summary)
 
 
+@pytest.mark.usefixtures("known_rates")
 async def test_previews_count_the_items_that_are_expected() -> None:
     found = counting(rule("r", when=EVERY_5TH))
     await seen(found, 0, T0)
