@@ -44,6 +44,8 @@ POLICIES = (
     "",
     "SET LIFE OVERWRITE",
     "SET LIFE WINDOW(3)",
+    "WITHIN 1 MINUTE FOR 95 %",
+    "SET LIFE OVERWRITE SET TARGET 60 %",
     "SET POLICY SUP",
     "SET POLICY SUP SET LIFE WINDOW(5 MINUTES)",
     "SET POLICY FBSUP",
@@ -79,6 +81,7 @@ class Fleet:
     host_spacing_s: float
     host_probes: int | None
     spend: bool
+    price_item_s: float | None
     plan_every_s: float | None
     seed: int
 
@@ -101,7 +104,7 @@ class Fleet:
             host_probes=self.host_probes,
             host_window_s=HOST_WINDOW_S,
             spend=self.spend,
-            price_item_s=20.0,
+            price_item_s=self.price_item_s,
         )
 
     def times_s(self) -> dict[str, list[float]]:
@@ -125,6 +128,7 @@ def fleets(draw: st.DrawFn) -> Fleet:
         host_spacing_s=draw(st.sampled_from([0.0, 1.0, 7.0, 25.0])),
         host_probes=draw(st.sampled_from([None, 1, 3])),
         spend=draw(st.booleans()),
+        price_item_s=draw(st.sampled_from([20.0, None])),
         plan_every_s=draw(st.sampled_from([None, None, 95.0, 170.0])),
         seed=draw(st.integers(0, 2**32 - 1)),
     )

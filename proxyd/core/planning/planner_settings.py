@@ -12,6 +12,9 @@ from proxyd.core.model.target import DEFAULT_TARGET, Target
 from proxyd.core.planning.allocation.losses import MISSED_S
 from proxyd.core.politeness import PolitenessBudget
 
+DEFAULT_PRICE_ITEM_S = 360.0
+"""The price by which sources are due before the first plan of a budget that is spent."""
+
 
 @dataclass(frozen=True, slots=True)
 class PlannerSettings:
@@ -22,7 +25,8 @@ class PlannerSettings:
     spend
         Use the whole budget (OptMon1) instead of stopping when a probe saves less than its price (OptMon2).
     price_item_s
-        Item-seconds of delay that a detection probe must save; ``None`` if the targets of the rules decide.
+        Item-seconds of delay that a detection probe must save; ``None`` if the targets of the rules decide, or the
+        budget if all of it is spent.
     default_share
         The target of a rule that has a life and no target, 0 to 1.
     default_target
@@ -44,7 +48,7 @@ class PlannerSettings:
     budget: Budget
     budget_zone: ZoneInfo | None = None
     spend: bool = False
-    price_item_s: float | None = 360.0
+    price_item_s: float | None = DEFAULT_PRICE_ITEM_S
     default_share: float = 0.9
     default_target: Target = DEFAULT_TARGET
     missed_s: float = MISSED_S

@@ -10,7 +10,7 @@ from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.counted_events import ItemsLine
 from proxyd.core.planning.planned_source import PlannedSource
-from proxyd.core.planning.planner_settings import PlannerSettings
+from proxyd.core.planning.planner_settings import DEFAULT_PRICE_ITEM_S, PlannerSettings
 from proxyd.core.planning.policies import detection
 from proxyd.core.planning.policies.demand import CountedDemand, DoeDemand
 from proxyd.core.planning.policies.detection import most_items
@@ -62,8 +62,7 @@ class DueTimes:
             return planned
         rate_per_s, weight = source.rate_per_s, source.weight
         if not self._settings.has_targets:
-            assert self.price_item_s is not None
-            return self.price_item_s
+            return self.price_item_s or DEFAULT_PRICE_ITEM_S
         gap_s, missed_s = self.unplanned_gap_s(source), self._settings.missed_s
         lost_s = sum(missed_s * step.delay * step.after for step in source.demands.losses.steps if step.after < gap_s)
         return max(_LEAST_PRICE, detection.index(rate_per_s, gap_s, weight) + weight * rate_per_s * lost_s)
