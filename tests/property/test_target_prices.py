@@ -114,3 +114,9 @@ def test_bursts_need_fewer_probes_where_probes_are_cheap() -> None:
     with_help, fleet = priced(helped, losses, rates)
     without, _ = priced(one_rule(0.9, 12.0, 30), losses, rates)
     assert fleet.frequencies(with_help.log_prices()).sum() < 0.9 * fleet.frequencies(without.log_prices()).sum()
+
+
+def test_an_importance_makes_no_share_larger_than_one() -> None:
+    hours = np.where(OFFICE > 1.0, 10.0, 0.0)
+    table = Timetable.build(OFFICE, importance=hours, losses=Losses((Step(0.5, MISSED),)))
+    assert table.lost.max() == pytest.approx(1.0, abs=0.05)

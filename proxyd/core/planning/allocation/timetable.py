@@ -46,8 +46,8 @@ class Timetable:
     visits
         Probes a week at each slot of the week in the long run, shape (levels, slots of a week).
     lost
-        Part of the items that each step takes and, last, that are overwritten, in the long run; shape (levels,
-        STEPS + 1).
+        Part of the items, by importance, that each step takes and, last, that are overwritten, in the long run; shape
+        (levels, STEPS + 1).
     dense
         Below the lowest level a slot takes many probes, namely ``dense * 2 ** (-level / 2)``.
 
@@ -121,6 +121,7 @@ class Timetable:
             return cls._counted(factors, losses, gaps)
         lost = _all_gaps(factors, weights, prices, losses, gaps)
         dense = float(np.sqrt(factors * weights / (2 * prices)).mean())
+        lost /= max(float((factors * weights).mean()), _EVEN)
         return cls(gaps, *_orbits(gaps, *prefix_sums(factors, weights), lost), dense)
 
     @classmethod
