@@ -119,7 +119,7 @@ def result(times_s: Times, policies: Sequence[str], faults: Mapping[str, Sequenc
 @pytest.mark.parametrize(
     ("mix", "sources", "to_peers"),
     [
-        pytest.param(cyclic, 70, 0.66, id="weekly cycles"),  # other seeds: 0.60 to 0.64
+        pytest.param(cyclic, 70, 0.62, id="weekly cycles"),  # measured: 0.605; 0.63 with another seed
         pytest.param(steady, 60, 1.0, id="no cycle", marks=pytest.mark.long),
         pytest.param(cyclic, 700, 0.6, id="weekly cycles of many", marks=pytest.mark.long),
         pytest.param(steady, 300, 1.0, id="no cycle of many", marks=pytest.mark.long),

@@ -1,4 +1,4 @@
-"""Targets: the highest prices at which rules are expected to see the share of their items in time that they ask for."""
+"""Targets: the highest prices at which rules are expected to get the share of their items in time that they ask for."""
 
 from __future__ import annotations
 
@@ -178,8 +178,8 @@ class TargetPrices:
         self._lost = np.concatenate([table.lost.ravel() for table in fleet.tables])
         self._asked = np.array([target.share for target in targets.of_rule])
         self._most, self._least = fleet.log_price_at(targets.most_gap), fleet.log_price_at(targets.least_gap)
-        rates = fleet.rate[fleet.rate > 0]
-        lowest, highest = (log2(rates.min()), log2(rates.max())) if rates.size else (0.0, 0.0)
+        positive = fleet.rate[fleet.rate > 0]
+        lowest, highest = (log2(positive.min()), log2(positive.max())) if positive.size else (0.0, 0.0)
         self._range = lowest + float(LEVELS[0]), highest + float(LEVELS[-1])
 
     def log_prices(self) -> Floats:
