@@ -27,7 +27,8 @@ from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import Chronon, ChrononGrid
 from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner_settings import PlannerSettings
-from proxyd.core.planning.policies.demand import Demands
+from proxyd.core.planning.policies.auto import DetectionDemand
+from proxyd.core.planning.policies.demands import Demands
 from proxyd.core.politeness import PolitenessBudget, ProbeLog
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.core.rates.week_counts import WeekCounts
@@ -100,7 +101,9 @@ def put_pages(decider: Decider, now_s: float) -> None:
     for number, (name, week) in enumerate(decider.known.estimates.weeks.items()):
         host = f"host-{number // SOURCES_A_HOST}"
         rate_per_s = (week.items + 0.1) / (WEEKS_SEEN * WEEK_S)
-        page = PlannedSource(name, host, ProbeLog(_POLITE), Demands(detecting=("r",)), rate_per_s, last_seen_s=now_s)
+        page = PlannedSource(
+            name, host, ProbeLog(_POLITE), Demands([DetectionDemand("r")]), rate_per_s, last_seen_s=now_s
+        )
         page.record(now_s - 60.0)
         decider.planner.put(page, now)
 

@@ -40,7 +40,8 @@ from proxyd.core.planning.one_source.optimal_schedule import Grid, all_optimal, 
 from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.planner_settings import PlannerSettings
-from proxyd.core.planning.policies.demand import Demands
+from proxyd.core.planning.policies.auto import DetectionDemand
+from proxyd.core.planning.policies.demands import Demands
 from proxyd.core.politeness import PolitenessBudget, ProbeLog
 from proxyd.core.rates.week_shapes import WeekShapes
 from proxyd.lab.algorithms.overlapping_capture import most_weight
@@ -186,7 +187,9 @@ def replanning(sources: int) -> float:
     planner = Planner(settings)
     for number in range(sources):
         name = f"s{number}"
-        page = PlannedSource(name, name, ProbeLog(PolitenessBudget(1.0)), Demands(detecting=["r"]), 10.0 / sources**2)
+        page = PlannedSource(
+            name, name, ProbeLog(PolitenessBudget(1.0)), Demands([DetectionDemand("r")]), 10.0 / sources**2
+        )
         page.last_seen_s = -float(number) * 0.05
         planner.put(page, 0)
     began, made = perf_counter(), 0

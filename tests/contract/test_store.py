@@ -314,8 +314,9 @@ async def test_the_window_a_source_showed_last_is_known_however_long_ago_that_wa
 
 
 async def test_how_the_planner_stands_is_stored_with_an_observation(store: SqlStore) -> None:
-    intervals = (("r", 3, 1, None, True, 1.5, 0.01, 0.02, 4, 2, (10.0, 20.0)),)
-    record = SourceRecord(2.0, 0.01, 4.0, 0.02, (1.0, 2.0), 3.0, 2.5, 0.25, 9.0, intervals, (("u", 10.0, 30.0),))
+    interval = ("r", ("intervals", 3, 1, None, True), (1.5, 0.01, 0.02, 4, 2, (10.0, 20.0)))
+    demands = (interval, ("u", ("uniform", 10.0), (30.0,)))
+    record = SourceRecord(2.0, 0.01, 4.0, 0.02, (1.0, 2.0), 3.0, 2.5, 0.25, 9.0, demands)
     shared = [FleetRecord((1.0, trust), (2.0, 3.0), (trust, 0.0)) for trust in (0.1, 0.2)]
     await store.record(replace(observation(), record=record, fleet=shared[0]))
     await store.record(replace(observation(), record=record, fleet=shared[1]))

@@ -370,7 +370,7 @@ def test_every_interval_of_a_rule_is_planned_for_or_a_constraint_stands_against_
     unmet = {(each.interval.source_id, each.interval.rule, each.interval.start): each for each in coming.unmet}
     asked = 0
     for name, page in found.planner.sources.items():
-        for demand in page.demands.intervals:
+        for demand in page.demands.rules:
             for interval in demand.upcoming(coming.epoch):
                 asked += 1
                 key = (name, demand.rule, interval.start)

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from proxyd.core.model.schedule import Constraint
 from proxyd.core.planning.planned_source import PlannedSource
-from proxyd.core.planning.policies.demand import Demands
+from proxyd.core.planning.policies.auto import DetectionDemand
+from proxyd.core.planning.policies.demands import Demands
 from proxyd.core.planning.policies.detection import index
 from proxyd.core.planning.queue.ready_queue import ReadyQueue
 from proxyd.core.politeness import PolitenessBudget, ProbeLog
@@ -30,7 +31,7 @@ scripts = st.lists(  # by call: rates of pages put before it, how many others le
 
 def page(number: int, rate_per_s: float, seen_s: float) -> PlannedSource:
     log = ProbeLog(PolitenessBudget(0.0))
-    return PlannedSource(f"s{number}", "h", log, Demands(detecting=("r",)), rate_per_s, last_seen_s=seen_s)
+    return PlannedSource(f"s{number}", "h", log, Demands([DetectionDemand("r")]), rate_per_s, last_seen_s=seen_s)
 
 
 def gain(each: PlannedSource, now_s: float) -> float:

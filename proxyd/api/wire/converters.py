@@ -13,7 +13,7 @@ from proxyd.core.model.profile import Declaration, Domain, NotificationRule, Pag
 from proxyd.core.model.schedule import Reason
 from proxyd.core.model.suspension import Suspension
 from proxyd.core.planning.allocation.targets import RuleOutlook
-from proxyd.core.planning.queue.due_times import CountedAhead
+from proxyd.core.planning.policies.rule_demand import CountedAhead
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rules.answers.advice import Advice, IntervalOutlook
 from proxyd.core.rules.answers.explanation import Explanation

@@ -230,6 +230,11 @@ class PolicyChoice:
     per: Duration | None = None
     spacing: Duration | None = None
 
+    @property
+    def leaves_times(self) -> bool:
+        """Whether proxyd chooses the number and the times of probes by what they are worth."""
+        return self.name in {PolicyName.AUTO, PolicyName.INDEX}
+
 
 @dataclass(frozen=True, slots=True)
 class ImportanceTerm:

@@ -44,11 +44,11 @@ class PlanForecast:
     @classmethod
     def of(cls, planner: Planner, epoch: Epoch) -> PlanForecast:
         """Return the forecast of a planner; sources with only fixed probes are needed only if there are intervals."""
-        sources = [source for source in planner.sources.values() if source.demands.intervals or source.demands.fixed]
+        sources = [source for source in planner.sources.values() if source.demands.has_deadlines]
         intervals = [
             ExecutionInterval(source.source_id, demand.rule, each.start, each.deadline)
             for source in sources
-            for demand in source.demands.intervals
+            for demand in source.demands.rules
             for each in demand.upcoming(epoch)
         ]
         return cls(epoch, tuple(intervals), planner.part(source.source_id for source in sources if intervals))

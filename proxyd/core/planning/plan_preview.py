@@ -39,10 +39,11 @@ def preview(planner: Planner, epoch: Epoch, *, limit: int | None = None) -> list
     >>> from proxyd.core.model.budget import Budget
     >>> from proxyd.core.model.chronon import ChrononGrid
     >>> from proxyd.core.planning.planner_settings import PlannerSettings
-    >>> from proxyd.core.planning.policies.demand import Demands, FixedDemand
+    >>> from proxyd.core.planning.policies.demands import Demands
+    >>> from proxyd.core.planning.policies.uniform import UniformDemand
     >>> from proxyd.core.politeness import PolitenessBudget, ProbeLog
     >>> planner = Planner(PlannerSettings(ChrononGrid(10.0), Budget(1.0)))
-    >>> demands = Demands(fixed=[FixedDemand("r", period=5, next_due=0)])
+    >>> demands = Demands([UniformDemand("r", period=5, next_due=0)])
     >>> planner.put(PlannedSource("a", "example.org", ProbeLog(PolitenessBudget(0.0)), demands, rate_per_s=0.01), now=0)
     >>> [planned.probe.chronon for planned in preview(planner, Epoch(0, 16))]
     [0, 5, 10, 15]

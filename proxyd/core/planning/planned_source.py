@@ -10,7 +10,7 @@ from math import inf
 from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.schedule import Constraint
 from proxyd.core.planning.allocation.week_plan import WeekPlan
-from proxyd.core.planning.policies.demand import Demands
+from proxyd.core.planning.policies.demands import Demands
 from proxyd.core.politeness import HostBudgets, ProbeLog, ScopeBlocks
 
 _KNOWN_ITEMS = 4.0  # four of five rates are then within a factor of two
@@ -82,7 +82,7 @@ class PlannedSource:
     @property
     def passing(self) -> float:
         """The part of its items that matter to the times of probes: less than 1 only if all its rules count items."""
-        return 1.0 if self.demands.detecting or self.demands.paced else self.matching
+        return 1.0 if self.demands.values_each_item else self.matching
 
     @property
     def is_rate_known(self) -> bool:
@@ -96,7 +96,7 @@ class PlannedSource:
         To plan by a rate that is known from k items loses ``1 / (4 k)`` of the price of a probe
         (``docs/decisions/new-sources.md``).
         """
-        is_new = bool(self.demands.detecting) and not self.is_rate_known
+        is_new = self.demands.detects and not self.is_rate_known
         return self.demands.weight * self.matching * (1.0 + 0.25 / self.items_known if is_new else 1.0)
 
     def copy(self) -> PlannedSource:
@@ -116,8 +116,8 @@ class PlannedSource:
         Until its items are counted, as many as expected are taken to have come.
         """
         passed_s = now_s - (now_s if self.last_seen_s is None else self.last_seen_s)
-        for demand in self.demands.counted:
-            demand.count += round(self.rate_per_s * demand.passing * max(0.0, passed_s))
+        for demand in self.demands.rules:
+            demand.passed(self.rate_per_s * max(0.0, passed_s))
         self.last_seen_s, self.hidden = max(now_s, self.last_seen_s or 0.0), 0.0
         if chronon is not None:
             self.demands.probed(chronon)
@@ -143,7 +143,7 @@ class PlannedSource:
             log.take_back()
 
     def _logs(self) -> list[ProbeLog]:
-        return [self.log, *[demand.log for demand in self.demands.doe]]
+        return [self.log, *(demand.starts for demand in self.demands.rules if demand.starts is not None)]
 
     def allowed_s(self) -> float:
         """Return the earliest start that the source itself allows, in unix seconds."""

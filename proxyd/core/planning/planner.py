@@ -15,8 +15,9 @@ from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.chunks import chunks
 from proxyd.core.planning.planned_source import PlannedSource, ProbeLimits
 from proxyd.core.planning.planner_settings import PlannerSettings
+from proxyd.core.planning.policies.rule_demand import CountedAhead
 from proxyd.core.planning.queue.candidates import Candidate, Candidates
-from proxyd.core.planning.queue.due_times import CountedAhead, DueTimes
+from proxyd.core.planning.queue.due_times import DueTimes
 from proxyd.core.planning.queue.probe_slots import PlannedProbe, SlotAllocator
 from proxyd.core.planning.queue.source_queues import SourceQueues
 from proxyd.core.politeness import HostBudgets, ScopeBlocks
@@ -43,10 +44,11 @@ class Planner:
     >>> from proxyd.core.politeness import PolitenessBudget, ProbeLog
     >>> from proxyd.core.model.budget import Budget
     >>> from proxyd.core.planning.planner_settings import PlannerSettings
-    >>> from proxyd.core.planning.policies.demand import Demands
+    >>> from proxyd.core.planning.policies.demands import Demands
+    >>> from proxyd.core.planning.policies.auto import DetectionDemand
     >>> planner = Planner(PlannerSettings(grid=ChrononGrid(10.0), budget=Budget(1.0)))
     >>> log = ProbeLog(PolitenessBudget(60.0))
-    >>> planner.put(PlannedSource("a", "example.org", log, Demands(detecting=["r"]), rate_per_s=0.01), now=0)
+    >>> planner.put(PlannedSource("a", "example.org", log, Demands([DetectionDemand("r")]), rate_per_s=0.01), now=0)
     >>> [(planned.probe.source_id, planned.probe.reason.value) for planned in planner.choose(0)]
     [('a', 'first contact')]
     """
@@ -215,9 +217,7 @@ class Planner:
 
     def counted_ahead(self, source_id: str) -> dict[str, CountedAhead]:
         """Return the item that each rule which counts waits for on a source, if it was seen and items are expected."""
-        source = self.sources[source_id]
-        found = ((demand.rule, self._due_times.counted_ahead(source, demand)) for demand in source.demands.counted)
-        return {rule: ahead for rule, ahead in found if ahead is not None}
+        return self._due_times.counted_ahead(self.sources[source_id])
 
     def postponed(self, source_id: str) -> dict[Constraint, int]:
         """Return how often each constraint held back a source's probes."""

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from math import inf
 from typing import Any
 
 from proxyd.core.model.chronon import ChrononGrid
-from proxyd.core.model.profile import PolicyName
 from proxyd.core.planning.planned_source import PlannedSource
-from proxyd.core.planning.policies.demand import Demands, FixedDemand, IntervalDemand
-from proxyd.core.planning.policies.expected_intervals import FiringPattern, PlannedInterval
-from proxyd.core.planning.policies.frequency_demand import PacedDemand
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +29,14 @@ class SourceRecord:
         When its last probe counts as made in the plan of the week.
     hidden, hidden_since_s
         Items that may wait unseen because siblings changed, unless it was seen since then.
-    intervals
-        The planned intervals of SUP and FBSUP: rule, every, remainder, life, feedback, anchor, rate, rate asked for,
-        count at the anchor, number of the next interval, and begin and end of the added one.
-    fixed
-        The next probes of UNIFORM: rule, period, due time.
-    own_rates
-        The rates that ADAPTIVE estimates itself: rule, items a second or ``None`` if it cannot tell yet.
+    demands
+        Each rule that has a state: its name, what it asks for, and the state.
 
     Examples
     --------
-    >>> record = SourceRecord(60.0, 0.01, 4.0, starts_s=(59.5,), fixed=(("r", 10.0, 70.0),))
+    >>> record = SourceRecord(60.0, 0.01, 4.0, demands=(("r", ("uniform", 10.0), (70.0,)),))
     >>> record.values()
-    {'as_of_s': 60.0, 'rate_per_s': 0.01, 'items_known': 4.0, 'starts_s': (59.5,), 'fixed': (('r', 10.0, 70.0),)}
+    {'as_of_s': 60.0, 'rate_per_s': 0.01, 'items_known': 4.0, 'demands': (('r', ('uniform', 10.0), (70.0,)),)}
     >>> record == SourceRecord.of_values(record.values())
     True
     """
@@ -59,14 +50,12 @@ class SourceRecord:
     counted_s: float | None = None
     hidden: float = 0.0
     hidden_since_s: float = 0.0
-    intervals: tuple[tuple[Any, ...], ...] = ()
-    fixed: tuple[tuple[str, float, float], ...] = ()
-    own_rates: tuple[tuple[str, float | None], ...] = ()
+    demands: tuple[tuple[str, tuple[Any, ...], tuple[Any, ...]], ...] = ()
 
     @classmethod
     def of(cls, planned: PlannedSource, as_of_s: float, *, grid: ChrononGrid) -> SourceRecord:
         """Return the record of a source, without what the planner's form does not have."""
-        demands = planned.demands
+        asked = ((demand, demand.asks(grid)) for demand in planned.demands.rules)
         return cls(
             as_of_s=as_of_s,
             rate_per_s=planned.rate_per_s,
@@ -74,9 +63,7 @@ class SourceRecord:
             starts_s=planned.starts_s,
             hidden=planned.hidden,
             hidden_since_s=planned.hidden_since_s,
-            intervals=tuple(_interval_values(each) for each in demands.intervals),
-            fixed=tuple((d.rule, d.period * grid.length_s, grid.start_s(d.next_due)) for d in demands.fixed),
-            own_rates=tuple((d.rule, d.own_rate_per_s) for d in demands.paced if d.policy is PolicyName.ADAPTIVE),
+            demands=tuple((demand.rule, asks, demand.state(grid)) for demand, asks in asked if asks is not None),
         )
 
     def values(self) -> dict[str, Any]:
@@ -86,13 +73,14 @@ class SourceRecord:
 
     @classmethod
     def of_values(cls, values: Mapping[str, Any]) -> SourceRecord:
-        """Return the record that ``values`` described."""
-        return cls(**{name: _tuples(value) for name, value in values.items()})
+        """Return the record that ``values`` described; what an earlier version described otherwise is left out."""
+        known = {field.name for field in fields(cls)}
+        return cls(**{name: _tuples(value) for name, value in values.items() if name in known})
 
     def as_of(self, now_s: float) -> SourceRecord:
         """Return the record without times later than ``now_s``, after the machine's clock was set back.
 
-        >>> SourceRecord(60.0, 0.01, 4.0, starts_s=(50.0, 60.0), own_rates=(("r", 0.1),)).as_of(55.0)
+        >>> SourceRecord(60.0, 0.01, 4.0, starts_s=(50.0, 60.0)).as_of(55.0)
         SourceRecord(as_of_s=55.0, rate_per_s=0.01, items_known=4.0, expected_per_s=None, starts_s=(50.0, 55.0), ...)
         """
         if self.as_of_s <= now_s:
@@ -102,41 +90,10 @@ class SourceRecord:
             now_s, self.rate_per_s, self.items_known, self.expected_per_s, starts_s, self.host_spacing_s
         )
 
-    def demands(self, grid: ChrononGrid) -> Demands:
-        """Return the demands that stand; the rules of a declaration continue those that are theirs."""
-        return Demands(
-            intervals=[_interval_demand(grid, *each) for each in self.intervals],
-            fixed=[_fixed_demand(grid, *each) for each in self.fixed],
-            paced=[PacedDemand(rule, PolicyName.ADAPTIVE, own_rate_per_s=per_s) for rule, per_s in self.own_rates],
-        )
+    def state_of(self, rule: str, asks: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
+        """Return the state of a rule's demand; ``None`` if it had none, or the rule asked for something else."""
+        return next((state for name, asked, state in self.demands if (name, asked) == (rule, asks)), None)
 
 
 def _tuples(value: Any) -> Any:
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
-
-
-def _interval_values(demand: IntervalDemand) -> tuple[Any, ...]:
-    firing, extra = demand.firing, demand.extra_s
-    return (
-        *(demand.rule, firing.every, firing.remainder, demand.life_s, demand.feedback),
-        *(demand.anchor_s, demand.rate_per_s, demand.asked_rate_per_s, demand.count, demand.next_k, extra),
-    )
-
-
-def _interval_demand(
-    grid: ChrononGrid, rule: str, every: int, remainder: int, life_s: float | None, feedback: bool, *laid: Any
-) -> IntervalDemand:
-    anchor_s, rate_per_s, asked_per_s, count, k, extra_s = laid
-    extra = None if extra_s is None else PlannedInterval(*_chronons(grid, extra_s))
-    firing = FiringPattern(every, remainder)
-    return IntervalDemand(
-        rule, firing, life_s, feedback, grid, anchor_s, rate_per_s, count, asked_per_s, _k=k, _extra=extra
-    )
-
-
-def _chronons(grid: ChrononGrid, times_s: Iterable[float]) -> list[int]:
-    return [grid.chronon_at(time_s) for time_s in times_s]
-
-
-def _fixed_demand(grid: ChrononGrid, rule: str, period_s: float, due_s: float) -> FixedDemand:
-    return FixedDemand(rule, max(1, round(period_s / grid.length_s)), grid.chronon_at(due_s))

@@ -2,71 +2,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf
+from typing import NamedTuple
 
-from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.profile import PolicyName, Source, UtilityKind
 from proxyd.core.model.target import Target
-from proxyd.core.planning.allocation.losses import MISSED_S, Losses, Step, halving, linear, merged, window
-from proxyd.core.planning.counted_events import MOST_COUNTED, CountedRule
+from proxyd.core.planning.allocation.losses import NO_LOSSES, Losses, Step, halving, linear, merged, window
 from proxyd.core.planning.planner_settings import PlannerSettings
-from proxyd.core.planning.policies.demand import CountedDemand, Demands, DoeDemand, FixedDemand, IntervalDemand
-from proxyd.core.planning.policies.frequency_demand import PACED, PacedDemand
-from proxyd.core.politeness import PolitenessBudget, ProbeLog
+from proxyd.core.planning.policies.auto import DetectionDemand, counts_items
+from proxyd.core.planning.policies.demands import Demands
+from proxyd.core.planning.policies.registry import POLICIES
+from proxyd.core.planning.policies.rule_demand import RuleDemand, RuleRequest
+from proxyd.core.planning.source_record import SourceRecord
+from proxyd.core.politeness import PolitenessBudget
 from proxyd.core.rules.programs.importance import source_weights
 from proxyd.core.rules.programs.rule_program import RuleProgram
 
-_PRICED = PACED | {PolicyName.INDEX}
+
+class Counted(NamedTuple):
+    """The events that a rule has counted on a source, and the expected part of its items that it counts."""
+
+    events: int
+    passing: float
 
 
 def demands_of(
-    programs: Iterable[RuleProgram],
-    counts: Mapping[str, int],
-    old: Demands,
+    programs: Sequence[RuleProgram],
+    counted: Mapping[str, Counted],
+    before: Demands | SourceRecord | None,
     *,
+    source_id: str,
     rate_per_s: float,
     now_s: float,
     settings: PlannerSettings,
 ) -> Demands:
-    """Return the demands of a source's rules; a demand that was there before (``old``) continues.
+    """Return the demands of a source's rules.
 
-    ``counts`` holds, by rule, how many events its stream has counted, which is its position in its cycle. The intervals
-    of a rule that was not there are laid from its NOW or its START, so that a restart does not move them.
+    Parameters
+    ----------
+    counted
+        By rule.
+    before
+        The demands that were there before, or the record from before a restart. A demand continues if its rule still
+        asks for the same. Others begin at the NOW or the START of their rules.
     """
-    demands, grid = Demands(), settings.grid
-    programs = tuple(programs)
-    weights = source_weights(programs, now_s)
-    targets = [(program, target_of(program, settings)) for program in programs if effective_policy(program) in _PRICED]
-    demands.losses = losses_of(programs, settings)
-    if settings.has_targets:
-        demands.targets = [(program.rule.name, target) for program, target in targets]
-    demands.weight = max((p.weight for p in programs), default=1.0) if weights is None else float(weights.mean())
+    pairs: list[tuple[RuleProgram, RuleDemand]] = []
     for program in programs:
-        kind = effective_policy(program)
-        if kind in {PolicyName.SUP, PolicyName.FBSUP}:
-            wanted = _interval_demand(program, grid)
-            before = next((each for each in old.intervals if each.asks_the_same(wanted)), None)
-            if before is None:
-                since_s = min(now_s, max(program.accepted_s, program.start_s))
-                wanted.anchor(since_s, rate_per_s=rate_per_s, count=counts[program.rule.name])
-            demands.intervals = (*demands.intervals, before or wanted)
-        elif kind is PolicyName.UNIFORM:
-            demands.fixed = (*demands.fixed, _fixed_demand(program, old, now_s, grid))
-        elif kind is PolicyName.DOE:
-            demands.doe = (*demands.doe, _doe_demand(program, old, grid))
-        elif kind in PACED:
-            paced = PacedDemand(program.rule.name, kind)
-            continued = next((each for each in old.paced if (each.rule, each.policy) == (paced.rule, kind)), None)
-            if continued is None:
-                paced.count(counts[program.rule.name], now_s - program.accepted_s)
-            demands.paced = (*demands.paced, continued or paced)
-        elif is_counted(program):
-            demands.counted = (*demands.counted, _counted_demand(program, counts, settings))
-        else:
-            demands.detecting = (*demands.detecting, program.rule.name)
+        events, passing = counted[program.rule.name]
+        request = RuleRequest(
+            rule=program.rule.name,
+            source_id=source_id,
+            choice=program.rule.policy,
+            firing=program.trigger.firing,
+            grid=settings.grid,
+            now_s=now_s,
+            since_s=counts_since_s(program),
+            rate_per_s=rate_per_s,
+            count=events,
+            passing=passing,
+            life_s=program.life_s,
+            losses=_lost([program], settings) if program.trigger.firing.every > 1 else NO_LOSSES,
+            weight=program.weight,
+            has_importance=bool(program.rule.importance),
+        )
+        pairs.append((program, _continued(POLICIES[request.choice.name](request), request, before)))
+    rules = sorted((demand for _, demand in pairs), key=lambda demand: not isinstance(demand, DetectionDemand))
+    demands = Demands(rules, losses=_losses(pairs, settings))
+    weights = source_weights(programs, now_s)
+    heaviest = max((program.weight for program in programs), default=1.0)
+    demands.weight = heaviest if weights is None else float(weights.mean())
+    if settings.has_targets:
+        demands.targets = [(d.rule, target_of(program, settings)) for program, d in pairs if d.is_priced]
     return demands
+
+
+def _continued(demand: RuleDemand, request: RuleRequest, before: Demands | SourceRecord | None) -> RuleDemand:
+    """Return the demand of a rule, as it stood if the rule asked for the same before."""
+    grid, asks = request.grid, demand.asks(request.grid)
+    if asks is None or before is None:
+        return demand
+    if isinstance(before, Demands):
+        same = (each for each in before.rules if (each.rule, each.asks(grid)) == (request.rule, asks))
+        return next(same, demand)
+    if (state := before.state_of(request.rule, asks)) is not None:
+        demand.resume(state, grid)
+    demand.resume_starts(before.starts_s, request.since_s)
+    return demand
+
+
+def counts_since_s(program: RuleProgram) -> float:
+    """Return since when a rule counts events, in unix seconds."""
+    return max(program.accepted_s, program.start_s)
 
 
 def target_of(program: RuleProgram, settings: PlannerSettings) -> Target:
@@ -81,23 +109,28 @@ def target_of(program: RuleProgram, settings: PlannerSettings) -> Target:
     return settings.default_target if rule.life is None else Target(share, ((inf, 1.0),))
 
 
-def losses_of(programs: Iterable[RuleProgram], settings: PlannerSettings) -> Losses:
+def _losses(pairs: Sequence[tuple[RuleProgram, RuleDemand]], settings: PlannerSettings) -> Losses:
     """Return what items lose while they wait, beside their delay, for the rules that leave the times to the plan.
 
-    Lives are in seconds, losses in parts of an item of the rule of the highest weight. If the targets decide, a rule
-    without a life has that of its target. Rules that count items are left out if there are others; if all count,
-    ``every`` is the least n.
+    Rules that count items are left out if there are others; if all count, ``every`` is the least n.
     """
-    named = [(program, effective_policy(program)) for program in programs]
-    planned = [program for program, policy in named if policy is PolicyName.INDEX]
-    plain = [program for program in planned if not is_counted(program)]
-    counts = planned and not plain and all(policy not in PACED for _, policy in named)
-    every = min(program.trigger.firing.every for program in planned) if counts else 1
-    planned = plain or planned
-    heaviest = max((program.weight for program in planned), default=1.0) or 1.0
+    planned = [(program, demand) for program, demand in pairs if program.rule.policy.leaves_times]
+    plain = [program for program, demand in planned if not demand.counts_items]
+    if plain or any(demand.is_priced and not demand.counts_items for _, demand in pairs):
+        return _lost(plain or [program for program, _ in planned], settings)
+    every = min((program.trigger.firing.every for program, _ in planned), default=1)
+    return replace(_lost([program for program, _ in planned], settings), every=every)
+
+
+def _lost(programs: Sequence[RuleProgram], settings: PlannerSettings) -> Losses:
+    """Return what items lose while they wait, with lives in seconds, in parts of an item of the heaviest rule.
+
+    If the targets decide, a rule without a life has that of its target.
+    """
+    heaviest = max((program.weight for program in programs), default=1.0) or 1.0
     parts: dict[float, float] = {}
     overwritten = 0.0
-    for program in planned:
+    for program in programs:
         weight, life = program.weight / heaviest, program.rule.life
         steps = _steps(program, weight)
         if not steps and life is None and settings.has_targets:
@@ -106,7 +139,7 @@ def losses_of(programs: Iterable[RuleProgram], settings: PlannerSettings) -> Los
             parts[step.after] = max(parts.get(step.after, 0.0), step.delay)
         if life is not None and life.window is None:
             overwritten = max(overwritten, weight)
-    return Losses(merged(Step(after, part) for after, part in parts.items()), overwritten, every=every)
+    return Losses(merged(Step(after, part) for after, part in parts.items()), overwritten)
 
 
 def _steps(program: RuleProgram, part: float) -> tuple[Step, ...]:
@@ -119,42 +152,10 @@ def _steps(program: RuleProgram, part: float) -> tuple[Step, ...]:
 
 
 def is_counted(program: RuleProgram) -> bool:
-    """Whether probes for a rule depend on the items counted since it last fired: AUTO and ``COUNT(*) % n = k``.
-
-    For n = 1 there is nothing to count. Above ``MOST_COUNTED``, and with an importance, each item is valued alike.
-    """
-    rule, every = program.rule, program.trigger.firing.every
-    return rule.policy.name is PolicyName.AUTO and 1 < every <= MOST_COUNTED and not rule.importance
-
-
-def _counted_demand(program: RuleProgram, counts: Mapping[str, int], settings: PlannerSettings) -> CountedDemand:
-    firing, losses = program.trigger.firing, replace(losses_of([program], settings), every=1)
-    worth = CountedRule(firing.every, losses, MISSED_S)
-    return CountedDemand(program.rule.name, firing, worth, program.weight, counts[program.rule.name])
-
-
-def _interval_demand(program: RuleProgram, grid: ChrononGrid) -> IntervalDemand:
-    has_feedback = effective_policy(program) is PolicyName.FBSUP
-    return IntervalDemand(program.rule.name, program.trigger.firing, program.life_s, has_feedback, grid)
-
-
-def _fixed_demand(program: RuleProgram, old: Demands, now_s: float, grid: ChrononGrid) -> FixedDemand:
-    name, length = program.rule.name, program.rule.policy.period
-    period = max(1, grid.ceil(length.in_seconds(chronon_s=grid.length_s))) if length else 1
-    before = next((each for each in old.fixed if (each.rule, each.period) == (name, period)), None)
-    return before or FixedDemand(name, period, grid.chronon_at(now_s))
-
-
-def _doe_demand(program: RuleProgram, old: Demands, grid: ChrononGrid) -> DoeDemand:
-    """Return the demand of DOE; probes made before it was declared do not count."""
-    choice = program.rule.policy
-    assert choice.probes is not None
-    assert choice.per is not None
-    per_s = choice.per.in_seconds(chronon_s=grid.length_s)
-    spacing_s = choice.spacing.in_seconds(chronon_s=grid.length_s) if choice.spacing else 0.0
-    budget = PolitenessBudget(spacing_s, choice.probes, per_s)
-    before = next((each for each in old.doe if (each.rule, each.log.budget) == (program.rule.name, budget)), None)
-    return before or DoeDemand(program.rule.name, choice.probes, per_s, ProbeLog(budget))
+    """Return whether probes for a rule depend on the items counted since it last fired."""
+    rule = program.rule
+    has_importance = bool(rule.importance)
+    return rule.policy.name is PolicyName.AUTO and counts_items(program.trigger.firing, has_importance=has_importance)
 
 
 def politeness_of(source: Source, *, spacing_s: float, chronon_s: float) -> PolitenessBudget:
@@ -165,9 +166,3 @@ def politeness_of(source: Source, *, spacing_s: float, chronon_s: float) -> Poli
     spacing_s = asked.spacing.in_seconds(chronon_s=chronon_s) if asked.spacing else spacing_s
     per_s = asked.per.in_seconds(chronon_s=chronon_s) if asked.per else 0.0
     return PolitenessBudget(spacing_s, asked.probes, per_s)
-
-
-def effective_policy(program: RuleProgram) -> PolicyName:
-    """Return the policy of a rule; AUTO stands for detection by the index."""
-    policy = program.rule.policy.name
-    return PolicyName.INDEX if policy is PolicyName.AUTO else policy

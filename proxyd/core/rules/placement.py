@@ -14,10 +14,11 @@ from proxyd.core.model.profile import Source
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
-from proxyd.core.planning.policies.demand import Demands
+from proxyd.core.planning.policies.demands import Demands
+from proxyd.core.planning.policies.rule_demand import Found
 from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.politeness import ProbeLog, Throttles
-from proxyd.core.rules.demands import demands_of
+from proxyd.core.rules.demands import Counted, counts_since_s, demands_of
 from proxyd.core.rules.knowledge import Knowledge
 from proxyd.core.rules.observation import Observation
 from proxyd.core.rules.source_requests import moved_url
@@ -72,7 +73,7 @@ class SourcePlacement:
         epoch = self._epoch_at(now)
         if self._epoch is not None and epoch > self._epoch:
             for source_id, planned in self._planner.sources.items():
-                if planned.demands.intervals:
+                if planned.demands.is_laid:
                     self._lay(planned, now_s)
                     self._planner.reschedule(source_id, now)
         self._epoch = epoch
@@ -167,13 +168,12 @@ class SourcePlacement:
         """Update the demands of a source with what was found."""
         now_s = outcome.finished_s
         fired = {record.rule for record in observation.rules.intervals}
-        for demand in planned.demands.intervals:
-            count = self._known.count(demand.rule, planned.source_id)
-            demand.follow(now_s, rate_per_s=planned.rate_per_s, count=count, fired=demand.rule in fired)
-        self._count(planned.source_id, planned.demands)
-        for paced in planned.demands.paced:
-            since_s = now_s - self._known.compiled.programs[paced.rule].accepted_s
-            paced.count(self._known.count(paced.rule, planned.source_id), since_s)
+        if planned.demands.only_detects:
+            return
+        for demand in planned.demands.rules:
+            events, passing = self._counted(demand.rule, planned.source_id)
+            counting_s = now_s - counts_since_s(self._known.compiled.programs[demand.rule])
+            demand.found(Found(now_s, planned.rate_per_s, events, demand.rule in fired, passing, counting_s))
 
     def _counted_s(self, coming: PlannedSource, week: WeekPlan) -> float | None:
         """Return when the last probe that saw a source counts as made in the plan, if it is in the plan."""
@@ -200,14 +200,13 @@ class SourcePlacement:
             self._remember(log, host, state, record)
             if state.last_outcome == OutcomeKind.THROTTLED.value:
                 self._planner.limits.blocks.block(scope, state.not_before_s)
-        demands = old.demands if old else Demands() if record is None else record.demands(self._grid)
         is_hidden = record is not None and record.hidden_since_s > (state.watched_s or inf)
         placed = PlannedSource(
             source_id=source.source_id,
             host=host,
             throttle_scope=scope,
             log=log,
-            demands=self._demands(source, now_s, demands),
+            demands=self._demands(source, now_s, old.demands if old else record),
             rate_per_s=self._known.rate_per_s(source, now_s),
             items_known=self._known.items_known(source, now_s),
             hidden=old.hidden if old else record.hidden if record and is_hidden else 0.0,
@@ -244,46 +243,40 @@ class SourcePlacement:
         if self._planner.week is not None and placed.last_seen_s is not None:
             seen_s, counted_s = placed.last_seen_s, record.counted_s
             self._planner.week.follow(placed.source_id, placed.rate_per_s, placed.priced_weight, seen_s, counted_s)
-        for demand in placed.demands.doe:
-            accepted_s = self._known.compiled.programs[demand.rule].accepted_s
-            demand.log.starts_s = [start_s for start_s in record.starts_s if start_s >= accepted_s][-demand.probes :]
         epochs = range(
             self._epoch_at(self._grid.chronon_at(record.as_of_s)), self._epoch_at(self._grid.chronon_at(now_s))
         )
         for epoch in epochs[-_MOST_EPOCHS:]:
             laid = self._grid.ceil((epoch + 1) * self._known.settings.epoch_s)
-            for interval in placed.demands.intervals:
-                if interval.rate_per_s > 0:
-                    interval.pending(laid - 1)
+            for demand in placed.demands.rules:
+                demand.pending(laid - 1)
             self._lay(placed, self._grid.start_s(laid))
 
-    def _demands(self, source: Source, now_s: float, old: Demands) -> Demands:
+    def _demands(self, source: Source, now_s: float, before: Demands | SourceRecord | None) -> Demands:
         """Return the demands of the active rules on a source; demands that were there before continue."""
         asking = self._known.compiled.programs_of(source.source_id)
         programs = [program for program in asking if source.source_id in program.event_sources]
         demands = demands_of(
             [program for program in programs if program.is_active(now_s)],
-            {program.rule.name: self._known.count(program.rule.name, source.source_id) for program in programs},
-            old,
+            {each.rule.name: self._counted(each.rule.name, source.source_id) for each in programs},
+            before,
+            source_id=source.source_id,
             rate_per_s=self._known.rate_per_s(source, now_s),
             now_s=now_s,
             settings=self._known.settings.planner,
         )
         demands.once = self._captures.asked_once(source.source_id)
-        self._count(source.source_id, demands)
         return demands
 
-    def _count(self, source_id: str, demands: Demands) -> None:
-        """Tell the demands that count items what their rules have counted."""
-        for counted in demands.counted:
-            counted.count = self._known.count(counted.rule, source_id)
-            counted.passing = self._known.matching_share(counted.rule, source_id)
+    def _counted(self, rule: str, source_id: str) -> Counted:
+        """Return what a rule has counted on a source, and what part of its items."""
+        return Counted(self._known.count(rule, source_id), self._known.matching_share(rule, source_id))
 
     def _lay(self, planned: PlannedSource, now_s: float, *, is_first: bool = False) -> None:
         """Lay planned intervals; after the first time only if one has passed, or a slow source's would never come."""
-        for demand in planned.demands.intervals:
-            lay = demand.anchor if is_first else demand.renew
-            lay(now_s, rate_per_s=planned.rate_per_s, count=self._known.count(demand.rule, planned.source_id))
+        for demand in planned.demands.rules:
+            count = self._known.count(demand.rule, planned.source_id)
+            demand.lay(now_s, rate_per_s=planned.rate_per_s, count=count, is_first=is_first)
 
 
 def _full_window(state: SourceState) -> int | None:

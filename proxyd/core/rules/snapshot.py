@@ -59,11 +59,7 @@ class Snapshot:
             if asked_per_s := source.demands.asked_per_s(self._length_s):
                 self._asked_per_s += asked_per_s
                 self._asked_of[source.host] = self._asked_of.get(source.host, 0.0) + asked_per_s
-        seen = [
-            source
-            for source in planned
-            if source.last_seen_s is not None and (source.demands.is_priced or source.demands.doe)
-        ]
+        seen = [source for source in planned if source.last_seen_s is not None and source.demands.in_week]
         rows = [
             (
                 source.rate_per_s,
@@ -85,12 +81,13 @@ class Snapshot:
         self._source_ids += [source.source_id for source in seen]
         self._weeks += [self._estimates.week(source.source_id, self._now_s) for source in seen]
         self._even += [self._estimates.week_is_off(source.source_id) for source in seen]
-        self._doe |= {p.source_id: tuple((d.probes, d.per_s) for d in p.demands.doe) for p in seen if p.demands.doe}
+        asked = ((p.source_id, tuple(d.number for d in p.demands.rules if d.number is not None)) for p in seen)
+        self._doe |= {name: numbers for name, numbers in asked if numbers}
 
     def _kind(self, source: PlannedSource, programs: Mapping[str, RuleProgram]) -> int:
         """Return the index of what waiting costs these rules; sources with the same rules share it."""
         demands = source.demands
-        names = tuple(demands.detecting if demands.only_detects else demands.in_week)
+        names = tuple(demands.in_week)
         kind = self._kinds.get(names)
         if kind is None:
             kind = self._kinds[names] = len(self._importances)

@@ -26,7 +26,7 @@ class Demand(Protocol):
 
     Examples
     --------
-    >>> from proxyd.core.planning.policies.demand import IntervalDemand
+    >>> from proxyd.core.planning.policies.sup import IntervalDemand
     >>> demand: Demand = IntervalDemand("r", FiringPattern(), None, feedback=True, grid=ChrononGrid(1.0))
     >>> demand.rule
     'r'
@@ -183,7 +183,7 @@ class FeedbackSup:
 
     Examples
     --------
-    >>> from proxyd.core.planning.policies.demand import IntervalDemand
+    >>> from proxyd.core.planning.policies.sup import IntervalDemand
     >>> grid = ChrononGrid(1.0)
     >>> demand = IntervalDemand("r", FiringPattern(2), None, feedback=True, grid=grid)
     >>> demand.anchor(0.0, rate_per_s=0.1, count=0)

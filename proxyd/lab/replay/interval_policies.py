@@ -12,8 +12,9 @@ from proxyd.core.model.chronon import Chronon, Epoch
 from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.planner_settings import PlannerSettings
-from proxyd.core.planning.policies.demand import Demands, IntervalDemand
-from proxyd.core.planning.policies.expected_intervals import FiringPattern
+from proxyd.core.planning.policies.demands import Demands
+from proxyd.core.planning.policies.expected_intervals import FiringPattern, PlannedInterval
+from proxyd.core.planning.policies.sup import IntervalDemand
 from proxyd.core.politeness import PolitenessBudget, ProbeLog
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.lab.algorithms.wic import Wic
@@ -51,12 +52,18 @@ class _Demanding:
             demand.follow(now_s, rate_per_s=rate, count=count, fired=found > 0)
         return rates
 
+    def pending(self, source: int, now: Chronon) -> PlannedInterval:
+        """Return the uncaught interval of a source that ends first."""
+        interval = self.demands[source].pending(now)
+        assert interval is not None  # rates are greater than 0
+        return interval
+
     def renew(self, now: Chronon) -> None:
         """Plan the demands again from the current rates, as the daemon does once an epoch."""
         self.learner.refresh(now)
         now_s = self.terms.grid.start_s(now)
         for source, rate in enumerate(self.learner.rates_per_s(now).tolist()):
-            self.demands[source].renew(now_s, rate_per_s=rate, count=int(self._found[source]))
+            self.demands[source].lay(now_s, rate_per_s=rate, count=int(self._found[source]))
 
 
 class SupPolicy:
@@ -75,7 +82,7 @@ class SupPolicy:
         self._numbers = {f"{number:08d}": number for number in range(terms.sources)}
         rates = self._own.learner.rates_per_s(terms.epoch.start).tolist()
         for (name, number), rate in zip(self._numbers.items(), rates, strict=True):
-            demands = Demands(intervals=[self._own.demands[number]])
+            demands = Demands([self._own.demands[number]])
             log = ProbeLog(PolitenessBudget(length_s))
             source = PlannedSource(name, name, log, demands, rate_per_s=rate, last_seen_s=terms.start_s)
             self._planner.put(source, terms.epoch.start)
@@ -109,7 +116,7 @@ class EdfPolicy:
         self._terms = terms
         self._own = _Demanding(terms, feedback=False)
         start = terms.epoch.start
-        self._sleeping = [(demand.pending(start).start, source) for source, demand in enumerate(self._own.demands)]
+        self._sleeping = [(self._own.pending(source, start).start, source) for source in range(terms.sources)]
         heapify(self._sleeping)
         self._open: list[tuple[Chronon, int]] = []
         self._epoch = Timer(terms, DAY_S)
@@ -138,7 +145,7 @@ class EdfPolicy:
             self._open_next(source, now + 1)
 
     def _open_next(self, source: int, now: Chronon) -> None:
-        interval = self._own.demands[source].pending(now)
+        interval = self._own.pending(source, now)
         if interval.start <= now:
             heappush(self._open, (interval.deadline, source))
         else:

@@ -39,7 +39,6 @@ from proxyd.core.model.profile import (
 
 MAX_WEIGHT = 1_000_000
 MIN_TARGET, MAX_TARGET = Decimal(1), Decimal("99.9")  # percent
-_TARGETED = frozenset({PolicyName.AUTO, PolicyName.INDEX})
 
 
 @dataclass(frozen=True)
@@ -237,7 +236,7 @@ class RuleChecker:
         if rule.life is None:
             message = "a target needs a time: write WITHIN 10 MINUTES FOR 95 %, or add SET LIFE"
             self._reporter.error(message, target.span)
-        if rule.policy is not None and rule.policy.value.name not in _TARGETED:
+        if rule.policy is not None and not rule.policy.value.leaves_times:
             policy = rule.policy.value.name.value
             message = f"a target changes nothing with SET POLICY {policy}: leave out SET POLICY"
             self._reporter.warn(message, target.span)

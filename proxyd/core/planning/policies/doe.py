@@ -2,17 +2,95 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from math import ceil
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.intensity import PiecewiseConstant
+from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.one_source.optimal_schedule import optimal_cycle
+from proxyd.core.planning.policies.rule_demand import RuleDemand, RuleRequest, SeenSource
+from proxyd.core.politeness import PolitenessBudget, ProbeLog
 
 Floats = NDArray[np.float64]
 
 _WHOLE = 1e-6
+
+
+@dataclass(slots=True)
+class DoeDemand(RuleDemand):
+    """Probes at the times that leave items waiting least, never more than ``probes`` in any time ``per_s``.
+
+    ``log`` holds the starts of all of the source's probes, because probes made for other rules count too.
+
+    Examples
+    --------
+    >>> demand = DoeDemand("r", probes=2, per_s=100.0, log=ProbeLog(PolitenessBudget(0.0, 2, 100.0)))
+    >>> demand.next_s(10.0, None), demand.next_s(10.0, 20.0)
+    (60.0, 20.0)
+    """
+
+    is_paced: ClassVar[bool] = True
+
+    probes: int
+    per_s: float
+    log: ProbeLog
+
+    @classmethod
+    def of(cls, request: RuleRequest) -> DoeDemand:
+        """Return the demand of a rule; probes made before it was declared do not count."""
+        choice, chronon_s = request.choice, request.grid.length_s
+        assert choice.probes is not None
+        assert choice.per is not None
+        per_s = choice.per.in_seconds(chronon_s=chronon_s)
+        spacing_s = choice.spacing.in_seconds(chronon_s=chronon_s) if choice.spacing else 0.0
+        return cls(request.rule, choice.probes, per_s, ProbeLog(PolitenessBudget(spacing_s, choice.probes, per_s)))
+
+    @property
+    def reason(self) -> Reason:
+        """The optimal schedule."""
+        return Reason.DOE
+
+    def due_s(self, source: SeenSource) -> float:
+        """Return the next probe of the plan, if the number allows it then."""
+        return self.next_s(source.last_s, source.doe_s(self.probes, self.per_s))
+
+    def next_s(self, last_s: float, planned_s: float | None) -> float:
+        """Return when the next probe is due after one at ``last_s``: as planned, or evenly without a plan."""
+        due_s = last_s + self.per_s / self.probes if planned_s is None else planned_s
+        return max(due_s, self.log.earliest_s())
+
+    @property
+    def earliest_s(self) -> float:
+        """When the number allows another probe."""
+        return self.log.earliest_s()
+
+    def asked_per_s(self, length_s: float) -> float:
+        """Return its number of probes."""
+        return self.probes / self.per_s
+
+    @property
+    def number(self) -> tuple[int, float]:
+        """Its number of probes, and the time."""
+        return self.probes, self.per_s
+
+    @property
+    def starts(self) -> ProbeLog:
+        """The starts of the source's probes since it was declared."""
+        return self.log
+
+    def asks(self, grid: ChrononGrid) -> tuple[Any, ...]:
+        """Return its number, time and spacing."""
+        return ("doe", self.probes, self.per_s, self.log.budget.spacing_s)
+
+    def resume_starts(self, starts_s: Sequence[float], since_s: float) -> None:
+        """Count the probes since the rule was accepted."""
+        self.log.starts_s = [start_s for start_s in starts_s if start_s >= since_s][-self.probes :]
 
 
 def doe_slots(shape: Floats, importance: Floats, probes: int, period_slots: float) -> Floats | None:

@@ -97,14 +97,17 @@ class Candidates:
 
     def detecting(self, source: PlannedSource, gain: float) -> Candidate:
         """Return the candidate of a source that is due for detection, with the delay saved over the price."""
-        return Candidate((2, -gain, 0.0, source.source_id), source, Reason.DETECTION, source.demands.detecting[0])
+        return Candidate((2, -gain, 0.0, source.source_id), source, Reason.DETECTION, source.demands.first_rule)
 
     def _by_deadline(self, sources: Iterable[PlannedSource], now: Chronon) -> dict[str, Candidate]:
         """Return sources whose interval cannot wait longer if all are to be served, and due fixed probes."""
         now_s = self._settings.grid.start_s(now)
         planned = (source for source in sources if not source.is_pushed(now_s))
         waiting = [
-            (source, d, d.pending(now)) for source in planned for d in source.demands.intervals if d.rate_per_s > 0
+            (source, demand, interval)
+            for source in planned
+            for demand in source.demands.rules
+            if demand.can_wait and (interval := demand.pending(now)) is not None
         ]
         jobs = [job for job in waiting if job[2].deadline <= now + LOOKAHEAD_CHRONONS]
         slots = latest_slots(
@@ -113,14 +116,14 @@ class Candidates:
         ranked: dict[str, Candidate] = {}
         for (source, demand, interval), slot in zip(jobs, slots, strict=True):
             if (interval.start if slot is None else slot) <= now and _sooner(interval, ranked.get(source.source_id)):
-                reason = Reason.FEEDBACK if demand.has_feedback else Reason.INTERVAL
-                ranked[source.source_id] = Candidate(_deadline_rank(interval, source), source, reason, demand.rule)
+                rank = _deadline_rank(interval, source)
+                ranked[source.source_id] = Candidate(rank, source, demand.reason, demand.rule)
         for source in sources:
-            asked = [(d.pending(now), Reason.FIXED, d.rule) for d in source.demands.fixed]
-            asked += [(d.pending, Reason.INTERVAL, d.rule) for d in source.demands.once]
-            for interval, reason, rule in asked:
-                if interval.start <= now and _sooner(interval, ranked.get(source.source_id)):
-                    ranked[source.source_id] = Candidate(_deadline_rank(interval, source), source, reason, rule)
+            for demand in source.demands:
+                asked = demand.pending(now) if demand.has_deadline and not demand.can_wait else None
+                if asked and asked.start <= now and _sooner(asked, ranked.get(source.source_id)):
+                    rank = _deadline_rank(asked, source)
+                    ranked[source.source_id] = Candidate(rank, source, demand.reason, demand.rule)
         return ranked
 
     def _rank(self, ranked: dict[str, Candidate], wanted: Sequence[_Wanted], now_s: float) -> None:
@@ -129,10 +132,10 @@ class Candidates:
         planned = [source.source_id for source, _, _ in wanted if week is not None and source.source_id in week]
         gains = dict(zip(planned, week.gains(planned, now_s), strict=True)) if week and planned else {}
         for source, reason, rule in wanted:
-            gain = gains.get(source.source_id)
-            if reason is Reason.COUNTED:
-                gain = self._due_times.counted_gain(source, now_s)
-            elif gain is None:
+            gain = self._due_times.own_gain(source, reason, now_s)
+            if gain is None:
+                gain = gains.get(source.source_id)
+            if gain is None:
                 waited_s = now_s - (source.last_seen_s or 0.0)
                 gain = detection.index(source.rate_per_s, waited_s, source.weight)
                 gain /= self._due_times.price_of(source)

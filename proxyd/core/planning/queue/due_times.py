@@ -12,8 +12,8 @@ from proxyd.core.planning.counted_events import ItemsLine
 from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner_settings import DEFAULT_PRICE_ITEM_S, PlannerSettings
 from proxyd.core.planning.policies import detection
-from proxyd.core.planning.policies.demand import CountedDemand, DoeDemand
 from proxyd.core.planning.policies.detection import most_items
+from proxyd.core.planning.policies.rule_demand import CountedAhead, RuleDemand
 
 LOOKAHEAD_CHRONONS = 60
 _LEAST_PRICE = 1e-9
@@ -28,19 +28,36 @@ class DueTime(NamedTuple):
     rule: str
 
 
-class CountedAhead(NamedTuple):
-    """The item that a rule waits for: its number, and how probably it comes by ``by_s``, the due time of the probe.
+class _Seen:
+    """A source that was seen, as the demands of its rules read it."""
 
-    Items are counted since the rule last fired, or since its START if ``is_first``.
+    def __init__(self, due_times: DueTimes, source: PlannedSource, last_s: float) -> None:
+        self._due_times, self._source = due_times, source
+        self.source_id, self.last_s = source.source_id, last_s
+        self.rate_per_s, self.weight = source.rate_per_s, source.demands.weight
 
-    >>> CountedAhead(number=3, is_first=False, chance=0.62, by_s=3600.0).number
-    3
-    """
+    @property
+    def is_rate_known(self) -> bool:
+        return self._source.is_rate_known
 
-    number: int
-    is_first: bool
-    chance: float
-    by_s: float
+    @property
+    def price_item_s(self) -> float:
+        return self._due_times.price_of(self._source)
+
+    def detection_s(self) -> float:
+        return self._due_times.detection_s(self._source)
+
+    def unplanned_s(self) -> float:
+        return self.last_s + self._due_times.unplanned_gap_s(self._source)
+
+    def items_line(self, passing: float) -> ItemsLine:
+        rate_per_s, week = self.rate_per_s * passing, self._due_times.week
+        line = None if week is None else week.items_line(self.source_id, rate_per_s)
+        return line or ItemsLine.even(rate_per_s)
+
+    def doe_s(self, probes: int, per_s: float) -> float | None:
+        week = self._due_times.week
+        return None if week is None else week.doe_due_s(self.source_id, probes, per_s, self.last_s)
 
 
 class DueTimes:
@@ -84,21 +101,15 @@ class DueTimes:
         )
 
     def of(self, source: PlannedSource) -> list[DueTime]:
-        """Return when rules that do not ask for intervals want the source."""
-        last_s, demands = source.last_seen_s, source.demands
-        if last_s is None:
+        """Return when a source that was seen is due for rules that do not ask for probes in certain chronons."""
+        demands, seen = source.demands, self._seen(source)
+        if seen is None:
             return []
-        dues = [DueTime(self.detection_s(source), Reason.DETECTION, rule) for rule in demands.detecting[:1]]
-        price = self.price_of(source) if demands.paced else 0.0
-        worth = {"rate_per_s": source.rate_per_s, "price_item_s": price, "weight": demands.weight}
-        if source.hidden > 0 and source.rate_per_s > 0:  # the time in which as many items are expected
-            early_s = source.hidden / source.rate_per_s
-            dues += [DueTime(each.due_s - early_s, Reason.SIBLING, each.rule) for each in dues]
-        dues += [DueTime(self.overflow_s(source), Reason.OVERFLOW, rule) for rule in demands.priced[:1]]
-        dues += [DueTime(self.counted_s(source, d), Reason.COUNTED, d.rule) for d in demands.counted]
-        paced = ((d, self._wholly_s(d.due_s(source.source_id, last_s, **worth))) for d in demands.paced)
-        dues += [DueTime(due_s, demand.reason, demand.rule) for demand, due_s in paced]
-        return dues + [DueTime(self._doe_s(source, d, last_s), Reason.DOE, d.rule) for d in demands.doe]
+        dues = [self._due(demand, seen) for demand in demands.timed]
+        if demands.detects and source.hidden > 0 and source.rate_per_s > 0:
+            early_s = source.hidden / source.rate_per_s  # the time in which as many items are expected
+            dues.append(DueTime(dues[0].due_s - early_s, Reason.SIBLING, dues[0].rule))
+        return dues + [DueTime(self.overflow_s(source), Reason.OVERFLOW, rule) for rule in demands.priced[:1]]
 
     def have_come(self, due_s: float, now: Chronon) -> bool:
         """Whether a time comes by the end of ``now``; a probe is made in the chronon in which it is due."""
@@ -121,37 +132,20 @@ class DueTimes:
             return due_s
         return source.last_seen_s + self.unplanned_gap_s(source)
 
-    def counted_s(self, source: PlannedSource, demand: CountedDemand) -> float:
-        """Return when a probe of a source that was seen is worth its price to a rule that counts items.
+    def counted_ahead(self, source: PlannedSource) -> dict[str, CountedAhead]:
+        """Return the item that each rule waits for, without those that wait for none; nothing before first contact."""
+        seen = self._seen(source)
+        if seen is None:
+            return {}
+        found = ((demand.rule, demand.ahead(seen)) for demand in source.demands.rules)
+        return {rule: ahead for rule, ahead in found if ahead is not None}
 
-        As long as its rate is hardly known, it is due for its single items too.
-        """
-        line = self.items_line(source, demand)
-        if line is None or source.last_seen_s is None:
-            return inf
-        due_s = demand.due_s(source.last_seen_s, line, price_s=self.price_of(source))
-        return due_s if source.is_rate_known else min(due_s, source.last_seen_s + self.unplanned_gap_s(source))
-
-    def counted_ahead(self, source: PlannedSource, demand: CountedDemand) -> CountedAhead | None:
-        """Return the item that a rule waits for; ``None`` before first contact, and if no probe is planned for it."""
-        due_s, line = self.counted_s(source, demand), self.items_line(source, demand)
-        if line is None or source.last_seen_s is None or due_s == inf:
-            return None
-        return CountedAhead(demand.number, demand.is_first, demand.chance(source.last_seen_s, due_s, line), due_s)
-
-    def counted_gain(self, source: PlannedSource, now_s: float) -> float:
-        """Return what a probe is worth to the rules that count items, divided by its price: 1 when it falls due."""
-        due_s = min(self.counted_s(source, demand) for demand in source.demands.counted)
-        last_s = source.last_seen_s or 0.0
-        return ((now_s - last_s) / max(due_s - last_s, 1e-9)) ** 2
-
-    def items_line(self, source: PlannedSource, demand: CountedDemand) -> ItemsLine | None:
-        """Return the items that a rule is expected to count over time; ``None`` if none are expected."""
-        rate_per_s = source.rate_per_s * demand.passing
-        if not rate_per_s * demand.weight > 0:
-            return None
-        line = None if self.week is None else self.week.items_line(source.source_id, rate_per_s)
-        return line or ItemsLine.even(rate_per_s)
+    def own_gain(self, source: PlannedSource, reason: Reason, now_s: float) -> float | None:
+        """Return what a probe is worth to the rules that say so themselves, divided by its price; 1 when it is due."""
+        seen = self._seen(source)
+        asking = (demand for demand in source.demands.rules if demand.reason is reason)
+        gains = [gain for demand in asking if seen and (gain := demand.gain(seen, now_s)) is not None]
+        return max(gains, default=None)
 
     def overflow_s(self, source: PlannedSource) -> float:
         """Return when items may slide off the feed unseen with the allowed probability."""
@@ -168,31 +162,31 @@ class DueTimes:
         asked_s = source.log.starts_s[-1] if source.log.starts_s else source.last_seen_s or 0.0
         return asked_s + self._settings.safety_s
 
-    def _doe_s(self, source: PlannedSource, demand: DoeDemand, last_s: float) -> float:
-        week = self.week
-        planned_s = None if week is None else week.doe_due_s(source.source_id, demand.probes, demand.per_s, last_s)
-        return self._wholly_s(demand.due_s(last_s, planned_s))
+    def _seen(self, source: PlannedSource) -> _Seen | None:
+        """Return a source as its demands read it; ``None`` before first contact."""
+        return None if source.last_seen_s is None else _Seen(self, source, source.last_seen_s)
 
-    def _wholly_s(self, due_s: float) -> float:
-        """Return the start of the first chronon that is entirely due; a number or pace of probes is never exceeded."""
-        grid = self._settings.grid
-        return due_s if isinf(due_s) else grid.start_s(grid.ceil(due_s))
+    def _due(self, demand: RuleDemand, seen: _Seen) -> DueTime:
+        """Return when and why a demand is due; a number or pace of probes is never exceeded."""
+        due_s, grid = demand.due_s(seen), self._settings.grid
+        if demand.is_paced and not isinf(due_s):
+            due_s = grid.start_s(grid.ceil(due_s))
+        return DueTime(due_s, demand.reason, demand.rule)
 
     def wake(self, source: PlannedSource, now: Chronon) -> Chronon:
         """Return the first chronon from ``now`` on at which a source could be a candidate."""
         if not source.demands:
             return now + 10**9
         grid = self._settings.grid
-        wakes: list[float] = [d.pending(now).start for d in source.demands.fixed]
-        wakes += [d.opened for d in source.demands.once]
-        if source.last_seen_s is None:
-            wakes.append(now)
-        if source.is_pushed(grid.start_s(now)):
+        is_pushed = source.is_pushed(grid.start_s(now))
+        wakes: list[float] = [now] if source.last_seen_s is None else []
+        for demand in source.demands:
+            asked = demand.pending(now) if demand.has_deadline and not (is_pushed and demand.can_wait) else None
+            if asked is not None:
+                wakes.append(asked.deadline - LOOKAHEAD_CHRONONS if demand.can_wait else asked.start)
+        if is_pushed:
             wakes.append(grid.ceil(min(self.safety_s(source), source.pushed_until_s)))
         else:
-            wakes += [
-                d.pending(now).deadline - LOOKAHEAD_CHRONONS for d in source.demands.intervals if d.rate_per_s > 0
-            ]
             wakes += [grid.chronon_at(due.due_s) for due in self.of(source) if due.due_s < inf]
         allowed_s = max(source.allowed_s(), source.demands.earliest_s)
         earliest = now if isinf(allowed_s) else grid.chronon_at(allowed_s)

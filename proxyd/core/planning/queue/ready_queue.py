@@ -37,11 +37,12 @@ class ReadyQueue:
     --------
     >>> from functools import partial
     >>> from proxyd.core.politeness import PolitenessBudget, ProbeLog
-    >>> from proxyd.core.planning.policies.demand import Demands
+    >>> from proxyd.core.planning.policies.auto import DetectionDemand
+    >>> from proxyd.core.planning.policies.demands import Demands
     >>> waiting = ReadyQueue()
     >>> for name, rate_per_s in (("a", 0.01), ("b", 0.1)):
     ...     log = ProbeLog(PolitenessBudget(60.0))
-    ...     source = PlannedSource(name, name, log, Demands(detecting=["r"]), rate_per_s, last_seen_s=0.0)
+    ...     source = PlannedSource(name, name, log, Demands([DetectionDemand("r")]), rate_per_s, last_seen_s=0.0)
     ...     waiting.put(source, None, price_item_s=50.0)
     >>> gains = partial(waiting.gains, now_s=100.0, week=None)
     >>> [(gain, source.source_id) for gain, source in waiting.best(gains)]

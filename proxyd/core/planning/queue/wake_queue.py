@@ -23,7 +23,7 @@ class WakeQueue:
     Examples
     --------
     >>> from proxyd.core.politeness import PolitenessBudget, ProbeLog
-    >>> from proxyd.core.planning.policies.demand import Demands
+    >>> from proxyd.core.planning.policies.demands import Demands
     >>> source = PlannedSource("a", "example.org", ProbeLog(PolitenessBudget(60.0)), Demands(), rate_per_s=0.01)
     >>> sleeping = WakeQueue()
     >>> sleeping.put(source, 1000)

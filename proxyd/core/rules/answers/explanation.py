@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from copy import deepcopy
 from dataclasses import dataclass, field
 from math import expm1, inf
 from typing import Any
@@ -18,7 +17,7 @@ from proxyd.core.planning.plan_forecast import PlanForecast
 from proxyd.core.planning.plan_preview import play, preview, preview_source
 from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
-from proxyd.core.planning.queue.due_times import CountedAhead
+from proxyd.core.planning.policies.rule_demand import CountedAhead
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rates.week_shapes import HOUR_S
 from proxyd.core.rules.answers.promises import policy_in_words
@@ -134,7 +133,7 @@ class Explainer:
             earliest_s=earliest if earliest > now_s else None,
             rules=tuple(program.rule.name for program in programs),
             postponed=self.planner.postponed(source_id) if planned else {},
-            unmet_intervals=sum(demand.unmet for demand in planned.demands.intervals) if planned else 0,
+            unmet_intervals=sum(demand.missed for demand in planned.demands.rules) if planned else 0,
             state=state,
             moved_url=moved_url(state, source),
             subscription=self.hubs.of(source_id),
@@ -166,10 +165,11 @@ class Explainer:
     def _constraints_of(self, planned: PlannedSource, now: Chronon) -> dict[str, Any]:
         """Return the intervals that rules expect next, and the other constraints on a probe."""
         grid, now_s = self.known.grid, self.known.grid.start_s(now)
-        demands = ((demand.rule, deepcopy(demand).pending(now)) for demand in planned.demands.intervals)
+        laid = (demand for demand in planned.demands.copy().rules if demand.is_laid)
+        expected = {demand.rule: interval for demand in laid if (interval := demand.pending(now)) is not None}
         host_free_s = self.planner.limits.hosts.earliest_s(planned.host)
         return {
-            "intervals": {rule: (grid.start_s(i.start), grid.start_s(i.deadline + 1)) for rule, i in demands},
+            "intervals": {rule: (grid.start_s(i.start), grid.start_s(i.deadline + 1)) for rule, i in expected.items()},
             "counted": self.planner.counted_ahead(planned.source_id),
             "host_free_s": host_free_s if host_free_s > now_s else None,
             "fresh_until_s": planned.fresh_until_s if planned.fresh_until_s > now_s else None,

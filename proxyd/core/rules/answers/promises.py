@@ -12,7 +12,7 @@ from proxyd.core.model.profile import PolicyName
 from proxyd.core.model.target import Target
 from proxyd.core.planning.allocation.targets import RuleOutlook
 from proxyd.core.planning.planner_settings import PlannerSettings
-from proxyd.core.rules.demands import effective_policy, is_counted, target_of
+from proxyd.core.rules.demands import is_counted, target_of
 from proxyd.core.rules.programs.rule_program import RuleProgram
 
 _UNITS = ((604800.0, "week"), (86400.0, "day"), (3600.0, "hour"), (60.0, "minute"), (1.0, "second"))
@@ -100,12 +100,12 @@ def policy_in_words(
         why += f"; every {program.trigger.firing.every} items count as one"
     if program.rule.importance:
         why += "; a probe is worth more in the hours of the rule's importance"
-    return effective_policy(program).value, f"AUTO: {why}{_expected(outlook)}"
+    return PolicyName.INDEX.value, f"AUTO: {why}{_expected(outlook)}"
 
 
 def promise_kept(program: RuleProgram, settings: PlannerSettings, week: RuleWeek) -> KeptPromise | None:
     """Return what a rule kept of its promise in a week, or ``None`` if its policy promises nothing."""
-    if effective_policy(program) is not PolicyName.INDEX or not week.intervals:
+    if not program.rule.policy.leaves_times or not week.intervals:
         return None
     in_time = week.in_time if program.rule.life is None else week.captured
     got = in_time if program.decay_s is None else week.utility

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from proxyd.core.model.item import Item, UpdateEvent, Value
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
-from proxyd.core.planning.policies.demand import OnceDemand
+from proxyd.core.planning.policies.demands import OnceDemand
 from proxyd.core.rules.knowledge import Knowledge
 from proxyd.core.rules.programs.meter import QUICK_LIMITS, Meter
 from proxyd.core.rules.programs.rule_program import RuleProgram

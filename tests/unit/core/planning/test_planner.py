@@ -13,8 +13,9 @@ from proxyd.core.planning.plan_preview import play, preview
 from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.planner_settings import PlannerSettings
-from proxyd.core.planning.policies.demand import Demands
-from proxyd.core.planning.policies.frequency_demand import PacedDemand
+from proxyd.core.planning.policies.auto import DetectionDemand
+from proxyd.core.planning.policies.demands import Demands
+from proxyd.core.planning.policies.paced import PacedDemand
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.politeness import PolitenessBudget, ProbeLog
 
@@ -29,7 +30,7 @@ def planner(due_s: float, **changes: object) -> Planner:
     )
     found = Planner(settings)
     log = ProbeLog(PolitenessBudget(60.0))
-    source = PlannedSource("a", "a.example", log, Demands(detecting=["r"]), RATE_PER_S, last_seen_s=0.0)
+    source = PlannedSource("a", "a.example", log, Demands([DetectionDemand("r")]), RATE_PER_S, last_seen_s=0.0)
     found.put(replace(source, **changes), now=0)  # type: ignore[arg-type]
     return found
 
@@ -54,7 +55,8 @@ def test_a_preview_has_those_that_wait_for_room_before_those_that_sleep() -> Non
         log = ProbeLog(PolitenessBudget(60.0))
         seen_s = 0.0 if waits else 180.0
         found.put(
-            PlannedSource(name, name, log, Demands(detecting=["r"]), 0.01, last_seen_s=seen_s, window=50), now=100
+            PlannedSource(name, name, log, Demands([DetectionDemand("r")]), 0.01, last_seen_s=seen_s, window=50),
+            now=100,
         )
     found.choose(100)
     epoch = Epoch(101, 400)
@@ -77,7 +79,7 @@ def test_a_short_preview_of_a_long_epoch_looks_no_further_than_it_must(monkeypat
 
 def test_a_preview_of_a_small_budget_ends_after_a_bounded_number_of_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     found = Planner(PlannerSettings(ChrononGrid(1.0), Budget(1 / 50_000), price_item_s=1.0))
-    found.put(PlannedSource("s", "s", ProbeLog(PolitenessBudget(1.0)), Demands(detecting=["r"]), 0.01), now=0)
+    found.put(PlannedSource("s", "s", ProbeLog(PolitenessBudget(1.0)), Demands([DetectionDemand("r")]), 0.01), now=0)
     steps = 0
     choose = Planner.choose
 
@@ -95,7 +97,7 @@ def test_a_preview_of_a_small_budget_ends_after_a_bounded_number_of_steps(monkey
 def test_a_golden_pace_makes_no_more_probes_than_it_asks_where_gaps_are_few_chronons(gap: int) -> None:
     settings = PlannerSettings(ChrononGrid(1.0), Budget(9.0), price_item_s=RATE_PER_S * gap**2 / 2, host_spacing_s=0.0)
     found = Planner(settings)
-    demands = Demands(paced=[PacedDemand("r", PolicyName.GOLDEN, seed=1)])
+    demands = Demands([PacedDemand("r", PolicyName.GOLDEN, seed=1)])
     found.put(PlannedSource("a", "a", ProbeLog(PolitenessBudget(1.0)), demands, RATE_PER_S, last_seen_s=0.0), now=0)
     made = [planned for _, chosen in play(found, Epoch(0, 2000)) for planned in chosen]
     assert len(made) <= 1.05 * 2000 / gap

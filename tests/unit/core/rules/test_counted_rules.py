@@ -15,6 +15,7 @@ from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.allocation.losses import Losses
 from proxyd.core.planning.chunks import run_all
 from proxyd.core.planning.counted_events import CountedRule, ItemsLine
+from proxyd.core.planning.policies.auto import CountedDemand
 from proxyd.core.rules.decider import Decider
 from proxyd.lab.replay import decider_policy
 from proxyd.lab.replay.decider_policy import DeciderPolicy
@@ -26,6 +27,12 @@ T0 = 1_000_000_000.0
 NOW = int(T0 // 10)
 HOURLY = "EXPECT 24 PER DAY"
 EVERY_5TH = "COUNT(*) % 5 = 0"
+
+
+def counted_of(found: Decider) -> CountedDemand:
+    (demand,) = found.planner.sources["a"].demands.rules
+    assert isinstance(demand, CountedDemand)
+    return demand
 
 
 def counting(*rules: str, sources: tuple[str, ...] = ("a",)) -> Decider:
@@ -62,7 +69,7 @@ def told(found: Decider, now: int) -> Explained:
 async def test_the_next_probe_comes_sooner_the_more_items_were_counted() -> None:
     found = counting(rule("r", when=EVERY_5TH))
     await seen(found, 0, T0)
-    demand, waits_s = found.planner.sources["a"].demands.counted[0], []
+    demand, waits_s = counted_of(found), []
     for count in range(6):
         demand.count = count
         found.planner.reschedule("a", NOW + 1)
@@ -78,16 +85,16 @@ async def test_what_a_probe_finds_is_the_count() -> None:
     found = counting(rule("r", when=EVERY_5TH))
     await seen(found, 0, T0)
     await seen(found, 7, T0 + 600.0)
-    demand = found.planner.sources["a"].demands.counted[0]
-    assert (demand.count, demand.to_come, demand.number) == (7, 3, 5)
+    demand = counted_of(found)
+    assert (demand.count, demand.to_come, demand.number_to_fire) == (7, 3, 5)
 
 
 async def test_items_that_do_not_pass_where_are_not_counted() -> None:
     found = counting(rule("r", when=EVERY_5TH).replace("ON INSERT TO RSS", "ON INSERT TO RSS WHERE title LIKE '%x%'"))
     await seen(found, 0, T0)
-    before = found.planner.sources["a"].demands.counted[0].passing
+    before = counted_of(found).passing
     await seen(found, 4, T0 + 600.0)
-    demand = found.planner.sources["a"].demands.counted[0]
+    demand = counted_of(found)
     assert demand.count == 0
     assert demand.passing == pytest.approx(before / 5, rel=0.01)
     assert found.planner.sources["a"].priced_weight == pytest.approx(before / 5, rel=0.01)
@@ -117,7 +124,7 @@ async def test_another_rule_of_the_source_may_want_it_sooner() -> None:
 )
 def test_which_rules_are_planned_by_their_counts(when: str, clauses: str, is_counted: bool) -> None:
     found = counting(rule("r", when=when, clauses=clauses)).planner.sources["a"].demands
-    assert bool(found.counted) is is_counted
+    assert any(demand.counts_items for demand in found.rules) is is_counted
     assert bool(found)
 
 
@@ -140,7 +147,7 @@ async def test_previews_count_the_items_that_are_expected() -> None:
     probes = found.explainer.preview_of("a", NOW + 1)
     gaps = np.diff([next(probes).start_s for _ in range(12)])
     assert 0 < gaps.min() < gaps.max()
-    assert found.planner.sources["a"].demands.counted[0].count == 0
+    assert counted_of(found).count == 0
 
 
 def test_without_a_price_a_probe_comes_at_once() -> None:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import pytest
 
 from proxyd.core.model.chronon import Epoch
 from proxyd.core.model.profile import PolicyName
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.plan_preview import preview
-from proxyd.core.planning.policies.demand import Demands
+from proxyd.core.planning.policies.auto import DetectionDemand
+from proxyd.core.planning.policies.demands import Demands
+from proxyd.core.planning.policies.doe import DoeDemand
+from proxyd.core.planning.policies.paced import PacedDemand
+from proxyd.core.planning.policies.rule_demand import RuleDemand
+from proxyd.core.planning.policies.sup import IntervalDemand
+from proxyd.core.planning.policies.uniform import UniformDemand
 from proxyd.core.politeness import PolitenessBudget
 from proxyd.core.rules.decider import Decider
 from tests.fleets import decider, declaration, rule, source
 
+D = TypeVar("D", bound=RuleDemand)
 T0 = 1_000_000_000.0
 NOW = int(T0 // 10)
 DOE = "SET POLICY DOE(3 PROBES PER 2 HOURS, SPACING 10 MINUTES)"
@@ -26,46 +35,46 @@ def asking(clauses: str) -> Decider:
     return decider(declaration(source("s"), rule("r", clauses=clauses)), now_s=T0)
 
 
-def kinds(demands: Demands) -> dict[str, int]:
-    names = ("intervals", "fixed", "detecting", "paced", "doe")
-    return {name: len(getattr(demands, name)) for name in names if getattr(demands, name)}
+def only(found: Decider, kind: type[D]) -> D:
+    """Return the only demand of its kind."""
+    (demand,) = (each for each in asked(found).rules if isinstance(each, kind))
+    return demand
 
 
 @pytest.mark.parametrize(
     ("clauses", "kind"),
     [
-        ("", "detecting"),
-        ("SET POLICY AUTO SET IMPORTANCE 2 DURING 'Mon'", "detecting"),
-        ("SET LIFE WINDOW(3)", "detecting"),
-        ("SET LIFE OVERWRITE", "detecting"),
-        ("SET POLICY SUP", "intervals"),
-        ("SET POLICY FBSUP", "intervals"),
-        ("SET POLICY INDEX SET LIFE WINDOW(3)", "detecting"),
-        ("SET POLICY UNIFORM(5 MINUTES)", "fixed"),
-        (DOE, "doe"),
-        ("SET POLICY GOLDEN", "paced"),
-        ("SET POLICY MEMORYLESS", "paced"),
-        ("SET POLICY ADAPTIVE", "paced"),
+        ("", DetectionDemand),
+        ("SET POLICY AUTO SET IMPORTANCE 2 DURING 'Mon'", DetectionDemand),
+        ("SET LIFE WINDOW(3)", DetectionDemand),
+        ("SET LIFE OVERWRITE", DetectionDemand),
+        ("SET POLICY SUP", IntervalDemand),
+        ("SET POLICY FBSUP", IntervalDemand),
+        ("SET POLICY INDEX SET LIFE WINDOW(3)", DetectionDemand),
+        ("SET POLICY UNIFORM(5 MINUTES)", UniformDemand),
+        (DOE, DoeDemand),
+        ("SET POLICY GOLDEN", PacedDemand),
+        ("SET POLICY MEMORYLESS", PacedDemand),
+        ("SET POLICY ADAPTIVE", PacedDemand),
     ],
 )
-def test_a_policy_becomes_one_demand_of_its_kind(clauses: str, kind: str) -> None:
-    assert kinds(asked(asking(clauses))) == {kind: 1}
+def test_a_policy_becomes_one_demand_of_its_kind(clauses: str, kind: type[RuleDemand]) -> None:
+    assert [type(demand) for demand in asked(asking(clauses)).rules] == [kind]
 
 
 @pytest.mark.parametrize(("clauses", "feedback"), [("SET POLICY SUP", False), ("SET POLICY FBSUP", True)])
 def test_only_fbsup_has_feedback(clauses: str, feedback: bool) -> None:
-    (demand,) = asked(asking(clauses)).intervals
-    assert demand.feedback is feedback
+    assert only(asking(clauses), IntervalDemand).feedback is feedback
 
 
 @pytest.mark.parametrize("name", ["GOLDEN", "MEMORYLESS", "ADAPTIVE"])
 def test_a_paced_demand_is_of_its_policy_and_says_so(name: str) -> None:
-    (demand,) = asked(asking(f"SET POLICY {name}")).paced
+    demand = only(asking(f"SET POLICY {name}"), PacedDemand)
     assert (demand.rule, demand.policy, demand.reason) == ("r", PolicyName[name], Reason[name])
 
 
 def test_doe_asks_for_its_number_and_its_spacing() -> None:
-    (demand,) = asked(asking(DOE)).doe
+    demand = only(asking(DOE), DoeDemand)
     assert (demand.probes, demand.per_s) == (3, 7200.0)
     assert demand.log.budget == PolitenessBudget(600.0, 3, 7200.0)
 
@@ -75,19 +84,17 @@ def test_what_doe_has_used_is_kept_over_a_new_declaration_unless_its_number_chan
     (planned,) = found.choose(NOW)
     again = declaration(source("s"), source("t"), rule("r", clauses=DOE))
     found.declare(again, {"r": T0}, T0 + 10.0)
-    (kept,) = asked(found).doe
-    assert list(kept.log.starts_s) == [planned.start_s]
+    assert list(only(found, DoeDemand).log.starts_s) == [planned.start_s]
     other = declaration(source("s"), rule("r", clauses=DOE.replace("3 PROBES", "4 PROBES")))
     found.declare(other, {"r": T0}, T0 + 20.0)
-    (fresh,) = asked(found).doe
-    assert list(fresh.log.starts_s) == []
+    assert list(only(found, DoeDemand).log.starts_s) == []
 
 
 def test_every_probe_of_the_page_counts_for_doe() -> None:
     rules = [rule("r", clauses=DOE), rule("u", clauses="SET POLICY UNIFORM(10 SECONDS)")]
     found = decider(declaration(source("s"), *rules), now_s=T0)
     (planned,) = found.choose(NOW)
-    assert list(asked(found).doe[0].log.starts_s) == [planned.start_s]
+    assert list(only(found, DoeDemand).log.starts_s) == [planned.start_s]
     assert asked(found).earliest_s < T0  # the other rule may go on
 
 
@@ -105,7 +112,8 @@ def test_of_two_rules_that_are_due_at_once_the_first_is_served() -> None:
     found = decider(declaration(source("s", options="EXPECT 1 PER HOUR"), *rules), now_s=T0)
     found.planner.choose(NOW)
     found.planner.finished("s", T0, seen=True)
-    for demand in asked(found).paced:
+    for demand in asked(found).rules:
+        assert isinstance(demand, PacedDemand)
         demand.own_rate_per_s = None
     (planned,) = preview(found.planner, Epoch(NOW + 1, NOW + 10**5), limit=1)
     assert (planned.probe.reason, planned.probe.rule) == (Reason.MEMORYLESS, "MEMORYLESS")

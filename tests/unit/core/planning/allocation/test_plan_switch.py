@@ -16,7 +16,9 @@ from proxyd.core.planning.plan_preview import play
 from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.planner_settings import PlannerSettings
-from proxyd.core.planning.policies.demand import Demands, FixedDemand
+from proxyd.core.planning.policies.auto import DetectionDemand
+from proxyd.core.planning.policies.demands import Demands
+from proxyd.core.planning.policies.uniform import UniformDemand
 from proxyd.core.politeness import PolitenessBudget, ProbeLog
 from proxyd.core.rates.week_shapes import WeekShapes
 
@@ -27,7 +29,7 @@ AHEAD = Epoch(NOW, NOW + 60)
 
 def page(number: int, *, seen_s: float | None, demands: Demands | None = None) -> PlannedSource:
     log = ProbeLog(PolitenessBudget(30.0))
-    asked = demands or Demands(detecting=("r",))
+    asked = demands or Demands([DetectionDemand("r")])
     return PlannedSource(f"s{number}", f"host{number}", log, asked, 1e-4 * (1 + number % 7), last_seen_s=seen_s)
 
 
@@ -36,7 +38,7 @@ def fleet(*, budget_per_s: float = 5.0) -> Planner:
     planner = Planner(PlannerSettings(ChrononGrid(1.0), Budget(budget_per_s), host_spacing_s=0.0))
     for number in range(SOURCES):
         seen_s = None if number % 50 == 0 else NOW - 20.0 * (number % 11)
-        both = Demands(detecting=("r",), fixed=(FixedDemand("f", 600, NOW + number),))
+        both = Demands([DetectionDemand("r"), UniformDemand("f", 600, NOW + number)])
         planner.put(page(number, seen_s=seen_s, demands=both if number % 40 == 3 else None), NOW)
     return planner
 

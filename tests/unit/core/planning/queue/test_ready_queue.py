@@ -8,7 +8,8 @@ from proxyd.core.model.schedule import Constraint
 from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.planner_settings import PlannerSettings
-from proxyd.core.planning.policies.demand import Demands
+from proxyd.core.planning.policies.auto import DetectionDemand
+from proxyd.core.planning.policies.demands import Demands
 from proxyd.core.planning.policies.detection import index
 from proxyd.core.politeness import PolitenessBudget, ProbeLog
 
@@ -25,7 +26,7 @@ def planner(*pages: PlannedSource, budget_per_s: float = 1.0, host_spacing_s: fl
 
 def page(name: str, *, rate_per_s: float = 0.1, seen_s: float | None = 0.0, host: str = "") -> PlannedSource:
     log = ProbeLog(PolitenessBudget(30.0))
-    return PlannedSource(name, host or name, log, Demands(detecting=("r",)), rate_per_s, last_seen_s=seen_s)
+    return PlannedSource(name, host or name, log, Demands([DetectionDemand("r")]), rate_per_s, last_seen_s=seen_s)
 
 
 def test_the_best_go_first_however_many_wait() -> None:

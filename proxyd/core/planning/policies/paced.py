@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, inf, log2
+from typing import Any, ClassVar
 from zlib import crc32
 
 import numpy as np
 
+from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.profile import PolicyName
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.golden_turns import turns
 from proxyd.core.planning.policies.detection import due_after_s
+from proxyd.core.planning.policies.rule_demand import Found, RuleDemand, RuleRequest, SeenSource
 
-PACED = frozenset({PolicyName.GOLDEN, PolicyName.MEMORYLESS, PolicyName.ADAPTIVE})
 _POINTS = 8  # least number of probes of a source in a cycle of the golden ratio
 _APART = 0.25  # part of the mean gap; a point that comes sooner after a probe is skipped
 _LEAST_S = 1e-3  # shorter gaps mean "always", because unix times have no more digits
 
 
 @dataclass(slots=True)
-class PacedDemand:
-    """The demand of such a rule on a source.
+class PacedDemand(RuleDemand):
+    """A probe when it is worth its price on average, at a time that the policy chooses.
 
     Parameters
     ----------
@@ -42,21 +45,35 @@ class PacedDemand:
     Examples
     --------
     >>> demand = PacedDemand("r", PolicyName.GOLDEN, seed=1)
-    >>> 0.0 < demand.due_s("s", 0.0, rate_per_s=1 / 3600, price_item_s=1800.0) < 2 * 3600.0
+    >>> 0.0 < demand.next_s("s", 0.0, rate_per_s=1 / 3600, price_item_s=1800.0) < 2 * 3600.0
     True
     """
 
-    rule: str
+    is_priced: ClassVar[bool] = True
+    is_paced: ClassVar[bool] = True
+
     policy: PolicyName
     seed: int = 0
     own_rate_per_s: float | None = None
+
+    @classmethod
+    def of(cls, request: RuleRequest) -> PacedDemand:
+        """Return the demand of a rule."""
+        demand = cls(request.rule, request.choice.name)
+        demand.count(request.count, request.now_s - request.since_s)
+        return demand
 
     @property
     def reason(self) -> Reason:
         """The reason of a probe that falls due by this demand."""
         return Reason[self.policy.name]
 
-    def due_s(
+    def due_s(self, source: SeenSource) -> float:
+        """Return when the source is due at its price."""
+        worth = {"rate_per_s": source.rate_per_s, "price_item_s": source.price_item_s, "weight": source.weight}
+        return self.next_s(source.source_id, source.last_s, **worth)
+
+    def next_s(
         self, source_id: str, last_s: float, *, rate_per_s: float, price_item_s: float, weight: float = 1.0
     ) -> float:
         """Return when the source is due after a probe at ``last_s``, in unix seconds."""
@@ -74,6 +91,22 @@ class PacedDemand:
         """Take the rate from a count, as the paper's Adaptive does: ``max(1, N) / t``."""
         if self.policy is PolicyName.ADAPTIVE and since_s > 0:
             self.own_rate_per_s = max(1, events) / since_s
+
+    def found(self, found: Found) -> None:
+        """Count what was found."""
+        self.count(found.events, found.counting_s)
+
+    def asks(self, grid: ChrononGrid) -> tuple[Any, ...]:
+        """Return the policy."""
+        return ("paced", self.policy.name)
+
+    def state(self, grid: ChrononGrid) -> tuple[Any, ...]:
+        """Return ADAPTIVE's own rate."""
+        return (self.own_rate_per_s,)
+
+    def resume(self, state: Sequence[Any], grid: ChrononGrid) -> None:
+        """Keep ADAPTIVE's own rate."""
+        (self.own_rate_per_s,) = state
 
 
 def golden_after_s(last_s: float, gap_s: float, number: int) -> float:

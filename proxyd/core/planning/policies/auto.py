@@ -1,0 +1,164 @@
+"""AUTO and INDEX: a probe whenever the items that may wait are worth its price."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf
+from typing import ClassVar
+
+import numpy as np
+from scipy.special import gammainc
+
+from proxyd.core.model.schedule import Reason
+from proxyd.core.planning.allocation.losses import MISSED_S
+from proxyd.core.planning.counted_events import MOST_COUNTED, CountedRule, ItemsLine
+from proxyd.core.planning.policies.expected_intervals import FiringPattern
+from proxyd.core.planning.policies.rule_demand import CountedAhead, Found, RuleDemand, RuleRequest, SeenSource
+
+
+def auto(request: RuleRequest) -> RuleDemand:
+    """Return the demand of AUTO: by the items counted since the last firing if that matters, otherwise by each item.
+
+    >>> from proxyd.core.model.chronon import ChrononGrid
+    >>> from proxyd.core.model.profile import PolicyChoice, PolicyName
+    >>> third = RuleRequest("r", "s", PolicyChoice(PolicyName.AUTO), FiringPattern(3), ChrononGrid(10.0), now_s=0.0)
+    >>> type(auto(third)).__name__, type(auto(replace(third, firing=FiringPattern()))).__name__
+    ('CountedDemand', 'DetectionDemand')
+    """
+    is_counted = counts_items(request.firing, has_importance=request.has_importance)
+    return CountedDemand.of(request) if is_counted else DetectionDemand.of(request)
+
+
+def counts_items(firing: FiringPattern, *, has_importance: bool) -> bool:
+    """Return whether AUTO goes by the items counted since a rule last fired.
+
+    For n = 1 there is nothing to count. Above ``MOST_COUNTED``, and with an importance, each item is valued alike.
+    """
+    return 1 < firing.every <= MOST_COUNTED and not has_importance
+
+
+@dataclass(slots=True)
+class DetectionDemand(RuleDemand):
+    """A probe when the waiting items are worth its price, at the time that the plan of the week chose.
+
+    Examples
+    --------
+    >>> DetectionDemand("r").reason
+    <Reason.DETECTION: 'detection'>
+    """
+
+    is_priced: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, request: RuleRequest) -> DetectionDemand:
+        """Return the demand of a rule."""
+        return cls(request.rule)
+
+    @property
+    def reason(self) -> Reason:
+        """Detection."""
+        return Reason.DETECTION
+
+    def due_s(self, source: SeenSource) -> float:
+        """Return the time of the plan."""
+        return source.detection_s()
+
+
+@dataclass(slots=True)
+class CountedDemand(RuleDemand):
+    """AUTO with ``COUNT(*) % n = k``: a probe when the n-th item since the last firing is worth it.
+
+    Parameters
+    ----------
+    worth
+        What a probe is worth to the rule.
+    weight
+        The cost of a firing's delay, 1 for a strict rule.
+    count
+        The items that the rule has counted.
+    passing
+        The part of the source's items that it counts.
+
+    Examples
+    --------
+    >>> from proxyd.core.planning.allocation.losses import NO_LOSSES
+    >>> demand = CountedDemand("r", FiringPattern(3, 1), CountedRule(3, NO_LOSSES, missed_s=1e6), count=6)
+    >>> demand.to_come, demand.number_to_fire, round(demand.next_s(0.0, ItemsLine.even(0.01), price_s=50.0))
+    (1, 3, 92)
+    """
+
+    is_priced: ClassVar[bool] = True
+    counts_items: ClassVar[bool] = True
+
+    firing: FiringPattern
+    worth: CountedRule
+    weight: float = 1.0
+    count: int = 0
+    passing: float = 1.0
+    _next: tuple[tuple[float, ...], float] | None = None
+
+    @classmethod
+    def of(cls, request: RuleRequest) -> CountedDemand:
+        """Return the demand of a rule."""
+        worth = CountedRule(request.firing.every, replace(request.losses, every=1), MISSED_S)
+        return cls(request.rule, request.firing, worth, request.weight, request.count, request.passing)
+
+    @property
+    def reason(self) -> Reason:
+        """Counted items."""
+        return Reason.COUNTED
+
+    @property
+    def to_come(self) -> int:
+        """How many items must come until the rule fires."""
+        return self.firing.items_to_next(self.count)
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the rule has not fired yet."""
+        return self.count < (self.firing.remainder or self.firing.every)
+
+    @property
+    def number_to_fire(self) -> int:
+        """Which item since the last firing, or since START before any, is the one that fires."""
+        return (self.firing.remainder or self.firing.every) if self.is_first else self.firing.every
+
+    def due_s(self, source: SeenSource) -> float:
+        """Return when the next probe is worth its price; for the single items too while the rate is hardly known."""
+        if not source.rate_per_s * self.passing * self.weight > 0:
+            return inf
+        due_s = self.next_s(source.last_s, source.items_line(self.passing), price_s=source.price_item_s)
+        return due_s if source.is_rate_known else min(due_s, source.unplanned_s())
+
+    def gain(self, source: SeenSource, now_s: float) -> float:
+        """Return the square of the part of the way to the due time: 1 when it falls due."""
+        return ((now_s - source.last_s) / max(self.due_s(source) - source.last_s, 1e-9)) ** 2
+
+    def ahead(self, source: SeenSource) -> CountedAhead | None:
+        """Return the item that fires, and how probably it comes by the next probe."""
+        due_s = self.due_s(source)
+        if due_s == inf:
+            return None
+        chance = self.chance(source.last_s, due_s, source.items_line(self.passing))
+        return CountedAhead(self.number_to_fire, self.is_first, chance, due_s)
+
+    def next_s(self, last_s: float, line: ItemsLine, *, price_s: float) -> float:
+        """Return when a probe is due after one at ``last_s``; ``line`` is that of the items that the rule counts."""
+        asked = (last_s, line.rate_per_s, price_s, self.count)
+        if self._next is None or self._next[0] != asked:
+            since = self.firing.every - self.to_come
+            self._next = asked, self.worth.next_s(since, last_s, line, price_s=price_s / self.weight)
+        return self._next[1]
+
+    def chance(self, last_s: float, until_s: float, line: ItemsLine) -> float:
+        """Return the probability that the rule fires between two times."""
+        items = np.diff(line.items(np.array([last_s, until_s])))
+        return float(gammainc(self.to_come, max(0.0, items[0])))
+
+    def passed(self, items: float) -> None:
+        """Count as many items as are expected to have come."""
+        self.count += round(items * self.passing)
+
+    def found(self, found: Found) -> None:
+        """Take in what the rule has counted."""
+        self.count, self.passing = found.events, found.passing

@@ -1,0 +1,261 @@
+"""The contract of a policy: what one rule asks of the planner for one source, and how it learns from probes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+from proxyd.core.model.chronon import Chronon, ChrononGrid, Epoch
+from proxyd.core.model.profile import PolicyChoice
+from proxyd.core.model.schedule import Reason
+from proxyd.core.planning.allocation.losses import NO_LOSSES, Losses
+from proxyd.core.planning.counted_events import ItemsLine
+from proxyd.core.planning.policies.expected_intervals import FiringPattern, PlannedInterval
+from proxyd.core.politeness import ProbeLog
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRequest:
+    """What a rule asks for on one source, and what is known of both when it begins.
+
+    Parameters
+    ----------
+    choice
+        Its ``SET POLICY``.
+    firing, life_s
+        When it fires, counted in items, and how long an item is worth capturing; ``None`` until the next one.
+    losses
+        What its items lose while they wait, beside their delay, with lives in seconds, in parts of an item.
+    weight, has_importance
+        The cost of a delay, 1 for a strict rule, and whether it depends on the time.
+    since_s
+        Since when it counts events: its START, or when it was accepted.
+    rate_per_s, count, passing
+        The source's rate, the events that the rule has counted, and the part of the items that it counts.
+
+    Examples
+    --------
+    >>> from proxyd.core.model.profile import PolicyName
+    >>> RuleRequest("r", "s", PolicyChoice(PolicyName.AUTO), FiringPattern(), ChrononGrid(10.0), now_s=60.0).count
+    0
+    """
+
+    rule: str
+    source_id: str
+    choice: PolicyChoice
+    firing: FiringPattern
+    grid: ChrononGrid
+    now_s: float
+    since_s: float = 0.0
+    rate_per_s: float = 0.0
+    count: int = 0
+    passing: float = 1.0
+    life_s: float | None = None
+    losses: Losses = NO_LOSSES
+    weight: float = 1.0
+    has_importance: bool = False
+
+
+class Found(NamedTuple):
+    """What a probe that ended at ``at_s`` showed for a rule; times in unix seconds.
+
+    ``events`` is the number that the rule has counted in ``counting_s`` seconds, ``fired`` whether it fired now, and
+    ``passing`` the part of the source's items that it counts.
+
+    >>> Found(60.0, rate_per_s=0.01, events=3, fired=True).passing
+    1.0
+    """
+
+    at_s: float
+    rate_per_s: float
+    events: int
+    fired: bool
+    passing: float = 1.0
+    counting_s: float = 0.0
+
+
+class CountedAhead(NamedTuple):
+    """The item that a rule waits for: its number, and how probably it comes by ``by_s``, the due time of the probe.
+
+    Items are counted since the rule last fired, or since its START if ``is_first``.
+
+    >>> CountedAhead(number=3, is_first=False, chance=0.62, by_s=3600.0).number
+    3
+    """
+
+    number: int
+    is_first: bool
+    chance: float
+    by_s: float
+
+
+class SeenSource(Protocol):
+    """A source that was seen, as the planner knows it; the demands of rules read it to tell when they are due."""
+
+    @property
+    def source_id(self) -> str:
+        """Its name."""
+
+    @property
+    def last_s(self) -> float:
+        """When it was last seen, in unix seconds."""
+
+    @property
+    def rate_per_s(self) -> float:
+        """Its items a second."""
+
+    @property
+    def is_rate_known(self) -> bool:
+        """Whether its rate is known within a factor of two in four of five cases."""
+
+    @property
+    def weight(self) -> float:
+        """What a second's delay of an item costs its rules, 1 for a strict rule."""
+
+    @property
+    def price_item_s(self) -> float:
+        """The delay that a probe must save, in item-seconds."""
+
+    def detection_s(self) -> float:
+        """Return when its waiting items are worth a probe by the plan of the week, in unix seconds."""
+
+    def unplanned_s(self) -> float:
+        """Return when it would be due without a plan of the week, in unix seconds."""
+
+    def items_line(self, passing: float) -> ItemsLine:
+        """Return the items expected over time, of which a rule counts a part; its rate must be greater than 0."""
+
+    def doe_s(self, probes: int, per_s: float) -> float | None:
+        """Return the next of so many probes in a time that the plan of the week has placed, in unix seconds."""
+
+
+@dataclass(slots=True)
+class RuleDemand:
+    """What one rule asks of the planner for one source. A policy is a class of demands; the rest is the same for all.
+
+    The planner, the simulator and the daemon know nothing else of a policy. A demand asks for probes in chronons
+    (``pending``) or from a time on (``due_s``), learns from every probe of its source (``probed``, ``found``), and
+    survives restarts (``asks``, ``state``). It reads no clock. ``tests/contract/test_policies.py`` checks all policies.
+
+    Attributes
+    ----------
+    has_deadline, can_wait
+        Whether it asks in chronons and, if so, whether it is served as late as possible.
+    is_laid
+        Whether its probes are laid again in each epoch.
+    is_priced
+        Whether it asks when a probe is worth its price; then the plan of the week decides how often.
+    counts_items
+        Whether its probes depend on the items counted since it last fired, and not on each single item.
+    is_paced
+        Whether its number of probes is never exceeded: it is due in the first chronon that is due as a whole.
+
+    Examples
+    --------
+    A policy that asks for a probe in every other chronon:
+
+    >>> class EveryOther(RuleDemand):
+    ...     has_deadline = True
+    ...
+    ...     def pending(self, now: Chronon) -> PlannedInterval:
+    ...         return PlannedInterval(now + now % 2, now + now % 2)
+    >>> EveryOther("r").pending(3), EveryOther("r").is_priced
+    (PlannedInterval(start=4, deadline=4), False)
+    """
+
+    has_deadline: ClassVar[bool] = False
+    can_wait: ClassVar[bool] = False
+    is_laid: ClassVar[bool] = False
+    is_priced: ClassVar[bool] = False
+    counts_items: ClassVar[bool] = False
+    is_paced: ClassVar[bool] = False
+
+    rule: str
+
+    # -- when it wants a probe
+
+    @property
+    def reason(self) -> Reason:
+        """The reason of a probe that it asks for."""
+        return Reason.FIXED
+
+    def pending(self, now: Chronon) -> PlannedInterval | None:
+        """Return the chronons in which the next probe is wanted; they end at ``now`` or later."""
+        return None
+
+    def upcoming(self, epoch: Epoch) -> Sequence[PlannedInterval]:
+        """Return the intervals that end in an epoch and that a forecast is to meet."""
+        return ()
+
+    def due_s(self, source: SeenSource) -> float:
+        """Return from when on a source that was seen is due, in unix seconds."""
+        return inf
+
+    def gain(self, source: SeenSource, now_s: float) -> float | None:
+        """Return what a probe is worth, divided by its price; ``None`` if the plan of the week knows it."""
+        return None
+
+    def ahead(self, source: SeenSource) -> CountedAhead | None:
+        """Return the item that it waits for; ``None`` if no single one is waited for."""
+        return None
+
+    @property
+    def earliest_s(self) -> float:
+        """The time before which it wants no probe at all, not even a retry, in unix seconds."""
+        return -inf
+
+    # -- what the plan of the week is told
+
+    def asked_per_s(self, length_s: float) -> float:
+        """Return the probes a second that it asks for whatever their price, in chronons of ``length_s``."""
+        return 0.0
+
+    @property
+    def number(self) -> tuple[int, float] | None:
+        """The number of probes in a time, in seconds, that the plan of the week is to place."""
+        return None
+
+    @property
+    def starts(self) -> ProbeLog | None:
+        """The starts of the probes that count toward that number."""
+        return None
+
+    # -- how it learns
+
+    def probed(self, chronon: Chronon) -> None:
+        """Note that the source is probed in a chronon."""
+
+    def passed(self, items: float) -> None:
+        """Note that so many items are expected to have come before a probe; ``found`` corrects it."""
+
+    def found(self, found: Found) -> None:
+        """Take in what a probe showed."""
+
+    def lay(self, now_s: float, *, rate_per_s: float, count: int, is_first: bool) -> None:
+        """Lay the probes again, at first contact (``is_first``) and in each epoch."""
+
+    @property
+    def missed(self) -> int:
+        """How many of its intervals had no probe."""
+        return 0
+
+    # -- how it survives restarts and new declarations
+
+    def asks(self, grid: ChrononGrid) -> tuple[Any, ...] | None:
+        """Return what was asked for, in values of JSON: a demand that asks for the same continues this one.
+
+        ``None`` if it has no state; then it always begins anew.
+        """
+        return None
+
+    def state(self, grid: ChrononGrid) -> tuple[Any, ...]:
+        """Return what ``resume`` needs, in values of JSON; times are unix seconds, because chronons may change."""
+        return ()
+
+    def resume(self, state: Sequence[Any], grid: ChrononGrid) -> None:
+        """Continue from what ``state`` returned."""
+
+    def resume_starts(self, starts_s: Sequence[float], since_s: float) -> None:
+        """Continue from the starts of the source's probes; the rule counts events since ``since_s``."""
