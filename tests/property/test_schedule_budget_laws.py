@@ -20,6 +20,7 @@ from proxyd.cluster import LocalTransport
 from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import Epoch
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
+from proxyd.core.model.profile import PolicyName
 from proxyd.core.model.schedule import Constraint
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.plan_forecast import PlanForecast
@@ -34,6 +35,7 @@ from proxyd.metrics import Metrics
 from tests.examples import examples
 from tests.fakes import FakeClock, settle
 from tests.fleets import PoissonOrigin, RecordingMemory, decider, declaration, rule, source, unchanged
+from tests.policies import LIVES, SET_POLICY
 
 Fate: TypeAlias = "Callable[[float], OutcomeKind | None]"
 START_S = 1_000_000_000.0
@@ -41,22 +43,12 @@ CHRONON_S = 10.0
 CHRONONS = 40
 HOST_WINDOW_S = 90.0
 POLICIES = (
-    "",
-    "SET LIFE OVERWRITE",
-    "SET LIFE WINDOW(3)",
+    *SET_POLICY.values(),
+    *filter(None, LIVES.values()),
     "WITHIN 1 MINUTE FOR 95 %",
-    "SET LIFE OVERWRITE SET TARGET 60 %",
-    "SET POLICY SUP",
     "SET POLICY SUP SET LIFE WINDOW(5 MINUTES)",
-    "SET POLICY FBSUP",
-    "SET POLICY INDEX",
     "SET POLICY UNIFORM(1 MINUTE)",
-    "SET POLICY UNIFORM(45 SECONDS)",
-    "SET POLICY DOE(3 PROBES PER 2 MINUTES, SPACING 20 SECONDS)",
     "SET POLICY DOE(2 PROBES PER 200 SECONDS)",
-    "SET POLICY GOLDEN",
-    "SET POLICY MEMORYLESS",
-    "SET POLICY ADAPTIVE",
 )
 NUMBERS = {
     "SET POLICY DOE(3 PROBES PER 2 MINUTES, SPACING 40 SECONDS)": PolitenessBudget(40.0, 3, 120.0),
@@ -246,9 +238,8 @@ class OriginsProber:
         return self._origins.answer(request.source_id, now_s)[0]
 
 
-@given(fleet=fleets())
-@examples(60)
-async def test_the_daemon_makes_exactly_the_probes_of_the_rehearsal(fleet: Fleet) -> None:
+async def made_by_both(fleet: Fleet) -> tuple[list[tuple[float, str]], list[tuple[float, str]]]:
+    """Return the probes of the daemon under a fake clock, and those of the simulator."""
     times_s = {name: np.array(times) for name, times in fleet.times_s().items()}
     every_s, now = fleet.plan_every_s or inf, int(START_S / CHRONON_S)
     epoch = Epoch(now, now + CHRONONS)
@@ -256,7 +247,36 @@ async def test_the_daemon_makes_exactly_the_probes_of_the_rehearsal(fleet: Fleet
     _, _, prober, _ = await run_daemon(fleet, prober=lambda time_s: OriginsProber(Origins(times_s), time_s))
     end_s = START_S + CHRONONS * CHRONON_S
     made = [(round(at_s, 5), name) for at_s, name in prober.started if at_s < end_s]
-    assert made == [(round(p.start_s, 5), p.probe.source_id) for p in rehearsed.probes]
+    return made, [(round(p.start_s, 5), p.probe.source_id) for p in rehearsed.probes]
+
+
+@given(fleet=fleets())
+@examples(60)
+async def test_the_daemon_makes_exactly_the_probes_of_the_simulator(fleet: Fleet) -> None:
+    made, simulated = await made_by_both(fleet)
+    assert made == simulated
+
+
+@pytest.mark.parametrize("life", LIVES)
+@pytest.mark.parametrize("policy", SET_POLICY, ids=lambda policy: policy.value)
+async def test_they_are_the_same_for_every_policy_and_life(policy: PolicyName, life: str) -> None:
+    clauses = f"{LIVES[life]} {SET_POLICY[policy]}"
+    fleet = Fleet(
+        hosts=(0, 0, 1, 2, 2, 3),
+        options=("", "", "EXPECT 60 PER HOUR", "", "POLITENESS SPACING 40 SECONDS", ""),
+        policies=(clauses, clauses),
+        every=(1, 3),
+        budget_per_s=1.0,
+        host_spacing_s=7.0,
+        host_probes=None,
+        spend=False,
+        price_item_s=None if life == "target" else 20.0,
+        plan_every_s=210.0,
+        seed=7,
+    )
+    made, simulated = await made_by_both(fleet)
+    assert made == simulated
+    assert len(made) > 2 * len(fleet.hosts)
 
 
 @given(fleet=fleets(), stalls=st.lists(st.integers(0, CHRONONS - 1), max_size=6))

@@ -26,17 +26,17 @@ class DetectionPolicy(Protocol):
     [[0], [1]]
     """
 
-    def choose(self, step: int, c: int) -> Ints:
-        """Return the sources to probe in ``step``, at most ``c``, each once."""
+    def choose(self, now: int, room: int) -> Ints:
+        """Return the sources to probe in ``now``, at most ``room``, each once."""
 
-    def observe(self, step: int, sources: Ints, found: Ints) -> None:
-        """Take in the numbers of new items that the probes of ``step`` found, in the order of ``sources``."""
+    def observe(self, now: int, sources: Ints, found: Ints) -> None:
+        """Take in the numbers of new items that the probes of ``now`` found, in the order of ``sources``."""
 
 
 class _KnowsRates:
     """A policy that is given the rates and learns nothing."""
 
-    def observe(self, step: int, sources: Ints, found: Ints) -> None:
+    def observe(self, now: int, sources: Ints, found: Ints) -> None:
         """Ignore what was found."""
 
 
@@ -61,14 +61,14 @@ class IndexPolicy(_KnowsRates):
         self.rates = checked_rates(rates, 1)
         self._probed = np.full(len(self.rates), -1)
 
-    def choose(self, step: int, c: int) -> Ints:
+    def choose(self, now: int, room: int) -> Ints:
         """Return the sources of largest index, ties to the lower number."""
-        tau = step - self._probed
-        return self._take(self.rates * tau * (tau + 1), step, c)
+        tau = now - self._probed
+        return self._take(self.rates * tau * (tau + 1), now, room)
 
-    def _take(self, index: Floats, step: int, c: int) -> Ints:
-        chosen = largest(index, c)
-        self._probed[chosen] = step
+    def _take(self, index: Floats, now: int, room: int) -> Ints:
+        chosen = largest(index, room)
+        self._probed[chosen] = now
         return chosen
 
 
@@ -86,9 +86,9 @@ class GreedyPolicy(IndexPolicy):
     [[0], [0], [0], [0], [1]]
     """
 
-    def choose(self, step: int, c: int) -> Ints:
+    def choose(self, now: int, room: int) -> Ints:
         """Return the sources with the largest ``rate * tau``."""
-        return self._take(self.rates * (step - self._probed), step, c)
+        return self._take(self.rates * (now - self._probed), now, room)
 
 
 class DuePolicy(_KnowsRates):
@@ -119,9 +119,9 @@ class DuePolicy(_KnowsRates):
         self._heap = [(float(d), i) for i, d in enumerate(spread * self._period) if np.isfinite(d)]
         heapify(self._heap)
 
-    def choose(self, step: int, c: int) -> Ints:
-        """Return the sources that are due soonest, at most ``c``, each once."""
-        chosen = [heappop(self._heap) for _ in range(min(c, len(self._heap)))]
+    def choose(self, now: int, room: int) -> Ints:
+        """Return the sources that are due soonest, at most ``room``, each once."""
+        chosen = [heappop(self._heap) for _ in range(min(room, len(self._heap)))]
         for due, source in chosen:
             heappush(self._heap, (due + float(self._period[source]), source))
         return np.array([source for _, source in chosen], dtype=np.int64)
@@ -141,10 +141,10 @@ class CyclePolicy(_KnowsRates):
         self._cycle = np.asarray(cycle, dtype=np.int64)
         self._place = 0
 
-    def choose(self, step: int, c: int) -> Ints:
-        """Return the sources of the next ``c`` places."""
-        places = self._cycle[np.arange(self._place, self._place + c) % len(self._cycle)]
-        self._place = (self._place + c) % len(self._cycle)
+    def choose(self, now: int, room: int) -> Ints:
+        """Return the sources of the next ``room`` places."""
+        places = self._cycle[np.arange(self._place, self._place + room) % len(self._cycle)]
+        self._place = (self._place + room) % len(self._cycle)
         return np.unique(places[places >= 0])
 
 
@@ -164,9 +164,9 @@ class MemorylessPolicy(_KnowsRates):
         self._possible = int(np.count_nonzero(self._p))
         self._rng = rng
 
-    def choose(self, step: int, c: int) -> Ints:
+    def choose(self, now: int, room: int) -> Ints:
         """Return the sources drawn."""
-        return _draw(self._p, min(c, self._possible), self._rng)
+        return _draw(self._p, min(room, self._possible), self._rng)
 
 
 class AdaptivePolicy:
@@ -198,15 +198,17 @@ class AdaptivePolicy:
         self._rates = np.maximum(1, self._found) / np.maximum(1.0, self._steps)
         self._rng = rng
 
-    def choose(self, step: int, c: int) -> Ints:
+    def choose(self, now: int, room: int) -> Ints:
         """Return the sources drawn."""
-        c = min(c, len(self._rates))
-        return _draw(memoryless(self._rates, 1), c, self._rng)  # the probabilities do not depend on c, which may be 0
+        room = min(room, len(self._rates))
+        return _draw(
+            memoryless(self._rates, 1), room, self._rng
+        )  # the probabilities do not depend on room, which may be 0
 
-    def observe(self, step: int, sources: Ints, found: Ints) -> None:
+    def observe(self, now: int, sources: Ints, found: Ints) -> None:
         """Estimate the rates of the probed sources from all items they ever showed."""
         self._found[sources] += found
-        self._rates[sources] = np.maximum(1, self._found[sources]) / (self._steps[sources] + step + 1)
+        self._rates[sources] = np.maximum(1, self._found[sources]) / (self._steps[sources] + now + 1)
 
 
 class LearningIndexPolicy:
@@ -247,19 +249,19 @@ class LearningIndexPolicy:
         rates: Floats = (self._found + self._k) / (self._exposure + self._k / mean)
         return rates
 
-    def choose(self, step: int, c: int) -> Ints:
+    def choose(self, now: int, room: int) -> Ints:
         """Return the sources of largest index under the estimated rates."""
-        tau = step - self._probed
-        return largest(self.rates() * tau * (tau + 1), c)
+        tau = now - self._probed
+        return largest(self.rates() * tau * (tau + 1), room)
 
-    def observe(self, step: int, sources: Ints, found: Ints) -> None:
+    def observe(self, now: int, sources: Ints, found: Ints) -> None:
         """Add the items found over the steps since each source's last probe."""
-        waited = step - self._probed[sources]
+        waited = now - self._probed[sources]
         self._found *= self._forget
         self._exposure *= self._forget
         self._found[sources] += found
         self._exposure[sources] += waited
-        self._probed[sources] = step
+        self._probed[sources] = now
 
 
 def _draw(p: Floats, c: int, rng: np.random.Generator) -> Ints:

@@ -39,9 +39,15 @@ START NOW END NEVER SET UTILITY STRICT"""
 
 
 class DeciderPolicy:
-    """Probes as the daemon would, with one rule for all sources; the remaining budget decides the price."""
+    """Probes as the daemon would, with one rule for all sources; the remaining budget decides the price.
 
-    def __init__(self, terms: Terms) -> None:
+    Parameters
+    ----------
+    policy
+        What the rule sets as its policy, in words of the rule language.
+    """
+
+    def __init__(self, terms: Terms, policy: str = "AUTO") -> None:
         self._terms = terms
         most = terms.pace * _ROOM if terms.per_chronon is None else terms.per_chronon
         budget = Budget(most / terms.grid.length_s)
@@ -54,7 +60,7 @@ class DeciderPolicy:
         states, weeks = _learned(terms)
         changes = sorted((at_s, str(n)) for n, times in enumerate(terms.history) for at_s in times.tolist())
         self._decider.restore(states, {}, weeks=weeks, changes=[(name, at_s) for at_s, name in changes])
-        declared = _declaration(terms)
+        declared = _declaration(terms, policy)
         self._decider.declare(declared, dict.fromkeys(declared.rules, terms.start_s), terms.start_s)
         self._day = Timer(terms, DAY_S)
         self._left = terms.probes
@@ -92,12 +98,13 @@ def _outcome(source_id: str, times_s: Floats, now_s: float) -> tuple[ProbeOutcom
     return outcome, StoredContext({"old": old})
 
 
-def _declaration(terms: Terms) -> Declaration:
+def _declaration(terms: Terms, policy: str) -> Declaration:
     """Return a declaration of numbered sources, all on one host, and a rule with the life to plan for."""
     sources = terms.sources
     life = "OVERWRITE" if terms.life_s is None else f"WINDOW({terms.life_s:.0f} SECONDS)"
     target = "" if terms.target is None else f" SET TARGET {terms.target:.1%}"
-    rule = f"{_DOMAIN} SET LIFE {life}{target};\n" if terms.in_time else f"{_DOMAIN};\n"
+    lived = f" SET LIFE {life}{target}" if terms.in_time else ""
+    rule = f"{_DOMAIN}{lived} SET POLICY {policy};\n"
     lines = [f"CREATE SOURCE \"{number}\" OF RSS AT 'https://example/{number}';\n" for number in range(sources)]
     parts = ["".join(lines[first : first + _LINES]) for first in range(0, sources, _LINES)]
     texts = [SourceText(f"replay {place}", part) for place, part in enumerate([rule, *parts])]

@@ -7,15 +7,9 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import Chronon, Epoch
-from proxyd.core.planning.planned_source import PlannedSource
-from proxyd.core.planning.planner import Planner
-from proxyd.core.planning.planner_settings import PlannerSettings
-from proxyd.core.planning.policies.demands import Demands
 from proxyd.core.planning.policies.expected_intervals import FiringPattern, PlannedInterval
 from proxyd.core.planning.policies.sup import IntervalDemand
-from proxyd.core.politeness import PolitenessBudget, ProbeLog
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.lab.algorithms.wic import Wic
 from proxyd.lab.replay.replay import Terms
@@ -30,11 +24,12 @@ _RULE = "every event"
 class _Demanding:
     """A learner with one interval demand for each source."""
 
-    def __init__(self, terms: Terms, *, feedback: bool) -> None:
+    def __init__(self, terms: Terms) -> None:
         self.terms = terms
         self.learner = Learner(terms)
         self.demands = [
-            IntervalDemand(_RULE, FiringPattern(), terms.life_s, feedback, terms.grid) for _ in range(terms.sources)
+            IntervalDemand(_RULE, FiringPattern(), terms.life_s, feedback=False, grid=terms.grid)
+            for _ in range(terms.sources)
         ]
         for demand, rate in zip(self.demands, self.learner.rates_per_s(terms.epoch.start).tolist(), strict=True):
             demand.anchor(terms.start_s, rate_per_s=rate, count=0)
@@ -66,55 +61,12 @@ class _Demanding:
             self.demands[source].lay(now_s, rate_per_s=rate, count=int(self._found[source]))
 
 
-class SupPolicy:
-    """SUP, or fbSUP with ``feedback``: the daemon's planner with interval demands only.
-
-    It makes only the probes that the intervals need; the rest of the budget stays unspent.
-    """
-
-    def __init__(self, terms: Terms, *, feedback: bool) -> None:
-        self._terms = terms
-        self._own = _Demanding(terms, feedback=feedback)
-        length_s = terms.grid.length_s
-        per_s = (terms.pace if terms.per_chronon is None else terms.per_chronon) / length_s
-        self._planner = Planner(PlannerSettings(grid=terms.grid, budget=Budget(per_s), host_spacing_s=0.0))
-        self._epoch = Timer(terms, DAY_S)
-        self._numbers = {f"{number:08d}": number for number in range(terms.sources)}
-        rates = self._own.learner.rates_per_s(terms.epoch.start).tolist()
-        for (name, number), rate in zip(self._numbers.items(), rates, strict=True):
-            demands = Demands([self._own.demands[number]])
-            log = ProbeLog(PolitenessBudget(length_s))
-            source = PlannedSource(name, name, log, demands, rate_per_s=rate, last_seen_s=terms.start_s)
-            self._planner.put(source, terms.epoch.start)
-
-    def choose(self, now: Chronon, room: int) -> Ints:
-        """Return the planner's choice."""
-        if self._epoch.rings(now):
-            self._own.renew(now)
-            for name in self._numbers:
-                self._planner.reschedule(name, now)
-        chosen = self._planner.choose(now)
-        for planned in chosen[room:]:
-            self._planner.drop(planned, planned.start_s)
-        return np.array([self._numbers[planned.probe.source_id] for planned in chosen[:room]], dtype=np.int64)
-
-    def observe(self, now: Chronon, probed: Ints, item_of: Ints, times_s: Floats) -> None:
-        """Tell the planner that its probes ended, and the demands what was found."""
-        now_s = self._terms.grid.start_s(now)
-        names = [f"{number:08d}" for number in probed.tolist()]
-        for name in names:
-            self._planner.finished(name, now_s, seen=True)
-        for name, rate in zip(names, self._own.take_in(now, probed, item_of, times_s).tolist(), strict=True):
-            self._planner.sources[name].rate_per_s = rate
-            self._planner.reschedule(name, now + 1)
-
-
 class EdfPolicy:
     """Probes open intervals, the earliest deadline first, as soon as the even pace has room."""
 
     def __init__(self, terms: Terms) -> None:
         self._terms = terms
-        self._own = _Demanding(terms, feedback=False)
+        self._own = _Demanding(terms)
         start = terms.epoch.start
         self._sleeping = [(self._own.pending(source, start).start, source) for source in range(terms.sources)]
         heapify(self._sleeping)

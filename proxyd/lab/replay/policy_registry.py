@@ -4,56 +4,66 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import ceil, floor
 
 import numpy as np
 from numpy.typing import NDArray
 
+from proxyd.core.model.profile import PolicyName
+from proxyd.core.planning.policies.registry import POLICIES as LANGUAGE
+from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.errors import UnknownPolicyError
-from proxyd.lab.algorithms.step_policies import GreedyPolicy, IndexPolicy
 from proxyd.lab.replay.decider_policy import DeciderPolicy
-from proxyd.lab.replay.interval_policies import EdfPolicy, SupPolicy, WicPolicy
+from proxyd.lab.replay.interval_policies import EdfPolicy, WicPolicy
 from proxyd.lab.replay.peers import PEERS, WaitingPolicy, factor_for
 from proxyd.lab.replay.reference_schedules import clairvoyant_probes
 from proxyd.lab.replay.replay import MeasuredDelays, ProbesMade, ReplayPolicy, Terms, achieved, replay
-from proxyd.lab.replay.replay_policies import (
-    AutoPolicy,
-    RankingPolicy,
-    UniformPolicy,
-    adaptive_policy,
-    due_policy,
-    golden_policy,
-    improved_powers_policy,
-    memoryless_policy,
-    powers_policy,
-)
-from proxyd.lab.replay.weekly_policies import WeeklyPolicy, optimal_slots, parametric_slots
+from proxyd.lab.replay.replay_policies import LearnedGreedyPolicy, due_policy, improved_powers_policy, powers_policy
+from proxyd.lab.replay.weekly_policies import WeeklyPolicy, parametric_slots
 
 Floats = NDArray[np.float64]
 
 CLAIRVOYANT = "clairvoyant"
+_WEEKS = 4
+
+
+def _uniform(terms: Terms) -> str:
+    """Return UNIFORM with a period that makes at most the budget's probes."""
+    period = ceil(terms.sources * len(terms.epoch) / max(1, terms.probes))
+    return f"UNIFORM({max(1, period) * terms.grid.length_s:.0f} SECONDS)"
+
+
+def _doe(terms: Terms) -> str:
+    """Return DOE with a number of probes that is at most the budget's."""
+    each = terms.pace / terms.grid.length_s * WEEK_S / max(1, terms.sources)
+    weeks = max(_WEEKS, ceil(1 / each))
+    return f"DOE({floor(each * weeks + _WHOLE)} PROBES PER {weeks} WEEKS)"
+
+
+_CLAUSES: dict[PolicyName, Callable[[Terms], str]] = {PolicyName.UNIFORM: _uniform, PolicyName.DOE: _doe}
+
+
+def _of_the_language(name: PolicyName) -> Callable[[Terms], ReplayPolicy]:
+    """Return a policy that a rule can set, run by the daemon's own decider."""
+    clause = _CLAUSES.get(name)
+    return lambda terms: DeciderPolicy(terms, name.value if clause is None else clause(terms))
+
+
 LEARNING: dict[str, Callable[[Terms], ReplayPolicy]] = {
-    "auto": AutoPolicy,
-    "daemon": DeciderPolicy,
-    "uniform": UniformPolicy,
-    "memoryless": memoryless_policy,
-    "adaptive": adaptive_policy,
-    "index": lambda terms: RankingPolicy(terms, IndexPolicy),
+    **{name.value.lower(): _of_the_language(name) for name in LANGUAGE},
     "due": due_policy,
-    "greedy": lambda terms: RankingPolicy(terms, GreedyPolicy),
-    "golden": golden_policy,
+    "greedy": LearnedGreedyPolicy,
     "powers": powers_policy,
     "powers-improved": improved_powers_policy,
-    "doe": lambda terms: WeeklyPolicy(terms, optimal_slots),
     "threshold": lambda terms: WeeklyPolicy(terms, parametric_slots("threshold")),
     "first-arrival": lambda terms: WeeklyPolicy(terms, parametric_slots("first-arrival")),
-    "sup": lambda terms: SupPolicy(terms, feedback=False),
-    "fbsup": lambda terms: SupPolicy(terms, feedback=True),
     "wic": WicPolicy,
     "edf": EdfPolicy,
 }
 POLICIES: tuple[str, ...] = (*LEARNING, *PEERS, CLAIRVOYANT)
 """All names, in the order of listings."""
 
+_WHOLE = 1e-9
 _SCALING_ROOM = 2  # times the budget while scaling: a formula that uses all of it makes too many probes
 
 

@@ -19,16 +19,8 @@ from proxyd.core.rates.bursts import BIN_S, Bursts, concentrations, unhelped
 from proxyd.core.rates.siblings import FRESH_S, RecentChanges, siblings_of
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rates.week_shapes import WeekShapes
-from proxyd.lab.algorithms.detection_frequencies import memoryless, tight_bound
-from proxyd.lab.algorithms.probe_cycles import golden, improved_powers, powers_of_two
-from proxyd.lab.algorithms.step_policies import (
-    AdaptivePolicy,
-    CyclePolicy,
-    DetectionPolicy,
-    DuePolicy,
-    IndexPolicy,
-    MemorylessPolicy,
-)
+from proxyd.lab.algorithms.probe_cycles import improved_powers, powers_of_two
+from proxyd.lab.algorithms.step_policies import CyclePolicy, DetectionPolicy, DuePolicy, GreedyPolicy
 from proxyd.lab.estimators.fleet_model import FleetModel
 from proxyd.lab.replay.replay import Terms
 
@@ -220,24 +212,6 @@ class AutoPolicy:
         return FleetTargets([target], [(0,)], nobody, nobody, unhelped, late, missed, most_gap=day, least_gap=chronon)
 
 
-class UniformPolicy:
-    """Probes the sources in turn, at an even pace."""
-
-    def __init__(self, terms: Terms) -> None:
-        self._terms = terms
-        self._turn = 0
-
-    def choose(self, now: Chronon, room: int) -> Ints:
-        """Return the next sources in turn."""
-        count = min(room, self._terms.even(now), self._terms.sources)
-        chosen = np.arange(self._turn, self._turn + count) % self._terms.sources
-        self._turn = (self._turn + count) % self._terms.sources
-        return chosen
-
-    def observe(self, now: Chronon, probed: Ints, item_of: Ints, times_s: Floats) -> None:
-        """Learn nothing."""
-
-
 class StepPolicy:
     """Drives a detection policy at an even pace on learned rates, with a new policy every ``every_s``.
 
@@ -272,17 +246,17 @@ class StepPolicy:
             self._policy.observe(now - self._terms.epoch.start, probed, found)
 
 
-class RankingPolicy:
-    """Drives the index (or greedy) at an even pace; a source's rate is the one at its last probe."""
+class LearnedGreedyPolicy:
+    """Drives the greedy policy at an even pace; a source's rate is the one at its last probe."""
 
-    def __init__(self, terms: Terms, kind: type[IndexPolicy]) -> None:
+    def __init__(self, terms: Terms) -> None:
         self._terms = terms
         self._learner = Learner(terms)
-        self._policy = kind(self._learner.rates_per_s(terms.epoch.start) * terms.grid.length_s)
+        self._policy = GreedyPolicy(self._learner.rates_per_s(terms.epoch.start) * terms.grid.length_s)
         self._week = Timer(terms, WEEK_S)
 
     def choose(self, now: Chronon, room: int) -> Ints:
-        """Return the sources with the largest index."""
+        """Return the sources with the most expected items."""
         if self._week.rings(now):
             self._learner.refresh(now)
             self._policy.rates = self._learner.rates_per_s(now) * self._terms.grid.length_s
@@ -294,30 +268,9 @@ class RankingPolicy:
         self._policy.rates[probed] = self._learner.rates_per_s(now, probed) * self._terms.grid.length_s
 
 
-def memoryless_policy(terms: Terms) -> StepPolicy:
-    """Return the memoryless policy on square roots of the learned rates."""
-    rng = np.random.Generator(np.random.PCG64(terms.seed))
-    return StepPolicy(terms, lambda rates: MemorylessPolicy(memoryless(rates, terms.pace), rng))
-
-
-def adaptive_policy(terms: Terms) -> StepPolicy:
-    """Return the paper's Adaptive, which estimates rates itself and knows the history's counts."""
-    rng = np.random.Generator(np.random.PCG64(terms.seed))
-    found = [times.size for times in terms.history]
-    known_s = terms.history_start_s if terms.known_from_s is None else terms.known_from_s
-    steps = (terms.start_s - known_s) / terms.grid.length_s
-    policy = AdaptivePolicy(terms.sources, rng, found=found, steps=steps)
-    return StepPolicy(terms, lambda rates: policy)
-
-
 def due_policy(terms: Terms) -> StepPolicy:
     """Return due times at the optimal frequencies."""
     return StepPolicy(terms, lambda rates: DuePolicy(rates, terms.pace))
-
-
-def golden_policy(terms: Terms) -> StepPolicy:
-    """Return golden-ratio cycles of the optimal frequencies."""
-    return StepPolicy(terms, lambda rates: CyclePolicy(golden(tight_bound(rates, terms.pace).frequencies)))
 
 
 def powers_policy(terms: Terms) -> StepPolicy:

@@ -12,7 +12,6 @@ from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.planning.allocation.fleet_demand import WeekGrid
 from proxyd.core.planning.golden_turns import turns
 from proxyd.core.planning.one_source.costs import Prefix
-from proxyd.core.planning.one_source.optimal_schedule import optimal_cycle
 from proxyd.lab.algorithms.one_source_baselines import parameter_for
 from proxyd.lab.replay.replay import Terms
 from proxyd.lab.replay.replay_policies import Learner
@@ -74,19 +73,6 @@ class WeeklyPolicy:
                 ahead = (int(slot) - first) % self._grid.slots
                 self._planned.setdefault(now + ahead * per_slot, []).append(source)
         self._week_ends = now + self._grid.slots * per_slot
-
-
-def optimal_slots(shape: Floats, probes: int) -> Ints:
-    """Return the slots with the least expected delay: the optimal cycle of a week.
-
-    >>> optimal_slots(np.array([1.0, 1.0, 0.0, 0.0]), 1)
-    array([2])
-    """
-    slots = len(shape)
-    week = PiecewiseConstant(np.arange(slots + 1.0), shape)
-    even = PiecewiseConstant.constant(1.0, float(slots))
-    cycle = optimal_cycle(week, even, np.arange(float(slots)), min(probes, slots))
-    return cycle.times.astype(np.int64)
 
 
 def parametric_slots(policy: str) -> Place:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
+from zlib import crc32
 
 from proxyd.core.model.chronon import Chronon, ChrononGrid
+from proxyd.core.planning.golden_turns import turn
 from proxyd.core.planning.policies.expected_intervals import PlannedInterval
 from proxyd.core.planning.policies.rule_demand import RuleDemand, RuleRequest
 
@@ -30,19 +32,18 @@ class UniformDemand(RuleDemand):
 
     @classmethod
     def of(cls, request: RuleRequest) -> UniformDemand:
-        """Return the demand of a rule; without a period, a probe in each chronon."""
+        """Return the demand of a rule; each source has its own phase, so that they are not all probed at once."""
         grid, length = request.grid, request.choice.period
         period = max(1, grid.ceil(length.in_seconds(chronon_s=grid.length_s))) if length else 1
-        return cls(request.rule, period, grid.chronon_at(request.now_s))
+        phase = int(turn(crc32(request.source_id.encode())) * period)
+        return cls(request.rule, period, grid.chronon_at(request.now_s) + phase)
 
     def pending(self, now: Chronon) -> PlannedInterval:
-        """Return the chronons in which the next probe is wanted; a missed period is not made up for."""
-        if now >= self.next_due + self.period:
-            self.next_due += (now - self.next_due) // self.period * self.period
-        return PlannedInterval(self.next_due, self.next_due + self.period - 1)
+        """Return the chronons in which the next probe is wanted; of several late sources, none is late for ever."""
+        return PlannedInterval(self.next_due, max(now, self.next_due + self.period - 1))
 
     def probed(self, chronon: Chronon) -> None:
-        """Note a probe; the phase is kept."""
+        """Note a probe; the phase is kept, and a missed period is not made up for."""
         if chronon >= self.next_due:
             self.next_due += ((chronon - self.next_due) // self.period + 1) * self.period
 

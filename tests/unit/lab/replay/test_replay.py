@@ -109,7 +109,7 @@ def test_the_clairvoyant_finds_everything_within_a_chronon() -> None:
 def test_policies_are_checked_by_name() -> None:
     assert checked_policies(["all"]) == POLICIES
     assert checked_policies(["auto", "auto"]) == ("auto",)
-    with pytest.raises(UnknownPolicyError, match="there is no policy 'best'; choose from auto, daemon, uniform"):
+    with pytest.raises(UnknownPolicyError, match="there is no policy 'best'; choose from auto, index, sup"):
         checked_policies(["best"])
 
 
