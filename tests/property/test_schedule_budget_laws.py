@@ -257,8 +257,14 @@ async def test_the_daemon_makes_exactly_the_probes_of_the_simulator(fleet: Fleet
     assert made == simulated
 
 
-@pytest.mark.parametrize("life", LIVES)
-@pytest.mark.parametrize("policy", SET_POLICY, ids=lambda policy: policy.value)
+@pytest.mark.parametrize(
+    ("policy", "life"),
+    [
+        pytest.param(policy, life, id=f"{policy.value} {life}", marks=[pytest.mark.long] if life == "overwrite" else [])
+        for policy in SET_POLICY
+        for life in LIVES
+    ],
+)
 async def test_they_are_the_same_for_every_policy_and_life(policy: PolicyName, life: str) -> None:
     clauses = f"{LIVES[life]} {SET_POLICY[policy]}"
     fleet = Fleet(
@@ -266,11 +272,11 @@ async def test_they_are_the_same_for_every_policy_and_life(policy: PolicyName, l
         options=("", "", "EXPECT 60 PER HOUR", "", "POLITENESS SPACING 40 SECONDS", ""),
         policies=(clauses, clauses),
         every=(1, 3),
-        budget_per_s=1.0,
+        budget_per_s=4.0,
         host_spacing_s=7.0,
         host_probes=None,
         spend=False,
-        price_item_s=None if life == "target" else 20.0,
+        price_item_s=None if life == "target" else 200.0,
         plan_every_s=210.0,
         seed=7,
     )
