@@ -216,6 +216,9 @@ class Plans(Protocol):
     def explain(self, source_id: str) -> Explanation | None:
         """Return why and when a source is probed next, or ``None`` if it is not declared."""
 
+    async def kept(self, source_id: str) -> list[KeptPromise]:
+        """Return what rules kept of their targets for the items of a source in the last seven days."""
+
     def failing(self) -> list[str]:
         """Return the declared sources whose last probe failed."""
 

@@ -96,13 +96,13 @@ class ProfileListings:
             items.append(payloads.source(declaration, found))
         return wire.Page[wire.SourceListed](items=items, next_cursor=next_cursor)
 
-    def explain(self, name: str) -> wire.Explained:
+    async def explain(self, name: str) -> wire.Explained:
         """Explain why and when a source is probed next."""
         sources = known_declaration(self._profiles).sources  # raises while the daemon starts
         found = self._plans.explain(name)
         if found is None:
             raise no_such("source", name, sources)
-        return payloads.explanation(found)
+        return payloads.explanation(found, await self._plans.kept(name))
 
 
 class PlanListings:

@@ -159,6 +159,15 @@ class ItemSeen(TypedDict):
     delay_s: float
 
 
+class KeptTarget(TypedDict):
+    """The share of a source's items that a rule was to see in time, and the one that it saw, in the last seven days."""
+
+    rule: str
+    intervals: int
+    promised: float
+    kept: float
+
+
 class ModelOff(TypedDict):
     """A source whose model does not fit its recent items, and how proxyd reacts."""
 
@@ -257,11 +266,11 @@ class Problem(TypedDict):
 class PromiseShown(TypedDict):
     """The share of its items that a rule was to see in time, and the one that it saw, in a week from Monday (UTC)."""
 
-    week: str
     rule: str
     intervals: int
     promised: float
     kept: float
+    week: str
 
 
 class ReaderWritten(TypedDict):
@@ -492,7 +501,7 @@ class DomainShown(TypedDict):
 
 
 class Explained(TypedDict):
-    """When a source is probed next and why, also in words."""
+    """When a source is probed next and why, also in words, and what its rules kept of their targets."""
 
     source: str
     url: str
@@ -522,6 +531,7 @@ class Explained(TypedDict):
     items_seen: int
     items_lost_estimated: float
     summary: list[str]
+    kept: list[KeptTarget]
 
 
 class FieldWritten(TypedDict):

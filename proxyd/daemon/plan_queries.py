@@ -55,17 +55,27 @@ class PlanQueries:
         return Report(accounts, tuple(self._explainer.misfits()), tuple(await self._promises(since_s)))
 
     async def _promises(self, since_s: float) -> list[KeptPromise]:
-        """Return what rules kept of their promises in each week since a time, for the rules that have targets."""
+        """Return what rules kept of their promises in each week since a time."""
+        found: list[KeptPromise] = []
+        week_s = MONDAY_S + (since_s - MONDAY_S) // WEEK_S * WEEK_S
+        while week_s < self._clock.time_s():
+            found += await self._kept(week_s)
+            week_s += WEEK_S
+        return found
+
+    async def kept(self, source_id: str) -> list[KeptPromise]:
+        """Return what rules kept of their promises for a source in the last seven days."""
+        return await self._kept(self._clock.time_s() - WEEK_S, source_id)
+
+    async def _kept(self, since_s: float, source_id: str | None = None) -> list[KeptPromise]:
+        """Return what rules kept of their promises in the week that began then, if they have targets."""
         settings, programs = self._planner.settings, self._explainer.known.compiled.programs
         if not settings.has_targets:
             return []
-        within_s, found = settings.default_target.parts[0][0], []
-        week_s = MONDAY_S + (since_s - MONDAY_S) // WEEK_S * WEEK_S
-        while week_s < self._clock.time_s():
-            weeks = await self._store.history.rule_week(week_s, week_s + WEEK_S, within_s)
-            found += [promise_kept(programs[each.rule], settings, each) for each in weeks if each.rule in programs]
-            week_s += WEEK_S
-        return [each for each in found if each is not None]
+        within_s = settings.default_target.parts[0][0]
+        weeks = await self._store.history.rule_week(since_s, since_s + WEEK_S, within_s, source_id=source_id)
+        kept = (promise_kept(programs[each.rule], settings, each) for each in weeks if each.rule in programs)
+        return [each for each in kept if each is not None]
 
     def explain(self, source_id: str) -> Explanation | None:
         """Return when a source is probed next and why."""

@@ -99,12 +99,15 @@ class SqlHistory:
         found = await self._read(select(t.accounts).where(day >= int(since_s // rows.DAY_S)).order_by(day))
         return [(row.day, rows.account(row)) for row in found]
 
-    async def rule_week(self, since_s: float, until_s: float, within_s: float) -> list[RuleWeek]:
+    async def rule_week(
+        self, since_s: float, until_s: float, within_s: float, *, source_id: str | None = None
+    ) -> list[RuleWeek]:
         """Return what became of each rule's intervals that were decided between two times, by the rule's name.
 
-        Intervals that are still open are not counted.
+        Intervals that are still open are not counted. ``source_id`` counts only those of one source.
         """
         c = t.intervals.c
+        of_source = () if source_id is None else (c.source_id == source_id,)
         query = (
             select(
                 c.rule,
@@ -113,7 +116,7 @@ class SqlHistory:
                 func.sum(case((c.seen & (c.delay_s <= within_s), 1), else_=0)).label("in_time"),
                 func.sum(c.utility).label("utility"),
             )
-            .where(c.probed_s >= since_s, c.probed_s < until_s)
+            .where(c.probed_s >= since_s, c.probed_s < until_s, *of_source)
             .group_by(c.rule)
             .order_by(c.rule)
         )

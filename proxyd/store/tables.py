@@ -256,6 +256,7 @@ intervals = Table(
     Column("utility", Float, nullable=False, server_default="0"),
     Column("seen", Boolean, nullable=False, server_default=true()),  # by a probe, before it was given up
     Index("ix_intervals_rule", "rule", "probed_s"),
+    Index("ix_intervals_source", "source_id", "probed_s"),
     Index("ix_intervals_probed", "probed_s"),
 )
 

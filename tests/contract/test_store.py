@@ -138,6 +138,13 @@ async def test_the_intervals_of_a_rule_come_back_newest_first_whatever_became_of
     assert [row.deadline_s for row in found] == [60.0, 60.0, None]
     assert [row.source_id for row in await store.history.intervals("r", 70.0, limit=1)] == ["t"]
     assert len(await store.history.intervals("r", 70.0, limit=9)) == 2
+    weeks = await store.history.rule_week(0.0, 1e9, within_s=50.0)
+    assert [(each.rule, each.intervals, each.captured, each.in_time) for each in weeks] == [
+        ("other", 1, 1, 1),
+        ("r", 3, 1, 1),
+    ]
+    (week,) = await store.history.rule_week(0.0, 1e9, within_s=50.0, source_id="t")
+    assert (week.rule, week.intervals, week.captured) == ("r", 1, 0)
 
 
 async def test_changes_are_kept_only_where_a_rule_waits_for_them(store: SqlStore) -> None:

@@ -24,7 +24,7 @@ from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.model.schedule import Probe, Reason
 from proxyd.core.rates.model_fit import ModelFit
 from proxyd.core.rules.stages.calibration import Calibration
-from proxyd.core.rules.state import SourceState
+from proxyd.core.rules.state import IntervalRecord, SourceState
 from proxyd.errors import ConfigError, StoreError
 from proxyd.ports import Message, WebhookState
 from proxyd.store import SqlStore
@@ -305,6 +305,23 @@ async def test_the_client_speaks_to_the_socket_that_only_its_owner_can_open(runn
             assert set(running.control.declarations.declaration.rules) == {"r", "q"}
             assert (await client.create_token("n", "read"))["token"].startswith("pxd_")
     assert not path.exists()
+
+
+async def test_a_source_shows_what_its_rules_kept_of_their_targets_in_the_last_week(running: Running) -> None:
+    store, decider = running.control.resources.store, running.control.decider
+    state, outcome = SourceState("s", "https://example.org/s"), ProbeOutcome("s", OutcomeKind.CHANGED, T0, T0, 200)
+    now = decider.settings.grid.chronon_at(T0)
+    delays_s = (60.0, 90.0, 5 * 3600.0, 120.0)
+    ended = [
+        IntervalRecord("r", "s", n, now - 9, None, now - 9 + n, captured=True, exact=True, delay_s=delay_s)
+        for n, delay_s in enumerate(delays_s)
+    ]
+    await store.record(observed(state, outcome, intervals=tuple(ended)))
+    headers = await running.token("read")
+    async with running.client.get("/api/v1/explain/s", headers=headers) as answer:
+        found = await answer.json()
+    assert found["kept"] == [{"rule": "r", "intervals": 4, "promised": 0.9, "kept": 0.75}]
+    assert "rule r: 75 % of the 4 items of the last 7 days came in time; 90 % were promised" in found["summary"]
 
 
 async def test_a_report_compares_what_was_found_with_what_was_predicted(running: Running) -> None:

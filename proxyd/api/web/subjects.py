@@ -60,7 +60,7 @@ class Subjects:
         return self._render(
             request,
             "source.html",
-            found=payloads.explanation(found),
+            found=payloads.explanation(found, await self._plans.kept(name)),
             declared=declared,
             cells=heat_map(found.week, found.rate_per_day, [each.start_s for each in planned]),
             planned=[payloads.planned_probe(each) for each in planned],

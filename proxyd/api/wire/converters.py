@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from math import inf
 from typing import Any, TypeVar
 
@@ -224,9 +225,10 @@ def _misfit_lines(found: Misfit) -> list[str]:
     return lines
 
 
-def explanation(found: Explanation) -> wire.Explained:
-    """Return when a source is probed and why, with a summary in words."""
-    return wire.Explained(summary=_summary(found), **_state(found))
+def explanation(found: Explanation, kept: Sequence[KeptPromise] = ()) -> wire.Explained:
+    """Return when a source is probed and why, with a summary in words, and what its rules kept of their targets."""
+    shown = [_model_of(each, wire.KeptTarget, kept=_share(each.kept)) for each in kept]
+    return wire.Explained(summary=_summary(found, kept), kept=shown, **_state(found))
 
 
 def source(declaration: Declaration, found: Explanation) -> wire.SourceListed:
@@ -276,7 +278,7 @@ def _state(found: Explanation) -> dict[str, Any]:
     }
 
 
-def _summary(found: Explanation) -> list[str]:
+def _summary(found: Explanation, kept: Sequence[KeptPromise]) -> list[str]:
     state = found.state
     known = "estimated" if state.rate.as_of_s is not None else "as declared, nothing learned yet"
     low, high = found.rate_range_per_day
@@ -287,6 +289,7 @@ def _summary(found: Explanation) -> list[str]:
         lines.append(f"paused {found.paused.told}; `proxyd resume` has it probed again")
     lines.append(f"rate: {rate}")
     lines += [f"rule {rule}: {name} ({why})" for rule, (name, why) in sorted(found.policies.items())]
+    lines += [_kept_line(each) for each in kept]
     if state.last_outcome is None:
         lines.append("last probe: none yet")
     else:
@@ -313,6 +316,17 @@ def _summary(found: Explanation) -> list[str]:
         counts = ", ".join(f"{name} ({count})" for name, count in sorted(found.postponed.items()))
         lines.append(f"times postponed so far: {counts}")
     return lines
+
+
+def _kept_line(kept: KeptPromise) -> str:
+    """Return what a rule saw in time of the items of a source.
+
+    >>> _kept_line(KeptPromise(0.0, "r", intervals=40, promised=0.9, kept=0.95))
+    'rule r: 95 % of the 40 items of the last 7 days came in time; 90 % were promised'
+    """
+    items = "the item" if kept.intervals == 1 else f"the {kept.intervals:,} items"
+    of_items = f"{kept.kept * 100:.3g} % of {items} of the last 7 days came in time"
+    return f"rule {kept.rule}: {of_items}; {kept.promised * 100:.3g} % were promised"
 
 
 def _amount(value: float, digits: int) -> str:

@@ -86,10 +86,20 @@ class SourceListed(SourceShown):
     domain: str
 
 
+class KeptTarget(WireModel):
+    """The share of a source's items that a rule was to see in time, and the one that it saw, in the last seven days."""
+
+    rule: str
+    intervals: Count = Field(description="those that have ended; others are not counted")
+    promised: Share
+    kept: Share
+
+
 class Explained(SourceShown):
-    """When a source is probed next and why, also in words."""
+    """When a source is probed next and why, also in words, and what its rules kept of their targets."""
 
     summary: list[str]
+    kept: list[KeptTarget]
 
 
 class ProbeMade(WireModel):
@@ -205,14 +215,10 @@ class Day(WireModel):
     predicted_completeness: Share | None
 
 
-class PromiseShown(WireModel):
+class PromiseShown(KeptTarget):
     """The share of its items that a rule was to see in time, and the one that it saw, in a week from Monday (UTC)."""
 
     week: str
-    rule: str
-    intervals: Count = Field(description="those that have ended; others are not counted")
-    promised: Share
-    kept: Share
 
 
 class ReportShown(WireModel):
