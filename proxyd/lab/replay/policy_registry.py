@@ -18,19 +18,20 @@ from proxyd.lab.replay.interval_policies import EdfPolicy, WicPolicy
 from proxyd.lab.replay.peers import PEERS, WaitingPolicy, factor_for
 from proxyd.lab.replay.reference_schedules import clairvoyant_probes
 from proxyd.lab.replay.replay import MeasuredDelays, ProbesMade, ReplayPolicy, Terms, achieved, replay
-from proxyd.lab.replay.replay_policies import LearnedGreedyPolicy, due_policy, improved_powers_policy, powers_policy
+from proxyd.lab.replay.replay_policies import (
+    AutoPolicy,
+    LearnedGreedyPolicy,
+    UniformPolicy,
+    due_policy,
+    improved_powers_policy,
+    powers_policy,
+)
 from proxyd.lab.replay.weekly_policies import WeeklyPolicy, parametric_slots
 
 Floats = NDArray[np.float64]
 
 CLAIRVOYANT = "clairvoyant"
 _WEEKS = 4
-
-
-def _uniform(terms: Terms) -> str:
-    """Return UNIFORM with a period that makes at most the budget's probes."""
-    period = ceil(terms.sources * len(terms.epoch) / max(1, terms.probes))
-    return f"UNIFORM({max(1, period) * terms.grid.length_s:.0f} SECONDS)"
 
 
 def _doe(terms: Terms) -> str:
@@ -40,17 +41,16 @@ def _doe(terms: Terms) -> str:
     return f"DOE({floor(each * weeks + _WHOLE)} PROBES PER {weeks} WEEKS)"
 
 
-_CLAUSES: dict[PolicyName, Callable[[Terms], str]] = {PolicyName.UNIFORM: _uniform, PolicyName.DOE: _doe}
-
-
 def _of_the_language(name: PolicyName) -> Callable[[Terms], ReplayPolicy]:
     """Return a policy that a rule can set, run by the daemon's own decider."""
-    clause = _CLAUSES.get(name)
-    return lambda terms: DeciderPolicy(terms, name.value if clause is None else clause(terms))
+    return lambda terms: DeciderPolicy(terms, _doe(terms) if name is PolicyName.DOE else name.value)
 
 
 LEARNING: dict[str, Callable[[Terms], ReplayPolicy]] = {
     **{name.value.lower(): _of_the_language(name) for name in LANGUAGE},
+    "auto": AutoPolicy,
+    "daemon": DeciderPolicy,
+    "uniform": UniformPolicy,
     "due": due_policy,
     "greedy": LearnedGreedyPolicy,
     "powers": powers_policy,

@@ -214,8 +214,8 @@ def replay(events_s: Sequence[Floats], policy: ReplayPolicy, terms: Terms) -> Pr
     >>> grid, epoch = ChrononGrid(10.0), Epoch(0, 6)
     >>> nothing = (np.zeros(0), np.zeros(0))
     >>> terms = Terms(grid, epoch, probes=3, history=nothing, history_start_s=0.0, slot_s=10.0)
-    >>> from proxyd.lab.replay.decider_policy import DeciderPolicy
-    >>> made = replay((np.array([5.0]), np.array([7.0])), DeciderPolicy(terms, "UNIFORM(40 SECONDS)"), terms)
+    >>> from proxyd.lab.replay.replay_policies import UniformPolicy
+    >>> made = replay((np.array([5.0]), np.array([7.0])), UniformPolicy(terms), terms)
     >>> made.sources.tolist(), made.chronons.tolist()
     ([0, 1, 0], [1, 3, 5])
     """

@@ -212,6 +212,24 @@ class AutoPolicy:
         return FleetTargets([target], [(0,)], nobody, nobody, unhelped, late, missed, most_gap=day, least_gap=chronon)
 
 
+class UniformPolicy:
+    """Probes the sources in turn, at an even pace."""
+
+    def __init__(self, terms: Terms) -> None:
+        self._terms = terms
+        self._turn = 0
+
+    def choose(self, now: Chronon, room: int) -> Ints:
+        """Return the next sources in turn."""
+        count = min(room, self._terms.even(now), self._terms.sources)
+        chosen = np.arange(self._turn, self._turn + count) % self._terms.sources
+        self._turn = (self._turn + count) % self._terms.sources
+        return chosen
+
+    def observe(self, now: Chronon, probed: Ints, item_of: Ints, times_s: Floats) -> None:
+        """Learn nothing."""
+
+
 class StepPolicy:
     """Drives a detection policy at an even pace on learned rates, with a new policy every ``every_s``.
 

@@ -33,6 +33,9 @@ def counts_items(firing: FiringPattern, *, has_importance: bool) -> bool:
     """Return whether AUTO goes by the items counted since a rule last fired.
 
     For n = 1 there is nothing to count. Above ``MOST_COUNTED``, and with an importance, each item is valued alike.
+
+    >>> counts_items(FiringPattern(3), has_importance=False), counts_items(FiringPattern(), has_importance=False)
+    (True, False)
     """
     return 1 < firing.every <= MOST_COUNTED and not has_importance
 

@@ -92,7 +92,13 @@ class CountedAhead(NamedTuple):
 
 
 class SeenSource(Protocol):
-    """A source that was seen, as the planner knows it; the demands of rules read it to tell when they are due."""
+    """A source that was seen, as the planner knows it; the demands of rules read it to tell when they are due.
+
+    Examples
+    --------
+    >>> def overdue_s(source: SeenSource, now_s: float) -> float:
+    ...     return now_s - source.detection_s()
+    """
 
     @property
     def source_id(self) -> str:
