@@ -159,7 +159,7 @@ class ItemSeen(TypedDict):
     delay_s: float
 
 
-class KeptTarget(TypedDict):
+class KeptPromiseShown(TypedDict):
     """The share of a source's items that a rule was to see in time, and the one that it saw, in the last seven days."""
 
     rule: str
@@ -531,7 +531,7 @@ class Explained(TypedDict):
     items_seen: int
     items_lost_estimated: float
     summary: list[str]
-    kept: list[KeptTarget]
+    kept: list[KeptPromiseShown]
 
 
 class FieldWritten(TypedDict):

@@ -321,7 +321,7 @@ async def test_a_source_shows_what_its_rules_kept_of_their_targets_in_the_last_w
     async with running.client.get("/api/v1/explain/s", headers=headers) as answer:
         found = await answer.json()
     assert found["kept"] == [{"rule": "r", "intervals": 4, "promised": 0.9, "kept": 0.75}]
-    assert "rule r: 75 % of the 4 items of the last 7 days came in time; 90 % were promised" in found["summary"]
+    assert "rule r: 90 % promised, 75 % kept (4 items of the last 7 days)" in found["summary"]
 
 
 async def test_a_report_compares_what_was_found_with_what_was_predicted(running: Running) -> None:

@@ -20,6 +20,7 @@ from proxyd.core.rules.decider_settings import DeciderSettings
 from proxyd.lab.replay.rehearsal import Origins
 from tests.examples import examples
 from tests.fleets import declaration, rule, source
+from tests.policies import SET_POLICY
 from tests.stored import Stored
 
 START_S, CHRONON_S, CHRONONS = 1_000_000_000.0, 10.0, 120
@@ -27,20 +28,14 @@ GRID = ChrononGrid(CHRONON_S)
 FIRST = GRID.chronon_at(START_S)
 RATES_PER_S = (1 / 40.0, 1 / 150.0, 1 / 400.0, 1 / 2000.0)
 POLICIES = {
-    "AUTO": "",
-    "AUTO with a life": "SET LIFE WINDOW(3)",
+    **{name.value: f"{clauses} SET LIFE WINDOW(3)" for name, clauses in SET_POLICY.items()},
+    "AUTO without a life": "",
     "AUTO and overwritten": "SET LIFE OVERWRITE",
     "AUTO for a target": "SET LIFE WINDOW(3) SET TARGET 80 %",
     "AUTO for the default target": "",
-    "INDEX": "SET POLICY INDEX",
-    "SUP": "SET POLICY SUP SET LIFE WINDOW(3)",
     "SUP and overwritten": "SET POLICY SUP",
-    "FBSUP": "SET POLICY FBSUP SET LIFE WINDOW(5)",
-    "UNIFORM": "SET POLICY UNIFORM(12)",
-    "DOE": "SET POLICY DOE(3 PROBES PER 10 MINUTES, SPACING 20 SECONDS)",
-    "GOLDEN": "SET POLICY GOLDEN",
-    "MEMORYLESS": "SET POLICY MEMORYLESS",
-    "ADAPTIVE": "SET POLICY ADAPTIVE",
+    "UNIFORM, rarely": "SET POLICY UNIFORM(70)",
+    "DOE, rarely": "SET POLICY DOE(3 PROBES PER 10 MINUTES, SPACING 20 SECONDS)",
 }
 
 

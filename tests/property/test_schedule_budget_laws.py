@@ -109,7 +109,7 @@ class Fleet:
 
 @st.composite
 def fleets(draw: st.DrawFn) -> Fleet:
-    count = draw(st.integers(1, 12))
+    count = draw(st.integers(1, 6))
     rules = draw(st.integers(1, 3))
     return Fleet(
         hosts=tuple(draw(st.lists(st.integers(0, 3), min_size=count, max_size=count))),

@@ -26,7 +26,7 @@ from proxyd.api.wire.plan_models import Day as Day
 from proxyd.api.wire.plan_models import Explained as Explained
 from proxyd.api.wire.plan_models import IntervalOfRule as IntervalOfRule
 from proxyd.api.wire.plan_models import ItemSeen as ItemSeen
-from proxyd.api.wire.plan_models import KeptTarget as KeptTarget
+from proxyd.api.wire.plan_models import KeptPromiseShown as KeptPromiseShown
 from proxyd.api.wire.plan_models import ModelOff as ModelOff
 from proxyd.api.wire.plan_models import ParetoPoint as ParetoPoint
 from proxyd.api.wire.plan_models import PolicyUsed as PolicyUsed

@@ -227,7 +227,7 @@ def _misfit_lines(found: Misfit) -> list[str]:
 
 def explanation(found: Explanation, kept: Sequence[KeptPromise] = ()) -> wire.Explained:
     """Return when a source is probed and why, with a summary in words, and what its rules kept of their targets."""
-    shown = [_model_of(each, wire.KeptTarget, kept=_share(each.kept)) for each in kept]
+    shown = [_model_of(each, wire.KeptPromiseShown, kept=_share(each.kept)) for each in kept]
     return wire.Explained(summary=_summary(found, kept), kept=shown, **_state(found))
 
 
@@ -319,14 +319,14 @@ def _summary(found: Explanation, kept: Sequence[KeptPromise]) -> list[str]:
 
 
 def _kept_line(kept: KeptPromise) -> str:
-    """Return what a rule saw in time of the items of a source.
+    """Return what a rule was promised of the items of a source, and what it got.
 
     >>> _kept_line(KeptPromise(0.0, "r", intervals=40, promised=0.9, kept=0.95))
-    'rule r: 95 % of the 40 items of the last 7 days came in time; 90 % were promised'
+    'rule r: 90 % promised, 95 % kept (40 items of the last 7 days)'
     """
-    items = "the item" if kept.intervals == 1 else f"the {kept.intervals:,} items"
-    of_items = f"{kept.kept * 100:.3g} % of {items} of the last 7 days came in time"
-    return f"rule {kept.rule}: {of_items}; {kept.promised * 100:.3g} % were promised"
+    items = "1 item" if kept.intervals == 1 else f"{kept.intervals:,} items"
+    shares = f"{kept.promised * 100:.3g} % promised, {kept.kept * 100:.3g} % kept"
+    return f"rule {kept.rule}: {shares} ({items} of the last 7 days)"
 
 
 def _amount(value: float, digits: int) -> str:

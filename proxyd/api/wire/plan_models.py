@@ -86,7 +86,7 @@ class SourceListed(SourceShown):
     domain: str
 
 
-class KeptTarget(WireModel):
+class KeptPromiseShown(WireModel):
     """The share of a source's items that a rule was to see in time, and the one that it saw, in the last seven days."""
 
     rule: str
@@ -99,7 +99,7 @@ class Explained(SourceShown):
     """When a source is probed next and why, also in words, and what its rules kept of their targets."""
 
     summary: list[str]
-    kept: list[KeptTarget]
+    kept: list[KeptPromiseShown]
 
 
 class ProbeMade(WireModel):
@@ -215,7 +215,7 @@ class Day(WireModel):
     predicted_completeness: Share | None
 
 
-class PromiseShown(KeptTarget):
+class PromiseShown(KeptPromiseShown):
     """The share of its items that a rule was to see in time, and the one that it saw, in a week from Monday (UTC)."""
 
     week: str

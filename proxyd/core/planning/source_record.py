@@ -13,7 +13,7 @@ from proxyd.core.planning.planned_source import PlannedSource
 
 @dataclass(frozen=True, slots=True)
 class SourceRecord:
-    """What the planner knows of a source beside its state; times are unix seconds, so that chronons may change.
+    """What the planner knows of a source in addition to its state; times are unix seconds, so that chronons may change.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class SourceRecord:
 
     @classmethod
     def of_values(cls, values: Mapping[str, Any]) -> SourceRecord:
-        """Return the record that ``values`` described; what an earlier version described otherwise is left out."""
+        """Return the record of ``values``; keys that this version does not know are ignored."""
         known = {field.name for field in fields(cls)}
         return cls(**{name: _tuples(value) for name, value in values.items() if name in known})
 

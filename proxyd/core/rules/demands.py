@@ -11,7 +11,7 @@ from proxyd.core.model.profile import PolicyName, Source, UtilityKind
 from proxyd.core.model.target import Target
 from proxyd.core.planning.allocation.losses import NO_LOSSES, Losses, Step, halving, linear, merged, window
 from proxyd.core.planning.planner_settings import PlannerSettings
-from proxyd.core.planning.policies.auto import DetectionDemand, counts_items
+from proxyd.core.planning.policies.auto import goes_by_count
 from proxyd.core.planning.policies.demands import Demands
 from proxyd.core.planning.policies.registry import POLICIES
 from proxyd.core.planning.policies.rule_demand import RuleDemand, RuleRequest
@@ -68,7 +68,7 @@ def demands_of(
             has_importance=bool(program.rule.importance),
         )
         pairs.append((program, _continued(POLICIES[request.choice.name](request), request, before)))
-    rules = sorted((demand for _, demand in pairs), key=lambda demand: not isinstance(demand, DetectionDemand))
+    rules = sorted((demand for _, demand in pairs), key=lambda demand: not demand.detects)
     demands = Demands(rules, losses=_losses(pairs, settings))
     weights = source_weights(programs, now_s)
     heaviest = max((program.weight for program in programs), default=1.0)
@@ -110,16 +110,16 @@ def target_of(program: RuleProgram, settings: PlannerSettings) -> Target:
 
 
 def _losses(pairs: Sequence[tuple[RuleProgram, RuleDemand]], settings: PlannerSettings) -> Losses:
-    """Return what items lose while they wait, beside their delay, for the rules that leave the times to the plan.
+    """Return what items lose while they wait, besides their delay, for the rules that leave the times to the plan.
 
     Rules that count items are left out if there are others; if all count, ``every`` is the least n.
     """
     planned = [(program, demand) for program, demand in pairs if program.rule.policy.leaves_times]
     plain = [program for program, demand in planned if not demand.counts_items]
-    if plain or any(demand.is_priced and not demand.counts_items for _, demand in pairs):
-        return _lost(plain or [program for program, _ in planned], settings)
-    every = min((program.trigger.firing.every for program, _ in planned), default=1)
-    return replace(_lost([program for program, _ in planned], settings), every=every)
+    lost = _lost(plain or [program for program, _ in planned], settings)
+    if any(demand.is_priced and not demand.counts_items for _, demand in pairs):
+        return lost
+    return replace(lost, every=min((program.trigger.firing.every for program, _ in planned), default=1))
 
 
 def _lost(programs: Sequence[RuleProgram], settings: PlannerSettings) -> Losses:
@@ -155,7 +155,7 @@ def is_counted(program: RuleProgram) -> bool:
     """Return whether probes for a rule depend on the items counted since it last fired."""
     rule = program.rule
     has_importance = bool(rule.importance)
-    return rule.policy.name is PolicyName.AUTO and counts_items(program.trigger.firing, has_importance=has_importance)
+    return rule.policy.name is PolicyName.AUTO and goes_by_count(program.trigger.firing, has_importance=has_importance)
 
 
 def politeness_of(source: Source, *, spacing_s: float, chronon_s: float) -> PolitenessBudget:

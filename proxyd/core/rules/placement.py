@@ -73,7 +73,7 @@ class SourcePlacement:
         epoch = self._epoch_at(now)
         if self._epoch is not None and epoch > self._epoch:
             for source_id, planned in self._planner.sources.items():
-                if planned.demands.is_laid:
+                if planned.demands.has_intervals:
                     self._lay(planned, now_s)
                     self._planner.reschedule(source_id, now)
         self._epoch = epoch
@@ -167,9 +167,9 @@ class SourcePlacement:
     def _feed_back(self, planned: PlannedSource, outcome: ProbeOutcome, observation: Observation) -> None:
         """Update the demands of a source with what was found."""
         now_s = outcome.finished_s
-        fired = {record.rule for record in observation.rules.intervals}
         if planned.demands.only_detects:
             return
+        fired = {record.rule for record in observation.rules.intervals}
         for demand in planned.demands.rules:
             events, passing = self._counted(demand.rule, planned.source_id)
             counting_s = now_s - counts_since_s(self._known.compiled.programs[demand.rule])
@@ -246,7 +246,7 @@ class SourcePlacement:
         epochs = range(
             self._epoch_at(self._grid.chronon_at(record.as_of_s)), self._epoch_at(self._grid.chronon_at(now_s))
         )
-        for epoch in epochs[-_MOST_EPOCHS:]:
+        for epoch in epochs[-_MOST_EPOCHS:] if placed.demands.has_intervals else ():
             laid = self._grid.ceil((epoch + 1) * self._known.settings.epoch_s)
             for demand in placed.demands.rules:
                 demand.pending(laid - 1)

@@ -81,7 +81,7 @@ class Snapshot:
         self._source_ids += [source.source_id for source in seen]
         self._weeks += [self._estimates.week(source.source_id, self._now_s) for source in seen]
         self._even += [self._estimates.week_is_off(source.source_id) for source in seen]
-        asked = ((p.source_id, tuple(d.number for d in p.demands.rules if d.number is not None)) for p in seen)
+        asked = ((p.source_id, tuple(d.quota for d in p.demands.rules if d.quota is not None)) for p in seen)
         self._doe |= {name: numbers for name, numbers in asked if numbers}
 
     def _kind(self, source: PlannedSource, programs: Mapping[str, RuleProgram]) -> int:

@@ -27,10 +27,10 @@ class DetectionPolicy(Protocol):
     """
 
     def choose(self, now: int, room: int) -> Ints:
-        """Return the sources to probe in ``now``, at most ``room``, each once."""
+        """Return the sources to probe in step ``now``, at most ``room``, each once."""
 
     def observe(self, now: int, sources: Ints, found: Ints) -> None:
-        """Take in the numbers of new items that the probes of ``now`` found, in the order of ``sources``."""
+        """Take in the numbers of new items that the probes of step ``now`` found, in the order of ``sources``."""
 
 
 class _KnowsRates:
@@ -176,11 +176,6 @@ class AdaptivePolicy:
     -----
     Source: Mahmoody, Riondato and Upfal, section 4.5; it converges to the optimal memoryless schedule (Theorem 4.4).
 
-    Parameters
-    ----------
-    found, steps
-        Items that each source showed in ``steps`` earlier steps, if there is a history; one number, or one for each.
-
     Examples
     --------
     >>> policy = AdaptivePolicy(3, np.random.Generator(np.random.PCG64(1)))
@@ -190,25 +185,21 @@ class AdaptivePolicy:
     2
     """
 
-    def __init__(
-        self, sources: int, rng: np.random.Generator, *, found: ArrayLike | None = None, steps: ArrayLike = 0.0
-    ) -> None:
-        self._found = np.zeros(sources) if found is None else np.array(found, dtype=np.float64)
-        self._steps = np.broadcast_to(np.asarray(steps, dtype=np.float64), self._found.shape)
-        self._rates = np.maximum(1, self._found) / np.maximum(1.0, self._steps)
+    def __init__(self, sources: int, rng: np.random.Generator) -> None:
+        self._found = np.zeros(sources)
+        self._rates = np.ones(sources)
         self._rng = rng
 
     def choose(self, now: int, room: int) -> Ints:
         """Return the sources drawn."""
         room = min(room, len(self._rates))
-        return _draw(
-            memoryless(self._rates, 1), room, self._rng
-        )  # the probabilities do not depend on room, which may be 0
+        # the probabilities do not depend on room, which may be 0
+        return _draw(memoryless(self._rates, 1), room, self._rng)
 
     def observe(self, now: int, sources: Ints, found: Ints) -> None:
         """Estimate the rates of the probed sources from all items they ever showed."""
         self._found[sources] += found
-        self._rates[sources] = np.maximum(1, self._found[sources]) / (self._steps[sources] + now + 1)
+        self._rates[sources] = np.maximum(1, self._found[sources]) / (now + 1)
 
 
 class LearningIndexPolicy:

@@ -31,13 +31,13 @@ from proxyd.lab.replay.weekly_policies import WeeklyPolicy, parametric_slots
 Floats = NDArray[np.float64]
 
 CLAIRVOYANT = "clairvoyant"
-_WEEKS = 4
+_LEAST_WEEKS, _WHOLE = 4, 1e-9
 
 
 def _doe(terms: Terms) -> str:
-    """Return DOE with a number of probes that is at most the budget's."""
-    each = terms.pace / terms.grid.length_s * WEEK_S / max(1, terms.sources)
-    weeks = max(_WEEKS, ceil(1 / each))
+    """Return DOE with about the budget's probes; a week may hold one more."""
+    each = max(1, terms.probes) / (terms.stop_s - terms.start_s) * WEEK_S / max(1, terms.sources)
+    weeks = max(_LEAST_WEEKS, ceil(1 / each))
     return f"DOE({floor(each * weeks + _WHOLE)} PROBES PER {weeks} WEEKS)"
 
 
@@ -63,7 +63,6 @@ LEARNING: dict[str, Callable[[Terms], ReplayPolicy]] = {
 POLICIES: tuple[str, ...] = (*LEARNING, *PEERS, CLAIRVOYANT)
 """All names, in the order of listings."""
 
-_WHOLE = 1e-9
 _SCALING_ROOM = 2  # times the budget while scaling: a formula that uses all of it makes too many probes
 
 

@@ -32,7 +32,7 @@ _EVENTS = one_of(
 )
 _TEST = [
     argument("--sources", "sources of the model (default 200)", type=whole(1, 100_000), default=200),
-    argument("--seed", "seed of the model and of random policies (default 1)", type=SEED, default=1),
+    argument("--seed", "seed of the model and of the noise (default 1)", type=SEED, default=1),
     argument(
         "--fpn",
         "FPN noise: keep each event of the test with this probability, move the others to a random time",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 from typing import ClassVar
 
@@ -19,22 +19,23 @@ from proxyd.core.planning.policies.rule_demand import CountedAhead, Found, RuleD
 def auto(request: RuleRequest) -> RuleDemand:
     """Return the demand of AUTO: by the items counted since the last firing if that matters, otherwise by each item.
 
+    >>> from dataclasses import replace
     >>> from proxyd.core.model.chronon import ChrononGrid
     >>> from proxyd.core.model.profile import PolicyChoice, PolicyName
     >>> third = RuleRequest("r", "s", PolicyChoice(PolicyName.AUTO), FiringPattern(3), ChrononGrid(10.0), now_s=0.0)
     >>> type(auto(third)).__name__, type(auto(replace(third, firing=FiringPattern()))).__name__
     ('CountedDemand', 'DetectionDemand')
     """
-    is_counted = counts_items(request.firing, has_importance=request.has_importance)
+    is_counted = goes_by_count(request.firing, has_importance=request.has_importance)
     return CountedDemand.of(request) if is_counted else DetectionDemand.of(request)
 
 
-def counts_items(firing: FiringPattern, *, has_importance: bool) -> bool:
+def goes_by_count(firing: FiringPattern, *, has_importance: bool) -> bool:
     """Return whether AUTO goes by the items counted since a rule last fired.
 
     For n = 1 there is nothing to count. Above ``MOST_COUNTED``, and with an importance, each item is valued alike.
 
-    >>> counts_items(FiringPattern(3), has_importance=False), counts_items(FiringPattern(), has_importance=False)
+    >>> goes_by_count(FiringPattern(3), has_importance=False), goes_by_count(FiringPattern(), has_importance=False)
     (True, False)
     """
     return 1 < firing.every <= MOST_COUNTED and not has_importance
@@ -51,6 +52,7 @@ class DetectionDemand(RuleDemand):
     """
 
     is_priced: ClassVar[bool] = True
+    detects: ClassVar[bool] = True
 
     @classmethod
     def of(cls, request: RuleRequest) -> DetectionDemand:
@@ -86,7 +88,7 @@ class CountedDemand(RuleDemand):
     --------
     >>> from proxyd.core.planning.allocation.losses import NO_LOSSES
     >>> demand = CountedDemand("r", FiringPattern(3, 1), CountedRule(3, NO_LOSSES, missed_s=1e6), count=6)
-    >>> demand.to_come, demand.number_to_fire, round(demand.next_s(0.0, ItemsLine.even(0.01), price_s=50.0))
+    >>> demand.to_come, demand.number, round(demand.next_s(0.0, ItemsLine.even(0.01), price_s=50.0))
     (1, 3, 92)
     """
 
@@ -103,7 +105,7 @@ class CountedDemand(RuleDemand):
     @classmethod
     def of(cls, request: RuleRequest) -> CountedDemand:
         """Return the demand of a rule."""
-        worth = CountedRule(request.firing.every, replace(request.losses, every=1), MISSED_S)
+        worth = CountedRule(request.firing.every, request.losses, MISSED_S)
         return cls(request.rule, request.firing, worth, request.weight, request.count, request.passing)
 
     @property
@@ -122,7 +124,7 @@ class CountedDemand(RuleDemand):
         return self.count < (self.firing.remainder or self.firing.every)
 
     @property
-    def number_to_fire(self) -> int:
+    def number(self) -> int:
         """Which item since the last firing, or since START before any, is the one that fires."""
         return (self.firing.remainder or self.firing.every) if self.is_first else self.firing.every
 
@@ -143,7 +145,7 @@ class CountedDemand(RuleDemand):
         if due_s == inf:
             return None
         chance = self.chance(source.last_s, due_s, source.items_line(self.passing))
-        return CountedAhead(self.number_to_fire, self.is_first, chance, due_s)
+        return CountedAhead(self.number, self.is_first, chance, due_s)
 
     def next_s(self, last_s: float, line: ItemsLine, *, price_s: float) -> float:
         """Return when a probe is due after one at ``last_s``; ``line`` is that of the items that the rule counts."""

@@ -13,7 +13,6 @@ from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.schedule import Reason
 from proxyd.core.model.target import Target
 from proxyd.core.planning.allocation.losses import NO_LOSSES, Losses
-from proxyd.core.planning.policies.auto import DetectionDemand
 from proxyd.core.planning.policies.expected_intervals import PlannedInterval
 from proxyd.core.planning.policies.rule_demand import RuleDemand
 
@@ -53,14 +52,16 @@ class Demands:
         A demand for each rule; those that detect come first.
     once
         Single probes for the intervals of rules over several sources.
-    weight, losses
-        The cost of a delay to the rules, 1 for one strict rule, and what items lose beside it while they wait, with
-        lives in seconds, in parts of an item.
+    weight
+        What a delay costs the rules, 1 for one strict rule.
+    losses
+        What items lose besides, as parts of an item; lives are in seconds.
     targets
         The share that each rule asks for, with times in seconds.
 
     Examples
     --------
+    >>> from proxyd.core.planning.policies.auto import DetectionDemand
     >>> demands = Demands([DetectionDemand("r")])
     >>> bool(demands), demands.first_rule, bool(Demands())
     (True, 'r', False)
@@ -95,17 +96,17 @@ class Demands:
     @property
     def detects(self) -> bool:
         """Whether any rule leaves the times of probes to the plan of the week."""
-        return bool(self.rules) and isinstance(self.rules[0], DetectionDemand)
+        return any(demand.detects for demand in self.rules)
 
     @property
     def only_detects(self) -> bool:
-        """Whether all rules do."""
-        return not self.once and bool(self.rules) and all(isinstance(each, DetectionDemand) for each in self.rules)
+        """Whether all demands do."""
+        return not self.once and bool(self.rules) and all(demand.detects for demand in self.rules)
 
     @property
     def timed(self) -> list[RuleDemand]:
         """The demands that may be due at different times: of those that detect, one."""
-        return [demand for place, demand in enumerate(self.rules) if not (place and _detects(demand))]
+        return [demand for place, demand in enumerate(self.rules) if not (place and demand.detects)]
 
     @property
     def is_priced(self) -> bool:
@@ -120,7 +121,7 @@ class Demands:
     @property
     def in_week(self) -> list[str]:
         """The rules that a plan of the week is for."""
-        return [demand.rule for demand in self.rules if demand.is_priced or demand.number]
+        return [demand.rule for demand in self.rules if demand.is_priced or demand.quota]
 
     @property
     def values_each_item(self) -> bool:
@@ -133,12 +134,12 @@ class Demands:
         return any(demand.has_deadline for demand in self.rules)
 
     @property
-    def is_laid(self) -> bool:
-        """Whether a rule's probes are laid again in each epoch."""
-        return any(demand.is_laid for demand in self.rules)
+    def has_intervals(self) -> bool:
+        """Whether a rule asks for intervals in which it expects an item."""
+        return any(demand.has_intervals for demand in self.rules)
 
     def asked_per_s(self, length_s: float) -> float:
-        """Return the probes a second that are asked for whatever their price, in chronons of ``length_s``.
+        """Return the probes a second that are asked for at any price, in chronons of ``length_s``.
 
         One probe serves all rules of one policy, but hardly those of two.
         """
@@ -152,7 +153,3 @@ class Demands:
     def earliest_s(self) -> float:
         """The time before which no rule wants a probe, not even a retry, in unix seconds."""
         return min((demand.earliest_s for demand in self), default=-inf)
-
-
-def _detects(demand: RuleDemand) -> bool:
-    return isinstance(demand, DetectionDemand)

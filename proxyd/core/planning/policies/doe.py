@@ -35,7 +35,7 @@ class DoeDemand(RuleDemand):
     (60.0, 20.0)
     """
 
-    is_paced: ClassVar[bool] = True
+    never_early: ClassVar[bool] = True
 
     probes: int
     per_s: float
@@ -75,7 +75,7 @@ class DoeDemand(RuleDemand):
         return self.probes / self.per_s
 
     @property
-    def number(self) -> tuple[int, float]:
+    def quota(self) -> tuple[int, float]:
         """Its number of probes, and the time."""
         return self.probes, self.per_s
 

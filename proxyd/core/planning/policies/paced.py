@@ -50,7 +50,7 @@ class PacedDemand(RuleDemand):
     """
 
     is_priced: ClassVar[bool] = True
-    is_paced: ClassVar[bool] = True
+    never_early: ClassVar[bool] = True
 
     policy: PolicyName
     seed: int = 0
@@ -96,9 +96,9 @@ class PacedDemand(RuleDemand):
         """Count what was found."""
         self.count(found.events, found.counting_s)
 
-    def asks(self, grid: ChrononGrid) -> tuple[Any, ...]:
-        """Return the policy."""
-        return ("paced", self.policy.name)
+    def asks(self, grid: ChrononGrid) -> tuple[Any, ...] | None:
+        """Return the policy; only ADAPTIVE has a state."""
+        return ("paced", self.policy.name) if self.policy is PolicyName.ADAPTIVE else None
 
     def state(self, grid: ChrononGrid) -> tuple[Any, ...]:
         """Return ADAPTIVE's own rate."""

@@ -27,7 +27,8 @@ class RuleRequest:
     firing, life_s
         When it fires, counted in items, and how long an item is worth capturing; ``None`` until the next one.
     losses
-        What its items lose while they wait, beside their delay, with lives in seconds, in parts of an item.
+        What its items lose besides their delay, as parts of an item; lives are in seconds. Only for rules that count
+        items.
     weight, has_importance
         The cost of a delay, 1 for a strict rule, and whether it depends on the time.
     since_s
@@ -141,22 +142,24 @@ class SeenSource(Protocol):
 class RuleDemand:
     """What one rule asks of the planner for one source. A policy is a class of demands; the rest is the same for all.
 
-    The planner, the simulator and the daemon know nothing else of a policy. A demand asks for probes in chronons
+    The planner, the simulator and the daemon know no more of a policy than this. A demand asks for probes in chronons
     (``pending``) or from a time on (``due_s``), learns from every probe of its source (``probed``, ``found``), and
     survives restarts (``asks``, ``state``). It reads no clock. ``tests/contract/test_policies.py`` checks all policies.
 
     Attributes
     ----------
-    has_deadline, can_wait
-        Whether it asks in chronons and, if so, whether it is served as late as possible.
-    is_laid
-        Whether its probes are laid again in each epoch.
+    has_deadline
+        Whether it asks in chronons.
+    has_intervals
+        Whether these are intervals in which it expects an item: probed as late as possible, laid again in each epoch.
     is_priced
         Whether it asks when a probe is worth its price; then the plan of the week decides how often.
+    detects
+        Whether the plan of the week chooses the times, too; of several such demands on a source, one is asked.
     counts_items
         Whether its probes depend on the items counted since it last fired, and not on each single item.
-    is_paced
-        Whether its number of probes is never exceeded: it is due in the first chronon that is due as a whole.
+    never_early
+        Whether its number of probes is never exceeded: it is due in the first chronon that starts at its time or later.
 
     Examples
     --------
@@ -172,11 +175,11 @@ class RuleDemand:
     """
 
     has_deadline: ClassVar[bool] = False
-    can_wait: ClassVar[bool] = False
-    is_laid: ClassVar[bool] = False
+    has_intervals: ClassVar[bool] = False
     is_priced: ClassVar[bool] = False
+    detects: ClassVar[bool] = False
     counts_items: ClassVar[bool] = False
-    is_paced: ClassVar[bool] = False
+    never_early: ClassVar[bool] = False
 
     rule: str
 
@@ -196,7 +199,7 @@ class RuleDemand:
         return ()
 
     def due_s(self, source: SeenSource) -> float:
-        """Return from when on a source that was seen is due, in unix seconds."""
+        """Return when a source that was seen falls due, in unix seconds; ``inf`` if it does not."""
         return inf
 
     def gain(self, source: SeenSource, now_s: float) -> float | None:
@@ -215,11 +218,11 @@ class RuleDemand:
     # -- what the plan of the week is told
 
     def asked_per_s(self, length_s: float) -> float:
-        """Return the probes a second that it asks for whatever their price, in chronons of ``length_s``."""
+        """Return the probes a second that it asks for at any price, in chronons of ``length_s``."""
         return 0.0
 
     @property
-    def number(self) -> tuple[int, float] | None:
+    def quota(self) -> tuple[int, float] | None:
         """The number of probes in a time, in seconds, that the plan of the week is to place."""
         return None
 
@@ -239,7 +242,7 @@ class RuleDemand:
     def found(self, found: Found) -> None:
         """Take in what a probe showed."""
 
-    def lay(self, now_s: float, *, rate_per_s: float, count: int, is_first: bool) -> None:
+    def lay(self, now_s: float, *, rate_per_s: float, count: int, is_first: bool = False) -> None:
         """Lay the probes again, at first contact (``is_first``) and in each epoch."""
 
     @property
@@ -252,7 +255,8 @@ class RuleDemand:
     def asks(self, grid: ChrononGrid) -> tuple[Any, ...] | None:
         """Return what was asked for, in values of JSON: a demand that asks for the same continues this one.
 
-        ``None`` if it has no state; then it always begins anew.
+        ``None`` if it has no state; then it always starts again. If the form of the state changes, change the first
+        word, so that older states are not resumed.
         """
         return None
 

@@ -41,8 +41,7 @@ class IntervalDemand(RuleDemand):
     """
 
     has_deadline: ClassVar[bool] = True
-    can_wait: ClassVar[bool] = True
-    is_laid: ClassVar[bool] = True
+    has_intervals: ClassVar[bool] = True
 
     firing: FiringPattern
     life_s: float | None

@@ -35,11 +35,14 @@ class UniformDemand(RuleDemand):
         """Return the demand of a rule; each source has its own phase, so that they are not all probed at once."""
         grid, length = request.grid, request.choice.period
         period = max(1, grid.ceil(length.in_seconds(chronon_s=grid.length_s))) if length else 1
-        phase = int(turn(crc32(request.source_id.encode())) * period)
-        return cls(request.rule, period, grid.chronon_at(request.now_s) + phase)
+        phase, now = int(turn(crc32(request.source_id.encode())) * period), grid.chronon_at(request.now_s)
+        return cls(request.rule, period, now + (phase - now) % period)
 
     def pending(self, now: Chronon) -> PlannedInterval:
-        """Return the chronons in which the next probe is wanted; of several late sources, none is late for ever."""
+        """Return the chronons in which the next probe is wanted.
+
+        A late probe keeps its start, and its deadline is now: of several, the source unseen for longest goes first.
+        """
         return PlannedInterval(self.next_due, max(now, self.next_due + self.period - 1))
 
     def probed(self, chronon: Chronon) -> None:

@@ -107,7 +107,7 @@ class Candidates:
             (source, demand, interval)
             for source in planned
             for demand in source.demands.rules
-            if demand.can_wait and (interval := demand.pending(now)) is not None
+            if demand.has_intervals and (interval := demand.pending(now)) is not None
         ]
         jobs = [job for job in waiting if job[2].deadline <= now + LOOKAHEAD_CHRONONS]
         slots = latest_slots(
@@ -120,7 +120,7 @@ class Candidates:
                 ranked[source.source_id] = Candidate(rank, source, demand.reason, demand.rule)
         for source in sources:
             for demand in source.demands:
-                asked = demand.pending(now) if demand.has_deadline and not demand.can_wait else None
+                asked = demand.pending(now) if demand.has_deadline and not demand.has_intervals else None
                 if asked and asked.start <= now and _sooner(asked, ranked.get(source.source_id)):
                     rank = _deadline_rank(asked, source)
                     ranked[source.source_id] = Candidate(rank, source, demand.reason, demand.rule)

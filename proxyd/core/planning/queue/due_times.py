@@ -142,9 +142,10 @@ class DueTimes:
 
     def own_gain(self, source: PlannedSource, reason: Reason, now_s: float) -> float | None:
         """Return what a probe is worth to the rules that say so themselves, divided by its price; 1 when it is due."""
-        seen = self._seen(source)
+        if (seen := self._seen(source)) is None:
+            return None
         asking = (demand for demand in source.demands.rules if demand.reason is reason)
-        gains = [gain for demand in asking if seen and (gain := demand.gain(seen, now_s)) is not None]
+        gains = [gain for demand in asking if (gain := demand.gain(seen, now_s)) is not None]
         return max(gains, default=None)
 
     def overflow_s(self, source: PlannedSource) -> float:
@@ -169,7 +170,7 @@ class DueTimes:
     def _due(self, demand: RuleDemand, seen: _Seen) -> DueTime:
         """Return when and why a demand is due; a number or pace of probes is never exceeded."""
         due_s, grid = demand.due_s(seen), self._settings.grid
-        if demand.is_paced and not isinf(due_s):
+        if demand.never_early and not isinf(due_s):
             due_s = grid.start_s(grid.ceil(due_s))
         return DueTime(due_s, demand.reason, demand.rule)
 
@@ -181,9 +182,9 @@ class DueTimes:
         is_pushed = source.is_pushed(grid.start_s(now))
         wakes: list[float] = [now] if source.last_seen_s is None else []
         for demand in source.demands:
-            asked = demand.pending(now) if demand.has_deadline and not (is_pushed and demand.can_wait) else None
+            asked = demand.pending(now) if demand.has_deadline and not (is_pushed and demand.has_intervals) else None
             if asked is not None:
-                wakes.append(asked.deadline - LOOKAHEAD_CHRONONS if demand.can_wait else asked.start)
+                wakes.append(asked.deadline - LOOKAHEAD_CHRONONS if demand.has_intervals else asked.start)
         if is_pushed:
             wakes.append(grid.ceil(min(self.safety_s(source), source.pushed_until_s)))
         else:

@@ -165,7 +165,7 @@ class Explainer:
     def _constraints_of(self, planned: PlannedSource, now: Chronon) -> dict[str, Any]:
         """Return the intervals that rules expect next, and the other constraints on a probe."""
         grid, now_s = self.known.grid, self.known.grid.start_s(now)
-        laid = (demand for demand in planned.demands.copy().rules if demand.is_laid)
+        laid = (demand for demand in planned.demands.copy().rules if demand.has_intervals)
         expected = {demand.rule: interval for demand in laid if (interval := demand.pending(now)) is not None}
         host_free_s = self.planner.limits.hosts.earliest_s(planned.host)
         return {

@@ -86,7 +86,7 @@ async def test_what_a_probe_finds_is_the_count() -> None:
     await seen(found, 0, T0)
     await seen(found, 7, T0 + 600.0)
     demand = counted_of(found)
-    assert (demand.count, demand.to_come, demand.number_to_fire) == (7, 3, 5)
+    assert (demand.count, demand.to_come, demand.number) == (7, 3, 5)
 
 
 async def test_items_that_do_not_pass_where_are_not_counted() -> None:

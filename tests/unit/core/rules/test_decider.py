@@ -145,7 +145,7 @@ def test_a_uniform_rule_is_probed_at_its_period_and_keeps_its_phase_over_a_reloa
             probed.append(chronon - NOW)
             outcome = changed("a", [], planned.start_s)
             found.finished(outcome, found.observe(outcome))
-    assert probed == [0, 1, 7, 13, 19]  # at first contact, then in the phase of the source
+    assert probed == [0, 3, 9, 15]  # at first contact, then in the phase of the source
 
 
 async def test_feedback_adds_a_probe_where_too_few_items_were_found() -> None:

@@ -73,7 +73,8 @@ def test_a_wrong_week_costs_a_tenth_at_most(before: Draw, after: Draw) -> None:
     assert to_uniform(before, after) <= 1.1
 
 
-@pytest.mark.parametrize("factor", [pytest.param(10.0, marks=pytest.mark.long), 0.1])
+@pytest.mark.long
+@pytest.mark.parametrize("factor", [10.0, 0.1])
 def test_rates_ten_times_as_high_or_low_cost_a_tenth_at_most(factor: float) -> None:
     assert to_uniform(poisson(STEADY), poisson(STEADY), factor=factor) <= 1.1
 

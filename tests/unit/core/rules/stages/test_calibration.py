@@ -172,7 +172,7 @@ async def test_a_source_whose_week_turns_is_planned_evenly_and_told_so(tmp_path:
         for now in Epoch(int(T0 // 600), int((T0 + 4 * WEEK_S) // 600)):
             if plan_s <= now * 600.0:
                 plan(found, plan_s)
-                plan_s += 21_600.0
+                plan_s += 43_200.0
             for planned in found.choose(now):
                 name, at_s = planned.probe.source_id, planned.start_s
                 found.planner.start(planned, at_s)
