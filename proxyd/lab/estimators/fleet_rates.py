@@ -64,6 +64,15 @@ class FleetRates:
         weights: Floats = self._credit / self._expected
         return weights
 
+    @property
+    def credits(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """What the weights are made of, as ``Blend.credits``: the items credited to each member, and those expected.
+
+        >>> FleetRates(1, half_lives_s=[86400.0]).credits
+        ((25.0, 25.0), (50.0, 50.0))
+        """
+        return tuple(self._credit.tolist()), tuple(self._expected.tolist())
+
     def observe(
         self, sources: ArrayLike, since_s: ArrayLike, until_s: ArrayLike, item_of: ArrayLike, times_s: ArrayLike
     ) -> None:

@@ -20,18 +20,18 @@ from proxyd.core.rates.evidence import ItemTimes
 from proxyd.core.rates.rate_blend import NO_EVIDENCE, Blend
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.core.rates.week_counts import WeekCounts
-from proxyd.core.rules.decider import Decider
+from proxyd.core.rules.decider import Decider, PlanRecord
 from proxyd.core.rules.decider_settings import DeciderSettings
+from proxyd.core.rules.estimates import FleetRecord
 from proxyd.core.rules.stages.stored import NO_CONTEXT, StoredContext
 from proxyd.core.rules.state import SourceState
 from proxyd.lab.replay.replay import Terms
-from proxyd.lab.replay.replay_policies import DAY_S, Timer
+from proxyd.lab.replay.replay_policies import DAY_S, Learner, Timer
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _LINES = 10_000  # of a text, which may have 8 MiB
-_ROOM = 8.0  # one chronon may use this many times the mean budget
 _DOMAIN = """CREATE DOMAIN "feeds" AS CLASS::RSS(channel.item.title:String);
 CREATE PROFILE "replay" AS (DOMAIN "feeds", LANGUAGE "SQL", USER "replay");
 INSERT NOTIFICATION "all" INTO "replay" SET QUERY "SELECT title FROM RSS" SET TRIGGER "ON INSERT TO RSS"
@@ -49,7 +49,7 @@ class DeciderPolicy:
 
     def __init__(self, terms: Terms, policy: str = "AUTO") -> None:
         self._terms = terms
-        most = terms.pace * _ROOM if terms.per_chronon is None else terms.per_chronon
+        most = terms.sources if terms.per_chronon is None else terms.per_chronon
         budget = Budget(most / terms.grid.length_s)
         # a replay loses nothing: the windows of its outcomes are not a feed's
         price = 1e-9 if terms.target is None else None
@@ -60,6 +60,7 @@ class DeciderPolicy:
         states, weeks = _learned(terms)
         changes = sorted((at_s, str(n)) for n, times in enumerate(terms.history) for at_s in times.tolist())
         self._decider.restore(states, {}, weeks=weeks, changes=[(name, at_s) for at_s, name in changes])
+        self._decider.restore_plan(PlanRecord(fleet=_learned_of_all(terms)))
         declared = _declaration(terms, policy)
         self._decider.declare(declared, dict.fromkeys(declared.rules, terms.start_s), terms.start_s)
         self._day = Timer(terms, DAY_S)
@@ -111,6 +112,12 @@ def _declaration(terms: Terms, policy: str) -> Declaration:
     checked = check(texts, CheckSettings())
     assert checked.declaration is not None
     return checked.declaration
+
+
+def _learned_of_all(terms: Terms) -> FleetRecord:
+    """Return what the history shows of all sources together, as if they had been probed every day."""
+    model = Learner(terms).model
+    return FleetRecord(*model.rates.credits, model.trust.likelihoods)
 
 
 def _learned(terms: Terms) -> tuple[dict[str, SourceState], dict[str, WeekCounts]]:
