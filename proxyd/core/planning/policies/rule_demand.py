@@ -222,6 +222,11 @@ class RuleDemand:
         return 0.0
 
     @property
+    def is_helped(self) -> bool:
+        """Whether items that siblings of the source hint at make it due earlier."""
+        return self.is_priced and not self.never_early
+
+    @property
     def quota(self) -> tuple[int, float] | None:
         """The number of probes in a time, in seconds, that the plan of the week is to place."""
         return None

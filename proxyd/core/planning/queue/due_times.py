@@ -105,10 +105,12 @@ class DueTimes:
         demands, seen = source.demands, self._seen(source)
         if seen is None:
             return []
-        dues = [self._due(demand, seen) for demand in demands.timed]
-        if demands.detects and source.hidden > 0 and source.rate_per_s > 0:
+        timed = demands.timed
+        dues = [self._due(demand, seen) for demand in timed]
+        if source.hidden > 0 and source.rate_per_s > 0:
             early_s = source.hidden / source.rate_per_s  # the time in which as many items are expected
-            dues.append(DueTime(dues[0].due_s - early_s, Reason.SIBLING, dues[0].rule))
+            helped = (due for demand, due in zip(timed, dues, strict=True) if demand.is_helped)
+            dues = [*dues, *(DueTime(due.due_s - early_s, Reason.SIBLING, due.rule) for due in helped)]
         return dues + [DueTime(self.overflow_s(source), Reason.OVERFLOW, rule) for rule in demands.priced[:1]]
 
     def have_come(self, due_s: float, now: Chronon) -> bool:

@@ -81,6 +81,18 @@ async def test_the_next_probe_comes_sooner_the_more_items_were_counted() -> None
     assert waits_s[5] == waits_s[0]
 
 
+@pytest.mark.usefixtures("known_rates")
+async def test_an_item_that_a_sibling_hints_at_brings_the_probe_forward() -> None:
+    found = counting(rule("r", when=EVERY_5TH))
+    await seen(found, 0, T0)
+    before = next(found.explainer.preview_of("a", NOW + 1))
+    found.planner.hint("a", 1.0, since_s=T0 + 1.0, now_s=T0 + 10.0)
+    after = next(found.explainer.preview_of("a", NOW + 1))
+    per_s = found.planner.sources["a"].rate_per_s
+    assert after.probe.reason is Reason.SIBLING
+    assert before.start_s - after.start_s == pytest.approx(1 / per_s, abs=20.0)
+
+
 async def test_what_a_probe_finds_is_the_count() -> None:
     found = counting(rule("r", when=EVERY_5TH))
     await seen(found, 0, T0)
