@@ -39,6 +39,9 @@ POLICIES = {
 }
 
 
+ALIKE = {"INDEX", "GOLDEN", "MEMORYLESS", "FBSUP", "AUTO for a target", "DOE, rarely"}  # to others, in part
+
+
 @dataclass(frozen=True)
 class Scene:
     """Sources with Poisson items, one rule, and when plans of the week are made."""
@@ -87,7 +90,9 @@ class Scene:
         return made
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize(
+    "policy", [pytest.param(each, marks=[pytest.mark.long] if each in ALIKE else []) for each in POLICIES]
+)
 @given(
     seed=st.integers(0, 2**32),
     restarts=st.sets(st.integers(1, CHRONONS - 1), min_size=1, max_size=6),

@@ -100,7 +100,7 @@ class CountedDemand(RuleDemand):
     weight: float = 1.0
     count: int = 0
     passing: float = 1.0
-    _next: tuple[tuple[float, ...], float] | None = None
+    _next: tuple[tuple[float, ...], ItemsLine, float] | None = None
 
     @classmethod
     def of(cls, request: RuleRequest) -> CountedDemand:
@@ -149,11 +149,11 @@ class CountedDemand(RuleDemand):
 
     def next_s(self, last_s: float, line: ItemsLine, *, price_s: float) -> float:
         """Return when a probe is due after one at ``last_s``; ``line`` is that of the items that the rule counts."""
-        asked = (last_s, line.rate_per_s, price_s, self.count)
-        if self._next is None or self._next[0] != asked:
+        asked = (last_s, line.rate_per_s, line.begun_s, price_s, self.count)
+        if self._next is None or self._next[0] != asked or not np.array_equal(self._next[1].sums, line.sums):
             since = self.firing.every - self.to_come
-            self._next = asked, self.worth.next_s(since, last_s, line, price_s=price_s / self.weight)
-        return self._next[1]
+            self._next = asked, line, self.worth.next_s(since, last_s, line, price_s=price_s / self.weight)
+        return self._next[2]
 
     def chance(self, last_s: float, until_s: float, line: ItemsLine) -> float:
         """Return the probability that the rule fires between two times."""

@@ -30,7 +30,7 @@ def drawn(week: Week, seed: int, per_week: float = 12.0) -> dict[str, np.ndarray
     }
 
 
-@pytest.mark.parametrize("week", [STEADY, working_week(night=0.02, weekend=0.02)])
+@pytest.mark.parametrize("week", [pytest.param(STEADY, marks=pytest.mark.long), working_week(night=0.02, weekend=0.02)])
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))])
 def test_sources_that_know_nothing_of_each_other_are_no_siblings(week: Week, seed: int) -> None:
     found = siblings_of(saw(drawn(week, seed)).snapshot(), now_s=STOP_S)

@@ -12,10 +12,11 @@ from proxyd.api.wire import Explained
 from proxyd.api.wire.converters import explanation
 from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.model.schedule import Reason
-from proxyd.core.planning.allocation.losses import Losses
+from proxyd.core.planning.allocation.losses import NO_LOSSES, Losses
 from proxyd.core.planning.chunks import run_all
 from proxyd.core.planning.counted_events import CountedRule, ItemsLine
 from proxyd.core.planning.policies.auto import CountedDemand
+from proxyd.core.planning.policies.expected_intervals import FiringPattern
 from proxyd.core.rules.decider import Decider
 from proxyd.lab.replay import decider_policy
 from proxyd.lab.replay.decider_policy import DeciderPolicy
@@ -79,6 +80,16 @@ async def test_the_next_probe_comes_sooner_the_more_items_were_counted() -> None
     assert waits_s[:5] == sorted(waits_s[:5], reverse=True)
     assert waits_s[4] < waits_s[0] / 2
     assert waits_s[5] == waits_s[0]
+
+
+def test_another_week_moves_the_next_probe_at_once() -> None:
+    """Otherwise only a restart would take the plan's new week into account."""
+    demand = CountedDemand("r", FiringPattern(3), CountedRule(3, NO_LOSSES, missed_s=1e6))
+    even, late = np.arange(8.0), np.concatenate([np.zeros(7), [7.0]])
+    lines = [ItemsLine(sums, 0.0, 86400.0, 1e-4) for sums in (even, late, even)]
+    first, other, again = (demand.next_s(0.0, line, price_s=600.0) for line in lines)
+    assert first == again
+    assert other > first + 86400.0
 
 
 @pytest.mark.usefixtures("known_rates")

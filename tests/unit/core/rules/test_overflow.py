@@ -18,7 +18,7 @@ from proxyd.lab.replay.rehearsal import Origins, Rehearsal, rehearse
 from proxyd.lab.traces.update_models import MONDAY_S, model_trace
 from tests.fleets import changed, decider, declaration, item, rule, source
 
-SOURCES, WEEKS, WINDOW = 12, 10, 8
+SOURCES, WEEKS, WINDOW = 12, 6, 8
 Run = tuple[Rehearsal, float]
 
 

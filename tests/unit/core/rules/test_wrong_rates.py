@@ -64,7 +64,7 @@ def to_uniform(before: Draw, after: Draw, *, factor: float = 1.0, options: str =
     ("before", "after"),
     [
         pytest.param(poisson(STEADY), poisson(STEADY), id="no cycle at all", marks=pytest.mark.long),
-        pytest.param(poisson(OFFICE), poisson(TURNED), id="a cycle that turns upside down"),
+        pytest.param(poisson(OFFICE), poisson(TURNED), id="a cycle that turns upside down", marks=pytest.mark.long),
         pytest.param(poisson(OFFICE), poisson(STEADY), id="a cycle that ends", marks=pytest.mark.long),
         pytest.param(drifting, drifting, id="rates that wander", marks=pytest.mark.long),
     ],
