@@ -8,6 +8,7 @@ from proxyd.api import wire
 from proxyd.api.rest.notification_traces import trace
 from proxyd.api.rest.query_readers import InOrder, before, cursor_of, known_declaration, page_of, part_of, wanted
 from proxyd.api.wire import converters as payloads
+from proxyd.api.wire import explained
 from proxyd.core.language import no_such
 from proxyd.core.model.profile import NotificationRule
 from proxyd.core.model.suspension import Subject
@@ -93,7 +94,7 @@ class ProfileListings:
             if items and rules > _MOST_RULES:
                 next_cursor = cursor_of(items[-1].source)
                 break
-            items.append(payloads.source(declaration, found))
+            items.append(explained.source(declaration, found))
         return wire.Page[wire.SourceListed](items=items, next_cursor=next_cursor)
 
     async def explain(self, name: str) -> wire.Explained:
@@ -102,7 +103,7 @@ class ProfileListings:
         found = self._plans.explain(name)
         if found is None:
             raise no_such("source", name, sources)
-        return payloads.explanation(found, await self._plans.kept(name))
+        return explained.explanation(found, await self._plans.kept(name))
 
 
 class PlanListings:

@@ -221,10 +221,12 @@ class ParetoPoint(TypedDict):
 
 
 class PolicyUsed(TypedDict):
-    """The policy of a rule for a source, and why it was chosen."""
+    """The policy of a rule for a source, why it was chosen, and what it promises."""
 
     policy: str
     because: str
+    promised: str | None
+    expected: float | None
 
 
 class ProbeMade(TypedDict):
@@ -515,6 +517,7 @@ class Explained(TypedDict):
     fresh_until: str | None
     next_probe: ComingProbe | None
     chance: float | None
+    because: str
     blocked_by: str | None
     earliest: str | None
     rules: list[str]
@@ -642,6 +645,7 @@ SourceListed = TypedDict(
         "fresh_until": str | None,
         "next_probe": ComingProbe | None,
         "chance": float | None,
+        "because": str,
         "blocked_by": str | None,
         "earliest": str | None,
         "rules": list[str],

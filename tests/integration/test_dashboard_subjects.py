@@ -111,6 +111,25 @@ async def test_the_lists_of_a_source_are_bounded(browser: Browser) -> None:
     assert page.count('data-label="Started"') == 100
 
 
+async def test_the_why_page_gives_the_reason_and_its_numbers(browser: Browser) -> None:
+    await past(browser.api)
+    await browser.sign_in("read")
+    found = browser.api.control.queries.plans.explain("s")
+    assert found is not None
+    assert found.chance is not None
+    status, page = await browser.get("/sources/s/why")
+    reason = f"because <bdi>an item is expected with {found.chance * 100:.0f} % by then and must be seen within 3 hours"
+    assert (status, reason in page) == (200, True)
+    assert reason in (await browser.get("/sources/s"))[1]
+    promises = page.split('id="promises"')[1].split("</table>")[0]
+    assert "90 % within 3 hours" in promises
+    (kept,) = await browser.api.control.queries.plans.kept("s")
+    assert f"{kept.kept * 100:.0f}" in promises.split('data-label="Kept in the last 7 days"')[1]
+    numbers = page.split('id="numbers"')[1].split("</table>")[0]
+    assert f"at least one with {found.chance * 100:.3g} %" in numbers
+    assert (await browser.get("/sources/nowhere/why"))[0] == 404
+
+
 # -- a rule
 
 

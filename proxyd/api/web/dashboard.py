@@ -59,6 +59,7 @@ class Dashboard:
             WebRoute("GET", "/", "read", pages.fleet),
             WebRoute("GET", "/sources", "read", pages.sources),
             WebRoute("GET", "/sources/{name}", "read", subjects.source),
+            WebRoute("GET", "/sources/{name}/why", "read", subjects.why),
             WebRoute("GET", "/rules", "read", pages.rules),
             WebRoute("GET", "/rules/{name}", "read", subjects.rule),
             WebRoute("POST", "/rules/{name}/test", "write", subjects.test),

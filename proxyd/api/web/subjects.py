@@ -16,8 +16,11 @@ from proxyd.api.web.charts.timelines import histogram, lanes, probe_kind, time_l
 from proxyd.api.web.pages import titles_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
+from proxyd.api.wire import explained
 from proxyd.core.language import no_such
 from proxyd.core.model.delivery import shown_endpoint
+from proxyd.core.planning.allocation.losses import MISSED_S
+from proxyd.core.rules.answers.explanation import Explanation
 from proxyd.queries import Queries
 
 _DAY_S = 86400.0
@@ -50,24 +53,39 @@ class Subjects:
         self._render = renderer.page
 
     async def source(self, request: web.Request) -> web.Response:
-        """Show one source, its items and probes, and its coming week."""
+        """Show one source, its items and its probes."""
         name, days = request.match_info["name"], read_query(request, _Back).days
-        found = self._plans.explain(name)
-        if found is None:
-            raise no_such("source", name, known_declaration(self._profiles).sources)
+        known = self._explained(name)
         declared = known_declaration(self._profiles).sources[name]  # before any await: it may be removed
+        found = explained.explanation(known, await self._plans.kept(name))
+        return self._render(request, "source.html", found=found, declared=declared, **await self._past(name, days))
+
+    async def why(self, request: web.Request) -> web.Response:
+        """Show why a source is probed when it is, with the numbers, and its coming week."""
+        name = request.match_info["name"]
+        known = self._explained(name)
         planned = await self._plans.plan_of(name, limit=_MOST_PLANNED)
+        found = explained.explanation(known, await self._plans.kept(name))
         return self._render(
             request,
-            "source.html",
-            found=payloads.explanation(found, await self._plans.kept(name)),
-            declared=declared,
+            "source_why.html",
+            found=found,
+            kept={each.rule: each for each in found.kept},
+            waiting=known.expected,
+            factor=known.factor,
+            missed_hours=MISSED_S / 3600.0,
             cells=heat_map(found.week, found.rate_per_day, [each.start_s for each in planned]),
             planned=[payloads.planned_probe(each) for each in planned],
             most_planned=_MOST_PLANNED,
             day_names=payloads.DAYS,
-            **await self._past(name, days),
         )
+
+    def _explained(self, name: str) -> Explanation:
+        sources = known_declaration(self._profiles).sources  # raises while the daemon starts
+        found = self._plans.explain(name)
+        if found is None:
+            raise no_such("source", name, sources)
+        return found
 
     async def _past(self, name: str, days: int) -> dict[str, Any]:
         """Return the items and probes of the last days, as a picture and as lists."""

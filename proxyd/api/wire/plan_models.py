@@ -21,10 +21,12 @@ class ComingProbe(WireModel):
 
 
 class PolicyUsed(WireModel):
-    """The policy of a rule for a source, and why it was chosen."""
+    """The policy of a rule for a source, why it was chosen, and what it promises."""
 
     policy: str
     because: str
+    promised: str | None = Field(description="the target in words; null if the policy has none")
+    expected: Share | None = Field(description="the share that the plan is expected to see in time; null before one")
 
 
 class ModelOff(WireModel):
@@ -62,6 +64,7 @@ class SourceShown(WireModel):
     fresh_until: Time | None
     next_probe: ComingProbe | None
     chance: Share | None = Field(description="the chance that a new item is there at the next probe; null before one")
+    because: str = Field(description="why the next probe comes when it does, in words; empty if none is planned")
     blocked_by: str | None
     earliest: Time | None
     rules: list[str]

@@ -19,8 +19,11 @@ from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.policies.rule_demand import CountedAhead
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
+from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rates.week_shapes import HOUR_S
-from proxyd.core.rules.answers.promises import policy_in_words
+from proxyd.core.rules.answers.promises import policy_in_words, promise
+from proxyd.core.rules.answers.reasons import ProbeCase
+from proxyd.core.rules.demands import target_of
 from proxyd.core.rules.estimates import Misfit, zone_s
 from proxyd.core.rules.knowledge import Knowledge
 from proxyd.core.rules.programs.rule_program import RuleProgram
@@ -33,6 +36,26 @@ _MOST_CHRONONS = 100_000  # a week has 60,480 chronons of 10 s
 
 
 @dataclass(frozen=True, slots=True)
+class RulePolicy:
+    """The policy of a rule for a source, and what the rule may expect of it.
+
+    Parameters
+    ----------
+    because
+        The reason for the policy, in words.
+    promised
+        The target of the rule in words, or ``None`` if its policy has none.
+    expected
+        The share of the rule's items that the plan is expected to see in time, 0 to 1, if there is such a plan.
+    """
+
+    name: str
+    because: str
+    promised: str | None = None
+    expected: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """Why a source is probed when it is; times are in unix seconds, the rate is in items a day.
 
@@ -40,12 +63,12 @@ class Explanation:
     is the delay, in item-seconds, that a detection probe must save, if there is a price; it exceeds
     ``fleet_price_item_s`` if the limit of the source's host binds. ``week`` holds the factors of the rate by hour of
     the week, once the week is planned. ``misfit`` says which part of the source's model predicts badly. The rate lies
-    in ``rate_range_per_day`` in four of five cases. ``policies`` holds the policy of each rule and the reason for it.
+    in ``rate_range_per_day`` in four of five cases. ``policies`` holds the policy of each rule.
     ``intervals`` holds the start and end of the interval that each rule expects next, if it expects any.
     ``counted`` holds the item that each rule on every n-th item waits for.
     ``host_free_s`` is when the budget of the host lets a probe start. The origin says that nothing changes before
-    ``fresh_until_s``. ``chance`` is that of a new item at the next probe. With ``has_targets`` the
-    rules' targets decide the price.
+    ``fresh_until_s``. ``expected`` is the number of items that are expected to wait at the next
+    probe, ``because`` what speaks for that probe. With ``has_targets`` the rules' targets decide the price.
     """
 
     source_id: str
@@ -65,14 +88,27 @@ class Explanation:
     week: tuple[float, ...] = ()
     misfit: Misfit | None = None
     rate_range_per_day: tuple[float, float] = (0.0, inf)
-    policies: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    policies: Mapping[str, RulePolicy] = field(default_factory=dict)
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     counted: Mapping[str, CountedAhead] = field(default_factory=dict)
     host_free_s: float | None = None
     fresh_until_s: float | None = None
     paused: Suspension | None = None
-    chance: float | None = None
+    expected: float | None = None
+    because: str = ""
     has_targets: bool = False
+
+    @property
+    def chance(self) -> float | None:
+        """The probability of a new item at the next probe; ``None`` if that is the first."""
+        return None if self.expected is None else -expm1(-self.expected)
+
+    @property
+    def factor(self) -> float | None:
+        """How many times its mean rate a source has in the hour of the next probe, if its week is planned."""
+        if self.next_probe is None or not self.week:
+            return None
+        return self.week[int((self.next_probe.start_s - MONDAY_S) % WEEK_S // HOUR_S)]
 
     @property
     def is_host_bound(self) -> bool:
@@ -122,12 +158,14 @@ class Explainer:
         stop = now + self.known.grid.ceil(self.known.settings.epoch_s)
         earliest = self.planner.limits.earliest_s(planned) if planned else -inf
         next_probe = preview_source(self.planner, source_id, Epoch(now, stop)) if planned else None
+        expected = self._expected(source, planned, next_probe)
         return Explanation(
             source_id=source_id,
             url=source.url,
             rate_per_day=rate_per_s * 86400.0,
             next_probe=next_probe,
-            chance=self._chance(source, planned, next_probe),
+            expected=expected,
+            because=self._because(source_id, next_probe, expected),
             blocked_by=self._blocked_by(source_id, planned, now_s),
             paused=self.known.paused.get(source_id),
             earliest_s=earliest if earliest > now_s else None,
@@ -144,18 +182,33 @@ class Explainer:
             **(self._constraints_of(planned, now) if planned else {}),
         )
 
-    def _policy(self, program: RuleProgram, rate_per_s: float) -> tuple[str, str]:
-        week = self.planner.week
+    def _policy(self, program: RuleProgram, rate_per_s: float) -> RulePolicy:
+        week, settings = self.planner.week, self.known.settings.planner
         outlook = None if week is None else week.outlooks.get(program.rule.name)
-        return policy_in_words(program, self.known.settings.planner, outlook, rate_per_s)
+        name, because = policy_in_words(program, settings, outlook, rate_per_s)
+        has_target = settings.has_targets and program.rule.policy.leaves_times
+        promised = promise(target_of(program, settings)) if has_target else None
+        return RulePolicy(name, because, promised, None if outlook is None else outlook.expected)
 
-    def _chance(self, source: Source, planned: PlannedSource | None, coming: PlannedProbe | None) -> float | None:
-        """Return the chance that a new item is there at the next probe; ``None`` if that is the first."""
+    def _because(self, source_id: str, coming: PlannedProbe | None, expected: float | None) -> str:
+        """Return what speaks for the next probe, in words; empty if none is planned."""
+        if coming is None:
+            return ""
+        settings, rule = self.known.settings.planner, coming.probe.rule or ""
+        programs = self.known.compiled.programs_of(source_id) if settings.has_targets else ()
+        targets = [target_of(program, settings) for program in programs if program.rule.policy.leaves_times]
+        narrowest = min(targets, key=lambda target: target.parts[0][0], default=None)
+        counted = self.planner.counted_ahead(source_id).get(rule)
+        chance = None if expected is None else -expm1(-expected)
+        return str(ProbeCase(coming.probe.reason, rule, chance, narrowest, counted))
+
+    def _expected(self, source: Source, planned: PlannedSource | None, coming: PlannedProbe | None) -> float | None:
+        """Return how many new items are expected at the next probe; ``None`` if that is the first."""
         if planned is None or coming is None or planned.last_seen_s is None:
             return None
         estimates, state = self.known.estimates, self.known.state(source)
         model = estimates.model(source, planned.rate_per_s, self.planner.week, coming.start_s).planned(state.fit)
-        return -expm1(-model.expected(planned.last_seen_s, coming.start_s)[0])
+        return float(model.expected(planned.last_seen_s, coming.start_s)[0])
 
     def _blocked_by(self, source_id: str, planned: PlannedSource | None, now_s: float) -> str | None:
         if planned is None:

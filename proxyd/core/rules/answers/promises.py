@@ -68,10 +68,17 @@ def promise(target: Target) -> str:
     ('95 % within 10 minutes', '90 % before the next item')
     """
     share = f"{target.share * 100:.3g} %"
-    if len(target.parts) > 1:
-        return f"{share} of their worth"
+    return f"{share} of their worth" if len(target.parts) > 1 else f"{share} {within(target)}"
+
+
+def within(target: Target) -> str:
+    """Return the time in which an item is to be seen, in words; that of the first part if its worth falls in steps.
+
+    >>> within(Target(0.95, ((600.0, 1.0),))), within(Target(0.9, ((inf, 1.0),)))
+    ('within 10 minutes', 'before the next item')
+    """
     after_s = target.parts[0][0]
-    return f"{share} before the next item" if after_s == inf else f"{share} within {_time(after_s)}"
+    return "before the next item" if after_s == inf else f"within {_time(after_s)}"
 
 
 def policy_in_words(

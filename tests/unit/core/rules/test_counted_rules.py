@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from proxyd.api.wire import Explained
-from proxyd.api.wire.converters import explanation
+from proxyd.api.wire.explained import explanation
 from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.allocation.losses import NO_LOSSES, Losses
@@ -155,7 +155,9 @@ async def test_explain_names_the_item_that_the_rule_waits_for() -> None:
     found = counting(rule("r", when="COUNT(*) % 3 = 1"))
     await seen(found, 0, T0)
     lines = told(found, NOW + 1).summary
-    assert any(line.startswith("rule r waits for the 1st item, which is expected with ") for line in lines)
+    (line,) = (line for line in lines if line.startswith("next probe: "))
+    assert ", because the 1st item is expected with " in line
+    assert not any(line.startswith("rule r waits for") for line in lines)
     await seen(found, 2, T0 + 600.0)
     shown = told(found, NOW + 61)
     assert shown.counted["r"].number == 3

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from proxyd.api.wire import converters as payloads
+from proxyd.api.wire import explained
 from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.model.schedule import Reason
@@ -140,7 +140,7 @@ async def test_an_explanation_says_where_a_host_binds(binds: bool) -> None:
     told = found.explainer.explain("s", found.settings.grid.chronon_at(MONDAY_S))
     assert told is not None
     assert told.is_host_bound == binds
-    (line,) = (line for line in payloads.explanation(told).summary if line.startswith("price"))
+    (line,) = (line for line in explained.explanation(told).summary if line.startswith("price"))
     assert ("limit the probes of its host" in line, "lower probe_price" in line) == (binds, not binds)
 
 

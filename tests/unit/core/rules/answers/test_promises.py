@@ -41,7 +41,7 @@ async def planned(found: Decider) -> Decider:
 def why(found: Decider) -> str:
     told = found.explainer.explain("s", found.settings.grid.chronon_at(T0))
     assert told is not None
-    return told.policies["r"][1]
+    return told.policies["r"].because
 
 
 def advice(found: Decider) -> Advice:

@@ -1,0 +1,200 @@
+"""Converters of explanations: when a source is probed and why, as values and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+from typing import Any
+
+from proxyd.api import wire
+from proxyd.api.wire.converters import DAYS, misfit, model_of, planned_probe, share, suspension_or_none, time_or_none
+from proxyd.core.model.field_values import iso_time
+from proxyd.core.model.profile import Declaration
+from proxyd.core.model.schedule import Reason
+from proxyd.core.planning.policies.rule_demand import CountedAhead
+from proxyd.core.planning.queue.probe_slots import PlannedProbe
+from proxyd.core.rules.answers.explanation import Explanation, RulePolicy
+from proxyd.core.rules.answers.promises import KeptPromise
+from proxyd.core.rules.answers.reasons import counted_item
+
+_EVEN = 1.05
+_EXPECTING = frozenset({Reason.DETECTION, Reason.COUNTED})  # their words say until when an item must be seen
+
+
+def explanation(found: Explanation, kept: Sequence[KeptPromise] = ()) -> wire.Explained:
+    """Return when a source is probed and why, with a summary in words, and what its rules kept of their targets."""
+    shown = [model_of(each, wire.KeptPromiseShown, kept=share(each.kept)) for each in kept]
+    return wire.Explained(summary=_summary(found, kept), kept=shown, **_state(found))
+
+
+def source(declaration: Declaration, found: Explanation) -> wire.SourceListed:
+    """Return a source for a list."""
+    declared = declaration.sources[found.source_id]
+    return wire.SourceListed(**_state(found), domain=declared.domain, **{"class": declared.page_class})
+
+
+def _state(found: Explanation) -> dict[str, Any]:
+    """Return the members that both models of a source share."""
+    state = found.state
+    return {
+        "source": found.source_id,
+        "url": found.url,
+        "paused": suspension_or_none(found.paused),
+        "rate_per_day": round(found.rate_per_day, 6),
+        "rate_range_per_day": tuple(round(rate, 6) for rate in found.rate_range_per_day),
+        "policies": {rule: _policy(policy) for rule, policy in sorted(found.policies.items())},
+        "intervals": {
+            rule: (iso_time(begin_s), time_or_none(end_s)) for rule, (begin_s, end_s) in sorted(found.intervals.items())
+        },
+        "counted": {
+            rule: wire.CountedItem(number=ahead.number, chance=ahead.chance, by=iso_time(ahead.by_s))
+            for rule, ahead in sorted(found.counted.items())
+        },
+        "host_free": time_or_none(found.host_free_s),
+        "fresh_until": time_or_none(found.fresh_until_s),
+        "next_probe": planned_probe(found.next_probe) if found.next_probe else None,
+        "chance": None if found.chance is None else round(found.chance, 4),
+        "because": found.because,
+        "blocked_by": found.blocked_by,
+        "earliest": time_or_none(found.earliest_s),
+        "rules": list(found.rules),
+        "postponed": dict(found.postponed),
+        "unmet_intervals": found.unmet_intervals,
+        "price_item_hours": None if found.price_item_s is None else round(found.price_item_s / 3600.0, 6),
+        "week": [round(factor, 4) for factor in found.week],
+        "off": None if found.misfit is None else misfit(found.misfit),
+        "first_contact": time_or_none(state.first_contact_s),
+        "last_probe": time_or_none(state.last_start_s),
+        "last_outcome": state.last_outcome,
+        "last_detail": state.last_detail,
+        "failures": state.failures,
+        "items_seen": state.next_seq - 1,
+        "items_lost_estimated": round(state.lost_items, 3),
+    }
+
+
+def _policy(found: RulePolicy) -> wire.PolicyUsed:
+    expected = None if found.expected is None else share(found.expected)
+    return model_of(found, wire.PolicyUsed, policy=found.name, expected=expected)
+
+
+def _summary(found: Explanation, kept: Sequence[KeptPromise]) -> list[str]:
+    lines = [f"{found.source_id}  {found.url}"]
+    if found.paused is not None:
+        lines.append(f"paused {found.paused.told}; `proxyd resume` has it probed again")
+    lines += [_rate_line(found)]
+    lines += [f"rule {rule}: {used.name} ({used.because})" for rule, used in sorted(found.policies.items())]
+    lines += [_kept_line(each) for each in kept]
+    lines += [_last_line(found), f"next probe: {_coming(found, kept)}"]
+    lines += _constraint_lines(found)
+    lines += _week_lines(found)
+    lines += [] if found.misfit is None else misfit(found.misfit).summary
+    lines += _origin_lines(found)
+    if found.blocked_by and found.earliest_s:
+        lines.append(f"delayed by {found.blocked_by} until {iso_time(found.earliest_s)}")
+    if found.unmet_intervals:
+        lines.append(f"expected events that passed without a probe: {found.unmet_intervals}")
+    if found.postponed:
+        counts = ", ".join(f"{name} ({count})" for name, count in sorted(found.postponed.items()))
+        lines.append(f"times postponed so far: {counts}")
+    return lines
+
+
+def _rate_line(found: Explanation) -> str:
+    known = "estimated" if found.state.rate.as_of_s is not None else "as declared, nothing learned yet"
+    low, high = found.rate_range_per_day
+    between = f"80 % sure: {_amount(low, 2)} to {_amount(high, 2)}"
+    return f"rate: {_amount(found.rate_per_day, 3)} items a day ({known}; {between})"
+
+
+def _last_line(found: Explanation) -> str:
+    state = found.state
+    if state.last_outcome is None:
+        return "last probe: none yet"
+    detail = f", {state.last_detail}" if state.last_detail else ""
+    at = "no request was sent" if state.last_start_s is None else iso_time(state.last_start_s)
+    return f"last probe: {at}, {state.last_outcome}{detail}"
+
+
+def _coming(found: Explanation, kept: Sequence[KeptPromise]) -> str:
+    """Return when the source is asked next and why, and how well that went in the last week."""
+    if found.next_probe is None:
+        return f"none planned for now ({found.blocked_by or 'nothing is due'})"
+    return f"{iso_time(found.next_probe.start_s)}, because {found.because}{_kept_so_far(found.next_probe, kept)}"
+
+
+def _kept_so_far(coming: PlannedProbe, kept: Sequence[KeptPromise]) -> str:
+    shares = [each.kept for each in kept if each.rule == coming.probe.rule]
+    if not shares or coming.probe.reason not in _EXPECTING:
+        return ""
+    return f"; {shares[0] * 100:.0f} % of the last week's were"
+
+
+def _kept_line(kept: KeptPromise) -> str:
+    """Return what a rule was promised of the items of a source, and what it got.
+
+    >>> _kept_line(KeptPromise(0.0, "r", intervals=40, promised=0.9, kept=0.95))
+    'rule r: 90 % promised, 95 % kept (40 items of the last 7 days)'
+    """
+    items = "1 item" if kept.intervals == 1 else f"{kept.intervals:,} items"
+    shares = f"{kept.promised * 100:.3g} % promised, {kept.kept * 100:.3g} % kept"
+    return f"rule {kept.rule}: {shares} ({items} of the last 7 days)"
+
+
+def _amount(value: float, digits: int) -> str:
+    """Return a number in common notation: 1,234 and not 1.2e+03."""
+    return f"{value:,.0f}" if 100 <= value < inf else f"{value:.{digits}g}"
+
+
+def _counted_line(rule: str, ahead: CountedAhead) -> str:
+    expected = f"which is expected with {ahead.chance * 100:.0f} % by {iso_time(ahead.by_s)}"
+    return f"rule {rule} waits for {counted_item(ahead)}, {expected}"
+
+
+def _constraint_lines(found: Explanation) -> list[str]:
+    """Return the intervals that rules expect, and the constraints of the next probe."""
+    lines = [
+        f"rule {rule} expects an event between {iso_time(begin_s)} and {iso_time(end_s)}"
+        for rule, (begin_s, end_s) in sorted(found.intervals.items())
+    ]
+    told = found.next_probe.probe.rule if found.next_probe and found.next_probe.probe.reason is Reason.COUNTED else None
+    lines += [_counted_line(rule, ahead) for rule, ahead in sorted(found.counted.items()) if rule != told]
+    if found.host_free_s is not None:
+        lines.append(f"its host's budget allows the next probe at {iso_time(found.host_free_s)}")
+    if found.fresh_until_s is not None:
+        lines.append(f"fresh until {iso_time(found.fresh_until_s)}, by the caching headers of its origin")
+    return lines
+
+
+def _week_lines(found: Explanation) -> list[str]:
+    """Return the delay that a probe must save, and the busiest hour of the week."""
+    if found.price_item_s is None:
+        return []
+    price = f"a probe for detection must save {found.price_item_s / 3600.0:.3g} item-hours of delay"
+    more = "set a shorter WITHIN or a higher target" if found.has_targets else "lower probe_price"
+    advice = f"for more probes, {more} or write SET POLICY UNIFORM"
+    if found.is_host_bound:
+        advice = "more than elsewhere, because host_spacing, host_budget or robots.txt limit the probes of its host"
+    lines = [f"price: {price} ({advice})"]
+    if not found.week:
+        return lines
+    busiest = max(range(len(found.week)), key=lambda hour: found.week[hour])
+    if found.week[busiest] > _EVEN:
+        day, hour = divmod(busiest, 24)
+        lines.append(f"week: busiest on {DAYS[day]} at {hour}:00 UTC, {found.week[busiest]:.1f} times its mean")
+    return lines
+
+
+def _origin_lines(found: Explanation) -> list[str]:
+    """Return what proxyd learned about the source's origin: redirects, wrong 304s and hubs."""
+    state, subscription = found.state, found.subscription
+    lines = []
+    if found.moved_url is not None:
+        lines.append(f"moved permanently, probed at: {found.moved_url}")
+    if state.distrust_until_s > (state.last_start_s or 0.0):
+        lines.append(f"its 304 responses are ignored until {iso_time(state.distrust_until_s)}, because one was wrong")
+    if subscription is not None:
+        until = f" until {iso_time(subscription.lease_until_s)}" if subscription.lease_until_s else ""
+        pushes = f"pushes so far: {subscription.pushes}"
+        lines.append(f"hub: {subscription.hub}, subscription {subscription.status.value}{until}, {pushes}")
+    return lines

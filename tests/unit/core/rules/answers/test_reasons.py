@@ -1,0 +1,43 @@
+"""Every reason of a probe has words, and they say what is known of it."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+
+from proxyd.core.model.schedule import Reason
+from proxyd.core.model.target import Target
+from proxyd.core.planning.policies.rule_demand import CountedAhead
+from proxyd.core.rules.answers.reasons import ProbeCase
+
+QUICK = Target(0.95, ((600.0, 1.0),))
+NO_LIFE = Target(0.9, ((inf, 1.0),))
+FALLING = Target(0.9, ((300.0, 0.5), (600.0, 0.5)))
+THIRD, LATER = CountedAhead(3, True, 0.3, 0.0), CountedAhead(3, False, 0.3, 0.0)
+ITEM, COUNTED = Reason.DETECTION, Reason.COUNTED
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_each_reason_has_words_with_and_without_details(reason: Reason) -> None:
+    known, bare = ProbeCase(reason, "r", 0.3, QUICK, THIRD), ProbeCase(reason, "r")
+    assert str(known)
+    assert str(bare)
+    assert "None" not in f"{known} {bare}"
+
+
+@pytest.mark.parametrize(
+    ("case", "what", "worth"),
+    [
+        (ProbeCase(ITEM, "r", 0.3, QUICK), "an item", "must be seen within 10 minutes"),
+        (ProbeCase(ITEM, "r", 0.3, NO_LIFE), "an item", "must be seen before the next item"),
+        (ProbeCase(ITEM, "r", 0.3, FALLING), "an item", "loses worth while it waits"),
+        (ProbeCase(ITEM, "r", 0.3), "an item", "that is worth the price of a probe"),
+        (ProbeCase(COUNTED, "r", 0.9, QUICK, THIRD), "the 3rd item", "must be seen within 10 minutes"),
+        (ProbeCase(COUNTED, "r", 0.9, counted=LATER), "the 3rd item since its last notification", "that is worth"),
+    ],
+)
+def test_the_words_say_how_likely_an_item_is_and_how_soon_it_must_be_seen(
+    case: ProbeCase, what: str, worth: str
+) -> None:
+    assert str(case).startswith(f"{what} is expected with 30 % by then and {worth}")
