@@ -137,10 +137,14 @@ def _rule_lines(changes: ChangesMade) -> list[str]:
 def _cost_lines(cost: CostShown) -> Iterator[str]:
     asked, before, budget = cost["asked_per_hour"], cost["asked_per_hour_before"], cost["budget_per_hour"]
     yield f"sources: {cost['sources_added']} more, {cost['sources_removed']} fewer"
-    yield f"probes an hour at the present price: {asked:.3g} (before: {before:.3g}; the budget allows {budget:.3g})"
+    yield f"probes an hour: {asked:.3g} (before: {before:.3g}; the budget allows {budget:.3g})"
     for rule in cost["unmet"]:
         missed = sum(rule["unmet"].values())
         yield f"rule {rule['rule']}: {missed} of {counted(rule['intervals'], 'interval')} would not be met"
+    for each in cost["targets"]:
+        because = "" if each["limit"] is None else f", because of {each['limit']}"
+        shares = f"{each['expected']:.0%} in time expected, {each['share']:.0%} asked"
+        yield f"rule {each['rule']}: {shares}, with {each['probes_per_hour']:.3g} probes an hour{because}"
 
 
 @verb("reload", "proxyd reload", takes=ASKING)

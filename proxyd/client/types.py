@@ -473,7 +473,7 @@ class AuthWritten(TypedDict):
 
 
 class CostShown(TypedDict):
-    """The demand of a declaration, in probes an hour of all sources, at the current price."""
+    """The demand of a declaration, in probes an hour of all sources, by a plan of the week that is made for it."""
 
     budget_per_hour: float
     asked_per_hour: float
@@ -481,6 +481,7 @@ class CostShown(TypedDict):
     sources_added: int
     sources_removed: int
     unmet: list[RuleOutlookShown]
+    targets: list[TargetShown]
 
 
 class DeliveryWritten(TypedDict):

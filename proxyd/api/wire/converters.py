@@ -159,6 +159,7 @@ def cost(found: PlanCost) -> wire.CostShown:
         sources_added=found.added,
         sources_removed=found.removed,
         unmet=[_outlook(each) for each in found.unmet],
+        targets=[_target(rule, outlook) for rule, outlook in sorted(found.targets.items())],
     )
 
 

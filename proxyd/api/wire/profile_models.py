@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from proxyd.api.wire.base_models import Count, Share, WireModel
-from proxyd.api.wire.plan_models import RuleOutlookShown
+from proxyd.api.wire.plan_models import RuleOutlookShown, TargetShown
 from proxyd.api.wire.statement_models import DeclarationWritten
 from proxyd.api.wire.suspension_models import RuleFailing, SuspensionShown
 
@@ -78,7 +78,7 @@ class DomainShown(WireModel):
 
 
 class CostShown(WireModel):
-    """The demand of a declaration, in probes an hour of all sources, at the current price."""
+    """The demand of a declaration, in probes an hour of all sources, by a plan of the week that is made for it."""
 
     budget_per_hour: float
     asked_per_hour: float
@@ -86,6 +86,9 @@ class CostShown(WireModel):
     sources_added: Count
     sources_removed: Count
     unmet: list[RuleOutlookShown] = Field(description="rules that the budget cannot satisfy")
+    targets: list[TargetShown] = Field(
+        description="new rules with a target and rules whose target would not be met, for the sources seen so far"
+    )
 
 
 class ChangesMade(WireModel):
