@@ -190,12 +190,14 @@ class DecidedInterval:
 class Report:
     """What was found and predicted on each day with data (since 1970-01-01, UTC), and models that now fit badly.
 
-    ``promises`` compares what rules promise with what they kept, week by week.
+    ``promises`` compares what rules promise with what they kept, week by week; of many, those that fell shortest are
+    there, and ``promises_left_out`` counts the others.
     """
 
     days: tuple[tuple[int, Calibration], ...]
     off: tuple[Misfit, ...]
     promises: tuple[KeptPromise, ...] = ()
+    promises_left_out: int = 0
 
 
 class Plans(Protocol):

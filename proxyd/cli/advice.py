@@ -122,6 +122,8 @@ def report(options: argparse.Namespace) -> int:
     if answer["promises"]:
         print("\nShare of the items in time, week by week:")
         print_table(["week from", "rule", "promised", "kept", "items"], [_kept(each) for each in answer["promises"]])
+    if answer["promises_left_out"]:
+        print(f"{answer['promises_left_out']:,} more fell less short than these.")
     print_lines(_off_lines(answer["off"]))
     return 0
 

@@ -307,6 +307,7 @@ class ReportShown(TypedDict):
     days: list[Day]
     off: list[ModelOff]
     promises: list[PromiseShown]
+    promises_left_out: int
 
 
 class ResumeWanted(TypedDict):

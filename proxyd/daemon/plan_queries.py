@@ -12,7 +12,7 @@ from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rules.answers.advice import Advice, advise
 from proxyd.core.rules.answers.explanation import Explanation
-from proxyd.core.rules.answers.promises import KeptPromise, promise_kept
+from proxyd.core.rules.answers.promises import KeptPromise, fallen_shortest, promises_kept
 from proxyd.core.rules.capture_counts import CaptureCounts
 from proxyd.core.rules.decider import Decider
 from proxyd.errors import BusyError
@@ -21,6 +21,7 @@ from proxyd.queries import DecidedInterval, MadeProbe, Profiles, Report, SeenIte
 from proxyd.store import SqlStore
 
 _DAY_S = 86400.0
+_MOST_PROMISES = 1000  # of rules and weeks, in a report
 
 
 class PlanQueries:
@@ -52,16 +53,21 @@ class PlanQueries:
         """Return what was found and predicted on each day, and the sources whose models fit badly."""
         since_s = self._clock.time_s() - (days - 1) * _DAY_S
         accounts = tuple(await self._store.history.accounts(since_s))
-        return Report(accounts, tuple(self._explainer.misfits()), tuple(await self._promises(since_s)))
+        promises, count = await self._promises(since_s)
+        left_out = count - len(promises)
+        return Report(accounts, tuple(self._explainer.misfits()), tuple(promises), promises_left_out=left_out)
 
-    async def _promises(self, since_s: float) -> list[KeptPromise]:
-        """Return what rules kept of their promises in each week since a time."""
-        found: list[KeptPromise] = []
+    async def _promises(self, since_s: float) -> tuple[list[KeptPromise], int]:
+        """Return what rules kept of their promises in each week since a time, of many the worst, and their number."""
+        worst: list[KeptPromise] = []
+        count = 0
         week_s = MONDAY_S + (since_s - MONDAY_S) // WEEK_S * WEEK_S
         while week_s < self._clock.time_s():
-            found += await self._kept(week_s)
+            found = await self._kept(week_s)
+            count += len(found)
+            worst = await asyncio.to_thread(fallen_shortest, [*worst, *found], _MOST_PROMISES)
             week_s += WEEK_S
-        return found
+        return worst, count
 
     async def kept(self, source_id: str) -> list[KeptPromise]:
         """Return what rules kept of their promises for a source in the last seven days."""
@@ -74,8 +80,7 @@ class PlanQueries:
             return []
         within_s = settings.default_target.parts[0][0]
         weeks = await self._store.history.rule_week(since_s, since_s + WEEK_S, within_s, source_id=source_id)
-        kept = (promise_kept(programs[each.rule], settings, each) for each in weeks if each.rule in programs)
-        return [each for each in kept if each is not None]
+        return await asyncio.to_thread(promises_kept, programs, settings, weeks)
 
     def explain(self, source_id: str) -> Explanation | None:
         """Return when a source is probed next and why."""

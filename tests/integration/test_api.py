@@ -25,6 +25,7 @@ from proxyd.core.model.schedule import Probe, Reason
 from proxyd.core.rates.model_fit import ModelFit
 from proxyd.core.rules.stages.calibration import Calibration
 from proxyd.core.rules.state import IntervalRecord, SourceState
+from proxyd.daemon import plan_queries
 from proxyd.errors import ConfigError, StoreError
 from proxyd.ports import Message, WebhookState
 from proxyd.store import SqlStore
@@ -324,10 +325,34 @@ async def test_a_source_shows_what_its_rules_kept_of_their_targets_in_the_last_w
     assert "rule r: 90 % promised, 75 % kept (4 items of the last 7 days)" in found["summary"]
 
 
+async def test_a_report_keeps_the_promises_that_fell_shortest(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, grid = running.control.resources.store, running.control.decider.settings.grid
+    state = SourceState("s", "https://example.org/s")
+    for weeks_ago, delay_s in ((0, 60.0), (1, 5 * 3600.0)):
+        at_s = T0 - weeks_ago * 7 * 86400.0
+        now = grid.chronon_at(at_s)
+        ended = IntervalRecord("r", "s", 9 - weeks_ago, now - 9, None, now, captured=True, exact=True, delay_s=delay_s)
+        outcome = ProbeOutcome("s", OutcomeKind.CHANGED, at_s, at_s, 200)
+        await store.record(observed(state, outcome, intervals=(ended,)))
+    headers = await running.token("read")
+
+    async def report() -> Any:
+        async with running.client.get("/api/v1/report", headers=headers) as answer:
+            return await answer.json()
+
+    found = await report()
+    assert ([each["kept"] for each in found["promises"]], found["promises_left_out"]) == ([0.0, 1.0], 0)
+    monkeypatch.setattr(plan_queries, "_MOST_PROMISES", 1)
+    found = await report()
+    assert ([each["kept"] for each in found["promises"]], found["promises_left_out"]) == ([0.0], 1)
+
+
 async def test_a_report_compares_what_was_found_with_what_was_predicted(running: Running) -> None:
     headers = await running.token("read")
     async with running.client.get("/api/v1/report", headers=headers) as answer:
-        assert await answer.json() == {"days": [], "off": [], "promises": []}
+        assert await answer.json() == {"days": [], "off": [], "promises": [], "promises_left_out": 0}
     for days in ("0", "x", "99999"):
         async with running.client.get(f"/api/v1/report?days={days}", headers=headers) as answer:
             assert answer.status == 400

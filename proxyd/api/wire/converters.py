@@ -173,6 +173,7 @@ def report(found: Report) -> wire.ReportShown:
         days=[_day(day, account) for day, account in found.days],
         off=[misfit(each) for each in found.off],
         promises=[_promise(each) for each in found.promises],
+        promises_left_out=found.promises_left_out,
     )
 
 

@@ -229,4 +229,5 @@ class ReportShown(WireModel):
 
     days: list[Day]
     off: list[ModelOff]
-    promises: list[PromiseShown]
+    promises: list[PromiseShown] = Field(description="of many, the 1,000 that fell shortest")
+    promises_left_out: Count

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from heapq import nsmallest
 from math import inf
 
 from scipy.special import gammainc
@@ -118,6 +120,25 @@ def promise_kept(program: RuleProgram, settings: PlannerSettings, week: RuleWeek
     got = in_time if program.decay_s is None else week.utility
     share = target_of(program, settings).share
     return KeptPromise(week.week_s, week.rule, week.intervals, share, got / week.intervals)
+
+
+def promises_kept(
+    programs: Mapping[str, RuleProgram], settings: PlannerSettings, weeks: Iterable[RuleWeek]
+) -> list[KeptPromise]:
+    """Return what declared rules kept of their promises, without those that promise nothing."""
+    kept = (promise_kept(programs[week.rule], settings, week) for week in weeks if week.rule in programs)
+    return [each for each in kept if each is not None]
+
+
+def fallen_shortest(promises: Iterable[KeptPromise], most: int) -> list[KeptPromise]:
+    """Return the promises that fell shortest, at most ``most``, by week and rule.
+
+    >>> kept, broken = KeptPromise(0.0, "a", 9, 0.9, 0.95), KeptPromise(7.0, "b", 9, 0.9, 0.5)
+    >>> [each.rule for each in fallen_shortest([kept, broken], 1)], len(fallen_shortest([broken, kept], 2))
+    (['b'], 2)
+    """
+    worst = nsmallest(most, promises, key=lambda each: each.kept - each.promised)
+    return sorted(worst, key=lambda each: (each.week_s, each.rule))
 
 
 def _expected(outlook: RuleOutlook | None) -> str:
