@@ -22,6 +22,7 @@ PAGES = {
     "fleet": "",
     "sources": "sources",
     "source": "sources/evening-news",
+    "why": "sources/evening-news/why",
     "rules": "rules",
     "rule": "rules/every-item",
     "notifications": "notifications",
@@ -36,6 +37,7 @@ PAGES = {
     "missing": "sources/nowhere",
     "lost": "no/such/page",
 }
+SHOWN = ("fleet", "source", "why", "rule", "plan", "tokens", "notifications")  # in the documents
 _HEADER_OVERLAPS = """(() => {
   const last = document.querySelector("nav li:last-child").getBoundingClientRect();
   const who = document.querySelector(".who").getBoundingClientRect();
@@ -175,6 +177,7 @@ async def shows_button(page: Page) -> None:
 async def read_the_week(page: Page) -> None:
     """Open the table behind the heat map."""
     await follow(page, "one", "one")
+    await follow(page, "Why it is probed when it is", "Why one is probed when it is")
     table = page.get_by_role("table", name="Items expected in each hour")
     await expect(table).to_be_hidden()
     await tab_to(page, "Table of the week")
@@ -353,7 +356,7 @@ async def test_the_pictures_of_the_documents(chromium: Browser, tmp_path: Path, 
             options = {"color_scheme": scheme, "viewport": {"width": width, "height": 850}}
             async with opened(chromium, **options) as page:
                 await sign_in(page, base, token)
-                for name in ("fleet", "source", "rule", "plan", "tokens", "notifications") if writes else ("fleet",):
+                for name in SHOWN if writes else ("fleet",):
                     await page.goto(f"{base}/{PAGES[name]}")
                     size = "" if width == 1280 else "-phone"
                     await page.screenshot(path=folder / f"{name}-{scheme}{size}.png")

@@ -12,7 +12,6 @@ from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.profile import Declaration
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.policies.rule_demand import CountedAhead
-from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rules.answers.explanation import Explanation, RulePolicy
 from proxyd.core.rules.answers.promises import KeptPromise
 from proxyd.core.rules.answers.reasons import counted_item
@@ -24,7 +23,8 @@ _EXPECTING = frozenset({Reason.DETECTION, Reason.COUNTED})  # their words say un
 def explanation(found: Explanation, kept: Sequence[KeptPromise] = ()) -> wire.Explained:
     """Return when a source is probed and why, with a summary in words, and what its rules kept of their targets."""
     shown = [model_of(each, wire.KeptPromiseShown, kept=share(each.kept)) for each in kept]
-    return wire.Explained(summary=_summary(found, kept), kept=shown, **_state(found))
+    because = _because(found, kept)
+    return wire.Explained(summary=_summary(found, kept), kept=shown, **_state(found) | {"because": because})
 
 
 def source(declaration: Declaration, found: Explanation) -> wire.SourceListed:
@@ -117,17 +117,19 @@ def _last_line(found: Explanation) -> str:
 
 
 def _coming(found: Explanation, kept: Sequence[KeptPromise]) -> str:
-    """Return when the source is asked next and why, and how well that went in the last week."""
+    """Return when the source is asked next and why, or that it is not."""
     if found.next_probe is None:
         return f"none planned for now ({found.blocked_by or 'nothing is due'})"
-    return f"{iso_time(found.next_probe.start_s)}, because {found.because}{_kept_so_far(found.next_probe, kept)}"
+    return f"{iso_time(found.next_probe.start_s)}, because {_because(found, kept)}"
 
 
-def _kept_so_far(coming: PlannedProbe, kept: Sequence[KeptPromise]) -> str:
-    shares = [each.kept for each in kept if each.rule == coming.probe.rule]
-    if not shares or coming.probe.reason not in _EXPECTING:
-        return ""
-    return f"; {shares[0] * 100:.0f} % of the last week's were"
+def _because(found: Explanation, kept: Sequence[KeptPromise]) -> str:
+    """Return why the source is asked next, and how often that was in time in the last week."""
+    coming = found.next_probe
+    shares = [each.kept for each in kept if coming is not None and each.rule == coming.probe.rule]
+    if coming is None or not shares or coming.probe.reason not in _EXPECTING:
+        return found.because
+    return f"{found.because}; {shares[0] * 100:.0f} % of the last week's were"
 
 
 def _kept_line(kept: KeptPromise) -> str:

@@ -102,7 +102,7 @@ def policy_in_words(
         return named.value, "the rule sets it"
     why = "a probe is made when it is worth its price"
     if settings.has_targets:
-        why = f"items are seen {promise(target_of(program, settings))}, with as few probes as that takes"
+        why = f"it promises {promise(target_of(program, settings))}, with as few probes as that takes"
     elif settings.spend:
         why = "probes are made where the budget helps most"
     if is_counted(program):

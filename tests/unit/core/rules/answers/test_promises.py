@@ -68,7 +68,7 @@ async def gap_s(found: Decider) -> float:
     ],
 )
 def test_a_rule_says_what_it_promises(clauses: str, promise: str) -> None:
-    assert why(promising(clauses)).startswith(f"AUTO: items are seen {promise}, with as few probes as that takes")
+    assert why(promising(clauses)).startswith(f"AUTO: it promises {promise}, with as few probes as that takes")
 
 
 def test_without_targets_the_price_or_the_budget_decides() -> None:
