@@ -611,6 +611,7 @@ class ProfileWritten(TypedDict):
     languages: NotRequired[list[str]]
     users: NotRequired[list[str]]
     deliveries: NotRequired[list[DeliveryWritten]]
+    digest: NotRequired[str | None]
 
 
 class Rule(TypedDict):

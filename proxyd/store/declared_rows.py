@@ -60,9 +60,7 @@ class SqlDeclarations:
         rules = list(rules)
         wanted = {rule.name: {"fingerprint": rule.fingerprint, "counting": rule_counting(rule)} for rule in rules}
         self.digests = {
-            rule.name: DigestTimes(rule.digest.every.in_seconds(chronon_s=self._chronon_s), rule.digest.at_most)
-            for rule in rules
-            if rule.digest is not None
+            rule.name: DigestTimes(rule.digest, self._chronon_s) for rule in rules if rule.digest is not None
         }
 
         def write(connection: Connection) -> dict[str, float]:

@@ -14,6 +14,7 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.delivery import Delivery, WebhookDelivery
 from proxyd.core.model.item import EventKind, Item, UpdateEvent, Value
 from proxyd.core.model.outcome import Validators
+from proxyd.core.model.profile import Digest
 from proxyd.core.model.schedule import Probe
 from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.rates.model_fit import NO_FIT, ModelFit
@@ -342,12 +343,12 @@ def outbox_rows(
 ) -> list[dict[str, Any]]:
     """Return a row of ``outbox`` for every delivery of a notification; ``state_of`` says whether one may go.
 
-    A rule's gathered notifications wait for the end of their period, counted in UTC; those of a muted rule wait until
-    it is no longer muted.
+    A rule's gathered notifications wait for the end of their period; those of a muted rule wait until it is no longer
+    muted.
     """
     waits = {
         "next_s": sent.created_s if digest is None else digest.end_s(sent.created_s),
-        "most_items": None if digest is None else digest.at_most,
+        "most_items": None if digest is None else digest.digest.at_most,
     }
     found = [
         {"notification_id": sent.notification_id, "endpoint": each.endpoint, "lane": lane(sent.rule, each.endpoint)}
@@ -363,18 +364,14 @@ def outbox_rows(
 
 @dataclass(frozen=True, slots=True)
 class DigestTimes:
-    """How a rule gathers its notifications."""
+    """How a rule gathers its notifications; chronons last ``chronon_s``."""
 
-    every_s: float
-    at_most: int | None
+    digest: Digest
+    chronon_s: float
 
     def end_s(self, created_s: float) -> float:
-        """Return the end of the period in which a notification was made.
-
-        >>> DigestTimes(3600.0, None).end_s(7200.0), DigestTimes(3600.0, None).end_s(7199.0)
-        (10800.0, 7200.0)
-        """
-        return (created_s // self.every_s + 1.0) * self.every_s
+        """Return when a notification that was created at a time is sent."""
+        return self.digest.end_s(created_s, chronon_s=self.chronon_s)
 
 
 def lane(rule: str, endpoint: str) -> str:

@@ -144,6 +144,17 @@ async def test_what_a_rule_gathers_goes_out_as_one_when_its_period_is_over(store
     assert await store.history.delivery_attempts("a") == await store.history.delivery_attempts("b") != []
 
 
+async def test_a_daily_digest_goes_out_at_its_time_of_day(store: SqlStore) -> None:
+    await declare(store, rule("r", clauses=f"{WEBHOOK} SET DIGEST DAILY AT '08:00' IN 'Europe/Berlin'"))
+    seven_s = 7 * 3600.0  # 08:00 in Berlin, in the winter of 1970
+    await put(store, notification("a", created_s=100.0), notification("b", created_s=seven_s))
+    assert await store.next_digest_s() == seven_s
+    await store.make_digests(seven_s, listed)
+    (found,) = await store.due_deliveries(seven_s, hold_s=600.0, limit=9)
+    assert found.body == b"a None"  # and no limit of items
+    assert await store.next_digest_s() == seven_s + 86400.0
+
+
 async def test_a_digest_is_the_same_after_a_restart_and_what_came_late_makes_another(database: str | Path) -> None:
     async with open_store(database, ChrononGrid(10.0)) as store, store.writer.running():
         await declare(store, rule("r", clauses=DIGEST))

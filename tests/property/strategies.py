@@ -63,6 +63,7 @@ from proxyd.core.model.profile import (
     Utility,
     UtilityKind,
 )
+from proxyd.core.model.wall_time import WallTime, Weekday
 
 # ---- words
 
@@ -209,6 +210,8 @@ _sources = st.builds(
     websub=st.none() | located(st.booleans()),
     robots=st.none() | located(st.booleans()),
 )
+_wall_times = st.builds(WallTime, texts, st.none() | texts, st.none() | st.sampled_from(Weekday))
+digests = st.builds(Digest, durations | _wall_times, st.none() | st.integers(0, 99))
 _profiles = st.builds(
     CreateProfile,
     located_names(),
@@ -216,6 +219,7 @@ _profiles = st.builds(
     tuples_of(located_names(), most=1),
     tuples_of(located_names()),
     tuples_of(located(deliveries)),
+    digest=st.none() | located(digests),
 )
 _intervals = st.builds(
     lambda amount, unit, sign: Duration(amount * sign, unit), amounts, st.sampled_from(Unit), st.sampled_from([1, -1])
@@ -262,7 +266,7 @@ def notifications(draw: st.DrawFn) -> InsertNotification:
         policy=draw(st.none() | located(_policies)),
         deliveries=own,
         no_delivery=not own and draw(st.booleans()),
-        digest=draw(st.none() | located(st.builds(Digest, durations, st.none() | st.integers(0, 99)))),
+        digest=draw(st.none() | located(st.none() | digests)),
         empty=draw(st.none() | located(st.just(value=True))),
         message=draw(st.none() | located_texts()),
     )

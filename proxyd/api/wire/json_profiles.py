@@ -189,6 +189,7 @@ class _Reading:
             self._names(profile.languages, (*at, "languages")),
             self._names(profile.users, (*at, "users")),
             self._deliveries(profile.deliveries, (*at, "deliveries")),
+            digest=self._profile_option("DIGEST", profile.digest, at),
             span=self._members.at(at),
         )
 
@@ -240,6 +241,9 @@ class _Reading:
         if found is None:
             return None
         return Located(Extraction(Reader(found.reader), found.selector), self._members.at(at))
+
+    def _profile_option(self, title: str, text: str | None, at: Place) -> Any:
+        return None if text is None else self._reader.profile_option(title, self._members.inside((*at, title.lower())))
 
     def _option(self, title: str, text: str | None, at: Place) -> Any:
         return None if text is None else self._reader.option(title, self._members.inside((*at, title.lower())))

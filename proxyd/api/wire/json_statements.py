@@ -15,6 +15,7 @@ from proxyd.core.language import (
     InsertNotification,
     Located,
     Statement,
+    format_digest,
     format_options,
     format_select,
     format_settings,
@@ -100,6 +101,7 @@ def _profile(profile: CreateProfile) -> models.ProfileWritten:
         languages=_values(profile.languages),
         users=_values(profile.users),
         deliveries=[_delivery(each.value) for each in profile.deliveries],
+        digest=None if profile.digest is None else format_digest(profile.digest.value),
     )
 
 

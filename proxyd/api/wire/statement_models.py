@@ -157,6 +157,7 @@ class ProfileWritten(WireModel):
     languages: list[Text] = Field(default_factory=list)
     users: list[Text] = Field(default_factory=list)
     deliveries: list[DeliveryWritten] = Field(default_factory=list)
+    digest: Clause | None = Field(default=None, examples=["DAILY AT '08:00' IN 'Europe/Berlin'"])
 
 
 class NotificationWritten(WireModel):
@@ -175,7 +176,7 @@ class NotificationWritten(WireModel):
     importance: Clause | None = Field(default=None, examples=["3 DURING 'Mon-Fri 09:00-18:00', 1 OTHERWISE"])
     policy: Clause | None = Field(default=None, examples=["AUTO", "UNIFORM(15 MINUTES)"])
     deliveries: list[DeliveryWritten] | None = None
-    digest: Clause | None = Field(default=None, examples=["EVERY 1 HOUR AT MOST 20 ITEMS"])
+    digest: Clause | None = Field(default=None, examples=["EVERY 1 HOUR AT MOST 20 ITEMS", "NONE"])
     empty: Literal["DELIVER"] | None = None
     message: str | None = Field(default=None, examples=["{title} {link}"])
 

@@ -107,6 +107,7 @@ class CreateProfile:
     languages: tuple[Located[str], ...] = ()
     users: tuple[Located[str], ...] = ()
     deliveries: tuple[Located[Delivery], ...] = ()
+    digest: Located[Digest] | None = None
     comments: tuple[str, ...] = field(default=(), compare=False)
     span: TextSpan = field(default=NO_SPAN, compare=False)
 
@@ -125,7 +126,8 @@ class TimeSpec:
 class InsertNotification:
     """``INSERT NOTIFICATION`` and its clauses.
 
-    A required clause is ``None`` only if it could not be read; its error is in ``Parsed.errors``.
+    A required clause is ``None`` only if it could not be read; its error is in ``Parsed.errors``. ``digest`` holds
+    ``None`` for ``SET DIGEST NONE``.
     """
 
     name: Located[str]
@@ -142,7 +144,7 @@ class InsertNotification:
     policy: Located[PolicyChoice] | None = None
     deliveries: tuple[Located[Delivery], ...] = ()
     no_delivery: bool = False
-    digest: Located[Digest] | None = None
+    digest: Located[Digest | None] | None = None
     empty: Located[bool] | None = None
     message: Located[str] | None = None
     comments: tuple[str, ...] = field(default=(), compare=False)

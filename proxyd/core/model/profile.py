@@ -11,6 +11,7 @@ from enum import Enum
 from proxyd.core.model.delivery import Delivery, SecretRef
 from proxyd.core.model.expression import NO_SPAN, ClassName, Duration, Expression, Select, TextSpan, is_mixed
 from proxyd.core.model.item import EventKind
+from proxyd.core.model.wall_time import WallTime
 
 _ATTRIBUTE = re.compile(r"(.*?)::attr\(\s*([A-Za-z][\w:.-]*)\s*\)\s*", re.DOTALL)
 
@@ -247,10 +248,24 @@ class ImportanceTerm:
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """``SET DIGEST EVERY 1 HOUR [AT MOST 20 ITEMS]``."""
+    """``SET DIGEST EVERY 1 HOUR [AT MOST 20 ITEMS]``, or daily or weekly at a time of day.
 
-    every: Duration
+    >>> Digest(Duration(Decimal(1), Unit.HOUR)).end_s(7199.0, chronon_s=10.0)
+    7200.0
+    """
+
+    when: Duration | WallTime
     at_most: int | None = None
+
+    def end_s(self, made_s: float, *, chronon_s: float) -> float:
+        """Return when the notifications that were made at a time are sent, both in unix seconds.
+
+        Periods of a length are counted from 1970, in UTC.
+        """
+        if isinstance(self.when, WallTime):
+            return self.when.next_s(made_s)
+        every_s = self.when.in_seconds(chronon_s=chronon_s)
+        return (made_s // every_s + 1.0) * every_s
 
 
 class MessageName(Enum):
@@ -269,12 +284,13 @@ class MessageTemplate:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Domains (none: all that are declared), users, and the deliveries of its rules that set none."""
+    """Domains (none: all that are declared), users, and the deliveries and digest of its rules that set none."""
 
     name: str
     domains: tuple[str, ...]
     users: tuple[str, ...]
     deliveries: tuple[Delivery, ...] = ()
+    digest: Digest | None = None
     file: str = field(default="<text>", compare=False)
 
 
@@ -283,10 +299,10 @@ class NotificationRule:
     """Query, trigger, period and utility, and the options that a rule may set.
 
     ``source_ids`` are the sources of the trigger and query, resolved by the checker. ``target`` is the share of its
-    items, in percent, that is to be seen in time. ``deliveries`` include the
-    defaults of its profiles. ``fingerprint`` changes exactly when the trigger class, the condition or FROM SOURCES
-    change. ``counted`` changes exactly when the events that its counters see do: as long as it is the same, an edited
-    rule keeps every counter whose expression stays.
+    items, in percent, that is to be seen in time. ``deliveries`` and ``digest`` include the defaults of its profiles.
+    ``fingerprint`` changes exactly when the trigger class, the condition or FROM SOURCES change. ``counted`` changes
+    exactly when the events that its counters see do: as long as it is the same, an edited rule keeps every counter
+    whose expression stays.
     """
 
     name: str

@@ -22,6 +22,7 @@ from proxyd.core.model.expression import Duration, Select
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.profile import (
     Anchor,
+    Digest,
     Domain,
     ImportanceTerm,
     MessageTemplate,
@@ -92,7 +93,7 @@ class RuleChecker:
             importance=rule.importance.value if rule.importance else (),
             policy=rule.policy.value if rule.policy else PolicyChoice(PolicyName.AUTO),
             deliveries=_deliveries(rule, profiles),
-            digest=rule.digest.value if rule.digest else None,
+            digest=_digest(rule, profiles),
             sends_empty=rule.empty is not None,
             message=message,
             fingerprint=fingerprint(trigger, [each.value for each in rule.sources]),
@@ -224,10 +225,8 @@ class RuleChecker:
         if rule.policy is not None:
             self._check_policy(rule.policy)
         check_deliveries(rule.deliveries, self._reporter, self._values)
-        if rule.digest is not None:
-            digest, span = rule.digest.value, rule.digest.span
-            self._values.durations([("DIGEST EVERY", digest.every)], span)
-            self._values.at_least_one("AT MOST", digest.at_most, span)
+        if rule.digest is not None and rule.digest.value is not None:
+            self._values.digest(rule.digest.value, rule.digest.span)
 
     def _check_target(self, rule: InsertNotification, target: Located[Decimal]) -> None:
         if not MIN_TARGET <= target.value <= MAX_TARGET:
@@ -270,6 +269,13 @@ def fingerprint(trigger: Trigger, named_sources: Sequence[str]) -> str:
         trigger = replace(trigger, where=None, condition=trigger.where)
     canonical = "\n".join([format_trigger(trigger), *sorted(named_sources)])
     return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _digest(rule: InsertNotification, profiles: Sequence[Profile]) -> Digest | None:
+    """Return how a rule gathers its notifications: as it says, or as the first of its profiles that says it."""
+    if rule.digest is not None:
+        return rule.digest.value
+    return next((profile.digest for profile in profiles if profile.digest is not None), None)
 
 
 def _deliveries(rule: InsertNotification, profiles: Sequence[Profile]) -> tuple[Delivery, ...]:

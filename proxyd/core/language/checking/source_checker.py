@@ -85,11 +85,14 @@ def check_profile(
             suggestion = did_you_mean(domain.value, domains)
             reporter.error(f"there is no domain {domain.value!r}.{suggestion}", domain.span)
     check_deliveries(statement.deliveries, reporter, values)
+    if statement.digest is not None:
+        values.digest(statement.digest.value, statement.digest.span)
     return Profile(
         name=name.value,
         domains=tuple(domain.value for domain in statement.domains),
         users=tuple(user.value for user in statement.users),
         deliveries=once_each(delivery.value for delivery in statement.deliveries),
+        digest=None if statement.digest is None else statement.digest.value,
         file=reporter.source.file,
     )
 

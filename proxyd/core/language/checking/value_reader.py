@@ -14,6 +14,8 @@ from proxyd.core.language.checking.check_context import CheckSettings, Reporter
 from proxyd.core.language.words import did_you_mean
 from proxyd.core.model.delivery import SecretRef
 from proxyd.core.model.expression import Duration, TextSpan, Unit
+from proxyd.core.model.profile import Digest
+from proxyd.core.model.wall_time import WallTime, read_clock
 
 MAX_YEARS = 100
 _YEAR_S = 366 * 86400
@@ -144,6 +146,17 @@ class Values:
         if zone not in _zones():
             suggestion = did_you_mean(zone, sorted(_zones()))
             self._reporter.error(f"{zone!r} is not a time zone.{suggestion}", span)
+
+    def digest(self, digest: Digest, span: TextSpan) -> None:
+        """Report wrong times of a digest."""
+        self.at_least_one("AT MOST", digest.at_most, span)
+        if not isinstance(digest.when, WallTime):
+            self.durations([("DIGEST EVERY", digest.when)], span)
+            return
+        if read_clock(digest.when.at) is None:
+            self._reporter.error(f"expected a time of day such as '08:00', found {digest.when.at!r}", span)
+        if digest.when.zone is not None:
+            self.zone(digest.when.zone, span)
 
     def secret(self, secret: SecretRef, span: TextSpan) -> None:
         """Report an environment name outside the prefix, and a file name that is a path."""

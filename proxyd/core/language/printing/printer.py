@@ -38,6 +38,7 @@ from proxyd.core.model.profile import (
     Utility,
     UtilityKind,
 )
+from proxyd.core.model.wall_time import WallTime
 
 __all__ = [
     "format_expression",
@@ -179,7 +180,8 @@ def _profile(profile: CreateProfile) -> list[str]:
     items += [f"USER {quote_name(name.value)}" for name in profile.users]
     head = f"CREATE PROFILE {quote_name(profile.name.value)}"
     lines = [f"{head} AS", *_in_parentheses(items)] if items else [head]
-    return lines + [f"DELIVER TO {format_delivery(each.value)}" for each in profile.deliveries]
+    lines += [f"DELIVER TO {format_delivery(each.value)}" for each in profile.deliveries]
+    return lines if profile.digest is None else [*lines, f"DIGEST {format_digest(profile.digest.value)}"]
 
 
 def _in_parentheses(items: Sequence[str]) -> list[str]:
@@ -240,7 +242,7 @@ def format_settings(rule: InsertNotification) -> list[str]:
         ("SET POLICY", rule.policy, _policy),
         *(("SET DELIVERY", each, format_delivery) for each in rule.deliveries),
         ("SET DELIVERY", Located(None) if rule.no_delivery else None, lambda _: "NONE"),
-        ("SET DIGEST", rule.digest, _digest),
+        ("SET DIGEST", rule.digest, format_digest),
         ("SET EMPTY", rule.empty, lambda _: "DELIVER"),
         ("SET MESSAGE", rule.message, quote_text),
     )
@@ -251,10 +253,21 @@ def format_settings(rule: InsertNotification) -> list[str]:
     ]
 
 
-def _digest(digest: Digest) -> str:
+def format_digest(digest: Digest | None) -> str:
+    """Return when a digest is sent and how many items it holds, as it is written; ``NONE`` for no digest."""
+    if digest is None:
+        return "NONE"
     noun = "ITEM" if digest.at_most == 1 else "ITEMS"
     most = f" AT MOST {digest.at_most} {noun}" if digest.at_most is not None else ""
-    return f"EVERY {format_duration(digest.every)}{most}"
+    return f"{_digest_time(digest.when)}{most}"
+
+
+def _digest_time(when: Duration | WallTime) -> str:
+    if isinstance(when, Duration):
+        return f"EVERY {format_duration(when)}"
+    days = "DAILY" if when.weekday is None else f"WEEKLY ON {when.weekday.name}"
+    zone = "" if when.zone is None else f" IN {quote_text(when.zone)}"
+    return f"{days} AT {quote_text(when.at)}{zone}"
 
 
 def format_trigger(trigger: Trigger) -> str:

@@ -35,6 +35,10 @@ class MemberReader:
         """Return the value of a source's option; ``title`` is the keyword before it in the language."""
         return self._read("source_option", title, span)
 
+    def profile_option(self, title: str, span: TextSpan) -> Any:
+        """Return the value of a profile's option."""
+        return self._read("profile_option", title, span)
+
     def clause(self, title: str, span: TextSpan) -> Any:
         """Return the value of a notification's clause."""
         return self._read("clause", title, span)

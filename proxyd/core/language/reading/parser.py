@@ -58,7 +58,7 @@ _PARTS = {
 }
 _STARTS = {
     "source_option": ("POLITENESS", "EXPECT", "ZONE", "FRESHNESS", "HEADER", "AUTH", "WEBSUB", "ROBOTS"),
-    "profile_option": ("DELIVER",),
+    "profile_option": ("DELIVER", "DIGEST"),
     "clause": ("SET", "START", "END", "INTO", "FROM", "WITHIN"),
     "watch_option": ("OF", "INTO", "AS", "ON", "WHERE", "WITHIN", "MESSAGE", "TELL"),
 }

@@ -56,6 +56,9 @@ def _later_in_text(tokens: Sequence[RawToken], rule: str, after: Complaint) -> I
             yield complaint
 
 
+_AFTER_A_HEAD = frozenset({"CREATE", "INSERT", "DROP", "DELIVER", "DIGEST"})
+
+
 def later_in_head(tokens: Sequence[RawToken], begin: int, after: Complaint) -> Iterator[Complaint]:
     """Yield complaints of the fields and classes, or the items, of CREATE DOMAIN or PROFILE that follow a complaint."""
     return islice(_later_in_head(tokens, begin, after), MOST_LATER)
@@ -65,7 +68,7 @@ def _later_in_head(tokens: Sequence[RawToken], begin: int, after: Complaint) -> 
     at, kind = begin, _keyword(tokens[begin + 1])
     for place, depth in _depths(tokens, begin):
         token, following = tokens[place], tokens[place + 1 : place + 2]
-        if _sign(token) == ";" or (place > begin and _keyword(token) in ("CREATE", "INSERT", "DROP", "DELIVER")):
+        if _sign(token) == ";" or (place > begin and _keyword(token) in _AFTER_A_HEAD):
             return
         rule = _part(kind, token, following, depth)
         if place < at or rule is None or token.start < after.start:

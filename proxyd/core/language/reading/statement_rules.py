@@ -55,6 +55,7 @@ from proxyd.core.model.profile import (
     Utility,
     UtilityKind,
 )
+from proxyd.core.model.wall_time import WallTime, Weekday
 
 _INTERVAL = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([A-Za-z]+)?\s*")
 
@@ -185,7 +186,8 @@ _OPTIONS: dict[str, Rule] = {
     "header": clause("headers", lambda parts, span: (Located((str(parts[0].value), str(parts[1].value)), span),)),
     "bearer": _option("auth", lambda parts, _: Auth("bearer", parts[0])),
     "basic": _option("auth", lambda parts, _: Auth("basic", parts[1], str(parts[0].value))),
-    "profile_option": clause("deliveries", to_tuple),
+    "deliver_to": clause("deliveries", to_tuple),
+    "profile_digest": _option("digest"),
     "secret_env": lambda parts, _: SecretRef("env", str(parts[0].value)),
     "secret_file": lambda parts, _: SecretRef("file", str(parts[0].value)),
     "delivery": _delivery,
@@ -225,7 +227,13 @@ _CLAUSES: dict[str, Rule] = {
     "set_delivery": clause("deliveries", to_tuple),
     "set_no_delivery": clause("no_delivery", lambda *_: True),
     "digest": lambda parts, _: Digest(parts[0], whole(parts[1], "AT MOST") if len(parts) == 2 else None),
+    "every": first,
+    "daily": first,
+    "weekly": lambda parts, _: replace(parts[1], weekday=parts[0]),
+    "time_of_day": lambda parts, _: WallTime(str(parts[0].value), str(parts[1].value) if len(parts) == 2 else None),
+    "weekday": lambda parts, _: Weekday[parts[0].type],
     "set_digest": _option("digest"),
+    "set_no_digest": _option("digest", lambda *_: None),
     "empty": is_word("DELIVER"),
     "set_empty": _option("empty"),
 }

@@ -1,0 +1,59 @@
+"""Times of day come once a day, or once a week, and stay what the clock shows through daylight saving."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from proxyd.core.model.wall_time import WallTime, Weekday, read_clock
+
+NEW_YEAR_S = 1_767_225_600.0  # 2026-01-01T00:00Z
+YEAR_S = 366 * 86400.0
+
+
+def times_of(wanted: WallTime) -> list[datetime]:
+    """Return when a time of day comes in a year, in its own zone."""
+    found, at_s = [], NEW_YEAR_S
+    while (at_s := wanted.next_s(at_s)) < NEW_YEAR_S + YEAR_S:
+        found.append(datetime.fromtimestamp(at_s, ZoneInfo(wanted.zone or "UTC")))
+    return found
+
+
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Pacific/Auckland"])
+def test_eight_in_the_morning_is_eight_on_every_day_of_the_year(zone: str | None) -> None:
+    found = times_of(WallTime("08:00", zone))
+    assert {(each.hour, each.minute) for each in found} == {(8, 0)}
+    days = [each.date() for each in found]
+    assert days == [days[0] + timedelta(days=number) for number in range(len(days))]
+    assert len(days) >= 365
+
+
+def test_a_time_that_the_clocks_skip_comes_an_hour_later_on_that_day() -> None:
+    found = {each.date(): each.strftime("%H:%M") for each in times_of(WallTime("02:30", "Europe/Berlin"))}
+    assert found.pop(date(2026, 3, 29)) == "03:30"
+    assert set(found.values()) == {"02:30"}
+
+
+def test_a_time_that_the_clocks_show_twice_comes_once() -> None:
+    found = [each for each in times_of(WallTime("02:30", "Europe/Berlin")) if each.date() == date(2026, 10, 25)]
+    assert [(each.strftime("%H:%M"), each.fold) for each in found] == [("02:30", 0)]
+
+
+@pytest.mark.parametrize("weekday", Weekday)
+def test_a_weekly_time_comes_each_week_on_its_day(weekday: Weekday) -> None:
+    found = times_of(WallTime("08:00", "Europe/Berlin", weekday))
+    assert {each.weekday() for each in found} == {weekday}
+    assert len(found) in {52, 53}
+
+
+def test_it_comes_after_the_time_that_is_asked_for() -> None:
+    noon_s = NEW_YEAR_S + 43_200.0
+    assert WallTime("12:00").next_s(noon_s - 0.5) == noon_s
+    assert WallTime("12:00").next_s(noon_s) == noon_s + 86_400.0
+
+
+@pytest.mark.parametrize("text", ["", "24:00", "08:60", "8", "8am", "-1:00", "08:00:00"])
+def test_what_is_not_a_time_of_day_is_not_read(text: str) -> None:
+    assert read_clock(text) is None
