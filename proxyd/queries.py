@@ -268,7 +268,7 @@ class DeliveryStatus:
 class StoredNotification:
     """A stored notification; times in unix seconds. Lists may leave out the deliveries.
 
-    It is ``muted`` if it was made while its rule was.
+    It is ``muted`` if it was made while its rule was, and ``limited`` if the rule's limit kept it from being sent.
     """
 
     position: int
@@ -281,6 +281,7 @@ class StoredNotification:
     body: bytes
     deliveries: tuple[DeliveryStatus, ...] = ()
     muted: bool = False
+    limited: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ def notifications(options: argparse.Namespace) -> int:
 
 def _row(item: NotificationListed) -> list[str]:
     ways = [f"{each['state']} ({each['attempts']}) {each['endpoint']}" for each in item["deliveries"]]
-    late = ", ".join(mark for mark in ("late", "muted") if item[mark])
+    late = ", ".join(mark for mark in ("late", "muted", "limited") if item[mark])
     states = ", ".join(ways) or "not sent anywhere"
     return [item["created"], item["id"], item["rule"], item["source"], late, first_row(item["body"]), states]
 
@@ -67,7 +67,7 @@ def _follow(options: argparse.Namespace) -> int:
 def _line(event: StreamEvent) -> str:
     """Return one line about a notification."""
     data = event.body["data"]
-    marks = "".join(f"  {mark}" for mark in ("late", "muted") if data.get(mark))
+    marks = "".join(f"  {mark}" for mark in ("late", "muted", "limited") if data.get(mark))
     return f"{event.body['timestamp']}  {data['id']}  {data['rule']}  {data['source']}{marks}  {first_row(event.body)}"
 
 

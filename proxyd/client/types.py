@@ -200,6 +200,7 @@ class NotificationListed(TypedDict):
     created: str
     late: bool
     muted: bool
+    limited: bool
     body: dict[str, Any]
     deliveries: list[DeliveryState]
 
@@ -573,6 +574,7 @@ class NotificationTraced(TypedDict):
     created: str
     late: bool
     muted: bool
+    limited: bool
     body: dict[str, Any]
     deliveries: list[DeliveryState]
     intervals: list[IntervalShown]
@@ -599,6 +601,7 @@ class NotificationWritten(TypedDict):
     policy: NotRequired[str | None]
     deliveries: NotRequired[list[DeliveryWritten] | None]
     digest: NotRequired[str | None]
+    limit: NotRequired[str | None]
     empty: NotRequired[Literal["DELIVER"] | None]
     message: NotRequired[str | None]
 

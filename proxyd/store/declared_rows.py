@@ -13,6 +13,7 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.profile import NotificationRule
 from proxyd.store import tables as t
 from proxyd.store.databases.connections import StoreReader
+from proxyd.store.limit_rows import LimitTimes
 from proxyd.store.outbox import forget_changed_endpoints
 from proxyd.store.rows import DigestTimes
 from proxyd.store.statements import delete_named, execute_many
@@ -32,7 +33,7 @@ class StoredText:
 
 
 class SqlDeclarations:
-    """Stores the declaration; ``digests`` holds the digest times of its rules."""
+    """Stores the declaration; ``digests`` and ``limits`` hold those of its rules, by name."""
 
     def __init__(self, writer: Writer, read: StoreReader, webhooks: SqlWebhooks, grid: ChrononGrid) -> None:
         self._writer = writer
@@ -40,6 +41,7 @@ class SqlDeclarations:
         self._webhooks = webhooks
         self._chronon_s = grid.length_s
         self.digests: dict[str, DigestTimes] = {}
+        self.limits: dict[str, LimitTimes] = {}
 
     async def load_texts(self) -> list[StoredText]:
         """Return the texts of the last good declaration, in order."""
@@ -61,6 +63,11 @@ class SqlDeclarations:
         wanted = {rule.name: {"fingerprint": rule.fingerprint, "counting": rule_counting(rule)} for rule in rules}
         self.digests = {
             rule.name: DigestTimes(rule.digest, self._chronon_s) for rule in rules if rule.digest is not None
+        }
+        limits = {rule.name: rule.limit for rule in rules if rule.limit is not None}
+        self.limits = {
+            name: LimitTimes(limit.most, limit.per.in_seconds(chronon_s=self._chronon_s))
+            for name, limit in limits.items()
         }
 
         def write(connection: Connection) -> dict[str, float]:

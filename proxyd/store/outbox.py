@@ -152,7 +152,7 @@ class SqlOutbox:
         """
         o = t.outbox.c
         wanted = o.state == "dead" if notification_id is None else o.notification_id == notification_id
-        done = o.state.in_(("dead", "delivered", "dropped"))
+        done = o.state.in_(("dead", "delivered", "dropped", "limited"))
 
         def write(connection: Connection) -> int:
             found = (connection.execute(select(o.position, o.lane, o.digest_id).where(wanted, done))).all()

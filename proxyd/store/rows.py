@@ -328,10 +328,10 @@ def week_counts(row: Any) -> WeekCounts:
     return WeekCounts(np.frombuffer(row.counts, dtype="<f4"), row.squares, row.since_s, row.as_of_s)
 
 
-def notification_row(sent: Notification, *, is_muted: bool = False) -> dict[str, Any]:
+def notification_row(sent: Notification, *, is_muted: bool = False, is_limited: bool = False) -> dict[str, Any]:
     """Return a row of ``notifications``."""
-    names = ("notification_id", "rule", "source_id", "event_s", "created_s", "late", "body")
-    return {name: getattr(sent, name) for name in names} | {"muted": is_muted}
+    names = ("notification_id", "rule", "source_id", "event_s", "created_s", "late", "body", "limited_by")
+    return {name: getattr(sent, name) for name in names} | {"muted": is_muted, "limited": is_limited}
 
 
 def outbox_rows(
@@ -340,11 +340,12 @@ def outbox_rows(
     state_of: Callable[[Mapping[str, Any]], str],
     *,
     is_muted: bool = False,
+    is_limited: bool = False,
 ) -> list[dict[str, Any]]:
     """Return a row of ``outbox`` for every delivery of a notification; ``state_of`` says whether one may go.
 
     A rule's gathered notifications wait for the end of their period; those of a muted rule wait until it is no longer
-    muted.
+    muted. One that exceeds its rule's limit is not sent.
     """
     waits = {
         "next_s": sent.created_s if digest is None else digest.end_s(sent.created_s),
@@ -353,10 +354,12 @@ def outbox_rows(
     found = [
         {"notification_id": sent.notification_id, "endpoint": each.endpoint, "lane": lane(sent.rule, each.endpoint)}
         | way_of(each)
-        | {"attempts": 0}
+        | {"attempts": 0, "done_s": sent.created_s if is_limited else None}
         | waits
         for each in sent.deliveries
     ]
+    if is_limited:
+        return [row | {"state": "limited"} for row in found]
     if is_muted:
         return [row | {"state": "muted"} for row in found]
     return [row | {"state": state_of(row) if digest is None else "gathering"} for row in found]

@@ -24,6 +24,7 @@ from proxyd.store.databases.connections import StoreConnections, StoreReader
 from proxyd.store.declared_rows import SqlDeclarations
 from proxyd.store.failing_rows import SqlFailingRules, record_failing
 from proxyd.store.history import SqlHistory
+from proxyd.store.limit_rows import exceeding
 from proxyd.store.outbox import SqlOutbox
 from proxyd.store.plan_rows import SqlPlanRecord
 from proxyd.store.statements import add_up, delete_named, execute_many, upsert
@@ -246,7 +247,9 @@ class SqlStore(SqlOutbox):
 
     def _record_notifications(self, connection: Connection, sent: Sequence[Notification]) -> None:
         unanswered, digests, muted = held(connection), self.declarations.digests, self.suspensions.muted
-        made = [rows.notification_row(one, is_muted=one.rule in muted) for one in sent]
+        limited = exceeding(connection, sent, self.declarations.limits)
+        marks = [{"is_muted": one.rule in muted, "is_limited": one.notification_id in limited} for one in sent]
+        made = [rows.notification_row(one, **mark) for one, mark in zip(sent, marks, strict=True)]
         execute_many(connection, _INSERT_NOTIFICATION, made)
 
         def may_go(row: Mapping[str, Any]) -> str:
@@ -254,8 +257,8 @@ class SqlStore(SqlOutbox):
 
         outbox = [
             row
-            for one in sent
-            for row in rows.outbox_rows(one, digests.get(one.rule), may_go, is_muted=one.rule in muted)
+            for one, mark in zip(sent, marks, strict=True)
+            for row in rows.outbox_rows(one, digests.get(one.rule), may_go, **mark)
         ]
         execute_many(connection, _INSERT_OUTBOX, outbox)
 

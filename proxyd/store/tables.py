@@ -272,9 +272,12 @@ notifications = Table(
     Column("late", Boolean, nullable=False),
     Column("body", LargeBinary, nullable=False),
     Column("muted", Boolean, nullable=False, server_default=false()),  # made while its rule was muted
+    Column("limited", Boolean, nullable=False, server_default=false()),  # not sent, because of the rule's LIMIT
+    Column("limited_by", String, nullable=False, server_default=""),  # the source or value that has a limit of its own
     Index("ix_notifications_created", "created_s"),
     Index("ix_notifications_rule", "rule", "position"),
     Index("ix_notifications_source", "source_id", "position"),
+    Index("ix_notifications_limit", "rule", "limited_by", "created_s"),
 )
 
 outbox = Table(
@@ -286,7 +289,8 @@ outbox = Table(
     Column("secret_kind", String, nullable=False),
     Column("secret_name", String, nullable=False),
     Column("lane", Text, nullable=False),
-    # gathering or released (for a digest), gathered (in one), pending, held, muted, stopped, delivered, dropped or dead
+    # waiting: gathering or released (for a digest), gathered (in one), pending, held, muted, stopped
+    # done: delivered, dropped, limited, dead
     Column("state", String, nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("first_attempt_s", Float),

@@ -144,6 +144,49 @@ async def test_what_a_rule_gathers_goes_out_as_one_when_its_period_is_over(store
     assert await store.history.delivery_attempts("a") == await store.history.delivery_attempts("b") != []
 
 
+LIMITED = f"{WEBHOOK} SET LIMIT 2 PER HOUR"
+
+
+async def states(store: SqlStore) -> dict[str, tuple[str, bool]]:
+    """Return the state of each notification's delivery, and whether the limit of its rule kept it from being sent."""
+    found = (await store.history.find_notifications(Wanted(), before=None, limit=99)).rows
+    return {row.notification_id: (row.deliveries[0].state, row.limited) for row in found}
+
+
+async def test_what_exceeds_a_limit_is_recorded_and_not_sent(store: SqlStore) -> None:
+    await declare(store, rule("r", clauses=LIMITED))
+    sent, kept = ("pending", False), ("limited", True)
+    await put(store, *[notification(name, created_s=created_s) for name, created_s in (("a", 0.0), ("b", 1800.0))])
+    await put(store, notification("c", created_s=1801.0), notification("d", created_s=3599.0))
+    await put(store, notification("e", created_s=3600.0), notification("f", created_s=3601.0))
+    assert await states(store) == {"a": sent, "b": sent, "c": kept, "d": kept, "e": sent, "f": kept}
+    assert [name for name, _ in await due(store, 9999.0)] == ["a"]  # then b and e, in the order of their lane
+    await store.replay("c", 9999.0)
+    assert (await states(store))["c"] == ("pending", True)
+
+
+async def test_a_limit_of_each_source_or_value_counts_these_alone(store: SqlStore) -> None:
+    await declare(store, rule("r", clauses=f"{WEBHOOK} SET LIMIT 1 PER DAY PER title"))
+    made = [replace(notification(f"{key}{n}"), limited_by=key) for n in range(2) for key in ("x", "y")]
+    await put(store, *made)
+    assert {name: limited for name, (_, limited) in (await states(store)).items()} == {
+        "x0": False,
+        "y0": False,
+        "x1": True,
+        "y1": True,
+    }
+
+
+async def test_a_limit_holds_over_a_restart_and_does_not_touch_other_rules(database: str | Path) -> None:
+    async with open_store(database, ChrononGrid(10.0)) as store, store.writer.running():
+        await declare(store, rule("r", clauses=LIMITED), rule("q", clauses=WEBHOOK))
+        await put(store, notification("a"), notification("b"))
+    async with open_store(database, ChrononGrid(10.0)) as store, store.writer.running():
+        await declare(store, rule("r", clauses=LIMITED), rule("q", clauses=WEBHOOK))
+        await put(store, notification("c"), *[notification(f"q{n}", rule_name="q") for n in range(4)])
+        assert [name for name, (_, limited) in (await states(store)).items() if limited] == ["c"]
+
+
 async def test_a_daily_digest_goes_out_at_its_time_of_day(store: SqlStore) -> None:
     await declare(store, rule("r", clauses=f"{WEBHOOK} SET DIGEST DAILY AT '08:00' IN 'Europe/Berlin'"))
     seven_s = 7 * 3600.0  # 08:00 in Berlin, in the winter of 1970

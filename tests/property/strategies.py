@@ -55,6 +55,7 @@ from proxyd.core.model.profile import (
     FieldType,
     ImportanceTerm,
     Life,
+    NotificationLimit,
     PolicyChoice,
     PolicyName,
     Politeness,
@@ -248,6 +249,11 @@ _policies = st.one_of(
 )
 
 
+_notification_limits = st.builds(NotificationLimit, st.integers(0, 99), durations, st.booleans()) | st.builds(
+    NotificationLimit, st.integers(0, 99), durations, key=columns
+)
+
+
 @st.composite
 def notifications(draw: st.DrawFn) -> InsertNotification:
     own = draw(tuples_of(located(deliveries), most=2))
@@ -267,6 +273,7 @@ def notifications(draw: st.DrawFn) -> InsertNotification:
         deliveries=own,
         no_delivery=not own and draw(st.booleans()),
         digest=draw(st.none() | located(st.none() | digests)),
+        limit=draw(st.none() | located(_notification_limits)),
         empty=draw(st.none() | located(st.just(value=True))),
         message=draw(st.none() | located_texts()),
     )

@@ -34,7 +34,13 @@ class Entry:
     source: str
     late: bool
     muted: bool
+    limited: bool
     content: str
+
+    @property
+    def tags(self) -> list[str]:
+        """Its rule, and why it was not sent."""
+        return [self.rule, *(["muted"] if self.muted else []), *(["limited"] if self.limited else [])]
 
     @property
     def urn(self) -> str:
@@ -78,6 +84,7 @@ def entry(stored: StoredNotification) -> Entry:
         source=for_xml(stored.source_id),
         late=stored.late,
         muted=stored.muted,
+        limited=stored.limited,
         content=_content(stored, items),
     )
 
@@ -104,9 +111,8 @@ def _atom_entry(parent: ElementTree.Element, each: Entry) -> None:
     _element(parent, "updated", each.updated)
     if each.link is not None:
         _element(parent, "link", rel="alternate", href=each.link)
-    _element(parent, "category", term=each.rule)
-    if each.muted:
-        _element(parent, "category", term="muted")
+    for tag in each.tags:
+        _element(parent, "category", term=tag)
     _element(parent, "content", each.content, type="html")
 
 
@@ -136,14 +142,14 @@ def _json_item(each: Entry) -> dict[str, Any]:
         "content_html": each.content,
         "date_published": each.published,
         "date_modified": each.updated,
-        "tags": [each.rule, "muted"] if each.muted else [each.rule],
-        "_proxyd": {"rule": each.rule, "source": each.source, "late": each.late, "muted": each.muted},
+        "tags": each.tags,
+        "_proxyd": {name: getattr(each, name) for name in ("rule", "source", "late", "muted", "limited")},
     }
 
 
 def _content(stored: StoredNotification, items: Sequence[Mapping[str, Any]]) -> str:
     """Return the rows as HTML."""
-    marks = (", late" if stored.late else "") + (", muted" if stored.muted else "")
+    marks = "".join(f", {name}" for name in ("late", "muted", "limited") if getattr(stored, name))
     head = f"<p>{_escaped(stored.rule)} on {_escaped(stored.source_id)}{marks} ({_escaped(stored.notification_id)})</p>"
     shown = "".join(_row(item) for item in items[:_MOST_ROWS])
     more = f"<p>and {len(items) - _MOST_ROWS} more</p>" if len(items) > _MOST_ROWS else ""

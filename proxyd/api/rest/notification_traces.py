@@ -65,6 +65,7 @@ def _attempt(made: DeliveryAttempt) -> dict[str, Any]:
 def _origin_lines(found: dict[str, Any], data: Mapping[str, Any]) -> Iterator[str]:
     marks = [name for name in ("late", "partial") if data.get(name)]
     marks += ["made while its rule was muted"] if found["muted"] else []
+    marks += ["not sent, because of its rule's limit"] if found["limited"] else []
     marks += [f"supplement to {data['supplement_to']}"] if "supplement_to" in data else []
     yield f"{found['id']}{''.join(f', {mark}' for mark in marks)}"
     yield f"rule: {found['rule']} of profile {', '.join(data.get('profiles', []))}, made {found['created']}"

@@ -183,11 +183,12 @@ def event_of(stored: StoredNotification) -> bytes:
 
 
 def _marked(stored: StoredNotification) -> bytes:
-    """Return a notification's body, with ``muted`` among its data if it was made while its rule was."""
-    if not stored.muted:
+    """Return a notification's body, with ``muted`` or ``limited`` among its data if it was not sent because of that."""
+    marks = {name: True for name in ("muted", "limited") if getattr(stored, name)}
+    if not marks:
         return stored.body
     body = json.loads(stored.body)
-    return json.dumps(body | {"data": body["data"] | {"muted": True}}, ensure_ascii=False).encode()
+    return json.dumps(body | {"data": body["data"] | marks}, ensure_ascii=False).encode()
 
 
 def _listener(request: web.Request, response: web.StreamResponse, which: Callable[[], Wanted]) -> _Listener:

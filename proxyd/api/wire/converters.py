@@ -303,6 +303,7 @@ def notification_members(stored: StoredNotification) -> dict[str, Any]:
         "created": iso_time(stored.created_s),
         "late": stored.late,
         "muted": stored.muted,
+        "limited": stored.limited,
         "body": json.loads(stored.body),
         "deliveries": [_delivery(each) for each in stored.deliveries],
     }

@@ -32,6 +32,7 @@ class NotificationListed(WireModel):
     created: Time
     late: bool
     muted: bool = Field(description="made while its rule was muted")
+    limited: bool = Field(description="not sent, because of its rule's LIMIT")
     body: dict[str, Any]
     deliveries: list[DeliveryState]
 

@@ -47,6 +47,7 @@ _CLAUSES = {
     "importance": "SET IMPORTANCE",
     "policy": "SET POLICY",
     "digest": "SET DIGEST",
+    "limit": "SET LIMIT",
 }
 
 

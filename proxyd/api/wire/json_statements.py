@@ -109,7 +109,7 @@ def _notification(rule: InsertNotification) -> models.NotificationWritten:
     titles = (
         "START",
         "END",
-        *(f"SET {each}" for each in ("UTILITY", "LIFE", "TARGET", "IMPORTANCE", "POLICY", "DIGEST", "EMPTY")),
+        *(f"SET {each}" for each in ("UTILITY", "LIFE", "TARGET", "IMPORTANCE", "POLICY", "DIGEST", "LIMIT", "EMPTY")),
     )
     deliveries = [_delivery(each.value) for each in rule.deliveries]
     return models.NotificationWritten(

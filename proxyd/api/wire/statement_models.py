@@ -177,6 +177,7 @@ class NotificationWritten(WireModel):
     policy: Clause | None = Field(default=None, examples=["AUTO", "UNIFORM(15 MINUTES)"])
     deliveries: list[DeliveryWritten] | None = None
     digest: Clause | None = Field(default=None, examples=["EVERY 1 HOUR AT MOST 20 ITEMS", "NONE"])
+    limit: Clause | None = Field(default=None, examples=["1 PER DAY PER SOURCE"])
     empty: Literal["DELIVER"] | None = None
     message: str | None = Field(default=None, examples=["{title} {link}"])
 

@@ -24,6 +24,7 @@ from proxyd.core.model.profile import (
     FieldType,
     ImportanceTerm,
     Life,
+    NotificationLimit,
     PolicyChoice,
     Politeness,
     Trigger,
@@ -145,6 +146,7 @@ class InsertNotification:
     deliveries: tuple[Located[Delivery], ...] = ()
     no_delivery: bool = False
     digest: Located[Digest | None] | None = None
+    limit: Located[NotificationLimit] | None = None
     empty: Located[bool] | None = None
     message: Located[str] | None = None
     comments: tuple[str, ...] = field(default=(), compare=False)

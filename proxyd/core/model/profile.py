@@ -9,7 +9,7 @@ from decimal import Decimal
 from enum import Enum
 
 from proxyd.core.model.delivery import Delivery, SecretRef
-from proxyd.core.model.expression import NO_SPAN, ClassName, Duration, Expression, Select, TextSpan, is_mixed
+from proxyd.core.model.expression import NO_SPAN, ClassName, Column, Duration, Expression, Select, TextSpan, is_mixed
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.wall_time import WallTime
 
@@ -268,6 +268,19 @@ class Digest:
         return (made_s // every_s + 1.0) * every_s
 
 
+@dataclass(frozen=True, slots=True)
+class NotificationLimit:
+    """``SET LIMIT 1 PER DAY [PER SOURCE | PER title]``: at most so many notifications are sent in any such time.
+
+    With ``per_source``, or with a field in ``key``, each source or value has a limit of its own.
+    """
+
+    most: int
+    per: Duration
+    per_source: bool = False
+    key: Column | None = None
+
+
 class MessageName(Enum):
     """What a message can name beside fields: its rule, and the source of its event."""
 
@@ -319,6 +332,7 @@ class NotificationRule:
     policy: PolicyChoice = PolicyChoice(PolicyName.AUTO)
     deliveries: tuple[Delivery, ...] = ()
     digest: Digest | None = None
+    limit: NotificationLimit | None = None
     sends_empty: bool = False
     message: MessageTemplate | None = None
     fingerprint: str = ""

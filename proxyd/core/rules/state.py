@@ -199,7 +199,10 @@ class IntervalRecord:
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """A firing ready to be sent; every receiver gets the same ``body``, byte for byte, each time it is sent."""
+    """A firing ready to be sent; every receiver gets the same ``body``, byte for byte, each time it is sent.
+
+    ``limited_by`` names the source or the value whose limit it counts toward; it is empty if all of the rule share one.
+    """
 
     notification_id: str
     rule: str
@@ -209,6 +212,7 @@ class Notification:
     late: bool
     body: bytes
     deliveries: tuple[Delivery, ...]
+    limited_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

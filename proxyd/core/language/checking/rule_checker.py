@@ -12,6 +12,7 @@ from proxyd.core.language.checking.check_context import CheckSettings, Reporter
 from proxyd.core.language.checking.classes import ClassIndex
 from proxyd.core.language.checking.counting import counted_events
 from proxyd.core.language.checking.query_checker import EventScope, QueryChecker, check_trigger
+from proxyd.core.language.checking.scope import Binding, Scope
 from proxyd.core.language.checking.source_checker import check_deliveries, once_each, report_repeated
 from proxyd.core.language.checking.value_reader import Values, read_time
 from proxyd.core.language.nodes import InsertNotification, Located, StatementKind, TimeSpec, Unread
@@ -26,6 +27,7 @@ from proxyd.core.model.profile import (
     Domain,
     ImportanceTerm,
     MessageTemplate,
+    NotificationLimit,
     NotificationRule,
     PageClass,
     PolicyChoice,
@@ -94,6 +96,7 @@ class RuleChecker:
             policy=rule.policy.value if rule.policy else PolicyChoice(PolicyName.AUTO),
             deliveries=_deliveries(rule, profiles),
             digest=_digest(rule, profiles),
+            limit=self._limit(rule, page_classes),
             sends_empty=rule.empty is not None,
             message=message,
             fingerprint=fingerprint(trigger, [each.value for each in rule.sources]),
@@ -227,6 +230,19 @@ class RuleChecker:
         check_deliveries(rule.deliveries, self._reporter, self._values)
         if rule.digest is not None and rule.digest.value is not None:
             self._values.digest(rule.digest.value, rule.digest.span)
+
+    def _limit(self, rule: InsertNotification, page_classes: Sequence[PageClass]) -> NotificationLimit | None:
+        """Return the limit of a rule, with the field of its key as the trigger's class declares it."""
+        if rule.limit is None:
+            return None
+        limit, span = rule.limit.value, rule.limit.span
+        self._values.at_least_one("the number of notifications", limit.most, span)
+        self._values.durations([("the period of LIMIT", limit.per)], span)
+        if limit.key is None or not page_classes or rule.trigger is None:
+            return limit
+        bindings = [Binding(page_classes[0].name, page_classes[0])]
+        scope = Scope(bindings, event=rule.trigger.kind, event_class=page_classes[0])
+        return replace(limit, key=scope.resolve(limit.key, self._reporter)[0])
 
     def _check_target(self, rule: InsertNotification, target: Located[Decimal]) -> None:
         if not MIN_TARGET <= target.value <= MAX_TARGET:

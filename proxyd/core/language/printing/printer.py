@@ -23,6 +23,7 @@ from proxyd.core.language.nodes import (
 )
 from proxyd.core.language.printing.expression_printer import format_class, format_expression, format_path, format_select
 from proxyd.core.language.printing.quoting import format_duration, format_number, quote_name, quote_text
+from proxyd.core.language.words import get_keyword
 from proxyd.core.model.expression import Duration, Unit
 from proxyd.core.model.profile import (
     Anchor,
@@ -31,6 +32,7 @@ from proxyd.core.model.profile import (
     Extraction,
     ImportanceTerm,
     Life,
+    NotificationLimit,
     PolicyChoice,
     PolicyName,
     Politeness,
@@ -243,6 +245,7 @@ def format_settings(rule: InsertNotification) -> list[str]:
         *(("SET DELIVERY", each, format_delivery) for each in rule.deliveries),
         ("SET DELIVERY", Located(None) if rule.no_delivery else None, lambda _: "NONE"),
         ("SET DIGEST", rule.digest, format_digest),
+        ("SET LIMIT", rule.limit, _notification_limit),
         ("SET EMPTY", rule.empty, lambda _: "DELIVER"),
         ("SET MESSAGE", rule.message, quote_text),
     )
@@ -260,6 +263,14 @@ def format_digest(digest: Digest | None) -> str:
     noun = "ITEM" if digest.at_most == 1 else "ITEMS"
     most = f" AT MOST {digest.at_most} {noun}" if digest.at_most is not None else ""
     return f"{_digest_time(digest.when)}{most}"
+
+
+def _notification_limit(limit: NotificationLimit) -> str:
+    if limit.key is None:
+        return f"{limit.most} PER {_period(limit.per)}{' PER SOURCE' if limit.per_source else ''}"
+    is_keyword = get_keyword(limit.key.path) == "SOURCE"  # a field of that name
+    key = quote_name(limit.key.path) if is_keyword else format_expression(limit.key)
+    return f"{limit.most} PER {_period(limit.per)} PER {key}"
 
 
 def _digest_time(when: Duration | WallTime) -> str:

@@ -48,6 +48,7 @@ from proxyd.core.model.profile import (
     FieldType,
     ImportanceTerm,
     Life,
+    NotificationLimit,
     PolicyChoice,
     PolicyName,
     Politeness,
@@ -143,6 +144,13 @@ def _importance_term(parts: Parts, _span: TextSpan) -> ImportanceTerm:
     return ImportanceTerm(Decimal(parts[0].value), *(str(token.value) for token in parts[1:]))
 
 
+def _limit(parts: Parts, _span: TextSpan) -> NotificationLimit:
+    """Return a number of notifications in a time, for each source or each value of a field if that follows."""
+    most = whole(parts[0], "the number of notifications")
+    key = parts[2] if len(parts) == 3 else None
+    return NotificationLimit(most, parts[1], len(parts) == 3 and key is None, key)
+
+
 def _doe(parts: Parts, span: TextSpan) -> PolicyChoice:
     limit = parts[0]
     if limit.probes is None:
@@ -234,6 +242,9 @@ _CLAUSES: dict[str, Rule] = {
     "weekday": lambda parts, _: Weekday[parts[0].type],
     "set_digest": _option("digest"),
     "set_no_digest": _option("digest", lambda *_: None),
+    "each_source": lambda *_: None,
+    "each_value": first,
+    "set_limit": _option("limit", _limit),
     "empty": is_word("DELIVER"),
     "set_empty": _option("empty"),
 }

@@ -11,7 +11,7 @@ from math import log
 
 from proxyd.core.language import counting_of
 from proxyd.core.model.expression import Column, Expression, FromClass, Select, children, conjuncts
-from proxyd.core.model.item import UpdateEvent
+from proxyd.core.model.item import UpdateEvent, Value
 from proxyd.core.model.profile import (
     Anchor,
     Declaration,
@@ -24,6 +24,7 @@ from proxyd.core.model.profile import (
 )
 from proxyd.core.rules.programs.expression_compiler import Closure, Compiler, Row, is_true
 from proxyd.core.rules.programs.message_program import MessagePlan, message_plan
+from proxyd.core.rules.programs.meter import Meter
 from proxyd.core.rules.programs.query_program import QueryProgram, compile_query
 from proxyd.core.rules.programs.trigger_program import TriggerProgram, compile_trigger
 from proxyd.core.rules.state import StreamState
@@ -57,7 +58,7 @@ class RuleProgram:
     """A rule ready to run: its period in unix seconds, its life and the length of its utility's decay in seconds.
 
     ``event_sources`` are the sources of its trigger's class, ``table_sources`` those of each table of its query.
-    ``counting`` says what its counters count.
+    ``counting`` says what its counters count; ``limit_key`` returns the value that has a limit of its own.
     """
 
     rule: NotificationRule
@@ -75,6 +76,7 @@ class RuleProgram:
     decay_s: float | None
     counting: str
     chronon_s: float
+    limit_key: Closure | None = None
 
     def __reduce__(self) -> tuple[Callable[[bytes], RuleProgram], tuple[bytes]]:
         """Let another process compile the rule again: closures cannot be sent."""
@@ -147,6 +149,13 @@ class RuleProgram:
         identity = f"{self.rule.name}\0{self.accepted_s!r}\0{event.source_id}\0{event.item.item_id}\0{event.seq}"
         return "ntf_" + hashlib.sha256(identity.encode()).hexdigest()[:32]
 
+    def limited_by(self, event: UpdateEvent, meter: Meter) -> str:
+        """Return whose limit a firing's notification counts toward: that of the rule, a source or a field's value."""
+        limit = self.rule.limit
+        if limit is not None and limit.per_source:
+            return event.source_id
+        return "" if self.limit_key is None else _short(self.limit_key(Row.of(event, meter=meter)))
+
     @property
     def weight(self) -> float:
         """The share of utility that a delay costs, relative to a strict rule; a decay over an hour weighs the same."""
@@ -169,6 +178,12 @@ class RuleProgram:
         return float(0.5 ** (delay_s / self.decay_s))
 
 
+def _short(value: Value) -> str:
+    """Return a text that stands for a value, of at most 64 characters."""
+    text = repr(value)
+    return text if len(text) <= 64 else hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
 def compile_rule(
     rule: NotificationRule, declaration: Declaration, *, accepted_s: float, chronon_s: float
 ) -> RuleProgram:
@@ -182,7 +197,7 @@ def compile_rule(
     return RuleProgram(
         rule=rule,
         trigger=trigger,
-        query=compile_query(rule.query, classes, event_class, chronon_s, message.expressions),
+        query=compile_query(rule.query, classes, event_class, chronon_s, (*message.expressions, *_limited(rule))),
         message=message,
         event_class=event_class,
         event_sources=sources_of[event_class],
@@ -204,7 +219,13 @@ def compile_rule(
         decay_s=_decay_s(rule.utility, chronon_s),
         counting=counting_of(rule.counted, [each.aggregate for each in trigger.counters]),
         chronon_s=chronon_s,
+        limit_key=next((Compiler(event_class).compile(key) for key in _limited(rule)), None),
     )
+
+
+def _limited(rule: NotificationRule) -> tuple[Expression, ...]:
+    """Return the field whose values have limits of their own, if there is one."""
+    return () if rule.limit is None or rule.limit.key is None else (rule.limit.key,)
 
 
 @lru_cache(64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -101,7 +101,8 @@ def _notice(
     data |= {"late": not record.captured} | _worded(program, rows, event.source_id, meter)
     identity = program.notification_id(event)
     made_s = event.seen_s if terms.made_s is None else terms.made_s
-    return _notification(program, event, identity, data, made_s=event.seen_s, created_s=made_s)
+    made = _notification(program, event, identity, data, made_s=event.seen_s, created_s=made_s)
+    return replace(made, limited_by=program.limited_by(event, meter))
 
 
 def _joint_notice(announced: Announcement, meter: Meter, *, grid: ChrononGrid) -> Notification | None:
@@ -123,7 +124,8 @@ def _joint_notice(announced: Announcement, meter: Meter, *, grid: ChrononGrid) -
     identity = interval.interval_id
     if is_told:
         data["supplement_to"], identity = identity, f"{identity}_more"
-    return _notification(program, interval.event, identity, data, made_s=created_s, created_s=created_s)
+    made = _notification(program, interval.event, identity, data, made_s=created_s, created_s=created_s)
+    return replace(made, limited_by=program.limited_by(interval.event, meter))
 
 
 def _head(
