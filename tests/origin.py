@@ -44,6 +44,8 @@ class Arrival:
     time_s: float
     path: str
     headers: CIMultiDictProxy[str]
+    method: str = "GET"
+    body: bytes = b""
 
 
 @dataclass
@@ -95,7 +97,8 @@ async def playing(host: str = "127.0.0.1") -> AsyncIterator[Origin]:
     origin = Origin()
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
-        origin.arrivals.append(Arrival(asyncio.get_running_loop().time(), request.path, request.headers))
+        now_s, body = asyncio.get_running_loop().time(), await request.read()
+        origin.arrivals.append(Arrival(now_s, request.path, request.headers, request.method, body))
         origin.under_way += 1
         origin.most_under_way = max(origin.most_under_way, origin.under_way)
         try:

@@ -112,13 +112,6 @@ class Finding(TypedDict):
     event: str
 
 
-class HeaderWritten(TypedDict):
-    """``HEADER``."""
-
-    name: str
-    value: str
-
-
 class Health(TypedDict):
     """The event loop is alive."""
 
@@ -548,6 +541,14 @@ class FieldWritten(TypedDict):
     found: NotRequired[ReaderWritten | None]
 
 
+class HeaderWritten(TypedDict):
+    """``HEADER``: a value, or the place of a secret one."""
+
+    name: str
+    value: NotRequired[str | None]
+    secret: NotRequired[SecretWritten | None]
+
+
 class ImportMade(TypedDict):
     """What an import changed; the first `faults` say what is wrong with addresses that are `unreadable`."""
 
@@ -686,6 +687,7 @@ SourceWritten = TypedDict(
         "freshness": NotRequired[Literal["OBEY", "IGNORE"] | None],
         "headers": NotRequired[list[HeaderWritten]],
         "auth": NotRequired[AuthWritten | None],
+        "post": NotRequired[str | None],
         "websub": NotRequired[Literal["ON", "OFF"] | None],
         "robots": NotRequired[Literal["OBEY", "IGNORE"] | None],
     },

@@ -18,6 +18,7 @@ from proxyd.safe_text import one_line
 from proxyd.tracing import NO_TRACES, Tracer
 
 if TYPE_CHECKING:
+    from proxyd.core.model.delivery import SecretRef
     from proxyd.core.model.profile import Auth, PageClass
     from proxyd.ports import Clock, ResolveSecret
     from proxyd.probing.document_parser import ParsedDocument
@@ -101,10 +102,18 @@ class HttpProber:
         return FetchRequest(
             request.moved_url or request.url,
             request.validators,
-            request.headers,
+            self._headers(request),
             None if request.auth is None else authorization(request.auth, self._resolve_secret),
             home=request.url,
+            post=None if request.post is None else request.post.encode("utf-8", "surrogatepass"),
             gate=self._robots if request.obeys_robots else None,
+        )
+
+    def _headers(self, request: ProbeRequest) -> tuple[tuple[str, str], ...]:
+        """Return the headers of a profile with their secrets, which are looked up for each request."""
+        return tuple(
+            (name, value if isinstance(value, str) else header_secret(value, self._resolve_secret))
+            for name, value in request.headers
         )
 
     async def _read(self, probe: _Probe, response: FetchResponse) -> ProbeOutcome:
@@ -234,16 +243,30 @@ def _changed_detail(document: ParsedDocument) -> str:
 
 def authorization(auth: Auth, resolve_secret: ResolveSecret) -> str:
     """Return the value of the Authorization header; raise NoSecretError, which never shows a secret."""
-    name = f"SECRET {auth.secret.kind.upper()} {auth.secret.name!r}"
-    secret = resolve_secret(auth.secret)
-    if not secret:
-        raise NoSecretError(f"{name} is not set, so nothing was sent; set it and restart")
-    if auth.user is not None:
-        return "Basic " + base64.b64encode(auth.user.encode() + b":" + secret).decode()
-    token = secret.strip()
+    if auth.user is None:
+        return "Bearer " + header_secret(auth.secret, resolve_secret)
+    secret = _secret(auth.secret, resolve_secret)
+    return "Basic " + base64.b64encode(auth.user.encode() + b":" + secret).decode()
+
+
+def header_secret(place: SecretRef, resolve_secret: ResolveSecret) -> str:
+    """Return a secret as the value of a header; raise NoSecretError, which never shows it."""
+    token = _secret(place, resolve_secret).strip()
     if not token.isascii() or not token.decode("ascii").isprintable():
-        raise NoSecretError(f"{name} contains characters that no header may contain, so nothing was sent; correct it")
-    return "Bearer " + token.decode("ascii")
+        named = f"{_named(place)} contains characters that no header may contain"
+        raise NoSecretError(f"{named}, so nothing was sent; correct it")
+    return token.decode("ascii")
+
+
+def _secret(place: SecretRef, resolve_secret: ResolveSecret) -> bytes:
+    secret = resolve_secret(place)
+    if not secret:
+        raise NoSecretError(f"{_named(place)} is not set, so nothing was sent; set it and restart")
+    return secret
+
+
+def _named(place: SecretRef) -> str:
+    return f"SECRET {place.kind.upper()} {place.name!r}"
 
 
 def hub_links(response: FetchResponse, read: ParsedDocument | None = None) -> HubLinks | None:

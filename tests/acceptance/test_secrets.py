@@ -100,7 +100,7 @@ def profiles(w: World, *, scheme: str = "http") -> str:
         "open": f"HEADER 'X-Key' '{secret('header')}' AUTH BASIC 'me' SECRET ENV 'HIDDEN_FEED'",
         "closed": "AUTH BEARER SECRET FILE 'bearer' ROBOTS IGNORE",
         "moved": "AUTH BEARER SECRET ENV 'HIDDEN_FEED'",
-        "torn": f"HEADER 'Cookie' '{secret('cookie')}'",
+        "torn": f"HEADER 'Cookie' '{secret('cookie')}' HEADER 'X-More' SECRET ENV 'HIDDEN_FEED'",
     }
     sources = [
         f"CREATE SOURCE \"{name}\" OF RSS AT '{scheme}://127.0.0.1:{port}/{name}{query}' {clauses};\n"

@@ -358,6 +358,56 @@ async def test_without_its_secret_nothing_is_sent(secret: SecretRef, says: str) 
     assert outcome.detail.startswith(says)
 
 
+async def test_a_header_may_be_a_secret() -> None:
+    cookie = (("Cookie", SecretRef("env", "SECRET_A")),)
+    async with rigged() as rig:
+        outcome = await rig.ask("/feed", headers=cookie)
+        assert (outcome.kind, rig.origin.arrivals[0].headers["Cookie"]) == (OutcomeKind.CHANGED, "secret")
+        assert rig.trace.exchanges[0].sent["Cookie"] == "[hidden]"
+        missing = await rig.ask("/feed", headers=(("Cookie", SecretRef("env", "SECRET_MISSING")),))
+        assert (missing.kind, missing.requests) == (OutcomeKind.NO_SECRET, 0)
+
+
+JSON, FORM = "application/json", "application/x-www-form-urlencoded"
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "sent_as"),
+    [
+        ('{"query": "{ news { title } }"}', (), JSON),
+        ("a=1&b=ä", (), FORM),
+        ("", (), FORM),
+        ("<a/>", (("Content-Type", "text/xml"),), "text/xml"),
+    ],
+)
+async def test_a_source_may_be_asked_by_post(body: str, headers: tuple[tuple[str, str], ...], sent_as: str) -> None:
+    async with rigged() as rig:
+        outcome = await rig.ask("/feed", post=body, headers=headers, validators=KNOWN)
+        (arrival,) = rig.origin.arrivals
+    assert outcome.kind is OutcomeKind.CHANGED
+    assert (arrival.method, arrival.body.decode(), arrival.headers["Content-Type"]) == ("POST", body, sent_as)
+    assert "If-None-Match" not in arrival.headers
+
+
+@pytest.mark.parametrize(("status", "method"), [(301, "GET"), (302, "GET"), (303, "GET"), (307, "POST"), (308, "POST")])
+async def test_a_redirected_post_goes_on_as_its_redirect_says(status: int, method: str) -> None:
+    async with rigged() as rig:
+        await rig.probe(hop(rig.origin, status, rig.origin.at("/feed")), post="secret=1")
+        first, last = rig.origin.arrivals
+    assert (first.method, first.body) == ("POST", b"secret=1")
+    assert (last.method, last.body) == (method, b"secret=1" if method == "POST" else b"")
+
+
+async def test_the_body_of_a_post_stays_at_its_origin() -> None:
+    async with rigged() as rig, playing("127.0.0.2") as other:
+        kept = await rig.probe(hop(rig.origin, 307, other.at("/feed")), post="secret=1")
+        assert kept.detail.startswith("the server redirects the POST to 127.0.0.2, which does not get its body")
+        assert other.arrivals == []
+        assert "secret=1" not in repr(rig.trace)
+        dropped = await rig.probe(hop(rig.origin, 303, other.at("/feed")), post="secret=1")
+        assert (dropped.kind, other.arrivals[0].method, other.arrivals[0].body) == (OutcomeKind.CHANGED, "GET", b"")
+
+
 async def test_secrets_stay_at_the_origin_they_are_for() -> None:
     async with rigged() as rig, playing("127.0.0.2") as other:
         away = hop(rig.origin, 302, other.at("/to", status=302, location=rig.origin.at("/feed")))

@@ -173,10 +173,11 @@ class _Reading:
             zone=None if source.zone is None else self._located(source.zone, (*at, "zone")),
             freshness=self._option("FRESHNESS", source.freshness, at),
             headers=tuple(
-                Located((each.name, each.value), self._members.at((*at, "headers", n)))
+                Located((each.name, _header_value(each)), self._members.at((*at, "headers", n)))
                 for n, each in enumerate(source.headers)
             ),
             auth=None if source.auth is None else Located(_auth(source.auth), self._members.at((*at, "auth"))),
+            post=None if source.post is None else self._located(source.post, (*at, "post")),
             websub=self._option("WEBSUB", source.websub, at),
             robots=self._option("ROBOTS", source.robots, at),
             comments=self._reader.take_comments(),
@@ -256,6 +257,10 @@ class _Reading:
         span, source = self._members.at(at), self._members.source
         error = RuleSyntaxError(message, text=source.text, start=span.start, stop=span.stop, file=source.file)
         self._reader.errors.append(error)
+
+
+def _header_value(header: models.HeaderWritten) -> str | SecretRef:
+    return _secret(header.secret) if header.secret is not None else header.value or ""
 
 
 def _auth(auth: models.AuthWritten) -> Auth:

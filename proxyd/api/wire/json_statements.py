@@ -78,10 +78,17 @@ def _source(source: CreateSource) -> models.SourceWritten:
         domain=source.page_class.domain,
         url=source.url.value,
         zone=None if source.zone is None else source.zone.value,
-        headers=[models.HeaderWritten(name=each.value[0], value=each.value[1]) for each in source.headers],
+        headers=[_header(*each.value) for each in source.headers],
+        post=None if source.post is None else source.post.value,
         auth=None if auth is None else models.AuthWritten(user=auth.user, secret=_secret(auth.secret)),
         **options,
     )
+
+
+def _header(name: str, value: str | SecretRef) -> models.HeaderWritten:
+    if isinstance(value, str):
+        return models.HeaderWritten(name=name, value=value)
+    return models.HeaderWritten(name=name, secret=_secret(value))
 
 
 def _members(lines: Iterable[str], titles: Sequence[str]) -> dict[str, Any]:

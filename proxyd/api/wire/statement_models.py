@@ -126,10 +126,17 @@ class AuthWritten(WireModel):
 
 
 class HeaderWritten(WireModel):
-    """``HEADER``."""
+    """``HEADER``: a value, or the place of a secret one."""
 
     name: str
-    value: str
+    value: str | None = None
+    secret: SecretWritten | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.value is None) == (self.secret is None):
+            raise ValueError("give either value or secret")
+        return self
 
 
 class SourceWritten(WireModel):
@@ -145,6 +152,7 @@ class SourceWritten(WireModel):
     freshness: Obeys | None = None
     headers: list[HeaderWritten] = Field(default_factory=list)
     auth: AuthWritten | None = None
+    post: str | None = Field(default=None, description="the body of METHOD POST; empty for one without a body")
     websub: Literal["ON", "OFF"] | None = None
     robots: Obeys | None = None
 

@@ -12,7 +12,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Generic, TypeAlias, TypeVar
 
-from proxyd.core.model.delivery import Delivery
+from proxyd.core.model.delivery import Delivery, SecretRef
 from proxyd.core.model.expression import NO_SPAN, ClassName, Duration, Expression, Select, TextSpan
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.profile import (
@@ -91,8 +91,9 @@ class CreateSource:
     expect: Located[Expect] | None = None
     zone: Located[str] | None = None
     freshness: Located[bool] | None = None
-    headers: tuple[Located[tuple[str, str]], ...] = ()
+    headers: tuple[Located[tuple[str, str | SecretRef]], ...] = ()
     auth: Located[Auth] | None = None
+    post: Located[str] | None = None
     websub: Located[bool] | None = None
     robots: Located[bool] | None = None
     comments: tuple[str, ...] = field(default=(), compare=False)

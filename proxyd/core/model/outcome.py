@@ -7,6 +7,7 @@ from enum import Enum
 from functools import lru_cache
 from urllib.parse import urlsplit
 
+from proxyd.core.model.delivery import SecretRef
 from proxyd.core.model.item import Item
 from proxyd.core.model.profile import Auth, PageClass
 
@@ -64,8 +65,9 @@ class ProbeRequest:
         The id of the address and of how it is read; an outcome with another reading says nothing.
     moved_url
         The permanent target of the source's redirects, if they agreed repeatedly; asked instead of ``url``.
-    headers, auth
-        What the profile adds to requests; sent only to the origin of the address asked first.
+    headers, auth, post
+        What the profile adds to requests; sent only to the origin of the address asked first. ``post`` is the body, if
+        the source is asked by POST.
     obeys_robots
         Whether the host's robots.txt may forbid the probe.
     trace
@@ -79,8 +81,9 @@ class ProbeRequest:
     page_class: PageClass | None = None
     reading: str = ""
     moved_url: str | None = None
-    headers: tuple[tuple[str, str], ...] = ()
+    headers: tuple[tuple[str, str | SecretRef], ...] = ()
     auth: Auth | None = None
+    post: str | None = None
     obeys_robots: bool = False
     trace: str = ""
 

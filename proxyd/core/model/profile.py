@@ -115,7 +115,7 @@ class Auth:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A remote resource that can be probed; its name is its identity."""
+    """A remote resource that can be probed; its name is its identity. ``post`` is the body, if it is asked by POST."""
 
     source_id: str
     page_class: str
@@ -125,10 +125,16 @@ class Source:
     expect: Expect | None = None
     zone: str | None = None
     freshness: bool | None = None
-    headers: tuple[tuple[str, str], ...] = ()
+    headers: tuple[tuple[str, str | SecretRef], ...] = ()
     auth: Auth | None = None
+    post: str | None = None
     websub: bool | None = None
     robots: bool | None = None
+
+    @property
+    def may_be_pushed(self) -> bool:
+        """Whether a hub may push it: hubs push only what is asked for by GET."""
+        return self.websub is not False and self.post is None
 
     @property
     def expected_per_s(self) -> float | None:

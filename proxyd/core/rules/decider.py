@@ -146,7 +146,7 @@ class Decider:
         backlog = [each for program in compiled.programs.values() for each in self.recalls.open_streams(program)]
         if self.settings.subscribes:
             sources = (compiled.sources[source_id] for source_id in compiled.rules_of)
-            self.hubs.allow({source.source_id: source.url for source in sources if source.websub is not False})
+            self.hubs.allow({source.source_id: source.url for source in sources if source.may_be_pushed})
         self.captures.declare()
         self._placement.place_all(now_s)
         return backlog

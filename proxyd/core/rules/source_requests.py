@@ -21,7 +21,8 @@ def reading_of(source: Source, page_class: PageClass) -> str:
     Feeds are read whole, regardless of the fields that their class declares.
     """
     how = () if page_class.is_feed else (page_class.fields, page_class.each, page_class.key)
-    return hashlib.sha256(repr((source.url, how)).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    asked = (source.url, how) if source.post is None else (source.url, how, source.post)
+    return hashlib.sha256(repr(asked).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def probe_request(source: Source, declaration: Declaration) -> ProbeRequest:
@@ -35,6 +36,7 @@ def probe_request(source: Source, declaration: Declaration) -> ProbeRequest:
         reading=reading_of(source, page_class),
         headers=source.headers,
         auth=source.auth,
+        post=source.post,
         obeys_robots=obeys_robots,
     )
 
@@ -42,11 +44,11 @@ def probe_request(source: Source, declaration: Declaration) -> ProbeRequest:
 def moved_url(state: SourceState, source: Source) -> str | None:
     """Return the address to ask instead of the declared one, or ``None`` if it has not moved permanently.
 
-    If a profile adds HEADER or AUTH to requests, these are meant for the declared address, which is then always asked
-    first.
+    If a profile adds HEADER, AUTH or a BODY to requests, these are meant for the declared address, which is then always
+    asked first.
     """
-    has_secrets = bool(source.headers or source.auth)
-    return state.moved_url if state.moved_times >= MOVED_AFTER and not has_secrets else None
+    adds = bool(source.headers or source.auth) or source.post is not None
+    return state.moved_url if state.moved_times >= MOVED_AFTER and not adds else None
 
 
 def validators(state: SourceState, *, now_s: float, rate_per_s: Callable[[], float]) -> Validators:

@@ -1,4 +1,4 @@
-"""One GET within limits of time, size and redirects, every hop guarded and paced."""
+"""One GET or POST within limits of time, size and redirects, every hop guarded and paced."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ ACCEPT = (
 )
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _PERMANENT = frozenset({301, 308})
+_KEEPS_METHOD = frozenset({307, 308})
 THROTTLING = frozenset({429, 503})
 _UNSENDABLE = re.compile(r"[\x00-\x1f\ud800-\udfff]")
 HIDDEN = "[hidden]"
@@ -136,6 +137,8 @@ class FetchRequest:
         Sent only to the origin of ``home``. Headers that the request sets itself are ignored.
     home
         The URL that they are meant for; ``None`` means ``url``.
+    post
+        The body of a POST; without one, the request is a GET. It is sent only to the origin of ``home``.
     gate
         Called before every request, including the first.
     """
@@ -146,6 +149,7 @@ class FetchRequest:
     authorization: str | None = field(default=None, repr=False)
     home: str | None = None
     gate: RequestGate | None = None
+    post: bytes | None = field(default=None, repr=False)
 
 
 class Fetch(Protocol):
@@ -266,12 +270,19 @@ class Fetcher:
         trace.begin(self._clock.time_s())
         course.show_sent(url, headers)
         with course.budget.spending() as left_s, _client_errors():
-            asking = self._session.get(
-                url, headers=headers, allow_redirects=False, auto_decompress=False, trace_request_ctx=turn.sent
+            asking = self._session.request(
+                course.method,
+                url,
+                data=course.body_for(url),
+                headers=headers,
+                allow_redirects=False,
+                auto_decompress=False,
+                trace_request_ctx=turn.sent,
             )
             async with asyncio.timeout(left_s), asking as response:
                 course.show_received(url, response)
                 if response.status in _REDIRECTS and "Location" in response.headers:
+                    course.redirected(response.status)
                     return _Redirect(_next_url(response), response.status in _PERMANENT, response.status)
                 return await self._response(response, trace)
 
@@ -329,17 +340,38 @@ class _Course:
         self.trace = trace
         self.budget = budget
         self._home = _origin(home)
+        self._post = request.post
         self._private = {name: value for name, value in request.headers if _is_addable(name, value)}
         if request.authorization is not None:
             self._private["Authorization"] = request.authorization
         self._hidden = _SECRET_HEADERS | {name.lower() for name in self._private}
 
+    @property
+    def method(self) -> str:
+        """The method of the next request."""
+        return "GET" if self._post is None else "POST"
+
     def headers_for(self, url: URL) -> CIMultiDict[str]:
         """Return the headers to send to a URL."""
-        headers = _request_headers(self.request.validators)
+        headers = _request_headers(NO_VALIDATORS if self._post is not None else self.request.validators)
+        if self._post is not None:
+            headers["Content-Type"] = _content_type(self._post)
         if _origin(url) == self._home:
             headers.update(self._private)
         return headers
+
+    def body_for(self, url: URL) -> bytes | None:
+        """Return the body to send to a URL; raises ``FetchError`` if a POST would go to another origin."""
+        if self._post is not None and _origin(url) != self._home:
+            raise FetchError(
+                f"the server redirects the POST to {url.host}, which does not get its body; correct the address"
+            )
+        return self._post
+
+    def redirected(self, status: int) -> None:
+        """Go on by GET, without the body, unless the redirect keeps the method (307, 308)."""
+        if status not in _KEEPS_METHOD:
+            self._post = None
 
     def show_sent(self, url: URL, headers: Mapping[str, str]) -> None:
         """Record a request that is about to be sent."""
@@ -404,6 +436,15 @@ def _request_headers(validators: Validators) -> CIMultiDict[str]:
     if (last_modified := _sendable(validators.last_modified)) is not None:
         headers["If-Modified-Since"] = last_modified
     return headers
+
+
+def _content_type(body: bytes) -> str:
+    """Return the type of a body whose profile names none: JSON if it looks like that, else a form.
+
+    >>> _content_type(b' {"query": "{ news }"}'), _content_type(b"a=1&b=2")
+    ('application/json', 'application/x-www-form-urlencoded')
+    """
+    return "application/json" if body.lstrip()[:1] in {b"{", b"["} else "application/x-www-form-urlencoded"
 
 
 def _sendable(value: str | None) -> str | None:

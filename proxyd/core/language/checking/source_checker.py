@@ -13,6 +13,8 @@ from proxyd.core.language.words import did_you_mean
 from proxyd.core.model.delivery import Delivery
 from proxyd.core.model.profile import Auth, Politeness, Profile, Source
 
+MAX_BODY_BYTES = 65_536
+
 
 def check_source(statement: CreateSource, classes: ClassIndex, reporter: Reporter, values: Values) -> Source | None:
     """Return the source, or ``None`` if its class cannot be found."""
@@ -32,6 +34,7 @@ def check_source(statement: CreateSource, classes: ClassIndex, reporter: Reporte
         freshness=statement.freshness.value if statement.freshness else None,
         headers=tuple(header.value for header in statement.headers),
         auth=statement.auth.value if statement.auth else None,
+        post=statement.post.value if statement.post else None,
         websub=statement.websub.value if statement.websub else None,
         robots=statement.robots.value if statement.robots else None,
     )
@@ -51,6 +54,8 @@ def _check_options(statement: CreateSource, reporter: Reporter, values: Values) 
         _check_auth(statement.auth, reporter, values)
     for header in statement.headers:
         values.header(*header.value, header.span)
+    if statement.post is not None:
+        _check_post(statement, statement.post, reporter)
     if statement.websub is not None and statement.websub.value:
         values.websub(statement.websub.span)
 
@@ -59,6 +64,15 @@ def _check_politeness(politeness: Located[Politeness], values: Values) -> None:
     limit, span = politeness.value, politeness.span
     values.at_least_one("the number of probes", limit.probes, span)
     values.durations([("the period of POLITENESS", limit.per), ("SPACING", limit.spacing)], span)
+
+
+def _check_post(statement: CreateSource, post: Located[str], reporter: Reporter) -> None:
+    if len(post.value.encode("utf-8", "surrogatepass")) > MAX_BODY_BYTES:
+        reporter.error(f"the BODY of a request may have {MAX_BODY_BYTES:,} bytes at most", post.span)
+    if statement.websub is not None and statement.websub.value:
+        reporter.error(
+            "WEBSUB ON does not go with METHOD POST: a hub pushes documents that are asked for by GET", post.span
+        )
 
 
 def _check_auth(auth: Located[Auth], reporter: Reporter, values: Values) -> None:

@@ -197,13 +197,15 @@ class Values:
         elif not settings.has_channels:
             self._reporter.warn("nothing is sent to a CHANNEL while proxyd[apprise] is not installed", span)
 
-    def header(self, name: str, value: str, span: TextSpan) -> None:
+    def header(self, name: str, value: str | SecretRef, span: TextSpan) -> None:
         """Report a header that cannot be sent, or that a rule must not set."""
         if _HEADER_NAME.fullmatch(name) is None:
             self._reporter.error(f"{name!r} is not a valid name of a header", span)
         elif name.lower() in _OWN_HEADERS:
             self._reporter.error(f"HEADER cannot set {name}: {_OWN_HEADERS[name.lower()]}", span)
-        if any(ord(char) < 32 or ord(char) > 126 for char in value):
+        if isinstance(value, SecretRef):
+            self.secret(value, span)
+        elif any(ord(char) < 32 or ord(char) > 126 for char in value):
             self._reporter.error("the value of a header may contain only printable ASCII", span)
 
     def during(self, text: str, span: TextSpan) -> None:

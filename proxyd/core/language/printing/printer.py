@@ -24,6 +24,7 @@ from proxyd.core.language.nodes import (
 from proxyd.core.language.printing.expression_printer import format_class, format_expression, format_path, format_select
 from proxyd.core.language.printing.quoting import format_duration, format_number, quote_name, quote_text
 from proxyd.core.language.words import get_keyword
+from proxyd.core.model.delivery import SecretRef
 from proxyd.core.model.expression import Duration, Unit
 from proxyd.core.model.profile import (
     Anchor,
@@ -138,9 +139,11 @@ def format_options(source: CreateSource) -> list[str]:
         options.append(f"ZONE {quote_text(source.zone.value)}")
     if source.freshness is not None:
         options.append(f"FRESHNESS {_obey(source.freshness)}")
-    options.extend(f"HEADER {quote_text(h.value[0])} {quote_text(h.value[1])}" for h in source.headers)
+    options.extend(f"HEADER {quote_text(each.value[0])} {_header_value(each.value[1])}" for each in source.headers)
     if source.auth is not None:
         options.append(f"AUTH {_auth(source.auth.value)}")
+    if source.post is not None:
+        options.append("METHOD POST" + (f" BODY {quote_text(source.post.value)}" if source.post.value else ""))
     if source.websub is not None:
         options.append(f"WEBSUB {'ON' if source.websub.value else 'OFF'}")
     if source.robots is not None:
@@ -150,6 +153,10 @@ def format_options(source: CreateSource) -> list[str]:
 
 def _obey(obeys: Located[bool]) -> str:
     return "OBEY" if obeys.value else "IGNORE"
+
+
+def _header_value(value: str | SecretRef) -> str:
+    return quote_text(value) if isinstance(value, str) else format_secret(value)
 
 
 def _auth(auth: Auth) -> str:

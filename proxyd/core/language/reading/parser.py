@@ -57,7 +57,7 @@ _PARTS = {
     StatementKind.NOTIFICATION: "clause",
 }
 _STARTS = {
-    "source_option": ("POLITENESS", "EXPECT", "ZONE", "FRESHNESS", "HEADER", "AUTH", "WEBSUB", "ROBOTS"),
+    "source_option": ("POLITENESS", "EXPECT", "ZONE", "FRESHNESS", "HEADER", "AUTH", "METHOD", "WEBSUB", "ROBOTS"),
     "profile_option": ("DELIVER", "DIGEST"),
     "clause": ("SET", "START", "END", "INTO", "FROM", "WITHIN"),
     "watch_option": ("OF", "INTO", "AS", "ON", "WHERE", "WITHIN", "MESSAGE", "TELL"),

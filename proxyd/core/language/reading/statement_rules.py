@@ -192,6 +192,8 @@ _OPTIONS: dict[str, Rule] = {
     "websub": _option("websub"),
     "robots": _option("robots"),
     "header": clause("headers", lambda parts, span: (Located((str(parts[0].value), str(parts[1].value)), span),)),
+    "secret_header": clause("headers", lambda parts, span: (Located((str(parts[0].value), parts[1]), span),)),
+    "post": _option("post", lambda parts, _: str(parts[0].value) if parts else ""),
     "bearer": _option("auth", lambda parts, _: Auth("bearer", parts[0])),
     "basic": _option("auth", lambda parts, _: Auth("basic", parts[1], str(parts[0].value))),
     "deliver_to": clause("deliveries", to_tuple),
