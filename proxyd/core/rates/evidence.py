@@ -38,6 +38,20 @@ class ChangedBit:
 Evidence: TypeAlias = ItemTimes | ItemCount | ChangedBit
 
 
+def item_times(evidence: Evidence) -> ItemTimes | None:
+    """Return the times of the items, of which there are none if nothing changed; ``None`` if they are not known.
+
+    Examples
+    --------
+    >>> item_times(ItemCount(0.0, 60.0, 0)), item_times(ItemCount(0.0, 60.0, 2))
+    (ItemTimes(since_s=0.0, until_s=60.0, times_s=()), None)
+    """
+    if isinstance(evidence, ItemTimes):
+        return evidence
+    found = evidence.count or evidence.at_least if isinstance(evidence, ItemCount) else evidence.changed
+    return None if found else ItemTimes(evidence.since_s, evidence.until_s, ())
+
+
 _SELDOM = 0.01  # how often a steady source shows a gap that is taken for a wrong date
 _FEWEST = 3  # dates that can outvote one
 _MOST_WRONG = 0.25  # share of the dates

@@ -202,7 +202,11 @@ class WeekTrust:
 
         ``even`` and ``shaped`` are the items that the rates expected in this time, of an even and of the learned week.
         """
-        given, shares = np.asarray(factors, dtype=np.float64), np.linspace(0.0, 1.0, len(self.likelihoods))
+        given = np.asarray(factors, dtype=np.float64)
+        if not given.size:  # as with most probes, so in plain floats
+            less = weight * (shaped - even) / (len(self.likelihoods) - 1)
+            return WeekTrust(tuple(known - place * less for place, known in enumerate(self.likelihoods)))
+        shares = np.linspace(0.0, 1.0, len(self.likelihoods))
         logs = np.log(np.maximum(np.multiply.outer(given, shares) + 1.0 - shares, _LEAST_FACTOR)).sum(axis=0)
         new = weight * (logs - shares * (shaped - even))
         fade = 0.5 ** (weight * given.size / _TRUST_ITEMS)

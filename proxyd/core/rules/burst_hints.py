@@ -6,7 +6,7 @@ import numpy as np
 
 from proxyd.core.planning.planner import Planner
 from proxyd.core.rates.bursts import KEPT, Bursts
-from proxyd.core.rates.evidence import Evidence, ItemTimes
+from proxyd.core.rates.evidence import Evidence, item_times
 from proxyd.core.rates.week_bins import Cycle
 
 _INDEPENDENT = 20.0  # hosts whose sources change more independently have no bursts
@@ -29,17 +29,18 @@ class BurstHints:
     def learn(self, source_id: str, evidence: Evidence | None) -> None:
         """Take in what a probe showed."""
         week, planned = self._planner.week, self._planner.sources.get(source_id)
-        if week is None or planned is None or not isinstance(evidence, ItemTimes) or source_id not in week:
+        told = None if evidence is None else item_times(evidence)
+        if week is None or planned is None or told is None or source_id not in week:
             return
         if (k := week.concentration(source_id)) > _INDEPENDENT:
             self._bursts.pop(planned.host, None)
             return
         bursts = self._bursts.setdefault(planned.host, Bursts())
         bursts.k = k
-        now_s = float(self._cycle.week_s(evidence.until_s))
-        since_s = float(self._cycle.week_s(evidence.since_s))
+        now_s = float(self._cycle.week_s(told.until_s))
+        since_s = float(self._cycle.week_s(told.since_s))
         bursts.looked(np.array([since_s]), now_s, week.expected(source_id, bursts.bins(now_s))[None, :])
-        bursts.found(float(self._cycle.week_s(time_s)) for time_s in evidence.times_s[-KEPT * KEPT :])
+        bursts.found(float(self._cycle.week_s(time_s)) for time_s in told.times_s[-KEPT * KEPT :])
         self._looked[planned.host] = source_id
 
     def give(self, now_s: float) -> None:
@@ -51,6 +52,8 @@ class BurstHints:
             if week is None or bursts is None:
                 continue
             factors = bursts.factors(at_s)
+            if not np.any(factors > 1.0):
+                continue
             next_s = now_s + self._chronon_s
             due = week.burst(source_id, bursts.bins(at_s), factors, now_s=now_s, next_s=next_s, most=_MOST_DUE)
             self._planner.wake(due, now_s)

@@ -18,7 +18,7 @@ from proxyd.core.planning.allocation.losses import MISSED_S, Losses
 from proxyd.core.planning.allocation.targets import FleetTargets
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.rates.bursts import BIN_S, concentrations, unhelped
-from proxyd.core.rates.evidence import Evidence, ItemTimes
+from proxyd.core.rates.evidence import Evidence, ItemTimes, item_times
 from proxyd.core.rates.model_fit import NO_FIT, ModelFit, SourceModel
 from proxyd.core.rates.rate_blend import HALF_LIVES_S, NO_EVIDENCE, Blend
 from proxyd.core.rates.siblings import siblings_of
@@ -96,9 +96,10 @@ class Estimates:
         if before.rate.as_of_s is not None and source.expect is None:  # a first contact says nothing about half-lives
             self.blend.weigh(before.rate, evidence)
         told = self.cycle.evidence(evidence, zone_s(source.zone, evidence.until_s))
-        sums = None if week is None else week.sums(source.source_id)
-        if week is not None and sums is not None and isinstance(told, ItemTimes):
-            self.trust = self._trusted(sums, told, self.rate_per_s(before, source, evidence.since_s), week.dispersion)
+        sums, timed = None if week is None else week.sums(source.source_id), item_times(told)
+        if week is not None and sums is not None and timed is not None:
+            rate_per_s = self.rate_per_s(before, source, evidence.since_s)
+            self.trust = self._trusted(sums, timed, rate_per_s, week.dispersion)
         old = self.weeks.get(source.source_id)
         new = (old or WeekCounts.begun(told.since_s)).seen(told)
         self.weeks[source.source_id] = new
