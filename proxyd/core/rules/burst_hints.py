@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 import numpy as np
 
 from proxyd.core.planning.planner import Planner
@@ -10,7 +12,7 @@ from proxyd.core.rates.evidence import Evidence, item_times
 from proxyd.core.rates.week_bins import Cycle
 
 _INDEPENDENT = 20.0  # hosts whose sources change more independently have no bursts
-_MOST_DUE = 200  # sources that one look makes due, which takes a few milliseconds
+_DUE_PER_S, _MOST_DUE = 20.0, 2000  # sources that one look makes due: by length of a chronon, and in some 30 ms
 
 
 class BurstHints:
@@ -23,6 +25,7 @@ class BurstHints:
         self._planner = planner
         self._cycle = cycle
         self._chronon_s = chronon_s
+        self._most = min(_MOST_DUE, ceil(_DUE_PER_S * chronon_s))
         self._bursts: dict[str, Bursts] = {}
         self._looked: dict[str, str] = {}  # by host one of its sources that were probed since the last look
 
@@ -55,5 +58,5 @@ class BurstHints:
             if not np.any(factors > 1.0):
                 continue
             next_s = now_s + self._chronon_s
-            due = week.burst(source_id, bursts.bins(at_s), factors, now_s=now_s, next_s=next_s, most=_MOST_DUE)
+            due = week.burst(source_id, bursts.bins(at_s), factors, now_s=now_s, next_s=next_s, most=self._most)
             self._planner.wake(due, now_s)

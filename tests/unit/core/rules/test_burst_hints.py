@@ -1,4 +1,4 @@
-"""Burst hints: probes that find nothing speak against a burst."""
+"""Burst hints: probes that find nothing speak against a burst, and one look makes a bounded number of sources due."""
 
 from __future__ import annotations
 
@@ -89,3 +89,8 @@ def test_probes_that_found_nothing_speak_against_a_burst(nothing: Evidence) -> N
 def test_a_count_without_times_tells_nothing() -> None:
     some = ItemCount(SEEN_S, NOW_S, 3), ItemCount(SEEN_S, NOW_S, 0, at_least=True), ChangedBit(SEEN_S, NOW_S, True)
     assert looked([FOUND, *some]) == looked([FOUND])
+
+
+@pytest.mark.parametrize(("chronon_s", "most"), [(10.0, 200), (30.0, 600), (BIN_S, 2000)])
+def test_a_look_makes_more_sources_due_in_a_longer_chronon(chronon_s: float, most: int) -> None:
+    assert looked([FOUND], sources=2500, chronon_s=chronon_s) == most
