@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from proxyd.core.rates.siblings import TOGETHER_S
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
+from proxyd.core.rates.week_shapes import dispersion_of
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -23,6 +24,33 @@ _BY_CHANCE = 3.0  # so many times the changes expected at once may be coincidenc
 _HELP = 0.15  # the part of its chance to be found that an item lends to each other one of its burst
 HELPS: Floats = np.concatenate([[0.0], 2.0 ** (np.arange(-24, 17) / 2)])
 """The arguments for which ``unhelped`` is given."""
+
+
+def together(changes: Sequence[tuple[int, object]], now_s: float) -> float:
+    """Return how many sources change together: the variance over mean of the fleet's changes in two hours, at least 1.
+
+    Each change says less by this factor than if sources changed independently. Hours of the week and whole weeks with
+    more changes than others are not taken for batches. It is 1 until two weeks of changes are known.
+
+    Parameters
+    ----------
+    changes
+        As in ``siblings_of``; only those of the last 52 weeks count.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(1)
+    >>> times = [number for number, count in enumerate(rng.poisson(0.5, 84 * 52)) for _ in range(count)]
+    >>> [round(together([(time, n) for time in times for n in range(size)], 52 * WEEK_S)) for size in (1, 10)]
+    [1, 10]
+    """
+    last = int(now_s // TOGETHER_S)
+    numbers = np.fromiter((number for number, _ in changes), np.int64, len(changes))
+    first = max(last - round(_LONGEST_S / TOGETHER_S), int(numbers.min(initial=last)))
+    weeks = (last - first) // _PER_WEEK
+    places = numbers - (last - weeks * _PER_WEEK)
+    counts = np.bincount(places[(places >= 0) & (numbers < last)], minlength=weeks * _PER_WEEK)
+    return dispersion_of(counts.reshape(weeks, _PER_WEEK).astype(np.float64))
 
 
 def unhelped(changes: Sequence[tuple[int, int]], group_of: Ints, now_s: float) -> Floats:

@@ -95,7 +95,7 @@ class WeekCounts:
         return passed_hours(max(self.since_s, now_s - _LONGEST_S), now_s)
 
 
-def fleet_shapes(weeks: Sequence[WeekCounts], now_s: ArrayLike, *, most: int = 8) -> WeekShapes:
+def fleet_shapes(weeks: Sequence[WeekCounts], now_s: ArrayLike, *, most: int = 8, together: float = 1.0) -> WeekShapes:
     """Return shared week shapes and the one that each source follows.
 
     Shapes are learned from the sources with the most items; items that come in batches count less.
@@ -104,6 +104,9 @@ def fleet_shapes(weeks: Sequence[WeekCounts], now_s: ArrayLike, *, most: int = 8
     ----------
     now_s
         One time, or one for each source if their weeks are in different zones.
+    together
+        How many sources change together, as ``rates.bursts.together`` finds it: their items say less of the shapes that
+        they share, though not of each source's own week.
 
     Examples
     --------
@@ -120,14 +123,15 @@ def fleet_shapes(weeks: Sequence[WeekCounts], now_s: ArrayLike, *, most: int = 8
     first = order[:_SAMPLE]
     sample = [weeks[number] for number in first]
     counts, passed = _arrays(sample, at_s[first])
-    learned = shared_shapes(counts, passed, most=most, dispersion=(spread := dispersion(sample, at_s[first])))
+    own = dispersion(sample, at_s[first])
+    learned = shared_shapes(counts, passed, most=most, dispersion=own * together)
     of_source = np.zeros(len(weeks), dtype=np.int64)
     of_source[first] = learned.of_source
     others = np.sort(order[_SAMPLE:])  # neighbouring sources are close in memory
     for begin in range(0, len(others), _RUN):
         numbers = others[begin : begin + _RUN]
         of_source[numbers] = _belonging([weeks[number] for number in numbers.tolist()], at_s[numbers], learned.shapes)
-    return WeekShapes(learned.shapes, of_source, spread)
+    return WeekShapes(learned.shapes, of_source, own)
 
 
 def _belonging(weeks: Sequence[WeekCounts], now_s: Floats, shapes: Floats) -> Ints:

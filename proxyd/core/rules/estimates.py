@@ -17,7 +17,7 @@ from proxyd.core.planning.allocation.fleet_state import FleetState
 from proxyd.core.planning.allocation.losses import MISSED_S, Losses
 from proxyd.core.planning.allocation.targets import FleetTargets
 from proxyd.core.planning.allocation.week_plan import WeekPlan
-from proxyd.core.rates.bursts import BIN_S, concentrations, unhelped
+from proxyd.core.rates.bursts import BIN_S, concentrations, together, unhelped
 from proxyd.core.rates.evidence import Evidence, ItemTimes, item_times
 from proxyd.core.rates.model_fit import NO_FIT, ModelFit, SourceModel
 from proxyd.core.rates.rate_blend import HALF_LIVES_S, NO_EVIDENCE, Blend
@@ -99,7 +99,7 @@ class Estimates:
         sums, timed = None if week is None else week.sums(source.source_id), item_times(told)
         if week is not None and sums is not None and timed is not None:
             rate_per_s = self.rate_per_s(before, source, evidence.since_s)
-            self.trust = self._trusted(sums, timed, rate_per_s, week.dispersion)
+            self.trust = self._trusted(sums, timed, rate_per_s, week.fleet_dispersion)
         old = self.weeks.get(source.source_id)
         new = (old or WeekCounts.begun(told.since_s)).seen(told)
         self.weeks[source.source_id] = new
@@ -251,7 +251,8 @@ class Fleet:
         """Return the input of the plan of the week, with the weeks learned; ``None`` if there are no sources."""
         if not self.source_ids:
             return None
-        weeks = fleet_shapes(self.weeks, self.cycle.week_s(self.now_s) + self.zones_s)
+        batches = together(self.changes, self._week_s)
+        weeks = fleet_shapes(self.weeks, self._week_s + self.zones_s, together=batches)
         return FleetState(
             self.source_ids,
             self.rate_per_s,
@@ -270,13 +271,14 @@ class Fleet:
             cycle=self.cycle,
             zone_s=self.zones_s if self.zones_s.any() else None,
             doe=self.doe,
-            siblings=siblings_of(self.changes, now_s=self.cycle.week_s(self.now_s)),
+            siblings=siblings_of(self.changes, now_s=self._week_s),
             most_per_s=self.most_per_s,
             slot_factor=self.slot_factor,
             even=self.even,
             host_of=self.host_of,
             host_per_s=self.host_per_s,
             host_k=self._concentrations(weeks),
+            together=batches,
         )
 
     def _fleet_targets(self) -> FleetTargets | None:

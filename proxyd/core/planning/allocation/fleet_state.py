@@ -53,6 +53,8 @@ class FleetState:
     host_of, host_per_s
         The host of each source, shape (sources,), and how many probes a second each host takes, shape (hosts,);
         ``None`` if hosts have no limits.
+    together
+        How many sources change together, as ``rates.bursts.together`` finds it.
     host_k
         How independently the sources of each host change, shape (hosts,), as ``rates.bursts`` finds it; ``None`` if it
         is not known.
@@ -94,6 +96,7 @@ class FleetState:
     host_of: Ints | None = None
     host_per_s: Floats | None = None
     host_k: Floats | None = None
+    together: float = 1.0
 
     @property
     def planned_weeks(self) -> WeekShapes:

@@ -313,8 +313,13 @@ class WeekPlan:
 
     @property
     def dispersion(self) -> float:
-        """Variance over mean of the sources' items by hour."""
+        """Variance over mean of a source's items by hour."""
         return self._weeks.learned.dispersion
+
+    @property
+    def fleet_dispersion(self) -> float:
+        """Variance over mean of the items of all sources: by so much each says less of what they share."""
+        return self._weeks.learned.dispersion * self._weeks.together
 
     def sums(self, source_id: str) -> WeekSums | None:
         """Return the prediction of a source's learned week, even if it is off; ``None`` if it is even or not known."""
@@ -324,17 +329,21 @@ class WeekPlan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Weeks:
-    """The learned weeks, their sums, and the weeks by which sources are planned: even ones if they are off."""
+    """The learned weeks, their sums, and the weeks by which sources are planned: even ones if they are off.
+
+    ``together`` is how many sources change together.
+    """
 
     learned: WeekShapes
     planned: WeekShapes
     sums: tuple[WeekSums | None, ...]
+    together: float
 
     @classmethod
     def of(cls, state: FleetState) -> _Weeks:
         """Return the weeks of a fleet."""
         sums = tuple(WeekSums(shape.tolist()) if np.ptp(shape) > 1e-9 else None for shape in state.weeks.shapes)
-        return cls(state.weeks, state.planned_weeks, sums)
+        return cls(state.weeks, state.planned_weeks, sums, state.together)
 
 
 def _doe(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from proxyd.core.rates.bursts import BIN_S, KEPT, Bursts, concentrations
+from proxyd.core.rates.bursts import BIN_S, KEPT, Bursts, concentrations, together
 from proxyd.core.rates.siblings import TOGETHER_S
-from proxyd.core.rates.week_bins import MONDAY_S
+from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 
 
 def drawn(k: float, sources: int, bins: int, each: float) -> list[tuple[int, int]]:
@@ -67,3 +67,31 @@ def test_old_bins_are_forgotten() -> None:
         bursts.found([now_s - 60.0])
     assert len(bursts._expected) <= KEPT
     assert len(bursts._found) <= KEPT
+
+
+def numbers(sizes: np.ndarray) -> list[tuple[int, int]]:
+    """Return changes of as many sources in each two hours."""
+    return [(number, source) for number, size in enumerate(sizes.tolist()) for source in range(size)]
+
+
+@pytest.mark.parametrize("size", [1, 4, 25])
+@pytest.mark.parametrize("week", [np.ones(84), np.repeat([0.0, 4.0], [63, 21])], ids=["even", "weekly"])
+def test_batches_of_k_count_as_k_sources_that_change_together_whatever_the_week(size: int, week: np.ndarray) -> None:
+    batches = np.random.default_rng(2).poisson(np.tile(week, 52))
+    assert together(numbers(size * batches), 52 * WEEK_S) == pytest.approx(size, rel=0.1)
+
+
+def test_changes_as_regular_as_a_clock_count_as_independent() -> None:
+    assert together(numbers(np.full(84 * 4, 10)), 4 * WEEK_S) == 1.0
+
+
+@pytest.mark.parametrize("now_s", [0.0, 1.9 * WEEK_S])
+def test_less_than_two_weeks_of_changes_tell_nothing(now_s: float) -> None:
+    sizes = np.where(np.arange(round(now_s / TOGETHER_S)) % 20, 0, 50)
+    assert together(numbers(sizes), now_s) == 1.0
+
+
+def test_only_changes_of_the_last_year_before_now_count() -> None:
+    kept = numbers(np.random.default_rng(3).poisson(2.0, 84 * 60))
+    old, coming = [(-84 * 30, source) for source in range(900)], [(84 * 60, source) for source in range(900)]
+    assert together(old + kept + coming, 60 * WEEK_S) == together(kept, 60 * WEEK_S)
