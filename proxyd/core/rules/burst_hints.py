@@ -24,7 +24,6 @@ class BurstHints:
     def __init__(self, planner: Planner, cycle: Cycle, chronon_s: float) -> None:
         self._planner = planner
         self._cycle = cycle
-        self._chronon_s = chronon_s
         self._most = min(_MOST_DUE, ceil(_DUE_PER_S * chronon_s))
         self._bursts: dict[str, Bursts] = {}
         self._looked: dict[str, str] = {}  # by host one of its sources that were probed since the last look
@@ -47,7 +46,7 @@ class BurstHints:
         self._looked[planned.host] = source_id
 
     def give(self, now_s: float) -> None:
-        """Let the sources be due that may have changed in a burst."""
+        """Let the sources be due that may have changed in a burst; they are probed in the chronon that begins now."""
         week, at_s = self._planner.week, float(self._cycle.week_s(now_s))
         looked, self._looked = self._looked, {}
         for host, source_id in looked.items():
@@ -57,6 +56,5 @@ class BurstHints:
             factors = bursts.factors(at_s)
             if not np.any(factors > 1.0):
                 continue
-            next_s = now_s + self._chronon_s
-            due = week.burst(source_id, bursts.bins(at_s), factors, now_s=now_s, next_s=next_s, most=self._most)
+            due = week.burst(source_id, bursts.bins(at_s), factors, now_s=now_s, next_s=now_s, most=self._most)
             self._planner.wake(due, now_s)

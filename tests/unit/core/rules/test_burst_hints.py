@@ -10,6 +10,7 @@ import pytest
 from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.planning.allocation.fleet_state import FleetState
+from proxyd.core.planning.allocation.losses import MISSED_S, NO_LOSSES, Losses, window
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
@@ -27,10 +28,12 @@ SEEN_S, NOW_S, NEXT_S = MONDAY_S, MONDAY_S + BIN_S, MONDAY_S + 2 * BIN_S
 NOTHING = ItemCount(SEEN_S, NOW_S, 0)
 
 
-def planner_of(sources: int, *, per_bin: float, chronon_s: float) -> Planner:
+def planner_of(
+    sources: int, *, per_bin: float, chronon_s: float, price_item_s: float = 600.0, losses: Losses = NO_LOSSES
+) -> Planner:
     """Return a planner of sources of one host that change together, last seen a bin ago and due in an hour or more."""
     rate_per_s, names = per_bin / BIN_S, [f"s{number}" for number in range(sources)]
-    planner = Planner(PlannerSettings(ChrononGrid(chronon_s), Budget(inf), price_item_s=600.0))
+    planner = Planner(PlannerSettings(ChrononGrid(chronon_s), Budget(inf), price_item_s=price_item_s))
     rates, zeros = np.full(sources, rate_per_s), np.zeros(sources, dtype=np.int64)
     even = WeekShapes(np.ones((1, 168)), zeros)
     planner.change_to(
@@ -42,7 +45,8 @@ def planner_of(sources: int, *, per_bin: float, chronon_s: float) -> Planner:
                 np.full(sources, SEEN_S),
                 even,
                 sources / BIN_S,
-                price_item_s=600.0,
+                price_item_s=price_item_s,
+                losses=([losses], zeros) if losses else None,
                 host_of=zeros,
                 host_per_s=np.array([inf]),
                 host_k=np.array([0.01]),
@@ -94,3 +98,14 @@ def test_a_count_without_times_tells_nothing() -> None:
 @pytest.mark.parametrize(("chronon_s", "most"), [(10.0, 200), (30.0, 600), (BIN_S, 2000)])
 def test_a_look_makes_more_sources_due_in_a_longer_chronon(chronon_s: float, most: int) -> None:
     assert looked([FOUND], sources=2500, chronon_s=chronon_s) == most
+
+
+@pytest.mark.parametrize(("life_bins", "is_worth_it"), [(1.0, False), (2.0, True)])
+def test_items_count_as_in_time_if_the_chronon_that_begins_finds_them(life_bins: float, is_worth_it: bool) -> None:
+    lives = Losses(window(life_bins * BIN_S, 1.0), 0.0)
+    planner = planner_of(50, per_bin=0.001, chronon_s=BIN_S, price_item_s=0.05 * MISSED_S, losses=lives)
+    hints, before = BurstHints(planner, Cycle(), BIN_S), due(planner)
+    hints.learn("s0", FOUND)
+    hints.give(NEXT_S)
+    assert before == 0
+    assert due(planner) == (50 if is_worth_it else 0)
