@@ -684,6 +684,7 @@ SourceWritten = TypedDict(
         "politeness": NotRequired[str | None],
         "expect": NotRequired[str | None],
         "zone": NotRequired[str | None],
+        "locale": NotRequired[str | None],
         "freshness": NotRequired[Literal["OBEY", "IGNORE"] | None],
         "headers": NotRequired[list[HeaderWritten]],
         "auth": NotRequired[AuthWritten | None],

@@ -171,6 +171,7 @@ class _Reading:
             politeness=self._option("POLITENESS", source.politeness, at),
             expect=self._option("EXPECT", source.expect, at),
             zone=None if source.zone is None else self._located(source.zone, (*at, "zone")),
+            locale=None if source.locale is None else self._located(source.locale, (*at, "locale")),
             freshness=self._option("FRESHNESS", source.freshness, at),
             headers=tuple(
                 Located((each.name, _header_value(each)), self._members.at((*at, "headers", n)))

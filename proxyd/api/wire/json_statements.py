@@ -78,6 +78,7 @@ def _source(source: CreateSource) -> models.SourceWritten:
         domain=source.page_class.domain,
         url=source.url.value,
         zone=None if source.zone is None else source.zone.value,
+        locale=None if source.locale is None else source.locale.value,
         headers=[_header(*each.value) for each in source.headers],
         post=None if source.post is None else source.post.value,
         auth=None if auth is None else models.AuthWritten(user=auth.user, secret=_secret(auth.secret)),

@@ -149,6 +149,7 @@ class SourceWritten(WireModel):
     politeness: Clause | None = Field(default=None, examples=["12 PROBES PER HOUR, SPACING 2 MINUTES"])
     expect: Clause | None = Field(default=None, examples=["3 PER DAY"])
     zone: str | None = None
+    locale: str | None = Field(default=None, examples=["de", "en-US"])
     freshness: Obeys | None = None
     headers: list[HeaderWritten] = Field(default_factory=list)
     auth: AuthWritten | None = None

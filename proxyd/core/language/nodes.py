@@ -90,6 +90,7 @@ class CreateSource:
     politeness: Located[Politeness] | None = None
     expect: Located[Expect] | None = None
     zone: Located[str] | None = None
+    locale: Located[str] | None = None
     freshness: Located[bool] | None = None
     headers: tuple[Located[tuple[str, str | SecretRef]], ...] = ()
     auth: Located[Auth] | None = None
@@ -160,6 +161,7 @@ class Watch:
 
     url: Located[str]
     page_class: ClassName | None = None
+    locale: Located[str] | None = None
     profile: Located[str] | None = None
     rule_name: Located[str] | None = None
     event: EventKind | None = None

@@ -14,6 +14,7 @@ from proxyd.core.language.nodes import (
     InsertNotification,
     Located,
     Parsed,
+    SourceText,
     Statement,
     StatementKind,
     TimeSpec,
@@ -23,7 +24,7 @@ from proxyd.core.model.delivery import Delivery, WebhookDelivery
 from proxyd.core.model.expression import ClassName, FromClass, Select
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.profile import Anchor, PageClass, Trigger, Utility, UtilityKind
-from proxyd.errors import ConfigError
+from proxyd.errors import ConfigError, RuleCheckError, RuleError
 
 DEFAULT_PROFILE = "default"
 DEFAULT_CLASS = ClassName("FEED", BUILT_IN.name)
@@ -51,11 +52,17 @@ class _Expansion:
             broken.name or "" for parsed in texts for broken in parsed.broken if broken.kind is StatementKind.PROFILE
         }
         sources = [each for each in declared if isinstance(each, CreateSource)]
-        self._sources = {self._reading(each.url, each.page_class): each.name for each in sources}
+        self._sources = {self._reading(each.url, each.page_class): each for each in sources}
         self._taken = {each.name.value for each in sources}
 
     def texts(self) -> list[Parsed]:
-        return [replace(parsed, statements=tuple(self._expanded(parsed.statements))) for parsed in self._texts]
+        return [self._expanded_text(parsed) for parsed in self._texts]
+
+    def _expanded_text(self, parsed: Parsed) -> Parsed:
+        statements = tuple(self._expanded(parsed.statements))
+        watches = [each for each in parsed.statements if isinstance(each, Watch)]
+        errors = [error for each in watches for error in self._other_locale(each, parsed.source)]
+        return replace(parsed, statements=statements, errors=(*parsed.errors, *errors))
 
     def _expanded(self, statements: Iterable[Statement]) -> Iterator[Statement]:
         for each in statements:
@@ -73,9 +80,21 @@ class _Expansion:
         reading = self._reading(watch.url, page_class)
         source = self._sources.get(reading)
         if source is None:
-            source = self._sources[reading] = self._source_name(watch, page_class)
-            yield CreateSource(source, page_class, watch.url, span=watch.span)
-        yield self._rule(watch, profile, source, page_class)
+            name = self._source_name(watch, page_class)
+            source = CreateSource(name, page_class, watch.url, locale=watch.locale, span=watch.span)
+            self._sources[reading] = source
+            yield source
+        yield self._rule(watch, profile, source.name, page_class)
+
+    def _other_locale(self, watch: Watch, text: SourceText) -> Iterator[RuleError]:
+        """Yield the error of a LOCALE that differs from that of the source which reads the address."""
+        source = self._sources[self._reading(watch.url, watch.page_class or DEFAULT_CLASS)]
+        if watch.locale is None or source.locale == watch.locale:
+            return
+        other = "has no LOCALE" if source.locale is None else f"has LOCALE {source.locale.value!r}"
+        message = f"the source {source.name.value!r}, which reads this address, {other}: write the same in both places"
+        span = watch.locale.span
+        yield RuleCheckError(message, text=text.text, start=span.start, stop=span.stop, file=text.file)
 
     def _reading(self, url: Located[str], page_class: ClassName) -> tuple[str, str, str]:
         """Return an address and how it is read: the domain and the name of its class."""

@@ -65,6 +65,8 @@ class ProbeRequest:
         The id of the address and of how it is read; an outcome with another reading says nothing.
     moved_url
         The permanent target of the source's redirects, if they agreed repeatedly; asked instead of ``url``.
+    locale
+        The LOCALE of the source, which settles how ambiguous numbers are read.
     headers, auth, post
         What the profile adds to requests; sent only to the origin of the address asked first. ``post`` is the body, if
         the source is asked by POST.
@@ -80,6 +82,7 @@ class ProbeRequest:
     body_hash: str | None = None
     page_class: PageClass | None = None
     reading: str = ""
+    locale: str | None = None
     moved_url: str | None = None
     headers: tuple[tuple[str, str | SecretRef], ...] = ()
     auth: Auth | None = None

@@ -124,6 +124,7 @@ class Source:
     politeness: Politeness | None = None
     expect: Expect | None = None
     zone: str | None = None
+    locale: str | None = None
     freshness: bool | None = None
     headers: tuple[tuple[str, str | SecretRef], ...] = ()
     auth: Auth | None = None

@@ -22,7 +22,8 @@ def reading_of(source: Source, page_class: PageClass) -> str:
     """
     how = () if page_class.is_feed else (page_class.fields, page_class.each, page_class.key)
     asked = (source.url, how) if source.post is None else (source.url, how, source.post)
-    return hashlib.sha256(repr(asked).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    read = asked if source.locale is None else (asked, source.locale)
+    return hashlib.sha256(repr(read).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def probe_request(source: Source, declaration: Declaration) -> ProbeRequest:
@@ -34,6 +35,7 @@ def probe_request(source: Source, declaration: Declaration) -> ProbeRequest:
         source.url,
         page_class=page_class,
         reading=reading_of(source, page_class),
+        locale=source.locale,
         headers=source.headers,
         auth=source.auth,
         post=source.post,

@@ -31,6 +31,7 @@ def check_source(statement: CreateSource, classes: ClassIndex, reporter: Reporte
         politeness=statement.politeness.value if statement.politeness else None,
         expect=statement.expect.value if statement.expect else None,
         zone=statement.zone.value if statement.zone else None,
+        locale=statement.locale.value if statement.locale else None,
         freshness=statement.freshness.value if statement.freshness else None,
         headers=tuple(header.value for header in statement.headers),
         auth=statement.auth.value if statement.auth else None,
@@ -50,6 +51,8 @@ def _check_options(statement: CreateSource, reporter: Reporter, values: Values) 
             reporter.error("EXPECT must be more than 0; leave it out if the rate is unknown", span)
     if statement.zone is not None:
         values.zone(statement.zone.value, statement.zone.span)
+    if statement.locale is not None:
+        values.locale(statement.locale.value, statement.locale.span)
     if statement.auth is not None:
         _check_auth(statement.auth, reporter, values)
     for header in statement.headers:

@@ -14,8 +14,10 @@ from proxyd.core.language.checking.check_context import CheckSettings, Reporter
 from proxyd.core.language.words import did_you_mean
 from proxyd.core.model.delivery import SecretRef
 from proxyd.core.model.expression import Duration, TextSpan, Unit
+from proxyd.core.model.notations import LANGUAGE_NAMES, LANGUAGES, mark_of
 from proxyd.core.model.profile import Digest
 from proxyd.core.model.wall_time import WallTime, read_clock
+from proxyd.errors import suggest
 
 MAX_YEARS = 100
 _YEAR_S = 366 * 86400
@@ -147,6 +149,12 @@ class Values:
             suggestion = did_you_mean(zone, sorted(_zones()))
             self._reporter.error(f"{zone!r} is not a time zone.{suggestion}", span)
 
+    def locale(self, tag: str, span: TextSpan) -> None:
+        """Report a tag of a language whose way of writing numbers is not known."""
+        if mark_of(tag) is None:
+            message = f"{tag!r} is not the tag of a language whose numbers proxyd knows, such as 'de' or 'de-CH'."
+            self._reporter.error(message + _meant_language(tag), span)
+
     def digest(self, digest: Digest, span: TextSpan) -> None:
         """Report wrong times of a digest."""
         self.at_least_one("AT MOST", digest.at_most, span)
@@ -232,6 +240,15 @@ class Values:
         """Report a count below 1 or beyond a million."""
         if count is not None and not 1 <= count <= 1_000_000:
             self._reporter.error(f"{name} must lie between 1 and 1000000", span)
+
+
+def _meant_language(tag: str) -> str:
+    """Return a suggestion of a tag: the same one written correctly, or that of a language by its name."""
+    written = tag.strip().replace("_", "-")
+    language = suggest(written, LANGUAGE_NAMES)
+    if mark_of(written) is None and language is not None:
+        written = LANGUAGE_NAMES[language]
+    return f" Did you mean {written}?" if mark_of(written) is not None else did_you_mean(written, LANGUAGES)
 
 
 def _url_problem(url: str) -> str | None:

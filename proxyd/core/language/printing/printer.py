@@ -137,6 +137,8 @@ def format_options(source: CreateSource) -> list[str]:
         options.append(f"EXPECT {format_number(expect.amount)} PER {_period(expect.per)}")
     if source.zone is not None:
         options.append(f"ZONE {quote_text(source.zone.value)}")
+    if source.locale is not None:
+        options.append(f"LOCALE {quote_text(source.locale.value)}")
     if source.freshness is not None:
         options.append(f"FRESHNESS {_obey(source.freshness)}")
     options.extend(f"HEADER {quote_text(each.value[0])} {_header_value(each.value[1])}" for each in source.headers)
@@ -207,6 +209,8 @@ def _watch(watch: Watch) -> list[str]:
     options = []
     if watch.page_class is not None:
         options.append(f"OF {format_class(watch.page_class)}")
+    if watch.locale is not None:
+        options.append(f"LOCALE {quote_text(watch.locale.value)}")
     if watch.profile is not None:
         options.append(f"INTO {quote_name(watch.profile.value)}")
     if watch.rule_name is not None:

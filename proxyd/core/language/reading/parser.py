@@ -57,10 +57,13 @@ _PARTS = {
     StatementKind.NOTIFICATION: "clause",
 }
 _STARTS = {
-    "source_option": ("POLITENESS", "EXPECT", "ZONE", "FRESHNESS", "HEADER", "AUTH", "METHOD", "WEBSUB", "ROBOTS"),
+    "source_option": (
+        *("POLITENESS", "EXPECT", "ZONE", "LOCALE", "FRESHNESS"),
+        *("HEADER", "AUTH", "METHOD", "WEBSUB", "ROBOTS"),
+    ),
     "profile_option": ("DELIVER", "DIGEST"),
     "clause": ("SET", "START", "END", "INTO", "FROM", "WITHIN"),
-    "watch_option": ("OF", "INTO", "AS", "ON", "WHERE", "WITHIN", "MESSAGE", "TELL"),
+    "watch_option": ("OF", "LOCALE", "INTO", "AS", "ON", "WHERE", "WITHIN", "MESSAGE", "TELL"),
 }
 BEGINNINGS = frozenset(_HEADS) | {word for rule in _PARTS.values() for word in _STARTS[rule]}
 INNER_RULES = {"query": "select", "trigger": "trigger"}

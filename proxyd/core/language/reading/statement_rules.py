@@ -186,6 +186,7 @@ _OPTIONS: dict[str, Rule] = {
     "politeness": _option("politeness"),
     "expect": _option("expect", lambda parts, _: Expect(Decimal(parts[0].value), parts[1])),
     "zone": clause("zone"),
+    "locale": clause("locale"),
     "obey": is_word("OBEY"),
     "on_off": is_word("ON"),
     "freshness": _option("freshness"),

@@ -44,7 +44,7 @@ SAMPLES = {  # of what the listing leaves open
     "number": "2", "name": "n", "path": "a.b", "unit": "HOURS", "expression": "a = 1", "period": "2 HOURS",
     "select": "SELECT a FROM RSS", "trigger": "ON INSERT TO RSS", "interval": '"30 days"',
     "'url'": "'https://example.org/'", "'iso time'": "'2026-01-01'", "'week'": "'Mon-Fri'", "'zone'": "'Europe/Berlin'",
-    "'template'": "'{title}'",
+    "'template'": "'{title}'", "'tag'": "'de'",
 }  # fmt: skip
 AROUND = {  # where a rule stands in a text
     "statement": "{}", "class": "CREATE DOMAIN d AS {}", "option": "CREATE SOURCE s OF RSS AT 'https://a/' {}",

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from proxyd.core.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome, Validators
-from proxyd.core.model.profile import Source
-from proxyd.core.rules.source_requests import MOST_NOT_MODIFIED, validators
+from proxyd.core.model.profile import PageClass, Source
+from proxyd.core.rules.source_requests import MOST_NOT_MODIFIED, reading_of, validators
 from proxyd.core.rules.source_requests import moved_url as moved_url_of
 from proxyd.core.rules.stages.source_state import after_redirects
 from proxyd.core.rules.state import SourceState
@@ -21,6 +21,17 @@ NEW = "https://new.example/s"
 
 
 SOURCE = Source("s", "RSS", "D", "https://example.org/s")
+
+
+def test_another_locale_is_another_reading() -> None:
+    pages, feeds = PageClass("PAGE", "D"), PageClass("RSS", "D")
+    for page_class in (pages, feeds):
+        readings = {reading_of(replace(SOURCE, locale=locale), page_class) for locale in (None, "de", "en")}
+        assert len(readings) == 3
+
+
+def test_the_reading_of_a_source_without_a_locale_is_what_it_was_before_there_were_locales() -> None:
+    assert reading_of(SOURCE, PageClass("PAGE", "D")) == "06d2d3f68dbcb3c8317c195e20016a84"
 
 
 def moved_url(state: SourceState, source: Source = SOURCE) -> str | None:
