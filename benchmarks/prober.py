@@ -32,7 +32,6 @@ from proxyd.app import wiring as app
 from proxyd.app.wiring import Built
 from proxyd.cluster import LocalTransport
 from proxyd.config import Settings
-from proxyd.core.model.profile import PageClass
 from proxyd.net import Guard, HostTokens, make_session, raise_open_files
 from proxyd.probing import Fetcher, HttpProber, ParsedFeed, ParserPool
 from proxyd.probing.feeds.feed_parser import parse_any_feed
@@ -286,14 +285,12 @@ async def _parts(settings: Settings, *, fast_path: bool) -> AsyncIterator[app.Re
         yield parts
 
 
-def slow_path(body: bytes, content_type: str | None = None, url: str = "", _: PageClass | None = None) -> ParsedFeed:
+def slow_path(body: bytes, content_type: str | None = None, url: str = "", *_: object) -> ParsedFeed:
     """Return what the daemon reads without its fast path."""
     return parse_any_feed(body, content_type, url)
 
 
-def feedparser_alone(
-    body: bytes, _type: str | None = None, _url: str = "", _class: PageClass | None = None
-) -> ParsedFeed:
+def feedparser_alone(body: bytes, *_: object) -> ParsedFeed:
     """Let feedparser parse and return nothing of it."""
     feedparser.parse(BytesIO(body), sanitize_html=False, resolve_relative_uris=False)
     return ParsedFeed(items=(), version="")

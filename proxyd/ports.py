@@ -10,6 +10,7 @@ from typing import Protocol
 
 from proxyd.core.model.delivery import SecretRef, WebhookDelivery
 from proxyd.core.model.item import Item
+from proxyd.core.model.notations import Languages
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.core.model.profile import PageClass
 from proxyd.core.rules.observation import Observation, RuleResults
@@ -97,7 +98,9 @@ class Hub(Protocol):
 class PushParser(Protocol):
     """Reads documents that hubs push."""
 
-    async def parse(self, body: bytes, content_type: str | None, url: str, page_class: PageClass | None) -> ParsedItems:
+    async def parse(
+        self, body: bytes, content_type: str | None, url: str, page_class: PageClass | None, languages: Languages
+    ) -> ParsedItems:
         """Return its items or raise ``ProbeError``."""
 
 

@@ -14,6 +14,7 @@ from aiohttp import web
 from multidict import CIMultiDictProxy
 from yarl import URL
 
+from proxyd.core.model.notations import NO_LANGUAGES, Languages
 from proxyd.core.model.profile import PageClass
 from proxyd.probing import ParsedDocument, parse_document
 
@@ -32,9 +33,14 @@ class InlineParser:
     """Parses where it stands."""
 
     async def parse(
-        self, body: bytes, content_type: str | None = None, url: str = "", page_class: PageClass | None = None
+        self,
+        body: bytes,
+        content_type: str | None = None,
+        url: str = "",
+        page_class: PageClass | None = None,
+        languages: Languages = NO_LANGUAGES,
     ) -> ParsedDocument:
-        return parse_document(body, content_type, url, page_class)
+        return parse_document(body, content_type, url, page_class, languages)
 
 
 @dataclass(frozen=True, slots=True)

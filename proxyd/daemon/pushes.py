@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import structlog
 
+from proxyd.core.model.notations import Languages
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.subscriptions import LEASE_S, Subscription, accepted, answer
@@ -148,7 +149,9 @@ class Pushes:
             return "ignored"
         started_s = self._clock.time_s()
         try:
-            read = await self._parts.parser.parse(body, content_type, request.url, request.page_class)
+            read = await self._parts.parser.parse(
+                body, content_type, request.url, request.page_class, Languages(request.locale)
+            )
         except ProbeError as error:
             log.warning("a push cannot be read", source=known.source_id, detail=error.message)
             return "unreadable"

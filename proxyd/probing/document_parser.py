@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import TypeAlias
 
 from proxyd.core.model.item import Item
-from proxyd.core.model.profile import PageClass, Reader
+from proxyd.core.model.notations import NO_LANGUAGES, Languages
+from proxyd.core.model.numbers import plain_number, read_number
+from proxyd.core.model.profile import FieldType, PageClass, Reader
 from proxyd.core.model.text_blocks import BLOCK_GAP
 from proxyd.probing.charsets import GZIP, DocumentKind, decoded
 from proxyd.probing.document_kinds import is_empty, is_web_page
@@ -31,9 +35,14 @@ _TEXT_TYPE = re.compile(r"\s*text/(?:plain|csv|markdown)\b", re.IGNORECASE)
 
 
 def parse_document(
-    body: bytes, content_type: str | None = None, url: str = "", page_class: PageClass | None = None, /
+    body: bytes,
+    content_type: str | None = None,
+    url: str = "",
+    page_class: PageClass | None = None,
+    languages: Languages = NO_LANGUAGES,
+    /,
 ) -> ParsedDocument:
-    """Return what a class reads from a document; without a class, a feed.
+    """Return what a class reads from a document; without a class, a feed. ``languages`` settle ambiguous numbers.
 
     Raises
     ------
@@ -41,11 +50,38 @@ def parse_document(
         The document has no such content.
     """
     if page_class is None or page_class.is_feed:
-        return parse_feed(body, content_type, url)
-    return parse_page(body, content_type, url, page_class)
+        return _with_numbers(parse_feed(body, content_type, url), page_class, languages)
+    return parse_page(body, content_type, url, page_class, languages)
 
 
-def parse_page(body: bytes, content_type: str | None, url: str, page_class: PageClass) -> ParsedPage:
+def _with_numbers(feed: ParsedFeed, page_class: PageClass | None, languages: Languages) -> ParsedFeed:
+    """Return a feed with the fields that its class declares as numbers read as people write them.
+
+    Only the feed knows its language. Plain numbers, and what is none, stay texts, which rules read.
+    """
+    fields = () if page_class is None else page_class.fields
+    paths = [each.path.lower() for each in fields if each.type in {FieldType.INTEGER, FieldType.DECIMAL}]
+    if not paths or not feed.items:
+        return feed
+    stated = feed.items[0].fields.get("channel.language")
+    mark = languages.mark(stated if isinstance(stated, str) else None)
+    return replace(feed, items=tuple(_with_item_numbers(item, paths, mark) for item in feed.items))
+
+
+def _with_item_numbers(item: Item, paths: Iterable[str], mark: str | None) -> Item:
+    texts = {path: text for path in paths if isinstance(text := item.fields.get(path), str)}
+    numbers = {path: number for path, text in texts.items() if (number := read_number(text, mark)) is not None}
+    changed = {path: number for path, number in numbers.items() if number != plain_number(texts[path])}
+    return replace(item, fields={**item.fields, **changed}) if changed else item
+
+
+def parse_page(
+    body: bytes,
+    content_type: str | None,
+    url: str,
+    page_class: PageClass,
+    languages: Languages = NO_LANGUAGES,
+) -> ParsedPage:
     """Return the items of a page: its rows, or the whole page as a single item.
 
     Parameters
@@ -54,6 +90,8 @@ def parse_page(body: bytes, content_type: str | None, url: str, page_class: Page
         The header as received, and the URL after redirects, to which relative links refer.
     page_class
         A class that reads a page: fields with FROM, or the single field of the whole text.
+    languages
+        Settle how ambiguous numbers are meant.
 
     Raises
     ------
@@ -68,10 +106,10 @@ def parse_page(body: bytes, content_type: str | None, url: str, page_class: Page
     if not readers:
         return _whole_page(body, content_type, page_class)
     if Reader.JSON in readers:
-        return parse_json_page(body, content_type, url, page_class)
+        return parse_json_page(body, content_type, url, page_class, languages)
     if looks_like_json(body):
         raise UnreadableDocumentError("this is JSON, not a web page")
-    return parse_html_page(_text(body, content_type), url, page_class)
+    return parse_html_page(_text(body, content_type), url, page_class, languages)
 
 
 def _text(body: bytes, content_type: str | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from proxyd.core.model.notations import NO_LANGUAGES, Languages
 from proxyd.errors import WorkerFailedError
 from proxyd.probing.document_parser import ParsedDocument, parse_document
 from proxyd.probing.probe_failures import ParserFailedError
@@ -19,7 +20,13 @@ class ParseFunction(Protocol):
     """The function that a worker runs: at a module's top level, so that another process can import it."""
 
     def __call__(
-        self, body: bytes, content_type: str | None = None, url: str = "", page_class: PageClass | None = None, /
+        self,
+        body: bytes,
+        content_type: str | None = None,
+        url: str = "",
+        page_class: PageClass | None = None,
+        languages: Languages = NO_LANGUAGES,
+        /,
     ) -> ParsedDocument:
         """Return what the class reads; raise a ProbeError if the document contains nothing of this."""
 
@@ -49,7 +56,12 @@ class ParserPool(WorkerPool[ParsedDocument]):
         super().__init__(parse, "the parser", workers=workers, limits=limits)
 
     async def parse(
-        self, body: bytes, content_type: str | None = None, url: str = "", page_class: PageClass | None = None
+        self,
+        body: bytes,
+        content_type: str | None = None,
+        url: str = "",
+        page_class: PageClass | None = None,
+        languages: Languages = NO_LANGUAGES,
     ) -> ParsedDocument:
         """Return what a class reads from ``body``; without a class, a feed.
 
@@ -61,6 +73,6 @@ class ParserPool(WorkerPool[ParsedDocument]):
             The document has no such content.
         """
         try:
-            return await self.run(body, content_type, url, page_class)
+            return await self.run(body, content_type, url, page_class, languages)
         except WorkerFailedError as error:
             raise ParserFailedError(str(error)) from error

@@ -7,6 +7,7 @@ import hashlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+from proxyd.core.model.notations import NO_LANGUAGES, Languages
 from proxyd.core.model.outcome import HubLinks, OutcomeKind, ProbeOutcome, ProbeRequest, Validators
 from proxyd.errors import ProbeError
 from proxyd.net import absolute, read_links
@@ -33,7 +34,12 @@ class Parse(Protocol):
     """The prober's interface to a parser."""
 
     async def parse(
-        self, body: bytes, content_type: str | None = None, url: str = "", page_class: PageClass | None = None
+        self,
+        body: bytes,
+        content_type: str | None = None,
+        url: str = "",
+        page_class: PageClass | None = None,
+        languages: Languages = NO_LANGUAGES,
     ) -> ParsedDocument:
         """Return what the class reads, without a class a feed; or raise a ProbeError."""
 
@@ -145,8 +151,10 @@ class HttpProber:
 
     async def _parse(self, probe: _Probe, response: FetchResponse) -> ParsedDocument:
         with self._tracer.span("parse", {"body_bytes": len(response.body)}) as span:
+            languages = Languages(probe.request.locale, response.headers.get("Content-Language"))
+            content_type = response.headers.get("Content-Type")
             document = await self._parser.parse(
-                response.body, response.headers.get("Content-Type"), response.url, probe.request.page_class
+                response.body, content_type, response.url, probe.request.page_class, languages
             )
             span.note(items=len(document.items))
             return document

@@ -20,6 +20,7 @@ from proxyd.config import SecretStore, Settings, load
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.delivery import MailDelivery
 from proxyd.core.model.field_values import iso_time
+from proxyd.core.model.notations import Languages
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.model.profile import PageClass
 from proxyd.core.rules.observation import RuleResults
@@ -49,7 +50,9 @@ class NoHub:
 
 
 class NoParser:
-    async def parse(self, body: bytes, content_type: str | None, url: str, page_class: PageClass | None) -> ParsedFeed:
+    async def parse(
+        self, body: bytes, content_type: str | None, url: str, page_class: PageClass | None, languages: Languages
+    ) -> ParsedFeed:
         raise FetchError
 
 

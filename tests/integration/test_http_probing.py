@@ -17,6 +17,7 @@ import pytest
 from aiohttp import ThreadedResolver, web
 from aiohttp.abc import ResolveResult
 
+from proxyd.core.model.notations import NO_LANGUAGES, Languages
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest, Validators
 from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass, Reader
 from proxyd.net import Guard, HostTokens, SessionLimits, make_session
@@ -40,15 +41,25 @@ class InlineParser:
         self.parsed = 0
 
     async def parse(
-        self, body: bytes, content_type: str | None = None, url: str = "", page_class: PageClass | None = None
+        self,
+        body: bytes,
+        content_type: str | None = None,
+        url: str = "",
+        page_class: PageClass | None = None,
+        languages: Languages = NO_LANGUAGES,
     ) -> ParsedDocument:
         self.parsed += 1
-        return parse_document(body, content_type, url, page_class)
+        return parse_document(body, content_type, url, page_class, languages)
 
 
 class BrokenParser:
     async def parse(
-        self, body: bytes, content_type: str | None = None, url: str = "", page_class: PageClass | None = None
+        self,
+        body: bytes,
+        content_type: str | None = None,
+        url: str = "",
+        page_class: PageClass | None = None,
+        languages: Languages = NO_LANGUAGES,
     ) -> ParsedDocument:
         raise ParserFailedError("the parser died")
 
@@ -450,7 +461,12 @@ async def test_a_document_that_broke_the_parser_is_asked_for_again() -> None:
 async def test_bugs_are_not_outcomes() -> None:
     class Buggy(BrokenParser):
         async def parse(
-            self, body: bytes, content_type: str | None = None, url: str = "", page_class: PageClass | None = None
+            self,
+            body: bytes,
+            content_type: str | None = None,
+            url: str = "",
+            page_class: PageClass | None = None,
+            languages: Languages = NO_LANGUAGES,
         ) -> ParsedDocument:
             raise ZeroDivisionError
 

@@ -18,11 +18,9 @@ from proxyd.probing import ParsedFeed, ParserPool
 from proxyd.probing.probe_failures import EmptyDocumentError, NotAFeedError, ParserFailedError
 
 
-def play(
-    body: bytes, content_type: str | None = None, url: str = "", page_class: PageClass | None = None, /
-) -> ParsedFeed:
+def play(body: bytes, content_type: str | None = None, url: str = "", *_: object) -> ParsedFeed:
     """Do what the document says."""
-    word, _, rest = body.decode().partition(" ")
+    word, _blank, rest = body.decode().partition(" ")
     if word == "hang":
         threading.Event().wait()
     elif word == "die":

@@ -27,6 +27,7 @@ from proxyd.cluster import LocalTransport
 from proxyd.config import SecretStore, load
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import Item
+from proxyd.core.model.notations import Languages
 from proxyd.core.model.outcome import HubLinks
 from proxyd.core.model.profile import PageClass
 from proxyd.core.model.schedule import Reason
@@ -51,9 +52,9 @@ FEED = """<?xml version="1.0"?><rss version="2.0"><channel><title>f</title>
 
 class InlineParser:
     async def parse(
-        self, body: bytes, content_type: str | None, url: str, page_class: PageClass | None
+        self, body: bytes, content_type: str | None, url: str, page_class: PageClass | None, languages: Languages
     ) -> ParsedDocument:
-        return parse_document(body, content_type, url, page_class)
+        return parse_document(body, content_type, url, page_class, languages)
 
 
 @dataclass

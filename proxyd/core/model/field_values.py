@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
-from math import isfinite
 
 from proxyd.core.model.item import Value
+from proxyd.core.model.numbers import plain_number
 from proxyd.core.model.profile import FieldType
 
 _EARLIEST_S, _LATEST_S = -62135596800.0, 253402300799.0  # years 1 to 9999
@@ -37,10 +38,16 @@ def parse_iso(text: str) -> float | None:
     return time_s if _EARLIEST_S <= time_s <= _LATEST_S else None
 
 
-def coerce(value: Value, field_type: FieldType, *, path: str = "") -> Value:
+def coerce(
+    value: Value,
+    field_type: FieldType,
+    *,
+    path: str = "",
+    read_number: Callable[[str], float | int | None] = plain_number,
+) -> Value:
     """Return ``value`` as its declared type, or ``None`` if it does not fit.
 
-    A feed's times, which are declared as String, are read as ISO 8601.
+    A feed's times, which are declared as String, are read as ISO 8601. ``read_number`` reads the texts of numbers.
 
     >>> coerce("12", FieldType.INTEGER), coerce("twelve", FieldType.INTEGER), coerce("yes", FieldType.BOOLEAN)
     (12, None, True)
@@ -55,11 +62,11 @@ def coerce(value: Value, field_type: FieldType, *, path: str = "") -> Value:
         case FieldType.TIMESTAMP:
             return float(value) if isinstance(value, int | float) else parse_iso(value)
         case FieldType.INTEGER:
-            number = _number(value)
+            number = read_number(str(value))
             is_whole = number is not None and number == int(number) and abs(number) < _LARGEST
             return int(number) if number is not None and is_whole else None
         case FieldType.DECIMAL:
-            return _number(value)
+            return read_number(str(value))
 
 
 def _boolean(value: Value) -> bool | None:
@@ -67,16 +74,6 @@ def _boolean(value: Value) -> bool | None:
     if text in {"true", "yes", "1", "on", "t", "y"}:
         return True
     return False if text in {"false", "no", "0", "off", "f", "n"} else None
-
-
-def _number(value: Value) -> float | int | None:
-    try:
-        number = float(str(value).strip())
-    except ValueError:
-        return None
-    if not isfinite(number):
-        return None
-    return int(number) if number == int(number) and abs(number) < 2**53 else number
 
 
 __all__ = ["TIMESTAMP_PATHS", "coerce", "is_equal", "is_less", "iso_time", "parse_iso"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
 POINT, COMMA = ".", ","
@@ -59,3 +60,27 @@ def mark_of_page(stated: str | None) -> str | None:
     """
     first = re.split(r"[,;\s]", (stated or "")[:100].strip(), maxsplit=1)[0]
     return mark_of(first.replace("_", "-"))
+
+
+@dataclass(frozen=True, slots=True)
+class Languages:
+    """What is known of a document's language besides the document: the LOCALE of its source, and Content-Language."""
+
+    locale: str | None = None
+    header: str | None = None
+
+    @property
+    def declared_mark(self) -> str | None:
+        """The decimal mark of LOCALE; nothing else says how data for programs is meant."""
+        return None if self.locale is None else mark_of(self.locale)
+
+    def mark(self, stated: str | None) -> str | None:
+        """Return the decimal mark of texts in a document that states its language: LOCALE goes first, the header last.
+
+        >>> Languages(None, "en").mark("de"), Languages("en", "de").mark("de"), Languages(None, "de").mark(None)
+        (',', '.', ',')
+        """
+        return self.declared_mark or mark_of_page(stated) or mark_of_page(self.header)
+
+
+NO_LANGUAGES = Languages()

@@ -16,11 +16,12 @@ from typing import TypeAlias
 from lxml import etree, html
 from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
+from proxyd.core.model.notations import NO_LANGUAGES, Languages
 from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass, Reader, css_parts
 from proxyd.probing.document_texts import MOST_ITEMS, capped, clean, words
 from proxyd.probing.pages.meta_elements import meta_view
 from proxyd.probing.pages.page_text import text_blocks
-from proxyd.probing.pages.page_values import PageRow, ParsedPage, Raw, field_selectors, page_of
+from proxyd.probing.pages.page_values import Marks, PageRow, ParsedPage, Raw, field_selectors, page_of
 from proxyd.probing.probe_failures import SelectorError, UnreadableDocumentError
 
 MOST_DEPTH = 3_000
@@ -38,6 +39,10 @@ _INSIDE = {
     "td": "<table><tr>",
     "th": "<table><tr>",
 }
+_DATA = frozenset({Reader.META})
+"""The readers of data for programs, whose numbers have a point whatever the page's language is."""
+_LANGUAGE = re.compile(r"<html\b[^<>]{0,2000}?\slang\s*=\s*[\"']?([A-Za-z0-9_-]{1,35})", re.IGNORECASE)
+_HEAD = 65_536
 _Attributes: TypeAlias = Mapping[str, str | None]
 
 
@@ -115,7 +120,7 @@ class _Views:
         return self.views[reader]
 
 
-def parse_html_page(text: str, url: str, page_class: PageClass) -> ParsedPage:
+def parse_html_page(text: str, url: str, page_class: PageClass, languages: Languages = NO_LANGUAGES) -> ParsedPage:
     """Return the rows of an HTML page; without EACH the page is one row.
 
     The value of an element is its readable text; of ``<meta>`` its content; for a Timestamp the ``datetime`` of
@@ -131,7 +136,14 @@ def parse_html_page(text: str, url: str, page_class: PageClass) -> ParsedPage:
     values = [list(_values(row, page_class.fields)) for row in rows]
     if not any(value is not None for row in values for value in row):
         raise UnreadableDocumentError(f"nothing on the page matches {field_selectors(page_class.fields)}")
-    return page_of(values, page_class, url, "html")
+    return page_of(values, page_class, url, "html", _marks(text, languages))
+
+
+def _marks(text: str, languages: Languages) -> Marks:
+    """Return the decimal mark of what is shown, which is in the page's language, and of data for programs."""
+    stated = _LANGUAGE.search(text, 0, _HEAD)
+    shown, data = languages.mark(None if stated is None else stated[1]), languages.declared_mark
+    return {reader: data if reader in _DATA else shown for reader in VIEWS}
 
 
 def page_blocks(text: str) -> tuple[str | None, list[str]]:

@@ -16,10 +16,11 @@ from iregexp_check import check
 from jsonpath_rfc9535 import JSONPathEnvironment, JSONPathError, JSONPathNode, JSONPathQuery
 from jsonpath_rfc9535.function_extensions import ExpressionType, FilterFunction
 
-from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass
+from proxyd.core.model.notations import NO_LANGUAGES, Languages
+from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass, Reader
 from proxyd.probing.document_texts import MOST_ITEMS
 from proxyd.probing.pages.json_text import Json, load_json
-from proxyd.probing.pages.page_values import ParsedPage, Raw, field_selectors, page_of
+from proxyd.probing.pages.page_values import NotOneValue, ParsedPage, Raw, field_selectors, page_of
 from proxyd.probing.probe_failures import SelectorError, UnreadableDocumentError
 
 _PATTERN_BYTES = 1 << 20
@@ -79,8 +80,10 @@ class _Environment(JSONPathEnvironment):
 _ENVIRONMENT = _Environment()
 
 
-def parse_json_page(body: bytes, content_type: str | None, url: str, page_class: PageClass) -> ParsedPage:
-    """Return the rows of a JSON page.
+def parse_json_page(
+    body: bytes, content_type: str | None, url: str, page_class: PageClass, languages: Languages = NO_LANGUAGES
+) -> ParsedPage:
+    """Return the rows of a JSON page; only LOCALE says how a text with an ambiguous number is meant.
 
     Without EACH the document is one row. A field takes its selector's first match; an object or a list is JSON text
     for a String, and does not fit other types.
@@ -99,7 +102,7 @@ def parse_json_page(body: bytes, content_type: str | None, url: str, page_class:
         raise UnreadableDocumentError("the JSON document is nested too deeply for its selectors") from error
     if rows and not any(node is not None for row in found for node in row):
         raise UnreadableDocumentError(f"nothing in the JSON document matches {field_selectors(page_class.fields)}")
-    return page_of(values, page_class, url, "json")
+    return page_of(values, page_class, url, "json", {Reader.JSON: languages.declared_mark})
 
 
 def _selected_rows(document: Json, each: Extraction) -> list[Json]:
@@ -130,7 +133,7 @@ def _raw(node: JSONPathNode | None, field: Field) -> Raw:
     if not isinstance(value, dict | list):
         return value
     text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-    return text if field.type is FieldType.STRING else f"not one value: {text[:40]}"
+    return text if field.type is FieldType.STRING else NotOneValue(f"not one value: {text[:40]}")
 
 
 def _value(node: JSONPathNode) -> Json:

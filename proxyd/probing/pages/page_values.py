@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
+from types import MappingProxyType
 from typing import Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 from proxyd.core.model.field_values import coerce
 from proxyd.core.model.item import Item, Value
-from proxyd.core.model.profile import Field, FieldType, PageClass
+from proxyd.core.model.numbers import read_number
+from proxyd.core.model.profile import Field, FieldType, PageClass, Reader
 from proxyd.probing.document_texts import LONGEST_FIELD, MOST_ITEMS, capped, clean, digest, safe_link, short_identity
 from proxyd.probing.feeds.feed_dates import time_s
 from proxyd.probing.probe_failures import UnreadableDocumentError
@@ -21,12 +24,22 @@ from proxyd.probing.probe_failures import UnreadableDocumentError
 Raw: TypeAlias = str | int | float | bool | None
 """A selector's result, before it is read as the type of its field."""
 
+Marks: TypeAlias = Mapping[Reader, str | None]
+"""The decimal mark that settles ambiguous numbers among the values of each reader."""
+NO_MARKS: Marks = MappingProxyType({})
+
 THE_PAGE = "page"
 """The identity of a page that is a single item."""
 
 _NO_URL = re.compile(r"[\s<>{}\"\\^`|]")
 _EARLIEST_S, _LATEST_S = -62135596800.0, 253402300799.0  # years 1 to 9999
 _MILLISECONDS, _MICROSECONDS = 1e11, 1e14  # a larger number cannot be seconds: the year 5138
+
+
+class NotOneValue(str):
+    """The text of an object or a list where one value is expected; it fits no type."""
+
+    __slots__ = ()
 
 
 class PageRow(Protocol):
@@ -74,6 +87,7 @@ class _Rows:
 
     page_class: PageClass
     url: str
+    marks: Marks
     misfits: Counter[str] = field(default_factory=Counter)
     unidentified: int = 0
 
@@ -89,7 +103,8 @@ class _Rows:
     def _fields(self, row: Sequence[Raw], texts: Sequence[str | None]) -> dict[str, Value]:
         fields: dict[str, Value] = {}
         for each, raw, text in zip(self.page_class.fields, row, texts, strict=True):
-            value = None if text is None else typed(raw, each.type, self.url)
+            mark = None if each.extraction is None else self.marks.get(each.extraction.reader)
+            value = None if text is None else typed(raw, each.type, self.url, mark)
             fields[each.path.lower()] = value
             if value is None and text is not None:
                 self.misfits[each.path] += 1
@@ -112,7 +127,9 @@ class _Rows:
         return short_identity(parts[0] or "" if len(parts) == 1 else json.dumps(parts, ensure_ascii=False))
 
 
-def page_of(rows: Iterable[Sequence[Raw]], page_class: PageClass, url: str, version: str) -> ParsedPage:
+def page_of(
+    rows: Iterable[Sequence[Raw]], page_class: PageClass, url: str, version: str, marks: Marks = NO_MARKS
+) -> ParsedPage:
     """Return a page of rows; of rows with the same identity, the first.
 
     Raises
@@ -121,7 +138,7 @@ def page_of(rows: Iterable[Sequence[Raw]], page_class: PageClass, url: str, vers
         There are rows, but none has an identity.
     """
     kept = list(islice(rows, MOST_ITEMS + 1))
-    builder = _Rows(page_class, url)
+    builder = _Rows(page_class, url, marks)
     first: dict[str, Item] = {}
     for item in builder.items(kept[:MOST_ITEMS]):
         first.setdefault(item.item_id, item)
@@ -148,14 +165,14 @@ def plain(raw: Raw) -> str | None:
     return None if raw is None else json.dumps(raw)
 
 
-def typed(raw: Raw, field_type: FieldType, url: str = "") -> Value:
-    """Return a raw value as its field's type, or ``None`` if it does not fit.
+def typed(raw: Raw, field_type: FieldType, url: str = "", mark: str | None = None) -> Value:
+    """Return a raw value as its field's type, or ``None`` if it does not fit; ``mark`` settles ambiguous numbers.
 
     >>> typed("7", FieldType.INTEGER), typed("seven", FieldType.INTEGER), typed("/a", FieldType.URL, "https://a.example")
     (7, None, 'https://a.example/a')
     """
     text = plain(raw)
-    if text is None:
+    if text is None or isinstance(raw, NotOneValue):
         return None
     match field_type:
         case FieldType.STRING:
@@ -167,7 +184,14 @@ def typed(raw: Raw, field_type: FieldType, url: str = "") -> Value:
         case FieldType.BOOLEAN:
             return coerce(text, field_type)
         case FieldType.INTEGER | FieldType.DECIMAL:
-            return None if isinstance(raw, bool) else coerce(text, field_type)
+            return None if isinstance(raw, bool) else _number(raw, text, field_type, mark)
+
+
+def _number(raw: Raw, text: str, field_type: FieldType, mark: str | None) -> Value:
+    """Return a number as people write it; what is a number already has no notation."""
+    if not isinstance(raw, str):
+        return coerce(text, field_type)
+    return coerce(text, field_type, read_number=partial(read_number, mark=mark))
 
 
 def _url(text: str, url: str) -> str | None:
