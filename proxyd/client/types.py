@@ -272,7 +272,7 @@ class PromiseShown(TypedDict):
 class ReaderWritten(TypedDict):
     """The selector of a value or a row in a page."""
 
-    reader: Literal["JSON", "CSS", "XPATH", "META"]
+    reader: Literal["JSON", "CSS", "XPATH", "META", "JSONLD", "PRICE"]
     selector: str
 
 

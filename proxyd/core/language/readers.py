@@ -12,6 +12,7 @@ from lxml import etree
 from selectolax.lexbor import LexborHTMLParser, SelectolaxError
 
 from proxyd.core.model.profile import Extraction, Reader, css_parts
+from proxyd.errors import suggest
 
 _JSON = JSONPathEnvironment()
 _XPATH_TEXT = re.compile(r"""'[^']*+'|"[^"]*+\"""")
@@ -70,11 +71,15 @@ class ReaderKind:
         Reads a selector; raises ``ValueError``, or its library's error, if the selector is invalid.
     is_of_json
         Whether it reads JSON documents; all others read web pages.
+    rows
+        The readers by which the fields of rows that it finds for EACH are read: every reader of the same documents, or
+        only these.
     """
 
     reader: Reader
     compile: Callable[[str], object]
     is_of_json: bool = False
+    rows: frozenset[Reader] | None = None
 
 
 def _compile_css(selector: str) -> object:
@@ -102,6 +107,18 @@ def _compile_meta(selector: str) -> object:
     return selector
 
 
+PRODUCT_FIELDS = ("price", "currency", "name", "availability")
+"""What the PRICE reader finds."""
+
+
+def _compile_price(selector: str) -> object:
+    if selector.lower() not in PRODUCT_FIELDS:
+        close = suggest(selector, PRODUCT_FIELDS)
+        meant = f". Did you mean {close}?" if close else ""
+        raise ValueError(f"a product has {', '.join(PRODUCT_FIELDS[:-1])} and {PRODUCT_FIELDS[-1]}{meant}")
+    return selector
+
+
 READER_KINDS: Mapping[Reader, ReaderKind] = MappingProxyType(
     {
         kind.reader: kind
@@ -110,6 +127,8 @@ READER_KINDS: Mapping[Reader, ReaderKind] = MappingProxyType(
             ReaderKind(Reader.CSS, _compile_css),
             ReaderKind(Reader.XPATH, _compile_xpath),
             ReaderKind(Reader.META, _compile_meta),
+            ReaderKind(Reader.JSONLD, _JSON.compile, rows=frozenset({Reader.JSONLD})),
+            ReaderKind(Reader.PRICE, _compile_price, rows=frozenset()),
         )
     }
 )
@@ -138,7 +157,7 @@ def readers_of(*, json: bool) -> list[str]:
     """Return the keywords of the readers of JSON documents, or of those of web pages.
 
     >>> readers_of(json=False)
-    ['CSS', 'XPATH', 'META']
+    ['CSS', 'XPATH', 'META', 'JSONLD', 'PRICE']
     """
     return [kind.reader.value for kind in READER_KINDS.values() if kind.is_of_json is json]
 
@@ -147,6 +166,6 @@ def reader_rule() -> str:
     """Return the grammar of readers.
 
     >>> reader_rule()
-    '!reader: "JSON" | "CSS" | "XPATH" | "META"'
+    '!reader: "JSON" | "CSS" | "XPATH" | "META" | "JSONLD" | "PRICE"'
     """
     return "!reader: " + " | ".join(f'"{reader.value}"' for reader in READER_KINDS)

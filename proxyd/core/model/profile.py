@@ -34,6 +34,8 @@ class Reader(Enum):
     CSS = "CSS"
     XPATH = "XPATH"
     META = "META"
+    JSONLD = "JSONLD"
+    PRICE = "PRICE"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,11 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 from proxyd.core.model.notations import NO_LANGUAGES, Languages
 from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass, Reader, css_parts
 from proxyd.probing.document_texts import MOST_ITEMS, capped, clean, words
+from proxyd.probing.pages.linked_data import linked_view
 from proxyd.probing.pages.meta_elements import meta_view
 from proxyd.probing.pages.page_text import text_blocks
 from proxyd.probing.pages.page_values import Marks, PageRow, ParsedPage, Raw, field_selectors, page_of
+from proxyd.probing.pages.prices import price_view
 from proxyd.probing.probe_failures import SelectorError, UnreadableDocumentError
 
 MOST_DEPTH = 3_000
@@ -39,7 +41,7 @@ _INSIDE = {
     "td": "<table><tr>",
     "th": "<table><tr>",
 }
-_DATA = frozenset({Reader.META})
+_DATA = frozenset({Reader.META, Reader.JSONLD})
 """The readers of data for programs, whose numbers have a point whatever the page's language is."""
 _LANGUAGE = re.compile(r"<html\b[^<>]{0,2000}?\slang\s*=\s*[\"']?([A-Za-z0-9_-]{1,35})", re.IGNORECASE)
 _HEAD = 65_536
@@ -135,8 +137,14 @@ def parse_html_page(text: str, url: str, page_class: PageClass, languages: Langu
     rows = [page] if page_class.each is None else _rows(page, page_class.each)
     values = [list(_values(row, page_class.fields)) for row in rows]
     if not any(value is not None for row in values for value in row):
-        raise UnreadableDocumentError(f"nothing on the page matches {field_selectors(page_class.fields)}")
+        raise UnreadableDocumentError(_nothing_found(page_class))
     return page_of(values, page_class, url, "html", _marks(text, languages))
+
+
+def _nothing_found(page_class: PageClass) -> str:
+    if all(each.extraction and each.extraction.reader is Reader.PRICE for each in page_class.fields):
+        return "the page states no price in JSON-LD, microdata or OpenGraph; read it by CSS or XPATH"
+    return f"nothing on the page matches {field_selectors(page_class.fields)}"
 
 
 def _marks(text: str, languages: Languages) -> Marks:
@@ -173,7 +181,13 @@ def xpath_view(text: str, tag: str = "html") -> PageRow | None:
 
 
 VIEWS: Mapping[Reader, Callable[[str, str], PageRow | None]] = MappingProxyType(
-    {Reader.CSS: css_view, Reader.XPATH: xpath_view, Reader.META: meta_view}
+    {
+        Reader.CSS: css_view,
+        Reader.XPATH: xpath_view,
+        Reader.META: meta_view,
+        Reader.JSONLD: linked_view,
+        Reader.PRICE: price_view,
+    }
 )
 """The function that makes each reader's element from HTML and a tag name."""
 

@@ -7,6 +7,7 @@ other costs of a selector.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice
 from typing import cast
@@ -129,11 +130,23 @@ def _first(row: Json, field: Field) -> JSONPathNode | None:
 
 
 def _raw(node: JSONPathNode | None, field: Field) -> Raw:
-    value = None if node is None else _value(node)
+    return None if node is None else raw_value(_value(node), field.type)
+
+
+def matches(document: Json, selector: str) -> Iterator[Json]:
+    """Yield the values that a selector finds in a document; raises a ProbeError."""
+    try:
+        yield from map(_value, _query(selector).finditer(document))
+    except (JSONPathError, RecursionError) as error:
+        raise UnreadableDocumentError("the JSON document is nested too deeply for its selectors") from error
+
+
+def raw_value(value: Json, field_type: FieldType) -> Raw:
+    """Return a value before it is read as its type: an object or a list is JSON text, and fits no other type."""
     if not isinstance(value, dict | list):
         return value
     text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-    return text if field.type is FieldType.STRING else NotOneValue(f"not one value: {text[:40]}")
+    return text if field_type is FieldType.STRING else NotOneValue(f"not one value: {text[:40]}")
 
 
 def _value(node: JSONPathNode) -> Json:

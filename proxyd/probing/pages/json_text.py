@@ -37,11 +37,20 @@ def load_json(body: bytes, content_type: str | None = None) -> Json:
     """
     text = decoded(body, content_type, DocumentKind.JSON)
     try:
-        value: Json = json.loads(text, parse_constant=_no_constant, parse_float=_float, parse_int=_int)
+        return json_value(text)
     except json.JSONDecodeError as error:
         raise _not_json(body, error) from error
     except RecursionError as error:
         raise UnreadableDocumentError("the JSON document is nested too deeply") from error
+
+
+def json_value(text: str, *, strict: bool = True) -> Json:
+    """Return the value of a JSON text, with null for ``NaN``; raises ``JSONDecodeError`` or ``RecursionError``.
+
+    >>> json_value('{"a": NaN}')
+    {'a': None}
+    """
+    value: Json = json.loads(text, strict=strict, parse_constant=_no_constant, parse_float=_float, parse_int=_int)
     return value
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.item import Item, Value
+from proxyd.core.model.notations import NO_LANGUAGES, Languages
 from proxyd.core.model.profile import PageClass
 from proxyd.errors import ProbeError
 from proxyd.probing import ParsedDocument, ParsedFeed, ParsedPage, parse_document
@@ -18,12 +19,13 @@ _LONG = 120
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A name that says what is odd about it, the bytes, the header Content-Type, and the class that reads them."""
+    """A name that says what is odd about it, the bytes, the header Content-Type, and how they are read."""
 
     name: str
     body: bytes
     content_type: str | None = None
     page_class: PageClass | None = None
+    languages: Languages = NO_LANGUAGES
 
 
 def text_case(name: str, text: str, content_type: str | None = None) -> Case:
@@ -33,7 +35,7 @@ def text_case(name: str, text: str, content_type: str | None = None) -> Case:
 def described(case: Case) -> dict[str, Any]:
     """Return what is read from a document, without what is null."""
     try:
-        document = parse_document(case.body, case.content_type, URL, case.page_class)
+        document = parse_document(case.body, case.content_type, URL, case.page_class, case.languages)
     except ProbeError as error:
         return {"error": f"{type(error).__name__}: {error.message}"}
     return _described_document(document)

@@ -16,7 +16,7 @@ def page_class(each: str = "", key: str = "", **fields: str) -> PageClass:
         "C",
         "D",
         tuple(
-            Field(path, FieldType(text.split()[0]), _extraction(text.partition(" ")[2]))
+            Field(path, FieldType(text.split()[0]), _extraction(text.partition(" ")[2]) if " " in text else None)
             for path, text in fields.items()
         ),
         _extraction(each) if each else None,

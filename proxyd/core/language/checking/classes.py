@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from proxyd.core.language.checking.check_context import Reporter
 from proxyd.core.language.nodes import ClassDeclaration, CreateDomain, FieldDeclaration, Located
-from proxyd.core.language.readers import READER_KINDS, readers_of, selector_problem
+from proxyd.core.language.readers import PRODUCT_FIELDS, READER_KINDS, readers_of, selector_problem
 from proxyd.core.language.words import did_you_mean
 from proxyd.core.model.expression import ClassName
 from proxyd.core.model.profile import Domain, Extraction, Field, FieldType, PageClass, Reader
@@ -39,6 +39,7 @@ _FEED_TYPES = {
     "link": FieldType.URL,
     "enclosure": FieldType.URL,
 }
+_PRODUCT_TYPES = {"price": FieldType.DECIMAL}
 BUILT_IN = Domain(
     "built-in",
     {
@@ -52,6 +53,14 @@ BUILT_IN = Domain(
             ),
         ),
         "PAGE": PageClass("PAGE", "built-in", (Field(PAGE_TEXT, FieldType.STRING),)),
+        "PRICE": PageClass(
+            "PRICE",
+            "built-in",
+            tuple(
+                Field(name, _PRODUCT_TYPES.get(name, FieldType.STRING), Extraction(Reader.PRICE, name))
+                for name in PRODUCT_FIELDS
+            ),
+        ),
     },
 )
 """The classes that need no declaration; a declared class of the same name hides one."""
@@ -135,18 +144,29 @@ def _check_page_fields(declaration: ClassDeclaration, reporter: Reporter) -> Non
     readers = {each.extraction.value.reader for each in declaration.fields if each.extraction}
     if declaration.each is not None:
         _check_extraction(declaration.each, reporter)
+        _check_readers_of_rows(declaration.each, readers, reporter)
         readers.add(declaration.each.value.reader)
     if len({READER_KINDS[reader].is_of_json for reader in readers}) > 1:
         html = ", ".join(readers_of(json=False))
         reporter.error(f"a page is read as JSON or as HTML ({html}), not both", declaration.name.span)
 
 
+def _check_readers_of_rows(each: Located[Extraction], readers: Iterable[Reader], reporter: Reporter) -> None:
+    reader = each.value.reader
+    allowed = READER_KINDS[reader].rows
+    if allowed == frozenset():
+        reporter.error(f"a page has one {reader.value}: EACH takes another reader", each.span)
+    elif allowed is not None and not allowed.issuperset(readers):
+        names = " or ".join(each.value for each in allowed)
+        reporter.error(f"the fields of rows by {reader.value} are read by {names}", each.span)
+
+
 def _check_extraction(extraction: Located[Extraction], reporter: Reporter) -> None:
     reader, selector = extraction.value.reader, extraction.value.selector
     if not selector.strip():
         reporter.error(f"the {reader.value} selector is empty", extraction.span)
-    elif reader is Reader.JSON and not selector.startswith("$"):
-        reporter.error(f"a JSON selector starts with $; found {selector!r}", extraction.span)
+    elif reader in (Reader.JSON, Reader.JSONLD) and not selector.startswith("$"):
+        reporter.error(f"a {reader.value} selector starts with $; found {selector!r}", extraction.span)
     elif (problem := selector_problem(extraction.value)) is not None:
         reporter.error(f"the {reader.value} selector {selector!r} cannot be read: {problem}", extraction.span)
 

@@ -1,0 +1,70 @@
+"""JSON-LD in web pages (``<script type="application/ld+json">``), read with JSONPath. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from proxyd.core.model.profile import FieldType
+from proxyd.probing.document_texts import MOST_ITEMS
+from proxyd.probing.pages.json_pages import matches, raw_value
+from proxyd.probing.pages.json_text import Json, json_value
+from proxyd.probing.pages.page_values import PageRow, Raw
+from proxyd.probing.probe_failures import UnreadableDocumentError
+
+_SCRIPTS = 'script[type*="ld+json" i]'
+_MOST_SCRIPTS = 200
+_WRAPPING = re.compile(r"\s*(?://\s*)?(?:<!--|<!\[CDATA\[)|(?://\s*)?(?:-->|\]\]>)\s*$")  # of older pages
+
+
+@dataclass(frozen=True, slots=True)
+class _LinkedRow:
+    """The documents in which a selector is looked for, in order: those of a page, or a single row."""
+
+    documents: Sequence[Json]
+
+    def rows(self, selector: str) -> list[PageRow]:
+        found = chain.from_iterable(matches(each, selector) for each in self.documents)
+        return [_LinkedRow((each,)) for each in islice(found, MOST_ITEMS + 1)]
+
+    def value(self, selector: str, field_type: FieldType) -> Raw:
+        found = chain.from_iterable(matches(each, selector) for each in self.documents)
+        return raw_value(next(found, None), field_type)
+
+    def outer(self) -> tuple[str, str]:
+        raise UnreadableDocumentError("a row of JSON-LD has no elements; read its fields by JSONLD")
+
+
+def linked_view(text: str, _tag: str = "html") -> PageRow | None:
+    """Return an element for the JSONLD reader."""
+    root = LexborHTMLParser(text).root
+    return None if root is None else _LinkedRow(linked_documents(root))
+
+
+def linked_documents(root: LexborNode) -> list[Json]:
+    """Return the JSON-LD documents in an element; the members of a list or a graph follow the one that holds them.
+
+    Scripts that are not JSON are left out.
+    """
+    scripts = root.css(_SCRIPTS)[:_MOST_SCRIPTS]
+    documents = chain.from_iterable(_documents(each.text() or "") for each in scripts)
+    return list(islice(documents, MOST_ITEMS))
+
+
+def _documents(text: str) -> Iterator[Json]:
+    try:
+        document = json_value(_WRAPPING.sub("", text).strip().rstrip(";"), strict=False)
+    except (json.JSONDecodeError, RecursionError):
+        return
+    tops = document if isinstance(document, list) else [document]
+    if isinstance(document, list):
+        yield document
+    for top in tops:
+        yield top
+        graph = top.get("@graph") if isinstance(top, dict) else None
+        yield from graph if isinstance(graph, list) else () if graph is None else (graph,)

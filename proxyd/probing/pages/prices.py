@@ -1,0 +1,223 @@
+"""The price that a page states for programs: in JSON-LD, in microdata or for OpenGraph, in this order. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from proxyd.core.model.numbers import currency_in
+from proxyd.core.model.profile import FieldType
+from proxyd.probing.pages.json_text import Json
+from proxyd.probing.pages.linked_data import linked_documents
+from proxyd.probing.pages.meta_elements import meta_view
+from proxyd.probing.pages.page_text import text_blocks
+from proxyd.probing.pages.page_values import PageRow, Raw
+
+_MOST_NODES = 20_000
+_MOST_OFFERS = 100
+_PRICES = ("price", "lowPrice", "minPrice")
+_OFFERS = frozenset({"Offer", "AggregateOffer"})
+_NOT_OFFERED = frozenset(
+    {"@graph", "isRelatedTo", "isSimilarTo", "isAccessoryOrSparePartFor", "isConsumableFor", "itemListElement"}
+)
+"""What leads to other products than the page's own; a graph's nodes are documents of their own."""
+_FORMER = ("ListPrice", "StrikethroughPrice", "SRP", "MSRP", "RegularPrice")
+_OPEN_GRAPH = {
+    "price": ("product:price:amount", "og:price:amount"),
+    "currency": ("product:price:currency", "og:price:currency"),
+    "name": ("og:title",),
+    "availability": ("product:availability", "og:availability"),
+}
+
+_Node = Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """What a page states of its product; ``None`` where it does not."""
+
+    price: Raw = None
+    currency: Raw = None
+    name: Raw = None
+    availability: Raw = None
+
+    @property
+    def is_found(self) -> bool:
+        """Whether it is more than a name."""
+        return self.price is not None or self.availability is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _ProductRow:
+    product: Product
+    node: LexborNode
+    owner: LexborHTMLParser  # keeps the document alive
+
+    def rows(self, _selector: str) -> list[PageRow]:
+        return [self]
+
+    def value(self, selector: str, _field_type: FieldType) -> Raw:
+        value: Raw = getattr(self.product, selector.lower(), None)
+        return value
+
+    def outer(self) -> tuple[str, str]:
+        return self.node.tag or "", self.node.html or ""
+
+
+def price_view(text: str, _tag: str = "html") -> PageRow | None:
+    """Return an element for the PRICE reader."""
+    owner = LexborHTMLParser(text)
+    return None if owner.root is None else _ProductRow(_product(owner.root, text), owner.root, owner)
+
+
+def _product(root: LexborNode, text: str) -> Product:
+    """Return the product of the first notation that states a price; the others fill in what it leaves out."""
+    notations = (_of_linked_data(linked_documents(root)), _of_microdata(root), _of_open_graph(text))
+    found = sorted((each for each in notations if each.is_found), key=lambda each: each.price is None)
+    values = {
+        each.name: next((value for one in found if (value := getattr(one, each.name)) is not None), None)
+        for each in fields(Product)
+    }
+    if values["currency"] is None and isinstance(values["price"], str):
+        values["currency"] = currency_in(values["price"])
+    return Product(**values)
+
+
+# ---- JSON-LD
+
+
+def _of_linked_data(documents: Sequence[Json]) -> Product:
+    offered = list(_offered(documents))
+    known = next((each for each in offered if each.price is not None), None)
+    return known or next((each for each in offered if each.is_found), Product())
+
+
+def _offered(documents: Sequence[Json]) -> Iterator[Product]:
+    """Yield the offers of products, those that are nested least first; then offers that stand by themselves."""
+    nodes = list(_nodes(documents))
+    for node in nodes:
+        for offer in _dicts(node.get("offers")):
+            yield _offer(offer, node)
+    for node in nodes:
+        types = node.get("@type")
+        if _OFFERS.intersection(each for each in _listed(types) if isinstance(each, str)):
+            yield _offer(node, next(_dicts(node.get("itemOffered")), node))
+
+
+def _nodes(documents: Sequence[Json]) -> Iterator[_Node]:
+    waiting: deque[Json] = deque(documents)
+    for _ in range(_MOST_NODES):
+        if not waiting:
+            return
+        value = waiting.popleft()
+        if isinstance(value, dict):
+            yield value
+            value = [each for key, each in value.items() if key not in _NOT_OFFERED]
+        if isinstance(value, list):
+            waiting.extend(each for each in value if isinstance(each, dict | list))
+
+
+def _offer(offer: _Node, named: _Node) -> Product:
+    nested = list(_dicts(offer.get("offers")))
+    stated = [each for each in _dicts(offer.get("priceSpecification")) if not _is_former(each)]
+    priced = [offer, *stated, *nested]
+    return Product(
+        _first(priced, *_PRICES),
+        _first(priced, "priceCurrency"),
+        _first([named], "name"),
+        _last_part(_first([offer, *nested], "availability")),
+    )
+
+
+def _last_part(availability: Raw) -> str | None:
+    """Return ``InStock`` of ``https://schema.org/InStock``."""
+    return availability.rstrip("/").rpartition("/")[2] or None if isinstance(availability, str) else None
+
+
+def _is_former(specification: _Node) -> bool:
+    """Return whether a price is the one that is crossed out."""
+    return str(specification.get("priceType", "")).endswith(_FORMER)
+
+
+def _first(nodes: Sequence[_Node], *keys: str) -> Raw:
+    """Return the first single value that one of the nodes has under one of the keys."""
+    for node in nodes:
+        for key in keys:
+            for value in _listed(node.get(key)):
+                if isinstance(value, int | float) or (isinstance(value, str) and value.strip()):
+                    return value
+    return None
+
+
+def _listed(value: Json) -> Sequence[Json]:
+    return value[:_MOST_OFFERS] if isinstance(value, list) else [value]
+
+
+def _dicts(value: Json) -> Iterator[_Node]:
+    return (each for each in _listed(value) if isinstance(each, dict))
+
+
+# ---- microdata and OpenGraph
+
+
+def _of_microdata(root: LexborNode) -> Product:
+    nodes = (node for name in _PRICES for node in _properties(root, name)[:_MOST_OFFERS])
+    priced = next((node for node in nodes if _text(node) is not None), None)
+    if priced is None:
+        return Product()
+    offer = next(_scopes(priced), root)
+    product = next((each for each in _scopes(priced) if _is_product(each)), None)
+    return Product(
+        _text(priced),
+        _property(offer, "priceCurrency"),
+        None if product is None else _property(product, "name"),
+        _last_part(_property(offer, "availability")),
+    )
+
+
+def _properties(node: LexborNode, name: str) -> list[LexborNode]:
+    return node.css(f'[itemprop~="{name}"]')
+
+
+def _property(scope: LexborNode, name: str) -> str | None:
+    """Return a property of an item itself, not of the items in it, unless only these have it."""
+    found = [each for each in _properties(scope, name)[:_MOST_OFFERS] if _text(each)]
+    own = [each for each in found if next(_scopes(each), scope).mem_id == scope.mem_id]
+    return next((_text(each) for each in [*own, *found]), None)
+
+
+def _scopes(node: LexborNode) -> Iterator[LexborNode]:
+    """Yield the items that an element belongs to, the innermost first."""
+    parent = node.parent
+    while parent is not None:
+        if "itemscope" in parent.attributes:
+            yield parent
+        parent = parent.parent
+
+
+def _is_product(scope: LexborNode) -> bool:
+    return "Product" in (scope.attributes.get("itemtype") or "")
+
+
+def _text(node: LexborNode) -> str | None:
+    """Return the value of an element of microdata: its ``content``, its link, or its text."""
+    attributes = node.attributes
+    for name in ("content", "value", "href"):
+        if (attributes.get(name) or "").strip():
+            return attributes[name]
+    return "\n".join(text_blocks(node)) or None
+
+
+def _of_open_graph(text: str) -> Product:
+    view = meta_view(text)
+    if view is None:
+        return Product()
+    return Product(
+        **{
+            name: next((value for each in names if (value := view.value(each, FieldType.STRING)) is not None), None)
+            for name, names in _OPEN_GRAPH.items()
+        }
+    )
