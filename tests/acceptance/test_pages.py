@@ -90,6 +90,28 @@ async def test_rows_prices_and_texts_that_come_change_and_go_arrive(tmp_path: Pa
         w.receiver.check()
 
 
+async def test_one_line_watches_a_price(tmp_path: Path) -> None:
+    """Another rule on the page has it probed often; its text is what a shop sends."""
+    async with world(tmp_path) as w:
+        lamp = {"@type": "Product", "name": "Lamp", "offers": {"price": "1.299,00", "priceCurrency": "EUR"}}
+
+        async def show(request: web.Request) -> web.StreamResponse:
+            text = f'<html lang="de"><script type="application/ld+json">{json.dumps(lamp)}</script></html>'
+            return web.Response(text=text, content_type="text/html")
+
+        w.origin.pages["lamp"] = show
+        url, hook = w.origin.url("lamp"), f"WEBHOOK '{w.receiver.url('cheaper')}' SECRET ENV 'SECRET_HOOK'"
+        text = f"WATCH '{url}' OF PRICE AS \"cheaper\" WHERE NEW.price < OLD.price TELL {hook};\n"
+        text += 'CREATE PROFILE "P";\n' + watch(w, "often", "ON UPDATE TO PRICE", "SELECT price FROM PRICE")
+        w.daemon.declare(text)
+        await w.daemon.start()
+        await w.daemon.knows(url.partition("://")[2])
+        lamp["offers"] = {"price": "1.199,50", "priceCurrency": "EUR"}
+        await received(w, "cheaper")
+        data = json.loads(w.receiver.accepted("cheaper")[0].body)["data"]
+        assert data["title"] == "Lamp: price: 1299 → 1199.5"
+
+
 async def test_an_update_before_a_kill_is_remembered_with_what_it_replaced(tmp_path: Path) -> None:
     """The rule fires on each second update: the first is seen before the kill, the second after it."""
     async with world(tmp_path) as w:

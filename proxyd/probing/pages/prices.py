@@ -76,7 +76,9 @@ def price_view(text: str, _tag: str = "html") -> PageRow | None:
 def _product(root: LexborNode, text: str) -> Product:
     """Return the product of the first notation that states a price; the others fill in what it leaves out."""
     notations = (_of_linked_data(linked_documents(root)), _of_microdata(root), _of_open_graph(text))
-    found = sorted((each for each in notations if each.is_found), key=lambda each: each.price is None)
+    if not any(each.is_found for each in notations):
+        return Product()
+    found = sorted(notations, key=lambda each: each.price is None)
     values = {
         each.name: next((value for one in found if (value := getattr(one, each.name)) is not None), None)
         for each in fields(Product)
