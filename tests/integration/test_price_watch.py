@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import pickle
 
 import pytest
 
 from proxyd.core.language import SourceText, check
+from proxyd.core.model.item import EventKind, Item, UpdateEvent
 from proxyd.core.model.notations import Languages
+from proxyd.core.rules.programs.rule_program import compile_rule
 from proxyd.probing import parse_document
 from proxyd.probing.probe_failures import UnreadableDocumentError
 from tests.fleets import Drive, changed, decider
@@ -75,6 +78,21 @@ async def test_a_locale_settles_what_the_page_leaves_open() -> None:
     await page.shows("", '<b itemprop="price">1.299</b> <i itemprop="priceCurrency">EUR</i>')
     await page.shows("", '<b itemprop="price">1.199</b> <i itemprop="priceCurrency">EUR</i>')
     assert page.told() == ["1299 > 1199 EUR"]
+
+
+def test_number_and_cast_follow_the_locale_that_the_sources_of_a_rule_share() -> None:
+    pages = [f"CREATE SOURCE \"{n}\" OF PAGE AT 'https://a.example/{n}' {{}};" for n in (1, 2)]
+    rule = 'CREATE PROFILE "P"; INSERT NOTIFICATION "r" INTO "P" SET QUERY "SELECT NUMBER(text) FROM PAGE" '
+    rule += 'SET TRIGGER "ON UPDATE TO PAGE WHERE CAST(text AS DECIMAL) = 1299";'
+    event = UpdateEvent("1", 1, EventKind.UPDATE, Item("page", {"text": "1.299"}, None, ""), T0, T0, exact=True)
+    for locales, passes in ((("de", "fr"), True), (("de", "en"), False), (("de", None), False), ((None, None), False)):
+        options = ["" if each is None else f"LOCALE '{each}'" for each in locales]
+        text = "".join(page.format(option) for page, option in zip(pages, options, strict=True)) + rule
+        declared = check([SourceText("t", text)]).declaration
+        assert declared is not None
+        program = compile_rule(declared.rules["r"], declared, accepted_s=T0, chronon_s=10.0)
+        elsewhere = pickle.loads(pickle.dumps(program))
+        assert program.trigger.passes(event) is elsewhere.trigger.passes(event) is passes
 
 
 async def test_after_another_locale_the_page_is_contacted_anew() -> None:

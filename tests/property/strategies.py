@@ -30,6 +30,8 @@ from proxyd.core.model.expression import (
     Binary,
     Call,
     Case,
+    Cast,
+    CastType,
     ClassName,
     Column,
     Duration,
@@ -69,7 +71,7 @@ from proxyd.core.model.wall_time import WallTime, Weekday
 # ---- words
 
 KEYWORD_NAMES = ["select", "FROM", "count", "Not", "null", "set", "END", "key", "url", "name", "text", "distinct"]
-KEYWORD_NAMES += ["case", "WHEN", "then", "else", "ilike", "desc"]
+KEYWORD_NAMES += ["case", "WHEN", "then", "else", "ilike", "desc", "cast"]
 characters = st.characters(codec="utf-8", exclude_characters="\x00")  # which no text of the language may hold
 texts = st.text(characters, max_size=8) | st.sampled_from(
     ["it's", 'say "x"', "--", "/*", "a;b", "%_", "\n", "''", '""']
@@ -122,6 +124,7 @@ def _grow(operands: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expressi
         st.builds(IsNull, operands, st.booleans()),
         _cases(operands),
         st.builds(Call, names.map(str.upper), tuples_of(operands)),
+        st.builds(Cast, operands, st.sampled_from(CastType)),
         _aggregates(operands),
     )
 

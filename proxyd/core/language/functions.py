@@ -77,6 +77,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "DIFF": Function((_TEXT, _TEXT), 2, FieldType.STRING),
     "LENGTH": Function((_TEXT,), 1, FieldType.INTEGER),
     "LOWER": Function((_TEXT,), 1, FieldType.STRING),
+    "NUMBER": Function((_TEXT, _TEXT), 1, FieldType.DECIMAL),
     "NULLIF": Function((_ANY, _ANY), 2, None),
     "REPLACE": Function((_TEXT, _TEXT, _TEXT), 3, FieldType.STRING),
     "ROUND": Function((_NUMBER, _NUMBER), 1, FieldType.DECIMAL),

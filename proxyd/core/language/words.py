@@ -24,9 +24,11 @@ AGGREGATES = frozenset({"COUNT", "SUM", "MIN", "MAX", "AVG"})
 _SQL_WORDS = (
     "AND AS BETWEEN CASE DISTINCT FALSE FROM GROUP HAVING ILIKE IN IS LIKE LIMIT NOT NULL ON OR ORDER SELECT TRUE WHERE"
 )
-RESERVED = AGGREGATES | frozenset(_SQL_WORDS.split())
+BEFORE_A_PARENTHESIS = AGGREGATES | {"CAST"}
+"""Words that are names unless a parenthesis follows."""
+RESERVED = BEFORE_A_PARENTHESIS | frozenset(_SQL_WORDS.split())
 """Words that are quoted where a query or condition uses them as names."""
-_AFTER_A_NAME = RESERVED - AGGREGATES - {"CASE", "NULL", "TRUE", "FALSE"} | frozenset(
+_AFTER_A_NAME = RESERVED - BEFORE_A_PARENTHESIS - {"CASE", "NULL", "TRUE", "FALSE"} | frozenset(
     ["ASC", "DESC", "NULLS", "REGEXP", "ESCAPE", "THEN", "ELSE", "END"]
 )
 
@@ -64,7 +66,7 @@ _SHOWN = {
 }
 _UNITS = frozenset({"CHRONON", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK"})
 _VALUES = frozenset({"NAME", "NUMBER", "TEXT"})
-_OPERAND = _VALUES | AGGREGATES | {"(", "-", "+", "NOT", "NULL", "TRUE", "FALSE", "CASE"}
+_OPERAND = _VALUES | BEFORE_A_PARENTHESIS | {"(", "-", "+", "NOT", "NULL", "TRUE", "FALSE", "CASE"}
 _OPERATORS = frozenset(
     {"+", "-", "*", "/", "%", "||", "=", "<>", "!=", "<", "<=", ">", ">="}
     | {"LIKE", "ILIKE", "IN", "IS", "BETWEEN", "REGEXP", "NOT", "AND", "OR"}

@@ -172,6 +172,24 @@ class Call:
     span: TextSpan = field(default=NO_SPAN, compare=False)
 
 
+class CastType(Enum):
+    """The types that CAST converts to."""
+
+    DECIMAL = "DECIMAL"
+    INTEGER = "INTEGER"
+    STRING = "STRING"
+    TIMESTAMP = "TIMESTAMP"
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """``CAST(operand AS type)``."""
+
+    operand: Expression
+    type: CastType
+    span: TextSpan = field(default=NO_SPAN, compare=False)
+
+
 @dataclass(frozen=True, slots=True)
 class Aggregate:
     """``COUNT SUM MIN MAX AVG``; ``argument`` is ``None`` for ``COUNT(*)``.
@@ -188,7 +206,9 @@ class Aggregate:
     span: TextSpan = field(default=NO_SPAN, compare=False)
 
 
-Expression: TypeAlias = Literal | Column | Unary | Binary | Like | InList | Between | IsNull | Case | Call | Aggregate
+Expression: TypeAlias = (
+    Literal | Column | Unary | Binary | Like | InList | Between | IsNull | Case | Call | Cast | Aggregate
+)
 
 
 @dataclass(frozen=True, slots=True)

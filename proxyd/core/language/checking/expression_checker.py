@@ -19,6 +19,8 @@ from proxyd.core.model.expression import (
     Binary,
     Call,
     Case,
+    Cast,
+    CastType,
     Column,
     Expression,
     InList,
@@ -33,6 +35,12 @@ from proxyd.core.model.profile import FieldType
 
 MAX_PATTERN = 1000
 MAX_LIKE = 10_000
+_CAST_TYPES = {
+    CastType.DECIMAL: FieldType.DECIMAL,
+    CastType.INTEGER: FieldType.INTEGER,
+    CastType.STRING: FieldType.STRING,
+    CastType.TIMESTAMP: FieldType.TIMESTAMP,
+}
 _COMPARISONS = frozenset({"=", "<>", "<", "<=", ">", ">="})
 
 
@@ -86,8 +94,8 @@ class ExpressionChecker:
                 return Typed(*self._scope.resolve(expression, self._reporter))
             case Unary() | Binary():
                 return self._unary(expression) if isinstance(expression, Unary) else self._binary(expression)
-            case Call():
-                return self._call(expression)
+            case Call() | Cast():
+                return self._call(expression) if isinstance(expression, Call) else self._cast(expression)
             case Aggregate() | Case():
                 return self._aggregate(expression) if isinstance(expression, Aggregate) else self._case(expression)
             case _:
@@ -240,11 +248,27 @@ class ExpressionChecker:
             return Typed(resolved, function.result)
         for index, argument in enumerate(arguments):
             self._want(argument, function.parameter(index), f"{call.function} takes")
+        if call.function == "NUMBER" and len(arguments) == 2:
+            self._language(arguments[1])
         if function.parameters[0] is Family.ANY:
             arguments = self._comparable(arguments, call.function)
             resolved = replace(call, arguments=tuple(each.expression for each in arguments))
         first = next((each.type for each in arguments if each.type is not None), None)
         return Typed(resolved, function.result if function.result is not None else first)
+
+    def _language(self, argument: Typed) -> None:
+        """Report a language that is written out and not known; one that is read gives null."""
+        written = argument.expression
+        if isinstance(written, Literal) and isinstance(written.value, str):
+            self._values.locale(written.value, argument.span)
+
+    def _cast(self, cast: Cast) -> Typed:
+        """Return a CAST; a truth is no time, and a time no truth."""
+        operand = self.check(cast.operand)
+        target = _CAST_TYPES[cast.type]
+        if target is FieldType.TIMESTAMP and operand.family is Family.BOOLEAN:
+            self._reporter.error("CAST cannot make a time of true or false", operand.span)
+        return Typed(replace(cast, operand=operand.expression), target)
 
     def _aggregate(self, aggregate: Aggregate) -> Typed:
         if not self._aggregates:

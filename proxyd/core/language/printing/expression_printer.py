@@ -13,6 +13,7 @@ from proxyd.core.model.expression import (
     Binary,
     Call,
     Case,
+    Cast,
     ClassName,
     Column,
     Expression,
@@ -63,7 +64,7 @@ def _format(expression: Expression) -> tuple[str, int]:
     match expression:
         case Literal():
             return _literal(expression.value)
-        case Column() | Call() | Aggregate() | Case():
+        case Column() | Call() | Cast() | Aggregate() | Case():
             return _operand(expression), _OPERAND
         case Unary():
             return _unary(expression)
@@ -73,7 +74,7 @@ def _format(expression: Expression) -> tuple[str, int]:
             return _predicate(expression), _COMPARE
 
 
-def _operand(expression: Column | Call | Aggregate | Case) -> str:
+def _operand(expression: Column | Call | Cast | Aggregate | Case) -> str:
     match expression:
         case Column():
             qualifier = f"{_word(expression.qualifier)}." if expression.qualifier else ""
@@ -81,6 +82,8 @@ def _operand(expression: Column | Call | Aggregate | Case) -> str:
         case Call():
             arguments = ", ".join(format_expression(each) for each in expression.arguments)
             return f"{_word(expression.function)}({arguments})"
+        case Cast():
+            return f"CAST({format_expression(expression.operand)} AS {expression.type.value})"
         case Aggregate():
             return _aggregate(expression)
         case Case():

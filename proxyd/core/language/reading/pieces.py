@@ -17,7 +17,7 @@ from lark.parsers.lalr_interactive_parser import InteractiveParser
 
 from proxyd.core.language.reading.scanner import RawToken, TokenShape
 from proxyd.core.language.words import (
-    AGGREGATES,
+    BEFORE_A_PARENTHESIS,
     can_follow_case,
     expected,
     get_keyword,
@@ -126,7 +126,7 @@ def _takes(parser: InteractiveParser, terminal: str) -> bool:
 def _readings(token: RawToken, following: RawToken) -> list[str]:
     if token.shape is TokenShape.WORD:
         keyword = get_keyword(token.value)
-        if keyword in AGGREGATES and following.value != "(":
+        if keyword in BEFORE_A_PARENTHESIS and following.value != "(":
             keyword = None
         if keyword == "CASE" and not _opens_case(following):
             keyword = None

@@ -16,6 +16,8 @@ from proxyd.core.model.expression import (
     Binary,
     Call,
     Case,
+    Cast,
+    CastType,
     Column,
     Expression,
     InList,
@@ -27,13 +29,16 @@ from proxyd.core.model.expression import (
 )
 from proxyd.core.model.field_values import coerce, is_equal, is_less, parse_iso
 from proxyd.core.model.item import EventKind, UpdateEvent, Value
+from proxyd.core.model.numbers import plain_number, read_number
 from proxyd.core.model.profile import FieldType, PageClass
 from proxyd.core.rules.programs.like_patterns import like_matcher, like_read
 from proxyd.core.rules.programs.meter import UNMETERED, Meter, check_length
 from proxyd.core.rules.programs.regular_expressions import Regex
-from proxyd.core.rules.programs.scalar_functions import FUNCTIONS, diff
+from proxyd.core.rules.programs.scalar_functions import FUNCTIONS, cast, diff, number
 
 _STEPS_PER_OPERATOR = 2
+_STEPS_PER_NUMBER = 400  # to read one as people write it
+_NUMERIC = frozenset({FieldType.INTEGER, FieldType.DECIMAL})
 NO_FIELDS: Mapping[str, Value] = MappingProxyType({})
 _NO_TABLES: Mapping[str, Mapping[str, Value]] = MappingProxyType({})
 
@@ -93,6 +98,8 @@ class Compiler:
         The classes by name or alias, if an expression reads several.
     own_class
         The class of unqualified fields, if it differs from the event's.
+    mark
+        The decimal mark of texts in which a number is ambiguous, by the LOCALE of the rule's sources.
     """
 
     def __init__(
@@ -100,7 +107,9 @@ class Compiler:
         event_class: PageClass,
         tables: Mapping[str, PageClass] = MappingProxyType({}),
         own_class: PageClass | None = None,
+        mark: str | None = None,
     ) -> None:
+        self._mark = mark
         self._event_types = _types(event_class)
         self._own_types = _types(own_class or event_class)
         self._table_types = {name: _types(page_class) for name, page_class in tables.items()}
@@ -133,7 +142,7 @@ class Compiler:
     @_closure.register
     def _column(self, node: Column) -> Closure:
         path, name = node.path.lower(), node.qualifier
-        read = partial(_read, path=path, field_type=self.type_of(node))
+        read = partial(_read, path=path, field_type=self.type_of(node), mark=self._mark)
         if name == "OLD":
             self.old_paths.add(path)
             return lambda row: read(row, row.old)
@@ -279,6 +288,8 @@ class Compiler:
         if name == "DIFF":
             old, new = arguments
             return lambda row: _made(row, diff(old(row), new(row), row.meter))
+        if name == "NUMBER":
+            return self._number(arguments)
         function = FUNCTIONS[name]
 
         def call(row: Row) -> Value:
@@ -288,16 +299,69 @@ class Compiler:
 
         return call
 
+    def _number(self, arguments: Sequence[Closure]) -> Closure:
+        mark = self._mark
+
+        def read(row: Row) -> Value:
+            text, *language = (argument(row) for argument in arguments)
+            _weigh_number(row, text)
+            return number(text, *language, mark=mark) if None not in language else None
+
+        return read
+
+    @_closure.register
+    def _cast(self, node: Cast) -> Closure:
+        operand, target, mark = self._closure(node.operand), node.type, self._mark
+        is_time = self.is_time(node.operand)
+
+        def convert(row: Row) -> Value:
+            value = operand(row)
+            _weigh_number(row, value)
+            return row.meter.made(cast(value, target, is_time=is_time, mark=mark))
+
+        return convert
+
+    def is_time(self, expression: Expression) -> bool:
+        """Return whether a value is a time, and is shown as one."""
+        match expression:
+            case Column():
+                return self.type_of(expression) is FieldType.TIMESTAMP
+            case Cast():
+                return expression.type is CastType.TIMESTAMP
+            case Aggregate("MIN" | "MAX", first) | Call("COALESCE" | "NULLIF", (first, *_)) if first is not None:
+                return self.is_time(first)
+            case Case(_, results, otherwise):
+                return any(self.is_time(each) for each in (*results, otherwise) if each is not None)
+            case Binary("+" | "-", left, right):
+                return self.is_time(left) != self.is_time(right)
+        return False
+
 
 def _size(expression: Expression) -> int:
     return _STEPS_PER_OPERATOR + sum(_size(each) for each in children(expression))
 
 
-def _read(row: Row, fields: Mapping[str, Value], *, path: str, field_type: FieldType) -> Value:
+def _read(row: Row, fields: Mapping[str, Value], *, path: str, field_type: FieldType, mark: str | None = None) -> Value:
     value = fields.get(path)
     if isinstance(value, str) and field_type is not FieldType.STRING:
         row.meter.scan(len(value))
+        if field_type in _NUMERIC:
+            return coerce(value, field_type, read_number=partial(_read_number, row, mark))
     return coerce(value, field_type, path=path)
+
+
+def _read_number(row: Row, mark: str | None, text: str) -> float | int | None:
+    """Return the number in a text of a feed, which costs much more than a plain number."""
+    if plain_number(text) is None:
+        row.meter.spend(_STEPS_PER_NUMBER)
+    return read_number(text, mark)
+
+
+def _weigh_number(row: Row, value: Value) -> None:
+    """Count the search of a number in a text."""
+    if isinstance(value, str):
+        row.meter.scan(len(value))
+        row.meter.spend(_STEPS_PER_NUMBER)
 
 
 def _made(row: Row, value: Value) -> Value:

@@ -12,8 +12,6 @@ from operator import itemgetter
 from proxyd.core.model.expression import (
     Aggregate,
     Binary,
-    Call,
-    Case,
     Column,
     Expression,
     FromClass,
@@ -23,7 +21,7 @@ from proxyd.core.model.expression import (
 )
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.item import Value
-from proxyd.core.model.profile import FieldType, PageClass
+from proxyd.core.model.profile import PageClass
 from proxyd.core.rules.programs.aggregate_values import aggregate_of
 from proxyd.core.rules.programs.expression_compiler import NO_FIELDS, Closure, Compiler, Row, is_true
 from proxyd.core.rules.programs.meter import UNMETERED, Meter
@@ -195,14 +193,16 @@ def compile_query(
     event_class: PageClass,
     chronon_s: float,
     hidden: Sequence[Expression] = (),
+    mark: str | None = None,
 ) -> QueryProgram:
     """Return the program of a checked query over ``classes``, those of its FROM clause in order.
 
-    ``hidden`` are checked expressions whose values each row of the result has beside its columns.
+    ``hidden`` are checked expressions whose values each row of the result has beside its columns; ``mark`` is the
+    decimal mark by the LOCALE of the sources.
     """
     names = [source.alias or page_class.name for source, page_class in zip(query.sources, classes, strict=True)]
     named = dict(zip(names, classes, strict=True)) if len(names) > 1 else {}
-    compiler = Compiler(event_class, named, classes[0])
+    compiler = Compiler(event_class, named, classes[0], mark)
     columns = query.columns or tuple(
         OutputColumn(Column(field.path, name if named else None))
         for name, page_class in zip(names, classes, strict=True)
@@ -291,27 +291,11 @@ def _outputs(compiler: Compiler, columns: Sequence[OutputColumn]) -> tuple[_Outp
 def _output(compiler: Compiler, column: OutputColumn, number: int, twice: set[str]) -> _Output:
     expression = column.expression
     if not isinstance(expression, Column):
-        is_time = _is_time(compiler, expression)
+        is_time = compiler.is_time(expression)
         return _Output(column.alias or f"column{number}", compiler.compile(expression), is_time)
     path, name = expression.path, expression.qualifier
     shown = f"{name}.{path}" if name in {"OLD", "NEW"} or (name and path.lower() in twice) else path
-    return _Output(column.alias or shown, compiler.compile(expression), _is_time(compiler, expression))
-
-
-def _is_time(compiler: Compiler, expression: Expression) -> bool:
-    """Return whether a value is a time, and is shown as one."""
-    match expression:
-        case Column():
-            return compiler.type_of(expression) is FieldType.TIMESTAMP
-        case Aggregate("MIN" | "MAX", argument) if argument is not None:
-            return _is_time(compiler, argument)
-        case Call("COALESCE" | "NULLIF", arguments):
-            return _is_time(compiler, arguments[0])
-        case Case(_, results, otherwise):
-            return any(_is_time(compiler, each) for each in (*results, otherwise) if each is not None)
-        case Binary("+" | "-", left, right):
-            return _is_time(compiler, left) != _is_time(compiler, right)
-    return False
+    return _Output(column.alias or shown, compiler.compile(expression), compiler.is_time(expression))
 
 
 def _show(output: _Output, value: Value) -> Value:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import log
@@ -12,6 +12,7 @@ from math import log
 from proxyd.core.language import counting_of
 from proxyd.core.model.expression import Column, Expression, FromClass, Select, children, conjuncts
 from proxyd.core.model.item import UpdateEvent, Value
+from proxyd.core.model.notations import Languages
 from proxyd.core.model.profile import (
     Anchor,
     Declaration,
@@ -58,7 +59,8 @@ class RuleProgram:
     """A rule ready to run: its period in unix seconds, its life and the length of its utility's decay in seconds.
 
     ``event_sources`` are the sources of its trigger's class, ``table_sources`` those of each table of its query.
-    ``counting`` says what its counters count; ``limit_key`` returns the value that has a limit of its own.
+    ``counting`` says what its counters count; ``limit_key`` returns the value that has a limit of its own. ``mark`` is
+    the decimal mark by the LOCALE that its sources share.
     """
 
     rule: NotificationRule
@@ -77,13 +79,14 @@ class RuleProgram:
     counting: str
     chronon_s: float
     limit_key: Closure | None = None
+    mark: str | None = None
 
     def __reduce__(self) -> tuple[Callable[[bytes], RuleProgram], tuple[bytes]]:
         """Let another process compile the rule again: closures cannot be sent."""
         classes = (self.event_class, *(table.page_class for table in self.query.tables))
         joined = tuple(each.sources for each in self.joined)
         rule = replace(self.rule, source_ids=())
-        return compiled_again, (pickle.dumps((rule, classes, self.accepted_s, self.chronon_s, joined)),)
+        return compiled_again, (pickle.dumps((rule, classes, self.accepted_s, self.chronon_s, joined, self.mark)),)
 
     def new_stream(self, source_id: str) -> StreamState:
         """Return the state of a stream that has seen no events."""
@@ -185,19 +188,23 @@ def _short(value: Value) -> str:
 
 
 def compile_rule(
-    rule: NotificationRule, declaration: Declaration, *, accepted_s: float, chronon_s: float
+    rule: NotificationRule, declaration: Declaration, *, accepted_s: float, chronon_s: float, mark: str | None = None
 ) -> RuleProgram:
-    """Return the program of a checked rule that was first accepted at ``accepted_s`` (its NOW)."""
+    """Return the program of a checked rule that was first accepted at ``accepted_s`` (its NOW).
+
+    ``mark`` is the decimal mark by LOCALE, if the declaration does not hold the rule's sources.
+    """
+    mark = mark or _shared_mark(declaration.sources[each] for each in rule.source_ids)
     event_class = _class(declaration, rule.trigger.page_class.domain, rule.trigger.page_class.name)
     classes = [_class(declaration, each.page_class.domain, each.page_class.name) for each in rule.query.sources]
     window = rule.life.window if rule.life else None
     message = message_plan(rule, classes)
-    trigger = compile_trigger(rule.trigger, event_class, chronon_s)
+    trigger = compile_trigger(rule.trigger, event_class, chronon_s, mark)
     sources_of = {each: _of_class(rule, declaration, each) for each in {event_class, *classes}}
     return RuleProgram(
         rule=rule,
         trigger=trigger,
-        query=compile_query(rule.query, classes, event_class, chronon_s, (*message.expressions, *_limited(rule))),
+        query=compile_query(rule.query, classes, event_class, chronon_s, (*message.expressions, *_limited(rule)), mark),
         message=message,
         event_class=event_class,
         event_sources=sources_of[event_class],
@@ -207,7 +214,7 @@ def compile_rule(
                 number,
                 source.alias or page_class.name,
                 sources_of[page_class],
-                _correlation(rule.query, source, page_class, event_class),
+                _correlation(rule.query, source, page_class, event_class, mark),
             )
             for number, (source, page_class) in enumerate(zip(rule.query.sources, classes, strict=True))
             if page_class != event_class and source.over is None
@@ -219,7 +226,8 @@ def compile_rule(
         decay_s=_decay_s(rule.utility, chronon_s),
         counting=counting_of(rule.counted, [each.aggregate for each in trigger.counters]),
         chronon_s=chronon_s,
-        limit_key=next((Compiler(event_class).compile(key) for key in _limited(rule)), None),
+        limit_key=next((Compiler(event_class, mark=mark).compile(key) for key in _limited(rule)), None),
+        mark=mark,
     )
 
 
@@ -228,15 +236,22 @@ def _limited(rule: NotificationRule) -> tuple[Expression, ...]:
     return () if rule.limit is None or rule.limit.key is None else (rule.limit.key,)
 
 
+def _shared_mark(sources: Iterable[Source]) -> str | None:
+    """Return the decimal mark by LOCALE if it is the same for all sources."""
+    marks = {Languages(each.locale).declared_mark for each in sources}
+    return marks.pop() if len(marks) == 1 else None
+
+
 @lru_cache(64)
 def compiled_again(sent: bytes) -> RuleProgram:
     """Return a program that another process sent; of its sources it knows those that its query joins."""
-    rule, classes, accepted_s, chronon_s, joined = pickle.loads(sent)
+    rule, classes, accepted_s, chronon_s, joined, mark = pickle.loads(sent)
     names: dict[str, dict[str, PageClass]] = {}
     for each in classes:
         names.setdefault(each.domain, {})[each.name] = each
     domains = {name: Domain(name, of_domain) for name, of_domain in names.items()}
-    program = compile_rule(rule, Declaration(domains, {}, {}, {}), accepted_s=accepted_s, chronon_s=chronon_s)
+    declaration = Declaration(domains, {}, {}, {})
+    program = compile_rule(rule, declaration, accepted_s=accepted_s, chronon_s=chronon_s, mark=mark)
     known = [replace(each, sources=sources) for each, sources in zip(program.joined, joined, strict=True)]
     return replace(program, joined=tuple(known))
 
@@ -256,7 +271,9 @@ def _of_class(rule: NotificationRule, declaration: Declaration, page_class: Page
     return tuple(each for each in rule.source_ids if fits(declaration.sources[each]))
 
 
-def _correlation(query: Select, source: FromClass, page_class: PageClass, event_class: PageClass) -> Closure | None:
+def _correlation(
+    query: Select, source: FromClass, page_class: PageClass, event_class: PageClass, mark: str | None
+) -> Closure | None:
     """Return the conjunction of conditions that depend only on a row of one table and the event, or ``None``."""
     name = source.alias or page_class.name
     is_alone = len(query.sources) == 1
@@ -265,7 +282,7 @@ def _correlation(query: Select, source: FromClass, page_class: PageClass, event_
     related = [term for term in own if _qualifiers(term) & {"NEW", "OLD"}]
     if not related:
         return None
-    compiler = Compiler(event_class, {} if is_alone else {name: page_class}, page_class)
+    compiler = Compiler(event_class, {} if is_alone else {name: page_class}, page_class, mark)
     closures = [compiler.compile(term) for term in related]
 
     def correlates(row: Row) -> bool:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from math import floor
+from math import floor, trunc
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from proxyd.core.model.expression import CastType
+from proxyd.core.model.field_values import coerce, iso_time
 from proxyd.core.model.item import Value
+from proxyd.core.model.notations import mark_of
+from proxyd.core.model.numbers import read_number
+from proxyd.core.model.profile import FieldType
 from proxyd.core.model.text_blocks import diff_blocks
 from proxyd.core.rules.programs.meter import Meter, check_length
 
@@ -69,6 +75,29 @@ def _part(name: str) -> Callable[..., Value]:
         return found
 
     return part
+
+
+def number(text: Value, language: Value = None, *, mark: str | None = None) -> Value:
+    """Return the number that a text holds; ``mark`` settles ambiguous ones unless a language is given."""
+    if not isinstance(text, str) or (language is not None and mark_of(str(language)) is None):
+        return None
+    return read_number(text, mark if language is None else mark_of(str(language)))
+
+
+def cast(value: Value, target: CastType, *, is_time: bool, mark: str | None = None) -> Value:
+    """Return a value as another type, or null; a fraction is cut off where an integer is wanted."""
+    if value is None:
+        return None
+    if target is CastType.STRING:
+        return iso_time(float(value)) if is_time and isinstance(value, int | float) else _shown(value)
+    if target is CastType.TIMESTAMP:
+        return coerce(value, FieldType.TIMESTAMP)
+    found = read_number(value, mark) if isinstance(value, str) else value + 0
+    return found if target is CastType.DECIMAL or found is None else coerce(trunc(found), FieldType.INTEGER)
+
+
+def _shown(value: Value) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 FUNCTIONS: Mapping[str, Callable[..., Value]] = {

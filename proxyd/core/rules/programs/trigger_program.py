@@ -128,13 +128,15 @@ def _value(counter: Counter, tally: Tally, index: int, meter: Meter) -> Value:
     return aggregate_of(counter.aggregate, [value for _, value in window.values], meter)
 
 
-def compile_trigger(trigger: Trigger, page_class: PageClass, chronon_s: float) -> TriggerProgram:
-    """Return the program of a checked trigger on ``page_class``."""
-    compiler = Compiler(page_class)
+def compile_trigger(
+    trigger: Trigger, page_class: PageClass, chronon_s: float, mark: str | None = None
+) -> TriggerProgram:
+    """Return the program of a checked trigger on ``page_class``; ``mark`` is that of the LOCALE of its sources."""
+    compiler = Compiler(page_class, mark=mark)
     where = compiler.compile(trigger.where) if trigger.where is not None else None
     condition = compiler.compile(trigger.condition) if trigger.condition is not None else None
     aggregates: Sequence[Aggregate] = tuple(compiler.aggregates)
-    counters = [_counter(aggregate, page_class, chronon_s) for aggregate in aggregates]
+    counters = [_counter(aggregate, page_class, chronon_s, mark) for aggregate in aggregates]
     return TriggerProgram(
         where=where,
         condition=condition,
@@ -145,8 +147,8 @@ def compile_trigger(trigger: Trigger, page_class: PageClass, chronon_s: float) -
     )
 
 
-def _counter(aggregate: Aggregate, page_class: PageClass, chronon_s: float) -> Counter:
-    compiler = Compiler(page_class)
+def _counter(aggregate: Aggregate, page_class: PageClass, chronon_s: float, mark: str | None) -> Counter:
+    compiler = Compiler(page_class, mark=mark)
     return Counter(
         aggregate,
         argument=compiler.compile(aggregate.argument) if aggregate.argument is not None else None,

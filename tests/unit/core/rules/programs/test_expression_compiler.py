@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 from proxyd.core.language import FUNCTIONS as DECLARED
 from proxyd.core.language import CheckSettings, SourceText, check
 from proxyd.core.language.checking.expression_checker import MAX_LIKE
+from proxyd.core.model.expression import Call, Column
 from proxyd.core.model.item import Value
-from proxyd.core.rules.programs.expression_compiler import Row
+from proxyd.core.model.profile import Field, FieldType, PageClass
+from proxyd.core.rules.programs.expression_compiler import Compiler, Row
+from proxyd.core.rules.programs.meter import Meter
 from proxyd.core.rules.programs.query_program import compile_query
 from proxyd.core.rules.programs.scalar_functions import FUNCTIONS
 from tests.fleets import rule, source
@@ -66,6 +69,29 @@ def run(query: str, rows: list[dict[str, Value]]) -> list[dict[str, Value]]:
         ("ROUND(2.5)", 3),
         ("ROUND(-2.345, 2)", -2.35),
         ("LENGTH(guid)", None),
+        ("NUMBER('$1,299.50')", 1299.5),
+        ("NUMBER('1.299')", 1.299),
+        ("NUMBER('1.299', 'de')", 1299),
+        ("NUMBER('1.299', title)", None),
+        ("NUMBER('1.299', guid)", None),
+        ("NUMBER(title)", None),
+        ("NUMBER(guid)", None),
+        ("CAST('1.299,50 €' AS DECIMAL)", 1299.5),
+        ("CAST('19.99' AS INTEGER)", 19),
+        ("CAST(-author AS INTEGER)", -2),
+        ("CAST('1e30' AS INTEGER)", None),
+        ("CAST(title AS INTEGER)", None),
+        ("CAST(guid AS STRING)", None),
+        ("CAST(author AS STRING)", "2.5"),
+        ("CAST(category AS STRING) || '!'", "0!"),
+        ("CAST(title = 'Linux' AS INTEGER)", 1),
+        ("CAST(title = 'Linux' AS STRING)", "true"),
+        ("CAST(CAST('1970-01-02' AS TIMESTAMP) AS DECIMAL)", 86400),
+        ("CAST(CAST('1970-01-02' AS TIMESTAMP) AS STRING)", "1970-01-02T00:00:00.000Z"),
+        ("CAST(86400 AS TIMESTAMP)", "1970-01-02T00:00:00.000Z"),
+        ("CAST('soon' AS TIMESTAMP)", None),
+        ("CAST('1970-01-02' AS TIMESTAMP) > '1970-01-01'", True),
+        ("CAST('x' AS DECIMAL) > 1", None),
     ],
 )
 def test_values(text: str, value: Value) -> None:
@@ -160,6 +186,19 @@ def test_the_longest_pattern_of_ilike_that_is_accepted_can_be_matched(char: str)
     assert run(f"SELECT title FROM RSS WHERE title NOT ILIKE '{char * MAX_LIKE}'", [row]) == [row]
 
 
+def test_a_field_of_a_feed_that_is_declared_as_a_number_is_read_as_people_write_it() -> None:
+    assert [evaluate("author", author=text) for text in ("$1,299.50", "1e3", "free")] == [1299.5, 1000, None]
+    assert [evaluate("category", category=text) for text in ("1 299 €", "1.5")] == [1299, None]
+
+
+def test_numbers_in_texts_cost_steps_and_long_texts_are_only_scanned() -> None:
+    closure = Compiler(PageClass("C", "D", (Field("t", FieldType.STRING),))).compile(Call("NUMBER", (Column("t"),)))
+    for text, least, most in (("5 €", 400, 500), ("x" * 1_000_000, 15_000, 17_000)):
+        meter = Meter()
+        assert closure(Row({"t": text}, meter=meter)) == (5 if text == "5 €" else None)
+        assert least < meter.steps < most
+
+
 def test_rows_are_ordered_limited_and_made_distinct() -> None:
     rows: list[dict[str, Value]] = [
         {"channel.item.title": t, "channel.item.category": c}
@@ -204,7 +243,7 @@ def test_a_star_is_every_declared_field() -> None:
 
 
 def test_every_function_that_is_declared_can_be_run() -> None:
-    assert set(DECLARED) == set(FUNCTIONS) | {"DIFF"}
+    assert set(DECLARED) == set(FUNCTIONS) | {"DIFF", "NUMBER"}
 
 
 numbers = st.one_of(st.none(), st.integers(-20, 20))
