@@ -38,6 +38,8 @@ _GRAMMAR: dict[str, Sequence[str]] = {
         "SUBSTR(<text>, <number>, <number>)",
         "COALESCE(NULLIF(<text>, 'a'), <text>)",
         "DIFF(<text>, <text>)",
+        "REGEXP_SUBSTR(<text>, 'a(.*)')",
+        "CAST(<number> AS STRING)",
         "CASE WHEN <condition> THEN <text> ELSE title END",
     ],
     "number": [
@@ -45,6 +47,8 @@ _GRAMMAR: dict[str, Sequence[str]] = {
         "-3",
         "12345.678",
         "LENGTH(<text>)",
+        "NUMBER(<text>, 'de')",
+        "CAST(<text> AS INTEGER)",
         "(<number> + <number>)",
         "(<number> * <number>)",
         "ROUND(<number>, <number>)",

@@ -79,6 +79,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "LOWER": Function((_TEXT,), 1, FieldType.STRING),
     "NUMBER": Function((_TEXT, _TEXT), 1, FieldType.DECIMAL),
     "NULLIF": Function((_ANY, _ANY), 2, None),
+    "REGEXP_SUBSTR": Function((_TEXT, _TEXT), 2, FieldType.STRING),
     "REPLACE": Function((_TEXT, _TEXT, _TEXT), 3, FieldType.STRING),
     "ROUND": Function((_NUMBER, _NUMBER), 1, FieldType.DECIMAL),
     "SUBSTR": Function((_TEXT, _NUMBER, _NUMBER), 2, FieldType.STRING),

@@ -216,11 +216,11 @@ class ExpressionChecker:
         )
         return Typed(resolved, _joint_type(results))
 
-    def _regexp(self, pattern: Typed) -> None:
+    def _regexp(self, pattern: Typed, word: str = "REGEXP") -> None:
         written = pattern.expression
         if not isinstance(written, Literal) or not isinstance(written.value, str):
             if not (isinstance(written, Column) and pattern.type is None):  # an unknown field is already reported
-                self._reporter.error("REGEXP takes its pattern as a text in single quotes", pattern.span)
+                self._reporter.error(f"{word} takes its pattern as a text in single quotes", pattern.span)
             return
         if len(written.value) > MAX_PATTERN:
             self._reporter.error(f"a pattern may have {MAX_PATTERN} characters at most", pattern.span)
@@ -250,6 +250,8 @@ class ExpressionChecker:
             self._want(argument, function.parameter(index), f"{call.function} takes")
         if call.function == "NUMBER" and len(arguments) == 2:
             self._language(arguments[1])
+        elif call.function == "REGEXP_SUBSTR":
+            self._regexp(arguments[1], "REGEXP_SUBSTR")
         if function.parameters[0] is Family.ANY:
             arguments = self._comparable(arguments, call.function)
             resolved = replace(call, arguments=tuple(each.expression for each in arguments))

@@ -194,10 +194,17 @@ class Compiler:
 
         return compare
 
+    def _regexp_substr(self, node: Call) -> Closure:
+        operand, regex = self._closure(node.arguments[0]), _written_regex(node.arguments[1])
+
+        def found(row: Row) -> Value:
+            text = operand(row)
+            return None if text is None else _made(row, regex.found(str(text), row.meter))
+
+        return found
+
     def _regexp(self, node: Binary) -> Closure:
-        if not isinstance(node.right, Literal):
-            raise TypeError("the pattern of REGEXP is written in the rule")
-        operand, regex = self._closure(node.left), Regex(str(node.right.value))
+        operand, regex = self._closure(node.left), _written_regex(node.right)
 
         def regexp(row: Row) -> Value:
             text = operand(row)
@@ -290,6 +297,8 @@ class Compiler:
             return lambda row: _made(row, diff(old(row), new(row), row.meter))
         if name == "NUMBER":
             return self._number(arguments)
+        if name == "REGEXP_SUBSTR":
+            return self._regexp_substr(node)
         function = FUNCTIONS[name]
 
         def call(row: Row) -> Value:
@@ -335,6 +344,12 @@ class Compiler:
             case Binary("+" | "-", left, right):
                 return self.is_time(left) != self.is_time(right)
         return False
+
+
+def _written_regex(pattern: Expression) -> Regex:
+    if not isinstance(pattern, Literal):
+        raise TypeError("the pattern of a regular expression is written in the rule")
+    return Regex(str(pattern.value))
 
 
 def _size(expression: Expression) -> int:

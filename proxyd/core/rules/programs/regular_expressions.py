@@ -37,6 +37,22 @@ class Regex:
 
     def matches(self, text: str, meter: Meter) -> bool:
         """Return whether a text matches; raises ``EvaluationError``."""
+        return self._search(text, meter) is not None
+
+    def found(self, text: str, meter: Meter) -> str | None:
+        """Return the first match in a text, or the first group of the pattern if it has one.
+
+        >>> from proxyd.core.rules.programs.meter import UNMETERED
+        >>> Regex("b+").found("abbc", UNMETERED), Regex("a(b+)").found("abbc", UNMETERED)
+        ('bb', 'bb')
+        """
+        found = self._search(text, meter)
+        if found is None:
+            return None
+        part: str | None = found[1] if self._compiled.groups else found[0]
+        return part
+
+    def _search(self, text: str, meter: Meter) -> re2._Match | None:
         is_first = "_compiled" not in self.__dict__
         compiled = self._compiled
         if is_first:
@@ -44,9 +60,9 @@ class Regex:
         meter.search(len(text), _OTHER_INSTRUCTIONS + compiled.programsize)
         search = compiled.fullmatch if self._is_whole else compiled.search
         try:
-            return search(text) is not None
+            return search(text)
         except UnicodeEncodeError:  # half of a surrogate pair, which re2 does not take
-            return search(text.encode(errors="replace").decode()) is not None
+            return search(text.encode(errors="replace").decode())
 
     @cached_property
     def _compiled(self) -> re2._Regexp:

@@ -12,6 +12,8 @@ _VALUES = {Family.TEXT: "title", Family.NUMBER: "ttl", Family.ANY: "link", Famil
 def test_a_function_takes_what_its_entry_says_and_no_fewer_arguments(name: str) -> None:
     function = FUNCTIONS[name]
     arguments = [_VALUES[function.parameter(index)] for index in range(len(function.parameters))]
+    if name == "REGEXP_SUBSTR":
+        arguments[1] = "'a'"
     assert messages(FEEDS + rule(query=f"SELECT {name}({', '.join(arguments)}) FROM RSS")) == []
     assert len(messages(FEEDS + rule(query=f"SELECT {name}() FROM RSS"))) == 1
 

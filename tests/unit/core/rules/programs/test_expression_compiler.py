@@ -76,6 +76,12 @@ def run(query: str, rows: list[dict[str, Value]]) -> list[dict[str, Value]]:
         ("NUMBER('1.299', guid)", None),
         ("NUMBER(title)", None),
         ("NUMBER(guid)", None),
+        ("REGEXP_SUBSTR(title, 'i.')", "in"),
+        ("REGEXP_SUBSTR(title, 'L(.)n')", "i"),
+        ("REGEXP_SUBSTR(title, 'L(x)?i')", None),
+        ("REGEXP_SUBSTR(title, 'z')", None),
+        ("REGEXP_SUBSTR(guid, '.')", None),
+        ("NUMBER(REGEXP_SUBSTR('was 12 €, now 9,50 €', 'now (.*)'))", 9.5),
         ("CAST('1.299,50 €' AS DECIMAL)", 1299.5),
         ("CAST('19.99' AS INTEGER)", 19),
         ("CAST(-author AS INTEGER)", -2),
@@ -243,7 +249,7 @@ def test_a_star_is_every_declared_field() -> None:
 
 
 def test_every_function_that_is_declared_can_be_run() -> None:
-    assert set(DECLARED) == set(FUNCTIONS) | {"DIFF", "NUMBER"}
+    assert set(DECLARED) == set(FUNCTIONS) | {"DIFF", "NUMBER", "REGEXP_SUBSTR"}
 
 
 numbers = st.one_of(st.none(), st.integers(-20, 20))
