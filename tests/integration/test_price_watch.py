@@ -95,7 +95,7 @@ def test_number_and_cast_follow_the_locale_that_the_sources_of_a_rule_share() ->
         assert program.trigger.passes(event) is elsewhere.trigger.passes(event) is passes
 
 
-async def test_after_another_locale_the_page_is_contacted_anew() -> None:
+async def test_after_another_locale_the_source_counts_as_new() -> None:
     page = Shop(CHEAPER)
     await page.shows("", '<b itemprop="price">1.299</b>')
     declared = check([SourceText("t", f"{CHEAPER} LOCALE 'de'")]).declaration

@@ -156,6 +156,19 @@ SELECTED = [
     ),
 ]
 
+_FACTS = (
+    "<p class=sku>SKU: L-1</p><h2>Acme</h2><dl><dt>Weight</dt><dd>2 kg</dd><dt>Stock</dt><dd>\n 12\n left </dd></dl>"
+    "<a rel=next href=/2>more</a>"
+)
+_CUT = [  # the examples of docs/language.md
+    ("an attribute by xpath", "//a[@rel='next']/@href"),
+    ("what follows some words", "substring-after(//p[@class='sku'], 'SKU: ')"),
+    ("what precedes a mark", "substring-before(//title, ' |')"),
+    ("the value next to a label", "normalize-space(//dt[.='Stock']/following-sibling::dd[1])"),
+    ("several texts as one", "concat(//h1, ' by ', //h2)"),
+]
+XPATH = [shop(name, body=_FACTS, reads=page_class(v=f"String XPATH {path}")) for name, path in _CUT]
+
 _SHOWN = page_class(v="Decimal CSS b")
 _STATED = page_class(v="Decimal META price")
 _FEED = """<rss version="2.0"><channel><title>t</title><language>{}</language>
@@ -193,4 +206,4 @@ NUMBERS = [
     Case("a feed by the locale", _FEED.format("en").encode(), None, _TITLES, Languages("de")),
 ]
 
-GROUPS = {"json_ld": LINKED, "prices": OTHERS, "json_ld_paths": SELECTED, "numbers": NUMBERS}
+GROUPS = {"json_ld": LINKED, "prices": OTHERS, "json_ld_paths": SELECTED, "xpath_texts": XPATH, "numbers": NUMBERS}
