@@ -259,7 +259,8 @@ class ImportanceTerm:
 class Digest:
     """``SET DIGEST EVERY 1 HOUR [AT MOST 20 ITEMS]``, or daily or weekly at a time of day.
 
-    >>> Digest(Duration(Decimal(1), Unit.HOUR)).end_s(7199.0, chronon_s=10.0)
+    >>> from proxyd.core.model.expression import Unit
+    >>> Digest(Duration(Decimal(1), Unit.HOURS)).end_s(7199.0, chronon_s=10.0)
     7200.0
     """
 
