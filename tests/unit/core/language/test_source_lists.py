@@ -60,6 +60,8 @@ AROUND = {  # where a rule stands in a text
     "period": "CREATE SOURCE s OF RSS AT 'https://a/' EXPECT 2 PER {}",
     "from": 'INSERT NOTIFICATION n SET QUERY "SELECT a FROM {}"',
     "aggregate": 'INSERT NOTIFICATION n SET TRIGGER "ON INSERT TO RSS WHEN {} > 1"',
+    "digest": "INSERT NOTIFICATION n SET DIGEST {}", "clock": "INSERT NOTIFICATION n SET DIGEST DAILY {}",
+    "weekday": "INSERT NOTIFICATION n SET DIGEST WEEKLY ON {} AT '08:00'",
     "cast": 'INSERT NOTIFICATION n SET TRIGGER "ON INSERT TO RSS WHEN {} > 1"',
     "case": 'INSERT NOTIFICATION n SET TRIGGER "ON INSERT TO RSS WHEN {} > 1"',
 }  # fmt: skip
