@@ -34,6 +34,11 @@ from proxyd.store.databases.connections import StoreReader
 
 _SAME_S = 0.0006  # times in a notification are rounded to the millisecond
 MOST_FINDINGS = 100
+_EVENTS = (
+    (t.items, literal(EventKind.INSERT.value)),
+    (t.changes, t.changes.c.kind),
+    (t.source_events, t.source_events.c.kind),
+)
 MOST_BYTES = 2_000_000
 """The most bytes of the bodies of notifications that are read at once, if there is more than one."""
 
@@ -230,10 +235,7 @@ def latest_of_each(intervals: Iterable[DecidedInterval]) -> tuple[DecidedInterva
 def findings_of(notification: StoredNotification) -> Select[*tuple[Any, ...]]:
     """Return a query of all events that the probe of a notification's event found, in order."""
     seen_s = _time_s(_data(notification).get("event", {}).get("seen"))
-    found = [
-        _findings(table, kind, notification.source_id, seen_s)
-        for table, kind in ((t.items, literal(EventKind.INSERT.value)), (t.changes, t.changes.c.kind))
-    ]
+    found = [_findings(table, kind, notification.source_id, seen_s) for table, kind in _EVENTS]
     both = union_all(*found).subquery()
     return select(both).order_by(both.c.seq).limit(MOST_FINDINGS)
 

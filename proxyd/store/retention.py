@@ -35,6 +35,7 @@ async def expire(writer: Writer, now_s: float, *, retention_s: float) -> int:
             ),
         ),
         (t.changes, t.changes.c.seen_s < horizon),
+        (t.source_events, t.source_events.c.seen_s < horizon),
         (t.intervals, t.intervals.c.probed_s < horizon),
         (t.accounts, t.accounts.c.day < int(horizon // rows.DAY_S)),
         (

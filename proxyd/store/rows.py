@@ -24,6 +24,7 @@ from proxyd.core.rules.estimates import FleetRecord
 from proxyd.core.rules.observation import Observation
 from proxyd.core.rules.programs.aggregate_values import Total
 from proxyd.core.rules.sibling_hints import SiblingHint
+from proxyd.core.rules.source_health import SourceHealth
 from proxyd.core.rules.stages.calibration import Calibration
 from proxyd.core.rules.stages.joint_intervals import JointInterval, Obtained
 from proxyd.core.rules.state import IntervalRecord, Notification, SourceState, StoredEvent, StreamState
@@ -35,7 +36,8 @@ ACCOUNT_FIELDS = tuple(field.name for field in fields(Calibration))
 _FIT_FIELDS = tuple(field.name for field in fields(ModelFit))
 _HIDDEN = ("hidden", "hidden_since_s")
 _SUBSCRIPTION_FIELDS = tuple(field.name for field in fields(Subscription))
-_STATE_FIELDS = tuple(field.name for field in fields(SourceState) if field.name not in {"validators", "rate", "fit"})
+_WRITTEN = {"validators", "rate", "fit", "health"}  # in other forms than those of the state
+_STATE_FIELDS = tuple(field.name for field in fields(SourceState) if field.name not in _WRITTEN)
 
 
 def source_row(state: SourceState, record: SourceRecord | None = None) -> dict[str, Any]:
@@ -44,7 +46,8 @@ def source_row(state: SourceState, record: SourceRecord | None = None) -> dict[s
     rate = json.dumps([state.rate.as_of_s, state.rate.events, state.rate.exposure_s])
     fit = json.dumps([getattr(state.fit, name) for name in _FIT_FIELDS])
     validators = {"etag": state.validators.etag, "last_modified": state.validators.last_modified}
-    return row | validators | {"rate": rate, "fit": fit} | _record_columns(record)
+    health = json.dumps(state.health.values(), ensure_ascii=False)
+    return row | validators | {"rate": rate, "fit": fit, "health": health} | _record_columns(record)
 
 
 def _record_columns(record: SourceRecord | None) -> dict[str, Any]:
@@ -85,8 +88,9 @@ def source_state(row: Row[Any]) -> SourceState:
     validators = Validators(values.pop("etag"), values.pop("last_modified"))
     as_of_s, events, exposure_s = json.loads(values.pop("rate"))
     rate = RateEvidence(tuple(events), tuple(exposure_s), as_of_s)
-    fit = json.loads(values.pop("fit"))
-    return SourceState(**values, validators=validators, rate=rate, fit=ModelFit(*fit) if fit else NO_FIT)
+    fit, health = json.loads(values.pop("fit")), SourceHealth.of_values(json.loads(values.pop("health")))
+    found_fit = ModelFit(*fit) if fit else NO_FIT
+    return SourceState(**values, validators=validators, rate=rate, fit=found_fit, health=health)
 
 
 def account_row(observation: Observation, account: Calibration) -> dict[str, Any]:
@@ -207,6 +211,26 @@ def changed(row: Row[Any]) -> StoredEvent:
         old = Item(row.item_id, json.loads(row.old_fields), row.published_s, row.old_hash)
     kind = EventKind(row.kind)
     return StoredEvent(row.seq, item(row), row.event_s, row.seen_s, row.exact, seed=False, kind=kind, old=old)
+
+
+def source_event_row(source_id: str, stored: StoredEvent) -> dict[str, Any]:
+    """Return a row of ``source_events``."""
+    return {
+        "source_id": source_id,
+        "seq": stored.seq,
+        "kind": stored.kind.value,
+        "item_id": stored.item.item_id,
+        "fields": fields_text(stored.item),
+        "event_s": stored.event_s,
+        "seen_s": stored.seen_s,
+    }
+
+
+def source_event(row: Row[Any]) -> StoredEvent:
+    """Return the event that ``source_event_row`` wrote."""
+    found = Item(row.item_id, json.loads(row.fields), row.event_s, str(row.seq))
+    kind = EventKind(row.kind)
+    return StoredEvent(row.seq, found, row.event_s, row.seen_s, exact=False, seed=False, kind=kind)
 
 
 def subscription_row(subscription: Subscription) -> dict[str, Any]:

@@ -45,7 +45,7 @@ _UPSERT_STREAM = upsert(t.streams)
 _UPSERT_SUBSCRIPTION, _UPSERT_JOINT = upsert(t.subscriptions), upsert(t.joint_intervals)
 _UPSERT_WEEK, _ADD_ACCOUNT = upsert(t.weeks), add_up(t.accounts)
 _INSERT_ITEM, _INSERT_CHANGE, _INSERT_INTERVAL = insert(t.items), insert(t.changes), insert(t.intervals)
-_INSERT_PROBE = insert(t.probes)
+_INSERT_PROBE, _INSERT_SOURCE_EVENT = insert(t.probes), insert(t.source_events)
 _INSERT_NOTIFICATION, _INSERT_OUTBOX = insert(t.notifications), insert(t.outbox)
 _EDIT_ITEM = update(t.items).where(_of_item).values(content_hash=bindparam("hash"), fields=bindparam("text"))
 _RENAME_ITEM = update(t.items).where(_of_item).values(item_id=bindparam("new_id"))
@@ -215,6 +215,8 @@ class SqlStore(SqlOutbox):
             if event.kind is not EventKind.INSERT and event.kind in o.found.kept_kinds
         ]
         execute_many(connection, _INSERT_CHANGE, changed)
+        of_sources = [rows.source_event_row(o.state.source_id, each) for o in observations for each in o.source_events]
+        execute_many(connection, _INSERT_SOURCE_EVENT, of_sources)
         execute_many(
             connection, _EDIT_ITEM, [rows.edit_row(o, item) for o in observations for item in o.found.window.edited]
         )
@@ -305,4 +307,5 @@ def _events(source_id: str, kind: EventKind) -> tuple[Select[*tuple[Any, ...]], 
     """Return a query of a source's events of a kind, and the function that makes an event from a row."""
     if kind is EventKind.INSERT:
         return select(t.items).where(t.items.c.source_id == source_id), rows.inserted
-    return select(t.changes).where(t.changes.c.source_id == source_id, t.changes.c.kind == kind.value), rows.changed
+    table, event = (t.source_events, rows.source_event) if kind.is_of_source else (t.changes, rows.changed)
+    return select(table).where(table.c.source_id == source_id, table.c.kind == kind.value), event

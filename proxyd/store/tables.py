@@ -75,6 +75,7 @@ sources = Table(
     Column("missing", Integer, nullable=False, server_default="0"),
     Column("last_push_s", Float),
     Column("fit", Text, nullable=False, server_default="[]"),  # how well its model predicts; empty at first
+    Column("health", Text, nullable=False, server_default="{}"),  # how it fares; empty at first
     Column("record", Text, nullable=False, server_default=""),  # how the planner stands with it; empty at first
     Column("hidden", Float, nullable=False, server_default="0"),  # items that siblings announced,
     Column("hidden_since_s", Float, nullable=False, server_default="0"),  # if it was not seen since
@@ -214,6 +215,19 @@ changes = Table(  # updates and deletions of items; ``items`` are the insertions
     Column("seen_s", Float, nullable=False),
     Column("exact", Boolean, nullable=False),
     Index("ix_changes_seen", "seen_s"),
+)
+
+source_events = Table(  # failures, moves and others of sources themselves
+    "source_events",
+    metadata,
+    Column("source_id", String, primary_key=True),
+    Column("seq", Integer, primary_key=True),
+    Column("kind", String, nullable=False),
+    Column("item_id", Text, nullable=False),  # what was awaited
+    Column("fields", Text, nullable=False),
+    Column("event_s", Float, nullable=False),
+    Column("seen_s", Float, nullable=False),
+    Index("ix_source_events_seen", "seen_s"),
 )
 
 streams = Table(

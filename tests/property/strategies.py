@@ -49,6 +49,7 @@ from proxyd.core.model.expression import (
 )
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.profile import (
+    After,
     Anchor,
     Auth,
     Digest,
@@ -175,7 +176,10 @@ def selects(draw: st.DrawFn) -> Select:
 
 
 _conditions = st.none() | small_expressions
-triggers = st.builds(Trigger, st.sampled_from(EventKind), class_names, _conditions, _conditions)
+_afters = st.builds(After, probes=st.integers(0, 10**6)) | st.builds(After, time=durations)
+triggers = st.builds(
+    Trigger, st.sampled_from(EventKind), class_names, _conditions, _conditions, after=st.none() | _afters
+)
 
 # ---- statements
 
@@ -292,12 +296,17 @@ watches = st.builds(
     st.none() | located_names(),
     st.none() | located_names(),
     st.none() | st.sampled_from(EventKind),
+    st.none() | _afters,
     st.none() | expressions,
     st.none() | located(st.builds(Life, durations)),
     st.none() | located(_shares),
     st.none() | located_texts(),
     tuples_of(located(deliveries)),
-).map(lambda watch: watch if watch.life else replace(watch, target=None))
+).map(
+    lambda watch: replace(
+        watch, target=watch.target if watch.life else None, after=watch.after if watch.event else None
+    )
+)
 
 
 statements: st.SearchStrategy[Statement] = st.one_of(

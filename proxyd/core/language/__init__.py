@@ -25,6 +25,7 @@ from proxyd.core.language.nodes import (
     kind_of_statement,
 )
 from proxyd.core.language.printing.printer import (
+    format_after,
     format_digest,
     format_expression,
     format_options,
@@ -78,6 +79,7 @@ __all__ = [
     "edited",
     "expand",
     "find_watch",
+    "format_after",
     "format_digest",
     "format_expression",
     "format_options",

@@ -16,6 +16,7 @@ from proxyd.core.model.delivery import Delivery, SecretRef
 from proxyd.core.model.expression import NO_SPAN, ClassName, Duration, Expression, Select, TextSpan
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.profile import (
+    After,
     Anchor,
     Auth,
     Digest,
@@ -165,6 +166,7 @@ class Watch:
     profile: Located[str] | None = None
     rule_name: Located[str] | None = None
     event: EventKind | None = None
+    after: After | None = None
     where: Expression | None = None
     life: Located[Life] | None = None
     target: Located[Decimal] | None = None

@@ -24,10 +24,14 @@ from proxyd.core.model.delivery import Delivery, WebhookDelivery
 from proxyd.core.model.expression import ClassName, FromClass, Select
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.profile import Anchor, PageClass, Trigger, Utility, UtilityKind
+from proxyd.core.model.source_class import SOURCE_CLASS
 from proxyd.errors import ConfigError, RuleCheckError, RuleError
 
 DEFAULT_PROFILE = "default"
 DEFAULT_CLASS = ClassName("FEED", BUILT_IN.name)
+UPTIME_CLASS = ClassName("PAGE", BUILT_IN.name)
+"""How the address of a WATCH on the source itself is read, if nothing else says so: any address can be."""
+SUBJECT = ClassName(SOURCE_CLASS.name, BUILT_IN.name)
 
 
 def expand(texts: Sequence[Parsed]) -> list[Parsed]:
@@ -54,6 +58,9 @@ class _Expansion:
         sources = [each for each in declared if isinstance(each, CreateSource)]
         self._sources = {self._reading(each.url, each.page_class): each for each in sources}
         self._taken = {each.name.value for each in sources}
+        watched = [each for each in declared if isinstance(each, Watch)]
+        self._read_as = {each.url.value: self._class_of(each) for each in watched if not _is_of_source(each)}
+        self._read_as |= {each.url.value: each.page_class for each in sources}
 
     def texts(self) -> list[Parsed]:
         return [self._expanded_text(parsed) for parsed in self._texts]
@@ -72,7 +79,7 @@ class _Expansion:
                 yield each
 
     def _meant_by(self, watch: Watch) -> Iterator[Statement]:
-        page_class = watch.page_class or replace(DEFAULT_CLASS, span=watch.url.span)
+        page_class = watch.page_class or replace(self._class_of(watch), span=watch.url.span)
         profile = watch.profile or Located(DEFAULT_PROFILE, watch.url.span)
         if profile.value not in self._profiles:
             self._profiles.add(profile.value)
@@ -88,13 +95,19 @@ class _Expansion:
 
     def _other_locale(self, watch: Watch, text: SourceText) -> Iterator[RuleError]:
         """Yield the error of a LOCALE that differs from that of the source which reads the address."""
-        source = self._sources[self._reading(watch.url, watch.page_class or DEFAULT_CLASS)]
+        source = self._sources[self._reading(watch.url, self._class_of(watch))]
         if watch.locale is None or source.locale == watch.locale:
             return
         other = "has no LOCALE" if source.locale is None else f"has LOCALE {source.locale.value!r}"
         message = f"the source {source.name.value!r}, which reads this address, {other}: write the same in both places"
         span = watch.locale.span
         yield RuleCheckError(message, text=text.text, start=span.start, stop=span.stop, file=text.file)
+
+    def _class_of(self, watch: Watch) -> ClassName:
+        """Return how an address is read; a WATCH on the source itself reads it as another statement says."""
+        if watch.page_class is not None:
+            return watch.page_class
+        return self._read_as.get(watch.url.value, UPTIME_CLASS) if _is_of_source(watch) else DEFAULT_CLASS
 
     def _reading(self, url: Located[str], page_class: ClassName) -> tuple[str, str, str]:
         """Return an address and how it is read: the domain and the name of its class."""
@@ -115,12 +128,13 @@ class _Expansion:
     ) -> InsertNotification:
         known = self._classes.get(page_class.name.casefold())
         event = watch.event or (known.news if known else EventKind.INSERT)
+        subject = replace(SUBJECT, span=page_class.span) if event.is_of_source else page_class
         return InsertNotification(
             watch.name,
             profiles=(profile,),
             sources=(replace(source, span=watch.url.span),),
-            query=Select((), (FromClass(page_class),), span=watch.span),
-            trigger=Trigger(event, page_class, watch.where, span=watch.span),
+            query=Select((), (FromClass(subject),), span=watch.span),
+            trigger=Trigger(event, subject, watch.where, after=watch.after, span=watch.span),
             start=TimeSpec(Anchor.NOW, span=watch.span),
             end=TimeSpec(Anchor.NEVER, span=watch.span),
             utility=Located(Utility(UtilityKind.STRICT), watch.span),
@@ -165,6 +179,11 @@ def _delivery(delivery: Delivery) -> Delivery:
     if isinstance(delivery, WebhookDelivery) and not delivery.payload:
         return replace(delivery, payload=2)
     return delivery
+
+
+def _is_of_source(watch: Watch) -> bool:
+    """Whether a WATCH does not say how its address is read: that is left to others."""
+    return watch.page_class is None and watch.event is not None and watch.event.is_of_source
 
 
 @dataclass(frozen=True, slots=True)

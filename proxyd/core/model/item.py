@@ -12,11 +12,29 @@ Value: TypeAlias = str | int | float | bool | None
 
 
 class EventKind(Enum):
-    """What happened to an item at its source."""
+    """What happened to an item at its source, or to the source itself."""
 
     INSERT = "insert"
     UPDATE = "update"
     DELETE = "delete"
+    FAILURE = "failure"  # it does not answer as it should
+    RECOVERY = "recovery"  # it answers again after a failure
+    MOVED = "moved"  # it redirects permanently to another address
+    EMPTY = "empty"  # its document is read well, but a field or all items are missing
+    PROBE = "probe"  # it was probed, however that ended
+
+    @property
+    def is_of_source(self) -> bool:
+        """Whether it happened to the source itself."""
+        return self in _OF_SOURCE
+
+    @property
+    def can_persist(self) -> bool:
+        """Whether it is a condition that may hold for several probes, so that AFTER says when it is told."""
+        return self in _OF_SOURCE and self is not EventKind.PROBE
+
+
+_OF_SOURCE = (EventKind.FAILURE, EventKind.RECOVERY, EventKind.MOVED, EventKind.EMPTY, EventKind.PROBE)
 
 
 @dataclass(frozen=True, slots=True)

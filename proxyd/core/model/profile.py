@@ -174,17 +174,31 @@ class TimePoint:
 
 
 @dataclass(frozen=True, slots=True)
+class After:
+    """``AFTER 3 PROBES`` or ``AFTER 1 HOUR``: how long a condition at a source lasts before it is an event."""
+
+    probes: int | None = None
+    time: Duration | None = None
+    span: TextSpan = field(default=NO_SPAN, compare=False)
+
+
+AT_ONCE = After(probes=1)
+"""An event without AFTER."""
+
+
+@dataclass(frozen=True, slots=True)
 class Trigger:
-    """``ON INSERT|UPDATE|DELETE TO class [WHERE ...] [WHEN condition]``.
+    """``ON INSERT|UPDATE|DELETE TO class [WHERE ...] [WHEN condition]``, or an event of a source itself.
 
     ``where`` says which events count, and ``condition`` on which of those the rule fires. In a checked trigger a
-    condition always holds an aggregate; one that does not is part of ``where``.
+    condition always holds an aggregate; one that does not is part of ``where``. ``after`` is only of sources.
     """
 
     kind: EventKind
     page_class: ClassName
     where: Expression | None = None
     condition: Expression | None = None
+    after: After | None = None
     span: TextSpan = field(default=NO_SPAN, compare=False)
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 
@@ -30,6 +31,7 @@ class Connectivity:
     """
 
     _silent: set[str] = field(default_factory=set)
+    _answered_s: float = -inf
 
     def take_in(self, host: str, outcome: ProbeOutcome) -> None:
         """Note how a probe of ``host`` ended."""
@@ -40,12 +42,27 @@ class Connectivity:
                 self._silent.add(host)
         elif outcome.kind not in _NOT_ASKED:
             self._silent.clear()
+            self._answered_s = max(self._answered_s, outcome.finished_s)
 
     @property
     def is_down(self) -> bool:
         """Whether no host answers."""
         return len(self._silent) >= SILENT_HOSTS
 
-    def excuses(self, outcome: ProbeOutcome) -> bool:
+    def excuses(self, host: str, outcome: ProbeOutcome) -> bool:
         """Return whether a failure is not the source's: no host answers, or our own queue was too long to ask."""
-        return outcome.kind in _SILENT and (self.is_down or outcome.requests == 0)
+        if outcome.kind not in _SILENT:
+            return False
+        return outcome.requests == 0 or len(self._silent | {host}) >= SILENT_HOSTS
+
+    def is_sure(self, outcome: ProbeOutcome, *, since_s: float, hosts: int) -> bool:
+        """Return whether a failure that began at ``since_s`` is certainly the source's.
+
+        It is if the host answered, or if another one did since then. Of fewer than three hosts, nothing can be said of
+        our connection, and a failure counts as theirs.
+
+        >>> silent = ProbeOutcome("a", OutcomeKind.TIMEOUT, 0.0, 30.0)
+        >>> Connectivity().is_sure(silent, since_s=0.0, hosts=2), Connectivity().is_sure(silent, since_s=0.0, hosts=3)
+        (True, False)
+        """
+        return outcome.kind not in _SILENT or hosts < SILENT_HOSTS or self._answered_s >= since_s

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from proxyd.core.model.outcome import ProbeRequest
+from proxyd.core.model.outcome import ProbeRequest, host_of
 from proxyd.core.model.profile import EMPTY_DECLARATION, Declaration, Source
 from proxyd.core.rules.programs.rule_program import RuleProgram, compile_rule
 from proxyd.core.rules.source_requests import probe_request
@@ -17,6 +17,7 @@ class Compiled:
     """A declaration and what is derived from it, by source and by rule.
 
     ``since_s`` says since when each source is declared, in unix seconds; ``rules_of`` leaves out sources without rules.
+    ``hosts`` is the number of hosts that are asked.
     """
 
     declaration: Declaration
@@ -24,6 +25,7 @@ class Compiled:
     requests: Mapping[str, ProbeRequest]
     programs: Mapping[str, RuleProgram]
     rules_of: Mapping[str, Sequence[str]]
+    hosts: int = 0
 
     @classmethod
     def of(
@@ -39,7 +41,8 @@ class Compiled:
             for source_id in rule.source_ids:
                 rules_of.setdefault(source_id, []).append(name)
         requests = {name: probe_request(source, declaration) for name, source in declaration.sources.items()}
-        return cls(declaration, since_s, requests, programs, rules_of)
+        hosts = len({host_of(declaration.sources[name].url) for name in rules_of})
+        return cls(declaration, since_s, requests, programs, rules_of, hosts)
 
     @property
     def sources(self) -> Mapping[str, Source]:

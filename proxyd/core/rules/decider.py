@@ -48,6 +48,7 @@ from proxyd.core.rules.stages.events import find_events
 from proxyd.core.rules.stages.joint_intervals import JointInterval
 from proxyd.core.rules.stages.payload import Notices
 from proxyd.core.rules.stages.rule_tasks import JointTask, RuleStep, RuleTask, merged, run_all
+from proxyd.core.rules.stages.source_events import source_news
 from proxyd.core.rules.stages.source_state import next_state
 from proxyd.core.rules.stages.stored import NO_CONTEXT, StoredContext, StoreQuery, store_query
 from proxyd.core.rules.stages.streams import Backlog
@@ -139,7 +140,7 @@ class Decider:
         known.compiled = compiled = compiled or self.compile(declaration, accepted, declared)
         known.failing.keep(compiled.programs)
         known.streams.restore(
-            compiled.programs[name].opened(stream, known.next_seq(source_id), now_s)
+            compiled.programs[name].opened(stream, known.next_seq(source_id, compiled.programs[name]), now_s)
             for (name, source_id), stream in list(known.streams.items())
             if compiled.continues(name, previous)
         )
@@ -219,15 +220,19 @@ class Decider:
         source = self.known.source(outcome.source_id, reading)
         if source is None:
             return None
-        context = self.known.context(source)
+        context = self._blamed(self.known.context(source), outcome)
         found = find_events(context, outcome, stored.items, stored.shown)
-        tasks = RuleTask.all_of(context, found.events, stored.history)
-        return Prepared(context, outcome, found, stored.history, tasks)
+        news = source_news(context, found.outcome)
+        tasks = RuleTask.all_of(context, found.events, stored.history, news.events)
+        return Prepared(context, outcome, found, stored.history, tasks, news)
 
     def is_current(self, prepared: Prepared) -> bool:
         """Whether nothing that the tasks depend on has changed since."""
         known, context = self.known, prepared.context
         if known.compiled.sources.get(context.source.source_id) is not context.source:
+            return False
+        blamed = self._blamed(context, prepared.outcome)
+        if (blamed.is_excused, blamed.is_sure) != (context.is_excused, context.is_sure):
             return False
         return known.state(context.source) == context.state and all(map(self.recalls.is_unmoved, prepared.tasks))
 
@@ -242,7 +247,7 @@ class Decider:
         outcome, found, step = prepared.outcome, prepared.found, merged(steps)
         context = self._judged(prepared.context, outcome)
         judged = calibrate(context, found, step.intervals)
-        state = next_state(context, found, judged, rng=self._rng)
+        state = replace(next_state(context, found, judged, rng=self._rng), health=prepared.news.health)
         week = self._learn(context, found.window.evidence, state)
         subscription = self.hubs.follow(outcome, found.events)
         self.known.keep_streams(step.streams)
@@ -253,7 +258,17 @@ class Decider:
         failing = self.known.failing.count(ended, outcome.finished_s, undecided)
         rules = replace(RuleResults.of(step, captured), failing=failing)
         observation = self._recorded(
-            Observation(state, found, rules, judged.calibration, week, subscription, probe), outcome
+            Observation(
+                state,
+                found,
+                rules,
+                judged.calibration,
+                week,
+                subscription,
+                probe,
+                source_events=prepared.news.events,
+            ),
+            outcome,
         )
         return observation, JointTask.all_of(captured, self.settings.grid)
 
@@ -286,15 +301,25 @@ class Decider:
             fleet=self.known.estimates.record(),
         )
 
+    def _blamed(self, context: SourceContext, outcome: ProbeOutcome) -> SourceContext:
+        """Return a context that says whose fault a failure is; one while the daemon is offline is excused."""
+        failing = context.state.health.failing
+        since_s = outcome.started_s if failing is None else failing.since_s
+        return replace(
+            context,
+            is_excused=self.connection.excuses(host_of(context.source.url), outcome),
+            is_sure=self.connection.is_sure(outcome, since_s=since_s, hosts=self.known.compiled.hosts),
+        )
+
     def _judged(self, context: SourceContext, outcome: ProbeOutcome) -> SourceContext:
-        """Return a context with what the plan says of the source; a failure while the daemon is offline is excused."""
+        """Return a context with what the plan says of the source; take in what the outcome says of the connection."""
         source = context.source
         self.connection.take_in(host_of(source.url), outcome)
-        planned, is_excused = self.planner.sources.get(source.source_id), self.connection.excuses(outcome)
+        planned = self.planner.sources.get(source.source_id)
         if planned is None:
-            return replace(context, is_excused=is_excused)
+            return context
         model = self.known.estimates.model(source, planned.rate_per_s, self.planner.week, outcome.finished_s)
-        return replace(context, model=model, pushed_until_s=planned.pushed_until_s, is_excused=is_excused)
+        return replace(context, model=model, pushed_until_s=planned.pushed_until_s)
 
     def _learn(self, context: SourceContext, evidence: Evidence | None, state: SourceState) -> WeekCounts | None:
         """Take in a source's new state, and return the counts of its week if they changed."""

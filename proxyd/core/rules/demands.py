@@ -70,8 +70,9 @@ def demands_of(
         pairs.append((program, _continued(POLICIES[request.choice.name](request), request, before)))
     rules = sorted((demand for _, demand in pairs), key=lambda demand: not demand.detects)
     demands = Demands(rules, losses=_losses(pairs, settings))
-    weights = source_weights(programs, now_s)
-    heaviest = max((program.weight for program in programs), default=1.0)
+    of_items = [program for program in programs if not program.is_of_source]
+    weights = source_weights(of_items, now_s)
+    heaviest = max((program.weight for program in of_items), default=1.0)
     demands.weight = heaviest if weights is None else float(weights.mean())
     if settings.has_targets:
         demands.targets = [(d.rule, target_of(program, settings)) for program, d in pairs if d.is_priced]

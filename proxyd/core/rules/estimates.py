@@ -25,6 +25,7 @@ from proxyd.core.rates.siblings import siblings_of
 from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rates.week_counts import WeekCounts, fleet_shapes
 from proxyd.core.rates.week_shapes import HOUR_S, HOURS, WeekShapes, WeekSums, WeekTrust
+from proxyd.core.rules.source_health import SourceHealth
 from proxyd.core.rules.state import SourceState
 
 Floats = NDArray[np.float64]
@@ -70,8 +71,10 @@ class Estimates:
         if known is not None and not known.reading and known.url == source.url:  # stored before readings were kept
             return replace(known, reading=reading)
         # A new address or reading makes it another document, but its events continue in the same numbered stream.
-        next_seq = known.next_seq if known is not None else 1
-        return SourceState(source.source_id, source.url, next_seq=next_seq, reading=reading)
+        if known is None:
+            return SourceState(source.source_id, source.url, reading=reading)
+        health = SourceHealth(next_seq=known.health.next_seq)
+        return SourceState(source.source_id, source.url, next_seq=known.next_seq, reading=reading, health=health)
 
     def keep(self, state: SourceState) -> None:
         """Keep a state as the newest."""

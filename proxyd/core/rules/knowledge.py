@@ -14,6 +14,7 @@ from proxyd.core.rules.decider_settings import DeciderSettings
 from proxyd.core.rules.demands import politeness_of
 from proxyd.core.rules.estimates import Estimates
 from proxyd.core.rules.failing import FailingRules
+from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.stages.context import SourceContext
 from proxyd.core.rules.state import SourceState, StreamState
 
@@ -49,10 +50,12 @@ class Knowledge:
         """Return what is known of a source."""
         return self.estimates.state(source, self.compiled.reading(source.source_id))
 
-    def next_seq(self, source_id: str) -> int:
-        """Return the number of a source's next event."""
+    def next_seq(self, source_id: str, program: RuleProgram) -> int:
+        """Return the number of a source's next event for a rule."""
         state = self.states.get(source_id)
-        return 1 if state is None else state.next_seq
+        if state is None:
+            return 1
+        return state.health.next_seq if program.is_of_source else state.next_seq
 
     def rate_per_s(self, source: Source, now_s: float) -> float:
         """Return the estimated update rate of a source, in items per second."""
@@ -72,7 +75,8 @@ class Knowledge:
 
     def matching(self, source_id: str) -> float:
         """Return the share of a source's events that match its rules: that of the rule for which it weighs most."""
-        programs = [each for each in self.compiled.programs_of(source_id) if source_id in each.event_sources]
+        of_source = (each for each in self.compiled.programs_of(source_id) if source_id in each.event_sources)
+        programs = [each for each in of_source if not each.is_of_source]
         heaviest = max((program.weight for program in programs), default=0.0)
         if not heaviest > 0:
             return 1.0

@@ -19,9 +19,10 @@ from proxyd.core.rules.stages.events import Discovery
 from proxyd.core.rules.stages.joint_intervals import JointInterval
 from proxyd.core.rules.stages.payload import Notices
 from proxyd.core.rules.stages.rule_tasks import RuleStep, RuleTask
+from proxyd.core.rules.stages.source_events import SourceNews
 from proxyd.core.rules.stages.stored import History
 from proxyd.core.rules.stages.streams import RuleFailure
-from proxyd.core.rules.state import IntervalRecord, Notification, SourceState, StreamState
+from proxyd.core.rules.state import IntervalRecord, Notification, SourceState, StoredEvent, StreamState
 from proxyd.core.rules.subscriptions import Subscription
 
 
@@ -86,6 +87,7 @@ class Prepared:
     found: Discovery
     history: History
     tasks: tuple[RuleTask, ...]
+    news: SourceNews
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,8 @@ class Observation:
         The siblings that may have new items too.
     fleet
         What is known of all sources together.
+    source_events
+        What happened to the source itself.
     """
 
     state: SourceState
@@ -126,6 +130,7 @@ class Observation:
     record: SourceRecord | None = None
     hints: tuple[SiblingHint, ...] = ()
     fleet: FleetRecord | None = None
+    source_events: tuple[StoredEvent, ...] = ()
 
     @property
     def outcome(self) -> ProbeOutcome:

@@ -29,7 +29,7 @@ class Recalls:
             known.streams[name, source_id] = program.new_stream(source_id)
             state = known.states.get(source_id)
             looks_back = program.looks_back(known.compiled.declared_s(source_id))
-            if state is not None and state.first_contact_s is not None and looks_back:
+            if state is not None and state.first_contact_s is not None and looks_back and not program.is_of_source:
                 yield Backlog(program, known.compiled.sources[source_id], state.next_seq)
 
     def replay(self, entry: Backlog, stored: Sequence[StoredEvent], now_s: float) -> RuleTask:

@@ -12,6 +12,7 @@ from proxyd.core.model.outcome import NO_VALIDATORS, OutcomeKind, Validators
 from proxyd.core.rates.model_fit import NO_FIT, ModelFit
 from proxyd.core.rates.rate_blend import NO_EVIDENCE, RateEvidence
 from proxyd.core.rules.programs.aggregate_values import Total, Window
+from proxyd.core.rules.source_health import UNKNOWN_HEALTH, SourceHealth
 
 StateChanges: TypeAlias = dict[str, Any]
 """New values of some of a state's fields: they are gathered, for a state has many and each copy costs."""
@@ -57,6 +58,8 @@ class SourceState:
         Probes in a row that did not find the page (404, 410).
     last_push_s
         When its hub last pushed.
+    health
+        How the source itself fares.
     """
 
     source_id: str
@@ -88,6 +91,7 @@ class SourceState:
     missing: int = 0
     last_push_s: float | None = None
     reading: str = ""
+    health: SourceHealth = UNKNOWN_HEALTH
 
     @property
     def watched_s(self) -> float | None:
@@ -123,6 +127,8 @@ class SourceState:
             late["rate"] = replace(self.rate, as_of_s=now_s)
         if self.fit.as_of_s is not None and self.fit.as_of_s > now_s:
             late["fit"] = NO_FIT
+        if self.health != self.health.as_of(now_s):
+            late["health"] = self.health.as_of(now_s)
         return replace(self, **late, **far) if late or far else self
 
 

@@ -10,6 +10,7 @@ from proxyd.core.language.readers import PRODUCT_FIELDS, READER_KINDS, readers_o
 from proxyd.core.language.words import did_you_mean
 from proxyd.core.model.expression import ClassName
 from proxyd.core.model.profile import Domain, Extraction, Field, FieldType, PageClass, Reader
+from proxyd.core.model.source_class import BUILT_IN_NAME, SOURCE_CLASS
 
 FEED_PATHS = (
     "channel.title",
@@ -41,26 +42,27 @@ _FEED_TYPES = {
 }
 _PRODUCT_TYPES = {"price": FieldType.DECIMAL}
 BUILT_IN = Domain(
-    "built-in",
+    BUILT_IN_NAME,
     {
         "FEED": PageClass(
             "FEED",
-            "built-in",
+            BUILT_IN_NAME,
             tuple(
                 Field(path, _FEED_TYPES.get(path.rpartition(".")[2], FieldType.STRING))
                 for path in FEED_PATHS
                 if path.startswith("channel.item.")
             ),
         ),
-        "PAGE": PageClass("PAGE", "built-in", (Field(PAGE_TEXT, FieldType.STRING),)),
+        "PAGE": PageClass("PAGE", BUILT_IN_NAME, (Field(PAGE_TEXT, FieldType.STRING),)),
         "PRICE": PageClass(
             "PRICE",
-            "built-in",
+            BUILT_IN_NAME,
             tuple(
                 Field(name, _PRODUCT_TYPES.get(name, FieldType.STRING), Extraction(Reader.PRICE, name))
                 for name in PRODUCT_FIELDS
             ),
         ),
+        "SOURCE": SOURCE_CLASS,
     },
 )
 """The classes that need no declaration; a declared class of the same name hides one."""

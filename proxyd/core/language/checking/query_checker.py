@@ -33,6 +33,7 @@ from proxyd.core.model.expression import (
 )
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.profile import MessageTemplate, PageClass, Trigger
+from proxyd.core.model.source_class import SOURCE_CLASS
 
 MAX_LIMIT = 1_000_000
 MAX_CLASSES = 8
@@ -48,9 +49,9 @@ def check_trigger(
 ) -> tuple[Trigger, PageClass] | None:
     """Return the resolved trigger and its class, or ``None`` if the class cannot be found."""
     page_class = classes.find(trigger.page_class, reporter)
-    if trigger.kind is EventKind.DELETE and page_class is not None and page_class.is_feed:
-        message = "ON DELETE needs a class of pages: items that drop off the end of a feed are not deleted"
-        reporter.error(message, trigger.page_class.span)
+    if page_class is not None:
+        _check_event(trigger, page_class, reporter)
+    _check_after(trigger, reporter, values)
     bindings = [] if page_class is None else [Binding(page_class.name, page_class)]
     scope = Scope(bindings, event=trigger.kind, event_class=page_class, is_open=page_class is None)
 
@@ -62,12 +63,45 @@ def check_trigger(
     condition = check(trigger.condition, "WHEN", aggregates=True)
     if page_class is None:
         return None
+    if page_class == SOURCE_CLASS:
+        _check_alone(condition, reporter)
     if condition is not None and not has_aggregate(condition):
         where, condition = conjunction(where, condition), None
     elif condition is not None and is_mixed(condition):
         reporter.warn(_better(trigger), condition.span)
     name = declared_name(page_class, trigger.page_class)
     return replace(trigger, page_class=name, where=where, condition=condition), page_class
+
+
+def _check_event(trigger: Trigger, page_class: PageClass, reporter: Reporter) -> None:
+    """Report an event that the class does not have."""
+    kind, span = trigger.kind, trigger.page_class.span
+    if kind is EventKind.DELETE and page_class.is_feed:
+        reporter.error("ON DELETE needs a class of pages: items that drop off the end of a feed are not deleted", span)
+    elif kind.is_of_source and page_class != SOURCE_CLASS:
+        reporter.error(f"{kind.name} is an event of a source itself: write ON {kind.name} TO SOURCE", span)
+    elif not kind.is_of_source and page_class == SOURCE_CLASS:
+        *first, last = (each.name for each in EventKind if each.is_of_source)
+        reporter.error(f"a SOURCE has no {kind.name}; its events are {', '.join(first)} and {last}", span)
+
+
+def _check_after(trigger: Trigger, reporter: Reporter, values: Values) -> None:
+    if trigger.after is None:
+        return
+    after, span = trigger.after, trigger.after.span
+    values.at_least_one("the number of probes", after.probes, span)
+    values.durations([("AFTER", after.time)], span)
+    if not trigger.kind.can_persist:
+        *first, last = (each.name for each in EventKind if each.can_persist)
+        reporter.error(f"AFTER belongs to the events {', '.join(first)} and {last} of a SOURCE", span)
+
+
+def _check_alone(condition: Expression | None, reporter: Reporter) -> None:
+    """Report aggregates over several sources, whose intervals no single source would end."""
+    if isinstance(condition, Aggregate) and condition.across:
+        reporter.error("the events of SOURCE are counted for each source: leave out ACROSS SOURCES", condition.span)
+    for child in () if condition is None else children(condition):
+        _check_alone(child, reporter)
 
 
 def _better(trigger: Trigger) -> str:
@@ -90,6 +124,12 @@ class EventScope:
     page_class: PageClass | None
 
 
+_READY = {
+    EventKind.FAILURE: "{source.name} does not answer since {source.since}: {source.error}",
+    EventKind.RECOVERY: "{source.name} answers again; it did not since {source.since}",
+    EventKind.MOVED: "{source.name} has moved to {source.moved}",
+    EventKind.EMPTY: "{source.name} shows no {source.silent} since {source.since}",
+}
 _UNIT_SLIPS = frozenset({"S", "SEC", "SECS", "M", "MIN", "MINS", "H", "HR", "HRS", "D", "W"})
 
 
@@ -118,6 +158,7 @@ class QueryChecker:
         )
         scope = self._scope(bindings, is_open=is_open)
         checked = self._check_clauses(replace(select, sources=sources), scope)
+        message = message or self._ready_message(checked)
         template = None if message is None else check_message(message, checked, scope, self._reporter)
         return None if is_open else (checked, page_classes, template)
 
@@ -148,10 +189,30 @@ class QueryChecker:
 
     def _check_source(self, source: FromClass, page_class: PageClass, scope: Scope) -> FromClass:
         self._values.durations([("OVER", source.over)], source.span)
+        self._check_table(source, page_class)
         on = source.on
         if on is not None:
             on = self._checker(scope, "ON", aggregates=False).condition(on)
         return replace(source, page_class=declared_name(page_class, source.page_class), on=on)
+
+    def _ready_message(self, select: Select) -> Located[str] | None:
+        """Return the wording of an event of a source whose rule sets none, if each row is an event."""
+        text = _READY.get(self._event.kind)
+        if text is None or self._event.page_class != SOURCE_CLASS or select.group_by or select.distinct:
+            return None
+        if any(has_aggregate(column.expression) for column in select.columns):
+            return None
+        return Located(text, select.span)
+
+    def _check_table(self, source: FromClass, page_class: PageClass) -> None:
+        """Report pages in the query of a rule on SOURCE, and SOURCE in that of any other rule."""
+        is_of_source, span = self._event.kind.is_of_source, source.page_class.span
+        if page_class != SOURCE_CLASS and is_of_source:
+            self._reporter.error(f"ON {self._event.kind.name} can only query SOURCE; write FROM SOURCE", span)
+        elif page_class == SOURCE_CLASS and not is_of_source and self._event.page_class is not None:
+            self._reporter.error("only a rule on an event of SOURCE, such as ON FAILURE TO SOURCE, can query it", span)
+        elif page_class == SOURCE_CLASS and source.over is not None:
+            self._reporter.error("SOURCE takes no OVER: its query reads the events since the rule last fired", span)
 
     def _checker(self, scope: Scope, place: str, *, aggregates: bool) -> ExpressionChecker:
         return ExpressionChecker(scope, self._reporter, self._values, place=place, aggregates=aggregates, in_query=True)

@@ -19,7 +19,7 @@ from proxyd.core.language.nodes import InsertNotification, Located, StatementKin
 from proxyd.core.language.printing.printer import format_trigger
 from proxyd.core.language.words import did_you_mean
 from proxyd.core.model.delivery import Delivery
-from proxyd.core.model.expression import Duration, Select
+from proxyd.core.model.expression import Duration, Select, Unit
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.profile import (
     Anchor,
@@ -39,8 +39,11 @@ from proxyd.core.model.profile import (
     Utility,
     UtilityKind,
 )
+from proxyd.core.model.source_class import BUILT_IN_NAME, SOURCE_CLASS
 
 MAX_WEIGHT = 1_000_000
+LEAST_OFTEN = Duration(Decimal(1), Unit.DAYS)
+"""How often the sources of a rule on SOURCE are probed if nothing else asks for more."""
 MIN_TARGET, MAX_TARGET = Decimal(1), Decimal("99.9")  # percent
 
 
@@ -76,7 +79,7 @@ class RuleChecker:
         profiles = self._profiles(rule)
         classes = self._classes(profiles)
         trigger, query, message, page_classes = self._read_texts(rule, classes)
-        sources = self._sources(rule, page_classes)
+        sources = self._sources(rule, profiles, page_classes)
         self._check_options(rule)
         start, end = self._period(rule)
         if trigger is None or query is None or start is None or end is None:
@@ -93,7 +96,7 @@ class RuleChecker:
             life=rule.life.value if rule.life else None,
             target=rule.target.value if rule.target else None,
             importance=rule.importance.value if rule.importance else (),
-            policy=rule.policy.value if rule.policy else PolicyChoice(PolicyName.AUTO),
+            policy=_policy(rule),
             deliveries=_deliveries(rule, profiles),
             digest=_digest(rule, profiles),
             limit=self._limit(rule, page_classes),
@@ -147,9 +150,12 @@ class RuleChecker:
         page_classes = ([trigger_class] if trigger_class else []) + list(query_classes)
         return trigger, query, message, page_classes
 
-    def _sources(self, rule: InsertNotification, page_classes: Sequence[PageClass]) -> tuple[str, ...]:
-        wanted = dict.fromkeys((each.domain, each.name) for each in page_classes)
-        fitting = self._fitting(wanted)
+    def _sources(
+        self, rule: InsertNotification, profiles: Sequence[Profile], page_classes: Sequence[PageClass]
+    ) -> tuple[str, ...]:
+        is_of_sources = SOURCE_CLASS in page_classes
+        wanted = {} if is_of_sources else dict.fromkeys((each.domain, each.name) for each in page_classes)
+        fitting = self._of_profiles(profiles) if is_of_sources else self._fitting(wanted)
         if not rule.sources:
             if not fitting and page_classes and not self._known.unread.hides_any(StatementKind.SOURCE):
                 classes = " or ".join(dict.fromkeys(each.name for each in page_classes))
@@ -167,6 +173,13 @@ class RuleChecker:
         if len(wanted) == 1:
             return known.of_class.get(next(iter(wanted)), ())
         return [s.source_id for s in known.sources.values() if (s.domain, s.page_class) in wanted]
+
+    def _of_profiles(self, profiles: Sequence[Profile]) -> Sequence[str]:
+        """Return the names of the sources of the profiles' domains; of all, if a profile names none."""
+        domains = {name for profile in profiles for name in profile.domains or self._known.domains}
+        if not all(profile.domains for profile in profiles):
+            domains.add(BUILT_IN_NAME)
+        return [each.source_id for each in self._known.sources.values() if each.domain in domains]
 
     def _check_named_source(self, name: Located[str], wanted: Collection[tuple[str, str]]) -> None:
         source = self._known.sources.get(name.value)
@@ -227,6 +240,8 @@ class RuleChecker:
             self._check_importance(rule.importance)
         if rule.policy is not None:
             self._check_policy(rule.policy)
+        if rule.trigger is not None and rule.trigger.kind.is_of_source:
+            self._check_watch_of_source(rule)
         check_deliveries(rule.deliveries, self._reporter, self._values)
         if rule.digest is not None and rule.digest.value is not None:
             self._values.digest(rule.digest.value, rule.digest.span)
@@ -256,6 +271,15 @@ class RuleChecker:
             message = f"a target changes nothing with SET POLICY {policy}: leave out SET POLICY"
             self._reporter.warn(message, target.span)
 
+    def _check_watch_of_source(self, rule: InsertNotification) -> None:
+        """Report what a rule on SOURCE cannot have, because its events are not items that wait to be found."""
+        if rule.policy is not None and rule.policy.value.name is not PolicyName.UNIFORM:
+            message = "a rule on SOURCE takes no POLICY but UNIFORM; write WITHIN 5 MINUTES to probe that often"
+            self._reporter.error(message, rule.policy.span)
+        if rule.target is not None:
+            message = "a rule on SOURCE takes no target: with WITHIN its sources are probed that often"
+            self._reporter.error(message, rule.target.span)
+
     def _check_importance(self, importance: Located[tuple[ImportanceTerm, ...]]) -> None:
         span = importance.span
         for index, term in enumerate(importance.value):
@@ -273,6 +297,16 @@ class RuleChecker:
         self._values.at_least_one("the number of probes", choice.probes, span)
         lengths = [("the period of UNIFORM", choice.period), ("the period of DOE", choice.per)]
         self._values.durations([*lengths, ("SPACING", choice.spacing)], span)
+
+
+def _policy(rule: InsertNotification) -> PolicyChoice:
+    """Return how a rule is probed for: one on SOURCE once in its WITHIN, otherwise no more than once a day."""
+    if rule.policy is not None:
+        return rule.policy.value
+    if rule.trigger is None or not rule.trigger.kind.is_of_source:
+        return PolicyChoice(PolicyName.AUTO)
+    within = rule.life.value.window if rule.life else None
+    return PolicyChoice(PolicyName.UNIFORM, period=within or LEAST_OFTEN)
 
 
 def fingerprint(trigger: Trigger, named_sources: Sequence[str]) -> str:

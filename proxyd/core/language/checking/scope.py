@@ -11,9 +11,10 @@ from proxyd.core.language.words import did_you_mean
 from proxyd.core.model.expression import Column
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.profile import Field, FieldType, PageClass
+from proxyd.core.model.source_class import PROBE_FIELDS, SOURCE_CLASS
 
 OLD_AND_NEW = {EventKind.INSERT: ("NEW",), EventKind.UPDATE: ("OLD", "NEW"), EventKind.DELETE: ("OLD",)}
-"""The versions of an item that an event has."""
+"""The versions of an item that an event has; an event of a source itself has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +27,14 @@ class Binding:
 
 
 def find_fields(page_class: PageClass, written: str) -> list[Field]:
-    """Return the field of that path, or the fields whose path ends with it; case is ignored."""
+    """Return the field of that path, or the fields whose path ends with it; case is ignored.
+
+    Every class of pages has the fields of the probe, under their full paths.
+    """
     folded = written.lower()
     exact = [each for each in page_class.fields if each.path.lower() == folded]
+    if not exact and folded in PROBE_FIELDS and page_class != SOURCE_CLASS:
+        return [PROBE_FIELDS[folded]]
     return exact or [each for each in page_class.fields if each.path.lower().endswith(f".{folded}")]
 
 
@@ -67,7 +73,7 @@ class Scope:
     def _resolve_version(
         self, column: Column, version: str, path: str, reporter: Reporter
     ) -> tuple[Column, FieldType | None]:
-        if version not in OLD_AND_NEW[self._event]:
+        if version not in OLD_AND_NEW.get(self._event, ()):
             reporter.error(f"ON {self._event.name} has no {version}", column.span)
             return column, None
         if self._event_class is None:
@@ -103,7 +109,7 @@ def _report_unknown(column: Column, path: str, bindings: Sequence[Binding], repo
     classes = " and ".join(binding.page_class.name for binding in bindings)
     paths = [field.path for binding in bindings for field in binding.page_class.fields]
     known = [*paths, *(known.rpartition(".")[2] for known in paths)]
-    suggestion = did_you_mean(path, known)
+    suggestion = did_you_mean(path, [*known, *PROBE_FIELDS] if "." in path else known)
     if reporter.source.text.startswith('"', column.span.start):
         suggestion += f" Use single quotes for text: {quote_text(column.path)}"
     elif not suggestion and len(paths) <= 8:

@@ -12,6 +12,7 @@ from proxyd.core.language.nodes import CreateProfile, CreateSource, Located, Sta
 from proxyd.core.language.words import did_you_mean
 from proxyd.core.model.delivery import Delivery
 from proxyd.core.model.profile import Auth, Politeness, Profile, Source
+from proxyd.core.model.source_class import SOURCE_CLASS
 
 MAX_BODY_BYTES = 65_536
 
@@ -21,6 +22,8 @@ def check_source(statement: CreateSource, classes: ClassIndex, reporter: Reporte
     values.url(statement.url.value, statement.url.span)
     _check_options(statement, reporter, values)
     page_class = classes.find(statement.page_class, reporter)
+    if page_class == SOURCE_CLASS:
+        reporter.error("SOURCE is the class of all sources, and not of a kind of page", statement.page_class.span)
     if page_class is None:
         return None
     return Source(

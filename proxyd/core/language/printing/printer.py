@@ -27,6 +27,7 @@ from proxyd.core.language.words import get_keyword
 from proxyd.core.model.delivery import SecretRef
 from proxyd.core.model.expression import Duration, Unit
 from proxyd.core.model.profile import (
+    After,
     Anchor,
     Auth,
     Digest,
@@ -216,7 +217,7 @@ def _watch(watch: Watch) -> list[str]:
     if watch.rule_name is not None:
         options.append(f"AS {quote_name(watch.rule_name.value)}")
     if watch.event is not None:
-        options.append(f"ON {watch.event.name}")
+        options.append(f"ON {watch.event.name}{_after(watch.after)}")
     if watch.where is not None:
         options.append(f"WHERE {format_expression(watch.where)}")
     if watch.life is not None and watch.life.value.window is not None:
@@ -294,11 +295,23 @@ def _digest_time(when: Duration | WallTime) -> str:
 
 def format_trigger(trigger: Trigger) -> str:
     """Return ``ON INSERT TO class``, with WHERE and WHEN on lines of their own."""
-    lines = [f"ON {trigger.kind.name} TO {format_class(trigger.page_class)}"]
+    lines = [f"ON {trigger.kind.name} TO {format_class(trigger.page_class)}{_after(trigger.after)}"]
     for word, condition in (("WHERE", trigger.where), ("WHEN", trigger.condition)):
         if condition is not None:
             lines.append(f"{word} {format_expression(condition)}")
     return "\n".join(lines)
+
+
+def _after(after: After | None) -> str:
+    return "" if after is None else f" {format_after(after)}"
+
+
+def format_after(after: After) -> str:
+    """Return ``AFTER 3 PROBES`` or ``AFTER 1 HOUR``."""
+    if after.time is not None:
+        unit = after.time.unit.value
+        return f"AFTER {format_number(after.time.amount)} {unit}{'' if after.time.amount == 1 else 'S'}"
+    return f"AFTER {after.probes} {'PROBE' if after.probes == 1 else 'PROBES'}"
 
 
 def _time(time: TimeSpec) -> str:

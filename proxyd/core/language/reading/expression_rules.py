@@ -36,7 +36,7 @@ from proxyd.core.model.expression import (
     Unit,
 )
 from proxyd.core.model.item import EventKind
-from proxyd.core.model.profile import Trigger
+from proxyd.core.model.profile import After, Trigger
 
 Parts: TypeAlias = list[Any]
 """What was built of the parts of a rule, in order: tokens for words, numbers and texts."""
@@ -180,6 +180,11 @@ def _join(*, left: bool) -> Rule:
     return lambda parts, _: replace(parts[0], on=parts[1], left_join=left)
 
 
+def _trigger(parts: Parts, span: TextSpan) -> Trigger:
+    after = next((part for part in parts if isinstance(part, After)), None)
+    return Trigger(parts[0], parts[1], **_attributes(parts), after=after, span=span)
+
+
 _EXPRESSIONS: dict[str, Rule] = {
     "path": _path,
     "class_name": _class_name,
@@ -253,8 +258,10 @@ _QUERIES: dict[str, Rule] = {
 
 _TRIGGERS: dict[str, Rule] = {
     "event": lambda parts, _: EventKind[parts[0].type],
+    "after_probes": lambda parts, span: After(probes=whole(parts[0], "the number of probes"), span=span),
+    "after_time": lambda parts, span: After(time=Duration(Decimal(parts[0].value), parts[1]), span=span),
     "when": clause("condition"),
-    "trigger": lambda parts, span: Trigger(parts[0], parts[1], **_attributes(parts), span=span),
+    "trigger": _trigger,
 }
 
 EXPRESSION_RULES: Mapping[str, Rule] = MappingProxyType(_EXPRESSIONS | _QUERIES | _TRIGGERS)

@@ -139,6 +139,12 @@ def _within(parts: Parts, span: TextSpan) -> Clause:
     return Clause("life", Located(Life(parts[0]), span), span, target)
 
 
+def _on_event(parts: Parts, span: TextSpan) -> Clause:
+    """Return the event of a WATCH, with its AFTER."""
+    after = Clause("after", parts[1], span) if len(parts) == 2 else None
+    return Clause("event", parts[0], span, after)
+
+
 def _importance_term(parts: Parts, _span: TextSpan) -> ImportanceTerm:
     """Return a weight and the time when it holds."""
     return ImportanceTerm(Decimal(parts[0].value), *(str(token.value) for token in parts[1:]))
@@ -256,7 +262,7 @@ _WATCH_OPTIONS: dict[str, Rule] = {
     "of_class": clause("page_class"),
     "into_profile": clause("profile"),
     "as_name": clause("rule_name"),
-    "on_event": clause("event"),
+    "on_event": _on_event,
     "watch_where": clause("where"),
     "tell": clause("deliveries", to_tuple),
 }

@@ -31,6 +31,7 @@ from proxyd.core.model.field_values import coerce, is_equal, is_less, parse_iso
 from proxyd.core.model.item import EventKind, UpdateEvent, Value
 from proxyd.core.model.numbers import plain_number, read_number
 from proxyd.core.model.profile import FieldType, PageClass
+from proxyd.core.model.source_class import PROBE_FIELDS
 from proxyd.core.rules.programs.like_patterns import like_matcher, like_read
 from proxyd.core.rules.programs.meter import UNMETERED, Meter, check_length
 from proxyd.core.rules.programs.regular_expressions import Regex
@@ -392,7 +393,8 @@ def _weigh(row: Row, value: Value, times: int) -> None:
 
 
 def _types(page_class: PageClass) -> dict[str, FieldType]:
-    return {field.path.lower(): field.type for field in page_class.fields}
+    of_probe = {path: field.type for path, field in PROBE_FIELDS.items()}
+    return of_probe | {field.path.lower(): field.type for field in page_class.fields}
 
 
 def is_true(value: Value) -> bool:

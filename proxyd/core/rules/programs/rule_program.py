@@ -9,25 +9,30 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import log
 
-from proxyd.core.language import counting_of
+from proxyd.core.language import counting_of, format_after
 from proxyd.core.model.expression import Column, Expression, FromClass, Select, children, conjuncts
-from proxyd.core.model.item import UpdateEvent, Value
+from proxyd.core.model.item import EventKind, Item, UpdateEvent, Value
 from proxyd.core.model.notations import Languages
 from proxyd.core.model.profile import (
+    AT_ONCE,
     Anchor,
     Declaration,
     Domain,
+    MessageName,
     NotificationRule,
     PageClass,
     Source,
+    Trigger,
     Utility,
     UtilityKind,
 )
+from proxyd.core.model.source_class import PROBE_FIELDS, SOURCE_CLASS
 from proxyd.core.rules.programs.expression_compiler import Closure, Compiler, Row, is_true
 from proxyd.core.rules.programs.message_program import MessagePlan, message_plan
 from proxyd.core.rules.programs.meter import Meter
 from proxyd.core.rules.programs.query_program import QueryProgram, compile_query
 from proxyd.core.rules.programs.trigger_program import TriggerProgram, compile_trigger
+from proxyd.core.rules.source_health import Lasting
 from proxyd.core.rules.state import StreamState
 
 WEIGHED_S = 3600.0
@@ -55,12 +60,36 @@ class JoinedClass:
 
 
 @dataclass(frozen=True, slots=True)
+class AwaitedEvent:
+    """An event of a source itself that a rule waits for, and how long its condition must last.
+
+    >>> from proxyd.core.model.expression import ClassName
+    >>> str(AwaitedEvent.of(Trigger(EventKind.FAILURE, ClassName("SOURCE", None)), 10.0))
+    'FAILURE AFTER 1 PROBE'
+    """
+
+    kind: EventKind
+    words: str
+    lasting: Lasting
+
+    @classmethod
+    def of(cls, trigger: Trigger, chronon_s: float) -> AwaitedEvent:
+        """Return what a trigger waits for."""
+        return cls(trigger.kind, format_after(trigger.after or AT_ONCE), Lasting.of(trigger, chronon_s))
+
+    def __str__(self) -> str:
+        """Return the words of the language; stored events are called so."""
+        return f"{self.kind.name} {self.words}" if self.kind.can_persist else self.kind.name
+
+
+@dataclass(frozen=True, slots=True)
 class RuleProgram:
     """A rule ready to run: its period in unix seconds, its life and the length of its utility's decay in seconds.
 
     ``event_sources`` are the sources of its trigger's class, ``table_sources`` those of each table of its query.
     ``counting`` says what its counters count; ``limit_key`` returns the value that has a limit of its own. ``mark`` is
     the decimal mark by the LOCALE that its sources share.
+    ``reads_probe`` says whether it reads how the probe went that found an item.
     """
 
     rule: NotificationRule
@@ -80,6 +109,7 @@ class RuleProgram:
     chronon_s: float
     limit_key: Closure | None = None
     mark: str | None = None
+    reads_probe: bool = False
 
     def __reduce__(self) -> tuple[Callable[[bytes], RuleProgram], tuple[bytes]]:
         """Let another process compile the rule again: closures cannot be sent."""
@@ -136,6 +166,20 @@ class RuleProgram:
     def looks_back(self, declared_s: float) -> bool:
         """Whether START on that source lies before the source was declared or the rule was accepted."""
         return self.starts_at(declared_s) < max(self.accepted_s, declared_s)
+
+    @property
+    def is_of_source(self) -> bool:
+        """Whether it waits for events of sources themselves, and not of their items."""
+        return self.rule.trigger.kind.is_of_source
+
+    @property
+    def awaited(self) -> AwaitedEvent:
+        """The event of a source itself that it waits for."""
+        return AwaitedEvent.of(self.rule.trigger, self.chronon_s)
+
+    def wants(self, event: Item, kind: EventKind) -> bool:
+        """Return whether an event is of its kind; of sources themselves, rules wait for different lengths of time."""
+        return kind is self.rule.trigger.kind and (not self.is_of_source or event.item_id == str(self.awaited))
 
     @property
     def is_joint(self) -> bool:
@@ -228,7 +272,23 @@ def compile_rule(
         chronon_s=chronon_s,
         limit_key=next((Compiler(event_class, mark=mark).compile(key) for key in _limited(rule)), None),
         mark=mark,
+        reads_probe=_reads_probe(rule),
     )
+
+
+def _reads_probe(rule: NotificationRule) -> bool:
+    """Return whether a rule names a field of the probe."""
+    query, message = rule.query, rule.message.parts if rule.message is not None else ()
+    read = [rule.trigger.where, rule.trigger.condition, query.where, query.having, *query.group_by]
+    read += [each.expression for each in query.columns] + [each.expression for each in query.order_by]
+    read += [each for each in message if not isinstance(each, str | MessageName)]
+    return any(_names_probe(each) for each in read if each is not None)
+
+
+def _names_probe(expression: Expression) -> bool:
+    if isinstance(expression, Column):
+        return expression.path.lower() in PROBE_FIELDS
+    return any(_names_probe(child) for child in children(expression))
 
 
 def _limited(rule: NotificationRule) -> tuple[Expression, ...]:
@@ -268,6 +328,8 @@ def _of_class(rule: NotificationRule, declaration: Declaration, page_class: Page
     def fits(source: Source) -> bool:
         return (source.domain, source.page_class) == (page_class.domain, page_class.name)
 
+    if page_class == SOURCE_CLASS:
+        return rule.source_ids
     return tuple(each for each in rule.source_ids if fits(declaration.sources[each]))
 
 

@@ -44,8 +44,8 @@ class SourceContext:
         The plan's prediction for the source; ``None`` while it is not planned.
     pushed_until_s
         Until when its hub pushes, in unix seconds.
-    is_excused
-        Whether a failure is on our side, not the source's.
+    is_excused, is_sure
+        Whether a failure is on our side, not the source's; whether it is certainly the source's.
     """
 
     source: Source
@@ -61,6 +61,7 @@ class SourceContext:
     model: SourceModel | None = None
     pushed_until_s: float = 0.0
     is_excused: bool = False
+    is_sure: bool = True
 
     @property
     def shape(self) -> Shape:
@@ -69,8 +70,19 @@ class SourceContext:
 
     @property
     def own_rules(self) -> list[tuple[RuleProgram, StreamState]]:
-        """The rules that the source's own events trigger."""
-        return [each for each in self.rules if self.source.source_id in each[0].event_sources]
+        """The rules that events of the source's own items trigger."""
+        own = (each for each in self.rules if self.source.source_id in each[0].event_sources)
+        return [each for each in own if not each[0].is_of_source]
+
+    @property
+    def source_rules(self) -> list[tuple[RuleProgram, StreamState]]:
+        """The rules that events of the source itself trigger."""
+        return [each for each in self.rules if each[0].is_of_source]
+
+    @property
+    def reads_probe(self) -> bool:
+        """Whether a rule reads how the probe went that found an item."""
+        return any(program.reads_probe for program, _ in self.rules)
 
     @property
     def awaited_kinds(self) -> frozenset[EventKind]:

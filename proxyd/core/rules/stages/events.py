@@ -13,6 +13,7 @@ from proxyd.core.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome
 from proxyd.core.rates.evidence import ChangedBit, Evidence, ItemCount
 from proxyd.core.rules.stages.context import Shape, SourceContext
 from proxyd.core.rules.stages.identities import Recognised, recognised
+from proxyd.core.rules.stages.source_events import with_probe
 from proxyd.core.rules.stages.window_evidence import CLOCK_TOLERANCE_S, evidence_of, lost_items, seed_evidence
 from proxyd.core.rules.state import SourceState, StoredEvent
 
@@ -137,7 +138,7 @@ def find_events(
 
     ``known`` holds the stored items that are needed, ``shown`` those that a feed showed last, if they were read.
     """
-    outcome = _as_it_counts(context, outcome)
+    outcome = _as_it_counts(context, with_probe(outcome) if context.reads_probe else outcome)
     if not (outcome.is_push or outcome.kind.is_success or _has_vanished(context, outcome)):
         return Discovery(outcome)
     is_feed = context.shape is Shape.FEED

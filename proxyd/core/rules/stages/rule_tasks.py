@@ -79,10 +79,25 @@ class RuleTask:
     is_replay: bool = False
 
     @classmethod
-    def all_of(cls, context: SourceContext, found: Sequence[StoredEvent], history: History) -> tuple[RuleTask, ...]:
-        """Return the tasks of a source's rules; without events there are none."""
-        if not found:
-            return ()
+    def all_of(
+        cls,
+        context: SourceContext,
+        found: Sequence[StoredEvent],
+        history: History,
+        of_source: Sequence[StoredEvent] = (),
+    ) -> tuple[RuleTask, ...]:
+        """Return the tasks of a source's rules, on its items or on the source itself; without events there are none."""
+        of_items = cls._each(context, context.own_rules, found, history) if found else ()
+        return (*of_items, *(cls._each(context, context.source_rules, of_source, history) if of_source else ()))
+
+    @classmethod
+    def _each(
+        cls,
+        context: SourceContext,
+        rules: Iterable[tuple[RuleProgram, StreamState]],
+        found: Sequence[StoredEvent],
+        history: History,
+    ) -> tuple[RuleTask, ...]:
         return tuple(
             cls(
                 program,
@@ -94,7 +109,7 @@ class RuleTask:
                 context.source.url,
                 context.declared_s,
             )
-            for program, stream in context.own_rules
+            for program, stream in rules
         )
 
     def run(self, meter: Meter) -> RuleStep:

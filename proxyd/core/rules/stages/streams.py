@@ -126,12 +126,12 @@ def advance(
         overwritten = overwritten or overwriting([grid.chronon_at(each.event_s) for each in found])
         record = _interval(program, event, overwritten[position], grid)
         opened = not intervals or record.start != intervals[-1].start
-        if opened and not program.is_joint:
+        is_own = opened and not program.is_joint and not program.is_of_source  # an event of a source is not missed
+        if is_own:
             intervals.append(record)
         pending = (across or stream).pending
         firings.append(Firing(program.rule.name, pending[-1:] if program.trigger.is_mixed else pending, record))
-        own = [record] if opened and not program.is_joint else []
-        stream = _fired(counted(stream, own), event)
+        stream = _fired(counted(stream, [record] if is_own else []), event)
         across = None if across is None else _fired(across, event)
     return StreamStep(stream, across, tuple(intervals), tuple(firings), tuple(failures))
 
@@ -217,7 +217,7 @@ def counts(program: RuleProgram, item: StoredEvent, declared_s: float = 0.0) -> 
     On a source that was declared later than the rule, at ``declared_s``, NOW is that time. Many feeds truncate times to
     whole seconds, so an item that appeared in the second of START and was not there before counts.
     """
-    if item.kind is not program.rule.trigger.kind:
+    if not program.wants(item.item, item.kind):
         return False
     published_s = item.item.published_s if item.kind is EventKind.INSERT else None
     if item.seed and published_s is None:
