@@ -691,6 +691,7 @@ SourceWritten = TypedDict(
         "post": NotRequired[str | None],
         "websub": NotRequired[Literal["ON", "OFF"] | None],
         "robots": NotRequired[Literal["OBEY", "IGNORE"] | None],
+        "backoff": NotRequired[Literal["ON", "OFF"] | None],
     },
 )
 

@@ -219,6 +219,7 @@ _sources = st.builds(
     auth=st.none() | located(_auths),
     websub=st.none() | located(st.booleans()),
     robots=st.none() | located(st.booleans()),
+    backoff=st.none() | located(st.booleans()),
 )
 _wall_times = st.builds(WallTime, texts, st.none() | texts, st.none() | st.sampled_from(Weekday))
 digests = st.builds(Digest, durations | _wall_times, st.none() | st.integers(0, 99))

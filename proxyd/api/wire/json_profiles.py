@@ -181,6 +181,7 @@ class _Reading:
             post=None if source.post is None else self._located(source.post, (*at, "post")),
             websub=self._option("WEBSUB", source.websub, at),
             robots=self._option("ROBOTS", source.robots, at),
+            backoff=self._option("BACKOFF", source.backoff, at),
             comments=self._reader.take_comments(),
             span=self._members.at(at),
         )

@@ -70,7 +70,7 @@ def _reader(extraction: Located[Extraction] | None) -> models.ReaderWritten | No
 
 
 def _source(source: CreateSource) -> models.SourceWritten:
-    options = _members(format_options(source), ("POLITENESS", "EXPECT", "FRESHNESS", "WEBSUB", "ROBOTS"))
+    options = _members(format_options(source), ("POLITENESS", "EXPECT", "FRESHNESS", "WEBSUB", "ROBOTS", "BACKOFF"))
     auth = None if source.auth is None else source.auth.value
     return models.SourceWritten(
         **{"class": source.page_class.name},

@@ -156,6 +156,7 @@ class SourceWritten(WireModel):
     post: str | None = Field(default=None, description="the body of METHOD POST; empty for one without a body")
     websub: Literal["ON", "OFF"] | None = None
     robots: Obeys | None = None
+    backoff: Literal["ON", "OFF"] | None = None
 
 
 class ProfileWritten(WireModel):

@@ -98,6 +98,7 @@ class CreateSource:
     post: Located[str] | None = None
     websub: Located[bool] | None = None
     robots: Located[bool] | None = None
+    backoff: Located[bool] | None = None
     comments: tuple[str, ...] = field(default=(), compare=False)
     span: TextSpan = field(default=NO_SPAN, compare=False)
 

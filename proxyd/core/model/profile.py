@@ -133,6 +133,7 @@ class Source:
     post: str | None = None
     websub: bool | None = None
     robots: bool | None = None
+    backoff: bool | None = None
 
     @property
     def may_be_pushed(self) -> bool:

@@ -23,7 +23,13 @@ class BackOff:
 
 
 def back_off(
-    previous: BackOff, outcome: ProbeOutcome, *, spacing_s: float, rng: np.random.Generator, counts: bool = True
+    previous: BackOff,
+    outcome: ProbeOutcome,
+    *,
+    spacing_s: float,
+    rng: np.random.Generator,
+    counts: bool = True,
+    grows: bool = True,
 ) -> BackOff:
     """Return the back-off after ``outcome``.
 
@@ -31,7 +37,7 @@ def back_off(
     day. A page that is gone (410) waits a day at once, any other failure its source's spacing doubling to a day. All
     waits except the part that Retry-After sets get up to 10 % of jitter, so that sources that failed together do not
     come back together; a wait is never shorter than asked. A failure that does not count (the fault is ours) waits the
-    spacing.
+    spacing. Unless waits may grow, only a throttle and Retry-After make the source wait longer than its spacing.
     """
     if outcome.kind.is_success:
         asked = outcome.retry_after_s or 0.0
@@ -40,6 +46,8 @@ def back_off(
         wait = spacing_s * (1.0 + JITTER * float(rng.random()))
         return BackOff(previous.failures, max(previous.not_before_s, outcome.finished_s + wait))
     failures = previous.failures + 1
+    if not grows and outcome.kind is not OutcomeKind.THROTTLED and outcome.retry_after_s is None:
+        return BackOff(failures)
     first = _FIRST_WAIT_S.get(outcome.kind, spacing_s)
     wait = min(LONGEST_S, first * 2.0 ** min(failures - 1, 32))
     if outcome.retry_after_s is not None:

@@ -41,6 +41,7 @@ def check_source(statement: CreateSource, classes: ClassIndex, reporter: Reporte
         post=statement.post.value if statement.post else None,
         websub=statement.websub.value if statement.websub else None,
         robots=statement.robots.value if statement.robots else None,
+        backoff=statement.backoff.value if statement.backoff else None,
     )
 
 

@@ -151,6 +151,7 @@ def format_options(source: CreateSource) -> list[str]:
         options.append(f"WEBSUB {'ON' if source.websub.value else 'OFF'}")
     if source.robots is not None:
         options.append(f"ROBOTS {_obey(source.robots)}")
+    options.extend(f"BACKOFF {'ON' if each.value else 'OFF'}" for each in [source.backoff] if each is not None)
     return options
 
 

@@ -198,6 +198,7 @@ _OPTIONS: dict[str, Rule] = {
     "freshness": _option("freshness"),
     "websub": _option("websub"),
     "robots": _option("robots"),
+    "backoff": _option("backoff"),
     "header": clause("headers", lambda parts, span: (Located((str(parts[0].value), str(parts[1].value)), span),)),
     "secret_header": clause("headers", lambda parts, span: (Located((str(parts[0].value), parts[1]), span),)),
     "post": _option("post", lambda parts, _: str(parts[0].value) if parts else ""),

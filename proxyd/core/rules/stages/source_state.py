@@ -83,7 +83,14 @@ def _was_denied(state: SourceState, found: WindowEvents) -> bool:
 def _after_probe(context: SourceContext, outcome: ProbeOutcome, rng: np.random.Generator) -> StateChanges:
     state = context.state
     previous = BackOff(state.failures, state.not_before_s)
-    waited = back_off(previous, outcome, spacing_s=context.spacing_s, rng=rng, counts=not context.is_excused)
+    waited = back_off(
+        previous,
+        outcome,
+        spacing_s=context.spacing_s,
+        rng=rng,
+        counts=not context.is_excused,
+        grows=context.source.backoff is not False,
+    )
     period_s = outcome.period_s if outcome.kind is OutcomeKind.CHANGED else state.period_s
     return {
         "last_start_s": outcome.started_s if outcome.requests else state.last_start_s,

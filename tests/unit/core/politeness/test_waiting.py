@@ -42,6 +42,17 @@ def test_retry_after_is_never_undercut(asked_s: float) -> None:
     assert asked_s <= wait(BackOff(3), OutcomeKind.THROTTLED, asked_s) <= asked_s * 1.1
 
 
+@pytest.mark.parametrize("kind", FAILURES)
+def test_without_growth_only_a_throttle_lengthens_the_wait(kind: OutcomeKind) -> None:
+    found = back_off(BackOff(7), outcome(kind), spacing_s=300.0, rng=RNG, grows=False)
+    assert (found.failures, found.not_before_s > 0) == (8, kind is OutcomeKind.THROTTLED)
+
+
+def test_retry_after_holds_without_growth() -> None:
+    asked = outcome(OutcomeKind.HTTP_ERROR, 120.0)
+    assert back_off(BackOff(7), asked, spacing_s=300.0, rng=RNG, grows=False).not_before_s >= 220.0
+
+
 def test_a_success_forgets_failures() -> None:
     assert back_off(BackOff(5, 1e9), outcome(OutcomeKind.NOT_MODIFIED), spacing_s=300.0, rng=RNG) == BackOff(0, 0.0)
 
