@@ -59,7 +59,7 @@ _PARTS = {
 _STARTS = {
     "source_option": (
         *("POLITENESS", "EXPECT", "ZONE", "LOCALE", "FRESHNESS"),
-        *("HEADER", "AUTH", "METHOD", "WEBSUB", "ROBOTS"),
+        *("HEADER", "AUTH", "METHOD", "WEBSUB", "ROBOTS", "BACKOFF"),
     ),
     "profile_option": ("DELIVER", "DIGEST"),
     "clause": ("SET", "START", "END", "INTO", "FROM", "WITHIN"),
