@@ -50,6 +50,7 @@ AROUND = {  # where a rule stands in a text
     "statement": "{}", "class": "CREATE DOMAIN d AS {}", "option": "CREATE SOURCE s OF RSS AT 'https://a/' {}",
     "wish": "WATCH 'https://a/' {}", "clause": "INSERT NOTIFICATION n {}",
     "trigger": 'INSERT NOTIFICATION n SET TRIGGER "{}"',
+    "event": "WATCH 'https://a/' ON {}", "after": 'INSERT NOTIFICATION n SET TRIGGER "ON FAILURE TO SOURCE {}"',
     "select": 'INSERT NOTIFICATION n SET QUERY "{}"', "time": "INSERT NOTIFICATION n START {}",
     "utility": "INSERT NOTIFICATION n SET UTILITY {}", "policy": "INSERT NOTIFICATION n SET POLICY {}",
     "delivery": "INSERT NOTIFICATION n SET DELIVERY {}",

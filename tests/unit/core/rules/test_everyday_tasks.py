@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
 from proxyd.core.language import CheckSettings, SourceText, check
 from proxyd.core.model.item import Item
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.notify.message_forms import chat_text, plain_text, subject
 from tests.fleets import Drive, changed, decider
 from tests.pages import ROOT, blocks
@@ -58,3 +60,60 @@ async def test_the_difference_of_a_page() -> None:
     assert subject("", body) == "shop.example.org/terms changed"
     assert plain_text("", body).startswith("shop.example.org/terms changed\n- 30 days.\n+ 14 days.\n\nRule: ")
     assert json.loads(body)["data"]["rule"] == "shop.example.org/terms"
+
+
+async def course(
+    profile: str, seen: Callable[[float], OutcomeKind], *, until_s: float, took_s: float = 0.1
+) -> list[tuple[float, bytes]]:
+    """Return what is told, and when, while the only source of a profile is probed as planned; times from the start."""
+    checked = check([SourceText("t", profile)], SETTINGS)
+    assert checked.declaration is not None, [str(error) for error in checked.errors]
+    found = decider(checked.declaration, now_s=T0)
+    drive, grid = Drive(found), found.settings.grid
+    sent: list[tuple[float, bytes]] = []
+    for now in range(grid.chronon_at(T0), grid.chronon_at(T0 + until_s)):
+        for planned in found.choose(now):
+            at_s = grid.start_s(now) + took_s
+            kind = seen(at_s - T0)
+            status = 200 if kind.is_success else 500
+            name, detail = planned.probe.source_id, f"HTTP {status}"
+            outcome = ProbeOutcome(name, kind, at_s - took_s, at_s, status, detail=detail, body_hash="h")
+            observation = await drive.see(outcome)
+            sent += [(at_s - T0, each.body) for each in observation.rules.notifications]
+    return sent
+
+
+def down(begin_s: float, end_s: float) -> Callable[[float], OutcomeKind]:
+    """Return how probes end over time if a site is down for a while."""
+
+    def seen(at_s: float) -> OutcomeKind:
+        return OutcomeKind.HTTP_ERROR if begin_s <= at_s < end_s else OutcomeKind.CHANGED
+
+    return seen
+
+
+async def test_a_site_that_is_down_and_up_within_a_minute() -> None:
+    text = task("Hear within a minute that your site is down, or up again")
+    (fell, first), (rose, last) = await course(text, down(1000.0, 3000.0), until_s=4000.0)
+    assert 1000.0 <= fell <= 1060.0
+    assert 3000.0 <= rose <= 3060.0
+    assert subject("", first).startswith("shop does not answer since 2001-09-09T")
+    assert subject("", first).endswith(": HTTP 500")
+    assert subject("", last).startswith("shop answers again")
+
+
+async def test_a_dead_feed_tells() -> None:
+    feed = 'CREATE PROFILE "P";\nCREATE SOURCE "news" OF FEED AT \'https://example.org/feed\';\n'
+    text = feed + task("Hear of feeds that died")
+    ((told_s, body),) = await course(text, down(3600.0, 1e9), until_s=4 * 86400.0)
+    assert told_s >= 86400.0 + 3600.0
+    assert subject("", body).startswith("news does not answer since")
+
+
+async def test_latency_and_failures() -> None:
+    text = 'CREATE PROFILE "default";\n' + task("Watch uptime and latency")
+    slow = await course(text, lambda _: OutcomeKind.CHANGED, until_s=600.0, took_s=3.0)
+    assert [round(json.loads(body)["data"]["items"][0]["seconds"], 3) for _, body in slow] == [3.0]
+    assert await course(text, lambda _: OutcomeKind.CHANGED, until_s=600.0) == []
+    ((_, body),) = await course(text, down(100.0, 400.0), until_s=600.0)
+    assert subject("", body).endswith(": HTTP 500")
