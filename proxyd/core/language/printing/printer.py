@@ -281,8 +281,9 @@ def format_digest(digest: Digest | None) -> str:
 def _notification_limit(limit: NotificationLimit) -> str:
     if limit.key is None:
         return f"{limit.most} PER {_period(limit.per)}{' PER SOURCE' if limit.per_source else ''}"
-    is_keyword = get_keyword(limit.key.path) == "SOURCE"  # a field of that name
-    key = quote_name(limit.key.path) if is_keyword else format_expression(limit.key)
+    parts = limit.key.path.split(".")
+    is_keyword = any(get_keyword(part) is not None for part in parts)  # a field called source or set
+    key = ".".join(map(quote_name, parts)) if is_keyword else format_expression(limit.key)
     return f"{limit.most} PER {_period(limit.per)} PER {key}"
 
 
