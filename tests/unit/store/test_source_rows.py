@@ -1,0 +1,50 @@
+"""Rows of sources: how a source fares, and what happened to it, are read back as they were written."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from proxyd.core.model.item import EventKind, Item, Value
+from proxyd.core.rules.source_health import SourceHealth, Spell
+from proxyd.core.rules.state import SourceState, StoredEvent
+from proxyd.store import rows
+
+
+def stored(row: dict[str, Any]) -> Any:
+    """Return a row as a query gives it."""
+    return SimpleNamespace(**row, _asdict=lambda: dict(row))
+
+
+def test_the_health_of_a_source_is_kept() -> None:
+    health = SourceHealth(
+        failing=Spell(2, 10.0, 20.0),
+        is_sure=True,
+        moved_url="https://example.net/",
+        moved=Spell(3, 1.0, 5.0),
+        silent={"price": Spell(1, 5.0, 5.0)},
+        status=500,
+        latency_s=0.5,
+        next_seq=7,
+    )
+    state = SourceState("s", "https://example.org/", health=health)
+    assert rows.source_state(stored(rows.source_row(state))) == state
+
+
+def test_the_health_of_a_source_that_was_never_probed_takes_no_room() -> None:
+    row = rows.source_row(SourceState("s", "https://example.org/"))
+    assert row["health"] == "{}"
+
+
+def test_an_event_of_a_source_is_kept() -> None:
+    fields: dict[str, Value] = {"source.name": "s", "source.since": 10.0, "source.status": None}
+    event = StoredEvent(
+        3,
+        Item("FAILURE AFTER 2 PROBES", fields, 20.0, "3"),
+        20.0,
+        20.0,
+        exact=False,
+        seed=False,
+        kind=EventKind.FAILURE,
+    )
+    assert rows.source_event(stored(rows.source_event_row("s", event))) == event
