@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial, singledispatchmethod
-from math import isfinite
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -32,6 +31,7 @@ from proxyd.core.model.item import EventKind, UpdateEvent, Value
 from proxyd.core.model.numbers import plain_number, read_number
 from proxyd.core.model.profile import FieldType, PageClass
 from proxyd.core.model.source_class import PROBE_FIELDS
+from proxyd.core.rules.programs.arithmetic import ARITHMETIC, arithmetic
 from proxyd.core.rules.programs.like_patterns import like_matcher, like_read
 from proxyd.core.rules.programs.meter import UNMETERED, Meter, check_length
 from proxyd.core.rules.programs.regular_expressions import Regex
@@ -185,7 +185,7 @@ class Compiler:
         if operator == "||":
             return lambda row: _made(row, _null_or(_joined, left(row), right(row)))
         function = _BINARY[operator]
-        if operator in _ARITHMETIC:
+        if operator in ARITHMETIC:
             return lambda row: _null_or(function, left(row), right(row))
 
         def compare(row: Row) -> Value:
@@ -458,39 +458,6 @@ def _in(value: Value, options: Sequence[Value]) -> Value:
     return None if any(option is None for option in options) else False
 
 
-def _arithmetic(operator: str, left: Value, right: Value) -> Value:
-    if not isinstance(left, int | float) or not isinstance(right, int | float):
-        return None
-    if operator in "/%" and right == 0:
-        return None
-    try:
-        result = _ARITHMETIC[operator](left, right)
-        return result if isfinite(result) else None
-    except (OverflowError, ZeroDivisionError):
-        return None
-
-
-def _quotient(left: float, right: float) -> float:
-    """Divide as SQL does: the quotient of whole numbers is whole, truncated towards zero."""
-    if isinstance(left, int) and isinstance(right, int):
-        whole = abs(left) // abs(right)
-        return whole if (left < 0) == (right < 0) else -whole
-    return left / right
-
-
-def _remainder(left: float, right: float) -> float:
-    return left - right * int(_quotient(left, right))
-
-
-_ARITHMETIC: Mapping[str, Callable[[float, float], float]] = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-    "/": _quotient,
-    "%": _remainder,
-}
-
-
 _BINARY: Mapping[str, Callable[[Value, Value], Value]] = {
     "=": is_equal,
     "<>": lambda a, b: not is_equal(a, b),
@@ -499,5 +466,5 @@ _BINARY: Mapping[str, Callable[[Value, Value], Value]] = {
     ">": lambda a, b: is_less(b, a),
     "<=": lambda a, b: not is_less(b, a),
     ">=": lambda a, b: not is_less(a, b),
-    **{op: partial(_arithmetic, op) for op in _ARITHMETIC},
+    **{op: partial(arithmetic, op) for op in ARITHMETIC},
 }
