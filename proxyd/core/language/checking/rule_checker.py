@@ -42,6 +42,7 @@ from proxyd.core.model.profile import (
 from proxyd.core.model.source_class import BUILT_IN_NAME, SOURCE_CLASS
 
 MAX_WEIGHT = 1_000_000
+MAX_LIMITED = 1000  # notifications of a LIMIT, whose times are read with each one that is made
 LEAST_OFTEN = Duration(Decimal(1), Unit.DAYS)
 """How often the sources of a rule on SOURCE are probed if nothing else asks for more."""
 MIN_TARGET, MAX_TARGET = Decimal(1), Decimal("99.9")  # percent
@@ -251,7 +252,7 @@ class RuleChecker:
         if rule.limit is None:
             return None
         limit, span = rule.limit.value, rule.limit.span
-        self._values.at_least_one("the number of notifications", limit.most, span)
+        self._values.at_least_one("the number of notifications", limit.most, span, most=MAX_LIMITED)
         self._values.durations([("the period of LIMIT", limit.per)], span)
         if limit.key is None or not page_classes or rule.trigger is None:
             return limit

@@ -236,10 +236,10 @@ class Values:
         elif duration.unit is Unit.CHRONONS and duration.amount % 1:
             self._reporter.error(f"{name} must be a whole number of chronons", span)
 
-    def at_least_one(self, name: str, count: int | None, span: TextSpan) -> None:
-        """Report a count below 1 or beyond a million."""
-        if count is not None and not 1 <= count <= 1_000_000:
-            self._reporter.error(f"{name} must lie between 1 and 1000000", span)
+    def at_least_one(self, name: str, count: int | None, span: TextSpan, *, most: int = 1_000_000) -> None:
+        """Report a count below 1 or beyond ``most``."""
+        if count is not None and not 1 <= count <= most:
+            self._reporter.error(f"{name} must lie between 1 and {most}", span)
 
 
 def _meant_language(tag: str) -> str:
