@@ -63,12 +63,11 @@ class Explanation:
     is the delay, in item-seconds, that a detection probe must save, if there is a price; it exceeds
     ``fleet_price_item_s`` if the limit of the source's host binds. ``week`` holds the factors of the rate by hour of
     the week, once the week is planned. ``misfit`` says which part of the source's model predicts badly. The rate lies
-    in ``rate_range_per_day`` in four of five cases. ``policies`` holds the policy of each rule.
-    ``intervals`` holds the start and end of the interval that each rule expects next, if it expects any.
-    ``counted`` holds the item that each rule on every n-th item waits for.
-    ``host_free_s`` is when the budget of the host lets a probe start. The origin says that nothing changes before
-    ``fresh_until_s``. ``expected`` is the number of items that are expected to wait at the next
-    probe, ``because`` what speaks for that probe. With ``has_targets`` the rules' targets decide the price.
+    in ``rate_range_per_day`` in four of five cases. ``policies`` holds the policy of each rule. ``intervals`` holds the
+    start and end of the interval that each rule expects next, if it expects any. ``counted`` holds the item that each
+    rule on every n-th item waits for. ``host_free_s`` is when the budget of the host lets a probe start. The origin
+    says that nothing changes before ``fresh_until_s``. ``expected`` is the number of items that are expected to wait at
+    the next probe, ``because`` says why it is made. With ``has_targets`` the rules' targets decide the price.
     """
 
     source_id: str
