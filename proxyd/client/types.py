@@ -616,6 +616,7 @@ class ProfileWritten(TypedDict):
     users: NotRequired[list[str]]
     deliveries: NotRequired[list[DeliveryWritten]]
     digest: NotRequired[str | None]
+    trouble: NotRequired[list[DeliveryWritten]]
 
 
 class Rule(TypedDict):

@@ -231,6 +231,7 @@ _profiles = st.builds(
     tuples_of(located_names()),
     tuples_of(located(deliveries)),
     digest=st.none() | located(digests),
+    trouble=tuples_of(located(deliveries)),
 )
 _intervals = st.builds(
     lambda amount, unit, sign: Duration(amount * sign, unit), amounts, st.sampled_from(Unit), st.sampled_from([1, -1])

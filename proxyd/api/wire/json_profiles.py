@@ -194,6 +194,7 @@ class _Reading:
             self._names(profile.users, (*at, "users")),
             self._deliveries(profile.deliveries, (*at, "deliveries")),
             digest=self._profile_option("DIGEST", profile.digest, at),
+            trouble=self._deliveries(profile.trouble, (*at, "trouble")),
             span=self._members.at(at),
         )
 

@@ -110,6 +110,7 @@ def _profile(profile: CreateProfile) -> models.ProfileWritten:
         users=_values(profile.users),
         deliveries=[_delivery(each.value) for each in profile.deliveries],
         digest=None if profile.digest is None else format_digest(profile.digest.value),
+        trouble=[_delivery(each.value) for each in profile.trouble],
     )
 
 

@@ -168,6 +168,9 @@ class ProfileWritten(WireModel):
     users: list[Text] = Field(default_factory=list)
     deliveries: list[DeliveryWritten] = Field(default_factory=list)
     digest: Clause | None = Field(default=None, examples=["DAILY AT '08:00' IN 'Europe/Berlin'"])
+    trouble: list[DeliveryWritten] = Field(
+        default_factory=list, description="who is told when a source of the profile fails, moves or goes empty"
+    )
 
 
 class NotificationWritten(WireModel):

@@ -113,6 +113,7 @@ class CreateProfile:
     users: tuple[Located[str], ...] = ()
     deliveries: tuple[Located[Delivery], ...] = ()
     digest: Located[Digest] | None = None
+    trouble: tuple[Located[Delivery], ...] = ()
     comments: tuple[str, ...] = field(default=(), compare=False)
     span: TextSpan = field(default=NO_SPAN, compare=False)
 

@@ -1,4 +1,7 @@
-"""What WATCH stands for: a source, a rule on it and, if nothing else declares it, a profile."""
+"""What short statements stand for.
+
+WATCH is a source, a rule on it and, if nothing else declares it, a profile. ON TROUBLE of a profile is a rule.
+"""
 
 from __future__ import annotations
 
@@ -145,6 +148,23 @@ class _Expansion:
             comments=watch.comments,
             span=watch.span,
         )
+
+
+def trouble_rule(profile: CreateProfile) -> InsertNotification:
+    """Return the rule that ON TROUBLE of a profile stands for; which sources it has depends on the other rules."""
+    name, span = profile.name, profile.trouble[0].span
+    return InsertNotification(
+        replace(name, value=f"{name.value}: trouble"),
+        profiles=(name,),
+        query=Select((), (FromClass(SUBJECT),), span=span),
+        trigger=Trigger(EventKind.TROUBLE, SUBJECT, span=span),
+        start=TimeSpec(Anchor.NOW, span=span),
+        end=TimeSpec(Anchor.NEVER, span=span),
+        utility=Located(Utility(UtilityKind.STRICT), span),
+        deliveries=tuple(replace(each, value=_delivery(each.value)) for each in profile.trouble),
+        digest=Located(None, span),
+        span=profile.span,
+    )
 
 
 def find_watch(statements: Iterable[Statement], url: str, name: str | None) -> Watch | None:

@@ -21,20 +21,21 @@ class EventKind(Enum):
     RECOVERY = "recovery"  # it answers again after a failure
     MOVED = "moved"  # it redirects permanently to another address
     EMPTY = "empty"  # its document is read well, but a field or all items are missing
+    TROUBLE = "trouble"  # any of the four before
     PROBE = "probe"  # it was probed, however that ended
 
     @property
     def is_of_source(self) -> bool:
         """Whether it happened to the source itself."""
-        return self in _OF_SOURCE
+        return self in _OF_SOURCE or self is EventKind.PROBE
 
     @property
     def can_persist(self) -> bool:
         """Whether it is a condition that may hold for several probes, so that AFTER says when it is told."""
-        return self in _OF_SOURCE and self is not EventKind.PROBE
+        return self in _OF_SOURCE
 
 
-_OF_SOURCE = (EventKind.FAILURE, EventKind.RECOVERY, EventKind.MOVED, EventKind.EMPTY, EventKind.PROBE)
+_OF_SOURCE = (EventKind.FAILURE, EventKind.RECOVERY, EventKind.MOVED, EventKind.EMPTY, EventKind.TROUBLE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,6 +185,8 @@ class After:
 
 AT_ONCE = After(probes=1)
 """An event without AFTER."""
+PATIENT = After(probes=3)
+"""TROUBLE without AFTER, which many sources of others are watched for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +208,11 @@ class Trigger:
     def is_mixed(self) -> bool:
         """Whether the condition reads aggregates and the event's own fields."""
         return self.condition is not None and is_mixed(self.condition)
+
+    @property
+    def lasting(self) -> After:
+        """How long a condition at a source lasts before it is this event."""
+        return self.after or (PATIENT if self.kind is EventKind.TROUBLE else AT_ONCE)
 
 
 class UtilityKind(Enum):

@@ -22,6 +22,7 @@ SOURCE_CLASS = PageClass(
         Field("source.since", FieldType.TIMESTAMP),
         Field("source.moved", FieldType.URL),
         Field("source.silent", FieldType.STRING),
+        Field("source.trouble", FieldType.STRING),
     ),
 )
 """The class of the sources themselves: its events are failures, recoveries, moves, empty documents and probes."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from proxyd.core.model.profile import AT_ONCE, After, Trigger
+from proxyd.core.model.profile import Trigger
 
 
 class Spell(NamedTuple):
@@ -40,7 +40,7 @@ class Lasting:
     @classmethod
     def of(cls, trigger: Trigger, chronon_s: float) -> Lasting:
         """Return how long the condition of a trigger must last."""
-        after: After = trigger.after or AT_ONCE
+        after = trigger.lasting
         return cls(after.probes, 0.0 if after.time is None else after.time.in_seconds(chronon_s=chronon_s))
 
     def is_met(self, spell: Spell | None) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proxyd.core.language.checking.check_context import CheckSettings, Reporter
 from proxyd.core.language.checking.classes import BUILT_IN, ClassIndex, check_domain
@@ -24,7 +24,7 @@ from proxyd.core.language.nodes import (
     kind_of_statement,
 )
 from proxyd.core.language.reading.parser import parse
-from proxyd.core.language.watches import expand
+from proxyd.core.language.watches import expand, trouble_rule
 from proxyd.core.model.expression import TextSpan
 from proxyd.core.model.profile import Declaration, Domain, NotificationRule, Profile, Source
 from proxyd.errors import RuleError
@@ -130,7 +130,27 @@ class _Checker:
                 rule = RuleChecker(known, reporter, self._settings).check(statement)
                 if rule is not None:
                     rules.setdefault(rule.name, rule)
-        return rules
+        return rules | dict(self._trouble_rules(known, rules))
+
+    def _trouble_rules(
+        self, known: KnownNames, rules: Mapping[str, NotificationRule]
+    ) -> Iterator[tuple[str, NotificationRule]]:
+        """Yield the rules of ON TROUBLE; each has the sources that the other rules of its profile have."""
+        watched: dict[str, dict[str, None]] = {}
+        for rule in rules.values():
+            for profile in rule.profiles:
+                watched.setdefault(profile, {}).update(dict.fromkeys(rule.source_ids))
+        for statement, reporter in self._each():
+            if not isinstance(statement, CreateProfile) or not statement.trouble:
+                continue
+            meant = trouble_rule(statement)
+            found = RuleChecker(known, reporter, self._settings).check(meant)
+            if meant.name.value in rules:
+                message = f"ON TROUBLE makes the notification {meant.name.value!r}; rename the other one of this name"
+                reporter.error(message, statement.trouble[0].span)
+            elif found is not None:
+                sources = tuple(watched.get(statement.name.value, ()))
+                yield found.name, replace(found, source_ids=sources or found.source_ids)
 
 
 def _another_name(statement: Statement) -> str:

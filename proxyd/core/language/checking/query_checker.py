@@ -124,12 +124,7 @@ class EventScope:
     page_class: PageClass | None
 
 
-_READY = {
-    EventKind.FAILURE: "{source.name} does not answer since {source.since}: {source.error}",
-    EventKind.RECOVERY: "{source.name} answers again; it did not since {source.since}",
-    EventKind.MOVED: "{source.name} has moved to {source.moved}",
-    EventKind.EMPTY: "{source.name} shows no {source.silent} since {source.since}",
-}
+_READY_MESSAGE = "{source.name} {source.trouble}"
 _UNIT_SLIPS = frozenset({"S", "SEC", "SECS", "M", "MIN", "MINS", "H", "HR", "HRS", "D", "W"})
 
 
@@ -197,12 +192,12 @@ class QueryChecker:
 
     def _ready_message(self, select: Select) -> Located[str] | None:
         """Return the wording of an event of a source whose rule sets none, if each row is an event."""
-        text = _READY.get(self._event.kind)
-        if text is None or self._event.page_class != SOURCE_CLASS or select.group_by or select.distinct:
+        is_told = self._event.kind.can_persist and self._event.page_class == SOURCE_CLASS
+        if not is_told or select.group_by or select.distinct:
             return None
         if any(has_aggregate(column.expression) for column in select.columns):
             return None
-        return Located(text, select.span)
+        return Located(_READY_MESSAGE, select.span)
 
     def _check_table(self, source: FromClass, page_class: PageClass) -> None:
         """Report pages in the query of a rule on SOURCE, and SOURCE in that of any other rule."""

@@ -106,6 +106,7 @@ def check_profile(
             suggestion = did_you_mean(domain.value, domains)
             reporter.error(f"there is no domain {domain.value!r}.{suggestion}", domain.span)
     check_deliveries(statement.deliveries, reporter, values)
+    check_deliveries(statement.trouble, reporter, values)
     if statement.digest is not None:
         values.digest(statement.digest.value, statement.digest.span)
     return Profile(

@@ -194,7 +194,8 @@ def _profile(profile: CreateProfile) -> list[str]:
     head = f"CREATE PROFILE {quote_name(profile.name.value)}"
     lines = [f"{head} AS", *_in_parentheses(items)] if items else [head]
     lines += [f"DELIVER TO {format_delivery(each.value)}" for each in profile.deliveries]
-    return lines if profile.digest is None else [*lines, f"DIGEST {format_digest(profile.digest.value)}"]
+    lines += [f"DIGEST {format_digest(each.value)}" for each in [profile.digest] if each is not None]
+    return lines + [f"ON TROUBLE TELL {format_delivery(each.value)}" for each in profile.trouble]
 
 
 def _in_parentheses(items: Sequence[str]) -> list[str]:

@@ -61,7 +61,7 @@ _STARTS = {
         *("POLITENESS", "EXPECT", "ZONE", "LOCALE", "FRESHNESS"),
         *("HEADER", "AUTH", "METHOD", "WEBSUB", "ROBOTS", "BACKOFF"),
     ),
-    "profile_option": ("DELIVER", "DIGEST"),
+    "profile_option": ("DELIVER", "DIGEST", "ON"),
     "clause": ("SET", "START", "END", "INTO", "FROM", "WITHIN"),
     "watch_option": ("OF", "LOCALE", "INTO", "AS", "ON", "WHERE", "WITHIN", "MESSAGE", "TELL"),
 }
@@ -73,7 +73,7 @@ _REQUIRED = {
     "query": "SET QUERY",
     "trigger": "SET TRIGGER",
 }
-_ADD_UP = frozenset({"deliveries", "headers"})
+_ADD_UP = frozenset({"deliveries", "headers", "trouble"})
 _TITLES = {"profiles": "INTO", "sources": "FROM SOURCES", "no_delivery": "SET DELIVERY NONE"}
 
 

@@ -206,6 +206,7 @@ _OPTIONS: dict[str, Rule] = {
     "basic": _option("auth", lambda parts, _: Auth("basic", parts[1], str(parts[0].value))),
     "deliver_to": clause("deliveries", to_tuple),
     "profile_digest": _option("digest"),
+    "on_trouble": clause("trouble", to_tuple),
     "secret_env": lambda parts, _: SecretRef("env", str(parts[0].value)),
     "secret_file": lambda parts, _: SecretRef("file", str(parts[0].value)),
     "delivery": _delivery,

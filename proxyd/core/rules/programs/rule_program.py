@@ -14,7 +14,6 @@ from proxyd.core.model.expression import Column, Expression, FromClass, Select, 
 from proxyd.core.model.item import EventKind, Item, UpdateEvent, Value
 from proxyd.core.model.notations import Languages
 from proxyd.core.model.profile import (
-    AT_ONCE,
     Anchor,
     Declaration,
     Domain,
@@ -75,7 +74,7 @@ class AwaitedEvent:
     @classmethod
     def of(cls, trigger: Trigger, chronon_s: float) -> AwaitedEvent:
         """Return what a trigger waits for."""
-        return cls(trigger.kind, format_after(trigger.after or AT_ONCE), Lasting.of(trigger, chronon_s))
+        return cls(trigger.kind, format_after(trigger.lasting), Lasting.of(trigger, chronon_s))
 
     def __str__(self) -> str:
         """Return the words of the language; stored events are called so."""

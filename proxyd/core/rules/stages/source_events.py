@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from proxyd.core.model.item import EventKind, Item, Value
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.rules.programs.rule_program import AwaitedEvent
-from proxyd.core.rules.source_health import ITEMS, SourceHealth, Spell
+from proxyd.core.rules.source_health import ITEMS, Lasting, SourceHealth, Spell
 from proxyd.core.rules.source_requests import moved_url
 from proxyd.core.rules.stages.context import Shape, SourceContext
 from proxyd.core.rules.state import StoredEvent
@@ -38,9 +39,9 @@ def source_news(context: SourceContext, outcome: ProbeOutcome) -> SourceNews:
         return SourceNews(before)
     after = _health_after(context, outcome)
     happened = [
-        (awaited, facts)
+        (awaited, happening)
         for awaited in sorted({program.awaited for program, _ in context.source_rules}, key=str)
-        if (facts := _facts(awaited, before, after)) is not None
+        for happening in _HAPPENED[awaited.kind](awaited.lasting, before, after)
     ]
     events = tuple(
         _event(context, outcome, after, before.next_seq + number, *each) for number, each in enumerate(happened)
@@ -92,42 +93,49 @@ def _target(context: SourceContext, outcome: ProbeOutcome) -> str | None:
     return None if target == context.source.url else target
 
 
-def _facts(awaited: AwaitedEvent, before: SourceHealth, after: SourceHealth) -> Mapping[str, Value] | None:
-    """Return what an event says beside the facts of its probe, or ``None`` if it did not happen."""
-    return _HAPPENED[awaited.kind](awaited, before, after)
+@dataclass(frozen=True, slots=True)
+class _Happening:
+    """Something that happened to a source: since when, and which fields are silent."""
+
+    kind: EventKind
+    since_s: float | None = None
+    silent: str | None = None
 
 
-def _failed(awaited: AwaitedEvent, before: SourceHealth, after: SourceHealth) -> Mapping[str, Value] | None:
-    has_failed = _is_failing(awaited, after) and not _is_failing(awaited, before)
-    return {"source.since": after.failing.since_s} if has_failed and after.failing else None
+def _failed(lasting: Lasting, before: SourceHealth, after: SourceHealth) -> Iterator[_Happening]:
+    if after.failing and _is_failing(lasting, after) and not _is_failing(lasting, before):
+        yield _Happening(EventKind.FAILURE, after.failing.since_s)
 
 
-def _recovered(awaited: AwaitedEvent, before: SourceHealth, after: SourceHealth) -> Mapping[str, Value] | None:
-    has_recovered = _is_failing(awaited, before) and after.failing is None
-    return {"source.since": before.failing.since_s} if has_recovered and before.failing else None
+def _recovered(lasting: Lasting, before: SourceHealth, after: SourceHealth) -> Iterator[_Happening]:
+    if before.failing and _is_failing(lasting, before) and after.failing is None:
+        yield _Happening(EventKind.RECOVERY, before.failing.since_s)
 
 
-def _is_failing(awaited: AwaitedEvent, health: SourceHealth) -> bool:
-    return health.is_sure and awaited.lasting.is_met(health.failing)
+def _is_failing(lasting: Lasting, health: SourceHealth) -> bool:
+    return health.is_sure and lasting.is_met(health.failing)
 
 
-def _moved(awaited: AwaitedEvent, before: SourceHealth, after: SourceHealth) -> Mapping[str, Value] | None:
-    was_told = before.moved_url == after.moved_url and awaited.lasting.is_met(before.moved)
-    if after.moved is None or was_told or not awaited.lasting.is_met(after.moved):
-        return None
-    return {"source.since": after.moved.since_s}
+def _moved(lasting: Lasting, before: SourceHealth, after: SourceHealth) -> Iterator[_Happening]:
+    was_told = before.moved_url == after.moved_url and lasting.is_met(before.moved)
+    if after.moved and lasting.is_met(after.moved) and not was_told:
+        yield _Happening(EventKind.MOVED, after.moved.since_s)
 
 
-def _emptied(awaited: AwaitedEvent, before: SourceHealth, after: SourceHealth) -> Mapping[str, Value] | None:
-    is_met = awaited.lasting.is_met
+def _emptied(lasting: Lasting, before: SourceHealth, after: SourceHealth) -> Iterator[_Happening]:
+    is_met = lasting.is_met
     names = [name for name, spell in after.silent.items() if is_met(spell) and not is_met(before.silent.get(name))]
-    if not names:
-        return None
-    return {"source.since": after.silent[names[0]].since_s, "source.silent": ", ".join(names)}
+    if names:
+        yield _Happening(EventKind.EMPTY, after.silent[names[0]].since_s, ", ".join(names))
 
 
-def _probed(_awaited: AwaitedEvent, _before: SourceHealth, after: SourceHealth) -> Mapping[str, Value]:
-    return {"source.since": None if after.failing is None else after.failing.since_s}
+def _troubled(lasting: Lasting, before: SourceHealth, after: SourceHealth) -> Iterator[_Happening]:
+    for happened in (_failed, _recovered, _moved, _emptied):
+        yield from happened(lasting, before, after)
+
+
+def _probed(_lasting: Lasting, _before: SourceHealth, after: SourceHealth) -> Iterator[_Happening]:
+    yield _Happening(EventKind.PROBE, after.failing and after.failing.since_s)
 
 
 _HAPPENED = {
@@ -135,6 +143,7 @@ _HAPPENED = {
     EventKind.RECOVERY: _recovered,
     EventKind.MOVED: _moved,
     EventKind.EMPTY: _emptied,
+    EventKind.TROUBLE: _troubled,
     EventKind.PROBE: _probed,
 }
 
@@ -145,21 +154,36 @@ def _event(
     after: SourceHealth,
     seq: int,
     awaited: AwaitedEvent,
-    facts: Mapping[str, Value],
+    happening: _Happening,
 ) -> StoredEvent:
     """Return an event; its item is the source, called by what is awaited of it."""
+    error = None if outcome.kind.is_success else error_of(outcome)
     fields: dict[str, Value] = {
         "source.name": context.source.source_id,
         "source.url": context.source.url,
         "source.status": outcome.status,
         "source.latency": after.latency_s,
-        "source.error": None if outcome.kind.is_success else error_of(outcome),
+        "source.error": error,
+        "source.since": happening.since_s,
         "source.moved": after.moved_url,
-        "source.silent": ", ".join(after.silent) or None,
+        "source.silent": happening.silent or ", ".join(after.silent) or None,
+        "source.trouble": _in_words(happening, after, error),
     }
-    item = Item(str(awaited), {**fields, **facts}, outcome.finished_s, str(seq))
+    item = Item(str(awaited), fields, outcome.finished_s, str(seq))
     seen_s = outcome.finished_s
     return StoredEvent(seq, item, seen_s, seen_s, exact=False, seed=False, kind=awaited.kind)
+
+
+def _in_words(happening: _Happening, after: SourceHealth, error: str | None) -> str | None:
+    """Return what happened as the predicate of a sentence about the source; ``None`` for a probe."""
+    since = "" if happening.since_s is None else f"{datetime.fromtimestamp(happening.since_s, UTC):%Y-%m-%d %H:%M} UTC"
+    words = {
+        EventKind.FAILURE: f"has failed since {since}: {error}",
+        EventKind.RECOVERY: f"answers again after failing since {since}",
+        EventKind.MOVED: f"has moved to {after.moved_url}",
+        EventKind.EMPTY: f"has shown no {happening.silent} since {since}",
+    }
+    return words.get(happening.kind)
 
 
 def error_of(outcome: ProbeOutcome) -> str:

@@ -316,3 +316,18 @@ def test_old_of_an_unknown_class_is_reported_once_for_the_class() -> None:
     text = rule(condition="TRUE").replace("ON INSERT TO RSS WHEN TRUE", "ON UPDATE TO RSSS WHEN OLD.title = 'a'")
     (message,) = messages(FEEDS + text)
     assert message.startswith("there is no class")
+
+
+def test_on_trouble_watches_what_the_rules_of_its_profile_watch() -> None:
+    text = """CREATE PROFILE "P" DIGEST DAILY AT '08:00' ON TROUBLE TELL LOG 'me';
+    WATCH 'https://example.org/a' INTO "P" AS "a"; WATCH 'https://example.org/b' AS "b";"""
+    found = declare(text).rules["P: trouble"]
+    assert (found.source_ids, found.digest) == (("example.org/a",), None)
+    assert [each.endpoint for each in found.deliveries] == ["log:me"]
+    alone = declare(FEEDS + "CREATE PROFILE \"alone\" ON TROUBLE TELL LOG 'me';")
+    assert alone.rules["alone: trouble"].source_ids == tuple(alone.sources)
+
+
+def test_on_trouble_needs_its_name_for_itself() -> None:
+    text = """CREATE PROFILE "P" ON TROUBLE TELL LOG 'me'; WATCH 'https://example.org/a' INTO "P" AS "P: trouble";"""
+    assert messages(text) == ["ON TROUBLE makes the notification 'P: trouble'; rename the other one of this name"]
