@@ -190,8 +190,28 @@ PATIENT = After(probes=3)
 
 
 @dataclass(frozen=True, slots=True)
+class Then:
+    """``THEN [NO] UPDATE TO class [WHERE ...] WITHIN 10 MINUTES``: the answer that a first event waits for.
+
+    With ``is_absent`` the rule fires if no such event follows in time. In ``where`` the qualifier ``FIRST`` names the
+    first event.
+    """
+
+    kind: EventKind
+    page_class: ClassName
+    within: Duration
+    where: Expression | None = None
+    is_absent: bool = False
+    span: TextSpan = field(default=NO_SPAN, compare=False)
+
+
+FIRST = "FIRST"
+"""How the WHERE of an answer calls the first event."""
+
+
+@dataclass(frozen=True, slots=True)
 class Trigger:
-    """``ON INSERT|UPDATE|DELETE TO class [WHERE ...] [WHEN condition]``, or an event of a source itself.
+    """``ON INSERT|UPDATE|DELETE TO class [WHERE ...] [WHEN condition | THEN ...]``, or an event of a source itself.
 
     ``where`` says which events count, and ``condition`` on which of those the rule fires. In a checked trigger a
     condition always holds an aggregate; one that does not is part of ``where``. ``after`` is only of sources.
@@ -202,6 +222,7 @@ class Trigger:
     where: Expression | None = None
     condition: Expression | None = None
     after: After | None = None
+    then: Then | None = None
     span: TextSpan = field(default=NO_SPAN, compare=False)
 
     @property

@@ -251,7 +251,7 @@ class Decider:
         week = self._learn(context, found.window.evidence, state)
         subscription = self.hubs.follow(outcome, found.events)
         self.known.keep_streams(step.streams)
-        captured = self.captures.take_in(found, step.firings, prepared.history)
+        captured = self.captures.take_in(found, step.firings, prepared.history, step.answers)
         self._placement.ask_once(captured.sources, outcome.finished_s)
         ended = [(task.program.rule, each.failures) for task, each in zip(prepared.tasks, steps, strict=True)]
         undecided = {task.program.rule.name for task in prepared.tasks if task.program.is_joint}

@@ -20,6 +20,8 @@ from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.decider_settings import DeciderSettings
+from proxyd.core.rules.observation import RuleResults
+from proxyd.core.rules.stages.joint_intervals import JointInterval
 from proxyd.core.rules.stages.rule_tasks import run_all
 from proxyd.core.rules.stages.stored import NO_CONTEXT
 from proxyd.core.rules.state import Notification
@@ -151,6 +153,7 @@ class World:
         self.memory = RecordingMemory()
         self.sources = case.sources
         self.oldest_first = case.page == "oldest first"
+        self.joint: dict[str, JointInterval] = {}
         self.shown: dict[str, list[Item]] = {name: [] for name in case.sources}
 
     async def step(self, step: Step) -> list[Notification]:
@@ -166,13 +169,20 @@ class World:
         assert observation is not None
         await self.memory.record(observation)
         self.decider.finished(outcome, observation)
+        self.keep(observation.rules)
         return list(observation.rules.notifications)
+
+    def keep(self, results: RuleResults) -> None:
+        """Remember the joint intervals as a store does."""
+        self.joint |= {each.interval_id: each for each in results.joint}
+        for ended in results.ended:
+            self.joint.pop(ended, None)
 
     def restart(self, at_s: float) -> list[Notification]:
         """Go on with what a store remembers."""
         known = self.decider.known
         self.decider = Decider(self.decider.settings, np.random.default_rng(2))
-        self.decider.restore(dict(known.states), dict(known.streams.data))
+        self.decider.restore(dict(known.states), dict(known.streams.data), joint=list(self.joint.values()))
         self.decider.declare(known.compiled.declaration, {"r": T0}, at_s)
         return []
 
@@ -208,6 +218,7 @@ class World:
             given_up = self.decider.give_up(interval, known, at_s)
             assert given_up is not None
             results, joint = given_up
+            self.keep(results)
             sent += self.decider.told(results, joint, run_all(joint), at_s).notifications
         return sent
 

@@ -32,7 +32,7 @@ from proxyd.core.model.expression import (
     is_mixed,
 )
 from proxyd.core.model.item import EventKind
-from proxyd.core.model.profile import MessageTemplate, PageClass, Trigger
+from proxyd.core.model.profile import FIRST, MessageTemplate, PageClass, Then, Trigger
 from proxyd.core.model.source_class import SOURCE_CLASS
 
 MAX_LIMIT = 1_000_000
@@ -44,13 +44,20 @@ def declared_name(page_class: PageClass, written: ClassName) -> ClassName:
     return ClassName(page_class.name, page_class.domain, written.span)
 
 
-def check_trigger(
-    trigger: Trigger, classes: ClassIndex, reporter: Reporter, values: Values
-) -> tuple[Trigger, PageClass] | None:
-    """Return the resolved trigger and its class, or ``None`` if the class cannot be found."""
+@dataclass(frozen=True, slots=True)
+class CheckedTrigger:
+    """A resolved trigger, its class, and the class of the answer that it waits for."""
+
+    trigger: Trigger
+    page_class: PageClass
+    answer_class: PageClass | None = None
+
+
+def check_trigger(trigger: Trigger, classes: ClassIndex, reporter: Reporter, values: Values) -> CheckedTrigger | None:
+    """Return the resolved trigger, or ``None`` if a class of it cannot be found."""
     page_class = classes.find(trigger.page_class, reporter)
     if page_class is not None:
-        _check_event(trigger, page_class, reporter)
+        _check_event(trigger.kind, trigger.page_class, page_class, reporter)
     _check_after(trigger, reporter, values)
     bindings = [] if page_class is None else [Binding(page_class.name, page_class)]
     scope = Scope(bindings, event=trigger.kind, event_class=page_class, is_open=page_class is None)
@@ -61,7 +68,8 @@ def check_trigger(
 
     where = check(trigger.where, "the WHERE of a trigger", aggregates=False)
     condition = check(trigger.condition, "WHEN", aggregates=True)
-    if page_class is None:
+    answered = None if trigger.then is None else _check_then(trigger, page_class, classes, reporter, values)
+    if page_class is None or (trigger.then is not None and answered is None):
         return None
     if page_class == SOURCE_CLASS:
         _check_alone(condition, reporter)
@@ -69,13 +77,38 @@ def check_trigger(
         where, condition = conjunction(where, condition), None
     elif condition is not None and is_mixed(condition):
         reporter.warn(_better(trigger), condition.span)
+    then, answer_class = answered or (None, None)
     name = declared_name(page_class, trigger.page_class)
-    return replace(trigger, page_class=name, where=where, condition=condition), page_class
+    resolved = replace(trigger, page_class=name, where=where, condition=condition, then=then)
+    return CheckedTrigger(resolved, page_class, answer_class)
 
 
-def _check_event(trigger: Trigger, page_class: PageClass, reporter: Reporter) -> None:
+def _check_then(
+    trigger: Trigger, first_class: PageClass | None, classes: ClassIndex, reporter: Reporter, values: Values
+) -> tuple[Then, PageClass] | None:
+    """Return the resolved answer of a trigger and its class, or ``None`` if the class cannot be found."""
+    then = trigger.then
+    if then is None:
+        return None
+    values.durations([("WITHIN", then.within)], then.span)
+    if trigger.kind.is_of_source or then.kind.is_of_source:
+        reporter.error("THEN joins events of items; those of a SOURCE have AFTER and RECOVERY instead", then.span)
+        return None
+    page_class = classes.find(then.page_class, reporter)
+    if page_class is None:
+        return None
+    _check_event(then.kind, then.page_class, page_class, reporter)
+    bindings = [Binding(page_class.name, page_class)]
+    bindings += [] if first_class is None else [Binding(FIRST, first_class, implicit=False)]
+    scope = Scope(bindings, event=then.kind, event_class=page_class, is_open=first_class is None)
+    checker = ExpressionChecker(scope, reporter, values, place="the WHERE of THEN", aggregates=False, in_query=False)
+    where = None if then.where is None else checker.condition(then.where)
+    return replace(then, page_class=declared_name(page_class, then.page_class), where=where), page_class
+
+
+def _check_event(kind: EventKind, written: ClassName, page_class: PageClass, reporter: Reporter) -> None:
     """Report an event that the class does not have."""
-    kind, span = trigger.kind, trigger.page_class.span
+    span = written.span
     if kind is EventKind.DELETE and page_class.is_feed:
         reporter.error("ON DELETE needs a class of pages: items that drop off the end of a feed are not deleted", span)
     elif kind.is_of_source and page_class != SOURCE_CLASS:
@@ -118,10 +151,11 @@ def _better(trigger: Trigger) -> str:
 
 @dataclass(frozen=True, slots=True)
 class EventScope:
-    """What a query sees of the trigger: its event and, if it was found, its class."""
+    """What a query sees of the trigger: its event and, if they were found, its class and that of its answer."""
 
     kind: EventKind
     page_class: PageClass | None
+    answer_class: PageClass | None = None
 
 
 _READY_MESSAGE = "{source.name} {source.trouble}"
@@ -206,6 +240,10 @@ class QueryChecker:
             self._reporter.error(f"ON {self._event.kind.name} can only query SOURCE; write FROM SOURCE", span)
         elif page_class == SOURCE_CLASS and not is_of_source and self._event.page_class is not None:
             self._reporter.error("only a rule on an event of SOURCE, such as ON FAILURE TO SOURCE, can query it", span)
+        elif self._event.answer_class not in {None, page_class} and self._event.page_class != page_class:
+            self._reporter.error("with THEN, a query reads only the classes of the two events", span)
+        elif self._event.answer_class is not None and source.over is not None:
+            self._reporter.error("with THEN, a query takes no OVER: it reads the two events", span)
         elif page_class == SOURCE_CLASS and source.over is not None:
             self._reporter.error("SOURCE takes no OVER: its query reads the events since the rule last fired", span)
 

@@ -137,19 +137,21 @@ class RuleChecker:
         self, rule: InsertNotification, classes: ClassIndex
     ) -> tuple[Trigger | None, Select | None, MessageTemplate | None, list[PageClass]]:
         trigger: Trigger | None = None
-        trigger_class: PageClass | None = None
+        page_classes: list[PageClass] = []
+        event = EventScope(rule.trigger.kind if rule.trigger else EventKind.INSERT, None)
         if rule.trigger is not None:
             checked = check_trigger(rule.trigger, classes, self._reporter, self._values)
-            trigger, trigger_class = checked or (None, None)
-        event = EventScope(rule.trigger.kind if rule.trigger else EventKind.INSERT, trigger_class)
+            if checked is not None:
+                trigger = checked.trigger
+                event = EventScope(trigger.kind, checked.page_class, checked.answer_class)
+                page_classes = [each for each in (checked.page_class, checked.answer_class) if each is not None]
         query: Select | None = None
         message: MessageTemplate | None = None
         query_classes: tuple[PageClass, ...] = ()
         if rule.query is not None:
             found = QueryChecker(classes, event, self._reporter, self._values).check(rule.query, rule.message)
             query, query_classes, message = found or (None, (), None)
-        page_classes = ([trigger_class] if trigger_class else []) + list(query_classes)
-        return trigger, query, message, page_classes
+        return trigger, query, message, [*page_classes, *query_classes]
 
     def _sources(
         self, rule: InsertNotification, profiles: Sequence[Profile], page_classes: Sequence[PageClass]

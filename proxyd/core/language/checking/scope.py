@@ -90,7 +90,8 @@ class Scope:
         found = exact or found
         if len(found) == 1:
             binding, field = found[0]
-            return Column(field.path, binding.name if self._qualify else None, column.span), field.type
+            name = binding.name if self._qualify or not binding.implicit else None
+            return Column(field.path, name, column.span), field.type
         if found:
             _report_ambiguous(column, found, reporter)
         elif not self._is_open:

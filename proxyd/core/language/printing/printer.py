@@ -38,6 +38,7 @@ from proxyd.core.model.profile import (
     PolicyChoice,
     PolicyName,
     Politeness,
+    Then,
     Trigger,
     Utility,
     UtilityKind,
@@ -297,12 +298,18 @@ def _digest_time(when: Duration | WallTime) -> str:
 
 
 def format_trigger(trigger: Trigger) -> str:
-    """Return ``ON INSERT TO class``, with WHERE and WHEN on lines of their own."""
+    """Return ``ON INSERT TO class``, with WHERE, and WHEN or THEN, on lines of their own."""
     lines = [f"ON {trigger.kind.name} TO {format_class(trigger.page_class)}{_after(trigger.after)}"]
     for word, condition in (("WHERE", trigger.where), ("WHEN", trigger.condition)):
         if condition is not None:
             lines.append(f"{word} {format_expression(condition)}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *(_then(each) for each in [trigger.then] if each is not None)])
+
+
+def _then(then: Then) -> str:
+    where = "" if then.where is None else f" WHERE {format_expression(then.where)}"
+    event = f"{'NO ' if then.is_absent else ''}{then.kind.name} TO {format_class(then.page_class)}"
+    return f"THEN {event}{where} WITHIN {format_duration(then.within)}"
 
 
 def _after(after: After | None) -> str:

@@ -36,7 +36,7 @@ from proxyd.core.model.expression import (
     Unit,
 )
 from proxyd.core.model.item import EventKind
-from proxyd.core.model.profile import After, Trigger
+from proxyd.core.model.profile import After, Then, Trigger
 
 Parts: TypeAlias = list[Any]
 """What was built of the parts of a rule, in order: tokens for words, numbers and texts."""
@@ -182,7 +182,15 @@ def _join(*, left: bool) -> Rule:
 
 def _trigger(parts: Parts, span: TextSpan) -> Trigger:
     after = next((part for part in parts if isinstance(part, After)), None)
-    return Trigger(parts[0], parts[1], **_attributes(parts), after=after, span=span)
+    then = next((part for part in parts if isinstance(part, Then)), None)
+    return Trigger(parts[0], parts[1], **_attributes(parts), after=after, then=then, span=span)
+
+
+def _then(*, is_absent: bool) -> Rule:
+    def read(parts: Parts, span: TextSpan) -> Then:
+        return Then(parts[0], parts[1], parts[-1], **_attributes(parts), is_absent=is_absent, span=span)
+
+    return read
 
 
 _EXPRESSIONS: dict[str, Rule] = {
@@ -262,6 +270,8 @@ _TRIGGERS: dict[str, Rule] = {
     "after_time": lambda parts, span: After(time=Duration(Decimal(parts[0].value), parts[1]), span=span),
     "when": clause("condition"),
     "trigger": _trigger,
+    "then_event": _then(is_absent=False),
+    "then_no": _then(is_absent=True),
 }
 
 EXPRESSION_RULES: Mapping[str, Rule] = MappingProxyType(_EXPRESSIONS | _QUERIES | _TRIGGERS)

@@ -30,7 +30,7 @@ from proxyd.core.rules.programs.expression_compiler import Closure, Compiler, Ro
 from proxyd.core.rules.programs.message_program import MessagePlan, message_plan
 from proxyd.core.rules.programs.meter import Meter
 from proxyd.core.rules.programs.query_program import QueryProgram, compile_query
-from proxyd.core.rules.programs.trigger_program import TriggerProgram, compile_trigger
+from proxyd.core.rules.programs.trigger_program import AnswerProgram, TriggerProgram, compile_answer, compile_trigger
 from proxyd.core.rules.source_health import Lasting
 from proxyd.core.rules.state import StreamState
 
@@ -85,7 +85,8 @@ class AwaitedEvent:
 class RuleProgram:
     """A rule ready to run: its period in unix seconds, its life and the length of its utility's decay in seconds.
 
-    ``event_sources`` are the sources of its trigger's class, ``table_sources`` those of each table of its query.
+    ``event_sources`` are the sources whose events its trigger takes, with the ``answer_sources`` of its THEN;
+    ``table_sources`` are those of each table of its query. ``answer`` is the THEN.
     ``counting`` says what its counters count; ``limit_key`` returns the value that has a limit of its own. ``mark`` is
     the decimal mark by the LOCALE that its sources share.
     ``reads_probe`` says whether it reads how the probe went that found an item.
@@ -109,10 +110,13 @@ class RuleProgram:
     limit_key: Closure | None = None
     mark: str | None = None
     reads_probe: bool = False
+    answer: AnswerProgram | None = None
+    answer_sources: tuple[str, ...] = ()
 
     def __reduce__(self) -> tuple[Callable[[bytes], RuleProgram], tuple[bytes]]:
         """Let another process compile the rule again: closures cannot be sent."""
         classes = (self.event_class, *(table.page_class for table in self.query.tables))
+        classes += () if self.answer is None else (self.answer.page_class,)
         joined = tuple(each.sources for each in self.joined)
         rule = replace(self.rule, source_ids=())
         return compiled_again, (pickle.dumps((rule, classes, self.accepted_s, self.chronon_s, joined, self.mark)),)
@@ -181,9 +185,23 @@ class RuleProgram:
         return kind is self.rule.trigger.kind and (not self.is_of_source or event.item_id == str(self.awaited))
 
     @property
+    def kinds(self) -> frozenset[EventKind]:
+        """The kinds of events that it waits for."""
+        own = self.rule.trigger.kind
+        return frozenset({own} if self.answer is None else {own, self.answer.kind})
+
+    @property
+    def kept_paths(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The fields of an event, and of its old item, that are read after the event was taken in."""
+        query, answer = self.query, self.answer
+        if answer is None:
+            return query.paths, query.old_paths
+        return query.paths | answer.paths, query.old_paths | answer.old_paths
+
+    @property
     def is_joint(self) -> bool:
-        """Whether several sources must capture the rule's intervals."""
-        return bool(self.joined) or self.trigger.counts_across
+        """Whether more than the event itself decides the rule's intervals: other sources, or a later event."""
+        return bool(self.joined) or self.trigger.counts_across or self.answer is not None
 
     def is_event_table(self, position: int) -> bool:
         """Whether a table of the query holds the events since the last firing."""
@@ -242,15 +260,18 @@ def compile_rule(
     classes = [_class(declaration, each.page_class.domain, each.page_class.name) for each in rule.query.sources]
     window = rule.life.window if rule.life else None
     message = message_plan(rule, classes)
+    then = rule.trigger.then
+    answer_class = None if then is None else _class(declaration, then.page_class.domain, then.page_class.name)
     trigger = compile_trigger(rule.trigger, event_class, chronon_s, mark)
-    sources_of = {each: _of_class(rule, declaration, each) for each in {event_class, *classes}}
+    sources_of = {each: _of_class(rule, declaration, each) for each in {event_class, *classes, answer_class} if each}
+    answer_sources = () if answer_class is None else sources_of[answer_class]
     return RuleProgram(
         rule=rule,
         trigger=trigger,
         query=compile_query(rule.query, classes, event_class, chronon_s, (*message.expressions, *_limited(rule)), mark),
         message=message,
         event_class=event_class,
-        event_sources=sources_of[event_class],
+        event_sources=tuple(dict.fromkeys((*sources_of[event_class], *answer_sources))),
         table_sources=tuple(sources_of[each] for each in classes),
         joined=tuple(
             JoinedClass(
@@ -272,13 +293,23 @@ def compile_rule(
         limit_key=next((Compiler(event_class, mark=mark).compile(key) for key in _limited(rule)), None),
         mark=mark,
         reads_probe=_reads_probe(rule),
+        answer=compile_answer(rule.trigger, answer_class, event_class, chronon_s, mark),
+        answer_sources=answer_sources,
     )
 
 
 def _reads_probe(rule: NotificationRule) -> bool:
     """Return whether a rule names a field of the probe."""
     query, message = rule.query, rule.message.parts if rule.message is not None else ()
-    read = [rule.trigger.where, rule.trigger.condition, query.where, query.having, *query.group_by]
+    then = rule.trigger.then
+    read = [
+        rule.trigger.where,
+        rule.trigger.condition,
+        then.where if then else None,
+        query.where,
+        query.having,
+        *query.group_by,
+    ]
     read += [each.expression for each in query.columns] + [each.expression for each in query.order_by]
     read += [each for each in message if not isinstance(each, str | MessageName)]
     return any(_names_probe(each) for each in read if each is not None)

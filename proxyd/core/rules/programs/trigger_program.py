@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from proxyd.core.model.expression import Aggregate, Binary, Expression, Literal, conjuncts
-from proxyd.core.model.item import UpdateEvent, Value
-from proxyd.core.model.profile import PageClass, Trigger
+from proxyd.core.model.expression import (
+    Aggregate,
+    Binary,
+    Column,
+    Expression,
+    Literal,
+    children,
+    conjunction,
+    conjuncts,
+)
+from proxyd.core.model.item import EventKind, UpdateEvent, Value
+from proxyd.core.model.profile import FIRST, PageClass, Trigger
 from proxyd.core.planning.policies.expected_intervals import FiringPattern
 from proxyd.core.rules.programs.aggregate_values import Total, Window, aggregate_of
 from proxyd.core.rules.programs.expression_compiler import Closure, Compiler, Row, is_true
@@ -126,6 +135,73 @@ def _value(counter: Counter, tally: Tally, index: int, meter: Meter) -> Value:
     if window is None:
         return tally.totals[index].value(counter.aggregate.function)
     return aggregate_of(counter.aggregate, [value for _, value in window.values], meter)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerProgram:
+    """The compiled THEN of a trigger: the event that answers a first one, in how many seconds.
+
+    Parameters
+    ----------
+    is_absent
+        Whether the rule fires if there is no answer.
+    is_elsewhere
+        Whether the answer is of another class, so that any of its sources may give it.
+    where
+        The conditions on the answer alone, and ``pair`` those that also read the first event.
+    paths, old_paths
+        The fields that they read, of both events.
+    """
+
+    kind: EventKind
+    page_class: PageClass
+    within_s: float
+    is_absent: bool
+    is_elsewhere: bool
+    where: Closure | None
+    pair: Closure | None
+    paths: frozenset[str]
+    old_paths: frozenset[str]
+
+    def passes(self, event: UpdateEvent, meter: Meter = UNMETERED) -> bool:
+        """Return whether an event may be an answer; raises ``EvaluationError``."""
+        return self.where is None or is_true(self.where(Row.of(event, meter=meter)))
+
+    def fits(self, first: UpdateEvent, answer: UpdateEvent, meter: Meter = UNMETERED) -> bool:
+        """Return whether an event, which passes, answers this first one; raises ``EvaluationError``."""
+        if self.pair is None:
+            return True
+        return is_true(self.pair(replace(Row.of(answer, meter=meter), tables={FIRST: first.item.fields})))
+
+
+def compile_answer(
+    trigger: Trigger, page_class: PageClass | None, first_class: PageClass, chronon_s: float, mark: str | None = None
+) -> AnswerProgram | None:
+    """Return the program of a checked trigger's THEN, if it has one; ``page_class`` is the class of the answer."""
+    then = trigger.then
+    if then is None or page_class is None:
+        return None
+    compiler = Compiler(page_class, {FIRST: first_class}, page_class, mark)
+    terms = list(conjuncts(then.where))
+    own = conjunction(*(term for term in terms if not _names_first(term)))
+    both = conjunction(*(term for term in terms if _names_first(term)))
+    return AnswerProgram(
+        kind=then.kind,
+        page_class=page_class,
+        within_s=then.within.in_seconds(chronon_s=chronon_s),
+        is_absent=then.is_absent,
+        is_elsewhere=page_class != first_class,
+        where=None if own is None else compiler.compile(own),
+        pair=None if both is None else compiler.compile(both),
+        paths=frozenset(compiler.paths),
+        old_paths=frozenset(compiler.old_paths),
+    )
+
+
+def _names_first(expression: Expression) -> bool:
+    if isinstance(expression, Column):
+        return expression.qualifier == FIRST
+    return any(_names_first(child) for child in children(expression))
 
 
 def compile_trigger(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from proxyd.core.model.item import Item, UpdateEvent, Value
@@ -11,9 +11,12 @@ from proxyd.core.planning.policies.demands import OnceDemand
 from proxyd.core.rules.knowledge import Knowledge
 from proxyd.core.rules.programs.meter import QUICK_LIMITS, Meter
 from proxyd.core.rules.programs.rule_program import RuleProgram
+from proxyd.core.rules.stages.answers import AwaitedAnswers
 from proxyd.core.rules.stages.events import Discovery
 from proxyd.core.rules.stages.joint_intervals import (
     LONGEST_S,
+    Announcement,
+    IntervalStep,
     JointInterval,
     Obtained,
     correlated,
@@ -22,29 +25,8 @@ from proxyd.core.rules.stages.joint_intervals import (
     wait_s,
 )
 from proxyd.core.rules.stages.stored import History, StoreQuery, history_query, with_found
-from proxyd.core.rules.stages.streams import Firing, counted
+from proxyd.core.rules.stages.streams import Answer, Firing, counted
 from proxyd.core.rules.state import IntervalRecord, StoredEvent, StreamState
-
-
-@dataclass(frozen=True, slots=True)
-class Announcement:
-    """A joint interval that is to be notified now; ``url`` is that of the source whose event opened it."""
-
-    program: RuleProgram
-    interval: JointInterval
-    history: History
-    url: str
-    created_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """One step of a joint interval; ``records`` holds the sources whose fate is decided now."""
-
-    interval: JointInterval
-    is_over: bool = False
-    announced: Announcement | None = None
-    records: tuple[IntervalRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +89,7 @@ class JointCaptures:
         self._known = known
         self._grid = known.grid
         self._open: dict[str, JointInterval] = {}
+        self._awaited = AwaitedAnswers(known)
         self._orphans: list[str] = []
         self._rows: dict[str, tuple[Mapping[str, Value], ...]] = {}
         self._paths: Mapping[str, frozenset[str]] = {}
@@ -127,10 +110,13 @@ class JointCaptures:
             if paths.get(source_id) == self._paths.get(source_id)
         }
         self._paths = paths
-        gone = [each.interval_id for each in self._open.values() if not self._fits(each)]
+        gone = [each.interval_id for each in (*self._open.values(), *self._awaited) if not self._fits(each)]
+        self._awaited.declare(self._programs)
         for interval_id in gone:
-            del self._open[interval_id]
+            self._open.pop(interval_id, None)
         self._orphans += gone
+        for kept in [each for each in self._open.values() if self._awaited.takes(each.rule)]:
+            self._awaited.adopt(self._open.pop(kept.interval_id))
 
     @property
     def _programs(self) -> Mapping[str, RuleProgram]:
@@ -161,24 +147,30 @@ class JointCaptures:
             OnceDemand(each.rule, each.opened, grid.chronon_at(each.ends_s) if each.deadline is None else each.deadline)
             for each in self.wanting(source_id)
             if each.told is None
-        )
+        ) + tuple(self._awaited.asked_once(source_id))
 
     def is_overdue(self, now_s: float) -> bool:
         """Return whether an interval is to be ended without some of its sources."""
-        return any(each.ends_s <= now_s for each in self._open.values())
+        return any(each.ends_s <= now_s for each in self._all())
 
     def overdue(self, now_s: float) -> list[tuple[JointInterval, StoreQuery]]:
         """Return the intervals to end without some of their sources, and what to read for their notifications."""
         return [
             (each, history_query([self._programs[each.rule]], each.event.source_id, now_s))
-            for each in self._open.values()
+            for each in self._all()
             if each.ends_s <= now_s
         ]
 
+    def _all(self) -> Iterator[JointInterval]:
+        yield from self._open.values()
+        yield from self._awaited
+
     # -- what moves them
 
-    def take_in(self, found: Discovery, firings: Sequence[Firing], history: History) -> Captured:
-        """Return what a probe captured or missed, and what its joint ``firings`` opened.
+    def take_in(
+        self, found: Discovery, firings: Sequence[Firing], history: History, given: Sequence[Answer] = ()
+    ) -> Captured:
+        """Return what a probe captured or missed, what its joint ``firings`` opened, and what answers it gave.
 
         The streams of the rules must already hold what the probe found.
         """
@@ -187,17 +179,21 @@ class JointCaptures:
             self.see(outcome.source_id, outcome.items)
         steps = self._probed(outcome, found.events, history)
         occasion = _Occasion(self._known, outcome.finished_s)
-        for firing in firings:
+        with_answers = [each for each in firings if self._awaited.takes(each.rule)]
+        for firing in (each for each in firings if not self._awaited.takes(each.rule)):
             stored = with_found(history, self._programs[firing.rule], firing, found.events)
             steps.append(self._opened(firing, occasion, stored))
-        return self._moved(steps)
+        return self._moved(steps + self._awaited.take_in(found, with_answers, given))
 
     def give_up(self, interval: JointInterval, history: History, now_s: float) -> Captured | None:
         """End an interval without the sources that it still wants, or return ``None`` if it changed meanwhile."""
-        step = self._given_up(interval, history, now_s)
+        if self._awaited.takes(interval.rule):
+            step = self._awaited.give_up(interval, now_s)
+        else:
+            step = self._given_up(interval, history, now_s)
         return None if step is None else self._moved([step])
 
-    def _moved(self, steps: Sequence[_Step]) -> Captured:
+    def _moved(self, steps: Sequence[IntervalStep]) -> Captured:
         """Count the intervals that were decided, and return all that changed."""
         if not steps:
             return NOTHING_CAPTURED
@@ -205,7 +201,7 @@ class JointCaptures:
         for step in steps:
             key = (step.interval.rule, step.interval.event.source_id)
             streams[key] = self._known.streams[key] = counted(self._known.streams[key], step.records)
-        wanted = [(*step.interval.wanted, *(each.source_id for each in step.interval.obtained)) for step in steps]
+        wanted = [step.asks or self._wanted(step.interval) for step in steps]
         return Captured(
             streams=tuple(streams.values()),
             records=tuple(record for step in steps for record in step.records),
@@ -215,9 +211,15 @@ class JointCaptures:
             sources=tuple(dict.fromkeys(source_id for names in wanted for source_id in names)),
         )
 
+    def _wanted(self, interval: JointInterval) -> Iterator[str]:
+        """Yield the sources that an interval wants or wanted; those of an answer are asked as planned."""
+        if not self._awaited.takes(interval.rule):
+            yield from interval.wanted
+            yield from (each.source_id for each in interval.obtained)
+
     # -- steps
 
-    def _opened(self, firing: Firing, occasion: _Occasion, history: History) -> _Step:
+    def _opened(self, firing: Firing, occasion: _Occasion, history: History) -> IntervalStep:
         """Open the interval of a firing.
 
         For a query of another class it opens when the event is discovered, on the sources that correlate with the
@@ -256,7 +258,7 @@ class JointCaptures:
         decided = [self._record(interval, each.source_id, each.seen_s, captured=True) for each in done]
         return self._step(interval, (*own, *decided), history, event.seen_s)
 
-    def _probed(self, outcome: ProbeOutcome, found: Sequence[StoredEvent], history: History) -> list[_Step]:
+    def _probed(self, outcome: ProbeOutcome, found: Sequence[StoredEvent], history: History) -> list[IntervalStep]:
         """Let a source capture, or miss, the intervals that opened before its probe started."""
         source_id = outcome.source_id
         steps = []
@@ -272,7 +274,7 @@ class JointCaptures:
             steps.append(self._step(after, records, history, outcome.finished_s))
         return steps
 
-    def _given_up(self, interval: JointInterval, history: History, now_s: float) -> _Step | None:
+    def _given_up(self, interval: JointInterval, history: History, now_s: float) -> IntervalStep | None:
         """End an interval without the sources that it still wants: notify of the others, or later of supplements.
 
         Returns ``None`` if it changed meanwhile.
@@ -282,25 +284,25 @@ class JointCaptures:
         if interval.told is not None:
             self._open.pop(interval.interval_id, None)
             announced = self._announce(interval, history, now_s) if interval.news() else None
-            return _Step(interval, is_over=True, announced=announced)
+            return IntervalStep(interval, is_over=True, announced=announced)
         announced = self._announce(interval, history, now_s)
         told = tuple(each.source_id for each in interval.obtained)
         after = replace(interval, told=told, ends_s=now_s + LONGEST_S)
         self._open[interval.interval_id] = after
         records = (self._record(interval, source_id, now_s, captured=False) for source_id in interval.wanted)
         missed = tuple(replace(record, seen=False) for record in records)
-        return _Step(after, announced=announced, records=missed)
+        return IntervalStep(after, announced=announced, records=missed)
 
     # -- how
 
     def _step(
         self, interval: JointInterval, records: tuple[IntervalRecord, ...], history: History, now_s: float
-    ) -> _Step:
+    ) -> IntervalStep:
         if not interval.is_complete:
             self._open[interval.interval_id] = interval
-            return _Step(interval, records=records)
+            return IntervalStep(interval, records=records)
         self._open.pop(interval.interval_id, None)
-        return _Step(interval, True, self._announce(interval, history, now_s), records)
+        return IntervalStep(interval, True, self._announce(interval, history, now_s), records)
 
     def _announce(self, interval: JointInterval, history: History, now_s: float) -> Announcement:
         url = self._known.compiled.url_of(interval.event.source_id)

@@ -87,7 +87,7 @@ class SourceContext:
     @property
     def awaited_kinds(self) -> frozenset[EventKind]:
         """The kinds of events that rules wait for."""
-        return frozenset(program.rule.trigger.kind for program, _ in self.rules)
+        return frozenset(kind for program, _ in self.rules for kind in program.kinds)
 
     @property
     def starts_afresh(self) -> bool:

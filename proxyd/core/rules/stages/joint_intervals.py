@@ -13,7 +13,9 @@ from proxyd.core.model.chronon import Chronon, ChrononGrid
 from proxyd.core.model.item import Item, UpdateEvent, Value
 from proxyd.core.rules.programs.expression_compiler import Closure, Row, is_true
 from proxyd.core.rules.programs.meter import Meter
-from proxyd.core.rules.state import StoredEvent
+from proxyd.core.rules.programs.rule_program import RuleProgram
+from proxyd.core.rules.stages.stored import History
+from proxyd.core.rules.state import IntervalRecord, StoredEvent
 
 MOST_ROWS = 1000  # of one source
 LONGEST_S = 86400.0  # longest wait for a source whose life has no end, and for supplements
@@ -74,6 +76,31 @@ class JointInterval:
     def news(self) -> tuple[Obtained, ...]:
         """Return the sources that no notification has reported yet."""
         return tuple(each for each in self.obtained if each.source_id not in (self.told or ()))
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """A joint interval that is to be notified now; ``url`` is that of the source whose event opened it."""
+
+    program: RuleProgram
+    interval: JointInterval
+    history: History
+    url: str
+    created_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalStep:
+    """One step of a joint interval; ``records`` holds the sources whose fate is decided now.
+
+    ``asks`` names the sources that it wants a probe of from now on, or no longer.
+    """
+
+    interval: JointInterval
+    is_over: bool = False
+    announced: Announcement | None = None
+    records: tuple[IntervalRecord, ...] = ()
+    asks: tuple[str, ...] = ()
 
 
 def correlated(

@@ -16,8 +16,7 @@ from proxyd.core.rules.programs.message_program import word_rows
 from proxyd.core.rules.programs.meter import Meter
 from proxyd.core.rules.programs.query_program import ResultRow
 from proxyd.core.rules.programs.rule_program import RuleProgram
-from proxyd.core.rules.stages.captures import Announcement
-from proxyd.core.rules.stages.joint_intervals import Obtained
+from proxyd.core.rules.stages.joint_intervals import Announcement, Obtained
 from proxyd.core.rules.stages.stored import History, with_found
 from proxyd.core.rules.stages.streams import Firing, RuleFailure
 from proxyd.core.rules.state import Notification, StoredEvent

@@ -10,11 +10,12 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import UpdateEvent
 from proxyd.core.rules.programs.meter import Limits, Meter
 from proxyd.core.rules.programs.rule_program import RuleProgram
-from proxyd.core.rules.stages.captures import Announcement, Captured
+from proxyd.core.rules.stages.captures import Captured
 from proxyd.core.rules.stages.context import SourceContext
+from proxyd.core.rules.stages.joint_intervals import Announcement
 from proxyd.core.rules.stages.payload import Notices, NoticeTerms, fired_notices, joint_notices
 from proxyd.core.rules.stages.stored import History
-from proxyd.core.rules.stages.streams import Firing, RuleFailure, advance, recalled
+from proxyd.core.rules.stages.streams import Answer, Firing, RuleFailure, advance, answers, recalled
 from proxyd.core.rules.state import IntervalRecord, Notification, StoredEvent, StreamState
 
 R_co = TypeVar("R_co", covariant=True)
@@ -42,8 +43,9 @@ class RuleStep:
     ----------
     streams
         The rule's stream on the source, and its stream of all sources if it counts across them.
-    firings
-        The firings that several sources must capture. All others are in ``notifications`` already.
+    firings, answers
+        The firings that this source does not decide alone, and the events that may answer some. All other firings are
+        in ``notifications`` already.
     """
 
     streams: tuple[StreamState, ...]
@@ -51,6 +53,7 @@ class RuleStep:
     firings: tuple[Firing, ...] = ()
     notifications: tuple[Notification, ...] = ()
     failures: tuple[RuleFailure, ...] = ()
+    answers: tuple[Answer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,8 @@ class RuleTask:
         When notifications are made; by default when their events were seen.
     is_replay
         The events are old: intervals that several sources must capture have ended, and are not notified.
+    is_first, is_answer
+        Whether the source has the class of the rule's trigger, and that of its THEN.
     """
 
     program: RuleProgram
@@ -77,6 +82,8 @@ class RuleTask:
     declared_s: float = 0.0
     made_s: float | None = None
     is_replay: bool = False
+    is_first: bool = True
+    is_answer: bool = False
 
     @classmethod
     def all_of(
@@ -108,6 +115,8 @@ class RuleTask:
                 {key: rows for key, rows in history.items() if key[0] == program.rule.name},
                 context.source.url,
                 context.declared_s,
+                is_first=program.is_of_source or program.event_class == context.page_class,
+                is_answer=program.answer is not None and program.answer.page_class == context.page_class,
             )
             for program, stream in rules
         )
@@ -115,14 +124,22 @@ class RuleTask:
     def run(self, meter: Meter) -> RuleStep:
         """Return the advanced streams, and the notifications of the firings that this source alone decides."""
         program = self.program
-        step = advance(program, self.stream, self.found, self.grid, self.across, meter, declared_s=self.declared_s)
+        found = self.found if self.is_first else ()
+        step = advance(program, self.stream, found, self.grid, self.across, meter, declared_s=self.declared_s)
         if program.is_joint:
             firings = () if self.is_replay else step.firings
-            return RuleStep(step.streams, step.intervals, firings, failures=step.failures)
+            given, failures = self._answers(meter)
+            failures = (*step.failures, *failures)
+            return RuleStep(step.streams, step.intervals, firings, failures=failures, answers=given)
         terms = NoticeTerms(self.url, self.grid, self.made_s)
         told = fired_notices(program, step.firings, self.history, self.found, meter, terms)
         failures = (*step.failures, *told.failures)
         return RuleStep(step.streams, step.intervals, (), told.notifications, failures)
+
+    def _answers(self, meter: Meter) -> tuple[tuple[Answer, ...], tuple[RuleFailure, ...]]:
+        if not self.is_answer or self.is_replay:
+            return (), ()
+        return answers(self.program, self.stream.source_id, self.found, meter, declared_s=self.declared_s)
 
     def failed(self, reason: str) -> RuleStep:
         """Return the streams as they were; the events are lost to the rule."""
@@ -194,4 +211,5 @@ def merged(steps: Iterable[RuleStep]) -> RuleStep:
         firings=tuple(firing for each in found for firing in each.firings),
         notifications=tuple(told for each in found for told in each.notifications),
         failures=tuple(failure for each in found for failure in each.failures),
+        answers=tuple(answer for each in found for answer in each.answers),
     )

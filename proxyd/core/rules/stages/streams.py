@@ -28,6 +28,14 @@ class Firing:
 
 
 @dataclass(frozen=True, slots=True)
+class Answer:
+    """An event that may answer first events of a rule with THEN."""
+
+    rule: str
+    event: UpdateEvent
+
+
+@dataclass(frozen=True, slots=True)
 class RuleFailure:
     """A rule whose expressions failed on what a source showed, and why."""
 
@@ -130,10 +138,34 @@ def advance(
         if is_own:
             intervals.append(record)
         pending = (across or stream).pending
-        firings.append(Firing(program.rule.name, pending[-1:] if program.trigger.is_mixed else pending, record))
+        is_alone = program.trigger.is_mixed or program.answer is not None
+        firings.append(Firing(program.rule.name, pending[-1:] if is_alone else pending, record))
         stream = _fired(counted(stream, [record] if is_own else []), event)
         across = None if across is None else _fired(across, event)
     return StreamStep(stream, across, tuple(intervals), tuple(firings), tuple(failures))
+
+
+def answers(
+    program: RuleProgram, source_id: str, found: Sequence[StoredEvent], meter: Meter, *, declared_s: float
+) -> tuple[tuple[Answer, ...], tuple[RuleFailure, ...]]:
+    """Return the events of a probe that may answer a rule's first events, and how its conditions failed on others."""
+    kept: list[Answer] = []
+    failures: list[RuleFailure] = []
+    answer = program.answer
+    if answer is None:
+        return (), ()
+    own = [each for each in found if each.kind is answer.kind and _in_period(program, each, declared_s)]
+    for event in (each.event(source_id) for each in own):
+        try:
+            meter.spend(_STEPS_PER_EVENT)
+            if answer.passes(event, meter):
+                kept.append(Answer(program.rule.name, _remembered(program, event)))
+        except WorkLimitError as error:
+            failures.append(RuleFailure.of(program, source_id, error))
+            break  # all others would fail too
+        except Exception as error:  # noqa: BLE001 - whatever happens fails this rule alone
+            failures.append(RuleFailure.of(program, source_id, error))
+    return tuple(kept), tuple(failures)
 
 
 def recalled(
@@ -202,8 +234,7 @@ def _characters(event: UpdateEvent) -> int:
 
 def _remembered(program: RuleProgram, event: UpdateEvent) -> UpdateEvent:
     """Return an event with only the fields that its rule's query reads; a rule that seldom fires keeps many events."""
-    query = program.query
-    paths, old_paths = query.paths, query.old_paths
+    paths, old_paths = program.kept_paths
     if event.kind is EventKind.DELETE:
         paths = paths | old_paths
     old = event.old and replace(event.old, fields={path: event.old.fields.get(path) for path in old_paths})
@@ -217,8 +248,10 @@ def counts(program: RuleProgram, item: StoredEvent, declared_s: float = 0.0) -> 
     On a source that was declared later than the rule, at ``declared_s``, NOW is that time. Many feeds truncate times to
     whole seconds, so an item that appeared in the second of START and was not there before counts.
     """
-    if not program.wants(item.item, item.kind):
-        return False
+    return program.wants(item.item, item.kind) and _in_period(program, item, declared_s)
+
+
+def _in_period(program: RuleProgram, item: StoredEvent, declared_s: float) -> bool:
     published_s = item.item.published_s if item.kind is EventKind.INSERT else None
     if item.seed and published_s is None:
         return False

@@ -1,0 +1,302 @@
+"""Rules with THEN: first events that wait for an answer, and answers that were found before their first events.
+
+Both are kept, over restarts, until nothing that is found later can change anything: until all sources of the other
+event were seen after the time in question, or for a day after that.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from heapq import heapify, heapreplace
+
+from proxyd.core.model.item import UpdateEvent
+from proxyd.core.planning.policies.demands import OnceDemand
+from proxyd.core.rules.knowledge import Knowledge
+from proxyd.core.rules.programs.meter import QUICK_LIMITS, Meter
+from proxyd.core.rules.programs.rule_program import RuleProgram
+from proxyd.core.rules.programs.trigger_program import AnswerProgram
+from proxyd.core.rules.stages.events import Discovery
+from proxyd.core.rules.stages.joint_intervals import LONGEST_S, Announcement, IntervalStep, JointInterval, Obtained
+from proxyd.core.rules.stages.streams import Answer, Firing
+from proxyd.core.rules.state import IntervalRecord, SourceState
+
+MOST_WAITING = 1000
+"""First events of a rule, and answers, that are kept; the oldest are dropped."""
+_MOST_ASKED = 100  # sources that are asked once more when nothing has answered in time, and that are named as missing
+_PATIENCE_CHRONONS = 10  # in which they are asked
+_KEPT = "ans_"  # begins the id of an answer
+
+
+class Watermark:
+    """The time until which all of some sources have been seen.
+
+    Examples
+    --------
+    >>> states = {name: SourceState(name, "", last_success_s=seen_s) for name, seen_s in (("a", 5.0), ("b", 7.0))}
+    >>> mark = Watermark(["a", "b"])
+    >>> mark.seen_s(states)
+    5.0
+    >>> mark.seen_s(states | {"a": SourceState("a", "", last_success_s=9.0)})
+    7.0
+    """
+
+    def __init__(self, sources: Iterable[str]) -> None:
+        self._heap = [(0.0, source_id) for source_id in sources]
+        heapify(self._heap)
+
+    def seen_s(self, states: Mapping[str, SourceState]) -> float:
+        """Return the earliest last success of the sources, in unix seconds; 0 if one was never seen."""
+        while self._heap:
+            noted_s, source_id = self._heap[0]
+            now_s = last_success_s(states, source_id)
+            if now_s <= noted_s:
+                return noted_s
+            heapreplace(self._heap, (now_s, source_id))
+        return 0.0
+
+
+def last_success_s(states: Mapping[str, SourceState], source_id: str) -> float:
+    """Return when a source was last seen, in unix seconds; 0 if it never was."""
+    state = states.get(source_id)
+    return (state.last_success_s or 0.0) if state is not None else 0.0
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """The first events and the answers of one rule, by id, and how far the sources of either have been seen."""
+
+    program: RuleProgram
+    answer: AnswerProgram
+    firsts: dict[str, JointInterval] = field(default_factory=dict)
+    answers: dict[str, JointInterval] = field(default_factory=dict)
+    sources: frozenset[str] = field(init=False)
+    first_mark: Watermark = field(init=False)
+    answer_mark: Watermark = field(init=False)
+
+    def __post_init__(self) -> None:
+        program = self.program
+        self.sources = frozenset(program.event_sources)
+        self.answer_mark = Watermark(program.answer_sources)
+        self.first_mark = Watermark(self.sources.difference(program.answer_sources))
+
+    def __iter__(self) -> Iterator[JointInterval]:
+        yield from self.firsts.values()
+        yield from self.answers.values()
+
+    def kept_as(self, kept: JointInterval) -> dict[str, JointInterval]:
+        """Return where an event is kept."""
+        return self.answers if kept.interval_id.startswith(_KEPT) else self.firsts
+
+    def decided_s(self, kept: JointInterval) -> float:
+        """Return the time after which the sources of the other event can add nothing."""
+        is_answer = kept.interval_id.startswith(_KEPT)
+        return kept.event.time_s + (0.0 if is_answer else self.answer.within_s)
+
+
+class AwaitedAnswers:
+    """The first events and the answers of all rules with THEN."""
+
+    def __init__(self, known: Knowledge) -> None:
+        self._known = known
+        self._waiting: dict[str, _Waiting] = {}
+
+    def declare(self, programs: Mapping[str, RuleProgram]) -> None:
+        """Follow a declaration; what rules keep that are still there stays."""
+        before = self._waiting
+        self._waiting = {
+            name: _Waiting(program, program.answer) for name, program in programs.items() if program.answer is not None
+        }
+        for kept in [kept for name, each in before.items() if name in self._waiting for kept in each]:
+            self.adopt(kept)
+
+    def takes(self, rule: str) -> bool:
+        """Whether a rule has THEN."""
+        return rule in self._waiting
+
+    def adopt(self, kept: JointInterval) -> None:
+        """Take over what a rule with THEN kept before."""
+        self._waiting[kept.rule].kept_as(kept)[kept.interval_id] = kept
+
+    def __iter__(self) -> Iterator[JointInterval]:
+        """Yield everything that is kept."""
+        for each in self._waiting.values():
+            yield from each
+
+    def asked_once(self, source_id: str) -> Iterator[OnceDemand]:
+        """Yield the probes that a source needs to show that nothing has answered in time."""
+        for rule, waiting in self._waiting.items():
+            if not self._asked(waiting) or source_id not in waiting.program.answer_sources:
+                continue
+            seen_s = last_success_s(self._known.states, source_id)
+            open_s = {waiting.decided_s(each) for each in waiting.firsts.values() if waiting.decided_s(each) >= seen_s}
+            for end in sorted({self._known.grid.chronon_at(end_s) for end_s in open_s}):
+                yield OnceDemand(rule, end + 1, end + _PATIENCE_CHRONONS)
+
+    def take_in(self, found: Discovery, firings: Iterable[Firing], given: Iterable[Answer]) -> list[IntervalStep]:
+        """Return what a probe changed: firsts that began to wait or were answered, and all that need not wait longer.
+
+        The streams of the rules, and the state of the source, must already hold what the probe found.
+        """
+        fresh: dict[str, tuple[list[UpdateEvent], list[UpdateEvent]]] = {}
+        for firing in firings:
+            fresh.setdefault(firing.rule, ([], []))[0].append(firing.events[-1])
+        for answer in given:
+            fresh.setdefault(answer.rule, ([], []))[1].append(answer.event)
+        now_s = found.outcome.finished_s
+        steps = [step for rule, events in fresh.items() for step in self._met(self._waiting[rule], *events, now_s)]
+        if found.is_seen and not found.outcome.is_push:
+            steps += self._decided(found.outcome.source_id, now_s)
+        return steps
+
+    def give_up(self, kept: JointInterval, now_s: float) -> IntervalStep | None:
+        """End what has waited too long; ``None`` if it no longer waits. Where nothing answered, that is announced."""
+        waiting = self._waiting[kept.rule]
+        if waiting.kept_as(kept).pop(kept.interval_id, None) is None:
+            return None
+        states, decided_s = self._known.states, waiting.decided_s(kept)
+        unseen = (each for each in waiting.program.answer_sources if last_success_s(states, each) <= decided_s)
+        missing = tuple(each for each, _ in zip(unseen, range(_MOST_ASKED), strict=False))
+        return self._ended(waiting, replace(kept, wanted=missing), now_s)
+
+    # -- how
+
+    def _asked(self, waiting: _Waiting) -> tuple[str, ...]:
+        """Return the sources that a rule has asked once more when nothing has answered in time."""
+        sources = waiting.program.answer_sources
+        return sources if waiting.answer.is_absent and len(sources) <= _MOST_ASKED else ()
+
+    def _met(
+        self, waiting: _Waiting, firsts: Sequence[UpdateEvent], given: Sequence[UpdateEvent], now_s: float
+    ) -> Iterator[IntervalStep]:
+        """Let the new events of a rule, and those that wait, answer each other."""
+        answer, meter = waiting.answer, Meter(QUICK_LIMITS)
+        ordered = sorted(given, key=_order)
+        for kept in list(waiting.firsts.values()):
+            if (met := _first_answer(answer, kept.event, ordered, meter)) is not None:
+                del waiting.firsts[kept.interval_id]
+                yield self._answered(waiting, kept, met, now_s)
+        known = sorted((*ordered, *(each.event for each in waiting.answers.values())), key=_order)
+        for first in firsts:
+            kept = self._kept(waiting, first, waiting.program.notification_id(first), answer.within_s)
+            if (met := _first_answer(answer, first, known, meter)) is not None:
+                yield self._answered(waiting, kept, met, now_s)
+            else:
+                waiting.firsts[kept.interval_id] = kept
+                yield IntervalStep(kept, asks=self._asked(waiting))
+        for event in ordered if waiting.answer.is_elsewhere else ():
+            kept = self._kept(waiting, event, _KEPT + waiting.program.notification_id(event), 0.0)
+            waiting.answers[kept.interval_id] = kept
+            yield IntervalStep(kept)
+        yield from _dropped(waiting.firsts)
+        yield from _dropped(waiting.answers)
+
+    def _kept(self, waiting: _Waiting, event: UpdateEvent, name: str, within_s: float) -> JointInterval:
+        """Return an event that is kept until the sources of the other one have been seen after it, or after WITHIN."""
+        until_s, grid = event.time_s + within_s, self._known.grid
+        return JointInterval(
+            interval_id=name,
+            rule=waiting.program.rule.name,
+            events=(event,),
+            opened=grid.chronon_at(event.time_s),
+            opened_s=event.seen_s,
+            deadline=grid.chronon_at(until_s),
+            ends_s=max(until_s, event.seen_s) + LONGEST_S,
+            wanted=(),
+        )
+
+    def _decided(self, source_id: str, now_s: float) -> Iterator[IntervalStep]:
+        """End what waits for nothing any more, now that a source has been seen once more."""
+        for waiting in self._waiting.values():
+            is_concerned = source_id in waiting.sources and (waiting.firsts or waiting.answers)
+            for kept in list(waiting) if is_concerned else ():
+                if self._seen_s(waiting, kept) > waiting.decided_s(kept):
+                    del waiting.kept_as(kept)[kept.interval_id]
+                    yield self._ended(waiting, kept, now_s)
+
+    def _seen_s(self, waiting: _Waiting, kept: JointInterval) -> float:
+        """Return until when the sources have been seen that could change something for an event."""
+        states = self._known.states
+        if not waiting.answer.is_elsewhere:
+            return last_success_s(states, kept.event.source_id)
+        is_answer = kept.interval_id.startswith(_KEPT)
+        return (waiting.first_mark if is_answer else waiting.answer_mark).seen_s(states)
+
+    def _ended(self, waiting: _Waiting, kept: JointInterval, now_s: float) -> IntervalStep:
+        """End an event without an answer: it is dropped, unless the rule fires on just that."""
+        if not waiting.answer.is_absent or kept.interval_id.startswith(_KEPT):
+            return IntervalStep(kept, is_over=True)
+        return self._announced(waiting, kept, waiting.decided_s(kept), now_s)
+
+    def _answered(self, waiting: _Waiting, kept: JointInterval, answer: UpdateEvent, now_s: float) -> IntervalStep:
+        """End a first event with its answer: that is announced, unless the rule fires without one."""
+        if waiting.answer.is_absent:
+            return IntervalStep(kept, is_over=True)
+        if waiting.answer.is_elsewhere:
+            rows = Obtained(answer.source_id, answer.seen_s, captured=True, rows=(answer.item.fields,))
+            return self._announced(waiting, replace(kept, obtained=(rows,)), answer.time_s, now_s)
+        return self._announced(waiting, replace(kept, events=(*kept.events, answer)), answer.time_s, now_s)
+
+    def _announced(self, waiting: _Waiting, told: JointInterval, fired_s: float, now_s: float) -> IntervalStep:
+        """Announce a first event whose fate was decided at ``fired_s``, which the probe that ends now has found."""
+        program, grid = waiting.program, self._known.grid
+        start, probed = grid.chronon_at(fired_s), grid.chronon_at(now_s)
+        deadline = None if program.life_s is None else start + grid.ceil(program.life_s)
+        captured, delay_s = deadline is None or probed <= deadline, max(0.0, now_s - fired_s)
+        first = told.events[0]
+        record = IntervalRecord(
+            rule=told.rule,
+            source_id=first.source_id,
+            seq=first.seq,
+            start=start,
+            deadline=deadline,
+            probed=probed,
+            captured=captured,
+            exact=first.exact,
+            delay_s=delay_s,
+            utility=program.utility(delay_s, captured=captured),
+        )
+        shown = replace(told, opened=start, deadline=deadline)
+        url = self._known.compiled.url_of(first.source_id)
+        return IntervalStep(shown, True, Announcement(program, shown, {}, url, now_s), (record,))
+
+
+def _order(event: UpdateEvent) -> tuple[float, int]:
+    return event.time_s, event.seq
+
+
+def _dropped(kept: dict[str, JointInterval]) -> Iterator[IntervalStep]:
+    """Drop the oldest events beyond the limit."""
+    for oldest in list(kept.values())[: max(0, len(kept) - MOST_WAITING)]:
+        del kept[oldest.interval_id]
+        yield IntervalStep(oldest, is_over=True)
+
+
+def _first_answer(
+    answer: AnswerProgram, first: UpdateEvent, given: Sequence[UpdateEvent], meter: Meter
+) -> UpdateEvent | None:
+    """Return the first of some events, in the order of their times, that answers another one; ``None`` if none does.
+
+    What cannot be evaluated, or not in time, is no answer.
+    """
+    for event in given[bisect_right(given, (first.time_s, -1), key=_order) :]:
+        if event.time_s > first.time_s + answer.within_s:
+            return None
+        if _follows(event, first, answer) and _fits(answer, first, event, meter):
+            return event
+    return None
+
+
+def _follows(event: UpdateEvent, first: UpdateEvent, answer: AnswerProgram) -> bool:
+    """Whether an event of a source that counts comes after another one, by their times or their numbers."""
+    if event.source_id == first.source_id:
+        return event.seq > first.seq
+    return answer.is_elsewhere and event.time_s > first.time_s
+
+
+def _fits(answer: AnswerProgram, first: UpdateEvent, event: UpdateEvent, meter: Meter) -> bool:
+    try:
+        return answer.fits(first, event, meter)
+    except Exception:  # noqa: BLE001 - what cannot be evaluated is no answer
+        return False
