@@ -128,7 +128,7 @@ class CountedRule:
     every
         n, from 2 to ``MOST_COUNTED``.
     losses
-        What a firing loses beside its delay while it waits, with lives in seconds, in parts of a firing.
+        What a firing loses while it waits, in addition to its delay: parts of a firing, with lives in seconds.
     missed_s
         Seconds of waiting that count as much as a firing.
 

@@ -39,7 +39,7 @@ Evidence: TypeAlias = ItemTimes | ItemCount | ChangedBit
 
 
 def item_times(evidence: Evidence) -> ItemTimes | None:
-    """Return the times of the items, of which there are none if nothing changed; ``None`` if they are not known.
+    """Return the times of the items, an empty tuple if nothing changed; ``None`` if they are not known.
 
     Examples
     --------

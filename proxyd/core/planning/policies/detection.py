@@ -71,7 +71,7 @@ def due_after_s(
     price_item_s
         Item-seconds of delay that a probe must save.
     losses
-        What items lose beside their delay, with lives in seconds, in parts of an item, each of which counts as
+        What items lose in addition to their delay, in parts of an item, with lives in seconds; a whole item counts as
         ``missed_s`` seconds of waiting.
 
     Notes
