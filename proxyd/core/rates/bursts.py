@@ -37,6 +37,10 @@ def together(changes: Sequence[tuple[int, object]], now_s: float) -> float:
     changes
         As in ``siblings_of``; only those of the last 52 weeks count.
 
+    Notes
+    -----
+    Source: ``docs/decisions/week-shapes.md``.
+
     Examples
     --------
     >>> rng = np.random.default_rng(1)
@@ -69,6 +73,10 @@ def unhelped(changes: Sequence[tuple[int, int]], group_of: Ints, now_s: float) -
     -------
     The mean of ``exp(-q n x)`` over each group's items of the last year, for each x of ``HELPS``, which is ``-log(1 -
     c)``; shape (groups, len(HELPS)). Only what exceeds three times the mean number of changes counts in n; q is 0.15.
+
+    Notes
+    -----
+    Source: ``docs/decisions/targets.md``.
 
     Examples
     --------
@@ -119,6 +127,10 @@ def concentrations(
     Returns
     -------
     The concentrations for bins of ``BIN_S``.
+
+    Notes
+    -----
+    Source: ``docs/decisions/bursts.md``; the method of moments.
 
     Examples
     --------

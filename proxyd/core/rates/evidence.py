@@ -63,6 +63,10 @@ def trusted_times(times_s: Sequence[float], until_s: float) -> Sequence[float]:
     A history begins at its oldest time, so a single wrong one would decide how long it is. A gap is too long if a
     source with the other times shows it in less than one of a hundred histories.
 
+    Notes
+    -----
+    Source: ``docs/decisions/event-times.md``.
+
     Examples
     --------
     >>> trusted_times([0.0, 90.0, 93.0, 97.0], 100.0)

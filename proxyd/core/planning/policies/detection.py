@@ -34,9 +34,9 @@ def most_items(window: int, probability: float, dispersion: float = 1.0) -> floa
 
     Notes
     -----
-    Source: ``docs/algorithms.md`` (feed-window overflow). The items of a gap are Poisson or, in batches, negative
-    binomial. The probability of more than w is then the regularised incomplete gamma or beta function of ``w + 1``,
-    which is inverted.
+    Source: ``docs/decisions/planned-intervals.md``. The items of a gap are Poisson or, in batches, negative binomial.
+    The probability of more than w is then the regularised incomplete gamma or beta function of ``w + 1``, which is
+    inverted.
 
     Examples
     --------
@@ -76,7 +76,8 @@ def due_after_s(
 
     Notes
     -----
-    Source: ``docs/algorithms.md`` (the index with a price per probe).
+    Source: ``docs/decisions/one-value.md``. This is the gap of least cost a second: the price and what its
+    items lose, divided by its length.
 
     Examples
     --------

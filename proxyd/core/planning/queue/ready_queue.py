@@ -31,7 +31,8 @@ class ReadyQueue:
 
     For more than some thousand sources the gains are computed again in turn. Whenever all had their turn, the best ones
     form the short list. Each call ranks only this list and the sources put since whose gain is at least that of any
-    source left out. So other sources pass one by at most for the growth of its gain in two rounds of turns.
+    source left out. So a source is passed over for one of smaller gain only by less than its own gain grows in two
+    rounds of turns.
 
     Examples
     --------
