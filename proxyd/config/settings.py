@@ -100,7 +100,7 @@ class Settings(BaseModel):
     objective: Literal["satisfy", "spend"] = Field(
         "satisfy",
         description="`satisfy`: as few probes as meet the targets of the rules. `spend`: use the whole budget; rules "
-        "that name `UNIFORM`, `DOE`, `SUP` or `FBSUP` get no more probes by it",
+        "that name `UNIFORM`, `DOE`, `SUP` or `FBSUP` get no additional probes",
     )
     default_share: ShareSetting = Field(
         0.9, description="share of the items to be seen in time, for rules that set a life but no target"

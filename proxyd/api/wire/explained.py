@@ -117,14 +117,14 @@ def _last_line(found: Explanation) -> str:
 
 
 def _coming(found: Explanation, kept: Sequence[KeptPromise]) -> str:
-    """Return when the source is asked next and why, or that it is not."""
+    """Return when the source is probed next and why, or that it is not."""
     if found.next_probe is None:
         return f"none planned for now ({found.blocked_by or 'nothing is due'})"
     return f"{iso_time(found.next_probe.start_s)}, because {_because(found, kept)}"
 
 
 def _because(found: Explanation, kept: Sequence[KeptPromise]) -> str:
-    """Return why the source is asked next, and how often that was in time in the last week."""
+    """Return why the source is probed next, and how often its items were in time in the last week."""
     coming = found.next_probe
     shares = [each.kept for each in kept if coming is not None and each.rule == coming.probe.rule]
     if coming is None or not shares or coming.probe.reason not in _EXPECTING:
@@ -159,8 +159,9 @@ def _constraint_lines(found: Explanation) -> list[str]:
         f"rule {rule} expects an event between {iso_time(begin_s)} and {iso_time(end_s)}"
         for rule, (begin_s, end_s) in sorted(found.intervals.items())
     ]
-    told = found.next_probe.probe.rule if found.next_probe and found.next_probe.probe.reason is Reason.COUNTED else None
-    lines += [_counted_line(rule, ahead) for rule, ahead in sorted(found.counted.items()) if rule != told]
+    coming = found.next_probe and found.next_probe.probe
+    named = coming.rule if coming and coming.reason is Reason.COUNTED else None
+    lines += [_counted_line(rule, ahead) for rule, ahead in sorted(found.counted.items()) if rule != named]
     if found.host_free_s is not None:
         lines.append(f"its host's budget allows the next probe at {iso_time(found.host_free_s)}")
     if found.fresh_until_s is not None:

@@ -128,7 +128,7 @@ class CountedRule:
     every
         n, from 2 to ``MOST_COUNTED``.
     losses
-        What a firing loses beside its delay while it waits, with lives in seconds, in parts of a firing.
+        What a firing loses while it waits, in addition to its delay: parts of a firing, with lives in seconds.
     missed_s
         Seconds of waiting that count as much as a firing.
 
@@ -290,7 +290,7 @@ def _evaluated(gaps: Floats, cost: Floats, chances: Floats, chosen: Ints) -> tup
     """Return the mean cost of an item, and how much more each count costs than 0, shape (every,)."""
     every = len(chosen)
     system = np.eye(every) - _moves(chances, chosen)
-    system[:, 0] = gaps[chosen]  # count 0 costs nothing more: its place is for the mean cost
+    system[:, 0] = gaps[chosen]  # costs are relative to count 0, so its column is free for the mean cost
     found = np.linalg.solve(system, cost[chosen, np.arange(every)])
     return float(found[0]), np.append(0.0, found[1:])
 

@@ -23,7 +23,7 @@ class PlannedSource:
     Parameters
     ----------
     items_known
-        From how many items its rate is known.
+        The number of items from which its rate is known.
     last_seen_s
         When a probe last saw its state, in unix seconds; ``None`` before first contact.
     not_before_s
@@ -81,7 +81,7 @@ class PlannedSource:
 
     @property
     def passing(self) -> float:
-        """The part of its items that matter to the times of probes: less than 1 only if all its rules count items."""
+        """The part of its items that matters for the times of probes: less than 1 only if all its rules count items."""
         return 1.0 if self.demands.values_each_item else self.matching
 
     @property
@@ -111,7 +111,7 @@ class PlannedSource:
             week.follow(self.source_id, self.rate_per_s, self.priced_weight, self.last_seen_s)
 
     def saw(self, now_s: float, chronon: Chronon | None) -> None:
-        """Note that its state was seen, by a probe that was chosen in a chronon if that is given.
+        """Note that its state was seen; ``chronon`` is the one in which the probe was chosen, ``None`` if none was.
 
         Until its items are counted, as many as expected are taken to have come.
         """

@@ -119,9 +119,9 @@ class Planner:
         self.reschedule(source_id, self.settings.grid.chronon_at(now_s))
 
     def hint(self, source_id: str, items: float, *, since_s: float, now_s: float) -> None:
-        """Note that so many items may wait at a source if it was not seen since ``since_s``, so that it is due earlier.
+        """Note that so many items may wait at a source unless it was seen since ``since_s``; it is then due earlier.
 
-        A probe is due when its source's waiting items cost as much a second as the policy costs on average.
+        It is due by as much earlier as its rate takes to bring so many items (``DueTimes.of``).
         """
         source = self.sources.get(source_id)
         if source is None or source.last_seen_s is None or source.last_seen_s >= since_s:

@@ -17,7 +17,7 @@ Ints = NDArray[np.int64]
 BIN_S = 1800.0  # items that come within this time may belong to one burst
 KEPT = 48  # bins in which a burst is looked for; what older ones held is known by then
 _LONGEST_S = 52 * WEEK_S
-_CALM = 10.0  # squares of expected items, as if these had come independently, before anything is known
+_CALM = 10.0  # weight of the assumption that items come independently, in squares of expected items
 _MOST_K = 1e6
 _PER_WEEK = round(WEEK_S / TOGETHER_S)
 _BY_CHANCE = 3.0  # so many times the changes expected at once may be coincidences
@@ -36,6 +36,10 @@ def together(changes: Sequence[tuple[int, object]], now_s: float) -> float:
     ----------
     changes
         As in ``siblings_of``; only those of the last 52 weeks count.
+
+    Notes
+    -----
+    Source: ``docs/decisions/week-shapes.md``.
 
     Examples
     --------
@@ -69,6 +73,10 @@ def unhelped(changes: Sequence[tuple[int, int]], group_of: Ints, now_s: float) -
     -------
     The mean of ``exp(-q n x)`` over each group's items of the last year, for each x of ``HELPS``, which is ``-log(1 -
     c)``; shape (groups, len(HELPS)). Only what exceeds three times the mean number of changes counts in n; q is 0.15.
+
+    Notes
+    -----
+    Source: ``docs/decisions/targets.md``.
 
     Examples
     --------
@@ -119,6 +127,10 @@ def concentrations(
     Returns
     -------
     The concentrations for bins of ``BIN_S``.
+
+    Notes
+    -----
+    Source: ``docs/decisions/bursts.md``; the method of moments.
 
     Examples
     --------

@@ -39,7 +39,7 @@ Evidence: TypeAlias = ItemTimes | ItemCount | ChangedBit
 
 
 def item_times(evidence: Evidence) -> ItemTimes | None:
-    """Return the times of the items, of which there are none if nothing changed; ``None`` if they are not known.
+    """Return the times of the items, an empty tuple if nothing changed; ``None`` if they are not known.
 
     Examples
     --------
@@ -62,6 +62,10 @@ def trusted_times(times_s: Sequence[float], until_s: float) -> Sequence[float]:
 
     A history begins at its oldest time, so a single wrong one would decide how long it is. A gap is too long if a
     source with the other times shows it in less than one of a hundred histories.
+
+    Notes
+    -----
+    Source: ``docs/decisions/event-times.md``.
 
     Examples
     --------

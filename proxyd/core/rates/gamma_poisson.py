@@ -54,6 +54,10 @@ def posterior_means(events: ArrayLike, exposure_s: ArrayLike, mean_per_s: float)
     mean_per_s
         The population's mean rate.
 
+    Notes
+    -----
+    Source: ``docs/decisions/update-rates.md``.
+
     Examples
     --------
     >>> posterior_means([0.0, 50.0], [0.0, 100.0], 0.5).round(1)

@@ -88,8 +88,7 @@ def week_shape(counts: ArrayLike, passed: ArrayLike, *, dispersion: float = 1.0)
     Notes
     -----
     Counts are Poisson, factors Gamma with mean b: the counts' marginal is negative binomial and the posterior mean
-    ``(k b + N) / (k + M)`` with M the items expected of a flat week. Source: ``docs/decisions/update-rates.md``
-    (shrinkage).
+    ``(k b + N) / (k + M)`` with M the items expected of a flat week. Source: ``docs/decisions/week-shapes.md``.
 
     Examples
     --------
@@ -227,6 +226,10 @@ def shared_shapes(counts: ArrayLike, passed: ArrayLike, *, most: int = 8, disper
         How often each hour has been observed, shape (168,), or of each source, shape (sources, 168).
     dispersion
         As for ``week_shape``.
+
+    Notes
+    -----
+    Source: ``docs/decisions/week-shapes.md``.
 
     Examples
     --------

@@ -185,7 +185,7 @@ class Fleet:
         The counts of each source's items over the week.
     importances, losses, kind_of
         The cost of waiting by hour of the week in UTC, shape (168,), or ``None`` if all hours are equal; what items
-        lose beside their delay; and the index of what applies to each source.
+        lose in addition to their delay; and the index of what applies to each source.
     targets, rules_of
         What each rule asks for, by name and with times in seconds, and the numbers of the rules of each kind of source.
     matching

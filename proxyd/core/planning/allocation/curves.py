@@ -13,7 +13,17 @@ from proxyd.core.planning.allocation.losses import MISSED_S, NO_LOSSES, Losses, 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curves:
-    """The shapes, importances and losses that occur together, by slot, and the one of each source.
+    """The combinations of shape, importance and losses that occur, by slot, and the one of each source.
+
+    Parameters
+    ----------
+    shapes, importance
+        Factors of the rate and of the cost of waiting, shape (curves, slots); ``None`` if waiting costs the
+        same at any time.
+    of_source
+        The curve of each source, shape (sources,).
+    losses
+        What items lose while they wait, in slots, for each curve.
 
     Examples
     --------

@@ -123,7 +123,7 @@ class FleetDemand:
     slot_factor
         Extra price of each slot under a capacity, shape (slots,), from an earlier plan, which saves rounds.
     losses
-        What the items of each shape lose while they wait, beside their delay; () if only the delay counts.
+        What the items of each shape lose while they wait, in addition to their delay; () if only the delay counts.
     """
 
     grid: WeekGrid

@@ -20,10 +20,10 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 MISSED_S = 3 * WEEK_S
-"""The waiting that counts as much as an item that is missed; so slow sources are still asked now and then."""
+"""The waiting that counts as much as an item that is missed; because of it slow sources are still probed at times."""
 
 STEPS = 4
-"""Steps in which items lose their worth at most; a kernel that need not count them takes a tenth of the time."""
+"""The most steps in which items lose their worth; with a fixed number a kernel takes a tenth of the time."""
 
 _RATES_PER_OCTAVE = 2
 _LEAST_RATE = 2.0**-30  # items a slot
@@ -46,7 +46,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """What items lose while they wait for a probe, beside their delay.
+    """What items lose while they wait for a probe, in addition to their delay.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ def pack(state: FleetState) -> bytes:
     (('a',), array([0.0001]), (1, 168), True)
     """
     arrays: list[np.ndarray[Any, Any]] = []
-    pieces = json.JSONEncoder(ensure_ascii=False).iterencode(_told(state, arrays))  # in turns with other threads
+    pieces = json.JSONEncoder(ensure_ascii=False).iterencode(_encoded(state, arrays))  # lets other threads run
     packed = BytesIO()
     named: dict[str, Any] = {f"a{number}": array for number, array in enumerate(arrays)}
     named[_WHOLE] = np.frombuffer("".join(pieces).encode(), dtype=np.uint8)
@@ -61,7 +61,7 @@ def unpack(packed: bytes) -> FleetState:
     """
     try:
         with np.load(BytesIO(packed), allow_pickle=False) as arrays:
-            found = _made(json.loads(arrays[_WHOLE].tobytes()), arrays)
+            found = _decoded(json.loads(arrays[_WHOLE].tobytes()), arrays)
     except (TypeError, KeyError, AttributeError, OSError, EOFError, zlib.error) as error:
         raise ValueError("this is not a plan of this version") from error
     if not isinstance(found, FleetState):
@@ -69,30 +69,30 @@ def unpack(packed: bytes) -> FleetState:
     return found
 
 
-def _told(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
-    """Return a value as JSON has it; arrays are gathered, and told by their number."""
+def _encoded(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
+    """Return a value in the types of JSON; arrays are gathered, and referred to by their number."""
     if isinstance(value, np.ndarray):
         arrays.append(value)
         return {"array": len(arrays) - 1}
     if is_dataclass(value):
-        told = {field.name: _told(getattr(value, field.name), arrays) for field in fields(value)}
-        return {"kind": type(value).__name__, "fields": told}
+        encoded = {field.name: _encoded(getattr(value, field.name), arrays) for field in fields(value)}
+        return {"kind": type(value).__name__, "fields": encoded}
     if isinstance(value, Target):
-        return {"kind": "Target", "fields": {name: _told(each, arrays) for name, each in value._asdict().items()}}
+        return {"kind": "Target", "fields": {name: _encoded(each, arrays) for name, each in value._asdict().items()}}
     if isinstance(value, Mapping):
-        return {"pairs": [[_told(key, arrays), _told(each, arrays)] for key, each in value.items()]}
+        return {"pairs": [[_encoded(key, arrays), _encoded(each, arrays)] for key, each in value.items()]}
     if isinstance(value, list | tuple):
-        return [_told(each, arrays) for each in value]
+        return [_encoded(each, arrays) for each in value]
     return value
 
 
-def _made(told: Any, arrays: Any) -> Any:
-    if isinstance(told, list):
-        return tuple(_made(each, arrays) for each in told)
-    if not isinstance(told, dict):
-        return told
-    if "array" in told:
-        return arrays[f"a{told['array']}"]
-    if "pairs" in told:
-        return {_made(key, arrays): _made(each, arrays) for key, each in told["pairs"]}
-    return _KINDS[told["kind"]](**{name: _made(each, arrays) for name, each in told["fields"].items()})
+def _decoded(encoded: Any, arrays: Any) -> Any:
+    if isinstance(encoded, list):
+        return tuple(_decoded(each, arrays) for each in encoded)
+    if not isinstance(encoded, dict):
+        return encoded
+    if "array" in encoded:
+        return arrays[f"a{encoded['array']}"]
+    if "pairs" in encoded:
+        return {_decoded(key, arrays): _decoded(each, arrays) for key, each in encoded["pairs"]}
+    return _KINDS[encoded["kind"]](**{name: _decoded(each, arrays) for name, each in encoded["fields"].items()})

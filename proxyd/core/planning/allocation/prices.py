@@ -156,7 +156,15 @@ def allocate(
 
 
 class Frequencies:
-    """Frequencies of all sources as functions of the logarithms of their prices."""
+    """Frequencies of all sources as functions of the logarithms of their prices.
+
+    Parameters
+    ----------
+    tables, table_of
+        Timetables, and the index of each source's, shape (sources,).
+    rate
+        Items a slot times weight of each source, shape (sources,).
+    """
 
     def __init__(self, tables: Sequence[Timetable], table_of: Ints, rate: Floats) -> None:
         self.rate, self.tables = rate, tables

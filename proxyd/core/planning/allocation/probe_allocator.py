@@ -1,4 +1,4 @@
-"""The fleet planner: takes rates, weeks, prices and capacity, and returns the sources to probe now."""
+"""The allocator of probes: takes rates, weeks, prices and capacity, and returns the sources to probe now."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from proxyd.core.planning.golden_turns import turns
 from proxyd.core.rates.week_bins import MONDAY_S
 from proxyd.errors import SchedulingError
 
-_ROUNDS, _FOLLOWING_ROUNDS = 32, 8
-_VARIANTS = 8  # the number of rounds is a multiple of this
-_STEP = 0.5
+_ROUNDS, _FOLLOWING_ROUNDS = 32, 8  # steps of the subgradient method: in all, and from the prices of an earlier plan
+_VARIANTS = 8  # the last steps, whose timetables are kept; the number of rounds is a multiple of this
+_STEP = 0.5  # the first step, of the logarithm of a price; later ones fall with the root of their number
 _ALL = slice(None)
 _LOWEST = float(LEVELS[0])
 _NOBODY = np.zeros(0, dtype=np.int64)
@@ -53,8 +53,8 @@ class ProbeAllocator:
     >>> from proxyd.core.planning.allocation.fleet_demand import WeekGrid
     >>> rates = [8.0 / 86400.0, 2.0 / 86400.0]
     >>> demand = FleetDemand(WeekGrid(43200.0), np.ones((1, 14)), np.zeros(2, dtype=np.int64), rates, last_s=0.0)
-    >>> planner = ProbeAllocator(demand, FleetLimits(probes_per_slot=1.5), now_s=0.0)
-    >>> (planner.due_s / 43200.0).round().tolist()
+    >>> allocator = ProbeAllocator(demand, FleetLimits(probes_per_slot=1.5), now_s=0.0)
+    >>> (allocator.due_s / 43200.0).round().tolist()
     [1.0, 2.0]
     """
 
@@ -187,7 +187,7 @@ class ProbeAllocator:
         return Frequencies(self.tables, self.table_of, self._weighted() * self.grid.slot_s)
 
     def loads(self) -> Floats:
-        """Return the long-run mean number of probes in each slot of the week at the present prices."""
+        """Return the long-run mean number of probes in each slot of the week at the present prices, shape (slots,)."""
         return slot_loads(self.tables, self.table_of, self._weighted() * self.grid.slot_s, self.prices)
 
     # -- decisions

@@ -18,7 +18,7 @@ from proxyd.core.rates.bursts import HELPS
 
 _BISECTIONS = 26
 _CLOSE = 0.002  # a share that misses its target by less is met
-_DEAR = 0.3  # finds of a burst that it takes for each missed item that the price over the rate is worth
+_DEAR = 0.3  # finds in a burst before a probe pays, for each missed item to which price over rate amounts
 _WAVE = 2.0  # rules whose prices are within this many octaves are priced together
 
 

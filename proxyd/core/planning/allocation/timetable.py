@@ -90,7 +90,7 @@ class Timetable:
         slot_price
             Factor of the price of a probe in each slot, shape (slots,), 1 by default; above 1 if too many would come.
         losses
-            What items lose while they wait, beside their delay.
+            What items lose while they wait, in addition to their delay.
         into
             The array that receives the gaps, shape (levels, slots), or ``None`` for a new one.
 

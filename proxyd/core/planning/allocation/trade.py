@@ -52,8 +52,8 @@ class SharePoint:
     delay_s: float
 
 
-def share_trade(planner: ProbeAllocator, shares: Iterable[float]) -> list[SharePoint]:
-    """Return the probes that each share takes if all rules had it as their target, whatever the budget is.
+def share_trade(allocator: ProbeAllocator, shares: Iterable[float]) -> list[SharePoint]:
+    """Return the probes that each share takes if all rules had it as their target, regardless of the budget.
 
     Examples
     --------
@@ -70,9 +70,9 @@ def share_trade(planner: ProbeAllocator, shares: Iterable[float]) -> list[ShareP
     >>> few.probes_per_s < many.probes_per_s
     True
     """
-    slot_s, items, found = planner.grid.slot_s, planner.rate_per_s, []
+    slot_s, items, found = allocator.grid.slot_s, allocator.rate_per_s, []
     for share in shares:
-        at_share = planner.at_share(share)
+        at_share = allocator.at_share(share)
         if at_share is None or not items.sum() > 0:
             break
         fleet, log_price, expected = at_share
@@ -81,7 +81,7 @@ def share_trade(planner: ProbeAllocator, shares: Iterable[float]) -> list[ShareP
     return found
 
 
-def trade(planner: ProbeAllocator, budgets: Iterable[float]) -> list[TradePoint]:
+def trade(allocator: ProbeAllocator, budgets: Iterable[float]) -> list[TradePoint]:
     """Return what each budget, in probes a second for all sources together, would buy.
 
     For each source the delay follows from the timetable at the price. Completeness is the share of items after which no
@@ -89,7 +89,7 @@ def trade(planner: ProbeAllocator, budgets: Iterable[float]) -> list[TradePoint]
 
     Parameters
     ----------
-    planner
+    allocator
         With timetables, so after ``reprice``; it is not changed.
 
     Notes
@@ -106,16 +106,16 @@ def trade(planner: ProbeAllocator, budgets: Iterable[float]) -> list[TradePoint]
     >>> few.delay_s > 2 * many.delay_s, few.captured < many.captured
     (True, True)
     """
-    every = max(1, len(planner.rate_per_s) // _SAMPLE)
-    sampled = turns(np.arange(len(planner.rate_per_s))) < 1 / every
-    taken = np.flatnonzero(sampled & (planner.rate_per_s * planner.weights > 0))
-    slot_s, share = planner.grid.slot_s, float(sampled.mean())
-    rates = planner.rate_per_s[taken] * slot_s
+    every = max(1, len(allocator.rate_per_s) // _SAMPLE)
+    sampled = turns(np.arange(len(allocator.rate_per_s))) < 1 / every
+    taken = np.flatnonzero(sampled & (allocator.rate_per_s * allocator.weights > 0))
+    slot_s, share = allocator.grid.slot_s, float(sampled.mean())
+    rates = allocator.rate_per_s[taken] * slot_s
     if not len(taken):
         return []
-    weighted, table_of = rates * planner.weights[taken], planner.table_of[taken]
-    hosts = planner.hosts and planner.hosts.sampled(taken)
-    fleet, found = Frequencies(planner.tables, table_of, weighted), []
+    weighted, table_of = rates * allocator.weights[taken], allocator.table_of[taken]
+    hosts = allocator.hosts and allocator.hosts.sampled(taken)
+    fleet, found = Frequencies(allocator.tables, table_of, weighted), []
     for per_s in budgets:
         prices = allocate(fleet, per_s * slot_s * share, hosts=hosts)
         log_price = np.log2(prices.of_source)

@@ -51,7 +51,7 @@ class WeekPlan:
 
     def __init__(
         self,
-        planner: ProbeAllocator,
+        allocator: ProbeAllocator,
         numbers: dict[str, int],
         weeks: _Weeks,
         cycle: Cycle,
@@ -60,7 +60,7 @@ class WeekPlan:
         doe: Mapping[tuple[str, int, float], Floats] = MappingProxyType({}),
     ) -> None:
         self._trade: tuple[tuple[float, ...], list[TradePoint]] | None = None
-        self._planner = planner
+        self._allocator = allocator
         self._numbers = numbers
         self._weeks = weeks
         self._cycle = cycle
@@ -95,18 +95,19 @@ class WeekPlan:
         least_price = state.price_item_s * speed / state.slot_s
         targets = state.targets and state.targets.times(speed / state.slot_s)
         limits = FleetLimits(probes_per_slot, hosts=state.host_limits, least_price=least_price, targets=targets)
-        planner = ProbeAllocator(demand, limits, now_s=-inf)
-        if state.most_per_s is not None and np.any(planner.loads() > (most := state.most_per_s / speed * state.slot_s)):
-            planner.reprice(replace(limits, capacity=most), now_s=-inf)
+        allocator = ProbeAllocator(demand, limits, now_s=-inf)
+        most = None if state.most_per_s is None else state.most_per_s / speed * state.slot_s
+        if most is not None and np.any(allocator.loads() > most):
+            allocator.reprice(replace(limits, capacity=most), now_s=-inf)
         # A comprehension lets other threads take turns; dict(zip(...)) would not.
         numbers = {source_id: number for number, source_id in enumerate(state.source_ids)}
         told = np.array([state.rate_per_s, state.weights, state.last_seen_s])
-        week = cls(planner, numbers, _Weeks.of(state), cycle, told, state.zone_s, _doe(state, numbers, planner))
+        week = cls(allocator, numbers, _Weeks.of(state), cycle, told, state.zone_s, _doe(state, numbers, allocator))
         week.siblings, week.groups, week.chronon_s = state.siblings, HostGroups.of(state), state.chronon_s
         per_s = speed / state.slot_s
         week.outlooks = {
             rule: each._replace(made=each.made * per_s, needed=each.needed * per_s)
-            for rule, each in zip(state.rules, planner.outlooks(), strict=False)
+            for rule, each in zip(state.rules, allocator.outlooks(), strict=False)
         }
         return week
 
@@ -115,10 +116,10 @@ class WeekPlan:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> WeekPlan:
         """Return a plan that follows other probes; unchanging data is shared."""
-        planner = copy(self._planner)
+        allocator = copy(self._allocator)
         for name in ("last_s", "due_s", "rate_per_s", "weights"):
-            setattr(planner, name, getattr(planner, name).copy())
-        week = WeekPlan(planner, self._numbers, self._weeks, self._cycle, self._told.copy(), self._zone_s, self._doe)
+            setattr(allocator, name, getattr(allocator, name).copy())
+        week = WeekPlan(allocator, self._numbers, self._weeks, self._cycle, self._told.copy(), self._zone_s, self._doe)
         week.siblings, week.groups, week.chronon_s = self.siblings, self.groups, self.chronon_s
         week.outlooks = self.outlooks
         return week
@@ -126,36 +127,36 @@ class WeekPlan:
     @property
     def price_item_s(self) -> float:
         """The delay that a probe must save, in item-seconds."""
-        return self._in_seconds(self._planner.prices.probe)
+        return self._in_seconds(self._allocator.prices.probe)
 
     @property
     def budget_price_item_s(self) -> float:
         """The delay that a probe must save because of the budget, in item-seconds; nearly 0 if some budget is left."""
-        return self._in_seconds(self._planner.prices.budget)
+        return self._in_seconds(self._allocator.prices.budget)
 
     def price_of(self, source_id: str) -> float | None:
         """Return the delay that a probe of a source must save, in item-seconds; more if its host binds."""
         number = self._numbers.get(source_id)
-        return None if number is None else self._in_seconds(self._planner.prices.of_source[number])
+        return None if number is None else self._in_seconds(self._allocator.prices.of_source[number])
 
     def price_without_host(self, source_id: str) -> float | None:
         """Return what ``price_of`` would be if the limit of the source's host did not bind."""
         number = self._numbers.get(source_id)
-        return None if number is None else self._in_seconds(self._planner.prices.without_hosts[number])
+        return None if number is None else self._in_seconds(self._allocator.prices.without_hosts[number])
 
     def _in_seconds(self, price: float) -> float:
         """Return a price in item-seconds."""
-        return float(price) * self._planner.grid.slot_s / self._cycle.speed
+        return float(price) * self._allocator.grid.slot_s / self._cycle.speed
 
     @property
     def slot_factor(self) -> Floats | None:
         """Extra price of each slot of the week in which the budget was too small; ``None`` if it never was."""
-        return self._planner.slot_factor
+        return self._allocator.slot_factor
 
     @property
     def probes_per_s(self) -> float:
         """The number of probes a second that the plan makes in the long run."""
-        return float(self._planner.loads().mean()) / self._planner.grid.slot_s * self._cycle.speed
+        return float(self._allocator.loads().mean()) / self._allocator.grid.slot_s * self._cycle.speed
 
     def trade(self, probes_per_s: Sequence[float]) -> list[TradePoint]:
         """Return what each budget would buy at the rates that the plan was made with; the result is kept."""
@@ -163,7 +164,7 @@ class WeekPlan:
         if self._trade is None or self._trade[0] != wanted:
             points = [
                 TradePoint(p.probes_per_s * speed, p.price_item_s / speed, p.delay_s / speed, p.captured)
-                for p in trade(self._planner, [per_s / speed for per_s in wanted])
+                for p in trade(self._allocator, [per_s / speed for per_s in wanted])
             ]
             self._trade = wanted, points
         return list(self._trade[1])
@@ -173,7 +174,7 @@ class WeekPlan:
         speed = self._cycle.speed
         return [
             SharePoint(p.share, p.expected, p.probes_per_s * speed, p.delay_s / speed)
-            for p in share_trade(self._planner, shares)
+            for p in share_trade(self._allocator, shares)
         ]
 
     def due_s(self, source_id: str) -> float | None:
@@ -181,7 +182,7 @@ class WeekPlan:
         number = self._numbers.get(source_id)
         if number is None:
             return None
-        due_s = float(self._planner.due_s[number])
+        due_s = float(self._allocator.due_s[number])
         return float(self._cycle.time_s(due_s - self._ahead_s(number))) if due_s < inf else inf
 
     def reached_s(self, source_id: str, items: float) -> float | None:
@@ -189,7 +190,7 @@ class WeekPlan:
         number = self._numbers.get(source_id)
         if number is None:
             return None
-        reached_s = self._planner.reached_s(number, items)
+        reached_s = self._allocator.reached_s(number, items)
         return float(self._cycle.time_s(reached_s - self._ahead_s(number))) if reached_s < inf else inf
 
     def items_line(self, source_id: str, rate_per_s: float) -> ItemsLine | None:
@@ -199,7 +200,7 @@ class WeekPlan:
             return None
         begun_s = float(self._cycle.time_s(MONDAY_S - self._ahead_s(number)))
         return ItemsLine(
-            self._planner.week_sums(number), begun_s, self._planner.grid.slot_s / self._cycle.speed, rate_per_s
+            self._allocator.week_sums(number), begun_s, self._allocator.grid.slot_s / self._cycle.speed, rate_per_s
         )
 
     def doe_due_s(self, source_id: str, probes: int, per_s: float, last_seen_s: float) -> float | None:
@@ -208,8 +209,8 @@ class WeekPlan:
         if after_s is None:
             return None
         number = self._numbers[source_id]
-        assert self._planner.phase_s is not None
-        monday_s = MONDAY_S + float(self._planner.phase_s[number])
+        assert self._allocator.phase_s is not None
+        monday_s = MONDAY_S + float(self._allocator.phase_s[number])
         last_s = self._cycle.week_s(last_seen_s) + self._ahead_s(number)
         week_s, passed_s = divmod(last_s - monday_s, WEEK_S)
         place = int(np.searchsorted(after_s, passed_s + 1e-6, side="right"))
@@ -233,12 +234,13 @@ class WeekPlan:
         self._told[:, number] = told
         seen_s = self.counted_s(source_id, last_seen_s) if counted_s is None else counted_s
         now_s = float(self._cycle.week_s(seen_s)) + self._ahead_s(number)
-        self._planner.probed_one(number, rate_per_s / self._cycle.speed, weight, now_s=now_s)
+        self._allocator.probed_one(number, rate_per_s / self._cycle.speed, weight, now_s=now_s)
 
     def counted_s(self, source_id: str, last_seen_s: float) -> float:
         """Return when a probe that saw a source now counts as made.
 
-        A probe starts with the chronon in which it is due. It counts as made when it is due, or each would be sooner.
+        A probe starts with the chronon in which it is due. It counts as made when it was due; otherwise each would come
+        a little earlier than the one before.
         """
         due_s = self.due_s(source_id)
         return due_s if due_s is not None and last_seen_s < due_s < last_seen_s + self.chronon_s else last_seen_s
@@ -253,7 +255,7 @@ class WeekPlan:
         """Return when sources are due, infinity for those that the plan does not know; shape (sources,)."""
         numbers = self._numbers_of(source_ids)
         ahead_s = 0.0 if self._zone_s is None else self._zone_s[numbers]
-        due_s = self._planner.due_s[numbers]
+        due_s = self._allocator.due_s[numbers]
         dues: Floats = np.where((numbers >= 0) & (due_s < inf), self._cycle.time_s(due_s - ahead_s), inf)
         return dues
 
@@ -272,10 +274,10 @@ class WeekPlan:
     def expected(self, source_id: str, bins: Ints) -> Floats:
         """Return the items that a source's rate expects in each bin of ``BIN_S`` of the cycle, shape (bins,)."""
         number = self._numbers[source_id]
-        planner = self._planner
-        slots = np.floor((bins * BIN_S + self._ahead_s(number) - MONDAY_S) / planner.grid.slot_s).astype(np.int64)
-        factors: Floats = planner.shapes[planner.shape_of[number], slots % planner.grid.slots]
-        return factors * float(planner.rate_per_s[number]) * BIN_S
+        allocator = self._allocator
+        slots = np.floor((bins * BIN_S + self._ahead_s(number) - MONDAY_S) / allocator.grid.slot_s).astype(np.int64)
+        factors: Floats = allocator.shapes[allocator.shape_of[number], slots % allocator.grid.slots]
+        return factors * float(allocator.rate_per_s[number]) * BIN_S
 
     def burst(
         self, source_id: str, bins: Ints, factors: Floats, *, now_s: float, next_s: float, most: int
@@ -290,7 +292,7 @@ class WeekPlan:
         found: list[int] = []
         for zone_s in np.unique(zones_s).tolist():
             some, ahead = members[zones_s == zone_s], round(zone_s / BIN_S)
-            due = self._planner.burst(
+            due = self._allocator.burst(
                 some, bins + ahead, factors, now_s=now + zone_s, next_s=later + zone_s, most=most - len(found)
             )
             found += due.tolist()
@@ -303,7 +305,7 @@ class WeekPlan:
     def gains_of(self, numbers: Ints, now_s: float) -> Floats:
         """Return the same as ``gains`` for sources given by number."""
         zone_s = 0.0 if self._zone_s is None else self._zone_s[numbers]
-        return self._planner.gains(numbers, self._cycle.week_s(now_s) + zone_s)
+        return self._allocator.gains(numbers, self._cycle.week_s(now_s) + zone_s)
 
     def intensity(self, source_id: str) -> Floats:
         """Return the factors of a source's rate by hour of the week, shape (168,)."""
@@ -347,20 +349,20 @@ class _Weeks:
 
 
 def _doe(
-    state: FleetState, numbers: Mapping[str, int], planner: ProbeAllocator
+    state: FleetState, numbers: Mapping[str, int], allocator: ProbeAllocator
 ) -> dict[tuple[str, int, float], Floats]:
-    """Return the times of the week, in seconds since Monday, for all that DOE rules ask; even ones are left out."""
-    even = np.ones_like(planner.shapes)
-    importance = even if planner.importance is None else planner.importance
+    """Return the times of the week at which DOE rules probe, in seconds since Monday; even spacing is left out."""
+    even = np.ones_like(allocator.shapes)
+    importance = even if allocator.importance is None else allocator.importance
     found: dict[tuple[int, int, float], Floats | None] = {}
     times: dict[tuple[str, int, float], Floats] = {}
     for source_id, asked in state.doe.items():
-        row = int(planner.shape_of[numbers[source_id]])
+        row = int(allocator.shape_of[numbers[source_id]])
         for probes, per_s in asked:
             key = (row, probes, per_s)
             if key not in found:
                 period_slots = per_s * state.cycle.speed / state.slot_s
-                found[key] = doe_slots(planner.shapes[row], importance[row], probes, period_slots)
+                found[key] = doe_slots(allocator.shapes[row], importance[row], probes, period_slots)
             if (slots := found[key]) is not None:
                 times[source_id, probes, per_s] = slots * state.slot_s
     return times

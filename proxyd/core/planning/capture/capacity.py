@@ -51,7 +51,7 @@ class Capacity:
 
     @classmethod
     def of(cls, capacity: Callable[[Chronon], int], epoch: Epoch) -> Capacity:
-        """Return the capacity that a function such as ``Planner.capacity`` gives for every chronon."""
+        """Return the capacity that a function such as ``PlannerSettings.capacity`` gives for every chronon."""
         return cls(epoch, np.array([capacity(chronon) for chronon in epoch], dtype=np.int64))
 
 

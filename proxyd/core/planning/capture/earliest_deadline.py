@@ -31,7 +31,7 @@ def edf(intervals: Iterable[ExecutionInterval], capacity: Capacity) -> CaptureSc
 
     Notes
     -----
-    Source: ``docs/algorithms.md``: unit jobs with windows, O(E log E) and the chronons of the epoch. If intervals of
+    Earliest deadline first on unit jobs with windows: O(E log E) and the chronons of the epoch. If intervals of
     one source overlap this is broadcast scheduling with deadlines, NP-complete; see ``greedy_capture`` for a bound.
 
     Examples

@@ -91,7 +91,7 @@ def pareto(intervals: Iterable[ExecutionInterval], capacity: Capacity) -> Pareto
     Notes
     -----
     Source: Roitman, Gal and Raschid, problem 1. Instead of their enumeration and approximation scheme, this finds the
-    exact set by ``docs/algorithms.md``: a minimum-cost flow by successive shortest paths. The cost of a path is the
+    exact set by a minimum-cost flow with successive shortest paths. The cost of a path is the
     slot it newly uses minus the start of the interval it newly captures. In a minimum-cost flow the slot is the first
     with room after that start. So each such slot has one candidate, the latest remaining start before it, and only for
     the cheapest candidate of all is it checked whether the path exists. An interval that was once refused is refused

@@ -24,7 +24,7 @@ class Prefix:
 
     Notes
     -----
-    Source: Eckstein, Gal and Reiner, equation (5), in the prefix form of ``docs/algorithms.md``: a query takes O(1) on
+    Source: Eckstein, Gal and Reiner, equation (5), in the form of prefix sums: a query takes O(1) on
     the grid and O(log) elsewhere, without a matrix of costs.
 
     Examples

@@ -285,8 +285,8 @@ def optimal_cycle(
 
     Notes
     -----
-    Source: ``docs/algorithms.md`` (weekly cycle). ``exact`` is false if a start had to be left out because it was
-    closed.
+    Source: ``docs/algorithms.md`` (a week that repeats). Closed slots are not tried as starts, because no cycle has a
+    probe there.
 
     Examples
     --------

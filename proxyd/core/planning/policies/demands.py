@@ -100,7 +100,7 @@ class Demands:
 
     @property
     def only_detects(self) -> bool:
-        """Whether all demands do."""
+        """Whether all demands leave the times of probes to the plan of the week."""
         return not self.once and bool(self.rules) and all(demand.detects for demand in self.rules)
 
     @property

@@ -34,9 +34,9 @@ def most_items(window: int, probability: float, dispersion: float = 1.0) -> floa
 
     Notes
     -----
-    Source: ``docs/algorithms.md`` (feed-window overflow). The items of a gap are Poisson or, in batches, negative
-    binomial. The probability of more than w is then the regularised incomplete gamma or beta function of ``w + 1``,
-    which is inverted.
+    Source: ``docs/decisions/planned-intervals.md``. The items of a gap are Poisson or, in batches, negative binomial.
+    The probability of more than w is then the regularised incomplete gamma or beta function of ``w + 1``, which is
+    inverted.
 
     Examples
     --------
@@ -71,12 +71,13 @@ def due_after_s(
     price_item_s
         Item-seconds of delay that a probe must save.
     losses
-        What items lose beside their delay, with lives in seconds, in parts of an item, each of which counts as
+        What items lose in addition to their delay, in parts of an item, with lives in seconds; a whole item counts as
         ``missed_s`` seconds of waiting.
 
     Notes
     -----
-    Source: ``docs/algorithms.md`` (the index with a price per probe).
+    Source: ``docs/decisions/one-value.md``. This is the gap of least cost a second: the price and what its
+    items lose, divided by its length.
 
     Examples
     --------

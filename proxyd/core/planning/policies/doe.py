@@ -113,7 +113,7 @@ def doe_slots(shape: Floats, importance: Floats, probes: int, period_slots: floa
 
     Notes
     -----
-    Source: Eckstein, Gal and Reiner (the optimal cycle under a politeness constraint); ``docs/algorithms.md``.
+    Source: Eckstein, Gal and Reiner (the optimal cycle under a politeness constraint).
 
     Examples
     --------

@@ -57,7 +57,7 @@ def expected_interval(
 
     Notes
     -----
-    Source: Roitman et al., section 4; ``docs/algorithms.md``. If the interval ended *at* the next update, one probe
+    Source: Roitman et al., section 4. If the interval ended *at* the next update, one probe
     could serve two updates.
 
     Examples

@@ -19,9 +19,9 @@ _RATE_CHANGE = 2.0  # planned intervals are laid again when the rate has changed
 class IntervalDemand(RuleDemand):
     """SUP and fbSUP: one probe inside each expected interval of the rule.
 
-    Intervals follow from the rate and the count at the anchor, as in the papers' static plan. ``anchor`` lays them
-    again at every epoch. With ``feedback``, a probe that found too few items adds an interval for the missing items,
-    unless a planned one already covers it.
+    Intervals follow from the rate and the count at the anchor, as in the papers' static plan. They are laid again when
+    the rate has moved by a factor of two, and at each epoch after one of them has ended. With ``feedback``, a probe
+    that found too few items adds an interval for the missing items, unless a planned one already covers it.
 
     Notes
     -----

@@ -169,7 +169,7 @@ def latest_slots(
 
     Notes
     -----
-    O(n log n) plus the chronons skipped over, which are only those without an open window's deadline.
+    O(n log n) plus the chronons that are walked; runs of chronons without an open window are skipped.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""When sources that were seen are due: for detection, before overflow, or for a number or pace of probes."""
+"""When sources that were seen are due: for the policies of their rules, or before items slide off their feeds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from proxyd.core.planning.policies import detection
 from proxyd.core.planning.policies.detection import most_items
 from proxyd.core.planning.policies.rule_demand import CountedAhead, RuleDemand
 
-LOOKAHEAD_CHRONONS = 60
+LOOKAHEAD_CHRONONS = 60  # intervals that end within so many compete for the budget; those that end later can wait
+NEVER_CHRONONS = 10**9  # until a source that nothing wakes
 _LEAST_PRICE = 1e-9
 _LONGEST_S = 30 * 86400.0
 
@@ -170,7 +171,7 @@ class DueTimes:
         return None if source.last_seen_s is None else _Seen(self, source, source.last_seen_s)
 
     def _due(self, demand: RuleDemand, seen: _Seen) -> DueTime:
-        """Return when and why a demand is due; a number or pace of probes is never exceeded."""
+        """Return when and why a demand is due; a number of probes is never exceeded."""
         due_s, grid = demand.due_s(seen), self._settings.grid
         if demand.never_early and not isinf(due_s):
             due_s = grid.start_s(grid.ceil(due_s))
@@ -179,7 +180,7 @@ class DueTimes:
     def wake(self, source: PlannedSource, now: Chronon) -> Chronon:
         """Return the first chronon from ``now`` on at which a source could be a candidate."""
         if not source.demands:
-            return now + 10**9
+            return now + NEVER_CHRONONS
         grid = self._settings.grid
         is_pushed = source.is_pushed(grid.start_s(now))
         wakes: list[float] = [now] if source.last_seen_s is None else []
@@ -193,4 +194,4 @@ class DueTimes:
             wakes += [grid.chronon_at(due.due_s) for due in self.of(source) if due.due_s < inf]
         allowed_s = max(source.allowed_s(), source.demands.earliest_s)
         earliest = now if isinf(allowed_s) else grid.chronon_at(allowed_s)
-        return int(max(now, earliest, min(wakes, default=now + 10**9)))
+        return int(max(now, earliest, min(wakes, default=now + NEVER_CHRONONS)))

@@ -53,12 +53,12 @@ class OverloadLimiter:
     chronon that reached them doubles the limit again. A machine that stood still did not fall behind: its chronons do
     not follow each other.
 
-    >>> headway = OverloadLimiter()
-    >>> headway.after(started=100, dropped=900)
-    >>> headway.most
+    >>> limiter = OverloadLimiter()
+    >>> limiter.after(started=100, dropped=900)
+    >>> limiter.most
     216.0
-    >>> headway.after(started=216, dropped=0)
-    >>> headway.most
+    >>> limiter.after(started=216, dropped=0)
+    >>> limiter.most
     432.0
     """
 

@@ -31,7 +31,8 @@ class ReadyQueue:
 
     For more than some thousand sources the gains are computed again in turn. Whenever all had their turn, the best ones
     form the short list. Each call ranks only this list and the sources put since whose gain is at least that of any
-    source left out. So other sources pass one by at most for the growth of its gain in two rounds of turns.
+    source left out. So a source is passed over for one of smaller gain only by less than its own gain grows in two
+    rounds of turns.
 
     Examples
     --------
@@ -56,7 +57,7 @@ class ReadyQueue:
         self._kept = np.zeros((64, 5))  # worth over price, last seen, not before, what to take from the calls
         self._gains = np.zeros(64)  # as last computed, nan if never
         self._calls = [0] * len(_LIMITS)  # calls in which there was no room for all, by reason
-        self._told = self._turn = 0
+        self._looked_at = self._turn = 0
         self._short = np.zeros(0, dtype=np.int64)
         self._joined: set[int] = set()  # places of the sources put or moved since the last call
         self._least = inf  # the largest gain that the short list left out; infinity if a new list is needed
@@ -181,7 +182,7 @@ class ReadyQueue:
 
     def pass_over(self, limit: Constraint) -> int:
         """Count one more call without room for all but those ``looked_at`` since the last call; return how many."""
-        passed, self._told = len(self) - self._told, 0
+        passed, self._looked_at = len(self) - self._looked_at, 0
         self._calls[_LIMITS.index(limit)] += 1
         return passed
 
@@ -189,7 +190,7 @@ class ReadyQueue:
         """Note that a source was held back for a reason of its own; does nothing if it does not wait."""
         if (place := self._place.get(source_id)) is not None:
             self._kept[place, 3 + _LIMITS.index(limit)] += 1
-            self._told += 1
+            self._looked_at += 1
 
     def passed_over(self, source_id: str) -> Counter[Constraint]:
         """Return how often a source was passed over since it was put, by the limit that left no room."""

@@ -14,11 +14,9 @@ from proxyd.core.model.schedule import Constraint
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner_settings import PlannerSettings
-from proxyd.core.planning.queue.due_times import DueTimes
+from proxyd.core.planning.queue.due_times import NEVER_CHRONONS, DueTimes
 from proxyd.core.planning.queue.ready_queue import Floats, Ints, ReadyQueue
 from proxyd.core.planning.queue.wake_queue import WakeQueue
-
-_NEVER = 10**9  # chronons
 
 
 class SourceQueues:
@@ -81,7 +79,7 @@ class SourceQueues:
         if self._awake or self.unseen or self.due or self._settings.spend:
             return now + 1
         wake = self._sleeping.next_wake
-        return now + _NEVER if wake is None else wake
+        return now + NEVER_CHRONONS if wake is None else wake
 
     def gains_at(self, now_s: float, *, is_alone: bool) -> Callable[[Ints], Floats]:
         """Return a function for the gain over price of each of ``due``; a single source is not ranked."""

@@ -57,17 +57,34 @@ class RulePolicy:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a source is probed when it is; times are in unix seconds, the rate is in items a day.
+    """Why a source is probed when it is; times are in unix seconds, rates in items a day.
 
-    ``unmet_intervals`` counts planned intervals that ended without a probe since they were last laid. ``price_item_s``
-    is the delay, in item-seconds, that a detection probe must save, if there is a price; it exceeds
-    ``fleet_price_item_s`` if the limit of the source's host binds. ``week`` holds the factors of the rate by hour of
-    the week, once the week is planned. ``misfit`` says which part of the source's model predicts badly. The rate lies
-    in ``rate_range_per_day`` in four of five cases. ``policies`` holds the policy of each rule. ``intervals`` holds the
-    start and end of the interval that each rule expects next, if it expects any. ``counted`` holds the item that each
-    rule on every n-th item waits for. ``host_free_s`` is when the budget of the host lets a probe start. The origin
-    says that nothing changes before ``fresh_until_s``. ``expected`` is the number of items that are expected to wait at
-    the next probe, ``because`` says why it is made. With ``has_targets`` the rules' targets decide the price.
+    Parameters
+    ----------
+    earliest_s
+        When a probe may start, if it may not start now.
+    unmet_intervals
+        Planned intervals that ended without a probe since they were last laid.
+    price_item_s, fleet_price_item_s
+        The delay that a detection probe must save, in item-seconds, if there is a price; and what it would be if the
+        limit of the source's host did not bind.
+    week
+        Factors of the rate by hour of the week in UTC, once the week is planned.
+    misfit
+        Which part of the source's model predicts badly.
+    rate_range_per_day
+        The range in which the rate lies in four of five cases.
+    policies, intervals, counted
+        By rule: its policy, the start and end of the interval that it expects next, and the item that it waits for if
+        it fires on every n-th one.
+    host_free_s, fresh_until_s
+        When the budget of the host lets a probe start, and until when the origin says that nothing changes.
+    expected
+        The number of items that are expected to wait at the next probe; ``None`` if that is the first.
+    because
+        Why the next probe is made, in words.
+    has_targets
+        Whether the targets of the rules decide the price.
     """
 
     source_id: str

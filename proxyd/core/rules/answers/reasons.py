@@ -1,4 +1,4 @@
-"""Why the next probe of a source comes when it does, in the words of the person with the sources."""
+"""Why the next probe of a source comes when it does, in users' words."""
 
 from __future__ import annotations
 
@@ -84,18 +84,20 @@ def _counted(case: ProbeCase) -> str:
 
 _WORDS: Mapping[Reason, Callable[[ProbeCase], str]] = MappingProxyType(
     {
-        Reason.FIRST_CONTACT: lambda _: "it has never been asked",
+        Reason.FIRST_CONTACT: lambda _: "it has never been probed",
         Reason.INTERVAL: lambda case: f"rule {case.rule} expects an event by then",
         Reason.FEEDBACK: lambda case: f"rule {case.rule} still waits for items that the last probe did not find",
-        Reason.FIXED: lambda case: f"rule {case.rule} has it asked at fixed intervals",
+        Reason.FIXED: lambda case: f"rule {case.rule} has it probed at fixed intervals",
         Reason.DOE: lambda case: f"rule {case.rule} gives it a number of probes, and this is the next one's best time",
         Reason.OVERFLOW: lambda _: "its feed shows only so many items, and some may slide off it unseen after that",
         Reason.DETECTION: _item,
         Reason.COUNTED: _counted,
         Reason.SIBLING: lambda _: "sources that often change together with it have changed",
         Reason.GOLDEN: lambda case: f"it is its turn in the order of rule {case.rule}",
-        Reason.MEMORYLESS: lambda case: f"rule {case.rule} has it asked at random, as often as its items ask for",
-        Reason.ADAPTIVE: lambda case: f"rule {case.rule} has it asked at random, as often as its latest items ask for",
+        Reason.MEMORYLESS: lambda case: f"rule {case.rule} has it probed at random, as often as its items call for",
+        Reason.ADAPTIVE: lambda case: (
+            f"rule {case.rule} has it probed at random, as often as its events so far call for"
+        ),
         Reason.SPEND: lambda _: "some of the budget is left, and it helps most here",
         Reason.RETRY: lambda _: "the last probe failed",
         Reason.SAFETY: lambda _: "its hub pushes its items, and a probe now and then finds what the hub left out",
