@@ -111,11 +111,11 @@ def target_of(program: RuleProgram, settings: PlannerSettings) -> Target:
 
 
 def _losses(pairs: Sequence[tuple[RuleProgram, RuleDemand]], settings: PlannerSettings) -> Losses:
-    """Return what items lose while they wait, besides their delay, for the rules that leave the times to the plan.
+    """Return what items lose while they wait, besides their delay, for the rules whose probes have a price.
 
     Rules that count items are left out if there are others; if all count, ``every`` is the least n.
     """
-    planned = [(program, demand) for program, demand in pairs if program.rule.policy.leaves_times]
+    planned = [(program, demand) for program, demand in pairs if demand.is_priced]
     plain = [program for program, demand in planned if not demand.counts_items]
     lost = _lost(plain or [program for program, _ in planned], settings)
     if any(demand.is_priced and not demand.counts_items for _, demand in pairs):

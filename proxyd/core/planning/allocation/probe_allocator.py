@@ -190,6 +190,14 @@ class ProbeAllocator:
         """Return the long-run mean number of probes in each slot of the week at the present prices, shape (slots,)."""
         return slot_loads(self.tables, self.table_of, self._weighted() * self.grid.slot_s, self.prices)
 
+    def mean_gap_s(self, source: int) -> float:
+        """Return the mean time between two probes of a source at its price, in seconds; infinity without probes."""
+        rate = self._weighted(slice(source, source + 1)) * self.grid.slot_s
+        price = np.log2(self.prices.of_source[source : source + 1])
+        one = Frequencies([self.tables[self.table_of[source]]], np.zeros(1, dtype=np.int64), rate)
+        (probes,) = one.frequencies(price)
+        return self.grid.slot_s / float(probes) if probes > 0 else inf
+
     # -- decisions
 
     def choose(self, now_s: float, room: int, *, spend: bool = False) -> Ints:

@@ -185,6 +185,11 @@ class WeekPlan:
         due_s = float(self._allocator.due_s[number])
         return float(self._cycle.time_s(due_s - self._ahead_s(number))) if due_s < inf else inf
 
+    def mean_gap_s(self, source_id: str) -> float | None:
+        """Return the mean time between two probes of a source, or ``None`` if the plan does not know it."""
+        number = self._numbers.get(source_id)
+        return None if number is None else self._allocator.mean_gap_s(number) / self._cycle.speed
+
     def reached_s(self, source_id: str, items: float) -> float | None:
         """Return when a source is expected to have had so many items since it was seen; ``None`` if it is unknown."""
         number = self._numbers.get(source_id)

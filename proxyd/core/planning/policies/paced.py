@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, inf, log2
+from math import ceil, inf, log2, sqrt
 from typing import Any, ClassVar
 from zlib import crc32
 
@@ -14,7 +14,6 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.profile import PolicyName
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.golden_turns import turns
-from proxyd.core.planning.policies.detection import due_after_s
 from proxyd.core.planning.policies.rule_demand import Found, RuleDemand, RuleRequest, SeenSource
 
 _POINTS = 8  # least number of probes of a source in a cycle of the golden ratio
@@ -39,13 +38,14 @@ class PacedDemand(RuleDemand):
     Notes
     -----
     The papers share a number of probes a step among the sources. Here a price does this, which is shared with all other
-    rules: the mean gap is that of detection, ``sqrt(2 price / (weight rate))``. Source: Mahmoody, Riondato and Upfal,
+    rules: the mean gap is that of AUTO. ADAPTIVE shortens or lengthens it as its own estimate of
+    the rate asks for, by the root of the quotient of the rates. Source: Mahmoody, Riondato and Upfal,
     sections 4 and 5 (memoryless, adaptive); Coffman, Liu and Weber, section 5 (golden ratio).
 
     Examples
     --------
     >>> demand = PacedDemand("r", PolicyName.GOLDEN, seed=1)
-    >>> 0.0 < demand.next_s("s", 0.0, rate_per_s=1 / 3600, price_item_s=1800.0) < 2 * 3600.0
+    >>> 0.0 < demand.next_s("s", 0.0, gap_s=3600.0) < 2 * 3600.0
     True
     """
 
@@ -70,15 +70,13 @@ class PacedDemand(RuleDemand):
 
     def due_s(self, source: SeenSource) -> float:
         """Return when the source is due at its price."""
-        worth = {"rate_per_s": source.rate_per_s, "price_item_s": source.price_item_s, "weight": source.weight}
-        return self.next_s(source.source_id, source.last_s, **worth)
+        gap_s = source.mean_gap_s()
+        if self.own_rate_per_s is not None and gap_s < inf:
+            gap_s *= sqrt(source.rate_per_s / self.own_rate_per_s)
+        return self.next_s(source.source_id, source.last_s, gap_s=gap_s)
 
-    def next_s(
-        self, source_id: str, last_s: float, *, rate_per_s: float, price_item_s: float, weight: float = 1.0
-    ) -> float:
-        """Return when the source is due after a probe at ``last_s``, in unix seconds."""
-        rate = rate_per_s if self.own_rate_per_s is None else self.own_rate_per_s
-        gap_s = due_after_s(rate, price_item_s=price_item_s, weight=weight)
+    def next_s(self, source_id: str, last_s: float, *, gap_s: float) -> float:
+        """Return when the source is due after a probe at ``last_s``, in unix seconds; ``gap_s`` is the mean gap."""
         if not 0 < gap_s < inf:
             return last_s + gap_s
         number = crc32(source_id.encode())

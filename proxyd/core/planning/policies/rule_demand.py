@@ -128,6 +128,9 @@ class SeenSource(Protocol):
     def detection_s(self) -> float:
         """Return when its waiting items are worth a probe by the plan of the week, in unix seconds."""
 
+    def mean_gap_s(self) -> float:
+        """Return the mean time between two probes by the plan of the week, or without one, in seconds."""
+
     def unplanned_s(self) -> float:
         """Return when it would be due without a plan of the week, in unix seconds."""
 

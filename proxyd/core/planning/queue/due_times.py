@@ -48,6 +48,11 @@ class _Seen:
     def detection_s(self) -> float:
         return self._due_times.detection_s(self._source)
 
+    def mean_gap_s(self) -> float:
+        week = self._due_times.week
+        planned_s = None if week is None else week.mean_gap_s(self.source_id)
+        return self._due_times.unplanned_gap_s(self._source) if planned_s is None else planned_s
+
     def unplanned_s(self) -> float:
         return self.last_s + self._due_times.unplanned_gap_s(self._source)
 

@@ -1,4 +1,4 @@
-"""GOLDEN, MEMORYLESS and ADAPTIVE: as many probes as detection makes, spread by the laws of their papers."""
+"""GOLDEN, MEMORYLESS and ADAPTIVE: as many probes as AUTO makes, spread by the laws of their papers."""
 
 from __future__ import annotations
 
@@ -9,26 +9,21 @@ import pytest
 from numpy.typing import NDArray
 
 from proxyd.core.model.profile import PolicyName
-from proxyd.core.planning.policies.detection import due_after_s
 from proxyd.core.planning.policies.paced import PacedDemand, golden_after_s
 
-T0 = 1_700_000_000.0
-RATE_PER_S, PRICE_ITEM_S = 1 / 3600.0, 1800.0
-GAP_S = due_after_s(RATE_PER_S, price_item_s=PRICE_ITEM_S)
+T0, GAP_S = 1_700_000_000.0, 3600.0
 POLICIES = (PolicyName.ADAPTIVE, PolicyName.GOLDEN, PolicyName.MEMORYLESS)
 
 
-def gaps_s(
-    demand: PacedDemand, count: int, source_id: str = "s", rate_per_s: float = RATE_PER_S
-) -> NDArray[np.float64]:
+def gaps_s(demand: PacedDemand, count: int, source_id: str = "s") -> NDArray[np.float64]:
     times_s = [T0]
     for _ in range(count):
-        times_s.append(demand.next_s(source_id, times_s[-1], rate_per_s=rate_per_s, price_item_s=PRICE_ITEM_S))
+        times_s.append(demand.next_s(source_id, times_s[-1], gap_s=GAP_S))
     return np.diff(times_s)
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
-def test_the_mean_gap_is_that_of_detection(policy: PolicyName) -> None:
+def test_the_mean_gap_is_the_one_asked_for(policy: PolicyName) -> None:
     assert gaps_s(PacedDemand("r", policy, seed=1), 4000).mean() == pytest.approx(GAP_S, rel=0.1)
 
 
@@ -67,17 +62,13 @@ def test_golden_gaps_are_few_lengths_near_the_mean(gap_s: float, number: int) ->
 
 def test_sources_of_one_frequency_are_not_probed_at_once() -> None:
     demand = PacedDemand("r", PolicyName.GOLDEN, seed=1)
-    due = [demand.next_s(f"s{n}", T0, rate_per_s=RATE_PER_S, price_item_s=PRICE_ITEM_S) for n in range(40)]
+    due = [demand.next_s(f"s{n}", T0, gap_s=GAP_S) for n in range(40)]
     assert len(np.unique(np.round(due))) == 40
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
-def test_a_source_that_never_changes_is_never_due_unless_adaptive_counts(policy: PolicyName) -> None:
-    demand = PacedDemand("r", policy, seed=1)
-    assert demand.next_s("s", T0, rate_per_s=0.0, price_item_s=PRICE_ITEM_S) == inf
-    demand.count(0, 86400.0)
-    due_s = demand.next_s("s", T0, rate_per_s=0.0, price_item_s=PRICE_ITEM_S)
-    assert (due_s < inf) == (policy is PolicyName.ADAPTIVE)
+def test_a_source_that_auto_never_probes_is_never_due(policy: PolicyName) -> None:
+    assert PacedDemand("r", policy, seed=1).next_s("s", T0, gap_s=inf) == inf
 
 
 @pytest.mark.parametrize(("events", "rate_per_s"), [(0, 1e-3), (1, 1e-3), (40, 0.04)])
@@ -87,5 +78,3 @@ def test_adaptive_takes_the_rate_from_its_count(events: int, rate_per_s: float) 
     assert demand.own_rate_per_s is None
     demand.count(events, 1000.0)
     assert demand.own_rate_per_s == pytest.approx(rate_per_s)
-    told = PacedDemand("r", PolicyName.ADAPTIVE, seed=1)
-    np.testing.assert_allclose(gaps_s(demand, 5), gaps_s(told, 5, rate_per_s=rate_per_s))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 import pytest
 
 from proxyd.core.model.budget import Budget
@@ -121,3 +123,17 @@ async def test_a_rule_that_counts_items_needs_fewer_probes_for_its_share() -> No
     assert "every 3 items count as one; 8" in why(third)
     assert advice(third).targets["r"].limit is None
     assert advice(third).targets["r"].made < 0.9 * advice(every).targets["r"].made
+
+
+async def probes_in_three_days(clauses: str) -> int:
+    found = await planned(promising(clauses))
+    coming = found.explainer.preview_of("s", found.settings.grid.chronon_at(T0))
+    return sum(1 for _ in takewhile(lambda probe: probe.start_s < T0 + 72 * HOUR_S, coming))
+
+
+@pytest.mark.parametrize("policy", ["GOLDEN", "MEMORYLESS", "ADAPTIVE"])
+@pytest.mark.parametrize("life", ["", "WITHIN 1 HOUR"])
+async def test_policies_that_only_choose_the_times_make_as_many_probes_as_auto(policy: str, life: str) -> None:
+    assert await probes_in_three_days(f"SET POLICY {policy} {life}") == pytest.approx(
+        await probes_in_three_days(life), rel=0.3
+    )
