@@ -136,7 +136,7 @@ def _lost(programs: Sequence[RuleProgram], settings: PlannerSettings) -> Losses:
         steps = _steps(program, weight)
         if not steps and life is None and settings.has_targets:
             steps = tuple(Step(after, part * weight) for after, part in settings.default_target.parts)
-        for step in steps:
+        for step in merged(steps):  # a life ends several steps of a utility at once
             parts[step.after] = max(parts.get(step.after, 0.0), step.delay)
         if life is not None and life.window is None:
             overwritten = max(overwritten, weight)
