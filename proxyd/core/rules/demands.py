@@ -140,7 +140,8 @@ def _lost(programs: Sequence[RuleProgram], settings: PlannerSettings) -> Losses:
             parts[step.after] = max(parts.get(step.after, 0.0), step.delay)
         if life is not None and life.window is None:
             overwritten = max(overwritten, weight)
-    return Losses(merged(Step(after, part) for after, part in parts.items()), overwritten)
+    steps = merged((Step(after, part) for after, part in parts.items()), early=settings.has_targets)
+    return Losses(steps, overwritten)
 
 
 def _steps(program: RuleProgram, part: float) -> tuple[Step, ...]:

@@ -121,3 +121,15 @@ async def test_a_rule_that_counts_items_needs_fewer_probes_for_its_share() -> No
     assert "every 3 items count as one; 8" in why(third)
     assert advice(third).targets["r"].limit is None
     assert advice(third).targets["r"].made < 0.9 * advice(every).targets["r"].made
+
+
+@pytest.mark.parametrize("lives", [(5, 10, 20, 40, 80), (10, 13, 16, 19, 22, 70)])
+async def test_each_of_many_lives_on_a_source_is_kept(lives: tuple[int, ...]) -> None:
+    """At even gaps the share in time is about the life over the gap; only four lives are told apart."""
+    rules = [rule(f"r{life}", clauses=f"WITHIN {life} MINUTES FOR 90 %") for life in lives]
+    declared = declaration(source("s", options="EXPECT 1 PER HOUR"), *rules)
+    found = await planned(decider(declared, now_s=T0, settings={"source_spacing_s": 60.0}, price_item_s=None))
+    for name, outlook in advice(found).targets.items():
+        kept = min(1.0, float(name[1:]) * 60.0 * outlook.made)
+        assert outlook.expected <= kept + 0.05
+        assert kept >= 0.85
