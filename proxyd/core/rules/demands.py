@@ -113,11 +113,13 @@ def target_of(program: RuleProgram, settings: PlannerSettings) -> Target:
 def _losses(pairs: Sequence[tuple[RuleProgram, RuleDemand]], settings: PlannerSettings) -> Losses:
     """Return what items lose while they wait, besides their delay, for the rules that leave the times to the plan.
 
-    Rules that count items are left out if there are others; if all count, ``every`` is the least n.
+    Rules that count items are left out if there are others, unless targets decide; if all count, ``every`` is the least
+    n.
     """
     planned = [(program, demand) for program, demand in pairs if program.rule.policy.leaves_times]
     plain = [program for program, demand in planned if not demand.counts_items]
-    lost = _lost(plain or [program for program, _ in planned], settings)
+    # A target is predicted by the losses, so the lives of all rules must be among them.
+    lost = _lost([program for program, _ in planned] if settings.has_targets or not plain else plain, settings)
     if any(demand.is_priced and not demand.counts_items for _, demand in pairs):
         return lost
     return replace(lost, every=min((program.trigger.firing.every for program, _ in planned), default=1))

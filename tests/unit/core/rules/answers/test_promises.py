@@ -133,3 +133,11 @@ async def test_each_of_many_lives_on_a_source_is_kept(lives: tuple[int, ...]) ->
         kept = min(1.0, float(name[1:]) * 60.0 * outlook.made)
         assert outlook.expected <= kept + 0.05
         assert kept >= 0.85
+
+
+async def test_a_short_life_of_a_rule_that_counts_is_promised_beside_a_long_one() -> None:
+    counted = rule("c", when="COUNT(*) % 3 = 0", clauses="WITHIN 2 MINUTES FOR 90 %")
+    declared = declaration(source("s", options="EXPECT 1 PER HOUR"), counted, rule("p", clauses="WITHIN 20 MINUTES"))
+    found = await planned(decider(declared, now_s=T0, settings={"source_spacing_s": 10.0}, price_item_s=None))
+    outlook = advice(found).targets["c"]
+    assert outlook.expected <= 120.0 * outlook.made + 0.05
