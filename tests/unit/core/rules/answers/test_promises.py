@@ -141,3 +141,10 @@ async def test_a_short_life_of_a_rule_that_counts_is_promised_beside_a_long_one(
     found = await planned(decider(declared, now_s=T0, settings={"source_spacing_s": 10.0}, price_item_s=None))
     outlook = advice(found).targets["c"]
     assert outlook.expected <= 120.0 * outlook.made + 0.05
+
+
+def test_without_a_budget_that_is_what_holds_a_source_back() -> None:
+    found = promising("", budget=Budget(0.0))
+    told = found.explainer.explain("s", found.settings.grid.chronon_at(T0))
+    assert told is not None
+    assert (told.next_probe, told.blocked_by) == (None, "the budget allows no probe")
