@@ -148,3 +148,8 @@ def test_without_a_budget_that_is_what_holds_a_source_back() -> None:
     told = found.explainer.explain("s", found.settings.grid.chronon_at(T0))
     assert told is not None
     assert (told.next_probe, told.blocked_by) == (None, "the budget allows no probe")
+
+
+async def test_a_small_miss_is_not_rounded_to_everything() -> None:
+    found = await planned(promising("WITHIN 1 HOUR FOR 99.6 %"))
+    assert why(found).endswith("; 99.6% expected")
