@@ -81,7 +81,7 @@ def _target_lines(answer: AdviceShown) -> Iterator[str]:
         made, needed = each["probes_per_hour"], each["needed_per_hour"]
         probes = f"; {needed:g} probes an hour would do, {made:g} are made" if needed > made * 1.01 else ""
         remedy = f"; {_REMEDIES[limit]}" if limit in _REMEDIES else ""
-        shares = f"{each['expected']:.0%} instead of {each['share']:.0%}"
+        shares = f"{each['expected'] * 100:.3g}% instead of {each['share'] * 100:.3g}%"
         yield f"  {each['rule']}: {shares}, because of {limit}{probes}{remedy}"
 
 

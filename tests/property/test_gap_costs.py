@@ -123,6 +123,15 @@ def test_merged_steps_count_the_same(steps: list[Step]) -> None:
     assert mean == pytest.approx(before)
 
 
+@given(st.lists(st.builds(Step, lives, delays), min_size=1, max_size=9))
+def test_steps_that_are_merged_early_come_no_later(steps: list[Step]) -> None:
+    few = merged(steps, early=True)
+    assert len(few) <= STEPS
+    assert sum(step.delay for step in few) == pytest.approx(sum(step.delay for step in steps))
+    assert few[0].after == min(step.after for step in steps if step.delay > 0)
+    assert {step.after for step in few} <= {step.after for step in steps}
+
+
 @given(losses(), st.integers(0, 100))
 def test_a_row_loses_what_its_probes_miss(lost: Losses, row: int) -> None:
     """Follows a row of an even and of an uneven week for a long time, and integrates what each probe loses."""

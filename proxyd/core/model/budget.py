@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from math import floor
+from math import ceil, floor
 from zoneinfo import ZoneInfo
 
 from proxyd.core.model.chronon import Chronon, ChrononGrid
+
+_ROUNDING = 1e-9
+_QUARTER_S = 900.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,4 +73,23 @@ class Budget:
         chronon does not use is not passed on to the next.
         """
         per_chronon = self.rate_per_s(grid.start_s(chronon), zone) * grid.length_s
-        return floor((chronon + 1) * per_chronon + 1e-9) - floor(chronon * per_chronon + 1e-9)
+        return floor((chronon + 1) * per_chronon + _ROUNDING) - floor(chronon * per_chronon + _ROUNDING)
+
+    def next_room(self, chronon: Chronon, stop: Chronon, grid: ChrononGrid, zone: ZoneInfo | None = None) -> Chronon:
+        """Return the first chronon from ``chronon`` on that has room for a probe; ``stop`` if none before it has.
+
+        It looks at few chronons, however many there are.
+
+        >>> [Budget(per_s).next_room(0, 1_000_000, ChrononGrid(10.0)) for per_s in (1.0, 0.01, 0.0)]
+        [0, 9, 1000000]
+        """
+        now = chronon
+        while now < stop and not self.capacity(now, grid, zone):
+            start_s, until = grid.start_s(now), stop
+            if self.hours:  # zones begin their hours at quarters of ours
+                until = min(stop, grid.chronon_at((start_s // _QUARTER_S + 1) * _QUARTER_S))
+            per_chronon = self.rate_per_s(start_s, zone) * grid.length_s
+            if per_chronon > 0:
+                until = min(until, ceil((floor(now * per_chronon + _ROUNDING) + 1 - _ROUNDING) / per_chronon) - 2)
+            now = max(now + 1, until)
+        return min(now, stop)

@@ -72,7 +72,7 @@ def preview_source(planner: Planner, source_id: str, epoch: Epoch) -> PlannedPro
     while now < epoch.stop:
         if chosen := alone.choose(now):
             return chosen[0]
-        now = max(now + 1, alone.queues.next_wake(now))
+        now = planner.settings.next_room(max(now + 1, alone.queues.next_wake(now)), epoch.stop)
     return None
 
 
@@ -98,12 +98,12 @@ def _first(planner: Planner, room: int, epoch: Epoch) -> tuple[set[str], Chronon
 
 def _when_used(planner: Planner, room: int, epoch: Epoch) -> Chronon:
     """Return the first chronon before which the budget has room for so many probes."""
-    left = room
-    for now in range(epoch.start, epoch.stop):
-        if left <= 0:
-            return now
+    left, now = room, epoch.start
+    while left > 0 and now < epoch.stop:
+        now = planner.settings.next_room(now, epoch.stop)
         left -= planner.settings.capacity(now)
-    return epoch.stop
+        now += 1
+    return min(now, epoch.stop)
 
 
 @dataclass(frozen=True, slots=True)

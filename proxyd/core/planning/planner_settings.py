@@ -67,6 +67,10 @@ class PlannerSettings:
         """Return ``C_j``, the most probes that may start in a chronon."""
         return self.budget.capacity(chronon, self.grid, self.budget_zone)
 
+    def next_room(self, chronon: Chronon, stop: Chronon) -> Chronon:
+        """Return the first chronon from ``chronon`` on whose budget allows a probe; ``stop`` if none before it does."""
+        return self.budget.next_room(chronon, stop, self.grid, self.budget_zone)
+
     def spare_per_s(self, times_s: Iterable[float], asked_per_s: float) -> list[float]:
         """Return the budget left at each time by intervals and counted probes; at least a tenth of it."""
         most = (self.budget.rate_per_s(time_s, self.budget_zone) for time_s in times_s)

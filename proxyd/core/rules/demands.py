@@ -113,11 +113,13 @@ def target_of(program: RuleProgram, settings: PlannerSettings) -> Target:
 def _losses(pairs: Sequence[tuple[RuleProgram, RuleDemand]], settings: PlannerSettings) -> Losses:
     """Return what items lose while they wait, besides their delay, for the rules whose probes have a price.
 
-    Rules that count items are left out if there are others; if all count, ``every`` is the least n.
+    Rules that count items are left out if there are others, unless targets decide; if all count, ``every`` is the least
+    n.
     """
     planned = [(program, demand) for program, demand in pairs if demand.is_priced]
     plain = [program for program, demand in planned if not demand.counts_items]
-    lost = _lost(plain or [program for program, _ in planned], settings)
+    # A target is predicted by the losses, so the lives of all rules must be among them.
+    lost = _lost([program for program, _ in planned] if settings.has_targets or not plain else plain, settings)
     if any(demand.is_priced and not demand.counts_items for _, demand in pairs):
         return lost
     return replace(lost, every=min((program.trigger.firing.every for program, _ in planned), default=1))
@@ -136,11 +138,12 @@ def _lost(programs: Sequence[RuleProgram], settings: PlannerSettings) -> Losses:
         steps = _steps(program, weight)
         if not steps and life is None and settings.has_targets:
             steps = tuple(Step(after, part * weight) for after, part in settings.default_target.parts)
-        for step in steps:
+        for step in merged(steps):  # a life ends several steps of a utility at once
             parts[step.after] = max(parts.get(step.after, 0.0), step.delay)
         if life is not None and life.window is None:
             overwritten = max(overwritten, weight)
-    return Losses(merged(Step(after, part) for after, part in parts.items()), overwritten)
+    steps = merged((Step(after, part) for after, part in parts.items()), early=settings.has_targets)
+    return Losses(steps, overwritten)
 
 
 def _steps(program: RuleProgram, part: float) -> tuple[Step, ...]:

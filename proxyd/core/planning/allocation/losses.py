@@ -160,11 +160,16 @@ def halving(half_life: float, delay: float) -> tuple[Step, ...]:
     return tuple(Step(-log1p(-part) / log(2) * half_life, delay / STEPS) for part in _PARTS)
 
 
-def merged(steps: Iterable[Step]) -> tuple[Step, ...]:
+def merged(steps: Iterable[Step], *, early: bool = False) -> tuple[Step, ...]:
     """Return at most ``STEPS`` steps that lose nearly the same: the nearest ones become one, at their mean.
+
+    With ``early`` they become one at the first of them, so that no step comes later than it did: what is in time by
+    them is in time.
 
     >>> merged([Step(2.0, 30.0), Step(2.0, 10.0), Step(5.0, 1.0)])
     (Step(after=2.0, delay=40.0), Step(after=5.0, delay=1.0))
+    >>> [step.after for step in merged([Step(5.0 * 2**n, 1.0) for n in range(5)], early=True)]
+    [5.0, 20.0, 40.0, 80.0]
     """
     left = sorted(step for step in steps if step.delay > 0)
     while len(left) > 1:
@@ -173,7 +178,8 @@ def merged(steps: Iterable[Step]) -> tuple[Step, ...]:
             break
         one, other = left[place], left.pop(place + 1)
         delay = one.delay + other.delay
-        left[place] = Step((one.after * one.delay + other.after * other.delay) / delay, delay)
+        mean = (one.after * one.delay + other.after * other.delay) / delay
+        left[place] = Step(one.after if early else mean, delay)
     return tuple(left)
 
 

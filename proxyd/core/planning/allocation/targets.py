@@ -19,6 +19,7 @@ from proxyd.core.rates.bursts import HELPS
 _BISECTIONS = 26
 _CLOSE = 0.002  # a share that misses its target by less is met
 _DEAR = 0.3  # finds in a burst before a probe pays, for each missed item to which price over rate amounts
+_SAME = 1.0 + 1e-9  # times of one life differ by rounding
 _WAVE = 2.0  # rules whose prices are within this many octaves are priced together
 
 
@@ -315,7 +316,10 @@ def _lowered(log_price: Floats, pairs: _Pairs, of_rule: Floats) -> Floats:
 
 
 def _column(losses: Losses, after: float) -> int:
-    """Return the place of what is lost after a time among the losses of a curve."""
+    """Return the place of what is lost after a time among the losses of a curve.
+
+    Where steps were merged it is the last step that is not later, so that the share in time is not overstated.
+    """
     if after == inf or not losses.steps:
         return STEPS
-    return min(range(len(losses.steps)), key=lambda place: abs(log2(losses.steps[place].after / after)))
+    return max(sum(step.after <= after * _SAME for step in losses.steps) - 1, 0)

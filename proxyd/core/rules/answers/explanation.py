@@ -182,7 +182,7 @@ class Explainer:
             next_probe=next_probe,
             expected=expected,
             because=self._because(source_id, next_probe, expected),
-            blocked_by=self._blocked_by(source_id, planned, now_s),
+            blocked_by=self._blocked_by(source_id, planned, now_s) or self._without_budget(next_probe),
             paused=self.known.paused.get(source_id),
             earliest_s=earliest if earliest > now_s else None,
             rules=tuple(program.rule.name for program in programs),
@@ -230,6 +230,10 @@ class Explainer:
         if planned is None:
             return "it is paused" if source_id in self.known.paused else "no rule uses it"
         return self.planner.limits.blocked_by(planned, now_s)
+
+    def _without_budget(self, coming: PlannedProbe | None) -> str | None:
+        has_budget = self.known.settings.planner.budget.mean_per_s > 0
+        return None if coming is not None or has_budget else "the budget allows no probe"
 
     def _constraints_of(self, planned: PlannedSource, now: Chronon) -> dict[str, Any]:
         """Return the intervals that rules expect next, and the other constraints on a probe."""

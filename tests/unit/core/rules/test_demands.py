@@ -117,3 +117,12 @@ def test_of_two_rules_that_are_due_at_once_the_first_is_served() -> None:
         demand.own_rate_per_s = None
     (planned,) = preview(found.planner, Epoch(NOW + 1, NOW + 10**5), limit=1)
     assert (planned.probe.reason, planned.probe.rule) == (Reason.MEMORYLESS, "MEMORYLESS")
+
+
+def test_what_a_life_cuts_off_a_slow_utility_is_lost_at_its_end() -> None:
+    """After two of the eight hours in which it loses its worth an item is lost, not half of it."""
+    steps = asked(asking("WITHIN 2 HOURS")).losses.steps
+    assert [(step.after, step.delay) for step in steps] == [(7200.0, 1.0)]
+    slow = rule("r", clauses="WITHIN 2 HOURS").replace("SET UTILITY STRICT", "SET UTILITY LINEAR(8 HOURS)")
+    found = decider(declaration(source("s"), slow), now_s=T0)
+    assert [(step.after, step.delay) for step in asked(found).losses.steps] == [(3600.0, 0.25), (7200.0, 0.75)]

@@ -137,3 +137,35 @@ async def test_policies_that_only_choose_the_times_make_as_many_probes_as_auto(p
     assert await probes_in_three_days(f"SET POLICY {policy} {life}") == pytest.approx(
         await probes_in_three_days(life), rel=0.3
     )
+
+
+@pytest.mark.parametrize("lives", [(5, 10, 20, 40, 80), (10, 13, 16, 19, 22, 70)])
+async def test_each_of_many_lives_on_a_source_is_kept(lives: tuple[int, ...]) -> None:
+    """At even gaps the share in time is about the life over the gap; only four lives are told apart."""
+    rules = [rule(f"r{life}", clauses=f"WITHIN {life} MINUTES FOR 90 %") for life in lives]
+    declared = declaration(source("s", options="EXPECT 1 PER HOUR"), *rules)
+    found = await planned(decider(declared, now_s=T0, settings={"source_spacing_s": 60.0}, price_item_s=None))
+    for name, outlook in advice(found).targets.items():
+        kept = min(1.0, float(name[1:]) * 60.0 * outlook.made)
+        assert outlook.expected <= kept + 0.05
+        assert kept >= 0.85
+
+
+async def test_a_short_life_of_a_rule_that_counts_is_promised_beside_a_long_one() -> None:
+    counted = rule("c", when="COUNT(*) % 3 = 0", clauses="WITHIN 2 MINUTES FOR 90 %")
+    declared = declaration(source("s", options="EXPECT 1 PER HOUR"), counted, rule("p", clauses="WITHIN 20 MINUTES"))
+    found = await planned(decider(declared, now_s=T0, settings={"source_spacing_s": 10.0}, price_item_s=None))
+    outlook = advice(found).targets["c"]
+    assert outlook.expected <= 120.0 * outlook.made + 0.05
+
+
+def test_without_a_budget_that_is_what_holds_a_source_back() -> None:
+    found = promising("", budget=Budget(0.0))
+    told = found.explainer.explain("s", found.settings.grid.chronon_at(T0))
+    assert told is not None
+    assert (told.next_probe, told.blocked_by) == (None, "the budget allows no probe")
+
+
+async def test_a_small_miss_is_not_rounded_to_everything() -> None:
+    found = await planned(promising("WITHIN 1 HOUR FOR 99.6 %"))
+    assert why(found).endswith("; 99.6% expected")
