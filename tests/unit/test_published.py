@@ -47,7 +47,7 @@ SHARED = {  # steps and values that modules of a package share; the examples sta
     "play",
     "preview_source",
     "prior_components",
-    "rows_of",
+    "row_places",
     "slot_loads",
     "tables",
     "timeline",

@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from proxyd.core.planning.allocation.timetable import LEVELS, PER_OCTAVE, Floats, Ints, Timetable
-from proxyd.core.planning.golden_turns import turn, turns
 from proxyd.errors import InvalidScheduleError
 
 _BISECTIONS = 40
-_LOWEST, _HIGHEST = float(LEVELS[0]), float(LEVELS[-1])
+_LOWEST = float(LEVELS[0])
 _NO_PRICE = -60.0  # log2 of a price at which every source is probed all the time
 _NO_PROBE = 120.0
 _ALL = slice(None)
@@ -71,34 +70,31 @@ class Prices:
     of_source: Floats
 
 
-def rows_of(prices: Floats, weighted_rates: Floats, sources: Ints) -> Ints:
-    """Return the timetable rows that ``sources`` follow; the exact row is rounded up or down in turn.
+def row_places(prices: Floats, weighted_rates: Floats) -> Floats:
+    """Return where sources lie among the rows of their timetables: a row, and the share of the next one.
 
-    Sources of equal rates get neighbouring rows in the right proportion: their probes do not stay in step, and the
-    frequencies add up to the budget although there are only whole rows.
+    A source that follows one of both rows takes them in turn with others: sources of equal rates get neighbouring rows
+    in the right proportion, their probes do not stay in step, and the frequencies add up to the budget.
 
     Parameters
     ----------
     prices, weighted_rates
-        For each of ``sources``: item-slots a probe, and items a slot times weight.
-    sources
-        Their numbers, which decide the rounding.
+        For each source: item-slots a probe, and items a slot times weight.
     """
     with np.errstate(divide="ignore"):
         level = np.log2(prices) - np.log2(weighted_rates)
-    places = (np.minimum(level, LEVELS[-1]) - LEVELS[0]) * PER_OCTAVE + turns(sources)
-    rows: Ints = np.clip(places, 0, len(LEVELS) - 1).astype(np.int64)
-    return rows
+    places: Floats = np.clip((level - LEVELS[0]) * PER_OCTAVE, 0.0, len(LEVELS) - 1.0)
+    return places
 
 
-def row_of(price: float, weighted_rate: float, source: int) -> int:
-    """Return the same as ``rows_of`` for one source whose rate is above 0.
+def row_place(price: float, weighted_rate: float) -> float:
+    """Return the same as ``row_places`` for one source whose rate is above 0.
 
-    >>> row_of(8.0, 0.5, 7) == rows_of(np.array([8.0]), np.array([0.5]), np.array([7]))[0]
+    >>> row_place(8.0, 0.5) == row_places(np.array([8.0]), np.array([0.5]))[0]
     np.True_
     """
-    level = min(log2(price) - log2(weighted_rate), _HIGHEST)
-    return int(min(max((level - _LOWEST) * PER_OCTAVE + turn(source), 0.0), len(LEVELS) - 1.0))
+    level = log2(price) - log2(weighted_rate)
+    return min(max((level - _LOWEST) * PER_OCTAVE, 0.0), len(LEVELS) - 1.0)
 
 
 def allocate(
@@ -247,10 +243,17 @@ class Frequencies:
 
 
 def slot_loads(tables: Sequence[Timetable], table_of: Ints, weighted_rates: Floats, prices: Prices) -> Floats:
-    """Return the long-run mean number of probes in each slot of the week, shape (slots,)."""
+    """Return the long-run mean number of probes in each slot of the week, shape (slots,).
+
+    Between two rows, a source makes the probes of both in the proportion that its price asks for.
+    """
     some = np.flatnonzero(weighted_rates > 0)
-    rows = rows_of(prices.of_source[some], weighted_rates[some], some)
+    places = row_places(prices.of_source[some], weighted_rates[some])
+    rows = np.minimum(places.astype(np.int64), len(LEVELS) - 2)
     load = np.zeros(tables[0].visits.shape[1])
     for number, table in enumerate(tables):
-        load += np.bincount(rows[table_of[some] == number], minlength=len(LEVELS)) @ table.visits
+        own = table_of[some] == number
+        upper = np.bincount(rows[own], places[own] - rows[own], minlength=len(LEVELS))
+        lower = np.bincount(rows[own], minlength=len(LEVELS)) - upper
+        load += lower @ table.visits + upper[:-1] @ table.visits[1:]
     return load

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import expm1, floor, inf, sqrt
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,10 +12,10 @@ from numpy.typing import ArrayLike
 from proxyd.core.planning.allocation.delay_costs import WeekCosts
 from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimits
 from proxyd.core.planning.allocation.losses import NO_LOSSES, Losses
-from proxyd.core.planning.allocation.prices import Frequencies, Prices, allocate, row_of, rows_of, slot_loads
+from proxyd.core.planning.allocation.prices import Frequencies, Prices, allocate, row_place, row_places, slot_loads
 from proxyd.core.planning.allocation.targets import FleetTargets, RuleOutlook, TargetPrices
 from proxyd.core.planning.allocation.timetable import LEVELS, Floats, Ints, Timetable
-from proxyd.core.planning.golden_turns import turns
+from proxyd.core.planning.golden_turns import turn, turns
 from proxyd.core.rates.week_bins import MONDAY_S
 from proxyd.errors import SchedulingError
 
@@ -22,7 +23,10 @@ _ROUNDS, _FOLLOWING_ROUNDS = 32, 8  # steps of the subgradient method: in all, a
 _VARIANTS = 8  # the last steps, whose timetables are kept; the number of rounds is a multiple of this
 _STEP = 0.5  # the first step, of the logarithm of a price; later ones fall with the root of their number
 _ALL = slice(None)
+Value = TypeVar("Value", Floats, float)
 _LOWEST = float(LEVELS[0])
+_JUMP = 1.5  # quotient of the frequencies of two rows, as at a life
+_EVEN = 1.3  # quotient of the longest and the shortest gap of a row
 _NOBODY = np.zeros(0, dtype=np.int64)
 
 
@@ -280,9 +284,23 @@ class ProbeAllocator:
         ]
 
     def _build(self, limits: FleetLimits) -> None:
-        """Make the timetables; under a capacity, find the extra price of each slot and keep the last timetables."""
+        """Make the timetables, and find the rows between which a single source must not be rounded.
+
+        Where one row has many more probes than the next, as at a life, a source that follows one of both would be
+        probed far too often or seldom for good. It leaves gaps between both rows if these are even, and otherwise
+        follows them in turn, from probe to probe.
+        """
         self._capacity, self._curve_of = limits.capacity, self.shape_of
         self._costs = WeekCosts(self.shapes, self.importance)
+        self._make_tables(limits)
+        frequency = np.array([table.frequency for table in self.tables])
+        self._fewer = frequency[:, 1:] / frequency[:, :-1]
+        self._jumps = self._fewer < 1 / _JUMP
+        even = self._gaps.max(axis=2) < _EVEN * self._gaps.min(axis=2)
+        self._is_even = even[:, :-1] & even[:, 1:]
+
+    def _make_tables(self, limits: FleetLimits) -> None:
+        """Make the timetables; under a capacity, find the extra price of each slot and keep the last timetables."""
         variants = 1 if limits.capacity is None else _VARIANTS
         gaps = np.empty((len(self.shapes), variants, len(LEVELS), self.grid.slots))
         self._gaps = gaps.reshape(-1, len(LEVELS), self.grid.slots)
@@ -325,12 +343,23 @@ class ProbeAllocator:
         slot_s, last = self.grid.slot_s, self.last_s[sources]
         monday = MONDAY_S if self.phase_s is None else MONDAY_S + self.phase_s[sources]
         rates = self._weighted(sources) * slot_s
-        rows = rows_of(prices.of_source[sources], rates, sources)
+        places, tables = row_places(prices.of_source[sources], rates), self.table_of[sources]
         since = np.floor((last - monday + 1e-6) / slot_s)
         slot = since.astype(np.int64) % self.grid.slots
-        gap = self._gaps[self.table_of[sources], rows, slot]
+        rows = np.minimum(places + turns(sources), len(LEVELS) - 1.0).astype(np.int64)
+        lower = np.minimum(places.astype(np.int64), len(LEVELS) - 2)
+        jumps, share = np.flatnonzero(self._jumps[tables, lower]), places - lower
+        rows[jumps] = lower[jumps] + (
+            (turns(sources[jumps]) + turns(since[jumps])) % 1.0
+            < _of_probes(share[jumps], self._fewer[tables[jumps], lower[jumps]])
+        )
+        gap = self._gaps[tables, rows, slot]
+        mixed = jumps[self._is_even[tables[jumps], lower[jumps]]]
+        some = tables[mixed], lower[mixed], slot[mixed]
+        gap[mixed] = _between(self._gaps[some], self._gaps[some[0], some[1] + 1, some[2]], share[mixed])
         gap = self._shortened(gap, sources, slot, prices.of_source[sources], rates)
         due = np.where(gap >= 1.0, monday + (since + gap) * slot_s, last + gap * slot_s)
+        due[mixed] = last[mixed] + gap[mixed] * slot_s
         self.due_s[sources] = np.where(rates > 0, np.maximum(due, last + self.spacing_s), np.inf)
 
     def _due_s(self, source: int) -> float:
@@ -344,11 +373,30 @@ class ProbeAllocator:
             monday += float(self.phase_s[source])
         since = floor((last - monday + 1e-6) / slot_s)
         slot = since % self.grid.slots
-        gap = float(self._gaps[self.table_of[source], row_of(price, rate, source), slot])
+        table, place = self.table_of[source], row_place(price, rate)
+        lower, row = min(int(place), len(LEVELS) - 2), int(min(place + turn(source), len(LEVELS) - 1.0))
+        share, is_mixed, gaps = place - lower, False, self._gaps[table, :, slot]
+        if self._jumps[table, lower]:
+            takes = _of_probes(share, float(self._fewer[table, lower]))
+            row, is_mixed = lower + ((turn(source) + turn(since)) % 1.0 < takes), bool(self._is_even[table, lower])
+        gap = _between(float(gaps[lower]), float(gaps[lower + 1]), share) if is_mixed else float(gaps[row])
         if price < rate * 2.0**_LOWEST:
             gap = min(gap, sqrt(2 * price / (rate * max(self._costs.factor(self._curve_of[source], slot), 1e-9))))
-        due = monday + (since + gap) * slot_s if gap >= 1.0 else last + gap * slot_s
+        due = monday + (since + gap) * slot_s if gap >= 1.0 and not is_mixed else last + gap * slot_s
         return max(due, last + self.spacing_s)
+
+
+def _of_probes(share: Value, fewer: Value) -> Value:
+    """Return the share of a source's probes that follow the upper row, so that it does for a share of the time.
+
+    ``fewer`` is the quotient of the frequencies of the upper and the lower row.
+    """
+    return share * fewer / (1.0 - share + share * fewer)
+
+
+def _between(lower: Value, upper: Value, share: Value) -> Value:
+    """Return the gaps of sources that follow two rows, the upper one for a share of the time."""
+    return 1.0 / ((1.0 - share) / lower + share / upper)
 
 
 def _rest(values: Floats) -> Floats:

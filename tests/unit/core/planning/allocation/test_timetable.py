@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from proxyd.core.model.intensity import PiecewiseConstant
-from proxyd.core.planning.allocation.prices import Frequencies, HostLimits, allocate, rows_of, slot_loads
+from proxyd.core.planning.allocation.prices import Frequencies, HostLimits, allocate, row_places, slot_loads
 from proxyd.core.planning.allocation.timetable import LEVELS, Timetable
+from proxyd.core.planning.golden_turns import turns
 from proxyd.core.planning.one_source.optimal_schedule import optimal_cycle
 from proxyd.errors import InvalidScheduleError
 
@@ -88,7 +89,8 @@ def rates(sources: int) -> Floats:
 
 
 def frequency(table: Timetable, prices: Floats, of: Floats) -> Floats:
-    return table.frequency[rows_of(prices, of, np.arange(len(of)))]
+    places = row_places(prices, of) + turns(np.arange(len(of)))
+    return table.frequency[np.minimum(places, len(LEVELS) - 1.0).astype(np.int64)]
 
 
 def test_prices_spend_the_budget(table: Timetable) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import takewhile
+from itertools import islice, takewhile
 
 import pytest
 
@@ -169,3 +169,33 @@ def test_without_a_budget_that_is_what_holds_a_source_back() -> None:
 async def test_a_small_miss_is_not_rounded_to_everything() -> None:
     found = await planned(promising("WITHIN 1 HOUR FOR 99.6 %"))
     assert why(found).endswith("; 99.6% expected")
+
+
+@pytest.mark.parametrize("clauses", ["WITHIN 5 MINUTES FOR 90 %", "WITHIN 1 HOUR FOR 70 %", ""])
+async def test_each_rule_on_a_source_of_its_own_gets_what_it_is_told(clauses: str) -> None:
+    """Between two rows of a timetable, as at a life, no source is rounded to the one with far fewer probes."""
+    names = [f"s{n}" for n in range(10)]
+    sources = [source(name, host=f"{name}.example", options="EXPECT 1 PER HOUR") for name in names]
+    rules = [rule(f"r {name}", clauses=f'FROM SOURCES "{name}" {clauses}') for name in names]
+    declared = declaration(*sources, *rules)
+    found = decider(declared, now_s=T0, settings={"source_spacing_s": 60.0}, price_item_s=None)
+    for n, name in enumerate(names):
+        items = [item(f"{n} {k}", T0 - HOUR_S * k - 37.0 * n) for k in range(1, 50)]
+        await Drive(found).see(changed(name, items, T0))
+    week = found.fleet(T0).plan()
+    assert week is not None
+    run_all(found.switch_plan(week, T0))
+    now = found.settings.grid.chronon_at(T0) + 1
+    for name in names:
+        times = [T0, *(probe.start_s for probe in islice(found.explainer.preview_of(name, now), 40))]
+        assert (times[-1] - times[0]) / 40 == pytest.approx(1.0 / week.outlooks[f"r {name}"].made, rel=0.1)
+
+
+@pytest.mark.parametrize(("life", "spacing_s"), [("5 SECONDS", 10.0), ("1 MINUTE", 300.0), ("1 MINUTE", 1800.0)])
+async def test_a_source_that_may_not_be_probed_as_often_as_its_rule_asks_is_probed_as_often_as_it_may(
+    life: str, spacing_s: float
+) -> None:
+    found = await planned(promising(f"WITHIN {life} FOR 95 %", spacing_s=spacing_s))
+    coming = found.explainer.preview_of("s", found.settings.grid.chronon_at(T0) + 1)
+    times = [probe.start_s for probe in islice(coming, 20)]
+    assert (times[-1] - times[0]) / 19 == pytest.approx(spacing_s, rel=0.1)
