@@ -132,8 +132,8 @@ async def test_what_the_running_daemon_plans_and_why(tmp_path: Path) -> None:
         assert (answer["source"], answer["rules"], answer["failures"]) == ("feed", ["each"], 0)
         low, high = answer["rate_range_per_day"]
         assert low < answer["rate_per_day"] < high
-        assert answer["policies"]["each"]["policy"] == "INDEX"
-        assert "rule each: INDEX (AUTO: a probe is made when it is worth its price)" in explained.out
+        assert answer["policies"]["each"]["policy"] == "AUTO"
+        assert "rule each: AUTO (a probe is made when it is worth its price)" in explained.out
         assert json.loads(advice.out)["budget_per_hour"] > 0
         assert (shown.code, shown.out.startswith("The budget allows ")) == (0, True)
         assert (unknown.code, unknown.out) == (1, "")

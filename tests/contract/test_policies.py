@@ -42,8 +42,11 @@ class Seen:
     def detection_s(self) -> float:
         return self.unplanned_s()
 
+    def mean_gap_s(self) -> float:
+        return float(np.sqrt(2 * self.price_item_s / self.rate_per_s))
+
     def unplanned_s(self) -> float:
-        return self.last_s + float(np.sqrt(2 * self.price_item_s / self.rate_per_s))
+        return self.last_s + self.mean_gap_s()
 
     def items_line(self, passing: float) -> ItemsLine:
         return ItemsLine.even(self.rate_per_s * passing)

@@ -118,7 +118,7 @@ async def test_the_why_page_gives_the_reason_and_its_numbers(browser: Browser) -
     assert found is not None
     assert found.chance is not None
     status, page = await browser.get("/sources/s/why")
-    reason = f"because <bdi>an item is expected with {found.chance * 100:.0f} % by then and must be seen within 3 hours"
+    reason = f"{found.chance * 100:.0f} % chance of an item by then, which must be seen within 3 hours"
     assert (status, reason in page) == (200, True)
     assert reason in (await browser.get("/sources/s"))[1]
     promises = page.split('id="promises"')[1].split("</table>")[0]

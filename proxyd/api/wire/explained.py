@@ -126,7 +126,7 @@ def _coming(found: Explanation, kept: Sequence[KeptPromise]) -> str:
 def _because(found: Explanation, kept: Sequence[KeptPromise]) -> str:
     """Return why the source is probed next, and how often its items were in time in the last week."""
     coming = found.next_probe
-    shares = [each.kept for each in kept if coming is not None and each.rule == coming.probe.rule]
+    shares = [each.kept for each in kept if each.rule == found.judged_rule]
     if coming is None or not shares or coming.probe.reason not in _EXPECTING:
         return found.because
     return f"{found.because}; {shares[0] * 100:.0f} % of the last week's were"
@@ -149,7 +149,7 @@ def _amount(value: float, digits: int) -> str:
 
 
 def _counted_line(rule: str, ahead: CountedAhead) -> str:
-    expected = f"which is expected with {ahead.chance * 100:.0f} % by {iso_time(ahead.by_s)}"
+    expected = f"of which there is a {ahead.chance * 100:.0f} % chance by {iso_time(ahead.by_s)}"
     return f"rule {rule} waits for {counted_item(ahead)}, {expected}"
 
 
@@ -174,7 +174,11 @@ def _week_lines(found: Explanation) -> list[str]:
     if found.price_item_s is None:
         return []
     price = f"a probe for detection must save {found.price_item_s / 3600.0:.3g} item-hours of delay"
-    more = "set a shorter WITHIN or a higher target" if found.has_targets else "lower probe_price"
+    more = "lower probe_price"
+    if found.has_targets:
+        more = "set a shorter WITHIN or a higher target"
+    elif found.spends_all:
+        more = "raise budget"
     advice = f"for more probes, {more} or write SET POLICY UNIFORM"
     if found.is_host_bound:
         advice = "more than elsewhere, because host_spacing, host_budget or robots.txt limit the probes of its host"

@@ -83,8 +83,10 @@ class Explanation:
         The number of items that are expected to wait at the next probe; ``None`` if that is the first.
     because
         Why the next probe is made, in words.
-    has_targets
-        Whether the targets of the rules decide the price.
+    judged_rule
+        The rule whose target ``because`` names, if it names one.
+    has_targets, spends_all
+        Whether the targets of the rules decide the price, and whether all of the budget is spent.
     """
 
     source_id: str
@@ -112,7 +114,9 @@ class Explanation:
     paused: Suspension | None = None
     expected: float | None = None
     because: str = ""
+    judged_rule: str = ""
     has_targets: bool = False
+    spends_all: bool = False
 
     @property
     def chance(self) -> float | None:
@@ -175,13 +179,15 @@ class Explainer:
         earliest = self.planner.limits.earliest_s(planned) if planned else -inf
         next_probe = preview_source(self.planner, source_id, Epoch(now, stop)) if planned else None
         expected = self._expected(source, planned, next_probe)
+        because, judged_rule = self._reason(source_id, next_probe, expected)
         return Explanation(
             source_id=source_id,
             url=source.url,
             rate_per_day=rate_per_s * 86400.0,
             next_probe=next_probe,
             expected=expected,
-            because=self._because(source_id, next_probe, expected),
+            because=because,
+            judged_rule=judged_rule,
             blocked_by=self._blocked_by(source_id, planned, now_s) or self._without_budget(next_probe),
             paused=self.known.paused.get(source_id),
             earliest_s=earliest if earliest > now_s else None,
@@ -204,19 +210,21 @@ class Explainer:
         name, because = policy_in_words(program, settings, outlook, rate_per_s)
         has_target = settings.has_targets and program.rule.policy.leaves_times
         promised = promise(target_of(program, settings)) if has_target else None
-        return RulePolicy(name, because, promised, None if outlook is None else outlook.expected)
+        is_expected = outlook is not None and program.rule.policy.leaves_times
+        return RulePolicy(name, because, promised, outlook.expected if outlook is not None and is_expected else None)
 
-    def _because(self, source_id: str, coming: PlannedProbe | None, expected: float | None) -> str:
-        """Return what speaks for the next probe, in words; empty if none is planned."""
+    def _reason(self, source_id: str, coming: PlannedProbe | None, expected: float | None) -> tuple[str, str]:
+        """Return what speaks for the next probe, in words, and the rule whose target that is about, if any."""
         if coming is None:
-            return ""
+            return "", ""
         settings, rule = self.known.settings.planner, coming.probe.rule or ""
         programs = self.known.compiled.programs_of(source_id) if settings.has_targets else ()
-        targets = [target_of(program, settings) for program in programs if program.rule.policy.leaves_times]
-        narrowest = min(targets, key=lambda target: target.parts[0][0], default=None)
+        targets = [(target_of(each, settings), each.rule.name) for each in programs if each.rule.policy.leaves_times]
+        target, judged = min(targets, key=lambda found: found[0].parts[0][0], default=(None, ""))
         counted = self.planner.counted_ahead(source_id).get(rule)
-        chance = None if expected is None else -expm1(-expected)
-        return str(ProbeCase(coming.probe.reason, rule, chance, narrowest, counted))
+        matching = self.known.matching_share(judged, source_id) if judged else 1.0
+        chance = None if expected is None else -expm1(-expected * matching)
+        return str(ProbeCase(coming.probe.reason, rule, chance, target, counted)), judged
 
     def _expected(self, source: Source, planned: PlannedSource | None, coming: PlannedProbe | None) -> float | None:
         """Return how many new items are expected at the next probe; ``None`` if that is the first."""
@@ -279,5 +287,6 @@ class Explainer:
             "price_item_s": price_item_s or fleet_price_item_s,
             "fleet_price_item_s": fleet_price_item_s,
             "has_targets": self.known.settings.planner.has_targets,
+            "spends_all": self.known.settings.planner.spend,
             "week": factors,
         }

@@ -109,7 +109,7 @@ def policy_in_words(
         why += f"; every {program.trigger.firing.every} items count as one"
     if program.rule.importance:
         why += "; a probe is worth more in the hours of the rule's importance"
-    return PolicyName.INDEX.value, f"AUTO: {why}{_expected(outlook)}"
+    return named.value, f"{why}{_expected(outlook)}"
 
 
 def promise_kept(program: RuleProgram, settings: PlannerSettings, week: RuleWeek) -> KeptPromise | None:

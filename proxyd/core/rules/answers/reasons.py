@@ -21,7 +21,8 @@ class ProbeCase:
     rule
         The first rule that it serves; empty if it serves none.
     chance
-        The probability that a new item is there by then; ``None`` before the first contact.
+        The probability that a new item, which the rule of the target counts, is there by then; ``None`` before the
+        first contact.
     target
         The narrowest target of the source's rules that leave the times to the plan, if they have targets.
     counted
@@ -61,25 +62,35 @@ def _worth(case: ProbeCase) -> str:
     """Return until when what is expected must be seen, or that it is worth a probe.
 
     >>> str(ProbeCase(Reason.DETECTION, "r", 0.3, Target(0.9, ((600.0, 1.0),))))
-    'an item is expected with 30 % by then and must be seen within 10 minutes'
+    'there is a 30 % chance of an item by then, which must be seen within 10 minutes'
     """
     if case.target is None:
-        return "and that is worth the price of a probe"
+        return "which is worth the price of a probe"
     if len(case.target.parts) > 1:
-        return "and loses worth while it waits"
-    return f"and must be seen {within(case.target)}"
+        return "which loses worth while it waits"
+    return f"which must be seen {within(case.target)}"
 
 
 def _item(case: ProbeCase) -> str:
     if case.chance is None:
         return "its items are not known yet"
-    return f"an item is expected with {case.chance * 100:.0f} % by then {_worth(case)}"
+    return f"there is {_chance(case.chance)} of an item by then, {_worth(case)}"
+
+
+def _chance(chance: float) -> str:
+    """Return a chance with its article.
+
+    >>> _chance(0.3), _chance(0.8), _chance(0.11)
+    ('a 30 % chance', 'an 80 % chance', 'an 11 % chance')
+    """
+    percent = f"{chance * 100:.0f}"
+    return f"{'an' if percent in {'8', '11', '18'} or percent.startswith('8') else 'a'} {percent} % chance"
 
 
 def _counted(case: ProbeCase) -> str:
     if case.counted is None:
         return f"rule {case.rule} counts its items, {_worth(case)}"
-    return f"{counted_item(case.counted)} is expected with {case.counted.chance * 100:.0f} % by then {_worth(case)}"
+    return f"there is {_chance(case.counted.chance)} of {counted_item(case.counted)} by then, {_worth(case)}"
 
 
 _WORDS: Mapping[Reason, Callable[[ProbeCase], str]] = MappingProxyType(
@@ -93,7 +104,7 @@ _WORDS: Mapping[Reason, Callable[[ProbeCase], str]] = MappingProxyType(
         Reason.DETECTION: _item,
         Reason.COUNTED: _counted,
         Reason.SIBLING: lambda _: "sources that often change together with it have changed",
-        Reason.GOLDEN: lambda case: f"it is its turn in the order of rule {case.rule}",
+        Reason.GOLDEN: lambda case: f"rule {case.rule} spreads its probes evenly, and this is the next one",
         Reason.MEMORYLESS: lambda case: f"rule {case.rule} has it probed at random, as often as its items call for",
         Reason.ADAPTIVE: lambda case: (
             f"rule {case.rule} has it probed at random, as often as its events so far call for"

@@ -156,7 +156,7 @@ async def test_explain_names_the_item_that_the_rule_waits_for() -> None:
     await seen(found, 0, T0)
     lines = told(found, NOW + 1).summary
     (line,) = (line for line in lines if line.startswith("next probe: "))
-    assert ", because the 1st item is expected with " in line
+    assert " chance of the 1st item by then, " in line
     assert not any(line.startswith("rule r waits for") for line in lines)
     await seen(found, 2, T0 + 600.0)
     shown = told(found, NOW + 61)

@@ -70,12 +70,12 @@ async def gap_s(found: Decider) -> float:
     ],
 )
 def test_a_rule_says_what_it_promises(clauses: str, promise: str) -> None:
-    assert why(promising(clauses)).startswith(f"AUTO: it promises {promise}, with as few probes as that takes")
+    assert why(promising(clauses)).startswith(f"it promises {promise}, with as few probes as that takes")
 
 
 def test_without_targets_the_price_or_the_budget_decides() -> None:
-    assert why(promising("", price_item_s=360.0)) == "AUTO: a probe is made when it is worth its price"
-    assert why(promising("", spend=True)) == "AUTO: probes are made where the budget helps most"
+    assert why(promising("", price_item_s=360.0)) == "a probe is made when it is worth its price"
+    assert why(promising("", spend=True)) == "probes are made where the budget helps most"
 
 
 def test_sup_says_what_auto_would_see_with_as_many_probes() -> None:

@@ -32,12 +32,12 @@ def test_each_reason_has_words_with_and_without_details(reason: Reason) -> None:
         (ProbeCase(ITEM, "r", 0.3, QUICK), "an item", "must be seen within 10 minutes"),
         (ProbeCase(ITEM, "r", 0.3, NO_LIFE), "an item", "must be seen before the next item"),
         (ProbeCase(ITEM, "r", 0.3, FALLING), "an item", "loses worth while it waits"),
-        (ProbeCase(ITEM, "r", 0.3), "an item", "that is worth the price of a probe"),
+        (ProbeCase(ITEM, "r", 0.3), "an item", "is worth the price of a probe"),
         (ProbeCase(COUNTED, "r", 0.9, QUICK, THIRD), "the 3rd item", "must be seen within 10 minutes"),
-        (ProbeCase(COUNTED, "r", 0.9, counted=LATER), "the 3rd item since its last notification", "that is worth"),
+        (ProbeCase(COUNTED, "r", 0.9, counted=LATER), "the 3rd item since its last notification", "is worth"),
     ],
 )
 def test_the_words_say_how_likely_an_item_is_and_how_soon_it_must_be_seen(
     case: ProbeCase, what: str, worth: str
 ) -> None:
-    assert str(case).startswith(f"{what} is expected with 30 % by then and {worth}")
+    assert str(case).startswith(f"there is a 30 % chance of {what} by then, which {worth}")
