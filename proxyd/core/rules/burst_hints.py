@@ -48,13 +48,16 @@ class BurstHints:
     def give(self, now_s: float) -> None:
         """Let the sources be due that may have changed in a burst; they are probed in the chronon that begins now."""
         week, at_s = self._planner.week, float(self._cycle.week_s(now_s))
-        looked, self._looked = self._looked, {}
-        for host, source_id in looked.items():
+        left = self._most
+        while self._looked and left > 0:  # the hosts that remain have their turn in the next chronon
+            host, source_id = next(iter(self._looked.items()))
+            del self._looked[host]
             bursts = self._bursts.get(host)
             if week is None or bursts is None:
                 continue
             factors = bursts.factors(at_s)
             if not np.any(factors > 1.0):
                 continue
-            due = week.burst(source_id, bursts.bins(at_s), factors, now_s=now_s, next_s=now_s, most=self._most)
+            due = week.burst(source_id, bursts.bins(at_s), factors, now_s=now_s, next_s=now_s, most=left)
             self._planner.wake(due, now_s)
+            left -= len(due)
