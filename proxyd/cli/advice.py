@@ -120,7 +120,7 @@ def report(options: argparse.Namespace) -> int:
     else:
         print("Nothing to compare yet: predictions begin with the second probe of a source.")
     if answer["promises"]:
-        print("\nShare of the items in time, week by week:")
+        print("\nShare of the items in time, week by week, against what the rules ask for today:")
         print_table(["week from", "rule", "promised", "kept", "items"], [_kept(each) for each in answer["promises"]])
     if answer["promises_left_out"]:
         print(f"{answer['promises_left_out']:,} more fell less short than these.")

@@ -25,6 +25,9 @@ _RATE_PERIODS = {
     "d": 86400.0,
     "day": 86400.0,
 }
+_SHORTEST_S, _LONGEST_S = 1e-3, 36500 * 86400.0
+_MOST_PER_S = 1e9
+_LEAST_SHARE, _MOST_SHARE = 0.01, 0.999  # as for the target of a rule
 Network: TypeAlias = IPv4Network | IPv6Network
 POSTGRESQL = ("postgresql://", "postgresql+asyncpg://")
 _DATABASE_USER = re.compile("^([^/]*//)[^:/]*(?::[^@]*)?@")  # a password may hold characters that end the host
@@ -53,7 +56,10 @@ def parse_duration(value: object) -> float:
     parts = re.findall(r"(\d+(?:\.\d+)?)(ms|[smhdw])", text)
     if not parts or "".join(n + u for n, u in parts) != text:
         raise ValueError(f"{text!r} is not a duration; write it like 200ms, 10s, 5m, 2h or 4w")
-    return sum(float(amount) * _DURATION_UNITS[unit] for amount, unit in parts)
+    seconds = sum(float(amount) * _DURATION_UNITS[unit] for amount, unit in parts)
+    if not (seconds == 0.0 or _SHORTEST_S <= seconds <= _LONGEST_S):
+        raise ValueError(f"{text!r} is not a duration: it must be 0, or lie between 1ms and 36500d")
+    return seconds
 
 
 def format_duration(seconds: float) -> str:
@@ -78,7 +84,10 @@ def parse_rate(text: str) -> float:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*/\s*([a-z]+)\s*", text)
     if match is None or match[2] not in _RATE_PERIODS:
         raise ValueError(f"{text.strip()!r} is not a rate; write it like 60/min, 5/s or 1000/h")
-    return float(match[1]) / _RATE_PERIODS[match[2]]
+    per_s = float(match[1]) / _RATE_PERIODS[match[2]]
+    if per_s > _MOST_PER_S:
+        raise ValueError(f"{text.strip()!r} is too high a rate; the most is {_MOST_PER_S:.0f}/s")
+    return per_s
 
 
 def parse_window(text: str) -> tuple[int, float]:
@@ -124,15 +133,15 @@ def format_budget(budget: Budget) -> str:
 
 
 def parse_share(value: object) -> float:
-    """Return a share, above 0 and below 1, that is written in percent.
+    """Return a share from 0.01 to 0.999 that is written in percent.
 
     >>> parse_share("95 %"), parse_share(0.9)
     (0.95, 0.9)
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", str(value))
     share = float(match[1]) / 100 if match else value
-    if not isinstance(share, float) or not 0.0 < share < 1.0:
-        raise ValueError(f"{value!r} is not a share such as 90 %, above 0 and below 100 %")
+    if not isinstance(share, float) or not _LEAST_SHARE <= share <= _MOST_SHARE:
+        raise ValueError(f"{value!r} is not a share such as 90 %, between 1 and 99.9 %")
     return share
 
 

@@ -53,7 +53,7 @@ class PlanQueries:
         """Return what was found and predicted on each day, and the sources whose models fit badly."""
         since_s = self._clock.time_s() - (days - 1) * _DAY_S
         accounts = tuple(await self._store.history.accounts(since_s))
-        promises, count = await self._promises(since_s)
+        promises, count = await self._promises(max(since_s, accounts[0][0] * _DAY_S) if accounts else since_s)
         left_out = count - len(promises)
         return Report(accounts, tuple(self._explainer.misfits()), tuple(promises), promises_left_out=left_out)
 

@@ -34,6 +34,7 @@ def test_package_recipes_are_found_in_less_than_eight_hours(capsys: pytest.Captu
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1200)
 def test_forums_are_found_sooner_than_by_any_other_policy(capsys: pytest.CaptureFixture[str]) -> None:
     rows = replays(capsys, "forums2013.csv", "--test-from=2013-07-15", "--probes-per-source-week=28", "--policies=all")
     ours = rows["auto"]["mean_delay_s"]

@@ -17,7 +17,7 @@ from proxyd.core.planning.allocation.timetable import LEVELS, Floats, Ints
 from proxyd.core.rates.bursts import HELPS
 
 _BISECTIONS = 26
-_CLOSE = 0.002  # a share that misses its target by less is met
+_CLOSE, _CLOSE_MISSES = 0.002, 0.2  # a share that misses its target by less, also as a part of the misses, is met
 _DEAR = 0.3  # finds in a burst before a probe pays, for each missed item to which price over rate amounts
 _SAME = 1.0 + 1e-9  # times of one life differ by rounding
 _WAVE = 2.0  # rules whose prices are within this many octaves are priced together
@@ -124,14 +124,18 @@ class RuleOutlook(NamedTuple):
     @property
     def is_met(self) -> bool:
         """Whether the plan is expected to meet the target."""
-        return self.expected >= self.share - _CLOSE
+        return self.expected >= self._least
+
+    @property
+    def _least(self) -> float:
+        return self.share - min(_CLOSE, _CLOSE_MISSES * (1.0 - self.share))
 
     @property
     def limit(self) -> Constraint | None:
         """What prevents the plan from meeting the target; ``None`` if it is met."""
         if self.is_met:
             return None
-        if self.reachable < self.share - _CLOSE:
+        if self.reachable < self._least:
             return Constraint.SOURCE_POLITENESS
         return Constraint.HOST_POLITENESS if self.is_host_bound else Constraint.BUDGET
 
