@@ -63,6 +63,7 @@ from proxyd.core.model.profile import (
     PolicyName,
     Politeness,
     Reader,
+    Then,
     Trigger,
     Utility,
     UtilityKind,
@@ -177,9 +178,10 @@ def selects(draw: st.DrawFn) -> Select:
 
 _conditions = st.none() | small_expressions
 _afters = st.builds(After, probes=st.integers(0, 10**6)) | st.builds(After, time=durations)
+_answers = st.builds(Then, st.sampled_from(EventKind), class_names, durations, _conditions, is_absent=st.booleans())
 triggers = st.builds(
     Trigger, st.sampled_from(EventKind), class_names, _conditions, _conditions, after=st.none() | _afters
-)
+) | st.builds(Trigger, st.sampled_from(EventKind), class_names, _conditions, after=st.none() | _afters, then=_answers)
 
 # ---- statements
 
