@@ -13,10 +13,11 @@ from proxyd.safe_text import is_web, visible, visible_line
 from proxyd.terminal.verbs import ASKING, argument, flag, verb
 
 if TYPE_CHECKING:
+    from proxyd.app.discovery import Discovered
     from proxyd.config import Settings
     from proxyd.core.language import Parsed, SourceText, Statement, Watch
+    from proxyd.core.model.item import Item
     from proxyd.core.model.outcome import ProbeOutcome
-    from proxyd.core.model.profile import PageClass
 
 _SHOWN = 5
 _LINE = 160
@@ -26,9 +27,12 @@ _LINE = 160
     "add",
     "proxyd add https://github.com/python/cpython/releases.atom --to me@example.org",
     "proxyd add https://example.org/blog --match cve --match security --file profiles/news.profile",
+    "proxyd add https://shop.example/lamp --price --to me@example.org",
     takes=[
         argument("address", "a feed, a page that links to one, or a page whose text you want to follow"),
         argument("--match", "tell only of what holds this text; repeat it for others", action="append", metavar="TEXT"),
+        flag("--price", "follow the price that the page states: tell when it falls"),
+        argument("--locale", "the language in which its numbers are written, such as de", metavar="TAG"),
         argument("--name", "call it so (default: the address without its scheme)"),
         argument(
             "--to",
@@ -50,7 +54,10 @@ async def add(options: argparse.Namespace) -> int:
     if not is_web(options.address):
         raise ConfigError([f"{options.address!r} is not an address; it starts with https:// or http://"])
     settings = settings_of(options)
-    outcome, page_class = await discover(settings, options.address)
+    if options.price and options.match:
+        raise ConfigError(["--price tells when the price falls; leave out --match"])
+    found = await discover(settings, options.address, locale=options.locale, wants_price=options.price)
+    outcome, page_class = found.outcome, found.page_class
     if not outcome.kind.is_success:
         raise NotFoundError(f"{options.address} cannot be watched: {outcome.detail}")
     text, old = await _known(options, outcome.source_id)
@@ -58,7 +65,7 @@ async def add(options: argparse.Namespace) -> int:
     texts = _texts(options.file, text, old, watch)
     samples = _samples(texts, settings, watch, outcome)
     if not options.json:
-        _print_found(options.address, outcome, page_class, samples)
+        _print_found(options.address, found, samples)
         print(visible(_written(watch)))
     where = "nothing was changed"
     if not options.dry_run and options.file is not None:
@@ -99,6 +106,10 @@ def _wished(options: argparse.Namespace, url: str, found: str, old: Watch | None
         parts.append(f"OF {found}")
     if options.name is not None:
         parts.append(f"AS {quote_name(options.name)}")
+    if options.locale is not None:
+        parts.append(f"LOCALE {quote_text(options.locale)}")
+    if options.price:
+        parts.append("WHERE NEW.price < OLD.price")
     if options.match:
         field = _searched(old.page_class.name if old and old.page_class else "FEED" if old else found, options.match)
         parts.append("WHERE " + " OR ".join(format_contains(field, words) for words in options.match))
@@ -173,13 +184,18 @@ def _samples(texts: Sequence[SourceText], settings: Settings, watch: Watch, outc
     return sample(program, outcome.items, watch.address.value, outcome.finished_s)
 
 
-def _print_found(address: str, outcome: ProbeOutcome, page_class: PageClass, samples: Sequence[str]) -> None:
-    if page_class.name == "PAGE":
+def _print_found(address: str, found: Discovered, samples: Sequence[str]) -> None:
+    outcome = found.outcome
+    if found.page_class.name == "PRICE":
+        print_lines([f"a page that states a price, {_price(outcome.items[0])}: you are told when it falls"])
+        return
+    if found.page_class.name == "PAGE":
         (item,) = outcome.items
         text = str(item.fields.get("text") or "")
         lines = [f"a page without a feed: you are told when its text changes ({len(text)} characters now)"]
         lines += [f"  {visible_line(line, _LINE)}" for line in text.splitlines()[:_SHOWN]]
         lines += [f"it links to a feed that cannot be read: {link}" for link in outcome.linked_feeds]
+        lines += [f"it states a price, {_price(each)}: --price follows that alone" for each in [found.price] if each]
         print_lines(lines)
         return
     if outcome.source_id != address:
@@ -191,6 +207,11 @@ def _print_found(address: str, outcome: ProbeOutcome, page_class: PageClass, sam
         print_lines([f"  and {len(samples) - _SHOWN} more"])
     if not samples:
         print_lines(["  none"])
+
+
+def _price(item: Item) -> str:
+    """Return a price as a page states it: the number and its currency."""
+    return visible_line(" ".join(str(item.fields[each]) for each in ("price", "currency") if item.fields.get(each)), 40)
 
 
 # -- what is watched already

@@ -18,7 +18,9 @@ FEED = b"""<rss version="2.0"><channel><title>My Feed</title>
 <item><title>100 % new</title><guid isPermaLink="false">1</guid></item></channel></rss>"""
 BLOG = b"""<html><head><link rel="alternate" type="application/rss+xml" href="/feed">
 <link rel="alternate" type="application/rss+xml" href="/comments"></head><body>Hi</body></html>"""
-PAGES = {"/feed": FEED, "/blog": BLOG, "/page": b"<html><body><p>Just words.</p></body></html>"}
+LAMP = b"""<html><head><title>Lamp</title></head><body><h1>Lamp</h1>
+<b itemprop="price">1.299</b> <i itemprop="priceCurrency">EUR</i></body></html>"""
+PAGES = {"/feed": FEED, "/blog": BLOG, "/page": b"<html><body><p>Just words.</p></body></html>", "/lamp": LAMP}
 
 
 class Origin(BaseHTTPRequestHandler):
@@ -78,6 +80,21 @@ def test_a_page_without_a_feed_is_followed_by_its_text(
     assert file.read_text(encoding="utf-8") == (
         f"WATCH '{origin}/page' OF PAGE AS \"words\" TELL MAIL 'me@example.org';\n"
     )
+
+
+def test_a_page_with_a_price_offers_to_follow_it(origin: str, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["add", f"{origin}/lamp", "--locale", "de", "--dry-run"]) == 0
+    assert "it states a price, 1299 EUR: --price follows that alone" in capsys.readouterr().out
+    assert main(["add", f"{origin}/lamp", "--locale", "de", "--price", "--file", str(file)]) == 0
+    assert "a page that states a price, 1299 EUR: you are told when it falls" in capsys.readouterr().out
+    assert file.read_text(encoding="utf-8") == (
+        f"WATCH '{origin}/lamp' OF PRICE LOCALE 'de' WHERE NEW.price < OLD.price;\n"
+    )
+
+
+def test_a_page_without_a_price_cannot_be_followed_by_it(origin: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["add", f"{origin}/page", "--price"]) != 0
+    assert "cannot be watched: the page states no price" in capsys.readouterr().err
 
 
 def test_adding_an_address_again_edits_its_watch_and_nothing_else(origin: str, file: Path) -> None:

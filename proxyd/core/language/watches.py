@@ -191,7 +191,7 @@ def edited(old: Watch, new: Watch) -> Watch:
     return replace(old, **{name: value for name, value in changes.items() if value})
 
 
-_EDITABLE = {"page_class", "rule_name", "where", "message", "deliveries"}
+_EDITABLE = {"page_class", "locale", "rule_name", "where", "message", "deliveries"}
 
 
 def _delivery(delivery: Delivery) -> Delivery:
