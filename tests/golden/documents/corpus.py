@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.golden.documents import other_feeds, pages, rss, shops
+from tests.golden.documents import other_feeds, pages, rss, services, shops
 from tests.golden.documents.case import Case
 
-GROUPS: dict[str, list[Case]] = {**rss.GROUPS, **other_feeds.GROUPS, **pages.GROUPS, **shops.GROUPS}
+GROUPS: dict[str, list[Case]] = {**rss.GROUPS, **other_feeds.GROUPS, **pages.GROUPS, **shops.GROUPS, **services.GROUPS}
