@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 from proxyd.core.model.chronon import ChrononGrid
@@ -97,6 +97,13 @@ class RuleTask:
         of_items = cls._each(context, context.own_rules, found, history) if found else ()
         return (*of_items, *(cls._each(context, context.source_rules, of_source, history) if of_source else ()))
 
+    @property
+    def counting(self) -> Sequence[StoredEvent]:
+        """The events that may count; what is under way at a source counts for a rule that has not seen any event."""
+        if not self.program.is_of_source:
+            return self.found if self.is_first else ()
+        return [replace(each, seed=False) for each in self.found if not each.seed or not self.stream.seen]
+
     @classmethod
     def _each(
         cls,
@@ -124,8 +131,7 @@ class RuleTask:
     def run(self, meter: Meter) -> RuleStep:
         """Return the advanced streams, and the notifications of the firings that this source alone decides."""
         program = self.program
-        found = self.found if self.is_first else ()
-        step = advance(program, self.stream, found, self.grid, self.across, meter, declared_s=self.declared_s)
+        step = advance(program, self.stream, self.counting, self.grid, self.across, meter, declared_s=self.declared_s)
         if program.is_joint:
             firings = () if self.is_replay else step.firings
             given, failures = self._answers(meter)

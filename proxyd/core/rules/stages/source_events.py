@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from proxyd.core.model.item import EventKind, Item, Value
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.rules.programs.rule_program import AwaitedEvent
-from proxyd.core.rules.source_health import ITEMS, Lasting, SourceHealth, Spell
+from proxyd.core.rules.source_health import ITEMS, UNKNOWN_HEALTH, Lasting, SourceHealth, Spell
 from proxyd.core.rules.source_requests import moved_url
 from proxyd.core.rules.stages.context import Shape, SourceContext
 from proxyd.core.rules.state import StoredEvent
@@ -32,16 +32,18 @@ def source_news(context: SourceContext, outcome: ProbeOutcome) -> SourceNews:
     """Return how a source fares after an outcome, and what happened to it.
 
     An event is a condition that has lasted as long as a rule asks for after the outcome, and had not before. So each is
-    told once, and a restart changes nothing. A push, and a failure while proxyd itself is offline, say nothing.
+    told once, and a restart changes nothing. A push, and a failure while proxyd itself is offline, say nothing. What is
+    under way when a rule starts is a seed, for the rules that have not seen any event of the source.
     """
     before = context.state.health
     if outcome.is_push or context.is_excused:
         return SourceNews(before)
     after = _health_after(context, outcome)
+    unseen = {program.awaited for program, stream in context.source_rules if not stream.seen}
     happened = [
         (awaited, happening)
         for awaited in sorted({program.awaited for program, _ in context.source_rules}, key=str)
-        for happening in _HAPPENED[awaited.kind](awaited.lasting, before, after)
+        for happening in _happenings(awaited, before, after, is_new=awaited in unseen)
     ]
     events = tuple(
         _event(context, outcome, after, before.next_seq + number, *each) for number, each in enumerate(happened)
@@ -100,6 +102,18 @@ class _Happening:
     kind: EventKind
     since_s: float | None = None
     silent: str | None = None
+    is_under_way: bool = False
+
+
+def _happenings(
+    awaited: AwaitedEvent, before: SourceHealth, after: SourceHealth, *, is_new: bool
+) -> Iterator[_Happening]:
+    """Yield what happened; for a rule that is new, what is under way as well."""
+    happens = _HAPPENED[awaited.kind]
+    fresh = list(happens(awaited.lasting, before, after))
+    yield from fresh
+    if is_new and not fresh:
+        yield from (replace(each, is_under_way=True) for each in happens(awaited.lasting, UNKNOWN_HEALTH, after))
 
 
 def _failed(lasting: Lasting, before: SourceHealth, after: SourceHealth) -> Iterator[_Happening]:
@@ -171,7 +185,7 @@ def _event(
     }
     item = Item(str(awaited), fields, outcome.finished_s, str(seq))
     seen_s = outcome.finished_s
-    return StoredEvent(seq, item, seen_s, seen_s, exact=False, seed=False, kind=awaited.kind)
+    return StoredEvent(seq, item, seen_s, seen_s, exact=False, seed=happening.is_under_way, kind=awaited.kind)
 
 
 def _in_words(happening: _Happening, after: SourceHealth, error: str | None) -> str | None:
