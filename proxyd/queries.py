@@ -224,6 +224,9 @@ class Plans(Protocol):
     def failing(self) -> list[str]:
         """Return the declared sources whose last probe failed."""
 
+    def silent(self) -> list[str]:
+        """Return the declared sources that show no items, or a field without a value."""
+
     async def made_probes(self, source_id: str, *, before: int | None, limit: int) -> list[MadeProbe]:
         """Return the probes of a source in the last days, newest first; ``before`` is the position of a probe."""
 
