@@ -197,9 +197,15 @@ class Client:
 
     # -- sources and plan
 
-    async def sources(self, *, failing: bool = False, limit: int | None = None) -> list[types.SourceListed]:
-        """Return every source, or only those whose last probe failed; at most ``limit``, by name."""
-        return await self._wire.pages("/api/v1/sources", {"failing": failing or None}, limit=limit)
+    async def sources(
+        self, *, failing: bool = False, silent: bool = False, limit: int | None = None
+    ) -> list[types.SourceListed]:
+        """Return every source, or only the failing and the silent ones; at most ``limit``, by name.
+
+        A source fails if its last probe did; it is silent if it shows no items, or a field without a value.
+        """
+        wanted = {"failing": failing or None, "silent": silent or None}
+        return await self._wire.pages("/api/v1/sources", wanted, limit=limit)
 
     async def probes(self, source: str, *, limit: int | None = 50) -> list[types.ProbeMade]:
         """Return the last probes of a source, newest first; with ``limit=None`` all of the last week."""

@@ -350,6 +350,14 @@ class ShareTradeShown(TypedDict):
     delay_s: float
 
 
+class SilentField(TypedDict):
+    """A field that has shown no value since a time, or `items` if the source shows none at all."""
+
+    field: str
+    since: str
+    probes: int
+
+
 class SourceNamed(TypedDict):
     """The name of a source."""
 
@@ -527,6 +535,7 @@ class Explained(TypedDict):
     last_outcome: str | None
     last_detail: str | None
     failures: int
+    silent: list[SilentField]
     items_seen: int
     items_lost_estimated: float
     summary: list[str]
@@ -667,6 +676,7 @@ SourceListed = TypedDict(
         "last_outcome": str | None,
         "last_detail": str | None,
         "failures": int,
+        "silent": list[SilentField],
         "items_seen": int,
         "items_lost_estimated": float,
         "class": str,

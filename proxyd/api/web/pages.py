@@ -61,6 +61,7 @@ class Pages:
             charts=_report_charts(report),
             fates=self._plans.capture_counts(self._profiles.declaration.rules),
             failing=len(self._plans.failing()),
+            silent=len(self._plans.silent()),
             values=samples.values,
             delays=[
                 ("items seen", samples.delays("proxyd_item_delay_seconds")),

@@ -35,6 +35,7 @@ from proxyd.api.wire.plan_models import PromiseShown as PromiseShown
 from proxyd.api.wire.plan_models import ReportShown as ReportShown
 from proxyd.api.wire.plan_models import RuleOutlookShown as RuleOutlookShown
 from proxyd.api.wire.plan_models import ShareTradeShown as ShareTradeShown
+from proxyd.api.wire.plan_models import SilentField as SilentField
 from proxyd.api.wire.plan_models import SourceListed as SourceListed
 from proxyd.api.wire.plan_models import TargetShown as TargetShown
 from proxyd.api.wire.plan_models import TradeShown as TradeShown
