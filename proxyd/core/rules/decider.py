@@ -35,6 +35,7 @@ from proxyd.core.rules.decider_settings import DeciderSettings
 from proxyd.core.rules.estimates import Fleet, FleetRecord
 from proxyd.core.rules.failing import FailingRule
 from proxyd.core.rules.knowledge import Knowledge
+from proxyd.core.rules.moves import accepted_state, forget_moves
 from proxyd.core.rules.observation import Observation, Prepared, RuleResults
 from proxyd.core.rules.placement import SourcePlacement
 from proxyd.core.rules.recalls import Recalls
@@ -137,7 +138,9 @@ class Decider:
         unchanged. Returns the new streams whose START lies in the past of a known source, for ``recalls.replay``.
         """
         known, previous = self.known, self.known.compiled
-        known.compiled = compiled = compiled or self.compile(declaration, accepted, declared)
+        compiled = compiled or self.compile(declaration, accepted, declared)
+        forget_moves(known.estimates, compiled)
+        known.compiled = compiled = compiled.following(known.estimates.accepted)
         known.failing.keep(compiled.programs)
         known.streams.restore(
             compiled.programs[name].opened(stream, known.next_seq(source_id, compiled.programs[name]), now_s)
@@ -145,12 +148,32 @@ class Decider:
             if compiled.continues(name, previous)
         )
         backlog = [each for program in compiled.programs.values() for each in self.recalls.open_streams(program)]
-        if self.settings.subscribes:
-            sources = (compiled.sources[source_id] for source_id in compiled.rules_of)
-            self.hubs.allow({source.source_id: source.url for source in sources if source.may_be_pushed})
+        self._allow_hubs()
         self.captures.declare()
         self._placement.place_all(now_s)
         return backlog
+
+    def accept_move(self, source_id: str, now_s: float) -> SourceState | None:
+        """Read a source where its permanent redirects lead, and return its new state; ``None`` if it has not moved.
+
+        What is under way of the old address is not taken in any more.
+        """
+        known = self.known
+        source = known.compiled.sources[source_id]
+        state = accepted_state(known.state(source), source, known.compiled, now_s)
+        if state is None:
+            return None
+        known.estimates.keep(state)
+        known.compiled = known.compiled.following(known.estimates.accepted)
+        self._allow_hubs()
+        self._placement.place(source_id, now_s)
+        return state
+
+    def _allow_hubs(self) -> None:
+        """Let hubs push the sources that rules ask for, at the addresses at which they are read."""
+        if self.settings.subscribes:
+            sources = (self.known.compiled.sources[source_id] for source_id in self.known.compiled.rules_of)
+            self.hubs.allow({source.source_id: source.url for source in sources if source.may_be_pushed})
 
     def pause(self, paused: Mapping[str, Suspension], now_s: float) -> None:
         """Probe these sources no more, and all others that rules ask for again."""
