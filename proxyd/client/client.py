@@ -195,6 +195,17 @@ class Client:
     async def _suspend(self, command: str, body: Mapping[str, object], key: str | None) -> types.SuspensionMade:
         return await self._wire.ask(types.SuspensionMade, "POST", f"/api/v1/{command}", body=body, key=key)
 
+    # -- moves
+
+    async def moves(self) -> list[types.MoveShown]:
+        """Return the permanent moves of sources."""
+        return await self._wire.items("/api/v1/moves")
+
+    async def accept_move(self, source: str, *, idempotency_key: str | None = None) -> types.MoveMade:
+        """Read a source where its permanent redirects lead, from now on."""
+        body = {"source": source}
+        return await self._wire.ask(types.MoveMade, "POST", "/api/v1/moves", body=body, key=idempotency_key)
+
     # -- sources and plan
 
     async def sources(

@@ -173,6 +173,19 @@ class ModelOff(TypedDict):
     summary: list[str]
 
 
+class MoveShown(TypedDict):
+    """A permanent move of a source."""
+
+    source: str
+    declared: str
+    url: str
+    state: Literal["seen", "proposed", "accepted"]
+    since: str
+    probes: int
+    file: str | None
+    line: int | None
+
+
 class MuteWanted(TypedDict):
     """A rule or a profile to be muted until a time, for some seconds, or until it is unmuted."""
 
@@ -571,6 +584,13 @@ class ImportMade(TypedDict):
     sources_known: int
     unreadable: int
     faults: list[str]
+
+
+class MoveMade(TypedDict):
+    """What was done, and what to write so that it lasts; `move` is null if it led back to the declared address."""
+
+    said: str
+    move: MoveShown | None
 
 
 class NotificationTraced(TypedDict):

@@ -22,7 +22,7 @@ from proxyd.core.model.field_values import iso_time
 from proxyd.core.rules.source_health import Spell
 from proxyd.core.rules.stages.streams import RuleFailure
 from tests.canned import Canned, answering
-from tests.fleets import rule
+from tests.fleets import changed, item, rule
 from tests.integration.api_world import T0, Running, running_api, told
 
 TEXT = 'CREATE PROFILE "New" AS (DOMAIN "D", USER "u");\n' + rule("q").replace('"P"', '"New"')
@@ -122,6 +122,21 @@ async def test_a_silent_field_is_a_warning_by_name(shell: Shell) -> None:
     ]
     _, out, _ = await shell("top", "--once")
     assert "same_body; no price" in out
+
+
+async def test_moves_are_listed_and_accepted(shell: Shell) -> None:
+    assert (await shell("moved"))[1] == "no source has moved\n"
+    code, _, err = await shell("moved", "--accept", "s")
+    assert (code, "has not moved" in err) == (1, True)
+    outcome = replace(changed("s", [item("a")], T0), permanent_url="https://new.example/s")
+    await shell.running.control.probes.take_in(outcome)
+    _, out, _ = await shell("moved")
+    assert out.splitlines()[1].split()[:2] == ["s", "seen"]
+    code, out, _ = await shell("moved", "--accept", "s")
+    assert out.startswith("source s is read at https://new.example/s from now on; to keep that")
+    (move,) = await shell.json("moved")
+    assert (move["state"], move["url"]) == ("accepted", "https://new.example/s")
+    assert "its move was accepted, read at: https://new.example/s since" in (await shell("explain", "s"))[1]
 
 
 async def test_what_is_misspelt_is_told_the_nearest_name(shell: Shell) -> None:

@@ -209,6 +209,9 @@ def _origin_lines(found: Explanation) -> list[str]:
     """Return what proxyd learned about the source's origin: redirects, wrong 304s and hubs."""
     state, subscription = found.state, found.subscription
     lines = []
+    if state.health.accepted is not None:
+        accepted = f"{state.health.accepted.url} since {minute_of(state.health.accepted.at_s)}"
+        lines.append(f"its move was accepted, read at: {accepted}; `proxyd moved` shows where to write the new address")
     if found.moved_url is not None:
         lines.append(f"moved permanently, probed at: {found.moved_url}")
     if state.distrust_until_s > (state.last_start_s or 0.0):
