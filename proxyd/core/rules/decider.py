@@ -47,13 +47,14 @@ from proxyd.core.rules.stages.captures import JointCaptures
 from proxyd.core.rules.stages.context import SourceContext
 from proxyd.core.rules.stages.events import find_events
 from proxyd.core.rules.stages.joint_intervals import JointInterval
+from proxyd.core.rules.stages.outage_notices import outage_notices
 from proxyd.core.rules.stages.payload import Notices
 from proxyd.core.rules.stages.rule_tasks import JointTask, RuleStep, RuleTask, merged, run_all
 from proxyd.core.rules.stages.source_events import source_news
 from proxyd.core.rules.stages.source_state import next_state
 from proxyd.core.rules.stages.stored import NO_CONTEXT, StoredContext, StoreQuery, store_query
 from proxyd.core.rules.stages.streams import Backlog
-from proxyd.core.rules.state import SourceState, StreamState
+from proxyd.core.rules.state import Notification, SourceState, StreamState
 from proxyd.core.rules.subscriptions import Hubs, Subscription
 
 
@@ -268,6 +269,7 @@ class Decider:
         tasks make that are returned with it.
         """
         outcome, found, step = prepared.outcome, prepared.found, merged(steps)
+        offline = tuple(self._ended_outage(prepared.context, outcome))
         context = self._judged(prepared.context, outcome)
         judged = calibrate(context, found, step.intervals)
         state = replace(next_state(context, found, judged, rng=self._rng), health=prepared.news.health)
@@ -279,7 +281,8 @@ class Decider:
         ended = [(task.program.rule, each.failures) for task, each in zip(prepared.tasks, steps, strict=True)]
         undecided = {task.program.rule.name for task in prepared.tasks if task.program.is_joint}
         failing = self.known.failing.count(ended, outcome.finished_s, undecided)
-        rules = replace(RuleResults.of(step, captured), failing=failing)
+        results = RuleResults.of(step, captured)
+        rules = replace(results, notifications=(*results.notifications, *offline), failing=failing)
         observation = self._recorded(
             Observation(
                 state,
@@ -334,10 +337,19 @@ class Decider:
             is_sure=self.connection.is_sure(outcome, since_s=since_s, hosts=self.known.compiled.hosts),
         )
 
+    def _ended_outage(self, context: SourceContext, outcome: ProbeOutcome) -> Iterable[Notification]:
+        """Take in what an outcome says of our connection, and return the notices of the outage that it ends."""
+        health = context.state.health
+        own = health.failing is not None and (health.is_sure or context.is_sure)
+        since_s = -inf if own else inf if health.failing is None else health.failing.since_s
+        ended = self.connection.take_in(host_of(context.source.url), outcome, since_s=since_s)
+        if ended is None:
+            return ()
+        return outage_notices(self.known.compiled.programs.values(), ended, context.source)
+
     def _judged(self, context: SourceContext, outcome: ProbeOutcome) -> SourceContext:
-        """Return a context with what the plan says of the source; take in what the outcome says of the connection."""
+        """Return a context with what the plan says of the source."""
         source = context.source
-        self.connection.take_in(host_of(source.url), outcome)
         planned = self.planner.sources.get(source.source_id)
         if planned is None:
             return context
