@@ -139,6 +139,67 @@ class Suspending(Protocol):
         """Send what was kept back as one digest for each receiver, or drop it; raises as ``mute`` does."""
 
 
+@dataclass(frozen=True, slots=True)
+class MovePlace:
+    """The file and the line that declare a source."""
+
+    file: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceMove:
+    """A permanent move of a source.
+
+    Parameters
+    ----------
+    declared_url, url
+        The declared address, and the new one.
+    since_s, probes
+        When a probe was first led there, and how many were; if the move was accepted, when that was.
+    place
+        Where the source is declared; ``None`` if that was over the API.
+    is_proposed
+        Whether it was seen for a week or longer, so that people should know.
+    is_accepted
+        Whether it was accepted, and the declaration does not name the new address yet.
+    """
+
+    source_id: str
+    declared_url: str
+    url: str
+    since_s: float
+    probes: int
+    place: MovePlace | None
+    is_proposed: bool = False
+    is_accepted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MoveAccepted:
+    """What was done in words, and the move; ``None`` if it led back to the declared address."""
+
+    said: str
+    move: SourceMove | None
+
+
+class Moving(Protocol):
+    """The sources that have moved permanently."""
+
+    def all(self) -> Sequence[SourceMove]:
+        """Return every move, by source."""
+
+    def of(self, source: str) -> Sequence[SourceMove]:
+        """Return the moves of a source: an accepted one first."""
+
+    async def accept(self, source: str) -> MoveAccepted:
+        """Read a source at its new address from now on.
+
+        Raises ``NotFoundError`` for an unknown name, ``ConflictError`` if the source has not moved, and ``BusyError``
+        while the daemon starts.
+        """
+
+
 # -- the plan, and its results
 
 
@@ -223,6 +284,9 @@ class Plans(Protocol):
 
     def failing(self) -> list[str]:
         """Return the declared sources whose last probe failed."""
+
+    def silent(self) -> list[str]:
+        """Return the declared sources that show no items, or a field without a value."""
 
     async def made_probes(self, source_id: str, *, before: int | None, limit: int) -> list[MadeProbe]:
         """Return the probes of a source in the last days, newest first; ``before`` is the position of a probe."""
@@ -476,6 +540,7 @@ class Queries:
 
     profiles: Profiles
     suspensions: Suspending
+    moves: Moving
     plans: Plans
     deliveries: Deliveries
     access: Access

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from proxyd.api import wire
 from proxyd.api.rest.notification_traces import trace
@@ -81,8 +82,7 @@ class ProfileListings:
     async def list_sources(self, asked: wire.SourcesWindow) -> wire.Page[wire.SourceListed]:
         """List the sources, by name: state, rate, next probe and its reason."""
         declaration = self._profiles.declaration
-        wanted_names = sorted(self._plans.failing()) if asked.failing else self._source_names.of(declaration.sources)
-        names, next_cursor = part_of(wanted_names, asked)
+        names, next_cursor = part_of(self._wanted_sources(asked), asked)
         items: list[wire.SourceListed] = []
         rules = 0
         for name in names:
@@ -96,6 +96,12 @@ class ProfileListings:
                 break
             items.append(explained.source(declaration, found))
         return wire.Page[wire.SourceListed](items=items, next_cursor=next_cursor)
+
+    def _wanted_sources(self, asked: wire.SourcesWindow) -> Sequence[str]:
+        if not (asked.failing or asked.silent):
+            return self._source_names.of(self._profiles.declaration.sources)
+        failing = self._plans.failing() if asked.failing else []
+        return sorted({*failing, *(self._plans.silent() if asked.silent else [])})
 
     async def explain(self, name: str) -> wire.Explained:
         """Explain why and when a source is probed next."""

@@ -39,6 +39,7 @@ from proxyd.daemon import (
     Declarations,
     DeliveryQueries,
     Loops,
+    Moves,
     Notifier,
     Notifying,
     Planning,
@@ -201,6 +202,7 @@ def build(
     queries = Queries(
         profiles=declarations,
         suspensions=suspensions,
+        moves=Moves(declarations, decider, probes, parts.store, parts.clock),
         plans=PlanQueries(decider, declarations, parts.store, parts.clock),
         deliveries=DeliveryQueries(
             declarations, parts.store, notifying, parts.channel, parts.secrets, parts.clock, news

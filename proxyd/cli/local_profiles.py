@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import sqlite3
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from proxyd.cli.answers import counted, print_json, print_lines, print_text, settings_of, socket_of
@@ -18,11 +18,13 @@ from proxyd.safe_text import for_xml, visible
 from proxyd.terminal.verbs import JSON, argument, flag, verb
 
 if TYPE_CHECKING:
-    from proxyd.client.types import Rule
+    from proxyd.client import Client
+    from proxyd.client.types import MoveShown
     from proxyd.config import Settings
     from proxyd.core.language import Checked, Merged, SourceText
     from proxyd.core.model.profile import Declaration, NotificationRule
 
+T = TypeVar("T")
 _MOST_NAMED = 20  # addresses that an import cannot read
 _PATHS = argument("paths", "files, or directories of *.profile files", nargs="+", type=Path, metavar="PATH")
 
@@ -37,6 +39,9 @@ async def check(options: argparse.Namespace) -> int:
     checked = language.check(texts, check_settings(settings))
     declared = checked.declaration
     running = _Differences() if declared is None else await _differences(declared, settings)
+    if declared is not None:
+        moved = _moved(texts, await _asked(settings, lambda client: client.moves()))
+        checked = replace(checked, warnings=(*checked.warnings, *moved))
     if options.json:
         print_json(_as_json(checked, len(texts), running))
     else:
@@ -117,7 +122,7 @@ async def _differences(declared: Declaration, settings: Settings) -> _Difference
 
     accepted = _accepted_here(settings.database_path)
     if not accepted:
-        running = await _running(settings)
+        running = await _asked(settings, lambda client: client.rules())
         accepted = {rule["name"]: _Accepted(rule["fingerprint"], MEANING, rule["counting"]) for rule in running}
     known = {name: (rule, accepted[name]) for name, rule in declared.rules.items() if name in accepted}
     restarting = {name: _restarting(*each) for name, each in known.items()}
@@ -150,13 +155,27 @@ def _accepted_here(database: Path | None) -> dict[str, _Accepted]:
     return {}
 
 
-async def _running(settings: Settings) -> Sequence[Rule]:
-    """Return the rules of the daemon here, or nothing if there is none."""
+def _moved(texts: Sequence[SourceText], moves: Sequence[MoveShown]) -> list[RuleError]:
+    """Return a warning at the address of each source that a daemon reads elsewhere because its move was accepted."""
+    from proxyd.core.language import parse, written_addresses
+
+    accepted = [move for move in moves if move["state"] == "accepted"]
+    written = written_addresses([parse(text.text, text.file) for text in texts]) if accepted else {}
+    found = ((written.get(move["source"]), move) for move in accepted)
+    return [
+        address.warning(move["url"])
+        for address, move in found
+        if address is not None and address.url.value == move["declared"]
+    ]
+
+
+async def _asked(settings: Settings, question: Callable[[Client], Awaitable[Sequence[T]]]) -> Sequence[T]:
+    """Return the answer of the daemon here, or nothing if there is none."""
     from proxyd.client import Client
 
     try:
         async with Client.over_socket(socket_of(settings), timeout_s=2.0) as client:
-            return await client.rules()
+            return await question(client)
     except ProxydError:
         return []
 

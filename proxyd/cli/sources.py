@@ -11,6 +11,7 @@ from proxyd.terminal.verbs import ASKING, URL, argument, flag, limit, verb
 if TYPE_CHECKING:
     from proxyd.client.types import ProbeMade, SourceListed
 
+_MOST_NAMED = 10
 _SOURCE = argument("source", "name of the source")
 
 
@@ -44,11 +45,15 @@ def plan(options: argparse.Namespace) -> int:
     "sources",
     "proxyd sources",
     "proxyd sources --failing --json",
-    takes=[flag("--failing", "only sources whose last probe failed"), *ASKING],
+    takes=[
+        flag("--failing", "only sources whose last probe failed"),
+        flag("--silent", "only sources that show no items, or a field without a value"),
+        *ASKING,
+    ],
 )
 def sources(options: argparse.Namespace) -> int:
     """List the sources and how their last probe ended."""
-    found = ask(options, lambda client: client.sources(failing=options.failing))
+    found = ask(options, lambda client: client.sources(failing=options.failing, silent=options.silent))
     head = ["source", "items/day", "next probe", "reason", "failures", "last outcome"]
     return print_list(options, found, head, _source_row)
 
@@ -56,8 +61,21 @@ def sources(options: argparse.Namespace) -> int:
 def _source_row(source: SourceListed) -> list[str]:
     planned = source["next_probe"]
     at, reason = (planned["at"], planned["reason"]) if planned else ("-", source["blocked_by"] or "-")
-    last = f"{source['last_outcome'] or '-'} {source['last_detail'] or '' if source['failures'] else ''}".strip()
-    return [source["source"], f"{source['rate_per_day']:.2f}", at, reason, str(source["failures"]), last]
+    return [
+        source["source"],
+        f"{source['rate_per_day']:.2f}",
+        at,
+        reason,
+        str(source["failures"]),
+        last_outcome(source),
+    ]
+
+
+def last_outcome(source: SourceListed, most: int = 2000) -> str:
+    """Return how the last probe of a source ended, and what its document lacks."""
+    last = f"{source['last_outcome'] or '-'} {(source['last_detail'] or '')[:most] if source['failures'] else ''}"
+    missing = ", ".join(each["field"] for each in source["silent"][:_MOST_NAMED])
+    return f"{last.strip()}; no {missing}" if missing else last.strip()
 
 
 @verb("probes", "proxyd probes python --limit 5", takes=[_SOURCE, limit(20, most=10_000), *ASKING])

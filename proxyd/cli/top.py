@@ -20,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from proxyd.cli.answers import about, client_of, first_row
+from proxyd.cli.sources import last_outcome
 from proxyd.client import ApiError, Client, UnreachableError
 from proxyd.client.types import ComingProbe, NotificationListed, Readiness, SourceListed
 from proxyd.metrics import SHARES, Samples
@@ -97,7 +98,7 @@ class TopView:
             TopPart("ready", client.ready),
             TopPart("samples", self._samples),
             TopPart("plan", lambda: client.plan(limit=_MOST)),
-            TopPart("failing", lambda: client.sources(failing=True, limit=_MOST)),
+            TopPart("failing", lambda: client.sources(failing=True, silent=True, limit=_MOST)),
             TopPart("news", lambda: client.notifications(limit=_MOST)),
         ]
 
@@ -160,7 +161,7 @@ def frame(seen: Seen, *, most: int = 10) -> RenderableType:
         *(Text(line) for line in health_lines(seen.samples)),
         *_listed("coming probes", ["at", "source", "reason", "rule"], [_coming(each) for each in seen.plan[:most]]),
         *_listed(
-            "failing sources",
+            "failing or silent sources",
             ["source", "failures", "last outcome", "next probe"],
             [_failing(each) for each in seen.failing[:most]],
         ),
@@ -236,7 +237,7 @@ def _coming(probe: ComingProbe) -> list[str]:
 
 def _failing(source: SourceListed) -> list[str]:
     planned = source["next_probe"]
-    last = f"{source['last_outcome'] or '-'} {(source['last_detail'] or '')[:_CELL]}".strip()
+    last = last_outcome(source, _CELL)
     return [source["source"], str(source["failures"]), last, planned["at"] if planned else source["blocked_by"] or "-"]
 
 

@@ -94,6 +94,8 @@ class SyncClient:
     domains = _blocking(Client.domains)
     reload = _blocking(Client.reload)
     suspensions = _blocking(Client.suspensions)
+    moves = _blocking(Client.moves)
+    accept_move = _blocking(Client.accept_move)
     pause = _blocking(Client.pause)
     resume = _blocking(Client.resume)
     mute = _blocking(Client.mute)

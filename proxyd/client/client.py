@@ -195,11 +195,28 @@ class Client:
     async def _suspend(self, command: str, body: Mapping[str, object], key: str | None) -> types.SuspensionMade:
         return await self._wire.ask(types.SuspensionMade, "POST", f"/api/v1/{command}", body=body, key=key)
 
+    # -- moves
+
+    async def moves(self) -> list[types.MoveShown]:
+        """Return the permanent moves of sources."""
+        return await self._wire.items("/api/v1/moves")
+
+    async def accept_move(self, source: str, *, idempotency_key: str | None = None) -> types.MoveMade:
+        """Read a source where its permanent redirects lead, from now on."""
+        body = {"source": source}
+        return await self._wire.ask(types.MoveMade, "POST", "/api/v1/moves", body=body, key=idempotency_key)
+
     # -- sources and plan
 
-    async def sources(self, *, failing: bool = False, limit: int | None = None) -> list[types.SourceListed]:
-        """Return every source, or only those whose last probe failed; at most ``limit``, by name."""
-        return await self._wire.pages("/api/v1/sources", {"failing": failing or None}, limit=limit)
+    async def sources(
+        self, *, failing: bool = False, silent: bool = False, limit: int | None = None
+    ) -> list[types.SourceListed]:
+        """Return every source, or only the failing and the silent ones; at most ``limit``, by name.
+
+        A source fails if its last probe did; it is silent if it shows no items, or a field without a value.
+        """
+        wanted = {"failing": failing or None, "silent": silent or None}
+        return await self._wire.pages("/api/v1/sources", wanted, limit=limit)
 
     async def probes(self, source: str, *, limit: int | None = 50) -> list[types.ProbeMade]:
         """Return the last probes of a source, newest first; with ``limit=None`` all of the last week."""

@@ -173,6 +173,19 @@ class ModelOff(TypedDict):
     summary: list[str]
 
 
+class MoveShown(TypedDict):
+    """A permanent move of a source."""
+
+    source: str
+    declared: str
+    url: str
+    state: Literal["seen", "proposed", "accepted"]
+    since: str
+    probes: int
+    file: str | None
+    line: int | None
+
+
 class MuteWanted(TypedDict):
     """A rule or a profile to be muted until a time, for some seconds, or until it is unmuted."""
 
@@ -348,6 +361,14 @@ class ShareTradeShown(TypedDict):
     expected: float
     probes_per_hour: float
     delay_s: float
+
+
+class SilentField(TypedDict):
+    """A field that has shown no value since a time, or `items` if the source shows none at all."""
+
+    field: str
+    since: str
+    probes: int
 
 
 class SourceNamed(TypedDict):
@@ -527,6 +548,7 @@ class Explained(TypedDict):
     last_outcome: str | None
     last_detail: str | None
     failures: int
+    silent: list[SilentField]
     items_seen: int
     items_lost_estimated: float
     summary: list[str]
@@ -562,6 +584,13 @@ class ImportMade(TypedDict):
     sources_known: int
     unreadable: int
     faults: list[str]
+
+
+class MoveMade(TypedDict):
+    """What was done, and what to write so that it lasts; `move` is null if it led back to the declared address."""
+
+    said: str
+    move: MoveShown | None
 
 
 class NotificationTraced(TypedDict):
@@ -667,6 +696,7 @@ SourceListed = TypedDict(
         "last_outcome": str | None,
         "last_detail": str | None,
         "failures": int,
+        "silent": list[SilentField],
         "items_seen": int,
         "items_lost_estimated": float,
         "class": str,

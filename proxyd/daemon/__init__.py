@@ -3,6 +3,7 @@
 from proxyd.daemon.daemon import Daemon, Loops
 from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.delivery_queries import DeliveryQueries
+from proxyd.daemon.moves import Moves
 from proxyd.daemon.notifying import DistantNotifier, Notifier, Notifying
 from proxyd.daemon.plan_loop import Planning
 from proxyd.daemon.plan_queries import PlanQueries
@@ -21,6 +22,7 @@ __all__ = [
     "DeliveryQueries",
     "DistantNotifier",
     "Loops",
+    "Moves",
     "Notifier",
     "Notifying",
     "PlanQueries",

@@ -28,6 +28,7 @@ from proxyd.core.language import (
     Statement,
     StatementKind,
     Watch,
+    WrittenAddress,
     check_parsed,
     expand,
     format_statements,
@@ -38,6 +39,7 @@ from proxyd.core.language import (
     rule_counting,
     what_changed,
     what_is_unfit,
+    written_addresses,
 )
 from proxyd.core.model.delivery import WebhookDelivery
 from proxyd.core.model.profile import Declaration
@@ -94,6 +96,7 @@ class Declarations:
         self._api: dict[str, str] = {}
         self._statements: list[tuple[str, Statement]] = []  # as written
         self._expanded: list[tuple[str, Statement]] = []  # with what each WATCH stands for
+        self._addresses: dict[str, WrittenAddress] | None = None  # made when asked for
         self._declared_in: dict[tuple[StatementKind, str], str] = {}
         self._parsed: dict[SourceText, Parsed] = {}  # of the running declaration; most texts of the next are the same
         self.suspensions = Suspensions(decider, store, clock)
@@ -109,6 +112,12 @@ class Declarations:
     def has_started(self) -> bool:
         """Whether the store's state has been loaded."""
         return self._started.is_set()
+
+    def address_of(self, source: str) -> WrittenAddress | None:
+        """Return where the address of a source is written."""
+        if self._addresses is None:
+            self._addresses = written_addresses(list(self._parsed.values()))
+        return self._addresses.get(source)
 
     def origin(self, file: str) -> str:
         """Return ``api`` or the file that holds a declaration."""
@@ -282,10 +291,13 @@ class Declarations:
         declared = await self._store.declarations.declare_sources(declaration.sources, now_s)
         requeried = _requeried(self.declaration, declaration)
         compiled = await asyncio.to_thread(self._decider.compile, declaration, accepted, declared)
+        moved = set(self._known.estimates.accepted)
         backlog = self._decider.declare(declaration, accepted, now_s, declared, compiled=compiled)
+        forgotten = moved - self._known.estimates.accepted.keys()
+        await self._store.move([self._known.states[name] for name in sorted(forgotten)])
         await self._store.failing.keep(self._known.failing.all().keys())
         self._files, self._api = list(files), dict(api)
-        self._parsed = {each.source: each for each in checked.parsed}
+        self._parsed, self._addresses = {each.source: each for each in checked.parsed}, None
         self._statements = _by_file(checked.parsed)
         self._expanded = _by_file(expand(checked.parsed))
         self._declared_in = {(kind_of_statement(s), s.name.value): file for file, s in self._expanded}
@@ -298,10 +310,16 @@ class Declarations:
         self._metrics.rules.set(len(declaration.rules))
         self._metrics.reload_s.set(now_s)
         _warn_of_secrets(declaration, self._secrets)
-        for warning in checked.warnings:
+        for warning in [*checked.warnings, *self._moved()]:
             log.warning(warning.message, file=warning.file, line=warning.line)
         self.declared.notify()
         return changes
+
+    def _moved(self) -> list[RuleError]:
+        """Return a warning at the address of each source that is read at another one, because it has moved."""
+        moved = {name: self.address_of(name) for name in sorted(self._known.compiled.moved)}
+        accepted = self._known.estimates.accepted
+        return [written.warning(accepted[name].url) for name, written in moved.items() if written is not None]
 
     async def _check(
         self,

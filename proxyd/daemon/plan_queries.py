@@ -90,6 +90,10 @@ class PlanQueries:
         """Return the declared sources whose last probe failed."""
         return self._explainer.failing()
 
+    def silent(self) -> list[str]:
+        """Return the declared sources that show no items, or a field without a value."""
+        return self._explainer.silent()
+
     async def made_probes(self, source_id: str, *, before: int | None, limit: int) -> list[MadeProbe]:
         """Return the probes of a source in the last days, newest first."""
         sources = self._declaration().sources

@@ -238,9 +238,13 @@ class ProbeLoop:
         Returns whether the source still exists, and is read as ``reading`` says if that is given.
         """
         facts: dict[str, Fact] = {"source": outcome.source_id, "is_push": outcome.is_push}
-        async with self._turns.setdefault(outcome.source_id, asyncio.Lock()):
+        async with self.turn(outcome.source_id):
             with self._tracer.span("observe", facts, parent=outcome.trace):
                 return await self._observe(outcome, reading, probe)
+
+    def turn(self, source_id: str) -> asyncio.Lock:
+        """Return the lock that is held while an outcome of a source is observed and recorded."""
+        return self._turns.setdefault(source_id, asyncio.Lock())
 
     async def _observe(self, outcome: ProbeOutcome, reading: str | None, probe: Probe | None) -> bool:
         needed = self._decider.needed(outcome)

@@ -37,6 +37,7 @@ _FIT_FIELDS = tuple(field.name for field in fields(ModelFit))
 _HIDDEN = ("hidden", "hidden_since_s")
 _SUBSCRIPTION_FIELDS = tuple(field.name for field in fields(Subscription))
 _WRITTEN = {"validators", "rate", "fit", "health"}  # in other forms than those of the state
+MOVED_COLUMNS = ("url", "reading", "moved_url", "moved_times", "health")
 _STATE_FIELDS = tuple(field.name for field in fields(SourceState) if field.name not in _WRITTEN)
 
 
@@ -48,6 +49,12 @@ def source_row(state: SourceState, record: SourceRecord | None = None) -> dict[s
     validators = {"etag": state.validators.etag, "last_modified": state.validators.last_modified}
     health = json.dumps(state.health.values(), ensure_ascii=False)
     return row | validators | {"rate": rate, "fit": fit, "health": health} | _record_columns(record)
+
+
+def moved_row(state: SourceState) -> dict[str, Any]:
+    """Return the parameters that store at which address a source is read."""
+    row = source_row(state)
+    return {"of_source": state.source_id} | {f"is_{name}": row[name] for name in MOVED_COLUMNS}
 
 
 def _record_columns(record: SourceRecord | None) -> dict[str, Any]:

@@ -47,6 +47,11 @@ _UPSERT_WEEK, _ADD_ACCOUNT = upsert(t.weeks), add_up(t.accounts)
 _INSERT_ITEM, _INSERT_CHANGE, _INSERT_INTERVAL = insert(t.items), insert(t.changes), insert(t.intervals)
 _INSERT_PROBE, _INSERT_SOURCE_EVENT = insert(t.probes), insert(t.source_events)
 _INSERT_NOTIFICATION, _INSERT_OUTBOX = insert(t.notifications), insert(t.outbox)
+_MOVE = (
+    update(t.sources)
+    .where(t.sources.c.source_id == bindparam("of_source"))
+    .values({name: bindparam(f"is_{name}") for name in rows.MOVED_COLUMNS})
+)
 _EDIT_ITEM = update(t.items).where(_of_item).values(content_hash=bindparam("hash"), fields=bindparam("text"))
 _RENAME_ITEM = update(t.items).where(_of_item).values(item_id=bindparam("new_id"))
 _MARK_PRESENT = update(t.items).where(_of_item).values(present_s=bindparam("seen_at_s"))
@@ -116,6 +121,12 @@ class SqlStore(SqlOutbox):
     async def load_states(self) -> dict[str, SourceState]:
         """Return the state of every source."""
         return dict(await self._each(select(t.sources), lambda row: (row.source_id, rows.source_state(row))))
+
+    async def move(self, states: Sequence[SourceState]) -> None:
+        """Store at which addresses sources are read, without anything else of their states."""
+        moved = [rows.moved_row(state) for state in states]
+        if moved:
+            await self.writer.submit(lambda connection: execute_many(connection, _MOVE, moved))
 
     async def load_changes(self, *, limit: int) -> list[tuple[str, float]]:
         """Return the newest ``limit`` pairs of a source and an item's own time, oldest first."""

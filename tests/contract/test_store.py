@@ -20,6 +20,7 @@ from proxyd.core.rules.estimates import FleetRecord
 from proxyd.core.rules.observation import Observation
 from proxyd.core.rules.programs.aggregate_values import Total
 from proxyd.core.rules.sibling_hints import SiblingHint
+from proxyd.core.rules.source_health import AcceptedMove, SourceHealth
 from proxyd.core.rules.stages.calibration import Calibration
 from proxyd.core.rules.stages.stored import StoreQuery
 from proxyd.core.rules.state import IntervalRecord, Notification, SourceState, StoredEvent, StreamState
@@ -62,6 +63,16 @@ def observation(*sent: Notification, events: tuple[StoredEvent, ...] = ()) -> Ob
         intervals=(IntervalRecord("r", "s", 1, 3, None, 4, True, True, 0.5),),
         notifications=sent,
     )
+
+
+async def test_an_accepted_move_is_stored_with_its_source_and_nothing_else_changes(store: SqlStore) -> None:
+    seen = observation(events=(stored(1, "a"),))
+    await store.record(seen)
+    health = SourceHealth(accepted=AcceptedMove("https://new.example/", "before", 3.0))
+    moved = replace(seen.state, url="https://new.example/", reading="after", moved_times=0, health=health)
+    await store.move([replace(moved, failures=9)])
+    assert await store.load_states() == {"s": moved}
+    await store.move([])
 
 
 async def test_more_observations_than_one_commit_takes_are_all_recorded(store: SqlStore) -> None:

@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias, assert_type
 
@@ -25,8 +26,8 @@ from proxyd.client import ApiError, Client, ProfileRead, StreamEvent, SyncClient
 from proxyd.client.types import ComingProbe, SourceListed, TokenMade
 from proxyd.config import socket_address
 from tests.canned import Canned, answering
-from tests.fleets import rule
-from tests.integration.api_world import Running, running_api, told
+from tests.fleets import changed, rule
+from tests.integration.api_world import T0, Running, running_api, told
 
 DOCUMENT: dict[str, Any] = json.loads((Path(__file__).parents[2] / "docs" / "openapi.json").read_text())
 OPERATIONS = {
@@ -68,6 +69,8 @@ CALLS: dict[str, tuple[str, Call]] = {
     "test_deliveries": ("test_deliveries", lambda c: c.test_deliveries("r", idempotency_key="5")),
     "list_webhooks": ("webhooks", lambda c: c.webhooks()),
     "make_token": ("create_token", lambda c: c.create_token("made", "read", expires_s=60.0)),
+    "list_moves": ("moves", lambda c: c.moves()),
+    "accept_move": ("accept_move", lambda c: c.accept_move("s", idempotency_key="10")),
     "pause": ("pause", lambda c: c.pause("s", idempotency_key="6")),
     "mute": ("mute", lambda c: c.mute("r", for_s=60.0, idempotency_key="7")),
     "list_suspensions": ("suspensions", lambda c: c.suspensions()),
@@ -113,6 +116,7 @@ def whole(operation: str, answer: Any) -> Any:
 async def running(tmp_path: Path) -> AsyncIterator[Running]:
     async with running_api(tmp_path) as api:
         await api.give_up("n/1")
+        await api.control.probes.take_in(replace(changed("s", [], T0), permanent_url="https://new.example/s"))
         yield api
 
 

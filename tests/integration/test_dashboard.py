@@ -17,9 +17,10 @@ from proxyd.api import Streams, StreamSettings, make_app
 from proxyd.api.listings import Listings
 from proxyd.api.web import Dashboard
 from proxyd.api.web.gate import SESSION_S, Sessions
+from proxyd.core.rules.source_health import Spell
 from proxyd.queries import Scope
 from tests.fakes import FakeClock, no_queries
-from tests.integration.api_world import Running, running_api, told
+from tests.integration.api_world import T0, Running, running_api, told
 from tests.integration.dashboard_world import HOSTILE, OWN, Browser, field, live
 
 STREAMS = Streams(no_queries(), StreamSettings())
@@ -326,6 +327,24 @@ async def test_failing_sources_are_counted_and_shown_with_what_is_wrong(browser:
     assert "2 in a row" in failing
     assert "status 404" in failing
     assert ">a/b c<" not in failing
+
+
+async def test_silent_sources_do_not_look_healthy(browser: Browser) -> None:
+    await browser.sign_in()
+    assert "Silent sources</dt><dd>0</dd>" in (await browser.get("/"))[1]
+    assert "No source is silent." in (await browser.get("/sources?silent=true"))[1]
+    decider = browser.api.control.decider
+    state = decider.known.state(decider.known.compiled.declaration.sources["s"])
+    silent = {"price": Spell(5, T0 - 600.0, T0), "items": Spell(1, T0, T0)}
+    health = replace(state.health, silent=silent)
+    decider.known.estimates.states["s"] = replace(state, health=health, last_outcome="not_modified")
+    assert '<dd>1</dd><dd class="sub"><a href="/sources?silent=true">' in (await browser.get("/"))[1]
+    for page in ("/sources?silent=true", "/sources/s"):
+        _, text = await browser.get(page)
+        assert '<span class="state warn">not modified</span>' in text, page
+        assert '<span class="state good">not modified</span>' not in text, page
+    assert "price</bdi> has shown no value since" in text
+    assert "It has shown no items since" in text
 
 
 # -- what can be done

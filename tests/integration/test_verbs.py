@@ -19,9 +19,10 @@ from proxyd.cli.top import TopView
 from proxyd.client import Client
 from proxyd.clock import SystemClock
 from proxyd.core.model.field_values import iso_time
+from proxyd.core.rules.source_health import Spell
 from proxyd.core.rules.stages.streams import RuleFailure
 from tests.canned import Canned, answering
-from tests.fleets import rule
+from tests.fleets import changed, item, rule
 from tests.integration.api_world import T0, Running, running_api, told
 
 TEXT = 'CREATE PROFILE "New" AS (DOMAIN "D", USER "u");\n' + rule("q").replace('"P"', '"New"')
@@ -103,6 +104,39 @@ async def test_a_token_of_90_is_not_taken_for_one_of_90_seconds(
     assert "it lacks a unit" in capsys.readouterr().err
     _, out, _ = await shell("token", "list")
     assert "reader" not in out
+
+
+async def test_a_silent_field_is_a_warning_by_name(shell: Shell) -> None:
+    assert (await shell("sources", "--silent"))[1].count("\n") == 1
+    decider = shell.running.control.decider
+    state = decider.known.state(decider.known.compiled.sources["s"])
+    health = replace(state.health, silent={"price": Spell(5, 0.0, 600.0)})
+    decider.known.estimates.states["s"] = replace(state, health=health, last_outcome="same_body")
+    _, out, _ = await shell("sources", "--silent")
+    assert [line.split()[0] for line in out.splitlines()] == ["source", "s"]
+    assert "same_body; no price" in out
+    _, out, _ = await shell("explain", "s")
+    assert "warning: price has shown no value since 1970-01-01 00:00 UTC (5 probes)\n" in out
+    assert (await shell.json("explain", "s"))["silent"] == [
+        {"field": "price", "since": "1970-01-01T00:00:00.000Z", "probes": 5}
+    ]
+    _, out, _ = await shell("top", "--once")
+    assert "same_body; no price" in out
+
+
+async def test_moves_are_listed_and_accepted(shell: Shell) -> None:
+    assert (await shell("moved"))[1] == "no source has moved\n"
+    code, _, err = await shell("moved", "--accept", "s")
+    assert (code, "has not moved" in err) == (1, True)
+    outcome = replace(changed("s", [item("a")], T0), permanent_url="https://new.example/s")
+    await shell.running.control.probes.take_in(outcome)
+    _, out, _ = await shell("moved")
+    assert out.splitlines()[1].split()[:2] == ["s", "seen"]
+    code, out, _ = await shell("moved", "--accept", "s")
+    assert out.startswith("source s is read at https://new.example/s from now on; to keep that")
+    (move,) = await shell.json("moved")
+    assert (move["state"], move["url"]) == ("accepted", "https://new.example/s")
+    assert "its move was accepted, read at: https://new.example/s since" in (await shell("explain", "s"))[1]
 
 
 async def test_what_is_misspelt_is_told_the_nearest_name(shell: Shell) -> None:

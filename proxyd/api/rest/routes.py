@@ -21,6 +21,7 @@ from proxyd.api.rest.delivery_handlers import delivery_endpoints
 from proxyd.api.rest.endpoint import MOST_BYTES, Endpoint, listing, pattern
 from proxyd.api.rest.health_handlers import HealthHandlers
 from proxyd.api.rest.idempotency import Idempotency
+from proxyd.api.rest.move_handlers import move_endpoints
 from proxyd.api.rest.openapi import document
 from proxyd.api.rest.problems import Handler, problems
 from proxyd.api.rest.profile_feeds import feed_endpoints
@@ -93,6 +94,7 @@ def endpoints(queries: Queries, listings: Listings, streams: Streams) -> Sequenc
         *feed_endpoints(queries),
         *profile_endpoints(queries, listings),
         *suspension_endpoints(queries),
+        *move_endpoints(queries),
         listing("/api/v1/plan", listings.plans.plan, wire.Items[wire.ComingProbe], wire.PlanWindow),
         listing("/api/v1/advice", listings.plans.advice, wire.AdviceShown),
         listing("/api/v1/report", listings.plans.report, wire.ReportShown, wire.Days),

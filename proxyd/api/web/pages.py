@@ -34,10 +34,11 @@ from proxyd.core.model.field_values import parse_iso
 from proxyd.core.model.suspension import Subject
 from proxyd.core.rules.programs.message_program import heading
 from proxyd.metrics import SHARES
-from proxyd.queries import Queries, SuspensionChange
+from proxyd.queries import Queries
 
 _MOST_COMING = 200
 _MOST_DEAD = 20
+_MOST_MOVED = 20
 
 
 class Pages:
@@ -47,6 +48,7 @@ class Pages:
         self._profiles = queries.profiles
         self._plans = queries.plans
         self._vitals = queries.vitals
+        self._moves = queries.moves
         self._listings = listings
         self._render = renderer.page
 
@@ -61,6 +63,8 @@ class Pages:
             charts=_report_charts(report),
             fates=self._plans.capture_counts(self._profiles.declaration.rules),
             failing=len(self._plans.failing()),
+            silent=len(self._plans.silent()),
+            moved=[each.source_id for each in self._moves.all() if each.is_proposed][:_MOST_MOVED],
             values=samples.values,
             delays=[
                 ("items seen", samples.delays("proxyd_item_delay_seconds")),
@@ -123,6 +127,7 @@ class Actions:
     def __init__(self, queries: Queries) -> None:
         self._profiles = queries.profiles
         self._suspensions = queries.suspensions
+        self._moves = queries.moves
         self._deliveries = queries.deliveries
         self._clock = queries.clock
 
@@ -150,19 +155,25 @@ class Actions:
     async def pause(self, request: web.Request) -> web.StreamResponse:
         """Pause a source."""
         name = request.match_info["name"]
-        return _told(request, await self._suspensions.pause(name, asker(request)), f"/sources/{part(name)}")
+        change = await self._suspensions.pause(name, asker(request))
+        return _told(request, change.said, f"/sources/{part(name)}")
+
+    async def accept_move(self, request: web.Request) -> web.StreamResponse:
+        """Read a source at its new address."""
+        name = request.match_info["name"]
+        return _told(request, (await self._moves.accept(name)).said, f"/sources/{part(name)}")
 
     async def resume(self, request: web.Request) -> web.StreamResponse:
         """Probe a paused source again."""
         name = request.match_info["name"]
         change = await self._suspensions.resume(name, subject=Subject.SOURCE)
-        return _told(request, change, f"/sources/{part(name)}")
+        return _told(request, change.said, f"/sources/{part(name)}")
 
     async def resume_rule(self, request: web.Request) -> web.StreamResponse:
         """Evaluate a suspended rule again."""
         name = request.match_info["name"]
         change = await self._suspensions.resume(name, subject=Subject.RULE)
-        return _told(request, change, f"/rules/{part(name)}")
+        return _told(request, change.said, f"/rules/{part(name)}")
 
     async def mute_rule(self, request: web.Request) -> web.StreamResponse:
         """Mute a rule, for the time chosen."""
@@ -188,17 +199,17 @@ class Actions:
         until_s = None if lasts_s is None else self._clock.time_s() + lasts_s
         name = request.match_info["name"]
         change = await self._suspensions.mute(name, asker(request), subject=subject, until_s=until_s)
-        return _told(request, change, page)
+        return _told(request, change.said, page)
 
     async def _unmute(self, request: web.Request, subject: Subject, page: str) -> web.StreamResponse:
         drop = "drop" in await read_form(request)
         change = await self._suspensions.unmute(request.match_info["name"], subject=subject, drop=drop)
-        return _told(request, change, page)
+        return _told(request, change.said, page)
 
 
-def _told(request: web.Request, change: SuspensionChange, page: str) -> web.StreamResponse:
+def _told(request: web.Request, said: str, page: str) -> web.StreamResponse:
     """Redirect to a page that says what was done."""
-    request[SIGNED].session.notes.append(f"{change.said[:1].upper()}{change.said[1:]}.")
+    request[SIGNED].session.notes.append(f"{said[:1].upper()}{said[1:]}.")
     raise web.HTTPSeeOther(URL(page, encoded=True))
 
 

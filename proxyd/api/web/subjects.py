@@ -48,6 +48,7 @@ class Subjects:
         self._profiles = queries.profiles
         self._plans = queries.plans
         self._deliveries = queries.deliveries
+        self._moves = queries.moves
         self._clock = queries.clock
         self._listings = listings
         self._render = renderer.page
@@ -58,7 +59,9 @@ class Subjects:
         known = self._explained(name)
         declared = known_declaration(self._profiles).sources[name]  # before any await: it may be removed
         found = explained.explanation(known, await self._plans.kept(name))
-        return self._render(request, "source.html", found=found, declared=declared, **await self._past(name, days))
+        moves = [payloads.move(each) for each in self._moves.of(name)]
+        past = await self._past(name, days)
+        return self._render(request, "source.html", found=found, declared=declared, moves=moves, **past)
 
     async def why(self, request: web.Request) -> web.Response:
         """Show why a source is probed when it is, with the numbers, and its coming week."""

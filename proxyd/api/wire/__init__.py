@@ -19,6 +19,8 @@ from proxyd.api.wire.delivery_models import TokenMade as TokenMade
 from proxyd.api.wire.delivery_models import TokenShown as TokenShown
 from proxyd.api.wire.delivery_models import TokenWanted as TokenWanted
 from proxyd.api.wire.delivery_models import WebhookShown as WebhookShown
+from proxyd.api.wire.move_models import MoveMade as MoveMade
+from proxyd.api.wire.move_models import MoveShown as MoveShown
 from proxyd.api.wire.plan_models import AdviceShown as AdviceShown
 from proxyd.api.wire.plan_models import ComingProbe as ComingProbe
 from proxyd.api.wire.plan_models import CountedItem as CountedItem
@@ -35,6 +37,7 @@ from proxyd.api.wire.plan_models import PromiseShown as PromiseShown
 from proxyd.api.wire.plan_models import ReportShown as ReportShown
 from proxyd.api.wire.plan_models import RuleOutlookShown as RuleOutlookShown
 from proxyd.api.wire.plan_models import ShareTradeShown as ShareTradeShown
+from proxyd.api.wire.plan_models import SilentField as SilentField
 from proxyd.api.wire.plan_models import SourceListed as SourceListed
 from proxyd.api.wire.plan_models import TargetShown as TargetShown
 from proxyd.api.wire.plan_models import TradeShown as TradeShown

@@ -26,6 +26,7 @@ from proxyd.queries import (
     MadeProbe,
     Report,
     SeenItem,
+    SourceMove,
     StoredNotification,
     Token,
     WebhookStatus,
@@ -71,6 +72,21 @@ def suspension(known: Suspension) -> wire.SuspensionShown:
 def suspension_or_none(known: Suspension | None) -> wire.SuspensionShown | None:
     """Return a suspension, if there is one."""
     return None if known is None else suspension(known)
+
+
+def move(found: SourceMove) -> wire.MoveShown:
+    """Return a permanent move of a source."""
+    place = found.place
+    return wire.MoveShown(
+        source=found.source_id,
+        declared=found.declared_url,
+        url=found.url,
+        state="accepted" if found.is_accepted else "proposed" if found.is_proposed else "seen",
+        since=iso_time(found.since_s),
+        probes=found.probes,
+        file=None if place is None else place.file,
+        line=None if place is None else place.line,
+    )
 
 
 def probe_made(made: MadeProbe) -> wire.ProbeMade:

@@ -8,13 +8,14 @@ from typing import Any
 
 from proxyd.api import wire
 from proxyd.api.wire.converters import DAYS, misfit, model_of, planned_probe, share, suspension_or_none, time_or_none
-from proxyd.core.model.field_values import iso_time
+from proxyd.core.model.field_values import iso_time, minute_of
 from proxyd.core.model.profile import Declaration
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.policies.rule_demand import CountedAhead
 from proxyd.core.rules.answers.explanation import Explanation, RulePolicy
 from proxyd.core.rules.answers.promises import KeptPromise
 from proxyd.core.rules.answers.reasons import counted_item
+from proxyd.core.rules.source_health import ITEMS, Spell
 
 _EVEN = 1.05
 _EXPECTING = frozenset({Reason.DETECTION, Reason.COUNTED})  # their words say until when an item must be seen
@@ -68,9 +69,24 @@ def _state(found: Explanation) -> dict[str, Any]:
         "last_outcome": state.last_outcome,
         "last_detail": state.last_detail,
         "failures": state.failures,
+        "silent": [_silent(name, spell) for name, spell in state.health.silent.items()],
         "items_seen": state.next_seq - 1,
         "items_lost_estimated": round(state.lost_items, 3),
     }
+
+
+def _silent(name: str, spell: Spell) -> wire.SilentField:
+    return wire.SilentField(field=name, since=iso_time(spell.since_s), probes=spell.probes)
+
+
+def _warning(name: str, spell: Spell) -> str:
+    """Return that a field has no value, or a source no items.
+
+    >>> _warning("price", Spell(5, 0.0, 600.0)), _warning(ITEMS, Spell(1, 0.0, 0.0))[:29]
+    ('warning: price has shown no value since 1970-01-01 00:00 UTC (5 probes)', 'warning: it has shown no item')
+    """
+    shown = "it has shown no items" if name == ITEMS else f"{name} has shown no value"
+    return f"warning: {shown} since {minute_of(spell.since_s)} ({spell.probes:,} probe{'s' * (spell.probes != 1)})"
 
 
 def _policy(found: RulePolicy) -> wire.PolicyUsed:
@@ -82,6 +98,7 @@ def _summary(found: Explanation, kept: Sequence[KeptPromise]) -> list[str]:
     lines = [f"{found.source_id}  {found.url}"]
     if found.paused is not None:
         lines.append(f"paused {found.paused.told}; `proxyd resume` has it probed again")
+    lines += [_warning(name, spell) for name, spell in found.state.health.silent.items()]
     lines += [_rate_line(found)]
     lines += [f"rule {rule}: {used.name} ({used.because})" for rule, used in sorted(found.policies.items())]
     lines += [_kept_line(each) for each in kept]
@@ -196,6 +213,9 @@ def _origin_lines(found: Explanation) -> list[str]:
     """Return what proxyd learned about the source's origin: redirects, wrong 304s and hubs."""
     state, subscription = found.state, found.subscription
     lines = []
+    if state.health.accepted is not None:
+        accepted = f"{state.health.accepted.url} since {minute_of(state.health.accepted.at_s)}"
+        lines.append(f"its move was accepted, read at: {accepted}; `proxyd moved` shows where to write the new address")
     if found.moved_url is not None:
         lines.append(f"moved permanently, probed at: {found.moved_url}")
     if state.distrust_until_s > (state.last_start_s or 0.0):

@@ -49,6 +49,14 @@ class CountedItem(WireModel):
     by: Time
 
 
+class SilentField(WireModel):
+    """A field that has shown no value since a time, or `items` if the source shows none at all."""
+
+    field: str
+    since: Time
+    probes: Count
+
+
 class SourceShown(WireModel):
     """The state of a source and its plan."""
 
@@ -78,6 +86,7 @@ class SourceShown(WireModel):
     last_outcome: str | None
     last_detail: str | None
     failures: Count
+    silent: list[SilentField] = Field(description="what its document lacks though it is read well; see EMPTY")
     items_seen: Count
     items_lost_estimated: float
 

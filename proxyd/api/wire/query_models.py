@@ -17,9 +17,14 @@ class ListWindow(WireModel):
 
 
 class SourcesWindow(ListWindow):
-    """The page of the list of sources; `failing` selects those whose last probe failed."""
+    """The page of the list of sources.
+
+    `failing` selects those whose last probe failed, `silent` those that show no items or a field without a value, and
+    both together those of either kind.
+    """
 
     failing: bool = False
+    silent: bool = False
 
 
 class PlanWindow(WireModel):

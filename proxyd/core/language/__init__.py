@@ -38,6 +38,7 @@ from proxyd.core.language.printing.printer import (
 from proxyd.core.language.reading.member_reader import MemberReader
 from proxyd.core.language.reading.parser import MAX_SENT_BYTES, parse, what_is_unfit, what_lacks
 from proxyd.core.language.reading.pieces import MAX_STATEMENT_BYTES
+from proxyd.core.language.source_addresses import WrittenAddress, written_addresses
 from proxyd.core.language.source_lists import Listed, Merged, SourceList, merge_listing, opml, read_listing
 from proxyd.core.language.watches import DEFAULT_PROFILE, edited, expand, find_watch
 from proxyd.core.language.words import did_you_mean, no_such
@@ -71,6 +72,7 @@ __all__ = [
     "Statement",
     "StatementKind",
     "Watch",
+    "WrittenAddress",
     "channel_scheme",
     "check",
     "check_parsed",
@@ -100,4 +102,5 @@ __all__ = [
     "what_changed",
     "what_is_unfit",
     "what_lacks",
+    "written_addresses",
 ]

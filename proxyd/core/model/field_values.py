@@ -24,6 +24,15 @@ def iso_time(time_s: float) -> str:
     return datetime.fromtimestamp(round(time_s, 3), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def minute_of(time_s: float) -> str:
+    """Return unix seconds for people, in UTC and to the minute.
+
+    >>> minute_of(90.0)
+    '1970-01-01 00:01 UTC'
+    """
+    return f"{datetime.fromtimestamp(min(max(time_s, _EARLIEST_S), _LATEST_S), UTC):%Y-%m-%d %H:%M} UTC"
+
+
 def parse_iso(text: str) -> float | None:
     """Return the unix seconds of an ISO 8601 time (UTC if it names no zone), or ``None``.
 

@@ -1,7 +1,7 @@
 """Politeness rules: when the next request may start. No I/O; nothing here waits."""
 
 from proxyd.core.politeness.backoff import BackOff, back_off, fresh_until_s
-from proxyd.core.politeness.connectivity import Connectivity
+from proxyd.core.politeness.connectivity import Connectivity, Outage
 from proxyd.core.politeness.endpoints import EndpointLimits, Endpoints, retry_after_s
 from proxyd.core.politeness.host_budgets import HostBudgets
 from proxyd.core.politeness.spacing import PolitenessBudget, ProbeLog
@@ -14,6 +14,7 @@ __all__ = [
     "Endpoints",
     "HostBudgets",
     "HostThrottle",
+    "Outage",
     "PolitenessBudget",
     "ProbeLog",
     "ScopeBlocks",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import inf
+from typing import NamedTuple
 
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 
@@ -12,11 +13,20 @@ _SILENT = frozenset({OutcomeKind.UNREACHABLE, OutcomeKind.TIMEOUT})
 _NOT_ASKED = frozenset({OutcomeKind.BLOCKED, OutcomeKind.DISALLOWED, OutcomeKind.NO_SECRET})
 
 
+class Outage(NamedTuple):
+    """A time in which no host answered, from the first request that was in vain to the next answer; unix seconds."""
+
+    since_s: float
+    until_s: float
+
+
 @dataclass(slots=True)
 class Connectivity:
     """The hosts that gave no answer since any host last answered.
 
-    If several hosts in a row are silent and none answers, the fault is more likely ours than theirs.
+    If several hosts in a row are silent and none answers, the fault is more likely ours than theirs. An outage is
+    certain only if as many were not failing for reasons of their own: a large fleet has dead hosts, and now and then
+    they come in a row.
 
     Examples
     --------
@@ -25,24 +35,40 @@ class Connectivity:
     ...     connection.take_in(host, ProbeOutcome(host, OutcomeKind.TIMEOUT, 0.0, 30.0))
     >>> connection.is_down
     True
-    >>> connection.take_in("d", ProbeOutcome("d", OutcomeKind.HTTP_ERROR, 0.0, 1.0, status=500))
+    >>> connection.take_in("d", ProbeOutcome("d", OutcomeKind.HTTP_ERROR, 60.0, 61.0, status=500))
+    Outage(since_s=0.0, until_s=61.0)
     >>> connection.is_down
     False
     """
 
     _silent: set[str] = field(default_factory=set)
+    _fallen: set[str] = field(default_factory=set)  # the silent hosts that do not fail for reasons of their own
+    _since_s: float = inf
     _answered_s: float = -inf
 
-    def take_in(self, host: str, outcome: ProbeOutcome) -> None:
-        """Note how a probe of ``host`` ended."""
-        if outcome.is_push:
-            return
+    def take_in(self, host: str, outcome: ProbeOutcome, *, since_s: float = inf) -> Outage | None:
+        """Note how a probe of ``host`` ended; return the outage that it ends.
+
+        ``since_s`` says since when the host fails for reasons that may be ours, and is ``-inf`` if they are its own.
+        """
+        if outcome.is_push or outcome.kind in _NOT_ASKED:
+            return None
         if outcome.kind in _SILENT:
-            if outcome.requests:
-                self._silent.add(host)
-        elif outcome.kind not in _NOT_ASKED:
-            self._silent.clear()
-            self._answered_s = max(self._answered_s, outcome.finished_s)
+            self._note_silence(host, outcome, since_s)
+            return None
+        ended = Outage(self._since_s, outcome.finished_s) if len(self._fallen) >= SILENT_HOSTS else None
+        self._silent.clear()
+        self._fallen.clear()
+        self._since_s = inf
+        self._answered_s = max(self._answered_s, outcome.finished_s)
+        return ended
+
+    def _note_silence(self, host: str, outcome: ProbeOutcome, since_s: float) -> None:
+        if outcome.requests:
+            self._silent.add(host)
+            if since_s > -inf:
+                self._fallen.add(host)
+                self._since_s = min(self._since_s, since_s, outcome.started_s)
 
     @property
     def is_down(self) -> bool:

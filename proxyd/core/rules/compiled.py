@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from proxyd.core.model.outcome import ProbeRequest, host_of
 from proxyd.core.model.profile import EMPTY_DECLARATION, Declaration, Source
 from proxyd.core.rules.programs.rule_program import RuleProgram, compile_rule
+from proxyd.core.rules.source_health import AcceptedMove
 from proxyd.core.rules.source_requests import probe_request
 
 
@@ -17,7 +18,8 @@ class Compiled:
     """A declaration and what is derived from it, by source and by rule.
 
     ``since_s`` says since when each source is declared, in unix seconds; ``rules_of`` leaves out sources without rules.
-    ``hosts`` is the number of hosts that are asked.
+    ``hosts`` is the number of hosts that are asked. ``moved`` holds the sources that are asked at another address than
+    the declared one, because their move was accepted.
     """
 
     declaration: Declaration
@@ -26,6 +28,8 @@ class Compiled:
     programs: Mapping[str, RuleProgram]
     rules_of: Mapping[str, Sequence[str]]
     hosts: int = 0
+    sources: Mapping[str, Source] = field(default_factory=dict)
+    moved: Mapping[str, AcceptedMove] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -41,13 +45,24 @@ class Compiled:
             for source_id in rule.source_ids:
                 rules_of.setdefault(source_id, []).append(name)
         requests = {name: probe_request(source, declaration) for name, source in declaration.sources.items()}
-        hosts = len({host_of(declaration.sources[name].url) for name in rules_of})
-        return cls(declaration, since_s, requests, programs, rules_of, hosts)
+        sources = declaration.sources
+        return cls(declaration, since_s, requests, programs, rules_of, _hosts(sources, rules_of), sources)
 
-    @property
-    def sources(self) -> Mapping[str, Source]:
-        """The declared sources."""
-        return self.declaration.sources
+    def following(self, accepted: Mapping[str, AcceptedMove]) -> Compiled:
+        """Return the same declaration with these moves, as far as they are of what is declared."""
+        if not accepted and not self.moved:
+            return self
+        moved = {name: move for name, move in accepted.items() if self.declared_reading(name) == move.instead_of}
+        declared = self.declaration.sources
+        sources = {**declared, **{name: replace(declared[name], url=move.url) for name, move in moved.items()}}
+        again = {name: probe_request(sources[name], self.declaration) for name in self.moved.keys() | moved.keys()}
+        return replace(
+            self,
+            requests={**self.requests, **again},
+            hosts=_hosts(sources, self.rules_of),
+            sources=sources,
+            moved=moved,
+        )
 
     def declared_s(self, source_id: str) -> float:
         """Return since when a source is declared, or 0 if that is unknown."""
@@ -56,6 +71,13 @@ class Compiled:
     def reading(self, source_id: str) -> str:
         """Return the reading of a declared source; what was learned under another reading does not hold."""
         return self.requests[source_id].reading
+
+    def declared_reading(self, source_id: str) -> str | None:
+        """Return the reading that a source has at its declared address; ``None`` if it is not declared."""
+        if source_id in self.moved:
+            return self.moved[source_id].instead_of
+        request = self.requests.get(source_id)
+        return None if request is None else request.reading
 
     def url_of(self, source_id: str) -> str:
         """Return the address of a source, or an empty text if it is not declared."""
@@ -75,6 +97,10 @@ class Compiled:
     def programs_of(self, source_id: str) -> list[RuleProgram]:
         """Return the rules that ask for a source."""
         return [self.programs[name] for name in self.rules_of.get(source_id, ())]
+
+
+def _hosts(sources: Mapping[str, Source], asked: Iterable[str]) -> int:
+    return len({host_of(sources[name].url) for name in asked})
 
 
 NOTHING_COMPILED = Compiled(EMPTY_DECLARATION, {}, {}, {}, {})

@@ -35,6 +35,7 @@ from proxyd.core.rules.decider_settings import DeciderSettings
 from proxyd.core.rules.estimates import Fleet, FleetRecord
 from proxyd.core.rules.failing import FailingRule
 from proxyd.core.rules.knowledge import Knowledge
+from proxyd.core.rules.moves import accepted_state, forget_moves
 from proxyd.core.rules.observation import Observation, Prepared, RuleResults
 from proxyd.core.rules.placement import SourcePlacement
 from proxyd.core.rules.recalls import Recalls
@@ -46,13 +47,14 @@ from proxyd.core.rules.stages.captures import JointCaptures
 from proxyd.core.rules.stages.context import SourceContext
 from proxyd.core.rules.stages.events import find_events
 from proxyd.core.rules.stages.joint_intervals import JointInterval
+from proxyd.core.rules.stages.outage_notices import outage_notices
 from proxyd.core.rules.stages.payload import Notices
 from proxyd.core.rules.stages.rule_tasks import JointTask, RuleStep, RuleTask, merged, run_all
 from proxyd.core.rules.stages.source_events import source_news
 from proxyd.core.rules.stages.source_state import next_state
 from proxyd.core.rules.stages.stored import NO_CONTEXT, StoredContext, StoreQuery, store_query
 from proxyd.core.rules.stages.streams import Backlog
-from proxyd.core.rules.state import SourceState, StreamState
+from proxyd.core.rules.state import Notification, SourceState, StreamState
 from proxyd.core.rules.subscriptions import Hubs, Subscription
 
 
@@ -137,7 +139,9 @@ class Decider:
         unchanged. Returns the new streams whose START lies in the past of a known source, for ``recalls.replay``.
         """
         known, previous = self.known, self.known.compiled
-        known.compiled = compiled = compiled or self.compile(declaration, accepted, declared)
+        compiled = compiled or self.compile(declaration, accepted, declared)
+        forget_moves(known.estimates, compiled)
+        known.compiled = compiled = compiled.following(known.estimates.accepted)
         known.failing.keep(compiled.programs)
         known.streams.restore(
             compiled.programs[name].opened(stream, known.next_seq(source_id, compiled.programs[name]), now_s)
@@ -145,12 +149,32 @@ class Decider:
             if compiled.continues(name, previous)
         )
         backlog = [each for program in compiled.programs.values() for each in self.recalls.open_streams(program)]
-        if self.settings.subscribes:
-            sources = (compiled.sources[source_id] for source_id in compiled.rules_of)
-            self.hubs.allow({source.source_id: source.url for source in sources if source.may_be_pushed})
+        self._allow_hubs()
         self.captures.declare()
         self._placement.place_all(now_s)
         return backlog
+
+    def accept_move(self, source_id: str, now_s: float) -> SourceState | None:
+        """Read a source where its permanent redirects lead, and return its new state; ``None`` if it has not moved.
+
+        What is under way of the old address is not taken in any more.
+        """
+        known = self.known
+        source = known.compiled.sources[source_id]
+        state = accepted_state(known.state(source), source, known.compiled, now_s)
+        if state is None:
+            return None
+        known.estimates.keep(state)
+        known.compiled = known.compiled.following(known.estimates.accepted)
+        self._allow_hubs()
+        self._placement.place(source_id, now_s)
+        return state
+
+    def _allow_hubs(self) -> None:
+        """Let hubs push the sources that rules ask for, at the addresses at which they are read."""
+        if self.settings.subscribes:
+            sources = (self.known.compiled.sources[source_id] for source_id in self.known.compiled.rules_of)
+            self.hubs.allow({source.source_id: source.url for source in sources if source.may_be_pushed})
 
     def pause(self, paused: Mapping[str, Suspension], now_s: float) -> None:
         """Probe these sources no more, and all others that rules ask for again."""
@@ -245,6 +269,7 @@ class Decider:
         tasks make that are returned with it.
         """
         outcome, found, step = prepared.outcome, prepared.found, merged(steps)
+        offline = tuple(self._ended_outage(prepared.context, outcome))
         context = self._judged(prepared.context, outcome)
         judged = calibrate(context, found, step.intervals)
         state = replace(next_state(context, found, judged, rng=self._rng), health=prepared.news.health)
@@ -256,7 +281,8 @@ class Decider:
         ended = [(task.program.rule, each.failures) for task, each in zip(prepared.tasks, steps, strict=True)]
         undecided = {task.program.rule.name for task in prepared.tasks if task.program.is_joint}
         failing = self.known.failing.count(ended, outcome.finished_s, undecided)
-        rules = replace(RuleResults.of(step, captured), failing=failing)
+        results = RuleResults.of(step, captured)
+        rules = replace(results, notifications=(*results.notifications, *offline), failing=failing)
         observation = self._recorded(
             Observation(
                 state,
@@ -311,10 +337,19 @@ class Decider:
             is_sure=self.connection.is_sure(outcome, since_s=since_s, hosts=self.known.compiled.hosts),
         )
 
+    def _ended_outage(self, context: SourceContext, outcome: ProbeOutcome) -> Iterable[Notification]:
+        """Take in what an outcome says of our connection, and return the notices of the outage that it ends."""
+        health = context.state.health
+        own = health.failing is not None and (health.is_sure or context.is_sure)
+        since_s = -inf if own else inf if health.failing is None else health.failing.since_s
+        ended = self.connection.take_in(host_of(context.source.url), outcome, since_s=since_s)
+        if ended is None:
+            return ()
+        return outage_notices(self.known.compiled.programs.values(), ended, context.source)
+
     def _judged(self, context: SourceContext, outcome: ProbeOutcome) -> SourceContext:
-        """Return a context with what the plan says of the source; take in what the outcome says of the connection."""
+        """Return a context with what the plan says of the source."""
         source = context.source
-        self.connection.take_in(host_of(source.url), outcome)
         planned = self.planner.sources.get(source.source_id)
         if planned is None:
             return context

@@ -25,7 +25,7 @@ from proxyd.core.rates.siblings import siblings_of
 from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rates.week_counts import WeekCounts, fleet_shapes
 from proxyd.core.rates.week_shapes import HOUR_S, HOURS, WeekShapes, WeekSums, WeekTrust
-from proxyd.core.rules.source_health import SourceHealth
+from proxyd.core.rules.source_health import AcceptedMove, SourceHealth
 from proxyd.core.rules.state import SourceState
 
 Floats = NDArray[np.float64]
@@ -36,11 +36,15 @@ _FIRST_PLAN = 8  # the first plan is made after this part of the time between tw
 
 
 class Estimates:
-    """States, rates and weeks of sources, by name, and the sources whose models predict badly (``off``)."""
+    """States, rates and weeks of sources, by name.
+
+    ``off`` names the sources whose models predict badly, and ``accepted`` holds the moves that were accepted.
+    """
 
     def __init__(self, prior_mean_per_s: float, cycle: Cycle) -> None:
         self.states: dict[str, SourceState] = {}
         self.off: set[str] = set()
+        self.accepted: dict[str, AcceptedMove] = {}
         self.weeks: dict[str, WeekCounts] = {}
         self.trust = WeekTrust()
         self.cycle = cycle
@@ -85,6 +89,10 @@ class Estimates:
             self.off.add(state.source_id)
         else:
             self.off.discard(state.source_id)
+        if state.health.accepted is not None:
+            self.accepted[state.source_id] = state.health.accepted
+        else:
+            self.accepted.pop(state.source_id, None)
 
     def rate_per_s(self, state: SourceState, source: Source, now_s: float) -> float:
         """Return the update rate, in items per second."""

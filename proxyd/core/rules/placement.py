@@ -65,6 +65,12 @@ class SourcePlacement:
         self._planner.limits.forget({each.host for each in self._planner.sources.values()}, now_s)
         self._next_period_s = compiled.next_period_s(now_s)
 
+    def place(self, source_id: str, now_s: float) -> None:
+        """Put in a source again that is declared otherwise now, if a rule asks for it and it is not paused."""
+        if source_id in self._known.compiled.rules_of and source_id not in self._known.paused:
+            placed = self._placed(self._known.compiled.sources[source_id], now_s)
+            self._planner.put(placed, self._grid.chronon_at(now_s))
+
     def refresh(self, now: Chronon) -> None:
         """Place sources again if a rule's period begins or ends, and lay planned intervals once an epoch."""
         now_s = self._grid.start_s(now)

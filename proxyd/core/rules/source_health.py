@@ -50,6 +50,21 @@ class Lasting:
         return spell.probes >= self.probes if self.probes else spell.last_s - spell.since_s >= self.length_s
 
 
+class AcceptedMove(NamedTuple):
+    """A permanent move that was accepted at ``at_s``: the source is asked at ``url`` as if that were declared.
+
+    It holds as long as the source is declared as it was then, with the reading ``instead_of``.
+    """
+
+    url: str
+    instead_of: str
+    at_s: float
+
+    def as_of(self, now_s: float) -> AcceptedMove:
+        """Return the move without times later than ``now_s``."""
+        return self._replace(at_s=min(self.at_s, now_s))
+
+
 @dataclass(frozen=True, slots=True)
 class SourceHealth:
     """How a source fares, as far as its own probes show it; what happens while proxyd is offline changes nothing.
@@ -68,6 +83,8 @@ class SourceHealth:
         The status of the last probe, and the seconds that it took.
     next_seq
         Number of the next event of the source itself.
+    accepted
+        The move that was accepted, until the declaration names the new address.
     """
 
     failing: Spell | None = None
@@ -78,6 +95,7 @@ class SourceHealth:
     status: int | None = None
     latency_s: float | None = None
     next_seq: int = 1
+    accepted: AcceptedMove | None = None
 
     def as_of(self, now_s: float) -> SourceHealth:
         """Return the health without times later than ``now_s``, after the machine's clock was set back."""
@@ -86,6 +104,7 @@ class SourceHealth:
             failing=self.failing and self.failing.as_of(now_s),
             moved=self.moved and self.moved.as_of(now_s),
             silent={name: spell.as_of(now_s) for name, spell in self.silent.items()},
+            accepted=self.accepted and self.accepted.as_of(now_s),
         )
 
     def values(self) -> dict[str, Any]:
@@ -101,7 +120,8 @@ class SourceHealth:
         """Return the health that ``values`` returned."""
         spells = {name: Spell(*values[name]) for name in ("failing", "moved") if name in values}
         silent = {name: Spell(*spell) for name, spell in values.get("silent", {}).items()}
-        return cls(**{**values, **spells, "silent": silent})
+        accepted = {"accepted": AcceptedMove(*values["accepted"])} if "accepted" in values else {}
+        return cls(**{**values, **spells, **accepted, "silent": silent})
 
 
 ITEMS = "items"

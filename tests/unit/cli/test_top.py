@@ -24,6 +24,7 @@ def seen(**changes: Any) -> Seen:
         "failures": 3,
         "last_outcome": "timeout",
         "last_detail": "slow",
+        "silent": [],
         "next_probe": probe,
     }
     news: Any = {"created": "2026-01-31T11:00:00.000Z", "rule": "stable", "source": "python",
@@ -56,7 +57,7 @@ def test_colours_are_left_out_where_they_are_not_wanted(environ: dict[str, str],
 
 def test_what_is_not_there_is_said() -> None:
     text = drawn(seen(plan=(), failing=(), news=()))
-    for line in ("no coming probes", "no failing sources", "no newest notifications"):
+    for line in ("no coming probes", "no failing or silent sources", "no newest notifications"):
         assert line in text
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import expm1, inf
 from typing import Any
@@ -258,12 +258,18 @@ class Explainer:
 
     def failing(self) -> list[str]:
         """Return the declared sources whose last probe failed."""
-        failed = (
-            self.known.compiled.sources.get(name)
-            for name, state in self.known.estimates.states.items()
-            if state.failures
-        )
-        return [source.source_id for source in failed if source is not None and self.known.state(source).failures]
+        return list(self._where(lambda state: state.failures > 0))
+
+    def silent(self) -> list[str]:
+        """Return the declared sources that show no items, or a field without a value."""
+        return list(self._where(lambda state: bool(state.health.silent)))
+
+    def _where(self, holds: Callable[[SourceState], bool]) -> Iterator[str]:
+        """Yield the declared sources in whose present reading something holds."""
+        for name, state in self.known.estimates.states.items():
+            source = self.known.compiled.sources.get(name) if holds(state) else None
+            if source is not None and holds(self.known.state(source)):
+                yield name
 
     def misfits(self) -> list[Misfit]:
         """Return the sources whose rate or week predicts badly, by name."""

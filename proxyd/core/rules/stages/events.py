@@ -13,7 +13,7 @@ from proxyd.core.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome
 from proxyd.core.rates.evidence import ChangedBit, Evidence, ItemCount
 from proxyd.core.rules.stages.context import Shape, SourceContext
 from proxyd.core.rules.stages.identities import Recognised, recognised
-from proxyd.core.rules.stages.source_events import with_probe
+from proxyd.core.rules.stages.source_events import is_silent, with_probe
 from proxyd.core.rules.stages.window_evidence import CLOCK_TOLERANCE_S, evidence_of, lost_items, seed_evidence
 from proxyd.core.rules.state import SourceState, StoredEvent
 
@@ -148,6 +148,8 @@ def find_events(
         detail = f"{outcome.detail}; guids changed: {found.changed_guids} items recognised by their content"
         outcome = replace(outcome, items=found.items, detail=detail)
     window = _window(context, outcome, found)
+    if is_silent(context, outcome):
+        window = replace(window, evidence=None)
     return Discovery(
         outcome,
         window,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
+from proxyd.core.model.field_values import minute_of
 from proxyd.core.model.item import EventKind, Item, Value
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.rules.programs.rule_program import AwaitedEvent
@@ -64,6 +64,20 @@ def silent_fields(context: SourceContext, outcome: ProbeOutcome) -> frozenset[st
     return frozenset(path for path in paths if not _has_value(path.lower(), outcome.items))
 
 
+def is_silent(context: SourceContext, outcome: ProbeOutcome) -> bool:
+    """Whether a page has no value in any field, so that its probe cannot tell whether it changed."""
+    fields = context.page_class.fields
+    if context.shape is not Shape.PAGE or not fields or not outcome.kind.is_success:
+        return False
+    names = _silent_after(context, outcome)
+    return ITEMS in names or all(declared.path in names for declared in fields)
+
+
+def _silent_after(context: SourceContext, outcome: ProbeOutcome) -> Collection[str]:
+    """Return the fields that are silent after a success; a document that did not change has those of the last one."""
+    return silent_fields(context, outcome) if outcome.kind is OutcomeKind.CHANGED else context.state.health.silent
+
+
 def _has_value(path: str, items: Iterable[Item]) -> bool:
     return any(item.fields.get(path) not in {None, ""} for item in items)
 
@@ -76,9 +90,7 @@ def _health_after(context: SourceContext, outcome: ProbeOutcome) -> SourceHealth
         return replace(health, failing=Spell.continued(before.failing, now_s), is_sure=is_sure)
     target = _target(context, outcome)
     moved = None if target is None else before.moved if target == before.moved_url else None
-    names: Collection[str] = before.silent
-    if outcome.kind is OutcomeKind.CHANGED:
-        names = silent_fields(context, outcome)
+    names = _silent_after(context, outcome)
     return replace(
         health,
         failing=None,
@@ -190,7 +202,7 @@ def _event(
 
 def _in_words(happening: _Happening, after: SourceHealth, error: str | None) -> str | None:
     """Return what happened as the predicate of a sentence about the source; ``None`` for a probe."""
-    since = "" if happening.since_s is None else f"{datetime.fromtimestamp(happening.since_s, UTC):%Y-%m-%d %H:%M} UTC"
+    since = "" if happening.since_s is None else minute_of(happening.since_s)
     words = {
         EventKind.FAILURE: f"has failed since {since}: {error}",
         EventKind.RECOVERY: f"answers again after failing since {since}",

@@ -301,3 +301,46 @@ async def test_what_a_seldom_rule_remembers_is_bounded() -> None:
     pending = found.decider.known.streams["r", "s"].pending
     assert 5 <= len(pending) <= 10
     assert pending[-1].item.fields["text"] == "39" + "y" * 200_000
+
+
+PRICES = """CREATE SOURCE "s" OF SHOP AT 'https://shop.example/1';
+CREATE DOMAIN "D" AS CLASS::SHOP(name:String FROM CSS 'h1', price:Decimal FROM CSS '.price');
+CREATE PROFILE "P" AS (DOMAIN "D");
+"""
+
+
+def shop(at_s: float, **fields: str | float | None) -> ProbeOutcome:
+    return changed("s", [Item("page", {"name": None, "price": None} | fields, None, repr(fields))], at_s)
+
+
+def shops() -> Drive:
+    return Drive(accepting(PRICES + watch("r", "ON UPDATE TO SHOP", "SELECT price FROM SHOP")))
+
+
+@pytest.mark.parametrize("same", [None, OutcomeKind.NOT_MODIFIED, OutcomeKind.SAME_BODY])
+async def test_a_page_without_any_value_is_no_evidence_as_long_as_that_lasts(same: OutcomeKind | None) -> None:
+    found = shops()
+    await found.see(shop(T0, name="a", price=1.0))
+    last = [shop(T0 + 200) if same is None else ProbeOutcome("s", same, T0 + 200, T0 + 200)]
+    seen = [await found.see(each) for each in (shop(T0 + 100), *last)]
+    assert [each.found.window.evidence for each in seen] == [None, None]
+    assert set(seen[-1].state.health.silent) == {"name", "price"}
+    assert seen[-1].state.rate == found.memory.observations[0].state.rate
+    back = await found.see(shop(T0 + 300, name="a"))
+    assert back.found.window.evidence == ChangedBit(T0 + 200, T0 + 300, changed=True)
+
+
+async def test_a_page_with_one_silent_field_of_two_is_evidence() -> None:
+    found = shops()
+    await found.see(shop(T0, name="a"))
+    seen = await found.see(ProbeOutcome("s", OutcomeKind.NOT_MODIFIED, T0 + 100, T0 + 100))
+    assert seen.found.window.evidence == ItemCount(T0, T0 + 100, 0)
+    assert set(seen.state.health.silent) == {"price"}
+
+
+async def test_silent_sources_are_named_until_they_show_a_value() -> None:
+    found = shops()
+    await found.see(shop(T0, name="a"))
+    assert (found.decider.explainer.silent(), found.decider.explainer.failing()) == (["s"], [])
+    await found.see(shop(T0 + 100, name="a", price=2.0))
+    assert found.decider.explainer.silent() == []

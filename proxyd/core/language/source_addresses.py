@@ -1,0 +1,58 @@
+"""Where texts declare the addresses of sources, and what to write there once a source has moved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from proxyd.core.language.nodes import CreateSource, Located, Parsed, SourceText, Watch
+from proxyd.core.language.printing.quoting import quote_text
+from proxyd.core.language.watches import expand
+from proxyd.errors import RuleCheckError
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenAddress:
+    """The address of a source where a text declares it; ``watch`` is the WATCH that does, unless CREATE SOURCE does."""
+
+    source_id: str
+    text: SourceText
+    url: Located[str]
+    watch: Watch | None = None
+
+    @property
+    def line(self) -> int:
+        """Line number, from 1."""
+        return self._fault("").line
+
+    def remedy(self, url: str) -> str:
+        """Return what to write so that the source is declared at another address."""
+        if self.watch is None:
+            return f"write AT {quote_text(url)}"
+        renamed = replace(self.watch, url=Located(url)).address.value != self.watch.address.value
+        return f"write WATCH {quote_text(url)}{_ANOTHER if renamed else ''}"
+
+    def warning(self, url: str) -> RuleCheckError:
+        """Return the warning that the source is read at another address than the one written here."""
+        moved = f"the source {self.source_id!r} has moved and is read at its new address"
+        return self._fault(f"{moved}: {self.remedy(url)}")
+
+    def _fault(self, message: str) -> RuleCheckError:
+        span, text = self.url.span, self.text
+        return RuleCheckError(message, text=text.text, start=span.start, stop=span.stop, file=text.file)
+
+
+_ANOTHER = " (which is another source by its name: it begins with what comes after that)"
+
+
+def written_addresses(texts: Sequence[Parsed]) -> dict[str, WrittenAddress]:
+    """Return where the texts of one declaration write the address of each source, by name."""
+    pairs = zip(texts, expand(texts), strict=True)
+    return {each.source_id: each for text, expanded in pairs for each in _addresses(text, expanded.statements)}
+
+
+def _addresses(text: Parsed, expanded: Iterable[object]) -> Iterator[WrittenAddress]:
+    watches = {each.span: each for each in text.statements if isinstance(each, Watch)}
+    for each in expanded:
+        if isinstance(each, CreateSource):
+            yield WrittenAddress(each.name.value, text.source, each.url, watches.get(each.span))

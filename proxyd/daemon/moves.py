@@ -1,0 +1,92 @@
+"""Sources that have moved permanently: which they are, and how a move is accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from proxyd.core.language import no_such
+from proxyd.core.model.profile import Declaration
+from proxyd.core.rules.decider import Decider
+from proxyd.core.rules.moves import PROPOSED_AFTER_S
+from proxyd.daemon.declarations import Declarations
+from proxyd.daemon.probe_loop import ProbeLoop
+from proxyd.errors import BusyError, ConflictError
+from proxyd.ports import Clock
+from proxyd.queries import MoveAccepted, MovePlace, SourceMove
+from proxyd.store import SqlStore
+
+
+class Moves:
+    """The moves of sources. What was accepted is part of a source's state, beside the declaration."""
+
+    def __init__(
+        self, declarations: Declarations, decider: Decider, probes: ProbeLoop, store: SqlStore, clock: Clock
+    ) -> None:
+        self._declarations = declarations
+        self._known = decider.known
+        self._decider = decider
+        self._probes = probes
+        self._store = store
+        self._clock = clock
+
+    def all(self) -> list[SourceMove]:
+        """Return every move, by source; one that was accepted is there until the declaration names the new address."""
+        moved = (name for name, state in self._known.states.items() if state.health.moved or state.health.accepted)
+        return [move for name in sorted(moved) for move in self.of(name)]
+
+    def of(self, source: str) -> list[SourceMove]:
+        """Return the moves of a source: the one that was accepted, and the one that its redirects lead to now."""
+        return list(self._of(source)) if source in self._known.compiled.sources else []
+
+    async def accept(self, source: str) -> MoveAccepted:
+        """Read a source where its permanent redirects lead, from now on and over restarts."""
+        if not self._declarations.has_started:
+            raise BusyError("the daemon is starting; try again in a few seconds")
+        async with self._declarations.suspensions.turn, self._probes.turn(source):
+            if source not in self._declaration.sources:
+                raise no_such("source", source, self._declaration.sources)
+            state = self._decider.accept_move(source, self._clock.time_s())
+            if state is None:
+                raise ConflictError(f"source {source} has not moved: no permanent redirect leads elsewhere")
+            await self._store.move([state])
+        return MoveAccepted(self._said(source, state.url), next(iter(self.of(source)), None))
+
+    # -- how
+
+    @property
+    def _declaration(self) -> Declaration:
+        return self._known.compiled.declaration
+
+    def _of(self, source: str) -> Iterator[SourceMove]:
+        compiled = self._known.compiled
+        health, declared = self._known.state(compiled.sources[source]).health, self._declaration.sources[source].url
+        place = self._place(source)
+        if health.accepted is not None:
+            yield SourceMove(source, declared, health.accepted.url, health.accepted.at_s, 0, place, is_accepted=True)
+        if health.moved is not None and health.moved_url is not None:
+            lasted_s = health.moved.last_s - health.moved.since_s
+            yield SourceMove(
+                source,
+                declared,
+                health.moved_url,
+                health.moved.since_s,
+                health.moved.probes,
+                place,
+                is_proposed=lasted_s >= PROPOSED_AFTER_S,
+            )
+
+    def _place(self, source: str) -> MovePlace | None:
+        """Return the file and line that declare a source; ``None`` if it was declared over the API."""
+        written = self._declarations.address_of(source)
+        if written is None or self._declarations.origin(written.text.file) != written.text.file:
+            return None
+        return MovePlace(written.text.file, written.line)
+
+    def _said(self, source: str, url: str) -> str:
+        """Return what was done, and what to write so that it lasts without the database."""
+        said = f"source {source} is read at {url} from now on"
+        written, place = self._declarations.address_of(source), self._place(source)
+        if written is None or written.url.value == url:
+            return said
+        where = f"in {place.file}, line {place.line}" if place else "where you declare it, and send that again"
+        return f"{said}; to keep that without proxyd's memory, {written.remedy(url)} {where}"

@@ -1,0 +1,110 @@
+"""While proxyd itself is offline no failures are told: each rule on them gets one notice when the outage is over."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from proxyd.core.language import SourceText, check
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.core.rules.decider import Decider
+from proxyd.core.rules.observation import Observation
+from proxyd.notify.message_forms import chat_text, payload, subject
+from tests.fleets import Drive, changed, decider, item
+
+T0 = 1_000_000_000.0
+HOSTS = "abcd"
+RULES = {
+    "down": ("FAILURE TO SOURCE AFTER 2 PROBES", "SET DELIVERY LOG 'one'"),
+    "long": ("FAILURE TO SOURCE AFTER 1 HOUR", "SET DELIVERY LOG 'two'"),
+    "any": ("TROUBLE TO SOURCE", "SET DELIVERY LOG 'three'"),
+    "again": ("FAILURE TO SOURCE", "SET DELIVERY LOG 'one' SET DELIVERY LOG 'three' SET DIGEST EVERY 1 HOUR"),
+    "shown": ("FAILURE TO SOURCE", ""),
+    "moved": ("MOVED TO SOURCE", "SET DELIVERY LOG 'four'"),
+}
+
+
+def made() -> Drive:
+    sources = "".join(f"CREATE SOURCE \"{name}\" OF FEED AT 'https://{name}.example.org/';\n" for name in HOSTS)
+    rules = "".join(
+        f'INSERT NOTIFICATION "{name}" INTO "P" SET QUERY "SELECT name FROM SOURCE" '
+        f'SET TRIGGER "ON {event}" {clauses};\n'
+        for name, (event, clauses) in RULES.items()
+    )
+    checked = check([SourceText("t", f'CREATE PROFILE "P";\n{sources}{rules}')])
+    assert checked.declaration is not None, [str(error) for error in checked.errors]
+    return Drive(decider(checked.declaration, now_s=T0))
+
+
+def silent(source: str, at_s: float) -> ProbeOutcome:
+    return ProbeOutcome(source, OutcomeKind.TIMEOUT, at_s, at_s + 30, requests=1)
+
+
+def answered(source: str, at_s: float) -> ProbeOutcome:
+    return changed(source, [item("one")], at_s)
+
+
+async def well() -> Drive:
+    drive = made()
+    for name in HOSTS:
+        await drive.see(answered(name, T0))
+    return drive
+
+
+def notices(*seen: Observation) -> list[str]:
+    told = [each for observation in seen for each in observation.rules.notifications]
+    return [each.rule for each in told if json.loads(each.body)["data"]["event"]["kind"] == "offline"]
+
+
+async def outage(drive: Drive, *, minutes: float, hosts: str = "abc") -> Observation:
+    for number, name in enumerate(hosts):
+        assert not notices(await drive.see(silent(name, T0 + 600 + 60 * number)))
+    return await drive.see(answered("d", T0 + 600 + 60 * minutes))
+
+
+@pytest.mark.parametrize(("minutes", "told"), [(10, ["any", "down", "shown"]), (120, ["any", "down", "long", "shown"])])
+async def test_each_receiver_of_failures_that_lasted_so_long_gets_one_notice(minutes: float, told: list[str]) -> None:
+    drive = await well()
+    assert notices(await outage(drive, minutes=minutes)) == told
+    after = [await drive.see(answered(name, T0 + 9000)) for name in HOSTS]
+    assert notices(*after) == []
+
+
+async def test_the_notice_says_from_when_to_when_in_every_form() -> None:
+    seen = await outage(await well(), minutes=10)
+    body = next(each.body for each in seen.rules.notifications if each.rule == "down")
+    said = "proxyd was offline from 2001-09-09 01:56 UTC to 2001-09-09 02:06 UTC; failures in that time are not told"
+    assert subject("down", body) == said
+    assert chat_text(body) == ("", said)
+    assert json.loads(payload(body, 2))["data"]["items"] == [{"trouble": said}]
+    ids = {each.notification_id for each in seen.rules.notifications}
+    assert len(ids) == len(seen.rules.notifications)
+
+
+async def test_two_silent_hosts_are_no_outage() -> None:
+    assert notices(await outage(await well(), minutes=10, hosts="ab")) == []
+
+
+async def test_dead_hosts_in_a_row_are_no_outage() -> None:
+    drive = await well()
+    for name in "abc":
+        for at_s in (T0 + 100, T0 + 200):
+            await drive.see(ProbeOutcome(name, OutcomeKind.HTTP_ERROR, at_s, at_s, 500, requests=1))
+    assert notices(await outage(drive, minutes=10)) == []
+
+
+async def test_an_outage_goes_on_over_a_restart() -> None:
+    drive = await well()
+    for name in "ab":
+        await drive.see(silent(name, T0 + 600))
+    again = Decider(drive.decider.settings, np.random.default_rng(1))
+    again.restore(dict(drive.decider.known.states), dict(drive.decider.known.streams.data))
+    declared = drive.decider.known.compiled.declaration
+    again.declare(declared, dict.fromkeys(declared.rules, T0), T0 + 700)
+    drive.decider = again
+    assert not notices(*[await drive.see(silent(name, T0 + 1800)) for name in "abc"])
+    ended = await drive.see(answered("d", T0 + 1860))
+    assert notices(ended) == ["any", "down", "shown"]
+    assert "offline from 2001-09-09 01:57 UTC to 2001-09-09 02:17 UTC" in ended.rules.notifications[0].body.decode()
