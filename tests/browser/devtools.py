@@ -18,6 +18,7 @@ from tests.servers import free_port, wait_for_port
 _FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage"),
+    "--disable-features=LocalNetworkAccessChecks,LocalNetworkAccessChecksWebSockets",  # or it does a part of our work
 )
 
 

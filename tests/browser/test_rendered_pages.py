@@ -6,7 +6,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import ip_network
 from typing import Any
 
@@ -14,18 +14,22 @@ import pytest
 from aiohttp import web
 from aiohttp.abc import AbstractResolver
 
+from proxyd.core.language import CheckSettings, SourceText, check
 from proxyd.core.model.delivery import SecretRef
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.core.model.profile import Auth, Extraction, Field, FieldType, PageClass, Reader, Rendering
 from proxyd.net import Guard, HostTokens, make_session, user_agent
+from proxyd.notify.message_forms import subject
 from proxyd.probing import Fetcher, FetchLimits, HttpProber, Robots, robots_limits
 from proxyd.probing.browser.chromium import Chromium, PageLoader, open_chromium
 from proxyd.probing.browser.page_requests import RenderLimits
 from tests.addresses import NamesResolver, RebindingResolver
 from tests.browser.devtools import DevTools, running_chromium
 from tests.fakes import FakeClock
+from tests.fleets import Drive, decider
 from tests.integration.test_guard_vectors import ONCE, listening
 from tests.origin import InlineParser
+from tests.unit.core.rules.test_everyday_tasks import task
 
 GUARD = Guard([ip_network("127.0.0.1/32")])
 JOBS = PageClass(
@@ -155,6 +159,22 @@ async def test_a_page_that_scripts_build_is_read_as_the_browser_shows_it(devtool
     assert (outcome.status, outcome.answered_by, outcome.requests) == (200, "127.0.0.1", 2)
 
 
+async def test_what_the_how_to_watches_is_told_when_the_scripts_show_it(devtools: DevTools) -> None:
+    async with rigged(devtools) as rig:
+        checked = check([SourceText("t", task("Watch a page built by scripts"))], CheckSettings(can_mail=True))
+        assert checked.declaration is not None
+        drive = Drive(decider(checked.declaration, now_s=1_000_000_000.0))
+        build = """fetch('/jobs.json').then(a => a.json()).then(a => setTimeout(() => a.forEach(name =>
+          document.body.insertAdjacentHTML('beforeend', `<li class=job><a href=/${name}>${name}</a>`)), 300));"""
+        rig.site.script("/jobs", build)
+        for jobs in ('["cook"]', '["baker", "cook"]'):
+            rig.site.put("/jobs.json", jobs, "application/json")
+            request = drive.decider.request("example.org/jobs", 1_000_000_000.0)
+            assert request is not None
+            seen = await drive.see(await rig.prober.probe(replace(request, url=rig.site.url("/jobs"))))
+    assert [subject("", each.body) for each in seen.rules.notifications] == ["baker"]
+
+
 async def test_a_page_without_wait_for_is_read_once_it_is_quiet(devtools: DevTools) -> None:
     async with rigged(devtools, RenderLimits(total_s=20.0)) as rig:
         rig.site.put("/jobs.json", '["cook"]', "application/json")
@@ -270,8 +290,9 @@ async def test_downloads_popups_and_dialogs_are_ended(devtools: DevTools) -> Non
 async def test_an_endless_script_is_ended_and_the_next_page_is_read(devtools: DevTools, script: str) -> None:
     async with rigged(devtools, RenderLimits(total_s=2.0, settle_s=1.0)) as rig:
         rig.site.script("/endless", script)
-        rig.site.script("/next", "show('next');")
         endless = await rig.probe("/endless", "#never")
+    async with rigged(devtools) as rig:
+        rig.site.script("/next", "show('next');")
         after = await rig.probe("/next", "li")
     assert (endless.kind, names(after)) == (OutcomeKind.TIMEOUT, ["next"])
 
