@@ -18,8 +18,16 @@ def check_settings(settings: Settings) -> CheckSettings:
         can_mail=bool(settings.smtp and settings.mail_from),
         channel_schemes=frozenset(settings.channel_schemes),
         has_channels=find_spec("apprise") is not None,
+        browser_missing=browser_missing(settings),
         channel_problem=partial(_channel_problem, settings),
     )
+
+
+def browser_missing(settings: Settings) -> str | None:
+    """Return why no page can be rendered, or ``None``."""
+    if not settings.browser:
+        return "the setting browser is empty"
+    return None if find_spec("playwright") is not None else "proxyd[browser] is not installed"
 
 
 def _channel_problem(settings: Settings, url: str) -> str | None:

@@ -19,7 +19,7 @@ import structlog
 from aiohttp import ClientSession
 
 from proxyd.api import ApiSettings, Quota, new_token, serve_api
-from proxyd.app.check_settings import check_settings
+from proxyd.app.check_settings import browser_missing, check_settings
 from proxyd.clock import SystemClock
 from proxyd.cluster import LocalTransport
 from proxyd.config import SecretStore, Settings, Supervision, socket_address, supervision
@@ -61,10 +61,23 @@ from proxyd.net import (
     make_session,
     raise_open_files,
     room_for_connections,
+    user_agent,
 )
 from proxyd.notify import ChannelResources, Channels, Dispatcher, DispatcherSettings, Pings, make_channels
 from proxyd.ports import Channel, Clock, Transport
-from proxyd.probing import Fetcher, FetchLimits, HttpProber, HubClient, ParserPool, ProbeTrace, Robots, robots_limits
+from proxyd.probing import (
+    Fetcher,
+    FetchLimits,
+    HttpProber,
+    HubClient,
+    NoBrowser,
+    ParserPool,
+    ProbeTrace,
+    Render,
+    Robots,
+    robots_limits,
+)
+from proxyd.probing.browser.page_requests import RenderLimits
 from proxyd.queries import Queries, Scope
 from proxyd.signals import Signal
 from proxyd.store import SqlStore, open_store, owner_lock
@@ -257,6 +270,22 @@ async def open_tracer(settings: Settings) -> AsyncIterator[Tracer]:
 
 
 @asynccontextmanager
+async def open_browser(
+    settings: Settings, fetcher: Fetcher, session: ClientSession, guard: Guard
+) -> AsyncIterator[Render]:
+    """Open what renders pages; nothing is imported without a browser."""
+    missing = browser_missing(settings)
+    if missing is not None:
+        yield NoBrowser(missing)
+        return
+    browser = import_module("proxyd.probing.browser.chromium")
+    limits = RenderLimits(total_s=settings.probe_timeout, body_bytes=settings.max_body_bytes)
+    loader = browser.PageLoader(fetcher, session, guard, user_agent(settings.contact), limits)
+    async with browser.open_chromium(settings.browser, loader) as chromium:
+        yield chromium
+
+
+@asynccontextmanager
 async def open_network(settings: Settings, clock: Clock, tracer: Tracer = NO_TRACES) -> AsyncIterator[Network]:
     """Open the network session and the parsers; close them in reverse order."""
     guard = Guard(settings.networks, settings.allow_ports)
@@ -270,19 +299,22 @@ async def open_network(settings: Settings, clock: Clock, tracer: Tracer = NO_TRA
             clock, settings.host_spacing, probes=probes, window_s=window_s, concurrency=settings.host_concurrency
         )
         limits = FetchLimits(total_s=settings.probe_timeout, body_bytes=settings.max_body_bytes)
-        prober = HttpProber(
-            Fetcher(session, guard, tokens, clock, limits, tracer),
-            parser,
-            clock,
-            resolve_secret=SecretStore(settings).resolve,
-            robots=Robots(
-                Fetcher(session, guard, tokens, clock, robots_limits(limits), tracer),
+        fetcher = Fetcher(session, guard, tokens, clock, limits, tracer)
+        async with open_browser(settings, fetcher, session, guard) as browser:
+            prober = HttpProber(
+                fetcher,
+                parser,
                 clock,
-                crawl_delay_cap_s=settings.crawl_delay_cap,
-            ),
-            tracer=tracer,
-        )
-        yield Network(guard, session, prober, parser, HubClient(session, guard, tokens))
+                resolve_secret=SecretStore(settings).resolve,
+                robots=Robots(
+                    Fetcher(session, guard, tokens, clock, robots_limits(limits), tracer),
+                    clock,
+                    crawl_delay_cap_s=settings.crawl_delay_cap,
+                ),
+                browser=browser,
+                tracer=tracer,
+            )
+            yield Network(guard, session, prober, parser, HubClient(session, guard, tokens))
 
 
 @asynccontextmanager

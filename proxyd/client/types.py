@@ -723,6 +723,8 @@ SourceWritten = TypedDict(
         "websub": NotRequired[Literal["ON", "OFF"] | None],
         "robots": NotRequired[Literal["OBEY", "IGNORE"] | None],
         "backoff": NotRequired[Literal["ON", "OFF"] | None],
+        "fetch": NotRequired[Literal["BROWSER"] | None],
+        "wait_for": NotRequired[str | None],
     },
 )
 

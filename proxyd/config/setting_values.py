@@ -259,6 +259,24 @@ def without_credentials(url: str) -> str:
     return re.sub(r"(?s)//.*@", "//[hidden]@", url)
 
 
+def check_browser(value: str) -> str:
+    """Return the DevTools address of a browser; raise if it is invalid."""
+    parts = _split(value)
+    if value and (parts is None or parts.scheme not in {"http", "https", "ws", "wss"} or not parts.hostname):
+        raise ValueError("this is not an address such as http://127.0.0.1:9222")  # the value may be secret
+    return value
+
+
+def host_alone(url: str) -> str:
+    """Return a URL for people, without credentials, path and query, which may hold a token.
+
+    >>> host_alone("wss://me:secret@browser.example:9222/devtools?token=x")
+    'wss://browser.example:9222'
+    """
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if url else ""
+
+
 def check_collector(value: str) -> str:
     """Return the URL of a collector; raise if it is invalid."""
     return _check_plain(value, "http://collector.example:4318")

@@ -18,6 +18,7 @@ from proxyd.config.setting_values import (
     Seconds,
     ShareSetting,
     TargetSetting,
+    check_browser,
     check_collector,
     check_hosts,
     check_listen,
@@ -30,6 +31,7 @@ from proxyd.config.setting_values import (
     check_window,
     check_zone,
     hidden,
+    host_alone,
     parse_window,
     read_database,
     read_list,
@@ -168,6 +170,12 @@ class Settings(BaseModel):
         description="`http://` address of a proxy for all requests. Give user and password only with "
         "`PROXYD_PROXY_FILE` or `PROXYD_PROXY`. The proxy looks names up again, so only it can refuse a "
         "name that was rebound after our check",
+    )
+    browser: Annotated[str, AfterValidator(check_browser), PlainSerializer(host_alone)] = Field(
+        "",
+        repr=False,
+        description="DevTools address of the Chromium that renders the pages of `FETCH BROWSER`, for example "
+        "`http://127.0.0.1:9222`; needs proxyd with `[browser]`. Empty: such pages are not read",
     )
     public_url: Annotated[str, AfterValidator(check_public_url)] = Field(
         "",

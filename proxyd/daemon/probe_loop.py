@@ -143,7 +143,7 @@ class ProbeLoop:
             heappush(self._heap, _Due(planned.start_s, planned.probe.source_id, planned))
             self._metrics.planned.labels(planned.probe.reason.value).inc()
         self._metrics.rules_suspended.set(self._known.failing.suspended)
-        self._count_budget(now, len(chosen))
+        self._count_budget(now, self._planner.spent)
         self._note_clock()
 
     def _note_clock(self) -> None:
@@ -156,7 +156,7 @@ class ProbeLoop:
             log.warning("the machine's clock was put back", seconds=round(ahead_s), remedy=remedy)
         self._is_ahead = is_ahead
 
-    def _count_budget(self, now: Chronon, chosen: int) -> None:
+    def _count_budget(self, now: Chronon, spent: int) -> None:
         now_s, capacity = self._clock.time_s(), self._planner.settings.capacity(now)
         self.last_chosen_s = now_s
         held_back = Counter(held for _, held in self._planner.held_back)
@@ -164,7 +164,7 @@ class ProbeLoop:
         for constraint, count in held_back.items():
             self._metrics.postponed.labels(constraint).inc(count)
         self._metrics.allowed.inc(capacity)
-        self._metrics.budget_used.set(self._used.add(now_s, chosen, capacity))
+        self._metrics.budget_used.set(self._used.add(now_s, spent, capacity))
 
     def _drop(self, planned: PlannedProbe) -> None:
         self._metrics.dropped.inc()

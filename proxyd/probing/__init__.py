@@ -8,7 +8,7 @@ from proxyd.probing.http.hubs import HubClient
 from proxyd.probing.http.robots import Robots, robots_limits
 from proxyd.probing.pages.page_values import ParsedPage
 from proxyd.probing.parser_pool import ParserPool
-from proxyd.probing.prober import HttpProber
+from proxyd.probing.prober import HttpProber, NoBrowser, Render
 
 __all__ = [
     "HIDDEN",
@@ -19,11 +19,13 @@ __all__ = [
     "Fetcher",
     "HttpProber",
     "HubClient",
+    "NoBrowser",
     "ParsedDocument",
     "ParsedFeed",
     "ParsedPage",
     "ParserPool",
     "ProbeTrace",
+    "Render",
     "Robots",
     "parse_document",
     "parse_feed",

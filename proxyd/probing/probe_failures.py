@@ -8,6 +8,7 @@
     |- DisallowedError          robots.txt forbids it
     |- ThrottledError           the host asks for less, 429 or 503, before the document could be asked for
     |- NoSecretError            the secret of its AUTH is not set
+    |- NoBrowserError           there is no browser to render the page with
     `- DecompressionBombError   UNSAFE: a small body that decodes to a huge one
     FetchTimeoutError
     `- QueueTimeoutError        others held the host for too long
@@ -44,6 +45,10 @@ class ThrottledError(FetchError):
 
 class NoSecretError(FetchError):
     """The secret is not set."""
+
+
+class NoBrowserError(FetchError):
+    """There is no browser to render the page with."""
 
 
 class QueueTimeoutError(FetchTimeoutError):
@@ -93,6 +98,7 @@ _KINDS: tuple[tuple[type[ProbeError], OutcomeKind], ...] = (
     (DisallowedError, OutcomeKind.DISALLOWED),
     (ThrottledError, OutcomeKind.THROTTLED),
     (NoSecretError, OutcomeKind.NO_SECRET),
+    (NoBrowserError, OutcomeKind.NO_BROWSER),
     (TooLargeError, OutcomeKind.TOO_LARGE),
     (TooManyRedirectsError, OutcomeKind.TOO_MANY_REDIRECTS),
     (DecompressionBombError, OutcomeKind.UNSAFE),

@@ -14,13 +14,13 @@ from proxyd.net import absolute, read_links
 from proxyd.probing.feeds.feed_items import ParsedFeed
 from proxyd.probing.http.fetcher import THROTTLING, FetchRequest, FetchResponse, ProbeTrace
 from proxyd.probing.pages.page_values import ParsedPage
-from proxyd.probing.probe_failures import NoSecretError, NotAFeedError, kind_of
+from proxyd.probing.probe_failures import NoBrowserError, NoSecretError, NotAFeedError, kind_of
 from proxyd.safe_text import one_line
 from proxyd.tracing import NO_TRACES, Tracer
 
 if TYPE_CHECKING:
     from proxyd.core.model.delivery import SecretRef
-    from proxyd.core.model.profile import Auth, PageClass
+    from proxyd.core.model.profile import Auth, PageClass, Rendering
     from proxyd.ports import Clock, ResolveSecret
     from proxyd.probing.document_parser import ParsedDocument
     from proxyd.probing.http.fetcher import Fetch, RequestGate
@@ -53,6 +53,24 @@ class _Probe:
     asked_s: float
 
 
+class Render(Protocol):
+    """The prober's interface to a browser."""
+
+    async def render(self, asked: FetchRequest, rendering: Rendering, trace: ProbeTrace) -> FetchResponse:
+        """Return the response of a page with what a browser shows of it as its body; or raise a ProbeError."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoBrowser:
+    """Renders nothing, and says why."""
+
+    reason: str
+
+    async def render(self, _asked: FetchRequest, _rendering: Rendering, _trace: ProbeTrace) -> FetchResponse:
+        """Raise NoBrowserError."""
+        raise NoBrowserError(f"FETCH BROWSER reads nothing while {self.reason}")
+
+
 class HttpProber:
     """Probes sources over HTTP.
 
@@ -65,6 +83,8 @@ class HttpProber:
         Finds the secrets of sources; without it, none is set.
     robots
         Checks every request of a probe that obeys robots.txt; without it, none is forbidden.
+    browser
+        Renders the pages whose scripts must run.
     tracer
         Records the steps of a probe.
     """
@@ -77,6 +97,7 @@ class HttpProber:
         *,
         resolve_secret: ResolveSecret = lambda _: None,
         robots: RequestGate | None = None,
+        browser: Render = NoBrowser("there is no browser"),
         tracer: Tracer = NO_TRACES,
     ) -> None:
         self._fetcher = fetcher
@@ -84,6 +105,7 @@ class HttpProber:
         self._clock = clock
         self._resolve_secret = resolve_secret
         self._robots = robots
+        self._browser = browser
         self._tracer = tracer
 
     async def probe(self, request: ProbeRequest, trace: ProbeTrace | None = None) -> ProbeOutcome:
@@ -98,10 +120,15 @@ class HttpProber:
 
     async def _outcome_of(self, probe: _Probe) -> ProbeOutcome:
         try:
-            response = await self._fetcher.fetch(self._asked(probe.request), probe.trace)
-            return await self._read(probe, response)
+            return await self._read(probe, await self._fetched(probe))
         except ProbeError as error:
             return self._failed(probe, error)
+
+    async def _fetched(self, probe: _Probe) -> FetchResponse:
+        asked, rendering = self._asked(probe.request), probe.request.rendering
+        if rendering is None:
+            return await self._fetcher.fetch(asked, probe.trace)
+        return await self._browser.render(asked, rendering, probe.trace)
 
     def _asked(self, request: ProbeRequest) -> FetchRequest:
         """Return the request to fetch; the profile's headers are meant for the declared URL, even after it moved."""
@@ -219,7 +246,7 @@ class HttpProber:
             retry_after_s=None if response is None else response.retry_after_s,
             fresh_for_s=None if response is None else response.fresh_for_s,
             permanent_url=None if response is None else response.permanent_url,
-            detail=one_line(detail + _asked_delay(probe.trace)),
+            detail=one_line("; ".join([detail + _asked_delay(probe.trace), *probe.trace.remarks])),
             answered_by=None if response is None else response.host,
             crawl_delay_s=probe.trace.crawl_delay_s,
             requests=probe.trace.requests,

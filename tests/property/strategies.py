@@ -222,6 +222,8 @@ _sources = st.builds(
     websub=st.none() | located(st.booleans()),
     robots=st.none() | located(st.booleans()),
     backoff=st.none() | located(st.booleans()),
+    browser=st.none() | located(st.just(value=True)),
+    wait_for=st.none() | located_texts(),
 )
 _wall_times = st.builds(WallTime, texts, st.none() | texts, st.none() | st.sampled_from(Weekday))
 digests = st.builds(Digest, durations | _wall_times, st.none() | st.integers(0, 99))
@@ -296,6 +298,8 @@ watches = st.builds(
     Watch,
     located_texts(),
     st.none() | class_names,
+    st.none() | located_texts(),
+    st.none() | located(st.just(value=True)),
     st.none() | located_texts(),
     st.none() | located_names(),
     st.none() | located_names(),

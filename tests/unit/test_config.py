@@ -231,6 +231,8 @@ def test_the_token_of_the_command_line_is_no_setting(tmp_path: Path) -> None:
         {"PROXYD_PUBLIC_URL": "https://proxyd.example/?key=hunter2"},
         {"PROXYD_PUBLIC_URL": "https://[hunter2]/"},
         {"PROXYD_TRACES": "http://collector.example:hunter2"},
+        {"PROXYD_BROWSER": "ws://browser.example:hunter2"},
+        {"PROXYD_BROWSER": "hunter2"},
         {"PROXYD_NATS": "nats://a.example,nats://b.example:hunter2", "PROXYD_DATABASE": "postgresql://db.example/p"},
         {"PROXYD_NATS": "nats://[hunter2]@b.example", "PROXYD_DATABASE": "postgresql://db.example/p"},
     ],
@@ -241,6 +243,12 @@ def test_an_address_that_is_none_or_holds_a_secret_where_it_would_be_shown_is_re
         load(environ=environ)
     assert [problem.partition(":")[0] for problem in caught.value.problems] == [next(iter(environ))]
     assert "hunter2" not in f"{caught.value} {caught.value.__cause__!r}"
+
+
+def test_the_token_of_a_browser_is_not_shown() -> None:
+    settings = load(environ={"PROXYD_BROWSER": "wss://me:hunter2@browser.example:3000/x?token=hunter2"})
+    assert settings.describe()["browser"] == "wss://browser.example:3000"
+    assert "hunter2" not in f"{settings!r} {settings.describe()}"
 
 
 def test_who_gives_the_password_of_the_database_in_a_query_is_told_where_it_goes() -> None:

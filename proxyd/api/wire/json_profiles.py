@@ -182,6 +182,8 @@ class _Reading:
             websub=self._option("WEBSUB", source.websub, at),
             robots=self._option("ROBOTS", source.robots, at),
             backoff=self._option("BACKOFF", source.backoff, at),
+            browser=None if source.fetch is None else Located(value=True, span=self._members.at((*at, "fetch"))),
+            wait_for=None if source.wait_for is None else self._located(source.wait_for, (*at, "wait_for")),
             comments=self._reader.take_comments(),
             span=self._members.at(at),
         )

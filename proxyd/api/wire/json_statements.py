@@ -81,6 +81,8 @@ def _source(source: CreateSource) -> models.SourceWritten:
         locale=None if source.locale is None else source.locale.value,
         headers=[_header(*each.value) for each in source.headers],
         post=None if source.post is None else source.post.value,
+        fetch=None if source.browser is None else "BROWSER",
+        wait_for=None if source.wait_for is None else source.wait_for.value,
         auth=None if auth is None else models.AuthWritten(user=auth.user, secret=_secret(auth.secret)),
         **options,
     )

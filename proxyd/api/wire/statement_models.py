@@ -157,6 +157,10 @@ class SourceWritten(WireModel):
     websub: Literal["ON", "OFF"] | None = None
     robots: Obeys | None = None
     backoff: Literal["ON", "OFF"] | None = None
+    fetch: Literal["BROWSER"] | None = Field(default=None, description="whether a browser runs the page's scripts")
+    wait_for: str | None = Field(
+        default=None, description="CSS selector that the browser waits for", examples=["li.result"]
+    )
 
 
 class ProfileWritten(WireModel):

@@ -99,6 +99,8 @@ class CreateSource:
     websub: Located[bool] | None = None
     robots: Located[bool] | None = None
     backoff: Located[bool] | None = None
+    browser: Located[bool] | None = None
+    wait_for: Located[str] | None = None
     comments: tuple[str, ...] = field(default=(), compare=False)
     span: TextSpan = field(default=NO_SPAN, compare=False)
 
@@ -165,6 +167,8 @@ class Watch:
     url: Located[str]
     page_class: ClassName | None = None
     locale: Located[str] | None = None
+    browser: Located[bool] | None = None
+    wait_for: Located[str] | None = None
     profile: Located[str] | None = None
     rule_name: Located[str] | None = None
     event: EventKind | None = None

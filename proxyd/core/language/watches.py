@@ -71,7 +71,7 @@ class _Expansion:
     def _expanded_text(self, parsed: Parsed) -> Parsed:
         statements = tuple(self._expanded(parsed.statements))
         watches = [each for each in parsed.statements if isinstance(each, Watch)]
-        errors = [error for each in watches for error in self._other_locale(each, parsed.source)]
+        errors = [error for each in watches for error in self._other_options(each, parsed.source)]
         return replace(parsed, statements=statements, errors=(*parsed.errors, *errors))
 
     def _expanded(self, statements: Iterable[Statement]) -> Iterator[Statement]:
@@ -91,20 +91,23 @@ class _Expansion:
         source = self._sources.get(reading)
         if source is None:
             name = self._source_name(watch, page_class)
-            source = CreateSource(name, page_class, watch.url, locale=watch.locale, span=watch.span)
+            how = {option: getattr(watch, option) for option in _HOW_TO_READ}
+            source = CreateSource(name, page_class, watch.url, span=watch.span, **how)
             self._sources[reading] = source
             yield source
         yield self._rule(watch, profile, source.name, page_class)
 
-    def _other_locale(self, watch: Watch, text: SourceText) -> Iterator[RuleError]:
-        """Yield the error of a LOCALE that differs from that of the source which reads the address."""
+    def _other_options(self, watch: Watch, text: SourceText) -> Iterator[RuleError]:
+        """Yield the errors of options that differ from those of the source which reads the address."""
         source = self._sources[self._reading(watch.url, self._class_of(watch))]
-        if watch.locale is None or source.locale == watch.locale:
-            return
-        other = "has no LOCALE" if source.locale is None else f"has LOCALE {source.locale.value!r}"
-        message = f"the source {source.name.value!r}, which reads this address, {other}: write the same in both places"
-        span = watch.locale.span
-        yield RuleCheckError(message, text=text.text, start=span.start, stop=span.stop, file=text.file)
+        for option, keyword in _HOW_TO_READ.items():
+            written, other = getattr(watch, option), getattr(source, option)
+            if written is None or other == written:
+                continue
+            has = f"has no {keyword}" if other is None else f"has {keyword} {other.value!r}"
+            reader = f"the source {source.name.value!r}, which reads this address,"
+            message, span = f"{reader} {has}: write the same in both places", written.span
+            yield RuleCheckError(message, text=text.text, start=span.start, stop=span.stop, file=text.file)
 
     def _class_of(self, watch: Watch) -> ClassName:
         """Return how an address is read; a WATCH on the source itself reads it as another statement says."""
@@ -191,6 +194,8 @@ def edited(old: Watch, new: Watch) -> Watch:
     return replace(old, **{name: value for name, value in changes.items() if value})
 
 
+_HOW_TO_READ = {"locale": "LOCALE", "browser": "FETCH BROWSER", "wait_for": "WAIT FOR"}
+"""The options of a WATCH that are those of its source, with their keywords."""
 _EDITABLE = {"page_class", "locale", "rule_name", "where", "message", "deliveries"}
 
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from proxyd.core.model.delivery import SecretRef
 from proxyd.core.model.item import Item
-from proxyd.core.model.profile import Auth, PageClass
+from proxyd.core.model.profile import Auth, PageClass, Rendering
 
 
 class OutcomeKind(Enum):
@@ -26,6 +26,7 @@ class OutcomeKind(Enum):
     BLOCKED = "blocked"  # the network guard refused an address, a scheme or a port
     DISALLOWED = "disallowed"  # robots.txt forbids it
     NO_SECRET = "no_secret"  # the secret of its AUTH is not set; nothing was sent
+    NO_BROWSER = "no_browser"  # the browser that renders the page is not set, not there, or died
     TOO_LARGE = "too_large"
     TOO_MANY_REDIRECTS = "too_many_redirects"
     EMPTY = "empty"  # a success without a body
@@ -70,6 +71,8 @@ class ProbeRequest:
     headers, auth, post
         What the profile adds to requests; sent only to the origin of the address asked first. ``post`` is the body, if
         the source is asked by POST.
+    rendering
+        How a browser renders the page; ``None`` if it is read as the server sends it.
     obeys_robots
         Whether the host's robots.txt may forbid the probe.
     trace
@@ -87,6 +90,7 @@ class ProbeRequest:
     headers: tuple[tuple[str, str | SecretRef], ...] = ()
     auth: Auth | None = None
     post: str | None = None
+    rendering: Rendering | None = None
     obeys_robots: bool = False
     trace: str = ""
 

@@ -116,6 +116,17 @@ class Auth:
 
 
 @dataclass(frozen=True, slots=True)
+class Rendering:
+    """``FETCH BROWSER [WAIT FOR 'css']``: a browser runs the scripts of a page, until the selector finds something."""
+
+    wait_for: str | None = None
+
+
+RENDER_UNITS = 10
+"""How many probes of the budget a render costs."""
+
+
+@dataclass(frozen=True, slots=True)
 class Source:
     """A remote resource that can be probed; its name is its identity. ``post`` is the body, if it is asked by POST."""
 
@@ -134,11 +145,17 @@ class Source:
     websub: bool | None = None
     robots: bool | None = None
     backoff: bool | None = None
+    rendering: Rendering | None = None
 
     @property
     def may_be_pushed(self) -> bool:
-        """Whether a hub may push it: hubs push only what is asked for by GET."""
-        return self.websub is not False and self.post is None
+        """Whether a hub may push it: hubs push only what is asked for by GET, and as the server sends it."""
+        return self.websub is not False and self.post is None and self.rendering is None
+
+    @property
+    def probe_units(self) -> int:
+        """What a probe costs, in probes of the budget."""
+        return 1 if self.rendering is None else RENDER_UNITS
 
     @property
     def expected_per_s(self) -> float | None:

@@ -43,6 +43,8 @@ class PlannedSource:
         A hub pushes new items until this time; only safety probes and fixed ones are made before it.
     throttle_scope
         The scope that a throttle of this source silences: a group of hosts, or only its own host if this is empty.
+    probe_units
+        What a probe costs, in probes of the budget.
     postponed
         How often each constraint, by name, held a probe back.
 
@@ -72,6 +74,7 @@ class PlannedSource:
     dispersion: float = 1.0
     matching: float = 1.0
     wake: Chronon = 0
+    probe_units: int = 1
     postponed: dict[Constraint, int] = field(default_factory=dict)
 
     @property
@@ -91,13 +94,15 @@ class PlannedSource:
 
     @property
     def weight(self) -> float:
-        """The cost of a delay of an event; for detection more until the rate is known within a factor of two.
+        """The cost of a delay of an event for each unit of the budget that a probe costs.
 
+        For detection it is more until the rate is known within a factor of two.
         To plan by a rate that is known from k items loses ``1 / (4 k)`` of the price of a probe
         (``docs/decisions/new-sources.md``).
         """
         is_new = self.demands.detects and not self.is_rate_known
-        return self.demands.weight * self.matching * (1.0 + 0.25 / self.items_known if is_new else 1.0)
+        each = self.demands.weight * self.matching * (1.0 + 0.25 / self.items_known if is_new else 1.0)
+        return each / self.probe_units
 
     def copy(self) -> PlannedSource:
         """Return an independent copy; a source that only detects shares its demands, because they do not change."""

@@ -18,7 +18,7 @@ from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.planning.policies.rule_demand import CountedAhead
 from proxyd.core.planning.queue.candidates import Candidate, Candidates
 from proxyd.core.planning.queue.due_times import DueTimes
-from proxyd.core.planning.queue.probe_slots import PlannedProbe, SlotAllocator
+from proxyd.core.planning.queue.probe_slots import PlannedProbe, SlotAllocator, UnitDebt
 from proxyd.core.planning.queue.source_queues import SourceQueues
 from proxyd.core.politeness import HostBudgets, ScopeBlocks
 
@@ -36,7 +36,8 @@ class Planner:
     ``held_back`` holds the sources that the last call wanted to probe and could not, with the constraint.
     ``passed_over`` is the number of further sources that only detect and found no room. ``limit`` is what left no room:
     the budget, or ``most``, which is what this machine can do. ``in_flight`` holds the sources whose probes were chosen
-    and have not finished, with the chronon of the choice.
+    and have not finished, with the chronon of the choice. A render, which costs several units of the budget, takes them
+    from the next chronons too; ``spent`` is the number of units that the last call used.
 
     Examples
     --------
@@ -61,6 +62,8 @@ class Planner:
         self.held_back: list[tuple[str, Constraint]] = []
         self.passed_over = 0
         self.limit = Constraint.BUDGET
+        self.spent = 0
+        self._debt = UnitDebt()
         self._due_times = DueTimes(settings)
         self.queues = SourceQueues(settings, self._due_times)
         self._candidates = Candidates(settings, self._due_times)
@@ -148,6 +151,7 @@ class Planner:
         source = self.sources.get(planned.probe.source_id)
         if source is not None:
             source.take_back()
+            self._debt.forgive(source.probe_units - 1)
             self.limits.hosts.take_back(source.host, planned.start_s)
         self.finished(planned.probe.source_id, now_s, seen=False)
 
@@ -169,7 +173,9 @@ class Planner:
         stop_s = self.settings.grid.start_s(now + 1)
         capacity = self.settings.capacity(now)
         self.limit = Constraint.OVERLOAD if most < capacity else Constraint.BUDGET
-        slots = SlotAllocator(start_s, stop_s - start_s, int(min(capacity, most)))
+        left = self._debt.pay(now, self.settings.capacity)
+        slots = SlotAllocator(start_s, stop_s - start_s, int(min(left, most)))
+        given = slots.room
         chosen: list[PlannedProbe] = []
         hard = self._candidates.wanted(self.queues.awake, self.sources, self.in_flight, now)
         is_alone = len(self.sources) == 1  # there is no other source to be ranked with
@@ -182,12 +188,14 @@ class Planner:
                 self._postpone(
                     source, self.limits.blocked_by(source, stop_s - _ROUNDING_S) or Constraint.HOST_POLITENESS
                 )
-            elif (at_s := slots.take(earliest_s)) is None:
+            elif (source.probe_units > 1 and self._debt.is_owed) or (at_s := slots.take(earliest_s)) is None:
                 self._postpone(source, self.limit)
             else:
+                self._debt.owe(slots.spend(source.probe_units - 1))
                 chosen.append(self._take(candidate, now, at_s))
         for planned in chosen:
             self.queues.rest(planned.probe.source_id)
+        self.spent = capacity - left + given - slots.room
         self.passed_over = self.queues.pass_over(self.limit)
         return sorted(chosen, key=lambda p: (p.start_s, p.probe.source_id))
 
@@ -195,6 +203,7 @@ class Planner:
         """Return a copy that has only some of the sources."""
         part = Planner(self.settings)
         part.sources = {source_id: self.sources[source_id].copy() for source_id in source_ids}
+        part._debt = self._debt.copy()
         part.limits = self.limits.part({source.host for source in part.sources.values()})
         part._due_times.week = deepcopy(self.week)
         part.in_flight = {source_id: at for source_id, at in self.in_flight.items() if source_id in part.sources}

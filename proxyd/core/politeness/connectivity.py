@@ -10,7 +10,7 @@ from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 
 SILENT_HOSTS = 3
 _SILENT = frozenset({OutcomeKind.UNREACHABLE, OutcomeKind.TIMEOUT})
-_NOT_ASKED = frozenset({OutcomeKind.BLOCKED, OutcomeKind.DISALLOWED, OutcomeKind.NO_SECRET})
+_NOT_ASKED = frozenset({OutcomeKind.BLOCKED, OutcomeKind.DISALLOWED, OutcomeKind.NO_SECRET, OutcomeKind.NO_BROWSER})
 
 
 class Outage(NamedTuple):
@@ -76,7 +76,12 @@ class Connectivity:
         return len(self._silent) >= SILENT_HOSTS
 
     def excuses(self, host: str, outcome: ProbeOutcome) -> bool:
-        """Return whether a failure is not the source's: no host answers, or our own queue was too long to ask."""
+        """Return whether a failure is not the source's: no host answers, or we could not ask.
+
+        That is so if our own queue was too long, or if there is no browser to render the page.
+        """
+        if outcome.kind is OutcomeKind.NO_BROWSER:
+            return True
         if outcome.kind not in _SILENT:
             return False
         return outcome.requests == 0 or len(self._silent | {host}) >= SILENT_HOSTS

@@ -224,6 +224,7 @@ class SourcePlacement:
             dispersion=state.fit.dispersion,
             matching=self._known.matching(source.source_id),
             pushed_until_s=self._hubs.pushes_until_s(source.source_id),
+            probe_units=source.probe_units,
             postponed=old.postponed if old else {},
         )
         if record is not None:

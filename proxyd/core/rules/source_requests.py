@@ -21,8 +21,9 @@ def reading_of(source: Source, page_class: PageClass) -> str:
     Feeds are read whole, regardless of the fields that their class declares.
     """
     how = () if page_class.is_feed else (page_class.fields, page_class.each, page_class.key)
-    asked = (source.url, how) if source.post is None else (source.url, how, source.post)
-    read = asked if source.locale is None else (asked, source.locale)
+    asked: object = (source.url, how) if source.post is None else (source.url, how, source.post)
+    shown = asked if source.rendering is None else (asked, source.rendering)
+    read = shown if source.locale is None else (shown, source.locale)
     return hashlib.sha256(repr(read).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
@@ -39,6 +40,7 @@ def probe_request(source: Source, declaration: Declaration) -> ProbeRequest:
         headers=source.headers,
         auth=source.auth,
         post=source.post,
+        rendering=source.rendering,
         obeys_robots=obeys_robots,
     )
 

@@ -103,7 +103,7 @@ class SourceState:
     def resumed(self, now_s: float) -> SourceState:
         """Return the state with which a new process continues.
 
-        Back-off from outcomes that settings or secrets caused is dropped, because these may have changed.
+        Back-off from outcomes that settings, secrets or the browser caused is dropped, because these may have changed.
         """
         found = self.as_of(now_s)
         return replace(found, failures=0, not_before_s=0.0) if self.last_outcome in _OURS else found
@@ -133,7 +133,7 @@ class SourceState:
 
 
 _LONGEST_WAIT_S = 2 * 86400.0
-_OURS = frozenset({OutcomeKind.BLOCKED.value, OutcomeKind.NO_SECRET.value})  # outcomes that settings or secrets cause
+_OURS = frozenset(each.value for each in (OutcomeKind.BLOCKED, OutcomeKind.NO_SECRET, OutcomeKind.NO_BROWSER))
 _WAITS_S = ("not_before_s", "fresh_until_s", "distrust_until_s")
 _DONE_S = ("newest_s", "last_start_s", "last_success_s", "last_push_s", "full_s")
 

@@ -31,9 +31,9 @@ ACCEPT = (
     "application/atom+xml, application/rss+xml, application/rdf+xml;q=0.9, "
     "application/xml;q=0.8, text/xml;q=0.8, */*;q=0.5"
 )
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _PERMANENT = frozenset({301, 308})
-_KEEPS_METHOD = frozenset({307, 308})
+KEEPS_METHOD = frozenset({307, 308})
 THROTTLING = frozenset({429, 503})
 _UNSENDABLE = re.compile(r"[\x00-\x1f\ud800-\udfff]")
 HIDDEN = "[hidden]"
@@ -94,7 +94,8 @@ class Exchange:
 class ProbeTrace:
     """The steps of a fetch so far, recorded even if it fails.
 
-    ``exchanges`` are kept only if ``is_shown``: nobody looks at those of the daemon's probes.
+    ``exchanges`` are kept only if ``is_shown``: nobody looks at those of the daemon's probes. ``remarks`` are shown to
+    people with the outcome.
     """
 
     is_shown: bool = True
@@ -103,6 +104,7 @@ class ProbeTrace:
     body_bytes: int = 0
     exchanges: list[Exchange] = field(default_factory=list)
     crawl_delay_s: float | None = None
+    remarks: list[str] = field(default_factory=list)
 
     def count_bytes(self, number: int) -> None:
         """Add decoded bytes."""
@@ -269,7 +271,7 @@ class Fetcher:
         headers, trace = course.headers_for(url), course.trace
         trace.begin(self._clock.time_s())
         course.show_sent(url, headers)
-        with course.budget.spending() as left_s, _client_errors():
+        with course.budget.spending() as left_s, client_errors():
             asking = self._session.request(
                 course.method,
                 url,
@@ -281,9 +283,9 @@ class Fetcher:
             )
             async with asyncio.timeout(left_s), asking as response:
                 course.show_received(url, response)
-                if response.status in _REDIRECTS and "Location" in response.headers:
+                if response.status in REDIRECTS and "Location" in response.headers:
                     course.redirected(response.status)
-                    return _Redirect(_next_url(response), response.status in _PERMANENT, response.status)
+                    return _Redirect(next_url(response), response.status in _PERMANENT, response.status)
                 return await self._response(response, trace)
 
     async def _response(self, response: aiohttp.ClientResponse, trace: ProbeTrace) -> FetchResponse:
@@ -339,9 +341,9 @@ class _Course:
         self.request = request
         self.trace = trace
         self.budget = budget
-        self._home = _origin(home)
+        self._home = origin_of(home)
         self._post = request.post
-        self._private = {name: value for name, value in request.headers if _is_addable(name, value)}
+        self._private = {name: value for name, value in request.headers if is_addable(name, value)}
         if request.authorization is not None:
             self._private["Authorization"] = request.authorization
         self._hidden = _SECRET_HEADERS | {name.lower() for name in self._private}
@@ -356,13 +358,13 @@ class _Course:
         headers = _request_headers(NO_VALIDATORS if self._post is not None else self.request.validators)
         if self._post is not None:
             headers["Content-Type"] = _content_type(self._post)
-        if _origin(url) == self._home:
+        if origin_of(url) == self._home:
             headers.update(self._private)
         return headers
 
     def body_for(self, url: URL) -> bytes | None:
         """Return the body to send to a URL; raises ``FetchError`` if a POST would go to another origin."""
-        if self._post is not None and _origin(url) != self._home:
+        if self._post is not None and origin_of(url) != self._home:
             raise FetchError(
                 f"the server redirects the POST to {url.host}, which does not get its body; correct the address"
             )
@@ -370,7 +372,7 @@ class _Course:
 
     def redirected(self, status: int) -> None:
         """Go on by GET, without the body, unless the redirect keeps the method (307, 308)."""
-        if status not in _KEEPS_METHOD:
+        if status not in KEEPS_METHOD:
             self._post = None
 
     def show_sent(self, url: URL, headers: Mapping[str, str]) -> None:
@@ -389,11 +391,12 @@ class _Course:
         return {name: HIDDEN if name.lower() in self._hidden else value for name, value in headers.items()}
 
 
-def _origin(url: URL) -> tuple[str, str, int | None]:
+def origin_of(url: URL) -> tuple[str, str, int | None]:
+    """Return the origin of a URL: what secrets that are meant for it are sent to."""
     return url.scheme, (url.raw_host or "").lower(), url.port
 
 
-def _is_addable(name: str, value: str) -> bool:
+def is_addable(name: str, value: str) -> bool:
     """Return whether a header may be added; the rule language rejects the others with a reason."""
     return name.isascii() and name.lower() not in _OWN_HEADERS and value.isascii() and value.isprintable()
 
@@ -417,7 +420,7 @@ async def _beginning(chunks: AsyncIterator[bytes], encoding: str, limit: int, co
 
 
 @contextmanager
-def _client_errors() -> Iterator[None]:
+def client_errors() -> Iterator[None]:
     """Turn the HTTP client's errors into the ProbeError family."""
     try:
         yield
@@ -459,7 +462,8 @@ def _parse_url(text: str) -> URL:
     return url
 
 
-def _next_url(response: aiohttp.ClientResponse) -> URL:
+def next_url(response: aiohttp.ClientResponse) -> URL:
+    """Return where a response redirects; raises ``FetchError`` if that is not a URL."""
     url = read_url(response.headers["Location"], response.url)
     if url is None:
         raise FetchError("the server redirects to an address that is not a valid URL")

@@ -31,6 +31,8 @@ class CheckSettings:
         Whether the library that sends to channels is installed.
     channel_problem
         Returns why that library, or the network guard, refuses a channel's address, or ``None``.
+    browser_missing
+        Why no page can be rendered, or ``None``; FETCH BROWSER then waits for a browser.
     accepted_before
         Whether the texts were accepted before: what only other settings forbid is then a warning.
     from_api
@@ -44,6 +46,7 @@ class CheckSettings:
     channel_schemes: frozenset[str] | None = None
     has_channels: bool = True
     channel_problem: Callable[[str], str | None] | None = None
+    browser_missing: str | None = None
     accepted_before: bool = False
     from_api: bool = False
 

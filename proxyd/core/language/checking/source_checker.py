@@ -9,9 +9,11 @@ from proxyd.core.language.checking.classes import ClassIndex
 from proxyd.core.language.checking.value_reader import Values
 from proxyd.core.language.deliveries import kind_of
 from proxyd.core.language.nodes import CreateProfile, CreateSource, Located, StatementKind, Unread
+from proxyd.core.language.readers import READER_KINDS
 from proxyd.core.language.words import did_you_mean
 from proxyd.core.model.delivery import Delivery
-from proxyd.core.model.profile import Auth, Politeness, Profile, Source
+from proxyd.core.model.expression import TextSpan
+from proxyd.core.model.profile import Auth, PageClass, Politeness, Profile, Rendering, Source
 from proxyd.core.model.source_class import SOURCE_CLASS
 
 MAX_BODY_BYTES = 65_536
@@ -26,6 +28,8 @@ def check_source(statement: CreateSource, classes: ClassIndex, reporter: Reporte
         reporter.error("SOURCE is the class of all sources, and not of a kind of page", statement.page_class.span)
     if page_class is None:
         return None
+    if statement.browser is not None:
+        _check_rendered(page_class, statement.browser.span, reporter)
     return Source(
         source_id=statement.name.value,
         page_class=page_class.name,
@@ -42,6 +46,7 @@ def check_source(statement: CreateSource, classes: ClassIndex, reporter: Reporte
         websub=statement.websub.value if statement.websub else None,
         robots=statement.robots.value if statement.robots else None,
         backoff=statement.backoff.value if statement.backoff else None,
+        rendering=_rendering(statement),
     )
 
 
@@ -65,6 +70,38 @@ def _check_options(statement: CreateSource, reporter: Reporter, values: Values) 
         _check_post(statement, statement.post, reporter)
     if statement.websub is not None and statement.websub.value:
         values.websub(statement.websub.span)
+    _check_fetching(statement, reporter, values)
+
+
+def _check_fetching(statement: CreateSource, reporter: Reporter, values: Values) -> None:
+    if statement.wait_for is not None:
+        values.css(statement.wait_for.value, statement.wait_for.span)
+        if statement.browser is None:
+            reporter.error("WAIT FOR needs FETCH BROWSER: only a browser can wait", statement.wait_for.span)
+    if statement.browser is None:
+        return
+    values.browser(statement.browser.span)
+    if statement.post is not None:
+        reporter.error("FETCH BROWSER does not go with METHOD POST: a browser opens pages by GET", statement.post.span)
+    if statement.websub is not None and statement.websub.value:
+        reporter.error(
+            "WEBSUB ON does not go with FETCH BROWSER: a hub pushes pages whose scripts did not run",
+            statement.websub.span,
+        )
+
+
+def _check_rendered(page_class: PageClass, span: TextSpan, reporter: Reporter) -> None:
+    """Report a class that does not read web pages."""
+    named = [page_class.each, *(field.extraction for field in page_class.fields)]
+    if page_class.is_feed or any(each is not None and READER_KINDS[each.reader].is_of_json for each in named):
+        message = f"FETCH BROWSER is for web pages, but {page_class.name} reads other documents: write OF PAGE"
+        reporter.error(message, span)
+
+
+def _rendering(statement: CreateSource) -> Rendering | None:
+    if statement.browser is None:
+        return None
+    return Rendering(None if statement.wait_for is None else statement.wait_for.value)
 
 
 def _check_politeness(politeness: Located[Politeness], values: Values) -> None:

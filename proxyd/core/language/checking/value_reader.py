@@ -11,11 +11,12 @@ from urllib.parse import urlsplit
 from zoneinfo import available_timezones
 
 from proxyd.core.language.checking.check_context import CheckSettings, Reporter
+from proxyd.core.language.readers import selector_problem
 from proxyd.core.language.words import did_you_mean
 from proxyd.core.model.delivery import SecretRef
 from proxyd.core.model.expression import Duration, TextSpan, Unit
 from proxyd.core.model.notations import LANGUAGE_NAMES, LANGUAGES, mark_of
-from proxyd.core.model.profile import Digest
+from proxyd.core.model.profile import Digest, Extraction, Reader
 from proxyd.core.model.wall_time import WallTime, read_clock
 from proxyd.errors import suggest
 
@@ -142,6 +143,16 @@ class Values:
         """Warn about WEBSUB ON if no hub can reach the daemon."""
         if not self._settings.can_subscribe:
             self._reporter.warn("WEBSUB ON has no effect while the setting public_url is empty", span)
+
+    def browser(self, span: TextSpan) -> None:
+        """Warn about FETCH BROWSER if there is no browser to render pages with."""
+        if (missing := self._settings.browser_missing) is not None:
+            self._reporter.warn(f"FETCH BROWSER reads nothing while {missing}", span)
+
+    def css(self, selector: str, span: TextSpan) -> None:
+        """Report a text that is not a CSS selector."""
+        if not selector.strip() or selector_problem(Extraction(Reader.CSS, selector)) is not None:
+            self._reporter.error(f"{selector!r} is not a CSS selector", span)
 
     def zone(self, zone: str, span: TextSpan) -> None:
         """Report a name that is not an IANA time zone."""

@@ -153,7 +153,13 @@ def format_options(source: CreateSource) -> list[str]:
     if source.robots is not None:
         options.append(f"ROBOTS {_obey(source.robots)}")
     options.extend(f"BACKOFF {'ON' if each.value else 'OFF'}" for each in [source.backoff] if each is not None)
-    return options
+    return options + _fetching(source)
+
+
+def _fetching(statement: CreateSource | Watch) -> list[str]:
+    """Return how a page is fetched."""
+    fetching = ["FETCH BROWSER"] if statement.browser is not None else []
+    return fetching + [f"WAIT FOR {quote_text(each.value)}" for each in [statement.wait_for] if each is not None]
 
 
 def _obey(obeys: Located[bool]) -> str:
@@ -215,6 +221,7 @@ def _watch(watch: Watch) -> list[str]:
         options.append(f"OF {format_class(watch.page_class)}")
     if watch.locale is not None:
         options.append(f"LOCALE {quote_text(watch.locale.value)}")
+    options.extend(_fetching(watch))
     if watch.profile is not None:
         options.append(f"INTO {quote_name(watch.profile.value)}")
     if watch.rule_name is not None:

@@ -59,11 +59,11 @@ _PARTS = {
 _STARTS = {
     "source_option": (
         *("POLITENESS", "EXPECT", "ZONE", "LOCALE", "FRESHNESS"),
-        *("HEADER", "AUTH", "METHOD", "WEBSUB", "ROBOTS", "BACKOFF"),
+        *("HEADER", "AUTH", "METHOD", "WEBSUB", "ROBOTS", "BACKOFF", "FETCH", "WAIT"),
     ),
     "profile_option": ("DELIVER", "DIGEST", "ON"),
     "clause": ("SET", "START", "END", "INTO", "FROM", "WITHIN"),
-    "watch_option": ("OF", "LOCALE", "INTO", "AS", "ON", "WHERE", "WITHIN", "MESSAGE", "TELL"),
+    "watch_option": ("OF", "LOCALE", "FETCH", "WAIT", "INTO", "AS", "ON", "WHERE", "WITHIN", "MESSAGE", "TELL"),
 }
 BEGINNINGS = frozenset(_HEADS) | {word for rule in _PARTS.values() for word in _STARTS[rule]}
 INNER_RULES = {"query": "select", "trigger": "trigger"}

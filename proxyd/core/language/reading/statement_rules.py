@@ -199,6 +199,8 @@ _OPTIONS: dict[str, Rule] = {
     "websub": _option("websub"),
     "robots": _option("robots"),
     "backoff": _option("backoff"),
+    "fetch_browser": _option("browser", lambda *_: True),
+    "wait_for": _option("wait_for", lambda parts, _: str(parts[0].value)),
     "header": clause("headers", lambda parts, span: (Located((str(parts[0].value), str(parts[1].value)), span),)),
     "secret_header": clause("headers", lambda parts, span: (Located((str(parts[0].value), parts[1]), span),)),
     "post": _option("post", lambda parts, _: str(parts[0].value) if parts else ""),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 
+from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.schedule import Probe
 
 # The part of a chronon in which probes start; the last ones must still be inside it when the loop is late.
@@ -30,6 +32,11 @@ class SlotAllocator:
         self._free = list(range(capacity))
 
     @property
+    def room(self) -> int:
+        """How many more probes may start."""
+        return len(self._free)
+
+    @property
     def has_room(self) -> bool:
         """Whether another probe may start."""
         return bool(self._free)
@@ -44,6 +51,59 @@ class SlotAllocator:
         index = bisect_left(self._free, int((at_s - self._start_s) / self._part_s))
         part = self._free.pop(min(index, len(self._free) - 1))
         return max(at_s, self._start_s + part * self._part_s)
+
+    def spend(self, units: int) -> int:
+        """Use up so many parts more, or all that are left; returns how many units they did not pay."""
+        paid = min(units, len(self._free))
+        del self._free[len(self._free) - paid :]
+        return units - paid
+
+
+class UnitDebt:
+    """The units of the budget that a render, begun earlier, still costs. Each chronon pays them before it plans.
+
+    Only one render at a time is owed for, so the probes that start exceed the budget by less than one render.
+
+    >>> debt = UnitDebt()
+    >>> debt.owe(9)
+    >>> [debt.pay(now, lambda _: 4) for now in range(3)], debt.is_owed
+    ([0, 0, 3], False)
+    """
+
+    def __init__(self) -> None:
+        self._owed = 0
+        self._next: Chronon | None = None
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether a render is not paid for yet."""
+        return self._owed > 0
+
+    def owe(self, units: int) -> None:
+        """Note what the present chronon could not pay."""
+        self._owed += units
+
+    def forgive(self, units: int) -> None:
+        """Take back units that were not needed."""
+        self._owed = max(0, self._owed - units)
+
+    def pay(self, now: Chronon, capacity: Callable[[Chronon], int]) -> int:
+        """Pay with ``capacity`` up to chronon ``now``, and return what it leaves of this one."""
+        begin, self._next = now if self._next is None else self._next, now + 1
+        for chronon in range(begin, now):
+            if not self._owed:
+                break
+            self.forgive(capacity(chronon))
+        whole = capacity(now)
+        left = max(0, whole - self._owed)
+        self.forgive(whole)
+        return left
+
+    def copy(self) -> UnitDebt:
+        """Return an independent copy."""
+        copied = UnitDebt()
+        copied._owed, copied._next = self._owed, self._next
+        return copied
 
 
 class OverloadLimiter:

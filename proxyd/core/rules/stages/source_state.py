@@ -17,6 +17,7 @@ from proxyd.core.rules.stages.events import Discovery, WindowEvents
 from proxyd.core.rules.state import SourceState, StateChanges
 
 DISTRUST_S = 30 * 86400.0
+_TEMPORARY = frozenset({OutcomeKind.THROTTLED, OutcomeKind.NO_BROWSER})
 _SURE_S = 60.0  # an item must be at least so much older than the 304 that denied it
 
 
@@ -45,7 +46,7 @@ def after_redirects(state: SourceState, outcome: ProbeOutcome) -> SourceState:
     """Count how often a permanent redirect led to the same place; return to the declared address if that fails."""
     if not outcome.kind.is_success:
         is_patient = state.failures < MOVED_AFTER - 1
-        is_temporary = outcome.kind is OutcomeKind.THROTTLED or (outcome.kind is OutcomeKind.TIMEOUT and is_patient)
+        is_temporary = outcome.kind in _TEMPORARY or (outcome.kind is OutcomeKind.TIMEOUT and is_patient)
         return state if is_temporary else replace(state, moved_url=None, moved_times=0)
     if outcome.permanent_url is None:
         is_settled = state.moved_times == 0 or state.moved_times >= MOVED_AFTER

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from proxyd.core.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome, Validators
-from proxyd.core.model.profile import PageClass, Source
+from proxyd.core.model.profile import PageClass, Rendering, Source
 from proxyd.core.rules.source_requests import MOST_NOT_MODIFIED, reading_of, validators
 from proxyd.core.rules.source_requests import moved_url as moved_url_of
 from proxyd.core.rules.stages.source_state import after_redirects
@@ -32,6 +32,18 @@ def test_another_locale_is_another_reading() -> None:
 
 def test_the_reading_of_a_source_without_a_locale_is_what_it_was_before_there_were_locales() -> None:
     assert reading_of(SOURCE, PageClass("PAGE", "D")) == "06d2d3f68dbcb3c8317c195e20016a84"
+
+
+def test_what_a_browser_shows_is_another_reading() -> None:
+    how = (None, Rendering(), Rendering("li"))
+    assert len({reading_of(replace(SOURCE, rendering=each), PageClass("PAGE", "D")) for each in how}) == 3
+
+
+def test_a_failure_of_our_browser_does_not_end_the_trust_in_a_redirect() -> None:
+    state = STATE
+    for answer in (*[redirected(NEW)] * 3, redirected(None, OutcomeKind.NO_BROWSER)):
+        state = after_redirects(state, answer)
+    assert moved_url(state) == NEW
 
 
 def moved_url(state: SourceState, source: Source = SOURCE) -> str | None:

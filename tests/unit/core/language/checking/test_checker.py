@@ -331,3 +331,13 @@ def test_on_trouble_watches_what_the_rules_of_its_profile_watch() -> None:
 def test_on_trouble_needs_its_name_for_itself() -> None:
     text = """CREATE PROFILE "P" ON TROUBLE TELL LOG 'me'; WATCH 'https://example.org/a' INTO "P" AS "P: trouble";"""
     assert messages(text) == ["ON TROUBLE makes the notification 'P: trouble'; rename the other one of this name"]
+
+
+def test_fetch_browser_is_warned_of_while_there_is_no_browser() -> None:
+    text = SourceText("a", FEEDS + "\nCREATE SOURCE p OF PAGE AT 'https://a.example/p'\n  FETCH BROWSER;")
+    assert check([text], CheckSettings()).warnings == ()
+    checked = check([text], CheckSettings(browser_missing="the setting browser is empty"))
+    assert (checked.errors, len(checked.warnings)) == ((), 1)
+    warning = checked.warnings[0]
+    assert warning.message == "FETCH BROWSER reads nothing while the setting browser is empty"
+    assert warning.source_line.strip() == "FETCH BROWSER;"

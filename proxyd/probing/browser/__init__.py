@@ -1,0 +1,1 @@
+"""Pages that a browser renders: their requests, and the browser."""

@@ -1,0 +1,288 @@
+"""Renders pages in a Chromium that is reached by its DevTools address.
+
+Each page has a context of its own, without anything of other pages. Its proxy is an address at which nothing can
+listen. So what passes by the interception, as redirects, preloads and shared workers do, reaches nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from multidict import CIMultiDict, CIMultiDictProxy
+from playwright.async_api import Browser, BrowserContext, Error, Page, Playwright, Route, async_playwright
+from playwright.async_api import TimeoutError as PlaywrightTimeoutError
+
+from proxyd.core.model.outcome import NO_VALIDATORS
+from proxyd.errors import FetchError, FetchTimeoutError, ProbeError
+from proxyd.probing.browser.page_requests import PageAnswer, PageRequest, PageRequests, RenderLimits
+from proxyd.probing.probe_failures import NoBrowserError, TooLargeError, UnreadableDocumentError
+
+if TYPE_CHECKING:
+    from aiohttp import ClientSession
+
+    from proxyd.core.model.profile import Rendering
+    from proxyd.net import Guard
+    from proxyd.probing.http.fetcher import Fetch, FetchRequest, FetchResponse, ProbeTrace
+
+_NOWHERE = "http://127.0.0.1:0"  # nothing can listen at port 0
+_RENDERED = frozenset({200, 203})
+_WEB_PAGES = frozenset({"", "text/html", "application/xhtml+xml"})
+_CONNECT_S, _CLOSE_S, _NOTICE_S = 10.0, 5.0, 1.0
+_WITHOUT_SOCKETS = """
+for (const name of ["RTCPeerConnection", "webkitRTCPeerConnection", "WebTransport"]) delete globalThis[name];
+"""
+_READ = """
+(() => {{ const html = document.documentElement.outerHTML; return html.length > {most} ? null : html; }})()
+"""
+
+
+@asynccontextmanager
+async def open_chromium(address: str, loader: PageLoader) -> AsyncIterator[Chromium]:
+    """Open a renderer; its browser may be started later."""
+    chromium = Chromium(address, loader)
+    try:
+        yield chromium
+    finally:
+        await chromium.close()
+
+
+@dataclass(frozen=True, slots=True)
+class PageLoader:
+    """What a page is loaded with: the document by ``fetcher``, everything else by ``session``."""
+
+    fetcher: Fetch
+    session: ClientSession
+    guard: Guard
+    user_agent: str
+    limits: RenderLimits
+
+
+class Chromium:
+    """Renders pages, a few at once; connects to its browser when it is needed, and again after the browser died."""
+
+    def __init__(self, address: str, loader: PageLoader) -> None:
+        self._address = address
+        self._loader = loader
+        self._limits = loader.limits
+        self._turns = asyncio.Semaphore(loader.limits.renders)
+        self._connecting = asyncio.Lock()
+        self._playwright: Playwright | None = None
+        self._browser: Browser | None = None
+
+    async def render(self, asked: FetchRequest, rendering: Rendering, trace: ProbeTrace) -> FetchResponse:
+        """Return the response of the document with the page as its body, once its scripts have run.
+
+        The validators and the freshness of the document say nothing about what scripts load, and are left out.
+
+        Raises
+        ------
+        NoBrowserError
+            The browser cannot be reached, or died.
+        FetchTimeoutError
+            The page was not there in time, or nothing matched WAIT FOR.
+        ProbeError
+            The document could not be fetched, or is not a web page.
+        """
+        async with self._turns:
+            browser = await self._connected()
+            document = await self._loader.fetcher.fetch(replace(asked, validators=NO_VALIDATORS), trace)
+            if document.status not in _RENDERED:
+                return document
+            _check_web_page(document)
+            return await self._rendered(browser, asked, document, rendering, trace)
+
+    async def close(self) -> None:
+        """Disconnect; the browser goes on."""
+        async with self._connecting:
+            await self._disconnect()
+
+    # -- the browser
+
+    async def _connected(self) -> Browser:
+        async with self._connecting:
+            if self._browser is None or not self._browser.is_connected():
+                await self._disconnect()
+                self._browser = await self._connect()
+            return self._browser
+
+    async def _connect(self) -> Browser:
+        try:
+            async with asyncio.timeout(2 * _CONNECT_S):
+                self._playwright = await async_playwright().start()
+                return await self._playwright.chromium.connect_over_cdp(self._address, timeout=_CONNECT_S * 1000)
+        except (Error, OSError, TimeoutError) as error:
+            await self._disconnect()
+            raise NoBrowserError("the browser does not answer at the setting browser; start it") from error
+
+    async def _disconnect(self) -> None:
+        playwright, self._playwright, self._browser = self._playwright, None, None
+        if playwright is not None:
+            with suppress(Error, OSError, TimeoutError):
+                async with asyncio.timeout(_CLOSE_S):
+                    await playwright.stop()
+
+    # -- a page
+
+    async def _rendered(
+        self, browser: Browser, asked: FetchRequest, document: FetchResponse, rendering: Rendering, trace: ProbeTrace
+    ) -> FetchResponse:
+        try:
+            async with asyncio.timeout(self._limits.total_s), self._opened(browser, asked, document, trace) as page:
+                await self._wait(page, document.url, rendering)
+                return _with_page(document, await self._read(page), page.url)
+        except (TimeoutError, PlaywrightTimeoutError) as error:
+            raise FetchTimeoutError(_too_late(rendering, self._limits.total_s)) from error
+        except Error as error:
+            if await _is_gone(browser):
+                raise NoBrowserError("the browser died while it rendered the page") from error
+            raise FetchError(f"the browser could not render the page: {_first_line(error)}") from error
+
+    @asynccontextmanager
+    async def _opened(
+        self, browser: Browser, asked: FetchRequest, document: FetchResponse, trace: ProbeTrace
+    ) -> AsyncIterator[Page]:
+        """Open an empty page in a new context, and close it however the block ends."""
+        loader, tasks = self._loader, _Tasks()
+        context = await browser.new_context(
+            proxy={"server": _NOWHERE, "bypass": "<-loopback>"},
+            service_workers="block",
+            accept_downloads=False,
+            user_agent=loader.user_agent,
+        )
+        requests = PageRequests(
+            loader.session, loader.guard, asked, document, loader.limits, trace, lambda url: _cookies(context, url)
+        )
+        try:
+            yield await _prepared(context, requests, tasks)
+        finally:
+            await tasks.cancel()
+            await self._close(browser, context)
+            trace.remarks.extend([requests.remark] if requests.remark else [])
+
+    async def _close(self, browser: Browser, context: BrowserContext) -> None:
+        """Close a context; disconnect if a page does not let it close, which ends the page."""
+        try:
+            with suppress(Error):
+                async with asyncio.timeout(_CLOSE_S):
+                    await context.close()
+        except TimeoutError:
+            async with self._connecting:
+                if self._browser is browser:
+                    await self._disconnect()
+
+    async def _wait(self, page: Page, url: str, rendering: Rendering) -> None:
+        """Open the page and wait until it is built."""
+        left_ms = self._limits.total_s * 1000
+        await page.goto(url, wait_until="domcontentloaded", timeout=left_ms)
+        if rendering.wait_for is not None:
+            await page.wait_for_selector(f"css={rendering.wait_for}", state="attached", timeout=left_ms)
+            return
+        with suppress(PlaywrightTimeoutError):  # it never becomes quiet
+            await page.wait_for_load_state("networkidle", timeout=self._limits.settle_s * 1000)
+
+    async def _read(self, page: Page) -> bytes:
+        """Return the page as the browser shows it, read where its scripts cannot interfere."""
+        session = await page.context.new_cdp_session(page)
+        tree = await session.send("Page.getFrameTree")
+        world = await session.send("Page.createIsolatedWorld", {"frameId": tree["frameTree"]["frame"]["id"]})
+        asked = {"expression": _READ.format(most=self._limits.body_bytes), "returnByValue": True}
+        found = await session.send("Runtime.evaluate", asked | {"contextId": world["executionContextId"]})
+        html = found["result"].get("value")
+        body = html.encode("utf-8", "replace") if isinstance(html, str) else None
+        if body is None or len(body) > self._limits.body_bytes:
+            raise TooLargeError(f"the rendered page has more than {self._limits.body_bytes} bytes")
+        return body
+
+
+@dataclass(slots=True)
+class _Tasks:
+    """Tasks that belong to a page."""
+
+    running: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(_unless_closed(work), name="page")
+        self.running.add(task)
+        task.add_done_callback(self.running.discard)
+
+    async def cancel(self) -> None:
+        running = list(self.running)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+async def _unless_closed(work: Coroutine[Any, Any, None]) -> None:
+    with suppress(Error):  # the page was closed meanwhile
+        await work
+
+
+async def _prepared(context: BrowserContext, requests: PageRequests, tasks: _Tasks) -> Page:
+    """Return an empty page whose requests are answered here, and that can open nothing else."""
+    await context.add_init_script(_WITHOUT_SOCKETS)
+    await context.route("**/*", lambda route: tasks.start(_answer(route, requests)))
+    await context.route_web_socket(re.compile(""), lambda socket: tasks.start(socket.close()))
+    page = await context.new_page()
+    context.on("page", lambda popup: tasks.start(popup.close()))
+    return page
+
+
+async def _answer(route: Route, requests: PageRequests) -> None:
+    try:
+        answer = await requests.answer(_asked(route))
+    except ProbeError:
+        await route.abort("blockedbyclient")
+    else:
+        await _fulfil(route, answer)
+
+
+def _asked(route: Route) -> PageRequest:
+    request = route.request
+    return PageRequest(request.url, request.resource_type, request.method, request.headers, request.post_data_buffer)
+
+
+async def _fulfil(route: Route, answer: PageAnswer) -> None:
+    await route.fulfill(status=answer.status, headers=dict(answer.headers), body=answer.body)
+
+
+async def _cookies(context: BrowserContext, url: str) -> str:
+    return "; ".join(f"{each['name']}={each['value']}" for each in await context.cookies(url))
+
+
+async def _is_gone(browser: Browser) -> bool:
+    """Return whether the connection to the browser is lost, which may be noticed shortly after the page is lost."""
+    gone = asyncio.Event()
+    browser.once("disconnected", lambda _: gone.set())
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_NOTICE_S):
+            if browser.is_connected():
+                await gone.wait()
+    return not browser.is_connected()
+
+
+def _check_web_page(document: FetchResponse) -> None:
+    kind = document.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if kind not in _WEB_PAGES:
+        raise UnreadableDocumentError(f"the server sends {kind!r}, which is not a web page")
+
+
+def _with_page(document: FetchResponse, body: bytes, url: str) -> FetchResponse:
+    headers = CIMultiDict({"Content-Type": "text/html; charset=utf-8"})
+    if "Content-Language" in document.headers:
+        headers["Content-Language"] = document.headers["Content-Language"]
+    return replace(document, body=body, url=url, headers=CIMultiDictProxy(headers), fresh_for_s=None)
+
+
+def _too_late(rendering: Rendering, total_s: float) -> str:
+    if rendering.wait_for is None:
+        return f"the page was not built within {total_s:g} s"
+    return f"nothing matched WAIT FOR {rendering.wait_for!r} within {total_s:g} s"
+
+
+def _first_line(error: Error) -> str:
+    return error.message.partition("\n")[0]

@@ -1,0 +1,249 @@
+"""The requests of a page that a browser renders: proxyd makes them itself, guarded, counted, without foreign secrets.
+
+The browser has no way to the network but this one, so the guard sees every address that is connected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from multidict import CIMultiDict
+from yarl import URL
+
+from proxyd.errors import BlockedAddressError, FetchError
+from proxyd.net import read_url
+from proxyd.probing.http.body_decoding import read_decoded
+from proxyd.probing.http.fetcher import KEEPS_METHOD, REDIRECTS, client_errors, is_addable, next_url, origin_of
+from proxyd.probing.probe_failures import DisallowedError, TooLargeError, TooManyRedirectsError
+
+if TYPE_CHECKING:
+    import aiohttp
+
+    from proxyd.net import Guard
+    from proxyd.probing.http.fetcher import FetchRequest, FetchResponse, ProbeTrace
+
+Cookies: TypeAlias = Callable[[str], Awaitable[str]]
+"""Returns the cookies that a page sends to a URL, as the value of a header."""
+
+_METHODS = frozenset({"GET", "HEAD", "POST"})
+_LOADED = frozenset({"document", "stylesheet", "script", "xhr", "fetch", "other"})
+_NOT_SENT = frozenset(
+    {"host", "connection", "content-length", "accept-encoding", "cookie", "user-agent", "te", "upgrade", "expect"}
+) | {"transfer-encoding", "proxy-authorization", "proxy-connection", "if-none-match", "if-modified-since"}
+_NOT_PASSED = frozenset(
+    {"content-encoding", "content-length", "transfer-encoding", "connection", "keep-alive", "content-disposition"}
+) | {"alt-svc", "strict-transport-security", "link", "report-to", "reporting-endpoints", "nel"}
+
+
+class PageLimitError(FetchError):
+    """The page asks for more than it may."""
+
+
+class NotLoadedError(FetchError):
+    """The page does not need it to be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class RenderLimits:
+    """Limits of one render.
+
+    Parameters
+    ----------
+    total_s
+        Until the page is read, once its document is there.
+    settle_s
+        How long a page without WAIT FOR may take to become quiet; then it is read as it is.
+    requests, total_bytes
+        Of one page, after decoding.
+    body_bytes
+        Longest page as the browser shows it.
+    at_once
+        Requests of one page at once.
+    renders
+        Pages that are rendered at once.
+    """
+
+    total_s: float = 30.0
+    settle_s: float = 10.0
+    requests: int = 200
+    total_bytes: int = 20 * 1024 * 1024
+    body_bytes: int = 10 * 1024 * 1024
+    redirects: int = 5
+    at_once: int = 6
+    renders: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """A request of a page; ``kind`` is what it is for, in the words of playwright."""
+
+    url: str
+    kind: str = "fetch"
+    method: str = "GET"
+    headers: Mapping[str, str] | None = None
+    body: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PageAnswer:
+    """What the page gets."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class PageRequests:
+    """Answers the requests of one page, the first with its document.
+
+    Parameters
+    ----------
+    asked
+        The request of the document. Its headers and its authorization go to the origin of its ``home`` only.
+    cookies
+        The cookies of the page, which other pages do not have.
+    """
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        guard: Guard,
+        asked: FetchRequest,
+        document: FetchResponse,
+        limits: RenderLimits,
+        trace: ProbeTrace,
+        cookies: Cookies,
+    ) -> None:
+        self._session = session
+        self._guard = guard
+        self._asked = asked
+        self._document: FetchResponse | None = document
+        self._limits = limits
+        self._trace = trace
+        self._cookies = cookies
+        self._home = origin_of(URL(asked.home or asked.url))
+        self._private = _private(asked)
+        self._slots = asyncio.Semaphore(limits.at_once)
+        self._requests = self._bytes = 0
+        self._refused: list[str] = []
+
+    async def answer(self, request: PageRequest) -> PageAnswer:
+        """Return the answer to a request, after redirects; raises ``ProbeError`` if there is none."""
+        if self._document is not None:
+            document, self._document = self._document, None
+            return PageAnswer(document.status, _passed(document.headers), document.body)
+        try:
+            _check_kind(request)
+            async with self._slots:
+                return await self._after_redirects(request)
+        except (BlockedAddressError, PageLimitError, TooLargeError, DisallowedError) as error:
+            self._refused.append(error.message)
+            raise
+
+    @property
+    def remark(self) -> str | None:
+        """How many requests were refused and why the first one was, or ``None``."""
+        if not self._refused:
+            return None
+        count = len(self._refused)
+        return f"{count} {'request' if count == 1 else 'requests'} of the page refused: {self._refused[0]}"
+
+    async def _after_redirects(self, request: PageRequest) -> PageAnswer:
+        url, method, body = _url_of(request.url), request.method, request.body
+        for _ in range(self._limits.redirects + 1):
+            answer = await self._hop(request, url, method, body)
+            if isinstance(answer, PageAnswer):
+                return answer
+            if answer.status not in KEEPS_METHOD and method == "POST":
+                method, body = "GET", None
+            if body is not None and origin_of(answer.url) != origin_of(url):
+                raise FetchError("the server redirects a POST to another origin")
+            url = answer.url
+        raise TooManyRedirectsError(f"more than {self._limits.redirects} redirects")
+
+    async def _hop(self, request: PageRequest, url: URL, method: str, body: bytes | None) -> PageAnswer | _Redirect:
+        self._guard.check_url(url)
+        self._count_request()
+        if request.kind == "document" and self._asked.gate is not None:
+            await self._asked.gate(url, self._trace)
+        headers = self._headers_for(request, url, await self._cookies(str(url)))
+        self._trace.requests += 1
+        asking = self._session.request(
+            method, url, data=body, headers=headers, allow_redirects=False, auto_decompress=False
+        )
+        with client_errors():
+            async with asking as response:
+                if response.status in REDIRECTS and "Location" in response.headers:
+                    return _Redirect(next_url(response), response.status)
+                return PageAnswer(response.status, _passed(response.headers), await self._body(response))
+
+    async def _body(self, response: aiohttp.ClientResponse) -> bytes:
+        encoding = response.headers.get("Content-Encoding", "")
+        return await read_decoded(response.content.iter_any(), encoding, self._limits.total_bytes, self._count_bytes)
+
+    def _count_request(self) -> None:
+        self._requests += 1
+        if self._requests > self._limits.requests:
+            raise PageLimitError(f"it makes more than {self._limits.requests} requests")
+
+    def _count_bytes(self, number: int) -> None:
+        self._bytes += number
+        self._trace.count_bytes(number)
+        if self._bytes > self._limits.total_bytes:
+            raise PageLimitError(f"it loads more than {self._limits.total_bytes} bytes")
+
+    def _headers_for(self, request: PageRequest, url: URL, cookies: str) -> CIMultiDict[str]:
+        """Return the headers to send to a URL; those of the page lose their credentials where it is redirected away."""
+        sent = request.headers or {}
+        headers = CIMultiDict((name, value) for name, value in sent.items() if name.lower() not in _NOT_SENT)
+        if origin_of(url) != origin_of(_url_of(request.url)):
+            headers.popall("authorization", None)
+        private = self._private if origin_of(url) == self._home else CIMultiDict[str]()
+        headers.update(private)
+        if cookies:
+            headers["Cookie"] = "; ".join([*private.getall("Cookie", ()), cookies])
+        return headers
+
+
+@dataclass(frozen=True, slots=True)
+class _Redirect:
+    url: URL
+    status: int
+
+
+def _private(asked: FetchRequest) -> CIMultiDict[str]:
+    private = CIMultiDict((name, value) for name, value in asked.headers if is_addable(name, value))
+    if asked.authorization is not None:
+        private["Authorization"] = asked.authorization
+    return private
+
+
+def _check_kind(request: PageRequest) -> None:
+    if request.kind not in _LOADED or request.method not in _METHODS:
+        raise NotLoadedError
+
+
+def _url_of(text: str) -> URL:
+    url = read_url(text)
+    if url is None:
+        raise FetchError("the page asks for an address that is not a valid URL")
+    return url
+
+
+def _passed(headers: Mapping[str, str]) -> Mapping[str, str]:
+    r"""Return the headers that the browser gets; several cookies stand on lines of their own, as playwright takes them.
+
+    >>> from multidict import CIMultiDict
+    >>> _passed(CIMultiDict([("Set-Cookie", "a=1"), ("Set-Cookie", "b=2"), ("Content-Length", "3")]))
+    {'set-cookie': 'a=1\nb=2'}
+    """
+    passed: dict[str, str] = {}
+    for name, value in headers.items():
+        key = name.lower()
+        if key not in _NOT_PASSED:
+            between = "\n" if key == "set-cookie" else ", "
+            passed[key] = f"{passed[key]}{between}{value}" if key in passed else value
+    return passed
