@@ -17,6 +17,8 @@ from proxyd.core.language.words import get_keyword
 from proxyd.core.model.expression import TextSpan
 from proxyd.errors import RuleError, RuleSyntaxError
 
+_STRAYS = BEGINNINGS - {"ON"}  # a digest may be WEEKLY ON MONDAY
+
 
 class MemberReader:
     """Reads members, each a part of one text; ``errors`` and comments are collected."""
@@ -75,7 +77,7 @@ class MemberReader:
         """Yield errors for words that would end or follow a clause."""
         for token in scanned.tokens:
             word = get_keyword(token.value) if token.shape is TokenShape.WORD else None
-            if word in BEGINNINGS or (token.shape, token.value) == (TokenShape.SIGN, ";"):
+            if word in _STRAYS or (token.shape, token.value) == (TokenShape.SIGN, ";"):
                 message = f"{token.value!r} starts another clause; put each clause into its own member"
                 yield self._error(Complaint(message, token.start, token.stop))
 

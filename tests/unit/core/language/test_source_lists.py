@@ -64,6 +64,7 @@ AROUND = {  # where a rule stands in a text
     "digest": "INSERT NOTIFICATION n SET DIGEST {}", "clock": "INSERT NOTIFICATION n SET DIGEST DAILY {}",
     "weekday": "INSERT NOTIFICATION n SET DIGEST WEEKLY ON {} AT '08:00'",
     "cast": 'INSERT NOTIFICATION n SET TRIGGER "ON INSERT TO RSS WHEN {} > 1"',
+    "default": "CREATE PROFILE p {}", "then": 'INSERT NOTIFICATION n SET TRIGGER "ON INSERT TO RSS {}"',
     "case": 'INSERT NOTIFICATION n SET TRIGGER "ON INSERT TO RSS WHEN {} > 1"',
 }  # fmt: skip
 
