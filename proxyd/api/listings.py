@@ -13,9 +13,11 @@ from proxyd.api.wire import explained
 from proxyd.core.language import no_such
 from proxyd.core.model.profile import NotificationRule
 from proxyd.core.model.suspension import Subject
+from proxyd.errors import NotFoundError
 from proxyd.queries import Queries
 
 _MOST_RULES = 20_000  # of all sources on a page
+_MOST_NAMED = 5  # sources of a rule in an error
 
 
 class ProfileListings:
@@ -105,10 +107,13 @@ class ProfileListings:
 
     async def explain(self, name: str) -> wire.Explained:
         """Explain why and when a source is probed next."""
-        sources = known_declaration(self._profiles).sources  # raises while the daemon starts
+        declaration = known_declaration(self._profiles)  # raises while the daemon starts
         found = self._plans.explain(name)
         if found is None:
-            raise no_such("source", name, sources)
+            if (rule := declaration.rules.get(name)) is not None and rule.source_ids:
+                some = ", ".join(rule.source_ids[:_MOST_NAMED])
+                raise NotFoundError(f"{name!r} is a rule, not a source; it watches {some}")
+            raise no_such("source", name, declaration.sources)
         return explained.explanation(found, await self._plans.kept(name))
 
 

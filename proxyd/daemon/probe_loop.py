@@ -306,7 +306,7 @@ class ProbeLoop:
         self._note_connection()
         if not outcome.kind.is_success:
             state = observation.state
-            again_s = round(state.not_before_s - outcome.finished_s, 1)
+            again_s = round(max(state.not_before_s - outcome.finished_s, 0.0), 1)
             fields = {"outcome": outcome.kind.value, "detail": outcome.detail, "failures": state.failures}
             log.warning("probe failed", source=outcome.source_id, not_again_for_s=again_s, **fields)
         if found.unfit_values:

@@ -68,8 +68,8 @@ async def test_a_page_behind_a_login(w: World) -> None:
         "https://shop.example.org/orders",
         "orders",
     )
-    watch = f"WATCH '{w.origin.url('orders')}' OF PAGE TELL {TELL.format(url=w.receiver.url('hook'))};"
-    w.daemon.declare(f"{text.replace(';', f' {OFTEN};')}\n{watch}")
+    text = text.replace("MAIL 'me@example.org'", TELL.format(url=w.receiver.url("hook")))
+    w.daemon.declare(text.replace(";", f" {OFTEN};", 1))
     await w.daemon.start()
     await w.origin.was_asked("orders", times=2)
     orders[0] = "Order 1: arrived"
@@ -93,10 +93,8 @@ async def test_a_page_that_is_asked_by_post(w: World) -> None:
         "https://shop.example.org/graphql",
         "graphql",
     )
-    watch = (
-        f"WATCH '{w.origin.url('graphql')}' OF STOCK WHERE OLD.left = 0 TELL {TELL.format(url=w.receiver.url('hook'))};"
-    )
-    w.daemon.declare(f"{text.rstrip().removesuffix(';')} {OFTEN};\n{watch}")
+    text = text.replace("MAIL 'me@example.org'", TELL.format(url=w.receiver.url("hook")))
+    w.daemon.declare(text.replace(";\nWATCH", f" {OFTEN};\nWATCH"))
     await w.daemon.start()
     await w.origin.was_asked("graphql", times=2)
     stock[0] = 7

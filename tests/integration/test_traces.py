@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from proxyd.client import Client
+from proxyd.core.model.field_values import iso_time
 from proxyd.ports import WebhookState
 from tests.fleets import changed, item, rule
 from tests.integration.api_world import T0, Running, running_api, told
@@ -94,6 +95,11 @@ async def test_what_is_no_longer_stored_is_said_to_be(running: Running, client: 
     assert found["summary"][0] == "a, late, partial, supplement to ntf_0"
     assert "interval: no longer stored" in found["summary"]
     assert "delivery: not sent anywhere" in found["summary"]
+
+
+async def test_an_event_of_a_source_has_no_interval(running: Running, client: Client) -> None:
+    await running.tell(told("a", event={"kind": "recovery", "time": iso_time(T0), "seen": iso_time(T0)}))
+    assert "interval: no longer stored" not in (await client.notification("a"))["summary"]
 
 
 async def test_notifications_are_asked_for_by_rule_profile_source_and_time(running: Running, client: Client) -> None:

@@ -142,6 +142,7 @@ async def test_moves_are_listed_and_accepted(shell: Shell) -> None:
 async def test_what_is_misspelt_is_told_the_nearest_name(shell: Shell) -> None:
     for arguments, said in (
         (["explain", "a/bc"], "there is no source 'a/bc'. Did you mean a/b c?"),
+        (["explain", "r"], "'r' is a rule, not a source; it watches "),
         (["webhook", "test", "rr"], "there is no rule 'rr'"),
         (["profile", "show", "PP"], "there is no profile 'PP'. Did you mean P?"),
         (["profile", "show", "quite another"], "there is no profile 'quite another'"),

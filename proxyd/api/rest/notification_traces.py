@@ -14,6 +14,7 @@ from proxyd.core.model.outcome import OutcomeKind
 from proxyd.queries import DecidedInterval, DeliveryAttempt, NotificationTrace
 
 _MOST_SHOWN = 20
+_OF_SOURCE = {kind.value for kind in EventKind if kind.is_of_source}  # these have no interval
 
 
 def trace(traced: NotificationTrace) -> wire.NotificationTraced:
@@ -73,7 +74,7 @@ def _origin_lines(found: dict[str, Any], data: Mapping[str, Any]) -> Iterator[st
     yield f"event: {kind} at {found['event']} on {found['source']}"
     for each in found["intervals"]:
         yield _interval_line(each)
-    if not found["intervals"]:
+    if not found["intervals"] and kind not in _OF_SOURCE:
         yield "interval: no longer stored"
     probe = found["probe"]
     items = [each["item"] for each in probe["found"]]

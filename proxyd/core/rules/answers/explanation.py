@@ -61,6 +61,8 @@ class Explanation:
 
     Parameters
     ----------
+    blocked_by
+        What holds the next probe back, in words: a limit, or why none is planned.
     earliest_s
         When a probe may start, if it may not start now.
     unmet_intervals
@@ -188,7 +190,7 @@ class Explainer:
             expected=expected,
             because=because,
             judged_rule=judged_rule,
-            blocked_by=self._blocked_by(source_id, planned, now_s) or self._without_budget(next_probe),
+            blocked_by=self._blocked_by(source_id, planned, now_s, next_probe) or self._without_budget(next_probe),
             paused=self.known.paused.get(source_id),
             earliest_s=earliest if earliest > now_s else None,
             rules=tuple(program.rule.name for program in programs),
@@ -234,10 +236,14 @@ class Explainer:
         model = estimates.model(source, planned.rate_per_s, self.planner.week, coming.start_s).planned(state.fit)
         return float(model.expected(planned.last_seen_s, coming.start_s)[0])
 
-    def _blocked_by(self, source_id: str, planned: PlannedSource | None, now_s: float) -> str | None:
+    def _blocked_by(
+        self, source_id: str, planned: PlannedSource | None, now_s: float, coming: PlannedProbe | None
+    ) -> str | None:
+        """Return what holds the next probe back; a limit that ends a chronon or more before it does not."""
         if planned is None:
             return "it is paused" if source_id in self.known.paused else "no rule uses it"
-        return self.planner.limits.blocked_by(planned, now_s)
+        last_s = now_s if coming is None else max(now_s, coming.start_s - self.known.grid.length_s)
+        return self.planner.limits.blocked_by(planned, last_s)
 
     def _without_budget(self, coming: PlannedProbe | None) -> str | None:
         has_budget = self.known.settings.planner.budget.mean_per_s > 0

@@ -98,6 +98,10 @@ def policy_in_words(
     named = program.rule.policy.name
     if named in _PLANNED:
         return named.value, f"the rule sets it{_compared(program, rate_per_s)}"
+    period = program.rule.policy.period
+    if period is not None and period.unit.seconds:  # not a period in chronons
+        every = _time(float(period.amount) * period.unit.seconds).removeprefix("1 ")
+        return named.value, f"a probe every {every}, as the rule says"
     if named is not PolicyName.AUTO:
         return named.value, "the rule sets it"
     why = "a probe is made when it is worth its price"

@@ -119,6 +119,19 @@ def test_a_source_that_goes_on_throttling_silences_its_neighbours_for_a_minute_a
     assert bad.next_probe is None or bad.next_probe.probe.reason is Reason.RETRY
 
 
+def test_a_limit_that_ends_before_the_next_probe_does_not_delay_it() -> None:
+    found = decider(declaration(source("a"), rule("r", clauses="SET POLICY UNIFORM(1 HOUR)")), now_s=T0)
+    assert reasons(found, NOW) == [("a", Reason.FIRST_CONTACT)]
+    read = changed("a", [], T0)
+    found.finished(read, found.observe(read))
+    waiting = found.explainer.explain("a", NOW + 1)
+    assert waiting is not None
+    assert waiting.next_probe is not None
+    assert waiting.earliest_s is not None
+    assert waiting.next_probe.start_s > waiting.earliest_s + 10.0
+    assert waiting.blocked_by is None
+
+
 async def test_planned_intervals_follow_a_rate_that_changed() -> None:
     declared = declaration(
         source("a", options="EXPECT 1 PER HOUR"), rule("r", clauses="SET POLICY SUP SET LIFE WINDOW(1 MINUTE)")

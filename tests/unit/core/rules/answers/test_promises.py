@@ -78,6 +78,13 @@ def test_without_targets_the_price_or_the_budget_decides() -> None:
     assert why(promising("", spend=True)) == "probes are made where the budget helps most"
 
 
+@pytest.mark.parametrize(
+    ("period", "told"), [("2 SECONDS", "2 seconds"), ("1 MINUTE", "minute"), ("90 MINUTES", "90 minutes")]
+)
+def test_uniform_says_how_often(period: str, told: str) -> None:
+    assert why(promising(f"SET POLICY UNIFORM({period})")) == f"a probe every {told}, as the rule says"
+
+
 def test_sup_says_what_auto_would_see_with_as_many_probes() -> None:
     told = why(promising("SET POLICY SUP WITHIN 30 MINUTES"))
     assert told == "the rule sets it; it sees about 14% in time, and AUTO at least 50% with as many probes"
