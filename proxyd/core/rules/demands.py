@@ -68,8 +68,9 @@ def demands_of(
             has_importance=bool(program.rule.importance),
         )
         pairs.append((program, _continued(POLICIES[request.choice.name](request), request, before)))
-    rules = sorted((demand for _, demand in pairs), key=lambda demand: not demand.detects)
-    demands = Demands(rules, losses=_losses(pairs, settings))
+    # A probe is called by the first rule that it serves: the one that wants it soonest.
+    ranked = sorted(pairs, key=lambda pair: (not pair[1].detects, _narrowest_s(pair[0], settings)))
+    demands = Demands([demand for _, demand in ranked], losses=_losses(pairs, settings))
     of_items = [program for program in programs if not program.is_of_source]
     weights = source_weights(of_items, now_s)
     heaviest = max((program.weight for program in of_items), default=1.0)
@@ -108,6 +109,10 @@ def target_of(program: RuleProgram, settings: PlannerSettings) -> Target:
     if steps:
         return Target(share, tuple((step.after, step.delay) for step in steps))
     return settings.default_target if rule.life is None else Target(share, ((inf, 1.0),))
+
+
+def _narrowest_s(program: RuleProgram, settings: PlannerSettings) -> float:
+    return target_of(program, settings).parts[0][0] if settings.has_targets else 0.0
 
 
 def _losses(pairs: Sequence[tuple[RuleProgram, RuleDemand]], settings: PlannerSettings) -> Losses:

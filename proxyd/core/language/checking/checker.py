@@ -63,9 +63,10 @@ class _Checker:
             own = [*parsed.errors, *reporter.errors]
             unique = {(error.start, error.stop, error.message): error for error in own}  # a WATCH is checked in parts
             errors.extend(sorted(unique.values(), key=lambda error: (error.start, error.stop)))
-        warnings = tuple(warning for reporter in self._reporters for warning in reporter.warnings)
+        warned = (warning for reporter in self._reporters for warning in reporter.warnings)
+        warnings = {(each.file, each.start, each.stop, each.message): each for each in warned}
         declaration = None if errors else Declaration(domains | {BUILT_IN.name: BUILT_IN}, sources, profiles, rules)
-        return Checked(declaration, tuple(errors), warnings)
+        return Checked(declaration, tuple(errors), tuple(warnings.values()))
 
     def _each(self) -> Iterator[tuple[Statement, Reporter]]:
         for parsed, reporter in zip(self._texts, self._reporters, strict=True):

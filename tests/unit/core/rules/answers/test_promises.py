@@ -206,3 +206,14 @@ async def test_a_source_that_may_not_be_probed_as_often_as_its_rule_asks_is_prob
     coming = found.explainer.preview_of("s", found.settings.grid.chronon_at(T0) + 1)
     times = [probe.start_s for probe in islice(coming, 20)]
     assert (times[-1] - times[0]) / 19 == pytest.approx(spacing_s, rel=0.1)
+
+
+async def test_a_probe_is_called_by_the_rule_that_wants_it_soonest() -> None:
+    rules = [rule("a slow one", clauses="WITHIN 3 HOURS"), rule("b", clauses="WITHIN 10 MINUTES")]
+    declared = declaration(source("s", options="EXPECT 1 PER HOUR"), *rules)
+    found = await planned(decider(declared, now_s=T0, settings={"source_spacing_s": 60.0}, price_item_s=None))
+    told = found.explainer.explain("s", found.settings.grid.chronon_at(T0))
+    assert told is not None
+    assert told.next_probe is not None
+    assert (told.next_probe.probe.rule, told.judged_rule) == ("b", "b")
+    assert "within 10 minutes" in told.because
