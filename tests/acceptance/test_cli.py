@@ -171,7 +171,14 @@ async def test_the_live_view_and_daemons_elsewhere(tmp_path: Path) -> None:
         once, piped = await asyncio.gather(w.daemon.cli("top", "--once"), w.daemon.cli("top"))
         for frame in (once, piped):
             assert (frame.code, frame.err) == (0, "")
-            for word in ("proxyd here  ready", "completeness", "coming probes", "no failing or silent sources", "feed", "each"):
+            for word in (
+                "proxyd here  ready",
+                "completeness",
+                "coming probes",
+                "no failing or silent sources",
+                "feed",
+                "each",
+            ):
                 assert word in frame.out
             assert "\x1b" not in frame.out
 

@@ -112,6 +112,19 @@ async def test_a_dead_feed_tells() -> None:
     ]
 
 
+@pytest.mark.parametrize(("end", "subjects"), [("Uploads fail: resolved", []), ("Logins fail", ["Uploads fail", "Logins fail"])])
+async def test_an_incident_that_is_not_resolved(end: str, subjects: list[str]) -> None:
+    checked = check([SourceText("t", task("Hear when nothing followed"))], SETTINGS)
+    assert checked.declaration is not None, [str(error) for error in checked.errors]
+    drive = Drive(decider(checked.declaration, now_s=T0))
+    old, fails, after = Item("0", {}, T0 - 9.0, "0"), entry("Uploads fail"), entry(end)
+    await drive.see(changed("status", [old], T0))
+    await drive.see(changed("status", [fails, old], T0 + 60.0))
+    await drive.see(changed("status", [after, fails, old], T0 + 3600.0))
+    seen = await drive.see(changed("status", [after, fails, old], T0 + 3 * 3600.0))
+    assert [subject("", each.body) for each in seen.rules.notifications] == subjects
+
+
 async def test_latency_and_failures() -> None:
     text = 'CREATE PROFILE "default";\n' + task("Watch uptime and latency")
     slow = await course(text, lambda _: OutcomeKind.CHANGED, until_s=600.0, took_s=3.0)
