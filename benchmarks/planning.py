@@ -78,7 +78,7 @@ def _declare(decider: Decider, names: Sequence[str], now_s: float) -> None:
     accepted = dict.fromkeys(checked.declaration.rules, now_s)
     compiled = Compiled.of(checked.declaration, accepted, {}, chronon_s=1.0)
     many = replace(checked.declaration, sources=dict.fromkeys(names, checked.declaration.sources["s"]))
-    decider.known.compiled = replace(compiled, declaration=many)
+    decider.known.compiled = replace(compiled, declaration=many, sources=many.sources)
 
 
 def _weeks(names: Sequence[str], now_s: float, rng: np.random.Generator) -> dict[str, WeekCounts]:
