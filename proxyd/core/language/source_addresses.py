@@ -42,7 +42,7 @@ class WrittenAddress:
         return RuleCheckError(message, text=text.text, start=span.start, stop=span.stop, file=text.file)
 
 
-_ANOTHER = " (which is another source by its name: it begins with what comes after that)"
+_ANOTHER = " (a new source, named after its address: what is known of this one is not kept)"
 
 
 def written_addresses(texts: Sequence[Parsed]) -> dict[str, WrittenAddress]:

@@ -48,6 +48,7 @@ class Recalls:
             declared_s=self._known.compiled.declared_s(source_id),
             made_s=now_s,
             is_replay=True,
+            is_first=self._known.compiled.declaration.page_class(entry.source) == entry.program.event_class,
         )
 
     def is_unmoved(self, task: RuleTask) -> bool:

@@ -23,7 +23,7 @@ _ROUNDS, _FOLLOWING_ROUNDS = 32, 8  # steps of the subgradient method: in all, a
 _VARIANTS = 8  # the last steps, whose timetables are kept; the number of rounds is a multiple of this
 _STEP = 0.5  # the first step, of the logarithm of a price; later ones fall with the root of their number
 _ALL = slice(None)
-Value = TypeVar("Value", Floats, float)
+_Number = TypeVar("_Number", Floats, float)
 _LOWEST = float(LEVELS[0])
 _JUMP = 1.5  # quotient of the frequencies of two rows, as at a life
 _EVEN = 1.3  # quotient of the longest and the shortest gap of a row
@@ -386,7 +386,7 @@ class ProbeAllocator:
         return max(due, last + self.spacing_s)
 
 
-def _of_probes(share: Value, fewer: Value) -> Value:
+def _of_probes(share: _Number, fewer: _Number) -> _Number:
     """Return the share of a source's probes that follow the upper row, so that it does for a share of the time.
 
     ``fewer`` is the quotient of the frequencies of the upper and the lower row.
@@ -394,7 +394,7 @@ def _of_probes(share: Value, fewer: Value) -> Value:
     return share * fewer / (1.0 - share + share * fewer)
 
 
-def _between(lower: Value, upper: Value, share: Value) -> Value:
+def _between(lower: _Number, upper: _Number, share: _Number) -> _Number:
     """Return the gaps of sources that follow two rows, the upper one for a share of the time."""
     return 1.0 / ((1.0 - share) / lower + share / upper)
 

@@ -19,8 +19,8 @@ from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.programs.trigger_program import AnswerProgram
 from proxyd.core.rules.stages.events import Discovery
 from proxyd.core.rules.stages.joint_intervals import LONGEST_S, Announcement, IntervalStep, JointInterval, Obtained
-from proxyd.core.rules.stages.streams import Answer, Firing
-from proxyd.core.rules.state import IntervalRecord, SourceState
+from proxyd.core.rules.stages.streams import Answer, Firing, actual_interval
+from proxyd.core.rules.state import SourceState
 
 MOST_WAITING = 1000
 """First events of a rule, and answers, that are kept; the oldest are dropped."""
@@ -240,24 +240,10 @@ class AwaitedAnswers:
 
     def _announced(self, waiting: _Waiting, told: JointInterval, fired_s: float, now_s: float) -> IntervalStep:
         """Announce a first event whose fate was decided at ``fired_s``, which the probe that ends now has found."""
-        program, grid = waiting.program, self._known.grid
-        start, probed = grid.chronon_at(fired_s), grid.chronon_at(now_s)
-        deadline = None if program.life_s is None else start + grid.ceil(program.life_s)
-        captured, delay_s = deadline is None or probed <= deadline, max(0.0, now_s - fired_s)
-        first = told.events[0]
-        record = IntervalRecord(
-            rule=told.rule,
-            source_id=first.source_id,
-            seq=first.seq,
-            start=start,
-            deadline=deadline,
-            probed=probed,
-            captured=captured,
-            exact=first.exact,
-            delay_s=delay_s,
-            utility=program.utility(delay_s, captured=captured),
-        )
-        shown = replace(told, opened=start, deadline=deadline)
+        program, first = waiting.program, told.events[0]
+        decided = replace(first, time_s=fired_s, seen_s=now_s)
+        record = actual_interval(program, decided, None, self._known.grid)
+        shown = replace(told, opened=record.start, deadline=record.deadline)
         url = self._known.compiled.url_of(first.source_id)
         return IntervalStep(shown, True, Announcement(program, shown, {}, url, now_s), (record,))
 

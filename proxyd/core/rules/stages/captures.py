@@ -336,4 +336,6 @@ class JointCaptures:
     def _fits(self, interval: JointInterval) -> bool:
         program = self._programs.get(interval.rule)
         sources = {*interval.wanted, interval.event.source_id}
-        return program is not None and program.is_joint and sources <= set(program.rule.source_ids)
+        if program is None or not program.is_joint or not sources <= set(program.rule.source_ids):
+            return False
+        return interval.is_complete == (program.answer is not None)  # what awaits an answer wants no source

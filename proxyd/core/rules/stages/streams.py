@@ -132,7 +132,7 @@ def advance(
         if not fires:
             continue
         overwritten = overwritten or overwriting([grid.chronon_at(each.event_s) for each in found])
-        record = _interval(program, event, overwritten[position], grid)
+        record = actual_interval(program, event, overwritten[position], grid)
         opened = not intervals or record.start != intervals[-1].start
         is_own = opened and not program.is_joint and not program.is_of_source  # an event of a source is not missed
         if is_own:
@@ -262,12 +262,12 @@ def _in_period(program: RuleProgram, item: StoredEvent, declared_s: float) -> bo
     return started and item.event_s < program.end_s
 
 
-def _interval(
+def actual_interval(
     program: RuleProgram, event: UpdateEvent, overwritten: Chronon | None, grid: ChrononGrid
 ) -> IntervalRecord:
     """Return the actual interval that ``event`` opened, and whether the probe that found it came in time.
 
-    ``overwritten`` is the chronon of the next event of the source.
+    ``overwritten`` is the chronon of the next event of the source, ``None`` if none is known.
     """
     start = grid.chronon_at(event.time_s)
     probed = grid.chronon_at(event.seen_s)

@@ -33,6 +33,6 @@ def test_a_watch_of_another_name_is_said_to_be_another_source() -> None:
     blog = FOUND["old.example/blog"]
     assert blog.remedy("https://old.example/blog") == "write WATCH 'https://old.example/blog'"
     assert blog.remedy(NEW) == (
-        "write WATCH 'https://new.example/it''s' (which is another source by its name: it begins with what comes after "
-        "that)"
+        "write WATCH 'https://new.example/it''s' (a new source, named after its address: what is known of this one is "
+        "not kept)"
     )

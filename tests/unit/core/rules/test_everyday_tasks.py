@@ -112,7 +112,9 @@ async def test_a_dead_feed_tells() -> None:
     ]
 
 
-@pytest.mark.parametrize(("end", "subjects"), [("Uploads fail: resolved", []), ("Logins fail", ["Uploads fail", "Logins fail"])])
+@pytest.mark.parametrize(
+    ("end", "subjects"), [("Uploads fail: resolved", []), ("Logins fail", ["Uploads fail", "Logins fail"])]
+)
 async def test_an_incident_that_is_not_resolved(end: str, subjects: list[str]) -> None:
     checked = check([SourceText("t", task("Hear when nothing followed"))], SETTINGS)
     assert checked.declaration is not None, [str(error) for error in checked.errors]
