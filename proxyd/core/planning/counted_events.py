@@ -18,6 +18,9 @@ Ints = NDArray[np.int64]
 MOST_COUNTED = 64
 """The largest n that is planned by its counts; see ``docs/decisions/counted-events.md``."""
 
+MOST_KINDS = 8
+"""How many kinds of counting rules, by n and what a firing loses, are planned by their counts on one source."""
+
 _GAPS: Floats = 2.0 ** np.concatenate([np.arange(-30.0, -12.0), np.arange(-12 * 8, 14 * 8 + 1) / 8])  # in items
 _PER_OCTAVE = 8
 _LEAST_PRICE_S = 1e-9
@@ -278,9 +281,9 @@ def _best(gaps: Floats, cost: Floats, chances: Floats, fired: Floats, late: Sequ
             break
         chosen = better
     moves = _moves(chances, chosen)
-    share = np.linalg.lstsq(
-        np.vstack([moves.T - np.eye(every), np.ones(every)]), np.append(np.zeros(every), 1.0), rcond=None
-    )[0]
+    balance = moves.T - np.eye(every)
+    balance[0] = 1.0  # the shares sum to 1; one of the other rows follows from the rest
+    share = np.linalg.solve(balance, np.eye(every)[0])
     counts, fires = np.arange(every), float(share @ fired[chosen, np.arange(every)])
     lost = tuple(float(share @ each[chosen, counts]) / fires for each in late)
     return CountedGaps(gaps[chosen], float(1 / (share @ gaps[chosen])), per_item, later, lost)

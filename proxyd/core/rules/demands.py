@@ -10,6 +10,7 @@ from typing import NamedTuple
 from proxyd.core.model.profile import PolicyName, Source, UtilityKind
 from proxyd.core.model.target import Target
 from proxyd.core.planning.allocation.losses import NO_LOSSES, Losses, Step, halving, linear, merged, window
+from proxyd.core.planning.counted_events import MOST_KINDS
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.planning.policies.auto import goes_by_count
 from proxyd.core.planning.policies.demands import Demands
@@ -49,8 +50,16 @@ def demands_of(
         asks for the same. Others begin at the NOW or the START of their rules.
     """
     pairs: list[tuple[RuleProgram, RuleDemand]] = []
+    kinds: set[tuple[int, Losses]] = set()
     for program in programs:
         events, passing = counted[program.rule.name]
+        losses, is_crowded = NO_LOSSES, False
+        if is_counted(program):
+            losses = _lost([program], settings)
+            kind = program.trigger.firing.every, losses
+            is_crowded = kind not in kinds and len(kinds) >= MOST_KINDS
+            if not is_crowded:
+                kinds.add(kind)
         request = RuleRequest(
             rule=program.rule.name,
             source_id=source_id,
@@ -63,9 +72,10 @@ def demands_of(
             count=events,
             passing=passing,
             life_s=program.life_s,
-            losses=_lost([program], settings) if program.trigger.firing.every > 1 else NO_LOSSES,
+            losses=losses,
             weight=program.weight,
             has_importance=bool(program.rule.importance),
+            is_crowded=is_crowded,
         )
         pairs.append((program, _continued(POLICIES[request.choice.name](request), request, before)))
     # A probe is called by the first rule that it serves: the one that wants it soonest.

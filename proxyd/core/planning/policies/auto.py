@@ -26,7 +26,7 @@ def auto(request: RuleRequest) -> RuleDemand:
     >>> type(auto(third)).__name__, type(auto(replace(third, firing=FiringPattern()))).__name__
     ('CountedDemand', 'DetectionDemand')
     """
-    is_counted = goes_by_count(request.firing, has_importance=request.has_importance)
+    is_counted = goes_by_count(request.firing, has_importance=request.has_importance) and not request.is_crowded
     return CountedDemand.of(request) if is_counted else DetectionDemand.of(request)
 
 

@@ -31,6 +31,8 @@ class RuleRequest:
         items.
     weight, has_importance
         The cost of a delay, 1 for a strict rule, and whether it depends on the time.
+    is_crowded
+        Whether as many kinds of counting rules as are planned by their counts come before it on its source.
     since_s
         Since when it counts events: its START, or when it was accepted.
     rate_per_s, count, passing
@@ -57,6 +59,7 @@ class RuleRequest:
     losses: Losses = NO_LOSSES
     weight: float = 1.0
     has_importance: bool = False
+    is_crowded: bool = False
 
 
 class Found(NamedTuple):

@@ -9,6 +9,7 @@ import pytest
 from proxyd.core.model.chronon import Epoch
 from proxyd.core.model.profile import PolicyName
 from proxyd.core.model.schedule import Reason
+from proxyd.core.planning.counted_events import MOST_KINDS
 from proxyd.core.planning.plan_preview import preview
 from proxyd.core.planning.policies.auto import DetectionDemand
 from proxyd.core.planning.policies.demands import Demands
@@ -126,3 +127,13 @@ def test_what_a_life_cuts_off_a_slow_utility_is_lost_at_its_end() -> None:
     slow = rule("r", clauses="WITHIN 2 HOURS").replace("SET UTILITY STRICT", "SET UTILITY LINEAR(8 HOURS)")
     found = decider(declaration(source("s"), slow), now_s=T0)
     assert [(step.after, step.delay) for step in asked(found).losses.steps] == [(3600.0, 0.25), (7200.0, 0.75)]
+
+
+def test_the_first_kinds_of_counting_rules_are_planned_by_their_counts_and_the_others_by_each_item() -> None:
+    kinds = [rule(f"n{n}", when=f"COUNT(*) % {n} = 0") for n in range(2, 4 + MOST_KINDS)]
+    same = rule("same", when="COUNT(*) % 2 = 0")
+    found = decider(declaration(source("s"), *kinds, same), now_s=T0)
+    by_count = {demand.rule for demand in asked(found).rules if demand.counts_items}
+    assert by_count == {f"n{n}" for n in range(2, 2 + MOST_KINDS)} | {"same"}
+    by_item = {demand.rule for demand in asked(found).rules if isinstance(demand, DetectionDemand)}
+    assert by_item == {f"n{n}" for n in range(2 + MOST_KINDS, 4 + MOST_KINDS)}
