@@ -68,7 +68,7 @@ def _entry(request: ProbeRequest, outcome: ProbeOutcome, trace: ProbeTrace, *, d
         "hubs": [] if outcome.hub_links is None else list(outcome.hub_links.hubs),
         "topic": None if outcome.hub_links is None else outcome.hub_links.topic,
         "items": [_item(item) for item in outcome.items],
-        "create_source": _statement(outcome) if outcome.items and request.page_class is None else None,
+        "statement": _statement(outcome) if outcome.items and request.page_class is None else None,
     }
     if debug:
         entry["exchanges"] = [
@@ -142,7 +142,7 @@ def _shown(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def _statement(outcome: ProbeOutcome) -> str:
-    """Return a statement that declares this source, with the rate of its items."""
+    """Return a statement that watches this feed, with the rate of its items."""
     from proxyd.core.language.printing.quoting import quote_name, quote_text
 
     title = str(outcome.items[0].fields.get("channel.title") or urlsplit(outcome.source_id).hostname or "source")
@@ -152,7 +152,7 @@ def _statement(outcome: ProbeOutcome) -> str:
     rate = len(times) / span_days if span_days > 0.5 else 0.0
     expect = f" EXPECT {max(1, round(rate * 7))} PER WEEK" if rate > 0 else ""
     url = outcome.permanent_url or outcome.source_id
-    return f"CREATE SOURCE {quote_name(name)} OF RSS AT {quote_text(url)}{expect};"
+    return f"WATCH {quote_text(url)} AS {quote_name(name)}{expect};"
 
 
 def _time(time_s: float | None) -> str | None:

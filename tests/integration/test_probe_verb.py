@@ -65,7 +65,7 @@ def test_a_declared_source_is_read_as_its_class(
     assert main(["probe", "hi"]) == 0
     shown = capsys.readouterr().out
     assert f"text=Hi, feed={origin}/feed" in shown
-    assert "CREATE SOURCE" not in shown
+    assert "WATCH" not in shown
     assert main(["probe", "hii"]) == 1
     assert "not a source of the profiles; an address starts with https:// or http://. Did you mean hi?" in (
         capsys.readouterr().err
@@ -82,7 +82,7 @@ def test_a_feed_is_shown_with_the_statement_that_declares_it(origin: str, capsys
         1800.0,
     )
     assert [item["title"] for item in shown["items"]] == ["One", "Two"]
-    assert shown["create_source"].startswith(f"CREATE SOURCE \"my-feed\" OF RSS AT '{origin}/feed' EXPECT 1 PER WEEK")
+    assert shown["statement"] == f"WATCH '{origin}/feed' AS \"my-feed\" EXPECT 1 PER WEEK;"
 
 
 def test_every_hop_is_shown_and_secrets_are_not(origin: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -97,7 +97,7 @@ def test_every_hop_is_shown_and_secrets_are_not(origin: str, capsys: pytest.Capt
 
 def test_a_feed_that_moved_for_good_is_declared_where_it_is(origin: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["probe", f"{origin}/moved"]) == 0
-    assert f"OF RSS AT '{origin}/feed'" in capsys.readouterr().out
+    assert f"WATCH '{origin}/feed' AS" in capsys.readouterr().out
 
 
 def test_a_page_that_is_no_feed_can_be_followed_otherwise(origin: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,6 +16,7 @@ from proxyd.core.language.nodes import (
     CreateSource,
     DropStatement,
     InsertNotification,
+    Located,
     Parsed,
     SourceText,
     Statement,
@@ -63,6 +64,8 @@ class _Checker:
             own = [*parsed.errors, *reporter.errors]
             unique = {(error.start, error.stop, error.message): error for error in own}  # a WATCH is checked in parts
             errors.extend(sorted(unique.values(), key=lambda error: (error.start, error.stop)))
+        if not errors:
+            self._warn_of_sources(rules)
         warned = (warning for reporter in self._reporters for warning in reporter.warnings)
         warnings = {(each.file, each.start, each.stop, each.message): each for each in warned}
         declaration = None if errors else Declaration(domains | {BUILT_IN.name: BUILT_IN}, sources, profiles, rules)
@@ -152,6 +155,35 @@ class _Checker:
             elif found is not None:
                 sources = tuple(watched.get(statement.name.value, ()))
                 yield found.name, replace(found, source_ids=sources or found.source_ids)
+
+    def _warn_of_sources(self, rules: Mapping[str, NotificationRule]) -> None:
+        """Warn of sources that no rule reads, and of rules on SOURCE that alone have others asked."""
+        read = {name for rule in rules.values() if not rule.trigger.kind.is_of_source for name in rule.source_ids}
+        asked = read.union(*(rule.source_ids for rule in rules.values()))
+        unread: dict[Reporter, list[Located[str]]] = {}
+        for statement, reporter in self._each():
+            if isinstance(statement, CreateSource) and statement.name.value not in asked:
+                unread.setdefault(reporter, []).append(statement.name)
+            elif isinstance(statement, InsertNotification) and _asks_often(statement):
+                own = rules[statement.name.value].source_ids if statement.name.value in rules else ()
+                alone = [name for name in own if name not in read]
+                if 0 < len(alone) < len(own):
+                    reporter.warn(_asked_alone(alone), statement.name.span)
+        for reporter, names in unread.items():
+            first, others = names[0], len(names) - 1
+            also = f" and {others} more" if others else ""
+            reporter.warn(f"no rule here reads the source {first.value!r}{also}, so nothing asks for it", first.span)
+
+
+def _asks_often(statement: InsertNotification) -> bool:
+    """Return whether a rule on SOURCE that names no sources has them asked more often than daily."""
+    is_of_source = statement.trigger is not None and statement.trigger.kind.is_of_source
+    return is_of_source and not statement.sources and (statement.life or statement.policy) is not None
+
+
+def _asked_alone(names: Sequence[str]) -> str:
+    also = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return f"this rule alone has {names[0]!r}{also} asked; to leave others out, name sources with FROM SOURCES"
 
 
 def _another_name(statement: Statement) -> str:

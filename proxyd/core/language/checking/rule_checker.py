@@ -17,6 +17,7 @@ from proxyd.core.language.checking.source_checker import check_deliveries, once_
 from proxyd.core.language.checking.value_reader import Values, read_time
 from proxyd.core.language.nodes import InsertNotification, Located, StatementKind, TimeSpec, Unread
 from proxyd.core.language.printing.printer import format_trigger
+from proxyd.core.language.printing.quoting import quote_name
 from proxyd.core.language.words import did_you_mean
 from proxyd.core.model.delivery import Delivery
 from proxyd.core.model.expression import Duration, Select, Unit
@@ -118,8 +119,9 @@ class RuleChecker:
             if profile is not None:
                 found.append(profile)
             elif not self._known.unread.hides(StatementKind.PROFILE, name.value):
-                suggestion = did_you_mean(name.value, self._known.profiles)
-                self._reporter.error(f"there is no profile {name.value!r}.{suggestion}", name.span)
+                declare = f" Declare it: CREATE PROFILE {quote_name(name.value)}"
+                hint = did_you_mean(name.value, self._known.profiles) or declare
+                self._reporter.error(f"there is no profile {name.value!r}.{hint}", name.span)
         return found
 
     def _classes(self, profiles: Sequence[Profile]) -> ClassIndex:

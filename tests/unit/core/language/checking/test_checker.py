@@ -334,10 +334,46 @@ def test_on_trouble_needs_its_name_for_itself() -> None:
 
 
 def test_fetch_browser_is_warned_of_while_there_is_no_browser() -> None:
-    text = SourceText("a", FEEDS + "\nCREATE SOURCE p OF PAGE AT 'https://a.example/p'\n  FETCH BROWSER;")
+    text = SourceText("a", "WATCH 'https://a.example/p' OF PAGE\n  FETCH BROWSER;")
     assert check([text], CheckSettings()).warnings == ()
     checked = check([text], CheckSettings(browser_missing="the setting browser is empty"))
     assert (checked.errors, len(checked.warnings)) == ((), 1)
     warning = checked.warnings[0]
     assert warning.message == "FETCH BROWSER reads nothing while the setting browser is empty"
     assert warning.source_line.strip() == "FETCH BROWSER;"
+
+
+def warnings_of(text: str) -> list[str]:
+    checked = check([SourceText("a", text)])
+    assert checked.errors == ()
+    return [warning.message for warning in checked.warnings]
+
+
+PAGES = "".join(f"CREATE SOURCE {name} OF PAGE AT 'https://a.example/{name}'; " for name in "abc")
+CHANGES = (
+    'CREATE PROFILE P; INSERT NOTIFICATION w INTO P SET TRIGGER "ON UPDATE TO PAGE" SET QUERY "SELECT text FROM PAGE"'
+)
+UPTIME = 'INSERT NOTIFICATION up INTO P SET TRIGGER "ON FAILURE TO SOURCE" SET QUERY "SELECT name FROM SOURCE"'
+
+
+def test_sources_that_no_rule_reads_are_warned_of_once_a_file() -> None:
+    assert warnings_of(f"{PAGES}{CHANGES} FROM SOURCES a;") == [
+        "no rule here reads the source 'b' and 1 more, so nothing asks for it"
+    ]
+    assert warnings_of(f"{PAGES}{CHANGES};") == []
+    broken = check([SourceText("a", f"{PAGES}{CHANGES} FROM SOURCES a; INSERT NOTIFICATION;")])
+    assert (len(broken.errors), broken.warnings) == (1, ())
+
+
+@pytest.mark.parametrize("often", ["SET LIFE WINDOW(5 MINUTES)", "SET POLICY UNIFORM(5 MINUTES)"])
+def test_a_rule_on_the_source_is_warned_of_if_it_alone_has_others_asked_often(often: str) -> None:
+    some = f"{PAGES}{CHANGES} FROM SOURCES a; "
+    assert warnings_of(f"{some}{UPTIME} {often};") == [
+        "this rule alone has 'b' and 1 more asked; to leave others out, name sources with FROM SOURCES"
+    ]
+    for harmless in (
+        f"{some}{UPTIME};",
+        f"{some}{UPTIME} FROM SOURCES a, b, c {often};",
+        f"{PAGES}CREATE PROFILE P; {UPTIME} {often};",
+    ):
+        assert warnings_of(harmless) == []
