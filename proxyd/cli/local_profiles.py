@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from proxyd.cli.answers import counted, print_json, print_lines, print_text, settings_of, socket_of
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from proxyd.core.model.profile import Declaration, NotificationRule
 
 T = TypeVar("T")
+_API_TEXTS = "SELECT name, text FROM texts WHERE origin = 'api' ORDER BY position"
 _MOST_NAMED = 20  # addresses that an import cannot read
 _PATHS = argument("paths", "files, or directories of *.profile files", nargs="+", type=Path, metavar="PATH")
 
@@ -32,11 +33,8 @@ _PATHS = argument("paths", "files, or directories of *.profile files", nargs="+"
 @verb("check", "proxyd check profiles", "proxyd check a.profile --json", takes=[_PATHS, JSON])
 async def check(options: argparse.Namespace) -> int:
     """Check profiles as one declaration and print every error."""
-    from proxyd.app.check_settings import check_settings
-    from proxyd.core import language
-
     texts, settings = _texts(options.paths), settings_of(options)
-    checked = language.check(texts, check_settings(settings))
+    checked = _checked(texts, settings, is_whole=_is_whole(options.paths, settings))
     declared = checked.declaration
     running = _Differences() if declared is None else await _differences(declared, settings)
     if declared is not None:
@@ -47,6 +45,32 @@ async def check(options: argparse.Namespace) -> int:
     else:
         _print(checked, len(texts), running)
     return 1 if declared is None else 0
+
+
+def _checked(texts: Sequence[SourceText], settings: Settings, *, is_whole: bool) -> Checked:
+    """Check texts as one declaration, and then together with what was declared through the API.
+
+    Of texts that are not the whole of the daemon's profiles, what they would break elsewhere is not known.
+    """
+    from proxyd.app.check_settings import check_settings
+    from proxyd.core.language import SourceText, check
+
+    known = check_settings(settings)
+    checked = check(texts, known)
+    api = [SourceText(name, text) for name, text in _read_here(settings.database_path, _API_TEXTS)]
+    if checked.declaration is None or not api:
+        return checked
+    own, together = {text.file for text in texts}, check([*api, *texts], known)
+    errors = tuple(each for each in together.errors if is_whole or each.file in own)
+    if errors:
+        return replace(checked, declaration=None, errors=errors, warnings=())
+    if together.declaration is None:
+        return checked
+    return replace(checked, warnings=tuple(each for each in together.warnings if each.file in own))
+
+
+def _is_whole(paths: Sequence[Path], settings: Settings) -> bool:
+    return settings.profiles.resolve() in {path.resolve() for path in paths}
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,15 +168,20 @@ def _accepted_here(database: Path | None) -> dict[str, _Accepted]:
 
     It is only read, and by no library that is slow to load. One of an earlier version does not say everything.
     """
+    columns = {name for _, name, *_ in _read_here(database, "PRAGMA table_info(rules)")}
+    meaning = "meaning" if "meaning" in columns else "1"
+    counting = "counting" if "counting" in columns else "''"
+    rows = _read_here(database, f"SELECT name, fingerprint, {meaning}, {counting} FROM rules")
+    return {name: _Accepted(*others) for name, *others in rows}
+
+
+def _read_here(database: Path | None, query: str) -> list[tuple[Any, ...]]:
+    """Return the rows of a query on a database file; none if it is not there or of another version."""
     if database is None or not database.exists():
-        return {}
+        return []
     with suppress(sqlite3.Error), closing(sqlite3.connect(f"file:{quote(str(database))}?mode=ro", uri=True)) as opened:
-        columns = {name for _, name, *_ in opened.execute("PRAGMA table_info(rules)")}
-        meaning = "meaning" if "meaning" in columns else "1"
-        counting = "counting" if "counting" in columns else "''"
-        rows = opened.execute(f"SELECT name, fingerprint, {meaning}, {counting} FROM rules")
-        return {name: _Accepted(*others) for name, *others in rows}
-    return {}
+        return opened.execute(query).fetchall()
+    return []
 
 
 def _moved(texts: Sequence[SourceText], moves: Sequence[MoveShown]) -> list[RuleError]:

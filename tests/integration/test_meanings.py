@@ -113,3 +113,32 @@ async def test_an_earlier_versions_counters_go_on_unless_the_rule_was_edited_mea
     assert (stream.count, stream.captured) == (0 if is_edited else 5, 2)
     assert stream.fired_seq == 7
     assert set(accepted.values()) == {1e9}
+
+
+async def test_check_knows_what_the_api_declared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    profiles, database = tmp_path / "profiles", tmp_path / "proxyd.db"
+    profiles.mkdir()
+    monkeypatch.setenv("PROXYD_DATABASE", str(database))
+    monkeypatch.setenv("PROXYD_PROFILES", str(profiles))
+    file, reading = profiles / "a.profile", "CREATE SOURCE s OF FEED AT 'https://a.example/s';\n"
+    watch = "WATCH 'https://a.example/w' AS w;\n"
+    of_s = (
+        'CREATE PROFILE P; INSERT NOTIFICATION r INTO P SET TRIGGER "ON INSERT TO FEED" SET QUERY "SELECT * FROM FEED"'
+    )
+    api = [StoredText("api:notification:w", "api", watch), StoredText("api:r", "api", f"{of_s} FROM SOURCES s;")]
+    async with open_store(database, ChrononGrid(10.0)) as store, store.writer.running():
+        await store.declarations.accept(api, (), 1e9)
+
+    async def checked(text: str, path: Path) -> tuple[int, str]:
+        file.write_text(text, encoding="utf-8")
+        code = await asyncio.to_thread(main, ["check", str(path)])
+        return code, capsys.readouterr().out
+
+    assert await checked(reading, profiles) == (0, "1 file, 0 profiles, 0 rules, 1 source\n")  # the API's rule reads it
+    code, said = await checked(reading + watch, profiles)
+    assert (code, "'w' is declared twice; the first is at api:notification:w:1:32" in said) == (1, True)
+    code, said = await checked("CREATE PROFILE Q;", profiles)
+    assert (code, "there is no source 's'" in said) == (1, True)
+    assert (await checked("CREATE PROFILE Q;", file))[0] == 0  # other files may declare it
