@@ -1,4 +1,4 @@
-"""The verb that watches an address: it finds what is there, shows what it would send, and declares it."""
+"""The verbs that watch an address and end that: what is there is found and shown, then declared or written down."""
 
 from __future__ import annotations
 
@@ -88,6 +88,66 @@ async def add(options: argparse.Namespace) -> int:
     else:
         print_lines([where])
     return 0
+
+
+@verb(
+    "remove",
+    "proxyd remove https://github.com/python/cpython/releases.atom",
+    "proxyd remove releases --file profiles/news.profile",
+    takes=[
+        argument("watched", "its address or its name", metavar="ADDRESS"),
+        argument("--file", "take it out of this file instead of the daemon", type=Path, metavar="FILE"),
+        *ASKING,
+    ],
+)
+async def remove(options: argparse.Namespace) -> int:
+    """End what add began: an address is not watched any longer."""
+    from proxyd.core.language.printing.quoting import quote_name
+
+    if options.file is not None:
+        old, where = _taken_out(options.watched, options.file, settings_of(options)), str(options.file)
+    else:
+        where = "what was declared to the daemon"
+        old = _watched(options.watched, await _declared(options), where)
+        async with client_of(options) as client:
+            await client.declare(f"DROP NOTIFICATION {quote_name(old.name.value)};")
+    done = f"removed {old.name.value} from {where}"
+    if options.json:
+        print_json({"name": old.name.value, "statement": _written(old), "done": done})
+    else:
+        print_lines([done, f"to have it back: {_written(old)}"])
+    return 0
+
+
+def _watched(written: str, statements: Sequence[Statement], where: str) -> Watch:
+    """Return the WATCH of an address or a name; raises ``NotFoundError``, and ``ConfigError`` if there are several."""
+    from proxyd.core.language import Watch, did_you_mean
+
+    watches = {each.name.value: each for each in statements if isinstance(each, Watch)}
+    found = [watches[written]] if written in watches else [w for w in watches.values() if w.url.value == written]
+    if not found:
+        raise NotFoundError(f"no WATCH of {written!r} is in {where}.{did_you_mean(written, watches)}")
+    if len(found) > 1:
+        names = " and ".join(repr(each.name.value) for each in found)
+        raise ConfigError([f"{written} is watched {len(found)} times, as {names}; give one of these names"])
+    return found[0]
+
+
+def _taken_out(written: str, file: Path, settings: Settings) -> Watch:
+    """Take a WATCH out of a file, if the others do without; return it."""
+    from proxyd.app.check_settings import check_settings
+    from proxyd.config.profile_files import read_text, write_text
+    from proxyd.core.language import SourceText, check
+
+    text = read_text(file)
+    old = _watched(written, _sound(text).statements, str(file))
+    rest = text.text[old.span.stop :].lstrip().removeprefix(";").lstrip()
+    left = SourceText(text.file, text.text[: old.span.start] + rest)
+    checked = check([left, *_beside(file)], check_settings(settings))
+    if checked.declaration is None:
+        raise ProfileError(checked.errors)
+    write_text(file, left.text)
+    return old
 
 
 # -- the statement
@@ -273,7 +333,6 @@ def _sound(text: SourceText) -> Parsed:
 
 def _texts(file: Path | None, text: SourceText, old: Watch | None, watch: Watch) -> list[SourceText]:
     """Return the file's text with a WATCH in its place or at its end, and the others of its folder."""
-    from proxyd.config.profile_files import read_directory
     from proxyd.core.language import SourceText
 
     if file is None:
@@ -285,8 +344,14 @@ def _texts(file: Path | None, text: SourceText, old: Watch | None, watch: Watch)
         rest = text.text[old.span.stop :]
         end = ";" if rest.lstrip().startswith(";") else ""
         new = text.text[: old.span.start] + _written(watch).removesuffix(end) + rest
-    others = [each for each in read_directory(file.parent) if Path(each.file) != file]
-    return [SourceText(text.file, new), *others]
+    return [SourceText(text.file, new), *_beside(file)]
+
+
+def _beside(file: Path) -> list[SourceText]:
+    """Return the other profiles of a file's folder."""
+    from proxyd.config.profile_files import read_directory
+
+    return [each for each in read_directory(file.parent) if Path(each.file) != file]
 
 
 def _ends_open(text: SourceText) -> bool:

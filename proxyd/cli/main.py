@@ -119,7 +119,7 @@ _VERBS = (
     administration.backup, administration.restore,
     service.config, service.version,
     local_profiles.check, local_profiles.fmt, local_profiles.import_feeds, local_profiles.export,
-    add.add, probe.probe, completion,
+    add.add, add.remove, probe.probe, completion,
     sources.sources, sources.probes, sources.explain, sources.top, sources.plan,
     advice.advise, advice.report,
     notifications.notifications, notifications.show,

@@ -362,6 +362,10 @@ async def test_an_address_is_added_to_the_daemon_and_edited_by_adding_it_again(t
         added = await w.daemon.cli("add", url, "--to", "me@example.org")
         edited = await w.daemon.cli("add", url, "--match", "Nr.", "--json")
         shown = await w.daemon.cli("profile", "show", "default")
+        removed = await w.daemon.cli("remove", url)
+        left = await w.daemon.cli("profile", "show", "default")
+    assert removed.out.startswith(f"removed {url[7:]} from what was declared to the daemon\nto have it back: WATCH")
+    assert (url in shown.out, url in left.out) == (True, False)
     assert added.out.endswith("declared to the daemon\n")
     assert json.loads(edited.out)["done"] == "declared to the daemon, in place of the one before"
     assert len(json.loads(edited.out)["messages"]) == 2

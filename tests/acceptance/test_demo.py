@@ -48,7 +48,7 @@ def test_each_schedule_is_an_object(shown: dict[str, dict[str, Any]]) -> None:
 def test_every_notification_arrives_once_and_well_signed(shown: dict[str, dict[str, Any]]) -> None:
     proxyd = shown["proxyd"]
     assert proxyd["notifications"] == proxyd["verified"] > 0
-    assert (proxyd["duplicates"], proxyd["out_of_order"], proxyd["lost"]) == (0, 0, 0)
+    assert (proxyd["duplicates"], proxyd["out_of_order"], proxyd["undelivered"]) == (0, 0, 0)
     assert proxyd["notifications"] <= proxyd["items"]
 
 

@@ -212,3 +212,39 @@ def test_an_address_that_another_file_watches_is_edited_there(
     assert main(["add", f"{origin}/feed", "--file", str(other)]) == 1
     assert f"is watched in {file}: give --file {file}, or another --name" in capsys.readouterr().err
     assert not other.exists()
+
+
+def test_a_watch_is_removed_from_its_file_and_nothing_else(
+    origin: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    above, below = (
+        "-- Mine.\nWATCH 'https://a.example/x' AS x;\n\n",
+        "\n\n-- Also mine.\nWATCH 'https://a.example/y' AS y;\n",
+    )
+    watch = "WATCH 'https://a.example/w' AS \"w\""
+    for written in ("w", "https://a.example/w"):
+        file.write_text(f"{above}{watch} ;{below}")
+        assert main(["remove", written, "--file", str(file)]) == 0
+        assert file.read_text() == above + below.lstrip()
+        assert f"removed w from {file}\nto have it back: {watch};\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("z", "no WATCH of 'z' is in"),
+        ("twise", "Did you mean twice?"),
+        ("https://a.example/x", "is watched 2 times, as 'one' and 'twice'; give one of these names"),
+        ("one", "there is no source 'one'"),
+    ],
+)
+def test_what_cannot_be_removed_is_said(
+    file: Path, capsys: pytest.CaptureFixture[str], written: str, said: str
+) -> None:
+    text = "WATCH 'https://a.example/x' AS one; WATCH 'https://a.example/x' AS twice;"
+    trigger = 'SET TRIGGER "ON INSERT TO FEED" SET QUERY "SELECT * FROM FEED"'
+    uses = f'INSERT NOTIFICATION n INTO "default" {trigger} FROM SOURCES one;'
+    file.write_text(f"{text}\n{uses}\n")
+    assert main(["remove", written, "--file", str(file)]) == 1
+    assert said in capsys.readouterr().err
+    assert file.read_text() == f"{text}\n{uses}\n"

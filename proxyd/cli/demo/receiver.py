@@ -16,18 +16,18 @@ from proxyd.cli.demo.origin import listening, read_item_id
 
 @dataclass(slots=True)
 class Delivered:
-    """The notifications that came; ``lost`` items were on a page that the daemon read, but never arrived."""
+    """The notifications that came; ``undelivered`` items were read by the daemon, but did not arrive in time."""
 
     notifications: int = 0
     verified: int = 0
     duplicates: int = 0
     disordered: int = 0
-    lost: int = 0
+    undelivered: int = 0
 
     @property
     def is_fine(self) -> bool:
         """Whether every item arrived, once, in order and correctly signed."""
-        return self.notifications == self.verified and not (self.duplicates or self.disordered or self.lost)
+        return self.notifications == self.verified and not (self.duplicates or self.disordered or self.undelivered)
 
 
 class Receiver:

@@ -49,7 +49,7 @@ class Results:
             "verified": self.delivered.verified,
             "duplicates": self.delivered.duplicates,
             "out_of_order": self.delivered.disordered,
-            "lost": self.delivered.lost,
+            "undelivered": self.delivered.undelivered,
         }
         return json.dumps(objects | {"proxyd": objects["proxyd"] | extra}, indent=2)
 
@@ -65,7 +65,7 @@ class Results:
         lines += ["", *(f"{name:<12} {text}" for name, text in _ROWS.items()), ""]
         lines.append(
             f"{sent.notifications} notifications: {sent.verified} signatures verified, {sent.duplicates} repeated, "
-            f"{sent.disordered} out of order, {sent.lost} lost"
+            f"{sent.disordered} out of order, {sent.undelivered} not delivered"
         )
         return "\n".join(lines)
 
@@ -97,6 +97,6 @@ def make_results(
         name: measure(events, schedule, grid=grid, end_s=stop_s, window=WINDOW) for name, schedule in schedules.items()
     }
     readable = readable_items(workload, requests_s)
-    delivered = replace(receiver.delivered, lost=len(readable - receiver.items))
+    delivered = replace(receiver.delivered, undelivered=len(readable - receiver.items))
     unseen = sum(times.size for times in events) - len(readable)
     return Results(measures, delivered, unseen, stop_s, seed)

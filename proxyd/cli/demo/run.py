@@ -161,7 +161,7 @@ async def _settle(stage: _Stage) -> None:
                 await stage.clock.sleep(CHRONON_S)
             await stage.receiver.has(readable_items(stage.workload, stage.requests_s()))
     except TimeoutError:
-        return  # missing items are counted as lost
+        return  # what is missing counts as not delivered
 
 
 def _write_files(settings: Settings, secret: str, profile: str) -> None:
