@@ -10,14 +10,12 @@ from proxyd.api.rest.notification_traces import trace
 from proxyd.api.rest.query_readers import InOrder, before, cursor_of, known_declaration, page_of, part_of, wanted
 from proxyd.api.wire import converters as payloads
 from proxyd.api.wire import explained
-from proxyd.core.language import no_such
+from proxyd.core.language import no_such, no_such_source
 from proxyd.core.model.profile import NotificationRule
 from proxyd.core.model.suspension import Subject
-from proxyd.errors import NotFoundError
 from proxyd.queries import Queries
 
 _MOST_RULES = 20_000  # of all sources on a page
-_MOST_NAMED = 5  # sources of a rule in an error
 
 
 class ProfileListings:
@@ -110,10 +108,7 @@ class ProfileListings:
         declaration = known_declaration(self._profiles)  # raises while the daemon starts
         found = self._plans.explain(name)
         if found is None:
-            if (rule := declaration.rules.get(name)) is not None and rule.source_ids:
-                some = ", ".join(rule.source_ids[:_MOST_NAMED])
-                raise NotFoundError(f"{name!r} is a rule, not a source; it watches {some}")
-            raise no_such("source", name, declaration.sources)
+            raise no_such_source(name, declaration)
         return explained.explanation(found, await self._plans.kept(name))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from proxyd.core.language import no_such
+from proxyd.core.language import no_such_source
 from proxyd.core.model.profile import Declaration
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.moves import PROPOSED_AFTER_S
@@ -44,7 +44,7 @@ class Moves:
             raise BusyError("the daemon is starting; try again in a few seconds")
         async with self._declarations.suspensions.turn, self._probes.turn(source):
             if source not in self._declaration.sources:
-                raise no_such("source", source, self._declaration.sources)
+                raise no_such_source(source, self._declaration)
             state = self._decider.accept_move(source, self._clock.time_s())
             if state is None:
                 raise ConflictError(f"source {source} has not moved: no permanent redirect leads elsewhere")

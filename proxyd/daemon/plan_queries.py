@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from itertools import islice
 
-from proxyd.core.language import no_such
+from proxyd.core.language import no_such, no_such_source
 from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
@@ -96,16 +96,16 @@ class PlanQueries:
 
     async def made_probes(self, source_id: str, *, before: int | None, limit: int) -> list[MadeProbe]:
         """Return the probes of a source in the last days, newest first."""
-        sources = self._declaration().sources
-        if source_id not in sources:
-            raise no_such("source", source_id, sources)
+        declared = self._declaration()
+        if source_id not in declared.sources:
+            raise no_such_source(source_id, declared)
         return await self._store.history.made_probes(source_id, before=before, limit=limit)
 
     async def seen_items(self, source_id: str, *, days: float, limit: int) -> list[SeenItem]:
         """Return when items of a source were published and seen, newest first."""
-        sources = self._declaration().sources
-        if source_id not in sources:
-            raise no_such("source", source_id, sources)
+        declared = self._declaration()
+        if source_id not in declared.sources:
+            raise no_such_source(source_id, declared)
         return await self._store.history.seen_items(source_id, self._clock.time_s() - days * _DAY_S, limit=limit)
 
     async def intervals(self, rule: str, *, days: float, limit: int) -> list[DecidedInterval]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
-from proxyd.core.language import no_such
+from proxyd.core.language import no_such, no_such_source
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.profile import Declaration
 from proxyd.core.model.suspension import Key, Subject, Suspension, mute_of, paused_sources
@@ -188,7 +188,7 @@ class Suspensions:
     def _source(self, name: str) -> Key:
         self._must_have_started()
         if name not in self._declaration.sources:
-            raise no_such("source", name, self._declaration.sources)
+            raise no_such_source(name, self._declaration)
         return Subject.SOURCE, name
 
     def _meant(self, name: str, subject: Subject | None, *kinds: Subject) -> Key:

@@ -17,7 +17,7 @@ from proxyd.api.web.pages import titles_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
 from proxyd.api.wire import explained
-from proxyd.core.language import no_such
+from proxyd.core.language import no_such_source
 from proxyd.core.model.delivery import shown_endpoint
 from proxyd.core.planning.allocation.losses import MISSED_S
 from proxyd.core.rules.answers.explanation import Explanation
@@ -84,10 +84,10 @@ class Subjects:
         )
 
     def _explained(self, name: str) -> Explanation:
-        sources = known_declaration(self._profiles).sources  # raises while the daemon starts
+        declared = known_declaration(self._profiles)  # raises while the daemon starts
         found = self._plans.explain(name)
         if found is None:
-            raise no_such("source", name, sources)
+            raise no_such_source(name, declared)
         return found
 
     async def _past(self, name: str, days: int) -> dict[str, Any]:

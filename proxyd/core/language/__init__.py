@@ -41,7 +41,7 @@ from proxyd.core.language.reading.pieces import MAX_STATEMENT_BYTES
 from proxyd.core.language.source_addresses import WrittenAddress, written_addresses
 from proxyd.core.language.source_lists import Listed, Merged, SourceList, merge_listing, opml, read_listing
 from proxyd.core.language.watches import DEFAULT_PROFILE, edited, expand, find_watch
-from proxyd.core.language.words import did_you_mean, no_such
+from proxyd.core.language.words import did_you_mean, no_such, no_such_source
 
 __all__ = [
     "BUILT_IN",
@@ -93,6 +93,7 @@ __all__ = [
     "kind_of_statement",
     "merge_listing",
     "no_such",
+    "no_such_source",
     "opml",
     "parse",
     "parse_during",

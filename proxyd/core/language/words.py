@@ -11,6 +11,7 @@ from lark.lexer import PatternStr
 
 from proxyd.core.language.deliveries import delivery_rules
 from proxyd.core.language.readers import reader_rule
+from proxyd.core.model.profile import Declaration
 from proxyd.errors import NotFoundError, suggest
 
 START_RULES = (
@@ -28,6 +29,7 @@ BEFORE_A_PARENTHESIS = AGGREGATES | {"CAST"}
 """Words that are names unless a parenthesis follows."""
 RESERVED = BEFORE_A_PARENTHESIS | frozenset(_SQL_WORDS.split())
 """Words that are quoted where a query or condition uses them as names."""
+_MOST_NAMED = 5  # sources of a rule in an error
 _AFTER_A_NAME = RESERVED - BEFORE_A_PARENTHESIS - {"CASE", "NULL", "TRUE", "FALSE"} | frozenset(
     ["ASC", "DESC", "NULLS", "REGEXP", "ESCAPE", "THEN", "ELSE", "END"]
 )
@@ -179,6 +181,16 @@ def no_such(kind: str, name: str, known: Collection[str]) -> NotFoundError:
     """
     hint = did_you_mean(name, known)
     return NotFoundError(f"there is no {kind} {name!r}" + (f".{hint}" if hint else ""))
+
+
+def no_such_source(name: str, declared: Declaration) -> NotFoundError:
+    """Return the error for an unknown source; of a rule's name it says which sources the rule watches."""
+    rule = declared.rules.get(name)
+    if rule is None or not rule.source_ids:
+        return no_such("source", name, declared.sources)
+    more = len(rule.source_ids) - _MOST_NAMED
+    some = ", ".join(rule.source_ids[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return NotFoundError(f"{name!r} is a rule, not a source; it watches {some}")
 
 
 def suggest_keyword(written: str, terminals: Collection[str]) -> str:
