@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from heapq import nsmallest
 from math import inf
 
-from scipy.special import gammainc
-from scipy.stats import poisson
+from scipy.special import gammainc, pdtr
 
 from proxyd.core.model.profile import PolicyName
 from proxyd.core.model.target import Target
@@ -162,7 +161,8 @@ def _compared(program: RuleProgram, rate_per_s: float) -> str:
         return ""
     gap_s = every / rate_per_s
     if life_s is None:
-        seen, even = float(poisson.pmf(every, every + 1)), float(gammainc(1, 1.0)) if every == 1 else 0.0
+        seen = float(pdtr(every, every + 1) - pdtr(every - 1, every + 1))  # exactly so many items of a Poisson process
+        even = float(gammainc(1, 1.0)) if every == 1 else 0.0
     else:
         seen = float(gammainc(every, every + rate_per_s * life_s) - gammainc(every, every))
         even = min(1.0, life_s / gap_s)
