@@ -20,6 +20,7 @@ def replays(capsys: pytest.CaptureFixture[str], trace: str, *options: str) -> di
     return {row["policy"]: row for row in json.loads(capsys.readouterr().out)}
 
 
+@pytest.mark.long
 def test_package_recipes_are_found_in_less_than_eight_hours(capsys: pytest.CaptureFixture[str]) -> None:
     rows = replays(
         capsys,

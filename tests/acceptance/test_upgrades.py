@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from alembic import command
 from sqlalchemy import Connection
 
@@ -75,6 +76,7 @@ async def test_an_upgrade_under_load_loses_nothing(tmp_path: Path) -> None:
         await w.daemon.stop()
 
 
+@pytest.mark.long
 async def test_of_two_machines_only_the_leader_upgrades(tmp_path: Path, postgresql: PostgresServer) -> None:
     async with cluster(tmp_path, postgresql) as machines:
         w = World(machines.origin, machines.receiver, Daemon(tmp_path))

@@ -270,21 +270,20 @@ async def newest(api: Running) -> str:
     return str(row.notification_id)
 
 
-async def test_every_page_can_be_read_by_everybody(chromium: Browser, tmp_path: Path) -> None:
-    async with lived(tmp_path, 3.0, "admin") as (api, base, token):
+@pytest.mark.parametrize(("scheme", "width"), [pytest.param("light", 1280, marks=pytest.mark.long), ("dark", 390)])
+async def test_every_page_can_be_read_by_everybody(chromium: Browser, tmp_path: Path, scheme: str, width: int) -> None:
+    options = {"color_scheme": scheme, "viewport": {"width": width, "height": 850}}
+    async with lived(tmp_path, 3.0, "admin") as (api, base, token), opened(chromium, **options) as page:
         pages = PAGES | {"notification": f"notifications/{await newest(api)}"}
-        for scheme, width in (("light", 1280), ("dark", 390)):
-            options = {"color_scheme": scheme, "viewport": {"width": width, "height": 850}}
-            async with opened(chromium, **options) as page:
-                await page.goto(f"{base}/sign-in")
-                await check(page, f"sign-in, {scheme}")
-                await sign_in(page, base, token)
-                for name, path in pages.items():
-                    await page.goto(f"{base}/{path}")
-                    await page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
-                    await check(page, f"{name}, {scheme}")
-                    assert await too_wide(page) == [], name
-                await check_forms(page, base, scheme)
+        await page.goto(f"{base}/sign-in")
+        await check(page, f"sign-in, {scheme}")
+        await sign_in(page, base, token)
+        for name, path in pages.items():
+            await page.goto(f"{base}/{path}")
+            await page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+            await check(page, f"{name}, {scheme}")
+            assert await too_wide(page) == [], name
+        await check_forms(page, base, scheme)
 
 
 async def check_forms(page: Page, base: str, scheme: str) -> None:

@@ -160,6 +160,7 @@ async def test_a_notifier_killed_at_work(tmp_path: Path, postgresql: PostgresSer
         await recovers(machines, origin, leader.kill)
 
 
+@pytest.mark.long
 async def test_nats_is_restarted(tmp_path: Path, postgresql: PostgresServer) -> None:
     async with working(tmp_path, postgresql, "planner", "prober", "prober", "notifier") as (machines, origin):
 
@@ -170,7 +171,10 @@ async def test_nats_is_restarted(tmp_path: Path, postgresql: PostgresServer) -> 
         await recovers(machines, origin, restart)
 
 
-@pytest.mark.parametrize("how", [signal.SIGQUIT, signal.SIGINT], ids=["in a crash", "in order"])
+@pytest.mark.parametrize(
+    "how",
+    [pytest.param(signal.SIGQUIT, id="in a crash"), pytest.param(signal.SIGINT, id="in order", marks=pytest.mark.long)],
+)
 async def test_postgresql_is_restarted(tmp_path: Path, how: signal.Signals) -> None:
     with postgres_server() as server:
         async with working(tmp_path, server, "planner", "prober", "notifier") as (machines, origin):
@@ -182,6 +186,7 @@ async def test_postgresql_is_restarted(tmp_path: Path, how: signal.Signals) -> N
             await recovers(machines, origin, restart)
 
 
+@pytest.mark.long
 async def test_one_machine_does_everything_and_another_takes_over(tmp_path: Path, postgresql: PostgresServer) -> None:
     async with working(tmp_path, postgresql, "all", "all") as (machines, origin):
         leader = await leader_of(machines, "planner")

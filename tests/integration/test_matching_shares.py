@@ -73,6 +73,7 @@ def delays_h(sources: int, weeks: int, where: str, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("sources", "weeks"), [pytest.param(40, 3, id="some"), pytest.param(200, 4, id="many", marks=pytest.mark.long)]
 )
+@pytest.mark.long
 def test_what_matches_comes_much_earlier(sources: int, weeks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     learned, without = delays_h(sources, weeks, "title = 'yes'", monkeypatch)
     assert learned < 0.7 * without

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,12 @@ def down_to(revision: str, connection: Connection) -> None:
     command.downgrade(migration_config(connection), revision)
 
 
+def some_long(revisions: Sequence[str]) -> list[object]:
+    """Return revisions as parameters; between the first and the last four they are long."""
+    between = revisions[1:-4]
+    return [pytest.param(each, marks=[pytest.mark.long] if each in between else []) for each in revisions]
+
+
 async def test_the_newest_schema_is_the_one_the_code_knows(database: str | Path) -> None:
     async with open_connections(database) as connections:
         writer = connections.writer
@@ -123,7 +130,7 @@ async def test_the_newest_schema_is_the_one_the_code_knows(database: str | Path)
         assert await writer.call(differences) == []
 
 
-@pytest.mark.parametrize("revision", REVISIONS[:-1])
+@pytest.mark.parametrize("revision", some_long(REVISIONS[:-1]))
 async def test_who_goes_back_and_forth_again_loses_nothing(database: str | Path, revision: str) -> None:
     async with open_connections(database) as connections:
         writer = connections.writer

@@ -257,10 +257,17 @@ async def test_the_daemon_makes_exactly_the_probes_of_the_simulator(fleet: Fleet
     assert made == simulated
 
 
+def is_short(policy: PolicyName, life: str) -> bool:
+    """Whether `make test` tries a policy with a life: AUTO with nearly all of them, the others with one."""
+    return life != "overwrite" if policy is PolicyName.AUTO else life == "window"
+
+
 @pytest.mark.parametrize(
     ("policy", "life"),
     [
-        pytest.param(policy, life, id=f"{policy.value} {life}", marks=[pytest.mark.long] if life == "overwrite" else [])
+        pytest.param(
+            policy, life, id=f"{policy.value} {life}", marks=() if is_short(policy, life) else pytest.mark.long
+        )
         for policy in SET_POLICY
         for life in LIVES
     ],

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 BENCHMARKS = sorted((Path(__file__).parents[2] / "benchmarks").glob("*.py"))
-WITH_PROCESSES = {"prober", "rules", "interfaces"}  # which serve or probe for some seconds each
+SLOW = {"prober", "rules", "interfaces", "planning", "scheduling"}
 
 
 def benchmark(path: Path) -> object:
-    marks = [pytest.mark.long] if path.stem in WITH_PROCESSES else []
+    marks = [pytest.mark.long] if path.stem in SLOW else []
     return pytest.param(path, id=path.stem, marks=marks)
 
 

@@ -169,6 +169,7 @@ def test_balancing_changes_nothing_in_what_is_well_formed() -> None:
             assert identities(found.items) == identities(feed.items), name
 
 
+@pytest.mark.long
 async def test_a_feed_that_is_read_by_either_path_in_turn_makes_no_event() -> None:
     for name, feed in feeds().items():
         body = public_feeds()[name]

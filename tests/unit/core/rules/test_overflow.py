@@ -49,7 +49,8 @@ def run(model: str, overflow: float) -> Run:
     return late, lost / len(late.probes)
 
 
-@pytest.mark.parametrize("model", [pytest.param("poisson", marks=pytest.mark.long), "bursts"])
+@pytest.mark.parametrize("model", ["poisson", "bursts"])
+@pytest.mark.long
 def test_windows_overflow_no_more_often_than_is_allowed_by_far(model: str) -> None:
     careful, lost = run(model, 0.01)
     careless, lost_without = run(model, 0.999)

@@ -39,7 +39,7 @@ async def run(trace: dict[str, list[float]], clauses: str, *, probes_per_s: floa
     return captured / (captured + missed), probes
 
 
-@pytest.mark.parametrize("probes_per_s", [1.0, 2.0, 3.0])
+@pytest.mark.parametrize("probes_per_s", [1.0, *(pytest.param(each, marks=pytest.mark.long) for each in (2.0, 3.0))])
 async def test_a_rule_with_a_life_is_served_about_as_well_as_by_even_spacing(probes_per_s: float) -> None:
     trace = traces(1)
     even, uniform = await run(
@@ -50,7 +50,10 @@ async def test_a_rule_with_a_life_is_served_about_as_well_as_by_even_spacing(pro
     assert share >= even - 0.1
 
 
-@pytest.mark.parametrize("policy", ["AUTO", "INDEX", "GOLDEN", "MEMORYLESS", "ADAPTIVE"])
+@pytest.mark.parametrize(
+    "policy",
+    ["AUTO", *(pytest.param(each, marks=pytest.mark.long) for each in ("INDEX", "GOLDEN", "MEMORYLESS", "ADAPTIVE"))],
+)
 async def test_spending_serves_every_policy_that_leaves_the_times_to_the_plan(policy: str) -> None:
     _, probes = await run(traces(3), f"SET POLICY {policy}", probes_per_s=2.0)
     assert probes >= 2.0 * SECONDS * 0.95

@@ -78,7 +78,8 @@ def _measured(events: dict[str, np.ndarray], probes: dict[str, list[float]]) -> 
     return Run(float(np.concatenate(delays).mean()), count)
 
 
-@pytest.mark.parametrize("model", ["poisson", pytest.param("drift", marks=pytest.mark.long)])
+@pytest.mark.parametrize("model", ["poisson", "drift"])
+@pytest.mark.long
 async def test_on_a_working_week_planning_halves_the_delay_nearly_with_no_more_probes(model: str) -> None:
     planned, unplanned = await run(model, plans=True), await run(model, plans=False)
     assert planned.probes <= unplanned.probes
@@ -86,6 +87,7 @@ async def test_on_a_working_week_planning_halves_the_delay_nearly_with_no_more_p
     assert planned.to_uniform <= 0.6
 
 
+@pytest.mark.long
 async def test_without_a_week_planning_costs_nothing() -> None:
     planned, unplanned = await run("poisson", STEADY, plans=True), await run("poisson", STEADY, plans=False)
     assert planned.to_uniform <= 1.04 * unplanned.to_uniform

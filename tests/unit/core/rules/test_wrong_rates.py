@@ -79,6 +79,7 @@ def test_rates_ten_times_as_high_or_low_cost_a_tenth_at_most(factor: float) -> N
     assert to_uniform(poisson(STEADY), poisson(STEADY), factor=factor) <= 1.1
 
 
-@pytest.mark.parametrize("per_week", [pytest.param(100, marks=pytest.mark.long), 1])
+@pytest.mark.parametrize("per_week", [100, 1])
+@pytest.mark.long
 def test_expectations_ten_times_too_high_or_low_cost_a_tenth_at_most(per_week: int) -> None:
     assert to_uniform(poisson(STEADY), poisson(STEADY), options=f"EXPECT {per_week} PER WEEK") <= 1.1

@@ -20,7 +20,7 @@ from proxyd.lab.algorithms.step_policies import (
 )
 
 Floats = NDArray[np.float64]
-SETTINGS = [(1.0, 10, 6000), (2.0, 1, 40_000), (1.5, 50, 3000)]
+SETTINGS = [(1.0, 10, 6000), pytest.param(2.0, 1, 40_000, marks=pytest.mark.long), (1.5, 50, 3000)]
 
 
 def zipf(exponent: float) -> Floats:

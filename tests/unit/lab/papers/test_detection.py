@@ -8,6 +8,8 @@ import pytest
 from proxyd.lab.papers.detection_paper import SETTINGS, DetectionSetting, bernoulli, figures, memoryless_cost
 from proxyd.lab.papers.figure import Figure
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, Figure]:

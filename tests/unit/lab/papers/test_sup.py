@@ -114,6 +114,7 @@ def test_feedback_changes_nothing_where_the_model_is_right(chronons: list[list[i
     assert [column.tolist() for column in plain] == [column.tolist() for column in mended]
 
 
+@pytest.mark.long
 def test_utility_grows_with_the_window_and_falls_with_x(found: dict[str, Figure]) -> None:
     for part in "abcd":
         level = table(found[f"sup-1{part}-window"])
@@ -124,12 +125,14 @@ def test_utility_grows_with_the_window_and_falls_with_x(found: dict[str, Figure]
         assert level["X = 1", 100] > level["X = 5", 100]
 
 
+@pytest.mark.long
 def test_feeds_in_batches_reach_the_printed_level(found: dict[str, Figure]) -> None:
     level = table(found["sup-1b-window"]).values()
     assert min(level) > 0.84
     assert max(level) == pytest.approx(0.994, abs=0.01)
 
 
+@pytest.mark.long
 def test_overwrite_is_the_worst_life_where_updates_come_together(found: dict[str, Figure]) -> None:
     level = table(found["sup-2c-life"])
     for every in (1, 2, 3, 4, 5):
@@ -138,6 +141,7 @@ def test_overwrite_is_the_worst_life_where_updates_come_together(found: dict[str
 
 
 @pytest.mark.parametrize("name", ["sup-3a-model", "sup-3b-model"])
+@pytest.mark.long
 def test_utility_falls_with_noise_and_with_x(found: dict[str, Figure], name: str) -> None:
     level = table(found[name])
     for every in range(1, 6):
@@ -148,6 +152,7 @@ def test_utility_falls_with_noise_and_with_x(found: dict[str, Figure], name: str
         assert level[model, 1] > level[model, 3] > level[model, 5]
 
 
+@pytest.mark.long
 def test_sup_needs_at_most_a_sixth_of_the_probes_of_wic(found: dict[str, Figure]) -> None:
     figure = found["sup-4c-readings"]
     at = figure.columns.index
@@ -160,6 +165,7 @@ def test_sup_needs_at_most_a_sixth_of_the_probes_of_wic(found: dict[str, Figure]
     assert float(third[at("WIC probes")]) > 9000
 
 
+@pytest.mark.long
 def test_wic_that_is_told_the_chances_is_a_better_rival(found: dict[str, Figure]) -> None:
     figure = found["sup-4c-readings"]
     at = figure.columns.index
@@ -168,6 +174,7 @@ def test_wic_that_is_told_the_chances_is_a_better_rival(found: dict[str, Figure]
         assert 1.0 < by_told[sup_wic.CHANCES, every] < by_told[sup_wic.PLANNED, every]
 
 
+@pytest.mark.long
 def test_wic_starts_low_and_needs_far_more_probes_even_without_noise(found: dict[str, Figure]) -> None:
     rows = found["sup-4a-fpn"].rows
     assert rows[0][2] == 1.0
@@ -181,6 +188,7 @@ def test_wic_reaches_between_two_budgets() -> None:
     assert sup_wic.crossing(0.2, np.array([0.0, 0.2]), np.array([0.0, 10.0])) == 10.0
 
 
+@pytest.mark.long
 def test_feedback_gains_within_the_printed_ranges(found: dict[str, Figure]) -> None:
     gain, extra = table(found["sup-5a-gain"]), table(found["sup-5b-probes"])
     assert max(gain.values()) <= 104.0
@@ -193,6 +201,7 @@ def test_feedback_gains_within_the_printed_ranges(found: dict[str, Figure]) -> N
     assert extra["Z = 0.4", 5] > extra["Z = 0.8", 5]
 
 
+@pytest.mark.long
 def test_counting_anew_gains_more_for_more_probes(found: dict[str, Figure]) -> None:
     figure = found["sup-5e-readings"]
     rows = {(row[0], row[1], row[2]): row for row in figure.rows}
@@ -205,6 +214,7 @@ def test_counting_anew_gains_more_for_more_probes(found: dict[str, Figure]) -> N
     assert len(sup_feedback.READINGS) == 3
 
 
+@pytest.mark.long
 def test_the_same_generator_gives_the_same_figures(found: dict[str, Figure]) -> None:
     again = next(sup.figures(rng=generator(), quick=True))
     assert again == found["sup-1a-window"]
@@ -218,6 +228,7 @@ def test_all_interpretations_differ_from_the_headline_in_one_thing_each() -> Non
         assert (other.week != base.week) + (other.exponent != base.exponent) + (other.life != base.life) == 1
 
 
+@pytest.mark.long
 def test_a_counted_plan_is_never_behind_sup_and_fbsup_at_their_probes(found: dict[str, Figure]) -> None:
     rows = found["sup-6a-counted"].rows
     assert len(rows) == 12
@@ -232,6 +243,7 @@ def test_a_counted_plan_is_never_behind_sup_and_fbsup_at_their_probes(found: dic
     assert np.mean(leads) > 0.08
 
 
+@pytest.mark.long
 def test_what_a_counted_plan_gains_at_x_1_is_where_misplaced_updates_are(found: dict[str, Figure]) -> None:
     for *_, sup_, anywhere, in_week in found["sup-6b-misplaced"].rows:
         assert abs(float(anywhere) - float(sup_)) < 0.02

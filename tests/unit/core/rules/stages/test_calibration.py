@@ -58,7 +58,7 @@ def poisson(per_day: float, since_s: float, until_s: float, seed: int) -> np.nda
 
 
 @pytest.mark.parametrize("text", RULES.values(), ids=RULES)
-@pytest.mark.parametrize("gap_s", [3000.0, 4 * HOUR_S])
+@pytest.mark.parametrize("gap_s", [pytest.param(3000.0, marks=pytest.mark.long), 4 * HOUR_S])
 async def test_on_poisson_sources_what_is_found_is_what_was_predicted(text: str, gap_s: float) -> None:
     found = decider(declaration(source("s"), text), now_s=T0)
     times_s = poisson(20.0, T0 - 20 * 86400.0, T0 + 90 * 86400.0, seed=8)
@@ -154,6 +154,7 @@ def day_and_night(seed: int, *, flips_s: float, weeks: int) -> np.ndarray:
     return np.sort(np.repeat(hours, counts) + rng.random(counts.sum()) * HOUR_S)
 
 
+@pytest.mark.long
 async def test_a_source_whose_week_turns_is_planned_evenly_and_told_so(tmp_path: Path) -> None:
     flips_s = T0 + 2 * WEEK_S
     names = [f"s{number}" for number in range(6)]
