@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from html import unescape
 from itertools import islice
 
 from proxyd.core.model.item import Item, Value
@@ -91,7 +92,7 @@ class FeedChannel:
     def fields(self) -> dict[str, Value]:
         """Return the fields that every item carries."""
         return {
-            "channel.title": capped(self.title),
+            "channel.title": capped(_shown(self.title)),
             "channel.link": capped(self.link),
             "channel.description": capped(self.description),
             "channel.language": capped(self.language),
@@ -134,7 +135,7 @@ class FeedEntry:
         title = self.title or self.other_title
         fields: dict[str, Value] = {
             **channel_fields,
-            "channel.item.title": capped(title),
+            "channel.item.title": capped(_shown(title)),
             "channel.item.description": capped(self.description),
             "channel.item.content": capped(self.content),
             "channel.item.link": capped(self.link),
@@ -157,6 +158,15 @@ class FeedEntry:
     def _content_hash(self, title: str | None) -> str:
         hashed = [title, self.description, self.content, self.link, self.enclosure]
         return digest(hashed if self.revision is None else [*hashed, self.revision])
+
+
+def _shown(title: str | None) -> str | None:
+    """Return a title as people read it: a title that is HTML, or was escaped twice, still holds entities.
+
+    >>> _shown("News &bull; Q&amp;A"), _shown("R&D; C&A")
+    ('News • Q&A', 'R&D; C&A')
+    """
+    return unescape(title) if title is not None and "&" in title else title
 
 
 def window_of(entries: Iterable[FeedEntry], channel: Mapping[str, Value], most: int = MOST_ITEMS) -> ItemWindow:
