@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from proxyd.core.model.item import Item, UpdateEvent, Value
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
@@ -91,15 +92,18 @@ class JointCaptures:
         self._open: dict[str, JointInterval] = {}
         self._awaited = AwaitedAnswers(known)
         self._orphans: list[str] = []
+        self._first_end_s = -inf  # no interval ends before
         self._rows: dict[str, tuple[Mapping[str, Value], ...]] = {}
         self._paths: Mapping[str, frozenset[str]] = {}
 
     def restore(self, intervals: Iterable[JointInterval]) -> None:
         """Take over the intervals that were open."""
         self._open = {interval.interval_id: interval for interval in intervals}
+        self._first_end_s = -inf
 
     def declare(self) -> None:
         """Forget the intervals of rules that no longer exist."""
+        self._first_end_s = -inf
         paths: dict[str, frozenset[str]] = {}
         for program in self._programs.values():
             for source_id in (source_id for joined in program.joined for source_id in joined.sources):
@@ -151,7 +155,9 @@ class JointCaptures:
 
     def is_overdue(self, now_s: float) -> bool:
         """Return whether an interval is to be ended without some of its sources."""
-        return any(each.ends_s <= now_s for each in self._all())
+        if self._first_end_s <= now_s:
+            self._first_end_s = min((each.ends_s for each in self._all()), default=inf)
+        return self._first_end_s <= now_s
 
     def overdue(self, now_s: float) -> list[tuple[JointInterval, StoreQuery]]:
         """Return the intervals to end without some of their sources, and what to read for their notifications."""
@@ -197,6 +203,7 @@ class JointCaptures:
         """Count the intervals that were decided, and return all that changed."""
         if not steps:
             return NOTHING_CAPTURED
+        self._first_end_s = min(self._first_end_s, *(step.interval.ends_s for step in steps if not step.is_over), inf)
         streams: dict[tuple[str, str], StreamState] = {}
         for step in steps:
             key = (step.interval.rule, step.interval.event.source_id)
