@@ -25,7 +25,7 @@ from proxyd.lab.verbs import reproduce, simulate, solve
 from proxyd.safe_text import visible
 from proxyd.terminal.verbs import Parser, add_verbs, argument, verb
 
-FAILED, UNREACHABLE, INTERRUPTED = 1, 3, 130
+FAILED, WRONG_USAGE, UNREACHABLE, INTERRUPTED = 1, 2, 3, 130
 """Exit codes other than 0 and argparse's 2; ``docs/cli.md`` explains them."""
 _EPILOG = """Settings come from proxyd.toml (or --config) and PROXYD_* variables; `proxyd config` prints them.
 exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 no daemon answers, 130 interrupted"""
@@ -33,7 +33,11 @@ exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 no daemon answers, 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb and return its exit code."""
-    options = make_parser().parse_args(arguments)
+    parser = make_parser()
+    if not (sys.argv[1:] if arguments is None else arguments):
+        parser.print_help(sys.stderr)
+        parser.exit(WRONG_USAGE)
+    options = parser.parse_args(arguments)
     if sys.stdout is None:
         return FAILED  # there is no stream to report the error on
     try:

@@ -143,7 +143,7 @@ def parse_html_page(text: str, url: str, page_class: PageClass, languages: Langu
 
 def _nothing_found(page_class: PageClass) -> str:
     if all(each.extraction and each.extraction.reader is Reader.PRICE for each in page_class.fields):
-        return "the page states no price in JSON-LD, microdata or OpenGraph; read it by CSS or XPATH"
+        return "the page states no price in JSON-LD, microdata or OpenGraph; name its place, as in FROM CSS '.price'"
     return f"nothing on the page matches {field_selectors(page_class.fields)}"
 
 

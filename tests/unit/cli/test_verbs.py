@@ -165,3 +165,11 @@ def test_what_is_misspelt_is_told_the_nearest_word_by_the_verb_it_was_given_to(
     assert (ended.value.code, usage.startswith(f"usage: {program} [-h]")) == (2, True)
     assert last.startswith(f"{program}: error: ")
     assert last.endswith(said)
+
+
+def test_without_a_verb_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([])
+    assert ended.value.code == 2
+    shown = capsys.readouterr()
+    assert (shown.out, "proxyd watches feeds and web pages" in shown.err, "add" in shown.err) == ("", True, True)

@@ -73,6 +73,11 @@ class Reporter:
         if len(self.warnings) < MAX_ERRORS:
             self.warnings.append(self._make(message, span))
 
+    def warn_once(self, message: str, span: TextSpan) -> None:
+        """Report at its first place something that the settings lack, and not again for each statement."""
+        if all(each.message != message for each in self.warnings):
+            self.warn(message, span)
+
     def where(self, span: TextSpan) -> str:
         """Return ``file:line:column`` of a place, for errors elsewhere that refer to it."""
         place = self._make("", span)

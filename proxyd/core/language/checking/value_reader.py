@@ -142,12 +142,12 @@ class Values:
     def websub(self, span: TextSpan) -> None:
         """Warn about WEBSUB ON if no hub can reach the daemon."""
         if not self._settings.can_subscribe:
-            self._reporter.warn("WEBSUB ON has no effect while the setting public_url is empty", span)
+            self._reporter.warn_once("WEBSUB ON has no effect while the setting public_url is empty", span)
 
     def browser(self, span: TextSpan) -> None:
         """Warn about FETCH BROWSER if there is no browser to render pages with."""
         if (missing := self._settings.browser_missing) is not None:
-            self._reporter.warn(f"FETCH BROWSER reads nothing while {missing}", span)
+            self._reporter.warn_once(f"FETCH BROWSER reads nothing while {missing}", span)
 
     def css(self, selector: str, span: TextSpan) -> None:
         """Report a text that is not a CSS selector."""
@@ -198,7 +198,7 @@ class Values:
     def can_mail(self, span: TextSpan) -> None:
         """Warn about DELIVERY MAIL if there is no mail server."""
         if not self._settings.can_mail:
-            self._reporter.warn("DELIVERY MAIL waits while the settings smtp and mail_from are empty", span)
+            self._reporter.warn_once("DELIVERY MAIL waits while the settings smtp and mail_from are empty", span)
 
     def channel(self, url: str, span: TextSpan) -> None:
         """Report a text that is not exactly one address, or that the settings do not allow.
@@ -214,7 +214,7 @@ class Values:
         elif settings.channel_problem is not None and (problem := settings.channel_problem(url)) is not None:
             refuse(problem, span)
         elif not settings.has_channels:
-            self._reporter.warn("nothing is sent to a CHANNEL while proxyd[apprise] is not installed", span)
+            self._reporter.warn_once("nothing is sent to a CHANNEL while proxyd[apprise] is not installed", span)
 
     def header(self, name: str, value: str | SecretRef, span: TextSpan) -> None:
         """Report a header that cannot be sent, or that a rule must not set."""

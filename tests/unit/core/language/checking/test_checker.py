@@ -377,3 +377,12 @@ def test_a_rule_on_the_source_is_warned_of_if_it_alone_has_others_asked_often(of
         f"{PAGES}CREATE PROFILE P; {UPTIME} {often};",
     ):
         assert warnings_of(harmless) == []
+
+
+def test_what_the_settings_lack_is_said_once_a_file() -> None:
+    text = "WATCH 'https://a.example/a' TELL MAIL 'me@a.example'; WATCH 'https://a.example/b' TELL MAIL 'me@a.example';"
+    checked = check(
+        [SourceText("a", text), SourceText("b", text.replace("a.example/", "b.example/"))],
+        CheckSettings(can_mail=False),
+    )
+    assert [(each.file, each.column) for each in checked.warnings] == [("a", 34), ("b", 34)]
