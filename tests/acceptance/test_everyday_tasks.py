@@ -9,6 +9,7 @@ import pytest
 from aiohttp import web
 
 from tests.acceptance.support import SECRET, World, eventually, world
+from tests.browser.devtools import running_chromium
 from tests.pages import ROOT, blocks
 
 TELL = "WEBHOOK '{url}' SECRET ENV 'SECRET_HOOK'"
@@ -143,3 +144,30 @@ async def test_a_site_that_is_down_and_up_again_over_a_restart(w: World) -> None
     fell, rose = told(w)
     assert "site has failed since" in fell
     assert "site answers again after failing since" in rose
+
+
+JOBS = """<!doctype html><title>Jobs</title><ul></ul><script>
+fetch('/jobs.json').then(found => found.json()).then(jobs => { for (const job of jobs)
+  document.querySelector('ul').insertAdjacentHTML('beforeend', `<li class=job><a href="/job/${job}">${job}</a></li>`) })
+</script>"""
+
+
+@pytest.mark.long
+async def test_a_page_built_by_scripts_goes_on_when_its_browser_comes_back(tmp_path: Path) -> None:
+    jobs = ["Cook"]
+    with running_chromium(tmp_path / "chromium") as chromium:
+        async with world(tmp_path, browser=chromium.address) as w:
+            shows(w, "jobs", lambda *_: web.Response(text=JOBS, content_type="text/html"))
+            shows(w, "jobs.json", lambda *_: web.json_response(jobs))
+            text = declared(w, task("Watch a page built by scripts"), "https://example.org/jobs", "jobs")
+            w.daemon.declare(text.replace("MAIL 'me@example.org'", TELL.format(url=w.receiver.url("hook"))))
+            await w.daemon.start()
+            await w.origin.was_asked("jobs.json", times=2)
+            jobs.append("Baker")
+            await heard(w, 1)
+            chromium.kill()
+            await w.daemon.metric_reaches('proxyd_probes_total{outcome="no_browser"}', 1.0)
+            jobs.append("Smith")
+            chromium.restart()
+            await heard(w, 2)
+            assert told(w) == ["Baker", "Smith"]
