@@ -21,7 +21,13 @@ from tests.hostile_rules import HOSTILE_RULES, T0, HostileRule, items, shown
 
 
 @pytest.mark.parametrize("name", HOSTILE_RULES)
-@pytest.mark.parametrize("limits", [QUICK_LIMITS, WORK_LIMITS], ids=["on the loop", "in a worker"])
+@pytest.mark.parametrize(
+    "limits",
+    [
+        pytest.param(QUICK_LIMITS, id="on the loop"),
+        pytest.param(WORK_LIMITS, id="in a worker", marks=pytest.mark.long),
+    ],
+)
 def test_a_rule_ends_at_its_limit(name: str, limits: Limits) -> None:
     meter = Meter(limits)
     step = HOSTILE_RULES[name]().task().run(meter)
