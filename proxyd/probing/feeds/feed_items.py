@@ -81,18 +81,19 @@ class ParsedFeed:
 
 @dataclass(frozen=True, slots=True)
 class FeedChannel:
-    """A feed's data about itself."""
+    """A feed's data about itself; ``is_plain`` says that its title is no HTML."""
 
     title: str | None = None
     link: str | None = None
     description: str | None = None
     language: str | None = None
     ttl_minutes: float | None = None
+    is_plain: bool = False
 
     def fields(self) -> dict[str, Value]:
         """Return the fields that every item carries."""
         return {
-            "channel.title": capped(_shown(self.title)),
+            "channel.title": capped(self.title if self.is_plain else _shown(self.title)),
             "channel.link": capped(self.link),
             "channel.description": capped(self.description),
             "channel.language": capped(self.language),
@@ -112,7 +113,8 @@ class Identity:
 class FeedEntry:
     """One item as in its document, before it is bounded and hashed.
 
-    ``other_title`` is the title of another vocabulary (``itunes:title``), used if the item has no title.
+    ``other_title`` is the title of another vocabulary (``itunes:title``), used if the item has no title, and
+    ``is_plain`` says that the title is no HTML.
     """
 
     identity: Identity
@@ -128,6 +130,7 @@ class FeedEntry:
     updated_s: float | None = None
     revision: str | None = None  # other content that changes with a revision
     other_title: str | None = None
+    is_plain: bool = False
 
     def item(self, channel_fields: Mapping[str, Value]) -> Item:
         """Return the item; without a publication time, that of the last change is used."""
@@ -135,7 +138,7 @@ class FeedEntry:
         title = self.title or self.other_title
         fields: dict[str, Value] = {
             **channel_fields,
-            "channel.item.title": capped(_shown(title)),
+            "channel.item.title": capped(title if self.is_plain else _shown(title)),
             "channel.item.description": capped(self.description),
             "channel.item.content": capped(self.content),
             "channel.item.link": capped(self.link),

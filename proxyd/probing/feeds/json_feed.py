@@ -150,7 +150,11 @@ def _trouble(feed: _Feed, document: dict[str, Json]) -> str:
 
 def _window(entries: list[dict[str, Any]], feed: _Feed, url: str) -> ItemWindow:
     channel = FeedChannel(
-        title=feed.title, link=_link(url, feed.home_page_url), description=feed.description, language=feed.language
+        title=feed.title,
+        link=_link(url, feed.home_page_url),
+        description=feed.description,
+        language=feed.language,
+        is_plain=True,
     ).fields()
     parsed = (_entry(_JsonItem.model_validate(each), feed, url) for each in entries)
     return window_of((entry for entry in parsed if entry is not None), channel)
@@ -172,6 +176,7 @@ def _entry(item: _JsonItem, feed: _Feed, url: str) -> FeedEntry | None:
         enclosure=next((link for link in enclosures if link), None),
         published_s=time_s(item.date_published),
         updated_s=time_s(item.date_modified),
+        is_plain=True,
     )
 
 
