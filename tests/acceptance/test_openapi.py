@@ -32,7 +32,7 @@ async def checked(w: World, *options: str) -> tuple[int, str]:
     process = await asyncio.create_subprocess_exec(
         *(str(SCHEMATHESIS), "--config-file", str(ROOT / "schemathesis.toml")),
         *("run", f"{w.daemon.base}/api/v1/openapi.json", "--checks", "all"),
-        *("--max-examples", str(examples(40).max_examples)),
+        *("--max-examples", str(examples(20).max_examples)),
         *("--exclude-path", "/api/v1/stream", "--generation-database", "none", "--seed", "1", *options),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
