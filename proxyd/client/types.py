@@ -633,6 +633,7 @@ class NotificationWritten(TypedDict):
     digest: NotRequired[str | None]
     limit: NotRequired[str | None]
     empty: NotRequired[Literal["DELIVER"] | None]
+    screenshot: NotRequired[bool]
     message: NotRequired[str | None]
 
 
