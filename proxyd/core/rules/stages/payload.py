@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 from proxyd.core.model.chronon import Chronon, ChrononGrid
 from proxyd.core.model.field_values import iso_time
@@ -143,7 +144,7 @@ def screenshot_path(notification_id: str) -> str:
     >>> screenshot_path("ntf_1")
     '/api/v1/notifications/ntf_1/screenshot'
     """
-    return f"/api/v1/notifications/{notification_id}/screenshot"
+    return f"/api/v1/notifications/{quote(notification_id, safe='')}/screenshot"
 
 
 def _shown(identity: str, picture: str | None) -> dict[str, Any]:
