@@ -207,6 +207,7 @@ class NotificationListed(TypedDict):
     late: bool
     muted: bool
     limited: bool
+    screenshot: str | None
     body: dict[str, Any]
     deliveries: list[DeliveryState]
 
@@ -605,6 +606,7 @@ class NotificationTraced(TypedDict):
     late: bool
     muted: bool
     limited: bool
+    screenshot: str | None
     body: dict[str, Any]
     deliveries: list[DeliveryState]
     intervals: list[IntervalShown]
