@@ -666,6 +666,7 @@ class Rule(TypedDict):
     fingerprint: str
     counting: str
     deliveries: int
+    keeps_screenshot: bool
     muted: SuspensionShown | None
     failing: RuleFailing | None
 

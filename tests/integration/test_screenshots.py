@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from proxyd.core.model.outcome import Picture
-from tests.integration.api_world import Running, running_api, told
+from proxyd.core.model.item import Item
+from proxyd.core.model.outcome import Picture, ProbeOutcome
+from tests.fleets import changed
+from tests.integration.api_world import T0, Running, running_api, told
 from tests.integration.dashboard_world import Browser
 
 PNG = Picture("image/png", b"\x89PNG\r\n\x1a\n\xff\x00")
@@ -65,3 +68,37 @@ async def test_the_dashboard_shows_the_picture_to_who_is_signed_in(running: Runn
     async with running.client.get(path) as answer:
         assert (answer.status, answer.content_type, await answer.read()) == (200, "image/png", PNG.data)
         assert "img-src 'self'" in answer.headers["Content-Security-Policy"]
+
+
+SHOP = """CREATE DOMAIN "Shop" AS CLASS::OFFER EACH CSS 'li' KEY title (title:String FROM CSS 'a');
+CREATE SOURCE "offers" OF OFFER AT 'https://shop.example/offers' FETCH BROWSER;
+CREATE PROFILE "Shopping" AS (DOMAIN "Shop");
+INSERT NOTIFICATION "new offers" INTO "Shopping" SET QUERY "SELECT title FROM OFFER"
+SET TRIGGER "ON INSERT TO OFFER" START NOW END NEVER SET UTILITY STRICT SET SCREENSHOT
+SET DELIVERY MAIL 'a@example.org';"""
+
+
+def offers(titles: str, at_s: float) -> ProbeOutcome:
+    found = changed("offers", [Item(title, {"title": title}, None, title) for title in titles], at_s)
+    return replace(found, picture=PNG)
+
+
+async def test_a_picture_of_a_probe_is_there_with_the_notifications_that_the_probe_made(running: Running) -> None:
+    control, read = running.control, await running.token("read")
+    await control.declarations.declare(SHOP)
+    async with running.client.get("/api/v1/rules/new%20offers", headers=read) as answer:
+        assert (await answer.json())["keeps_screenshot"] is True
+    request = control.decider.request("offers", T0)
+    assert request is not None
+    assert request.wants_picture
+    for number, titles in enumerate(("", "ab")):
+        assert await control.probes.take_in(offers(titles, T0 + 60.0 * (number + 1)))
+    async with running.client.get("/api/v1/notifications?rule=new%20offers", headers=read) as answer:
+        listed = (await answer.json())["items"]
+    assert [each["body"]["data"]["screenshot"] for each in listed] == [each["screenshot"] for each in listed]
+    assert len(listed) == 2
+    for each in listed:
+        async with running.client.get(each["screenshot"], headers=read) as answer:
+            assert (answer.status, await answer.read()) == (200, PNG.data)
+    due = await control.resources.store.due_deliveries(T0 + 300.0, hold_s=600.0, limit=9)
+    assert [each.picture for each in due] == [PNG.sha256]
