@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from proxyd.api.wire.explained import explanation
 from proxyd.core.language import SourceText, check
 from proxyd.core.model.item import Item
 from proxyd.core.model.outcome import Picture, ProbeOutcome
@@ -62,6 +63,13 @@ def test_a_picture_is_no_other_reading() -> None:
         for clauses in ("", "SET SCREENSHOT")
     ]
     assert len({each.reading for each in asked if each is not None}) == 1
+
+
+def test_an_explanation_names_the_rules_that_keep_screenshots() -> None:
+    found = decider(declared(OFFERS, offers("kept", "SET SCREENSHOT"), offers("plain")), now_s=T0)
+    told = found.explainer.explain("offers", int(T0 // 10))
+    assert told is not None
+    assert [line for line in explanation(told).summary if "screenshot" in line] == ["rule kept keeps screenshots"]
 
 
 async def test_only_the_notifications_of_rules_that_ask_have_the_picture_of_their_probe() -> None:
