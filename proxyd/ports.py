@@ -11,7 +11,7 @@ from typing import Protocol
 from proxyd.core.model.delivery import SecretRef, WebhookDelivery
 from proxyd.core.model.item import Item
 from proxyd.core.model.notations import Languages
-from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
+from proxyd.core.model.outcome import Picture, ProbeOutcome, ProbeRequest
 from proxyd.core.model.profile import PageClass
 from proxyd.core.rules.observation import Observation, RuleResults
 from proxyd.core.rules.stages.stored import StoredContext, StoreQuery
@@ -120,8 +120,8 @@ class ParsedItems(Protocol):
 class Message:
     """A message to one endpoint; ``body`` is as it was recorded.
 
-    ``kind`` is its delivery's; ``form``, ``payload`` (a version) and ``secret`` are a webhook's. ``message_id`` is the
-    same on every attempt, ``attempt_s`` is unix seconds by the machine's clock.
+    ``kind`` is its delivery's; ``form``, ``payload`` (a version) and ``secret`` are a webhook's, ``picture`` is a
+    mail's. ``message_id`` is the same on every attempt, ``attempt_s`` is unix seconds by the machine's clock.
     """
 
     message_id: str
@@ -133,6 +133,7 @@ class Message:
     form: str = "STANDARD"
     payload: int = 1
     secret: bytes | str | None = None
+    picture: Picture | None = None
 
 
 class Channel(Protocol):
@@ -154,7 +155,8 @@ class DueDelivery:
     """One notification, or one digest of several, on its way to one endpoint.
 
     Its lane is the pair of its rule and that endpoint. ``position`` orders deliveries; times are unix seconds. If
-    ``is_disabled``, the endpoint has asked for no more.
+    ``is_disabled``, the endpoint has asked for no more. ``picture`` is the hash of the notification's picture, which a
+    digest does not have.
     """
 
     position: int
@@ -174,6 +176,7 @@ class DueDelivery:
     payload: int = 1
     is_digest: bool = False
     is_disabled: bool = False
+    picture: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +205,9 @@ class Outbox(Protocol):
 
     async def next_delivery_s(self, *, busy: Collection[str], shut: Collection[str]) -> float | None:
         """Return when the next pending delivery of another lane and endpoint is due, or ``None`` if there is none."""
+
+    async def picture(self, sha256: str) -> Picture | None:
+        """Return a picture, or ``None`` if it is no longer stored."""
 
     async def delivered(self, delivery: DueDelivery, now_s: float, *, duration_s: float, detail: str) -> None:
         """Record that the receiver accepted the delivery."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
 from proxyd.core.language import Parsed, Statement
+from proxyd.core.model.outcome import Picture
 from proxyd.core.model.profile import Declaration
 from proxyd.core.model.suspension import Subject, Suspension
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
@@ -333,6 +334,7 @@ class StoredNotification:
     """A stored notification; times in unix seconds. Lists may leave out the deliveries.
 
     It is ``muted`` if it was made while its rule was, and ``limited`` if the rule's limit kept it from being sent.
+    ``picture`` is the hash of its picture, if that is stored.
     """
 
     position: int
@@ -346,6 +348,7 @@ class StoredNotification:
     deliveries: tuple[DeliveryStatus, ...] = ()
     muted: bool = False
     limited: bool = False
+    picture: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -438,6 +441,9 @@ class Deliveries(Protocol):
 
     async def trace(self, notification_id: str) -> NotificationTrace:
         """Return everything that led to a notification, and its deliveries; raises ``NotFoundError``."""
+
+    async def picture(self, notification_id: str) -> Picture:
+        """Return the picture of a notification; raises ``NotFoundError`` if there is none."""
 
     async def test_deliveries(self, rule: str) -> list[DeliveryTest]:
         """Send a test message to every endpoint of a rule; raises ``NotFoundError``."""

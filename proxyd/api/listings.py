@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from aiohttp import web
+
 from proxyd.api import wire
 from proxyd.api.rest.notification_traces import trace
 from proxyd.api.rest.query_readers import InOrder, before, cursor_of, known_declaration, page_of, part_of, wanted
@@ -16,6 +18,11 @@ from proxyd.core.model.suspension import Subject
 from proxyd.queries import Queries
 
 _MOST_RULES = 20_000  # of all sources on a page
+_PICTURE_HEADERS = {
+    "Cache-Control": "private, no-cache",
+    "Content-Security-Policy": "default-src 'none'; sandbox",
+    "X-Content-Type-Options": "nosniff",
+}
 
 
 class ProfileListings:
@@ -167,6 +174,11 @@ class DeliveryListings:
     async def get_notification(self, notification_id: str) -> wire.NotificationTraced:
         """Show a notification, the probe that led to it, and its deliveries."""
         return trace(await self._deliveries.trace(notification_id))
+
+    async def get_screenshot(self, notification_id: str) -> web.Response:
+        """Return the picture of a notification's page, a PNG or a JPEG."""
+        picture = await self._deliveries.picture(notification_id)
+        return web.Response(body=picture.data, content_type=picture.media_type, headers=_PICTURE_HEADERS)
 
     async def list_dead_letters(self, window: wire.ListWindow) -> wire.Page[wire.DeadLetter]:
         """List the deliveries that were given up, newest first."""

@@ -109,6 +109,7 @@ class SyncClient:
     report = _blocking(Client.report)
     notifications = _blocking(Client.notifications)
     notification = _blocking(Client.notification)
+    screenshot = _blocking(Client.screenshot)
     atom = _blocking(Client.atom)
     json_feed = _blocking(Client.json_feed)
     replay = _blocking(Client.replay)

@@ -261,6 +261,10 @@ class Client:
         """Return a notification, the probe that led to it, and its deliveries."""
         return await self._wire.ask(types.NotificationTraced, "GET", f"/api/v1/notifications/{part(notification_id)}")
 
+    async def screenshot(self, notification_id: str) -> bytes:
+        """Return the picture of a notification's page, a PNG or a JPEG."""
+        return await self._wire.data(f"/api/v1/notifications/{part(notification_id)}/screenshot")
+
     async def atom(self, profile: str, *, rule: str | None = None) -> str:
         """Return the newest notifications of a profile, or of one of its rules, as an Atom feed."""
         return await self._wire.text(f"/api/v1/profiles/{part(profile)}/feed.atom", {"rule": rule})

@@ -207,6 +207,7 @@ class NotificationListed(TypedDict):
     late: bool
     muted: bool
     limited: bool
+    screenshot: str | None
     body: dict[str, Any]
     deliveries: list[DeliveryState]
 
@@ -605,6 +606,7 @@ class NotificationTraced(TypedDict):
     late: bool
     muted: bool
     limited: bool
+    screenshot: str | None
     body: dict[str, Any]
     deliveries: list[DeliveryState]
     intervals: list[IntervalShown]
@@ -633,6 +635,7 @@ class NotificationWritten(TypedDict):
     digest: NotRequired[str | None]
     limit: NotRequired[str | None]
     empty: NotRequired[Literal["DELIVER"] | None]
+    screenshot: NotRequired[bool]
     message: NotRequired[str | None]
 
 
@@ -663,6 +666,7 @@ class Rule(TypedDict):
     fingerprint: str
     counting: str
     deliveries: int
+    keeps_screenshot: bool
     muted: SuspensionShown | None
     failing: RuleFailing | None
 

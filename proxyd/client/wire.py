@@ -159,6 +159,10 @@ class Wire:
         """Return the text of a response."""
         return (await self.send("GET", path, query)).text
 
+    async def data(self, path: str) -> bytes:
+        """Return the bytes of a response."""
+        return (await self.send("GET", path)).body
+
     async def items(self, path: str, query: Query = _NOTHING) -> list[Any]:
         """Return a list that is not divided into pages."""
         return (await self.ask(ListAnswer, "GET", path, query))["items"]

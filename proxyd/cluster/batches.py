@@ -13,7 +13,7 @@ from proxyd.errors import UnreadableError
 
 T = TypeVar("T")
 _MOST_BYTES = 256 * 2**20  # in a decompressed message
-_CONFIG = ConfigDict(ser_json_inf_nan="constants")
+_CONFIG = ConfigDict(ser_json_inf_nan="constants", ser_json_bytes="base64", val_json_bytes="base64")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,23 @@ class Form(Generic[T]):
 
 
 BATCHES, REPORTS = Form(Batch), Form(ProbeReport)
+
+
+def without_picture(report: ProbeReport) -> ProbeReport:
+    """Return a report without the picture of its probe, with a remark about it.
+
+    Examples
+    --------
+    >>> from proxyd.core.model.outcome import OutcomeKind, Picture
+    >>> shown = ProbeOutcome("s", OutcomeKind.SAME_BODY, 1.0, 2.0, detail="the same", picture=Picture("image/png", b""))
+    >>> without_picture(ProbeReport("b", 0, "p", "r", 1.0, shown)).outcome.detail
+    'the same; no screenshot: it does not fit into a message to the planner'
+    """
+    outcome = report.outcome
+    if outcome is None or outcome.picture is None:
+        return report
+    detail = f"{outcome.detail}; no screenshot: it does not fit into a message to the planner"
+    return replace(report, outcome=replace(outcome, picture=None, detail=detail))
 
 
 def by_our_clock(outcome: ProbeOutcome, *, sent_s: float, arrived_s: float) -> ProbeOutcome:

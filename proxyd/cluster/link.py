@@ -27,7 +27,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, ObjectStoreConfig, RetentionP
 from nats.js.errors import APIError, NotFoundError, ObjectNotFoundError
 from nats.js.object_store import ObjectStore
 
-from proxyd.cluster.batches import BATCHES, REPORTS, Batch, ProbeReport
+from proxyd.cluster.batches import BATCHES, REPORTS, Batch, ProbeReport, without_picture
 from proxyd.errors import ClusterError, LostLeaseError, UnreadableError
 
 PARTITIONS = 512
@@ -214,9 +214,12 @@ class NatsConnection:
     # -- reports
 
     async def report(self, report: ProbeReport) -> None:
-        """Send a report; one that is too large for a message is stored as an object."""
+        """Send a report: without its picture if it is too large for a message, or else stored as an object."""
         data, headers = REPORTS.write(report), {"Nats-Msg-Id": f"{report.batch_id} {report.number}"}
-        if len(data) > self._client.max_payload - _HEADERS_BYTES:
+        most = self._client.max_payload - _HEADERS_BYTES
+        if len(data) > most and (smaller := without_picture(report)) is not report:
+            data = REPORTS.write(smaller)
+        if len(data) > most:
             name = uuid.uuid4().hex
             await self._checked((await self._large()).put(name, data))
             data, headers = b"", headers | {_OBJECT: name}

@@ -227,6 +227,11 @@ class Settings(BaseModel):
         "network must be in `allow_networks`",
     )
     retention: PositiveSeconds = Field(90 * 86400.0, description="how long items, intervals and notifications are kept")
+    pictures_bytes: Annotated[int, Field(ge=0)] = Field(
+        2**30,
+        description="maximum size of all pictures of `SET SCREENSHOT` together. Looked at every hour: the oldest are "
+        "deleted first, and their notifications stay without them",
+    )
     backup: Path | None = Field(None, description="folder for a nightly copy of the database")
     backup_copies: Annotated[int, Field(ge=1, le=1000)] = Field(
         7, description="number of nightly copies that are kept; older ones are deleted"

@@ -11,6 +11,7 @@ from proxyd.config import SecretStore
 from proxyd.core.language import no_such
 from proxyd.core.model.delivery import Delivery, WebhookDelivery, shown_endpoint
 from proxyd.core.model.field_values import iso_time
+from proxyd.core.model.outcome import Picture
 from proxyd.daemon.notifying import Notifying
 from proxyd.errors import DeliveryError, NotFoundError
 from proxyd.notify import known_secret
@@ -60,10 +61,20 @@ class DeliveryQueries:
         """Return everything that led to a notification, and its deliveries."""
         found = await self.store.history.trace(notification_id)
         if found is None:
-            raise NotFoundError(
-                f"there is no notification {notification_id!r}; `proxyd notifications` lists the newest"
-            )
+            raise _no_notification(notification_id)
         return found
+
+    async def picture(self, notification_id: str) -> Picture:
+        """Return the picture of a notification."""
+        found = await self.store.history.picture(notification_id)
+        if found is not None:
+            return found
+        if await self.store.history.trace(notification_id) is None:
+            raise _no_notification(notification_id)
+        raise NotFoundError(
+            f"the notification {notification_id!r} has no screenshot: its rule keeps none, the probe took none, or it "
+            "was deleted"
+        )
 
     async def test_deliveries(self, rule: str) -> list[DeliveryTest]:
         """Send a test message to every webhook, mail address and channel of a rule."""
@@ -122,3 +133,7 @@ class DeliveryQueries:
         count = await self.store.replay(notification_id, self.clock.time_s())
         self.notifying.wake()
         return count
+
+
+def _no_notification(notification_id: str) -> NotFoundError:
+    return NotFoundError(f"there is no notification {notification_id!r}; `proxyd notifications` lists the newest")

@@ -19,6 +19,7 @@ from proxyd.metrics import Metrics
 from proxyd.ports import Clock
 from proxyd.store import SqlStore, check_copy, whole_or_nothing
 from proxyd.store.databases.sqlite import sync
+from proxyd.store.picture_rows import expire_pictures
 from proxyd.store.retention import expire
 
 _STAMP = "proxyd-%Y%m%dT%H%M%SZ.db"
@@ -83,6 +84,7 @@ class Housekeeping:
 
     async def _expire(self) -> None:
         deleted = await expire(self._store.writer, self._clock.time_s(), retention_s=self._settings.retention)
+        deleted += await expire_pictures(self._store.writer, most_bytes=self._settings.pictures_bytes)
         log.info("expired", rows=deleted)
 
     async def _copy(self) -> None:

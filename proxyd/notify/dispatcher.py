@@ -10,6 +10,7 @@ import numpy as np
 import structlog
 
 from proxyd.core.model.delivery import SecretRef, shown_endpoint
+from proxyd.core.model.outcome import Picture
 from proxyd.core.politeness import EndpointLimits, Endpoints, retry_after_s
 from proxyd.errors import DeliveryError
 from proxyd.metrics import Metrics
@@ -188,8 +189,15 @@ class Dispatcher:
             delivery.form,
             delivery.payload,
             secret,
+            await self._picture_of(delivery),
         )
         return await self._channel.deliver(message)
+
+    async def _picture_of(self, delivery: DueDelivery) -> Picture | None:
+        """Return what is attached to a mail."""
+        if delivery.picture is None or delivery.kind != "mail":
+            return None
+        return await self._outbox.picture(delivery.picture)
 
     def _failed(self, delivery: DueDelivery, error: DeliveryError, duration_s: float) -> _Answer:
         now_s = self._clock.time_s()

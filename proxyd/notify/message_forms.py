@@ -51,8 +51,8 @@ def payload(body: bytes, version: int) -> bytes:
     """Return a recorded body as version 1 or 2 of the payload; equal bodies give equal bytes.
 
     Version 1 has columns by their full paths. Version 2 has short names where they are unambiguous, the texts for
-    people, and the changes of updated rows. A body that was recorded without these is version 1 as it is. Other
-    messages than notifications and digests have one form.
+    people, the changes of updated rows, and the path of the screenshot. A body that was recorded without these is
+    version 1 as it is. Other messages than notifications and digests have one form.
     """
     message = json.loads(body)
     data = message.get("data", {})
@@ -66,7 +66,7 @@ def payload(body: bytes, version: int) -> bytes:
 
 
 def _first_version(data: Mapping[str, Any]) -> dict[str, Any]:
-    found = {name: value for name, value in data.items() if name not in {"message", "changes"}}
+    found = {name: value for name, value in data.items() if name not in {"message", "changes", "screenshot"}}
     if "notifications" in found:
         found["notifications"] = [_first_version(each) for each in found["notifications"]]
     return found

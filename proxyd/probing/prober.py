@@ -140,6 +140,7 @@ class HttpProber:
             home=request.url,
             post=None if request.post is None else request.post.encode("utf-8", "surrogatepass"),
             gate=self._robots if request.obeys_robots else None,
+            wants_picture=request.wants_picture,
         )
 
     def _headers(self, request: ProbeRequest) -> tuple[tuple[str, str], ...]:
@@ -173,6 +174,7 @@ class HttpProber:
                 status=response.status,
                 retry_after_s=response.retry_after_s,
                 permanent_url=response.permanent_url,
+                picture=response.picture,
             )
         return self._changed(probe, response, body_hash, document)
 
@@ -252,6 +254,7 @@ class HttpProber:
             requests=probe.trace.requests,
             body_bytes=probe.trace.body_bytes,
             trace=probe.request.trace,
+            picture=None if response is None else response.picture,
         )
 
 

@@ -13,6 +13,7 @@ from sqlalchemy import Row, Select, Table, case, func, literal, or_, select, uni
 from proxyd.core.model.delivery import shown_endpoint
 from proxyd.core.model.field_values import parse_iso
 from proxyd.core.model.item import EventKind
+from proxyd.core.model.outcome import Picture
 from proxyd.core.rules.answers.promises import RuleWeek
 from proxyd.core.rules.stages.calibration import Calibration
 from proxyd.queries import (
@@ -31,6 +32,7 @@ from proxyd.queries import (
 from proxyd.store import rows
 from proxyd.store import tables as t
 from proxyd.store.databases.connections import StoreReader
+from proxyd.store.picture_rows import read_picture
 
 _SAME_S = 0.0006  # times in a notification are rounded to the millisecond
 MOST_FINDINGS = 100
@@ -131,6 +133,11 @@ class SqlHistory:
         """Return the position of the newest notification, or 0 if there is none."""
         newest: int | None = (await self._read(select(func.max(t.notifications.c.position))))[0][0]
         return newest or 0
+
+    async def picture(self, notification_id: str) -> Picture | None:
+        """Return the picture of a notification, or ``None`` if it has none."""
+        c = t.notifications.c
+        return await read_picture(self._read, select(c.picture).where(c.notification_id == notification_id))
 
     async def trace(self, notification_id: str) -> NotificationTrace | None:
         """Return a notification with its intervals, its probe's other findings and all attempts, or ``None``."""

@@ -18,11 +18,13 @@ from sqlalchemy import (
     delete,
     func,
     insert,
+    literal,
     or_,
     select,
     update,
 )
 
+from proxyd.core.model.outcome import Picture
 from proxyd.core.model.profile import NotificationRule
 from proxyd.errors import NotFoundError
 from proxyd.ports import DueDelivery, Gathered
@@ -30,6 +32,7 @@ from proxyd.store import rows
 from proxyd.store import tables as t
 from proxyd.store.databases.connections import StoreReader
 from proxyd.store.digest_rows import SqlDigests
+from proxyd.store.picture_rows import read_picture
 from proxyd.store.webhook_states import SqlWebhooks
 from proxyd.store.writer import Writer, drained
 
@@ -91,6 +94,10 @@ class SqlOutbox:
         """Return when the next pending delivery of another lane and endpoint is due, or ``None`` if there is none."""
         found: float | None = (await self._read(select(func.min(t.outbox.c.next_s)).where(_open(busy, shut))))[0][0]
         return found
+
+    async def picture(self, sha256: str) -> Picture | None:
+        """Return a picture, or ``None`` if it is no longer stored."""
+        return await read_picture(self._read, select(literal(sha256)))
 
     async def delivered(
         self, delivery: DueDelivery, now_s: float, *, duration_s: float = 0.0, detail: str = ""
@@ -266,6 +273,7 @@ def _deliveries() -> Select[*tuple[Any, ...]]:
             func.coalesce(o.digest, n.body).label("body"),
             o.digest_id.is_not(None).label("is_digest"),
             e.lane.is_not(None).label("is_disabled"),
+            case((o.digest_id.is_(None), n.picture)).label("picture"),
         )
         .join(t.notifications, n.notification_id == o.notification_id)
         .outerjoin(t.endpoints, e.lane == o.lane)

@@ -361,7 +361,7 @@ def week_counts(row: Any) -> WeekCounts:
 
 def notification_row(sent: Notification, *, is_muted: bool = False, is_limited: bool = False) -> dict[str, Any]:
     """Return a row of ``notifications``."""
-    names = ("notification_id", "rule", "source_id", "event_s", "created_s", "late", "body", "limited_by")
+    names = ("notification_id", "rule", "source_id", "event_s", "created_s", "late", "body", "limited_by", "picture")
     return {name: getattr(sent, name) for name in names} | {"muted": is_muted, "limited": is_limited}
 
 

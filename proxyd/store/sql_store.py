@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, func,
 
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import EventKind, Item
+from proxyd.core.model.outcome import Picture
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.observation import Observation, RuleResults
 from proxyd.core.rules.stages.joint_intervals import JointInterval
@@ -26,6 +27,7 @@ from proxyd.store.failing_rows import SqlFailingRules, record_failing
 from proxyd.store.history import SqlHistory
 from proxyd.store.limit_rows import exceeding
 from proxyd.store.outbox import SqlOutbox
+from proxyd.store.picture_rows import NO_PICTURES, record_pictures
 from proxyd.store.plan_rows import SqlPlanRecord
 from proxyd.store.statements import add_up, delete_named, execute_many, upsert
 from proxyd.store.suspension_rows import SqlSuspensions
@@ -240,9 +242,12 @@ class SqlStore(SqlOutbox):
         probes = [rows.probe_row(o, o.probe) for o in observations if o.probe is not None]
         execute_many(connection, _INSERT_PROBE, probes)
         self.subscriptions.write(connection)
-        self._record_results(connection, [o.rules for o in observations])
+        taken = {each.sha256: each for o in observations if (each := o.outcome.picture) is not None}
+        self._record_results(connection, [o.rules for o in observations], taken)
 
-    def _record_results(self, connection: Connection, results: Sequence[RuleResults]) -> None:
+    def _record_results(
+        self, connection: Connection, results: Sequence[RuleResults], taken: Mapping[str, Picture] = NO_PICTURES
+    ) -> None:
         open_on_several = {one.interval_id: rows.joint_row(one) for each in results for one in each.joint}
         ended = [interval_id for each in results for interval_id in each.ended]
         execute_many(connection, _UPSERT_JOINT, list(open_on_several.values()))
@@ -257,6 +262,7 @@ class SqlStore(SqlOutbox):
             record_failing(connection, failing)
         if sent:
             self._record_notifications(connection, sent)
+            record_pictures(connection, taken, sent)
 
     def _record_notifications(self, connection: Connection, sent: Sequence[Notification]) -> None:
         unanswered, digests, muted = held(connection), self.declarations.digests, self.suspensions.muted

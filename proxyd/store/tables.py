@@ -288,10 +288,29 @@ notifications = Table(
     Column("muted", Boolean, nullable=False, server_default=false()),  # made while its rule was muted
     Column("limited", Boolean, nullable=False, server_default=false()),  # not sent, because of the rule's LIMIT
     Column("limited_by", String, nullable=False, server_default=""),  # the source or value that has a limit of its own
+    Column("picture", String),  # of the page, if it is still stored
     Index("ix_notifications_created", "created_s"),
     Index("ix_notifications_rule", "rule", "position"),
     Index("ix_notifications_source", "source_id", "position"),
     Index("ix_notifications_limit", "rule", "limited_by", "created_s"),
+)
+_has_picture = notifications.c.picture.is_not(None)
+Index(
+    "ix_notifications_picture",
+    notifications.c.picture,
+    sqlite_where=_has_picture,
+    postgresql_where=_has_picture,
+)
+
+pictures = Table(  # of pages, each once however many notifications have it
+    "pictures",
+    metadata,
+    Column("sha256", String, primary_key=True),
+    Column("media_type", String, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+    Column("size", Integer, nullable=False),  # of the data, in bytes
+    Column("taken_s", Float, nullable=False),  # the last time
+    Index("ix_pictures_taken", "taken_s", "size"),
 )
 
 outbox = Table(

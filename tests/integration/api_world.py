@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
+from sqlalchemy import Connection, insert, update
 
 from proxyd.api import Quota, StreamSettings, make_app, new_token
 from proxyd.app.wiring import Built, Resources, build
@@ -21,7 +22,7 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.delivery import MailDelivery
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.notations import Languages
-from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.core.model.outcome import OutcomeKind, Picture, ProbeOutcome
 from proxyd.core.model.profile import PageClass
 from proxyd.core.rules.observation import RuleResults
 from proxyd.core.rules.state import Notification
@@ -31,6 +32,7 @@ from proxyd.ports import Clock, Message, Prober
 from proxyd.probing.feeds.feed_items import ParsedFeed
 from proxyd.queries import Scope
 from proxyd.store import SqlStore, open_store
+from proxyd.store import tables as t
 from tests.databases import migrated_file
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, PoissonOrigin, rule, source
@@ -71,6 +73,23 @@ class Running:
         """Record notifications, as a probe would."""
         await self.control.resources.store.record_results(RuleResults(notifications=notifications))
         self.control.news.notify()
+
+    async def keep_picture(self, name: str, picture: Picture) -> None:
+        """Let a recorded notification have a picture."""
+        row = {
+            "sha256": picture.sha256,
+            "media_type": picture.media_type,
+            "data": picture.data,
+            "size": 1,
+            "taken_s": T0,
+        }
+        of_name = update(t.notifications).where(t.notifications.c.notification_id == name)
+
+        def write(connection: Connection) -> None:
+            connection.execute(insert(t.pictures), [row])
+            connection.execute(of_name.values(picture=picture.sha256))
+
+        await self.control.resources.store.writer.submit(write)
 
     async def give_up(self, name: str, error: str = "refused") -> None:
         """Record a notification by mail that was given up."""

@@ -25,6 +25,7 @@ from proxyd.api import ApiSettings, serve_api
 from proxyd.client import ApiError, Client, ProfileRead, StreamEvent, SyncClient, UnreachableError
 from proxyd.client.types import ComingProbe, SourceListed, TokenMade
 from proxyd.config import socket_address
+from proxyd.core.model.outcome import Picture
 from tests.canned import Canned, answering
 from tests.fleets import changed, rule
 from tests.integration.api_world import T0, Running, running_api, told
@@ -61,6 +62,7 @@ CALLS: dict[str, tuple[str, Call]] = {
     "report": ("report", lambda c: c.report(days=3)),
     "list_notifications": ("notifications", lambda c: c.notifications(rule="r", profile="P")),
     "get_notification": ("notification", lambda c: c.notification("n/1")),
+    "get_screenshot": ("screenshot", lambda c: c.screenshot("n/1")),
     "replay": ("replay", lambda c: c.replay("n/1", idempotency_key="3")),
     "atom": ("atom", lambda c: c.atom("P", rule="r")),
     "json": ("json_feed", lambda c: c.json_feed("P")),
@@ -116,6 +118,7 @@ def whole(operation: str, answer: Any) -> Any:
 async def running(tmp_path: Path) -> AsyncIterator[Running]:
     async with running_api(tmp_path) as api:
         await api.give_up("n/1")
+        await api.keep_picture("n/1", Picture("image/png", b"picture"))
         await api.control.probes.take_in(replace(changed("s", [], T0), permanent_url="https://new.example/s"))
         yield api
 
@@ -195,6 +198,9 @@ async def test_every_answer_is_the_same_without_a_loop_of_ones_own(running: Runn
 def check(operation: str, answer: Any) -> None:
     media_type, schema = described(operation)
     found = whole(operation, answer)
+    if media_type == "image/*":
+        assert isinstance(found, bytes)
+        return
     assert isinstance(found, str) == ("json" not in media_type), operation
     assert fits(found, schema) == [], operation
 

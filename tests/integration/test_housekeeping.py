@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -16,8 +17,10 @@ from sqlalchemy import Connection, text
 
 from proxyd.config import Settings, load
 from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.outcome import Picture
 from proxyd.daemon.housekeeping import Housekeeping, back_up, make_scheduler, newest_backup_s
 from proxyd.metrics import Metrics
+from proxyd.queries import Wanted
 from proxyd.store import SqlStore, open_store
 from proxyd.store.databases.sqlite import sqlite_connections
 from tests.fakes import FakeClock
@@ -197,3 +200,14 @@ async def test_a_nightly_copy_is_noted_and_clears_away_what_was_broken_off(store
     await keeping._in_turn(keeping._copy)()
     assert [path.name for path in folder.iterdir()] == ["proxyd-20010909T014640Z.db"]
     assert metrics.registry.get_sample_value("proxyd_last_backup_timestamp_seconds") == 1e9
+
+
+async def test_pictures_above_their_size_go_with_what_is_past_its_retention(store: SqlStore) -> None:
+    drive = Drive(decider(declaration(source("s"), rule("r", clauses="SET SCREENSHOT")), now_s=1e9))
+    for number, name in enumerate(("first", "second", "third")):
+        outcome = changed("s", [item(name, 1e9 + 60.0 * number)], 1e9 + 60.0 * number)
+        await store.record(await drive.see(replace(outcome, picture=Picture("image/png", b"%100d" % number))))
+    await Housekeeping(store, FakeClock(1e9), Metrics(), settings(pictures_bytes=150))._expire()
+    listed = (await store.history.find_notifications(Wanted(), before=None, limit=9)).rows
+    found = [await store.history.picture(each.notification_id) for each in listed]
+    assert found == [Picture("image/png", b"%100d" % 2), None, None]

@@ -290,6 +290,7 @@ def notifications(draw: st.DrawFn) -> InsertNotification:
         digest=draw(st.none() | located(st.none() | digests)),
         limit=draw(st.none() | located(_notification_limits)),
         empty=draw(st.none() | located(st.just(value=True))),
+        screenshot=draw(st.none() | located(st.just(value=True))),
         message=draw(st.none() | located_texts()),
     )
 
@@ -308,6 +309,7 @@ watches = st.builds(
     st.none() | expressions,
     st.none() | located(st.builds(Life, durations)),
     st.none() | located(_shares),
+    st.none() | located(st.just(value=True)),
     st.none() | located_texts(),
     tuples_of(located(deliveries)),
 ).map(

@@ -56,6 +56,7 @@ def delivery_endpoints(queries: Queries, listings: Listings, streams: Streams) -
         listing("/api/v1/notifications", listed.list_notifications, wire.Page[wire.NotificationListed], wire.Found,
                 raises=(404, 503)),
         listing("/api/v1/notifications/{id}", listed.get_notification, wire.NotificationTraced, raises=(404,)),
+        listing("/api/v1/notifications/{id}/screenshot", listed.get_screenshot, "image/*", raises=(404,)),
         Endpoint("POST", "/api/v1/notifications/{id}/replay", "write", handlers.replay, wire.Replayed, status=202,
                  raises=(404, 409, 422), is_keyed=True),
         Endpoint("GET", "/api/v1/stream", "read", streams.follow, "text/event-stream", wire.Followed,

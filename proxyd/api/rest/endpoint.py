@@ -90,7 +90,7 @@ class Endpoint:
 def listing(
     path: str,
     find: Callable[..., Answer | Awaitable[Answer]],
-    answer: type[wire.WireModel],
+    answer: type[wire.WireModel] | str,
     query: type[wire.WireModel] | None = None,
     *,
     scope: Scope = "read",

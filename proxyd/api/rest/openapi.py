@@ -120,7 +120,8 @@ def _headers(endpoint: Endpoint) -> list[dict[str, Any]]:
 
 def _responses(endpoint: Endpoint, names: Mapping[_Model, str]) -> dict[str, Any]:
     if isinstance(endpoint.answer, str):
-        content = {endpoint.answer: {"schema": {} if endpoint.answer.endswith("json") else {"type": "string"}}}
+        is_text = not endpoint.answer.endswith(("json", "/*"))
+        content = {endpoint.answer: {"schema": {"type": "string"} if is_text else {}}}
     else:
         content = {"application/json": {"schema": {"$ref": names[endpoint.answer]}}}
     tag = {"ETag": {"description": "tag of the profile's text, for `If-Match`", "schema": {"type": "string"}}}

@@ -73,6 +73,7 @@ class Dashboard:
             WebRoute("POST", "/profiles/{name}/unmute", "write", actions.unmute_profile),
             WebRoute("GET", "/notifications", "read", pages.notifications),
             WebRoute("GET", "/notifications/{id}", "read", pages.notification),
+            WebRoute("GET", "/notifications/{id}/screenshot", "read", pages.screenshot),
             WebRoute("POST", "/notifications/{id}/replay", "write", actions.replay),
             WebRoute("POST", "/replay-dead", "write", actions.replay_dead),
             WebRoute("GET", "/plan", "read", pages.plan),

@@ -110,6 +110,10 @@ class Pages:
         found = await self._listings.deliveries.get_notification(request.match_info["id"])
         return self._render(request, "notification.html", found=found, title=_title(found))
 
+    async def screenshot(self, request: web.Request) -> web.Response:
+        """Return the picture of a notification's page."""
+        return await self._listings.deliveries.get_screenshot(request.match_info["id"])
+
     async def plan(self, request: web.Request) -> web.Response:
         """Show the coming probes of all sources."""
         planned = self._listings.plans.plan(wire.PlanWindow(limit=_MOST_COMING)).items

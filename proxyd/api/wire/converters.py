@@ -19,6 +19,7 @@ from proxyd.core.rules.capture_counts import CaptureCounts
 from proxyd.core.rules.estimates import Misfit
 from proxyd.core.rules.failing import FailingRule
 from proxyd.core.rules.stages.calibration import Calibration
+from proxyd.core.rules.stages.payload import screenshot_path
 from proxyd.queries import (
     DeadDelivery,
     DecidedInterval,
@@ -320,6 +321,7 @@ def notification_members(stored: StoredNotification) -> dict[str, Any]:
         "late": stored.late,
         "muted": stored.muted,
         "limited": stored.limited,
+        "screenshot": None if stored.picture is None else screenshot_path(stored.notification_id),
         "body": json.loads(stored.body),
         "deliveries": [_delivery(each) for each in stored.deliveries],
     }

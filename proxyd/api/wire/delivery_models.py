@@ -33,6 +33,7 @@ class NotificationListed(WireModel):
     late: bool
     muted: bool = Field(description="made while its rule was muted")
     limited: bool = Field(description="not sent, because of its rule's LIMIT")
+    screenshot: str | None = Field(description="the path of its picture of the page; null if there is none")
     body: dict[str, Any]
     deliveries: list[DeliveryState]
 

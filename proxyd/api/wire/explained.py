@@ -101,6 +101,7 @@ def _summary(found: Explanation, kept: Sequence[KeptPromise]) -> list[str]:
     lines += [_warning(name, spell) for name, spell in found.state.health.silent.items()]
     lines += [_rate_line(found)]
     lines += [f"rule {rule}: {used.name} ({used.because})" for rule, used in sorted(found.policies.items())]
+    lines += [f"rule {rule} keeps screenshots" for rule in found.picturing]
     lines += [_kept_line(each) for each in kept]
     lines += [_last_line(found), f"next probe: {_coming(found, kept)}"]
     lines += _constraint_lines(found)

@@ -220,6 +220,7 @@ class _Reading:
             deliveries=self._deliveries(rule.deliveries or (), (*at, "deliveries")),
             no_delivery=rule.deliveries == [],
             empty=None if rule.empty is None else Located(value=True, span=self._members.at((*at, "empty"))),
+            screenshot=Located(value=True, span=self._members.at((*at, "screenshot"))) if rule.screenshot else None,
             message=None if rule.message is None else self._located(rule.message, (*at, "message")),
             comments=self._reader.take_comments(),
             span=self._members.at(at),

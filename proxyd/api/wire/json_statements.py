@@ -130,6 +130,7 @@ def _notification(rule: InsertNotification) -> models.NotificationWritten:
         query=None if rule.query is None else format_select(rule.query),
         trigger=None if rule.trigger is None else format_trigger(rule.trigger),
         deliveries=deliveries if deliveries or rule.no_delivery else None,
+        screenshot=rule.screenshot is not None,
         message=None if rule.message is None else rule.message.value,
         **_members(format_settings(rule), titles),
     )

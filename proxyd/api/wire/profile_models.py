@@ -32,6 +32,7 @@ class Rule(Achieved):
     fingerprint: str
     counting: str = Field(description="what its counters count; a word of it changes with each of them")
     deliveries: Count
+    keeps_screenshot: bool = Field(description="whether a picture of the page is kept with each notification")
     muted: SuspensionShown | None = Field(description="what mutes it: itself, or one of its profiles")
     failing: RuleFailing | None = Field(description="null if its last evaluation succeeded")
 

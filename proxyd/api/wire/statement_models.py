@@ -196,6 +196,7 @@ class NotificationWritten(WireModel):
     digest: Clause | None = Field(default=None, examples=["EVERY 1 HOUR AT MOST 20 ITEMS", "NONE"])
     limit: Clause | None = Field(default=None, examples=["1 PER DAY PER SOURCE"])
     empty: Literal["DELIVER"] | None = None
+    screenshot: bool = Field(default=False, description="whether a picture of the page is kept with each notification")
     message: str | None = Field(default=None, examples=["{title} {link}"])
 
 

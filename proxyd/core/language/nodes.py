@@ -155,6 +155,7 @@ class InsertNotification:
     digest: Located[Digest | None] | None = None
     limit: Located[NotificationLimit] | None = None
     empty: Located[bool] | None = None
+    screenshot: Located[bool] | None = None
     message: Located[str] | None = None
     comments: tuple[str, ...] = field(default=(), compare=False)
     span: TextSpan = field(default=NO_SPAN, compare=False)
@@ -176,6 +177,7 @@ class Watch:
     where: Expression | None = None
     life: Located[Life] | None = None
     target: Located[Decimal] | None = None
+    screenshot: Located[bool] | None = None
     message: Located[str] | None = None
     deliveries: tuple[Located[Delivery], ...] = ()
     comments: tuple[str, ...] = field(default=(), compare=False)

@@ -146,6 +146,7 @@ class _Expansion:
             utility=Located(Utility(UtilityKind.STRICT), watch.span),
             life=watch.life,
             target=watch.target,
+            screenshot=watch.screenshot,
             deliveries=tuple(replace(each, value=_delivery(each.value)) for each in watch.deliveries),
             message=watch.message,
             comments=watch.comments,
@@ -196,7 +197,7 @@ def edited(old: Watch, new: Watch) -> Watch:
 
 _HOW_TO_READ = {"locale": "LOCALE", "browser": "FETCH BROWSER", "wait_for": "WAIT FOR"}
 """The options of a WATCH that are those of its source, with their keywords."""
-_EDITABLE = {"page_class", "locale", "rule_name", "where", "message", "deliveries"}
+_EDITABLE = {"page_class", "locale", "rule_name", "where", "screenshot", "message", "deliveries"}
 
 
 def _delivery(delivery: Delivery) -> Delivery:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 from urllib.parse import urlsplit
@@ -55,6 +56,23 @@ NO_VALIDATORS = Validators()
 
 
 @dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture of a page, as the bytes of a file.
+
+    >>> Picture("image/png", b"...").sha256[:8]
+    'ab5df625'
+    """
+
+    media_type: str
+    data: bytes = field(repr=False)
+
+    @property
+    def sha256(self) -> str:
+        """Its hash, by which notifications refer to it."""
+        return hashlib.sha256(self.data).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
 class ProbeRequest:
     """What a prober needs to know of a source; a source without a page class is read as a feed.
 
@@ -73,6 +91,8 @@ class ProbeRequest:
         the source is asked by POST.
     rendering
         How a browser renders the page; ``None`` if it is read as the server sends it.
+    wants_picture
+        Whether a rule keeps a picture of the page as the browser shows it.
     obeys_robots
         Whether the host's robots.txt may forbid the probe.
     trace
@@ -91,6 +111,7 @@ class ProbeRequest:
     auth: Auth | None = None
     post: str | None = None
     rendering: Rendering | None = None
+    wants_picture: bool = False
     obeys_robots: bool = False
     trace: str = ""
 
@@ -146,6 +167,8 @@ class ProbeOutcome:
         Whether a hub pushed it without a request. The items of a feed are then only the new ones.
     linked_feeds
         The feeds that a web page links to, if it was read as a feed.
+    picture
+        The page as the browser showed it, if that was asked for and a picture could be taken.
     """
 
     source_id: str
@@ -171,6 +194,7 @@ class ProbeOutcome:
     trace: str = ""
     is_push: bool = False
     linked_feeds: tuple[str, ...] = ()
+    picture: Picture | None = None
 
     @property
     def is_missing(self) -> bool:

@@ -404,6 +404,7 @@ class NotificationRule:
     digest: Digest | None = None
     limit: NotificationLimit | None = None
     sends_empty: bool = False
+    keeps_screenshot: bool = False
     message: MessageTemplate | None = None
     fingerprint: str = ""
     counted: str = ""

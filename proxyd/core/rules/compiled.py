@@ -44,8 +44,11 @@ class Compiled:
         for name, rule in declaration.rules.items():
             for source_id in rule.source_ids:
                 rules_of.setdefault(source_id, []).append(name)
-        requests = {name: probe_request(source, declaration) for name, source in declaration.sources.items()}
+        shown = {name for rule in declaration.rules.values() if rule.keeps_screenshot for name in rule.source_ids}
         sources = declaration.sources
+        requests = {
+            name: probe_request(source, declaration, wants_picture=name in shown) for name, source in sources.items()
+        }
         return cls(declaration, since_s, requests, programs, rules_of, _hosts(sources, rules_of), sources)
 
     def following(self, accepted: Mapping[str, AcceptedMove]) -> Compiled:
@@ -55,7 +58,10 @@ class Compiled:
         moved = {name: move for name, move in accepted.items() if self.declared_reading(name) == move.instead_of}
         declared = self.declaration.sources
         sources = {**declared, **{name: replace(declared[name], url=move.url) for name, move in moved.items()}}
-        again = {name: probe_request(sources[name], self.declaration) for name in self.moved.keys() | moved.keys()}
+        again = {
+            name: probe_request(sources[name], self.declaration, wants_picture=self.requests[name].wants_picture)
+            for name in self.moved.keys() | moved.keys()
+        }
         return replace(
             self,
             requests={**self.requests, **again},

@@ -247,7 +247,7 @@ class Decider:
         context = self._blamed(self.known.context(source), outcome)
         found = find_events(context, outcome, stored.items, stored.shown)
         news = source_news(context, found.outcome)
-        tasks = RuleTask.all_of(context, found.events, stored.history, news.events)
+        tasks = RuleTask.all_of(context, found.events, stored.history, news.events, picture=_picture_of(outcome))
         return Prepared(context, outcome, found, stored.history, tasks, news)
 
     def is_current(self, prepared: Prepared) -> bool:
@@ -296,7 +296,7 @@ class Decider:
             ),
             outcome,
         )
-        return observation, JointTask.all_of(captured, self.settings.grid)
+        return observation, JointTask.all_of(captured, self.settings.grid, _picture_of(outcome))
 
     def told(
         self, results: RuleResults, tasks: Sequence[JointTask], notices: Sequence[Notices], now_s: float
@@ -404,3 +404,8 @@ class Decider:
         """Detect by a new plan of the week from now on, in parts; sources probed meanwhile are planned again."""
         self._hints.siblings = week.siblings
         return switch_plan(self.planner, week, self.settings.grid.chronon_at(now_s))
+
+
+def _picture_of(outcome: ProbeOutcome) -> str | None:
+    """Return the hash of the picture that a probe took."""
+    return None if outcome.picture is None else outcome.picture.sha256

@@ -27,8 +27,11 @@ def reading_of(source: Source, page_class: PageClass) -> str:
     return hashlib.sha256(repr(read).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def probe_request(source: Source, declaration: Declaration) -> ProbeRequest:
-    """Return the first request of a source; HTML pages obey robots.txt unless told otherwise."""
+def probe_request(source: Source, declaration: Declaration, *, wants_picture: bool = False) -> ProbeRequest:
+    """Return the first request of a source; HTML pages obey robots.txt unless told otherwise.
+
+    Pictures are of pages that a browser renders. They are no part of the reading.
+    """
     page_class = declaration.page_class(source)
     obeys_robots = not page_class.is_feed if source.robots is None else source.robots
     return ProbeRequest(
@@ -41,6 +44,7 @@ def probe_request(source: Source, declaration: Declaration) -> ProbeRequest:
         auth=source.auth,
         post=source.post,
         rendering=source.rendering,
+        wants_picture=wants_picture and source.rendering is not None,
         obeys_robots=obeys_robots,
     )
 

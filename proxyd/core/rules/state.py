@@ -208,6 +208,7 @@ class Notification:
     """A firing ready to be sent; every receiver gets the same ``body``, byte for byte, each time it is sent.
 
     ``limited_by`` names the source or the value whose limit it counts toward; it is empty if all of the rule share one.
+    ``picture`` is the hash of the picture of its page, if the rule keeps one.
     """
 
     notification_id: str
@@ -219,6 +220,7 @@ class Notification:
     body: bytes
     deliveries: tuple[Delivery, ...]
     limited_by: str = ""
+    picture: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

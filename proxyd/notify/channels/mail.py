@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Literal
 
 import aiosmtplib
 
+from proxyd.core.model.outcome import Picture
 from proxyd.errors import DeliveryError
 from proxyd.notify.channels import ChannelResources
 from proxyd.notify.message_forms import html_text, plain_text, sent_at, subject
@@ -19,6 +21,8 @@ from proxyd.ports import Message
 from proxyd.safe_text import one_line
 
 _CONNECTIONS = 4
+_NOT_IN_NAMES = re.compile(r'[/\\:*?"<>|]')  # of files, on some system
+_LONGEST_NAME = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +110,16 @@ def compose(message: Message, sender: str) -> EmailMessage:
     mail["Auto-Submitted"] = "auto-generated"
     mail.set_content(plain_text(message.rule, message.body))
     mail.add_alternative(html_text(message.rule, message.body), subtype="html")
+    if message.picture is not None:
+        _attach(mail, message.picture, message.rule)
     return mail
+
+
+def _attach(mail: EmailMessage, picture: Picture, rule: str) -> None:
+    """Attach a picture as a file that is called after its rule."""
+    main, _, kind = picture.media_type.partition("/")
+    name = _NOT_IN_NAMES.sub("-", one_line(rule, _LONGEST_NAME)) or "screenshot"
+    mail.add_attachment(picture.data, maintype=main, subtype=kind, filename=f"{name}.{kind}")
 
 
 @contextmanager

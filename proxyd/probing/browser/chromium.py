@@ -19,12 +19,14 @@ from playwright.async_api import TimeoutError as PlaywrightTimeoutError
 
 from proxyd.core.model.outcome import NO_VALIDATORS
 from proxyd.errors import FetchError, FetchTimeoutError, ProbeError
+from proxyd.probing.browser.page_pictures import MOST_BYTES, WIDTH, PageView
 from proxyd.probing.browser.page_requests import PageAnswer, PageRequest, PageRequests, RenderLimits
 from proxyd.probing.probe_failures import NoBrowserError, TooLargeError, UnreadableDocumentError
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
 
+    from proxyd.core.model.outcome import Picture
     from proxyd.core.model.profile import Rendering
     from proxyd.net import Guard
     from proxyd.probing.http.fetcher import Fetch, FetchRequest, FetchResponse, ProbeTrace
@@ -33,6 +35,8 @@ _NOWHERE = "http://127.0.0.1:0"  # nothing can listen at port 0
 _RENDERED = frozenset({200, 203})
 _WEB_PAGES = frozenset({"", "text/html", "application/xhtml+xml"})
 _CONNECT_S, _CLOSE_S, _NOTICE_S = 10.0, 5.0, 1.0
+_LEFT_S = 0.5  # for the rest of a render after its picture
+_HEIGHT = 720  # of the window, in pixels
 _WITHOUT_SOCKETS = """
 for (const name of ["RTCPeerConnection", "webkitRTCPeerConnection", "WebTransport"]) delete globalThis[name];
 """
@@ -132,9 +136,15 @@ class Chromium:
         self, browser: Browser, asked: FetchRequest, document: FetchResponse, rendering: Rendering, trace: ProbeTrace
     ) -> FetchResponse:
         try:
-            async with asyncio.timeout(self._limits.total_s), self._opened(browser, asked, document, trace) as page:
+            async with (
+                asyncio.timeout(self._limits.total_s) as limit,
+                self._opened(browser, asked, document, trace) as page,
+            ):
                 await self._wait(page, document.url, rendering)
-                return _with_page(document, await self._read(page), page.url)
+                view = await PageView.of(page)
+                body = await self._read(view)
+                picture = await _picture(view, limit.when(), trace) if asked.wants_picture else None
+                return _with_page(document, body, page.url, picture)
         except (TimeoutError, PlaywrightTimeoutError) as error:
             raise FetchTimeoutError(_too_late(rendering, self._limits.total_s)) from error
         except Error as error:
@@ -153,6 +163,7 @@ class Chromium:
             service_workers="block",
             accept_downloads=False,
             user_agent=loader.user_agent,
+            viewport={"width": WIDTH, "height": _HEIGHT},
         )
         requests = PageRequests(
             loader.session, loader.guard, asked, document, loader.limits, trace, lambda url: _cookies(context, url)
@@ -185,14 +196,9 @@ class Chromium:
         with suppress(PlaywrightTimeoutError):  # it never becomes quiet
             await page.wait_for_load_state("networkidle", timeout=self._limits.settle_s * 1000)
 
-    async def _read(self, page: Page) -> bytes:
-        """Return the page as the browser shows it, read where its scripts cannot interfere."""
-        session = await page.context.new_cdp_session(page)
-        tree = await session.send("Page.getFrameTree")
-        world = await session.send("Page.createIsolatedWorld", {"frameId": tree["frameTree"]["frame"]["id"]})
-        asked = {"expression": _READ.format(most=self._limits.body_bytes), "returnByValue": True}
-        found = await session.send("Runtime.evaluate", asked | {"contextId": world["executionContextId"]})
-        html = found["result"].get("value")
+    async def _read(self, view: PageView) -> bytes:
+        """Return the page as the browser shows it."""
+        html = await view.evaluate(_READ.format(most=self._limits.body_bytes))
         body = html.encode("utf-8", "replace") if isinstance(html, str) else None
         if body is None or len(body) > self._limits.body_bytes:
             raise TooLargeError(f"the rendered page has more than {self._limits.body_bytes} bytes")
@@ -265,17 +271,37 @@ async def _is_gone(browser: Browser) -> bool:
     return not browser.is_connected()
 
 
+async def _picture(view: PageView, until_s: float | None, trace: ProbeTrace) -> Picture | None:
+    """Return a picture of a page that is read already, or ``None`` with a remark: the probe goes on without it.
+
+    It must be there some time before ``until_s``, by the clock of the loop.
+    """
+    try:
+        async with asyncio.timeout_at(None if until_s is None else until_s - _LEFT_S):
+            picture = await view.picture()
+    except TimeoutError:
+        trace.remarks.append("no screenshot: there was no time left")
+    except Error as error:
+        trace.remarks.append(f"no screenshot: {_first_line(error)}")
+    else:
+        if picture is None:
+            trace.remarks.append(f"no screenshot: it has more than {MOST_BYTES // 1024} KiB")
+        return picture
+    return None
+
+
 def _check_web_page(document: FetchResponse) -> None:
     kind = document.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if kind not in _WEB_PAGES:
         raise UnreadableDocumentError(f"the server sends {kind!r}, which is not a web page")
 
 
-def _with_page(document: FetchResponse, body: bytes, url: str) -> FetchResponse:
+def _with_page(document: FetchResponse, body: bytes, url: str, picture: Picture | None) -> FetchResponse:
     headers = CIMultiDict({"Content-Type": "text/html; charset=utf-8"})
     if "Content-Language" in document.headers:
         headers["Content-Language"] = document.headers["Content-Language"]
-    return replace(document, body=body, url=url, headers=CIMultiDictProxy(headers), fresh_for_s=None)
+    shown = CIMultiDictProxy(headers)
+    return replace(document, body=body, url=url, headers=shown, fresh_for_s=None, picture=picture)
 
 
 def _too_late(rendering: Rendering, total_s: float) -> str:

@@ -6,7 +6,8 @@ The browser has no way to the network but this one, so the guard sees every addr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -30,6 +31,7 @@ Cookies: TypeAlias = Callable[[str], Awaitable[str]]
 
 _METHODS = frozenset({"GET", "HEAD", "POST"})
 _LOADED = frozenset({"document", "stylesheet", "script", "xhr", "fetch", "other"})
+_SHOWN = frozenset({"image", "font"})  # only a picture of the page needs them
 _NOT_SENT = frozenset(
     {"host", "connection", "content-length", "accept-encoding", "cookie", "user-agent", "te", "upgrade", "expect"}
 ) | {"transfer-encoding", "proxy-authorization", "proxy-connection", "if-none-match", "if-modified-since"}
@@ -127,6 +129,7 @@ class PageRequests:
         self._home = origin_of(URL(asked.home or asked.url))
         self._private = _private(asked)
         self._slots = asyncio.Semaphore(limits.at_once)
+        self._slots_for_pictures = asyncio.Semaphore(max(1, limits.at_once // 2))
         self._requests = self._bytes = 0
         self._refused: list[str] = []
 
@@ -136,12 +139,24 @@ class PageRequests:
             document, self._document = self._document, None
             return PageAnswer(document.status, _passed(document.headers), document.body)
         try:
-            _check_kind(request)
-            async with self._slots:
+            self._check_kind(request)
+            async with self._turn(request):
                 return await self._after_redirects(request)
         except (BlockedAddressError, PageLimitError, TooLargeError, DisallowedError) as error:
             self._refused.append(error.message)
             raise
+
+    def _check_kind(self, request: PageRequest) -> None:
+        loaded = _LOADED | _SHOWN if self._asked.wants_picture else _LOADED
+        if request.kind not in loaded or request.method not in _METHODS:
+            raise NotLoadedError
+
+    @asynccontextmanager
+    async def _turn(self, request: PageRequest) -> AsyncIterator[None]:
+        """Wait for a turn; what only a picture needs leaves half of the turns to the rest."""
+        own = self._slots_for_pictures if request.kind in _SHOWN else nullcontext()
+        async with own, self._slots:
+            yield
 
     @property
     def remark(self) -> str | None:
@@ -166,7 +181,7 @@ class PageRequests:
 
     async def _hop(self, request: PageRequest, url: URL, method: str, body: bytes | None) -> PageAnswer | _Redirect:
         self._guard.check_url(url)
-        self._count_request()
+        self._count_request(request)
         if request.kind == "document" and self._asked.gate is not None:
             await self._asked.gate(url, self._trace)
         headers = self._headers_for(request, url, await self._cookies(str(url)))
@@ -178,22 +193,29 @@ class PageRequests:
             async with asking as response:
                 if response.status in REDIRECTS and "Location" in response.headers:
                     return _Redirect(next_url(response), response.status)
-                return PageAnswer(response.status, _passed(response.headers), await self._body(response))
+                return PageAnswer(response.status, _passed(response.headers), await self._body(request, response))
 
-    async def _body(self, response: aiohttp.ClientResponse) -> bytes:
-        encoding = response.headers.get("Content-Encoding", "")
-        return await read_decoded(response.content.iter_any(), encoding, self._limits.total_bytes, self._count_bytes)
+    async def _body(self, request: PageRequest, response: aiohttp.ClientResponse) -> bytes:
+        encoding, most = response.headers.get("Content-Encoding", ""), self._share(request, self._limits.total_bytes)
 
-    def _count_request(self) -> None:
+        def count(number: int) -> None:
+            self._bytes += number
+            self._trace.count_bytes(number)
+            if self._bytes > most:
+                raise PageLimitError(f"it loads more than {most} bytes")
+
+        return await read_decoded(response.content.iter_any(), encoding, most, count)
+
+    def _count_request(self, request: PageRequest) -> None:
+        most = self._share(request, self._limits.requests)
+        if self._requests >= most:
+            raise PageLimitError(f"it makes more than {most} requests")
         self._requests += 1
-        if self._requests > self._limits.requests:
-            raise PageLimitError(f"it makes more than {self._limits.requests} requests")
 
-    def _count_bytes(self, number: int) -> None:
-        self._bytes += number
-        self._trace.count_bytes(number)
-        if self._bytes > self._limits.total_bytes:
-            raise PageLimitError(f"it loads more than {self._limits.total_bytes} bytes")
+    @staticmethod
+    def _share(request: PageRequest, limit: int) -> int:
+        """Return a limit for a request: what only a picture needs ends at half of it."""
+        return limit // 2 if request.kind in _SHOWN else limit
 
     def _headers_for(self, request: PageRequest, url: URL, cookies: str) -> CIMultiDict[str]:
         """Return the headers to send to a URL; those of the page lose their credentials where it is redirected away."""
@@ -219,11 +241,6 @@ def _private(asked: FetchRequest) -> CIMultiDict[str]:
     if asked.authorization is not None:
         private["Authorization"] = asked.authorization
     return private
-
-
-def _check_kind(request: PageRequest) -> None:
-    if request.kind not in _LOADED or request.method not in _METHODS:
-        raise NotLoadedError
 
 
 def _url_of(text: str) -> URL:

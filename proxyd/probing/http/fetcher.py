@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from multidict import CIMultiDictProxy
 
+    from proxyd.core.model.outcome import Picture
     from proxyd.net import Guard, HostTokens, Turn
     from proxyd.ports import Clock
 
@@ -143,6 +144,8 @@ class FetchRequest:
         The body of a POST; without one, the request is a GET. It is sent only to the origin of ``home``.
     gate
         Called before every request, including the first.
+    wants_picture
+        Whether a browser that renders the page takes a picture of it.
     """
 
     url: str
@@ -152,6 +155,7 @@ class FetchRequest:
     home: str | None = None
     gate: RequestGate | None = None
     post: bytes | None = field(default=None, repr=False)
+    wants_picture: bool = False
 
 
 class Fetch(Protocol):
@@ -175,6 +179,8 @@ class FetchResponse:
         The target of the leading 301 and 308 redirects; ``None`` if the first response is not one of them.
     body
         Decoded; only for status 200 and 203.
+    picture
+        The page as a browser showed it.
     """
 
     status: int
@@ -186,6 +192,7 @@ class FetchResponse:
     fresh_for_s: float | None = None
     permanent_url: str | None = None
     host: str | None = None
+    picture: Picture | None = None
 
     @property
     def validators(self) -> Validators:

@@ -11,7 +11,7 @@ from proxyd.errors import StoreError
 from proxyd.store.databases.connections import StoreConnections, is_newest, sqlite_url, upgrade
 from proxyd.store.tables import metadata
 
-_ROWS = 1000  # for each statement
+_ROWS, _PICTURES = 1000, 20  # for each statement; a picture may have half a megabyte
 
 
 async def copy_between(source: StoreConnections, target: StoreConnections) -> dict[str, int]:
@@ -42,9 +42,10 @@ def copy_tables(source: Connection, target: Connection) -> dict[str, int]:
 
 
 def _copy_table(source: Connection, target: Connection, table: Table) -> int:
-    found = source.execution_options(yield_per=_ROWS).execute(select(table))
+    most = _PICTURES if table.name == "pictures" else _ROWS
+    found = source.execution_options(yield_per=most).execute(select(table))
     count = 0
-    for rows in found.mappings().partitions(_ROWS):
+    for rows in found.mappings().partitions(most):
         target.execute(insert(table), [dict(row) for row in rows])
         count += len(rows)
     if target.dialect.name == "postgresql" and count:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pytest
 import structlog
 from nats.js.errors import NotFoundError, ObjectNotFoundError
 
 from proxyd.cluster.batch_prober import BatchProber, ProberSettings
-from proxyd.cluster.batches import BATCHES, REPORTS, Batch, ProbeReport
+from proxyd.cluster.batches import BATCHES, REPORTS, Batch, ProbeReport, without_picture
 from proxyd.cluster.link import ClusterSettings, NatsConnection, Sent, Taken
 from proxyd.cluster.nats_transport import NatsTransport
-from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
+from proxyd.core.model.outcome import OutcomeKind, Picture, ProbeOutcome, ProbeRequest
 from proxyd.errors import ClusterError, LostLeaseError, UnreadableError
 from proxyd.metrics import Metrics
 from proxyd.ports import Unmade
@@ -236,6 +237,10 @@ class Streams:
     """The streams of a server that holds one message, or answers with an error."""
 
     answer: bytes | Exception
+    published: list[bytes] = field(default_factory=list)
+
+    async def publish(self, _subject: str, data: bytes, **_: object) -> None:
+        self.published.append(data)
 
     async def get_msg(self, *_: object) -> Message:
         if isinstance(self.answer, Exception):
@@ -255,6 +260,7 @@ class Server:
 
     streams: Streams
     is_connected: bool = True
+    max_payload: int = 2**20
 
     def jetstream(self, **_: float) -> Streams:
         return self.streams
@@ -303,3 +309,17 @@ async def test_a_large_report_whose_stored_part_expired_cannot_be_read() -> None
         await connection(ObjectNotFoundError()).read_report(taken(Held(b"")))
     with pytest.raises(ClusterError, match="NATS failed"):
         await connection(TimeoutError()).read_report(taken(Held(b"")))
+
+
+@pytest.mark.parametrize(("size", "has_picture"), [(512 * 1024, True), (2**20, False)])
+async def test_a_report_that_is_too_large_with_its_picture_goes_without_it(size: int, *, has_picture: bool) -> None:
+    picture = Picture("image/png", np.random.default_rng(1).bytes(size))
+    report = ProbeReport("b", 0, "p", "r", 1e9, replace(OUTCOME, detail="304", picture=picture))
+    client: Any = Server(Streams(b""))
+    await NatsConnection(client, ClusterSettings([], "test", LEASE_S, 30.0)).report(report)
+    (data,) = client.streams.published
+    assert len(data) < client.max_payload
+    found = REPORTS.read(data)
+    assert found == (report if has_picture else without_picture(report))
+    assert found.outcome is not None
+    assert ("no screenshot: it does not fit into a message" in found.outcome.detail) is not has_picture

@@ -11,6 +11,7 @@ import numpy as np
 from structlog.testing import capture_logs
 
 from proxyd.core.model.delivery import SecretRef
+from proxyd.core.model.outcome import Picture
 from proxyd.core.politeness import EndpointLimits
 from proxyd.errors import DeliveryError
 from proxyd.metrics import Metrics
@@ -37,6 +38,7 @@ class MemoryOutbox:
         self.dead: list[str] = []
         self.disabled: list[str] = []
         self.gathering: list[Gathered] = []
+        self.pictures: dict[str, Picture] = {}
 
     async def due_deliveries(
         self, now_s: float, *, hold_s: float, limit: int, busy: Collection[str] = (), shut: Collection[str] = ()
@@ -65,6 +67,9 @@ class MemoryOutbox:
             self.gathering.remove(each)
             made = replace(delivery(100), notification_id=each.digest_id, body=compose(each))
             self.pending[100] = (made, now_s)
+
+    async def picture(self, sha256: str) -> Picture | None:
+        return self.pictures.get(sha256)
 
     async def delivered(self, delivery: DueDelivery, now_s: float, *, duration_s: float, detail: str) -> None:
         del self.pending[delivery.position]
@@ -97,8 +102,10 @@ class ScriptedChannel:
     def __init__(self, answer: Callable[[str], None]) -> None:
         self._answer = answer
         self.attempts: list[tuple[str, float]] = []
+        self.pictures: list[Picture | None] = []
 
     async def deliver(self, message: Message) -> str:
+        self.pictures.append(message.picture)
         self.attempts.append((message.message_id, message.attempt_s - T0))
         self._answer(message.message_id)
         return "taken"
@@ -136,6 +143,18 @@ async def test_everything_is_delivered_in_order() -> None:
         await settle(200)
     assert outbox.accepted == ["n1", "n2", "n3", "n4", "n5"]
     assert metrics.registry.get_sample_value("proxyd_deliveries_total", {"result": "accepted"}) == 5
+
+
+async def test_a_mail_has_the_picture_of_its_notification_while_it_is_stored() -> None:
+    picture = Picture("image/png", b"x")
+    mail, gone = (replace(delivery(n), kind="mail", picture=sha256) for n, sha256 in ((1, picture.sha256), (2, "gone")))
+    webhook = replace(delivery(3), picture=picture.sha256)
+    outbox, channel, clock = MemoryOutbox(mail, gone, webhook), ScriptedChannel(accept), FakeClock(T0)
+    outbox.pictures[picture.sha256] = picture
+    async with running(outbox, channel, clock):
+        await settle(200)
+    assert outbox.accepted == ["n1", "n2", "n3"]
+    assert channel.pictures == [picture, None, None]
 
 
 async def test_a_receiver_that_fails_for_a_while_gets_everything_in_order() -> None:

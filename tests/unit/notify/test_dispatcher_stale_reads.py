@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 import numpy as np
 
 from proxyd.core.model.delivery import SecretRef
+from proxyd.core.model.outcome import Picture
 from proxyd.metrics import Metrics
 from proxyd.notify import Dispatcher, DispatcherSettings
 from proxyd.ports import DueDelivery, Gathered, Message
@@ -47,6 +48,9 @@ class SlowOutbox:
 
     async def make_digests(self, now_s: float, compose: Callable[[Gathered], bytes]) -> None:
         raise AssertionError(now_s)
+
+    async def picture(self, sha256: str) -> Picture | None:
+        raise AssertionError(sha256)
 
     async def delivered(self, done: DueDelivery, now_s: float, *, duration_s: float, detail: str) -> None:
         self.pending.remove(done)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from email import message_from_bytes
+from email.policy import default
 from typing import Any
 
 import pytest
 
+from proxyd.core.model.outcome import Picture
 from proxyd.notify.channels.mail import compose
-from proxyd.notify.message_forms import cloudevent, digest, plain_text, subject
+from proxyd.notify.message_forms import cloudevent, digest, payload, plain_text, subject
 from proxyd.ports import Gathered, Message
 
 
@@ -80,6 +83,36 @@ def test_an_encoded_title_adds_no_header(told: str) -> None:
     head = mail.as_bytes().partition(b"\r\n\r\n")[0]
     assert [line for line in head.splitlines() if line.lower().startswith(b"bcc")] == []
     assert mail["Subject"] == told.replace("=?", "= ?")
+
+
+@pytest.mark.parametrize(
+    ("rule", "media_type", "name"),
+    [
+        ("offers", "image/png", "offers.png"),
+        ("a/b: č", "image/jpeg", "a-b- č.jpeg"),
+        ("", "image/png", "screenshot.png"),
+    ],
+)
+def test_a_mail_has_the_picture_as_a_file(rule: str, media_type: str, name: str) -> None:
+    picture = Picture(media_type, b"\x89PNG\r\n\xff")
+    sent = Message("n", rule, "a@example.org", body("1", "A title"), 0.0, "mail", picture=picture)
+    mail = message_from_bytes(compose(sent, "me@example.org").as_bytes(), policy=default)
+    (attached,) = mail.iter_attachments()
+    assert (attached.get_content_type(), attached.get_filename(), attached.get_content()) == (
+        media_type,
+        name,
+        picture.data,
+    )
+    text = mail.get_body(("plain",))
+    assert text is not None
+    assert "A title" in text.get_content()
+
+
+def test_the_path_of_a_screenshot_is_in_version_2_alone() -> None:
+    made = body("1", "A title", screenshot="/api/v1/notifications/1/screenshot", message={"title": "A", "rows": ["A"]})
+    first, second = (json.loads(payload(made, version))["data"] for version in (1, 2))
+    assert "screenshot" not in first
+    assert second["screenshot"] == "/api/v1/notifications/1/screenshot"
 
 
 def test_a_long_subject_is_cut() -> None:

@@ -83,6 +83,7 @@ class RuleChecker:
         trigger, query, message, page_classes = self._read_texts(rule, classes)
         sources = self._sources(rule, profiles, page_classes)
         self._check_options(rule)
+        self._check_screenshot(rule, sources)
         start, end = self._period(rule)
         if trigger is None or query is None or start is None or end is None:
             return None
@@ -103,6 +104,7 @@ class RuleChecker:
             digest=_digest(rule, profiles),
             limit=self._limit(rule, page_classes),
             sends_empty=rule.empty is not None,
+            keeps_screenshot=rule.screenshot is not None,
             message=message,
             fingerprint=fingerprint(trigger, [each.value for each in rule.sources]),
             counted=counted_events(trigger, [each.value for each in rule.sources]),
@@ -263,6 +265,19 @@ class RuleChecker:
         bindings = [Binding(page_classes[0].name, page_classes[0])]
         scope = Scope(bindings, event=rule.trigger.kind, event_class=page_classes[0])
         return replace(limit, key=scope.resolve(limit.key, self._reporter)[0])
+
+    def _check_screenshot(self, rule: InsertNotification, source_ids: Sequence[str]) -> None:
+        """Warn of sources that have no pictures, because no browser shows them."""
+        sources = [each for each in map(self._known.sources.get, source_ids) if each is not None]
+        plain = [each.source_id for each in sources if each.rendering is None]
+        if rule.screenshot is None or not plain:
+            return
+        others = f" and {len(plain) - 1} more" if len(plain) > 1 else ""
+        message = (
+            f"SCREENSHOT keeps no picture of the source {plain[0]!r}{others}, because no browser opens it: "
+            "add FETCH BROWSER to the source"
+        )
+        self._reporter.warn(message, rule.screenshot.span)
 
     def _check_target(self, rule: InsertNotification, target: Located[Decimal]) -> None:
         if not MIN_TARGET <= target.value <= MAX_TARGET:

@@ -233,6 +233,8 @@ def _watch(watch: Watch) -> list[str]:
     if watch.life is not None and watch.life.value.window is not None:
         target = "" if watch.target is None else f" FOR {_share(watch.target.value)}"
         options.append(f"WITHIN {format_duration(watch.life.value.window)}{target}")
+    if watch.screenshot is not None:
+        options.append("SCREENSHOT")
     if watch.message is not None:
         options.append(f"MESSAGE {quote_text(watch.message.value)}")
     options.extend(f"TELL {format_delivery(each.value)}" for each in watch.deliveries)
@@ -269,6 +271,7 @@ def format_settings(rule: InsertNotification) -> list[str]:
         ("SET DIGEST", rule.digest, format_digest),
         ("SET LIMIT", rule.limit, _notification_limit),
         ("SET EMPTY", rule.empty, lambda _: "DELIVER"),
+        ("SET", rule.screenshot, lambda _: "SCREENSHOT"),
         ("SET MESSAGE", rule.message, quote_text),
     )
     return [

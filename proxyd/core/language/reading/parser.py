@@ -63,7 +63,10 @@ _STARTS = {
     ),
     "profile_option": ("DELIVER", "DIGEST", "ON"),
     "clause": ("SET", "START", "END", "INTO", "FROM", "WITHIN"),
-    "watch_option": ("OF", "LOCALE", "FETCH", "WAIT", "INTO", "AS", "ON", "WHERE", "WITHIN", "MESSAGE", "TELL"),
+    "watch_option": (
+        *("OF", "LOCALE", "FETCH", "WAIT", "INTO", "AS", "ON", "WHERE", "WITHIN"),
+        *("SCREENSHOT", "MESSAGE", "TELL"),
+    ),
 }
 BEGINNINGS = frozenset(_HEADS) | {word for rule in _PARTS.values() for word in _STARTS[rule]}
 INNER_RULES = {"query": "select", "trigger": "trigger"}

@@ -260,6 +260,7 @@ _CLAUSES: dict[str, Rule] = {
     "set_limit": _option("limit", _limit),
     "empty": is_word("DELIVER"),
     "set_empty": _option("empty"),
+    "screenshot": _option("screenshot", lambda *_: True),
 }
 
 _WATCH_OPTIONS: dict[str, Rule] = {

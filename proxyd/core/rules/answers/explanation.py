@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import expm1, inf
 from typing import Any
@@ -87,6 +87,8 @@ class Explanation:
         Why the next probe is made, in words.
     judged_rule
         The rule whose target ``because`` names, if it names one.
+    picturing
+        The rules that keep a picture of what a browser shows.
     has_targets, spends_all
         Whether the targets of the rules decide the price, and whether all of the budget is spent.
     """
@@ -109,6 +111,7 @@ class Explanation:
     misfit: Misfit | None = None
     rate_range_per_day: tuple[float, float] = (0.0, inf)
     policies: Mapping[str, RulePolicy] = field(default_factory=dict)
+    picturing: tuple[str, ...] = ()
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     counted: Mapping[str, CountedAhead] = field(default_factory=dict)
     host_free_s: float | None = None
@@ -202,6 +205,7 @@ class Explainer:
             misfit=self.known.estimates.misfit(source_id),
             rate_range_per_day=self.known.estimates.rate_range_per_day(state, rate_per_s, now_s),
             policies={program.rule.name: self._policy(program, rate_per_s) for program in programs},
+            picturing=_picturing(source, programs),
             **self._week_of(source, now_s),
             **(self._constraints_of(planned, now) if planned else {}),
         )
@@ -302,3 +306,10 @@ class Explainer:
             "spends_all": self.known.settings.planner.spend,
             "week": factors,
         }
+
+
+def _picturing(source: Source, programs: Iterable[RuleProgram]) -> tuple[str, ...]:
+    """Return the rules that keep pictures of a source, which only a browser can take."""
+    if source.rendering is None:
+        return ()
+    return tuple(sorted(each.rule.name for each in programs if each.rule.keeps_screenshot))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 from proxyd.core.model.chronon import Chronon, ChrononGrid
 from proxyd.core.model.field_values import iso_time
@@ -37,11 +38,15 @@ class Notices:
 
 @dataclass(frozen=True, slots=True)
 class NoticeTerms:
-    """The address of the source, and when notifications are made: by default when their events were seen."""
+    """The address of the source, and when notifications are made: by default when their events were seen.
+
+    ``picture`` is the hash of the picture that the probe took.
+    """
 
     url: str
     grid: ChrononGrid
     made_s: float | None = None
+    picture: str | None = None
 
 
 def fired_notices(
@@ -63,9 +68,9 @@ def fired_notices(
     return _notices(program, [(each.events[-1].source_id, partial(make, each)) for each in firings])
 
 
-def joint_notices(announced: Announcement, meter: Meter, *, grid: ChrononGrid) -> Notices:
+def joint_notices(announced: Announcement, meter: Meter, *, grid: ChrononGrid, picture: str | None = None) -> Notices:
     """Return the notification of a joint interval: whole, partial, or a supplement to a partial one."""
-    make = partial(_joint_notice, announced, meter, grid=grid)
+    make = partial(_joint_notice, announced, meter, grid=grid, picture=picture)
     return _notices(announced.program, [(announced.interval.event.source_id, make)])
 
 
@@ -100,11 +105,15 @@ def _notice(
     data |= {"late": not record.captured} | _worded(program, rows, event.source_id, meter)
     identity = program.notification_id(event)
     made_s = event.seen_s if terms.made_s is None else terms.made_s
+    picture = terms.picture if program.rule.keeps_screenshot else None
+    data |= _shown(identity, picture)
     made = _notification(program, event, identity, data, made_s=event.seen_s, created_s=made_s)
-    return replace(made, limited_by=program.limited_by(event, meter))
+    return replace(made, limited_by=program.limited_by(event, meter), picture=picture)
 
 
-def _joint_notice(announced: Announcement, meter: Meter, *, grid: ChrononGrid) -> Notification | None:
+def _joint_notice(
+    announced: Announcement, meter: Meter, *, grid: ChrononGrid, picture: str | None
+) -> Notification | None:
     """Return the notification of a joint interval, or ``None`` as ``_notice`` does."""
     program, interval, created_s = announced.program, announced.interval, announced.created_s
     obtained = interval.news()  # sources; receivers know them as "pages", a wire name
@@ -123,8 +132,23 @@ def _joint_notice(announced: Announcement, meter: Meter, *, grid: ChrononGrid) -
     identity = interval.interval_id
     if is_told:
         data["supplement_to"], identity = identity, f"{identity}_more"
+    picture = picture if program.rule.keeps_screenshot else None
+    data |= _shown(identity, picture)
     made = _notification(program, interval.event, identity, data, made_s=created_s, created_s=created_s)
-    return replace(made, limited_by=program.limited_by(interval.event, meter))
+    return replace(made, limited_by=program.limited_by(interval.event, meter), picture=picture)
+
+
+def screenshot_path(notification_id: str) -> str:
+    """Return the path at which the API has the picture of a notification.
+
+    >>> screenshot_path("ntf_1")
+    '/api/v1/notifications/ntf_1/screenshot'
+    """
+    return f"/api/v1/notifications/{quote(notification_id, safe='')}/screenshot"
+
+
+def _shown(identity: str, picture: str | None) -> dict[str, Any]:
+    return {} if picture is None else {"screenshot": screenshot_path(identity)}
 
 
 def _head(

@@ -70,6 +70,8 @@ class RuleTask:
         The events are old: intervals that several sources must capture have ended, and are not notified.
     is_first, is_answer
         Whether the source has the class of the rule's trigger, and that of its THEN.
+    picture
+        The hash of the picture that the probe took.
     """
 
     program: RuleProgram
@@ -84,6 +86,7 @@ class RuleTask:
     is_replay: bool = False
     is_first: bool = True
     is_answer: bool = False
+    picture: str | None = None
 
     @classmethod
     def all_of(
@@ -92,10 +95,12 @@ class RuleTask:
         found: Sequence[StoredEvent],
         history: History,
         of_source: Sequence[StoredEvent] = (),
+        picture: str | None = None,
     ) -> tuple[RuleTask, ...]:
         """Return the tasks of a source's rules, on its items or on the source itself; without events there are none."""
         of_items = cls._each(context, context.own_rules, found, history) if found else ()
-        return (*of_items, *(cls._each(context, context.source_rules, of_source, history) if of_source else ()))
+        of_itself = cls._each(context, context.source_rules, of_source, history) if of_source else ()
+        return tuple(replace(each, picture=picture) for each in (*of_items, *of_itself))
 
     @property
     def counting(self) -> Sequence[StoredEvent]:
@@ -137,7 +142,7 @@ class RuleTask:
             given, failures = self._answers(meter)
             failures = (*step.failures, *failures)
             return RuleStep(step.streams, step.intervals, firings, failures=failures, answers=given)
-        terms = NoticeTerms(self.url, self.grid, self.made_s)
+        terms = NoticeTerms(self.url, self.grid, self.made_s, self.picture)
         told = fired_notices(program, step.firings, self.history, self.found, meter, terms)
         failures = (*step.failures, *told.failures)
         return RuleStep(step.streams, step.intervals, (), told.notifications, failures)
@@ -159,11 +164,12 @@ class JointTask:
 
     announced: Announcement
     grid: ChrononGrid
+    picture: str | None = None
 
     @classmethod
-    def all_of(cls, captured: Captured, grid: ChrononGrid) -> list[JointTask]:
-        """Return the tasks of the intervals that are to be notified."""
-        return [cls(each, grid) for each in captured.announcements]
+    def all_of(cls, captured: Captured, grid: ChrononGrid, picture: str | None = None) -> list[JointTask]:
+        """Return the tasks of the intervals that are to be notified; ``picture`` is the hash of the probe's."""
+        return [cls(each, grid, picture) for each in captured.announcements]
 
     @property
     def program(self) -> RuleProgram:
@@ -172,7 +178,7 @@ class JointTask:
 
     def run(self, meter: Meter) -> Notices:
         """Return the notification, with the rows of the query over what the sources showed."""
-        return joint_notices(self.announced, meter, grid=self.grid)
+        return joint_notices(self.announced, meter, grid=self.grid, picture=self.picture)
 
     def failed(self, reason: str) -> Notices:
         """Return no notification."""

@@ -386,3 +386,22 @@ def test_what_the_settings_lack_is_said_once_a_file() -> None:
         CheckSettings(can_mail=False),
     )
     assert [(each.file, each.column) for each in checked.warnings] == [("a", 34), ("b", 34)]
+
+
+def test_a_screenshot_of_a_source_that_no_browser_opens_is_warned_of() -> None:
+    shown = "CREATE SOURCE shown OF PAGE AT 'https://a.example/shown' FETCH BROWSER;"
+    plain = "CREATE SOURCE plain OF PAGE AT 'https://a.example/plain';"
+    watched = "WATCH 'https://a.example/shown' OF PAGE SCREENSHOT;\nWATCH 'https://a.example/plain' OF PAGE SCREENSHOT;"
+    (warning,) = check([SourceText("a", f"{shown}\n{plain}\n{watched}")]).warnings
+    assert (warning.file, warning.line, warning.column) == ("a", 4, 41)
+    assert warning.message.startswith("SCREENSHOT keeps no picture of the source 'plain', because no browser opens it")
+    assert warning.message.endswith(": add FETCH BROWSER to the source")
+
+
+def test_a_screenshot_is_warned_of_once_for_all_sources_of_a_rule() -> None:
+    plain = "".join(f"CREATE SOURCE p{n} OF PAGE AT 'https://a.example/{n}';" for n in range(3))
+    profile = 'CREATE PROFILE "p"; '
+    asked = 'INSERT NOTIFICATION "n" INTO "p" SET QUERY "SELECT text FROM PAGE" SET TRIGGER "ON UPDATE TO PAGE"'
+    options = " START NOW END NEVER SET UTILITY STRICT SET SCREENSHOT;"
+    (warning,) = check([SourceText("a", plain + profile + asked + options)]).warnings
+    assert "source 'p0' and 2 more, because" in warning.message
