@@ -1,0 +1,98 @@
+"""The daemon's ports for the REST API and the dashboard: each is implemented by the object that owns the data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from proxyd.metrics import Samples
+from proxyd.ports import Clock
+from proxyd.queries.access import Access, HubCallbacks, Scope, StoredAnswer, Token
+from proxyd.queries.deliveries import (
+    DeadDelivery,
+    Deliveries,
+    DeliveryAttempt,
+    DeliveryStatus,
+    DeliveryTest,
+    FoundEvent,
+    NotificationTrace,
+    StoredNotification,
+    StoredNotifications,
+    Wanted,
+    WebhookStatus,
+)
+from proxyd.queries.plans import DecidedInterval, MadeProbe, Plans, Report, SeenItem
+from proxyd.queries.profiles import (
+    DeclarationChanges,
+    MoveAccepted,
+    MovePlace,
+    Moving,
+    OnlyIf,
+    Profiles,
+    SourceMove,
+    Suspending,
+    SuspensionChange,
+)
+
+__all__ = [
+    "Access",
+    "DeadDelivery",
+    "DecidedInterval",
+    "DeclarationChanges",
+    "Deliveries",
+    "DeliveryAttempt",
+    "DeliveryStatus",
+    "DeliveryTest",
+    "FoundEvent",
+    "HubCallbacks",
+    "MadeProbe",
+    "MoveAccepted",
+    "MovePlace",
+    "Moving",
+    "NotificationTrace",
+    "OnlyIf",
+    "Plans",
+    "Profiles",
+    "Queries",
+    "Report",
+    "Scope",
+    "SeenItem",
+    "SourceMove",
+    "StoredAnswer",
+    "StoredNotification",
+    "StoredNotifications",
+    "Suspending",
+    "SuspensionChange",
+    "Token",
+    "Vitals",
+    "Wanted",
+    "WebhookStatus",
+]
+
+
+class Vitals(Protocol):
+    """The daemon's own health."""
+
+    async def metrics(self) -> bytes:
+        """Return the metrics in Prometheus' text format, with fresh gauges."""
+
+    async def samples(self) -> Samples:
+        """Return the metrics' samples, with fresh gauges."""
+
+    async def readiness(self) -> dict[str, bool]:
+        """Return the conditions of readiness, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Queries:
+    """All ports together, for a listener."""
+
+    profiles: Profiles
+    suspensions: Suspending
+    moves: Moving
+    plans: Plans
+    deliveries: Deliveries
+    access: Access
+    callbacks: HubCallbacks
+    vitals: Vitals
+    clock: Clock
