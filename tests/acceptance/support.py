@@ -516,7 +516,8 @@ class Daemon:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         headers |= request.pop("headers", {})
         async with self._session.request(method, self.base + path, headers=headers, **request) as response:
-            body: Any = await response.text()
+            is_picture = response.content_type.startswith("image/")
+            body: Any = await (response.read() if is_picture else response.text())
             if "json" in response.content_type:
                 body = json.loads(body)
             return response.status, response.headers, body
