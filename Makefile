@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 DIST := dist
+unexport PYTHONDONTWRITEBYTECODE  # every process of the tests would compile all modules again
 
 .PHONY: setup run test test-all lint types imports unit soak lock wheel sbom audit licences clean
 

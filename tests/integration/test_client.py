@@ -19,7 +19,6 @@ from typing import Any, TypeAlias, assert_type
 
 import aiohttp
 import pytest
-from jsonschema import Draft202012Validator
 
 from proxyd.api import ApiSettings, serve_api
 from proxyd.client import ApiError, Client, ProfileRead, StreamEvent, SyncClient, UnreachableError
@@ -91,6 +90,8 @@ def methods(kind: type) -> dict[str, Callable[..., Any]]:
 
 def fits(answer: object, schema: Mapping[str, Any]) -> list[str]:
     """Return what the document says is wrong with an answer."""
+    from jsonschema import Draft202012Validator  # slow to load
+
     return [
         each.message
         for each in Draft202012Validator({**schema, "components": DOCUMENT["components"]}).iter_errors(answer)

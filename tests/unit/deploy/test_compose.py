@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema.validators import validator_for
 
 from proxyd import __version__
 from tests.deployment import DEPLOY, ROOT, documents, is_there, unknown_settings
@@ -22,6 +21,8 @@ each_service = pytest.mark.parametrize("name", SERVICES)
 
 
 def test_it_keeps_to_the_specification() -> None:
+    from jsonschema.validators import validator_for  # slow to load
+
     schema = json.loads((ROOT / "tests/schemas/compose-spec.json").read_text(encoding="utf-8"))
     validator = validator_for(schema)(schema)
     assert [error.message for error in validator.iter_errors(COMPOSE)] == []

@@ -7,7 +7,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from proxyd.api.rest.feed_documents import entry
@@ -217,6 +216,8 @@ def test_a_query_that_groups_rows_can_name_only_its_columns() -> None:
 
 
 def is_valid(body: bytes) -> bool:
+    import jsonschema  # slow to load
+
     validator = jsonschema.Draft202012Validator(SCHEMA, format_checker=jsonschema.FormatChecker())
     return not list(validator.iter_errors(json.loads(body)))
 
