@@ -126,7 +126,8 @@ def _watched(written: str, statements: Sequence[Statement], where: str) -> Watch
     watches = {each.name.value: each for each in statements if isinstance(each, Watch)}
     found = [watches[written]] if written in watches else [w for w in watches.values() if w.url.value == written]
     if not found:
-        raise NotFoundError(f"no WATCH of {written!r} is in {where}.{did_you_mean(written, watches)}")
+        hint = did_you_mean(written, watches) or " Give the profile that holds it: --file FILE"
+        raise NotFoundError(f"no WATCH of {written!r} is in {where}.{hint}")
     if len(found) > 1:
         names = " and ".join(repr(each.name.value) for each in found)
         raise ConfigError([f"{written} is watched {len(found)} times, as {names}; give one of these names"])
