@@ -136,10 +136,11 @@ class PlanListings:
         found, next_cursor = page_of(found, window.limit)
         return wire.Page[wire.ProbeMade](items=[payloads.probe_made(each) for each in found], next_cursor=next_cursor)
 
-    async def list_items(self, source_id: str, asked: wire.DaysOfItems) -> wire.Items[wire.ItemSeen]:
-        """List when items of a source that give their own time were published and seen, newest first."""
-        found = await self._plans.seen_items(source_id, days=asked.days, limit=asked.limit)
-        return wire.Items[wire.ItemSeen](items=[payloads.item_seen(each) for each in found])
+    async def list_items(self, source_id: str, window: wire.ListWindow) -> wire.Page[wire.ItemEvent]:
+        """List what happened to the items of a source, newest first: what came, changed and went away."""
+        found = await self._plans.shown_events(source_id, before=before(window.cursor), limit=window.limit + 1)
+        found, next_cursor = page_of(found, window.limit)
+        return wire.Page[wire.ItemEvent](items=[payloads.item_event(each) for each in found], next_cursor=next_cursor)
 
     async def list_intervals(self, rule: str, asked: wire.DaysOfIntervals) -> wire.Items[wire.IntervalOfRule]:
         """List a rule's intervals of the last days, newest first, and whether each was probed in time."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from proxyd.cli.answers import about, ask, print_answer, print_list
 from proxyd.terminal.verbs import ASKING, URL, argument, flag, limit, verb
 
 if TYPE_CHECKING:
-    from proxyd.client.types import ProbeMade, SourceListed
+    from proxyd.client.types import ItemEvent, ProbeMade, SourceListed
 
 _MOST_NAMED = 10
 _SOURCE = argument("source", "name of the source")
@@ -92,6 +92,26 @@ def _probe_row(probe: ProbeMade) -> list[str]:
     came = f"{probe['outcome']} {probe['detail']}".strip()
     took = about(probe["duration_s"])
     return [probe["started"], took, probe["reason"], probe["rule"] or "-", str(probe["items"]), delay, came]
+
+
+@verb("items", "proxyd items python --limit 5", takes=[_SOURCE, limit(20, most=10_000), *ASKING])
+def items(options: argparse.Namespace) -> int:
+    """List the newest items of a source, with what changed and what went away."""
+    found = ask(options, lambda client: client.items(options.source, limit=options.limit))
+    empty = "no item yet; `proxyd explain` says when the next probe is"
+    return print_list(options, found, ["seen", "published", "", "item", "link"], _item_row, empty=empty)
+
+
+def _item_row(event: ItemEvent) -> list[str]:
+    news = "first" if event["first"] else "new"
+    happened = {"insert": news, "update": "changed", "delete": "gone"}.get(event["kind"], event["kind"])
+    changes = [_change(name, change) for name, change in event["changes"].items()]
+    title = "; ".join([event["title"] or event["id"], *changes])
+    return [event["seen"], event["came"] or "-", happened, title, event["link"] or "-"]
+
+
+def _change(name: str, change: dict[str, Any]) -> str:
+    return f"{name}: {change['from']} → {change['to']}" if "to" in change else f"{name} changed"
 
 
 @verb("explain", "proxyd explain python", takes=[_SOURCE, *ASKING])

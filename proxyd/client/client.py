@@ -222,9 +222,9 @@ class Client:
         """Return the last probes of a source, newest first; with ``limit=None`` all of the last week."""
         return await self._wire.pages(f"/api/v1/sources/{part(source)}/probes", limit=limit)
 
-    async def items(self, source: str, *, days: float = 7.0, limit: int = 1000) -> list[types.ItemSeen]:
-        """Return when items of a source were published and seen, newest first."""
-        return await self._wire.items(f"/api/v1/sources/{part(source)}/items", {"days": days, "limit": limit})
+    async def items(self, source: str, *, limit: int | None = 50) -> list[types.ItemEvent]:
+        """Return what happened to the items of a source, newest first; with ``limit=None`` all that is stored."""
+        return await self._wire.pages(f"/api/v1/sources/{part(source)}/items", limit=limit)
 
     async def explain(self, source: str) -> types.Explained:
         """Return when a source is probed next and why."""

@@ -144,12 +144,20 @@ class IntervalShown(TypedDict):
     utility: float
 
 
-class ItemSeen(TypedDict):
-    """When an item was published, by its own time, and when it was seen."""
+class ItemEvent(TypedDict):
+    """An item of a source that came, changed or went away."""
 
-    came: str
+    position: int
+    kind: Literal["insert", "update", "delete"]
+    id: str
+    first: bool
+    title: str
+    link: str | None
+    values: dict[str, Any]
+    changes: dict[str, Any]
+    came: str | None
     seen: str
-    delay_s: float
+    delay_s: float | None
 
 
 class KeptPromiseShown(TypedDict):

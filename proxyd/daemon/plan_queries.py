@@ -13,6 +13,7 @@ from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rules.answers.advice import Advice, advise
 from proxyd.core.rules.answers.explanation import Explanation
 from proxyd.core.rules.answers.promises import KeptPromise, fallen_shortest, promises_kept
+from proxyd.core.rules.answers.shown_events import ShownEvent, shown_event
 from proxyd.core.rules.capture_counts import CaptureCounts
 from proxyd.core.rules.decider import Decider
 from proxyd.errors import BusyError
@@ -107,6 +108,14 @@ class PlanQueries:
         if source_id not in declared.sources:
             raise no_such_source(source_id, declared)
         return await self._store.history.seen_items(source_id, self._clock.time_s() - days * _DAY_S, limit=limit)
+
+    async def shown_events(self, source_id: str, *, before: int | None, limit: int) -> list[ShownEvent]:
+        """Return what happened to the items of a source, newest first; ``before`` is the position of an event."""
+        declared = self._declaration()
+        if source_id not in declared.sources:
+            raise no_such_source(source_id, declared)
+        found = await self._store.history.events(source_id, before=before, limit=limit)
+        return await asyncio.to_thread(lambda: [shown_event(each) for each in found])
 
     async def intervals(self, rule: str, *, days: float, limit: int) -> list[DecidedInterval]:
         """Return the execution intervals of a rule that were decided in the last days, newest first."""

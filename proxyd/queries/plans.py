@@ -10,6 +10,7 @@ from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rules.answers.advice import Advice
 from proxyd.core.rules.answers.explanation import Explanation
 from proxyd.core.rules.answers.promises import KeptPromise
+from proxyd.core.rules.answers.shown_events import ShownEvent
 from proxyd.core.rules.capture_counts import CaptureCounts
 from proxyd.core.rules.estimates import Misfit
 from proxyd.core.rules.stages.calibration import Calibration
@@ -105,6 +106,9 @@ class Plans(Protocol):
 
     async def seen_items(self, source_id: str, *, days: float, limit: int) -> list[SeenItem]:
         """Return the items of a source that give their own time, newest first."""
+
+    async def shown_events(self, source_id: str, *, before: int | None, limit: int) -> list[ShownEvent]:
+        """Return what happened to the items of a source, newest first; ``before`` is the position of an event."""
 
     async def intervals(self, rule: str, *, days: float, limit: int) -> list[DecidedInterval]:
         """Return the execution intervals of a rule that were decided in the last days, newest first.

@@ -16,6 +16,7 @@ from proxyd.core.model.item import EventKind
 from proxyd.core.model.outcome import Picture
 from proxyd.core.rules.answers.promises import RuleWeek
 from proxyd.core.rules.stages.calibration import Calibration
+from proxyd.core.rules.state import StoredEvent
 from proxyd.queries import (
     DeadDelivery,
     DecidedInterval,
@@ -94,6 +95,15 @@ class SqlHistory:
         seen = (c.source_id == source_id, c.seen_s >= since_s, c.exact, c.seed.is_(False))
         query = select(c.event_s, c.seen_s).where(*seen).order_by(c.seen_s.desc()).limit(limit)
         return [SeenItem(row.event_s, row.seen_s) for row in await self._read(query)]
+
+    async def events(self, source_id: str, *, before: int | None, limit: int) -> list[StoredEvent]:
+        """Return the events of a source's items, newest first; ``before`` is the number of one of them."""
+        found: list[StoredEvent] = []
+        for table, read in ((t.items, rows.inserted), (t.changes, rows.changed)):
+            older = [table.c.seq < before] if before is not None else []
+            query = select(table).where(table.c.source_id == source_id, *older).order_by(table.c.seq.desc())
+            found += map(read, await self._read(query.limit(limit)))
+        return sorted(found, key=lambda each: each.seq, reverse=True)[:limit]
 
     async def intervals(self, rule: str, since_s: float, *, limit: int) -> list[DecidedInterval]:
         """Return a rule's captured and missed intervals decided since a time, newest first."""

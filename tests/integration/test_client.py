@@ -53,7 +53,7 @@ CALLS: dict[str, tuple[str, Call]] = {
     "list_domains": ("domains", lambda c: c.domains()),
     "list_sources": ("sources", lambda c: c.sources()),
     "list_probes": ("probes", lambda c: c.probes("a/b c")),
-    "list_items": ("items", lambda c: c.items("s", days=2.0, limit=10)),
+    "list_items": ("items", lambda c: c.items("s", limit=10)),
     "explain": ("explain", lambda c: c.explain("a/b c")),
     "reload": ("reload", lambda c: c.reload(idempotency_key="2")),
     "plan": ("plan", lambda c: c.plan(limit=3)),

@@ -27,7 +27,7 @@ from tests.integration.api_world import T0, Running, running_api, told
 
 TEXT = 'CREATE PROFILE "New" AS (DOMAIN "D", USER "u");\n' + rule("q").replace('"P"', '"New"')
 EVIL = "\x1b[2J\u202e\x00\r\n\u2066"
-KEPT = frozenset({"at", "created", "started", "outcome", "day"})
+KEPT = frozenset({"at", "created", "started", "seen", "outcome", "day"})
 
 
 @dataclass
@@ -263,13 +263,18 @@ async def answers(running: Running) -> Mapping[str, Any]:
     probe = {"position": 1, "started": "2026-01-31T12:00:00Z", "duration_s": 1.0, "reason": "detection", "rule": "r",
              "outcome": "changed", "status": 200, "detail": "fine", "items": 1, "delay_s": 2.0}  # fmt: skip
     found["/api/v1/sources/s/probes"] = {"items": [probe], "next_cursor": None}
+    event = {"position": 1, "kind": "update", "id": "a", "first": False, "title": "A", "link": "https://a.example/",
+             "values": {}, "changes": {"price": {"from": 30, "to": 25}}, "came": None, "seen": "2026-01-31T12:00:00Z",
+             "delay_s": None}  # fmt: skip
+    found["/api/v1/sources/s/items"] = {"items": [event], "next_cursor": None}
     found["/readyz"] = {"ready": True, "checks": {"store": True}}
     return found
 
 
 HOSTILE = [
     ["notifications"], ["notifications", "show", "n1"], ["sources"], ["sources", "--failing"], ["plan"],
-    ["explain", "s"], ["probes", "s"], ["rules"], ["profile", "list"], ["webhook", "list"], ["top", "--once"],
+    ["explain", "s"], ["probes", "s"], ["items", "s"], ["rules"], ["profile", "list"], ["webhook", "list"],
+    ["top", "--once"],
 ]  # fmt: skip
 
 

@@ -168,7 +168,7 @@ def profile_endpoints(queries: Queries, listings: Listings) -> Sequence[Endpoint
         listing("/api/v1/sources", declared.list_sources, wire.Page[wire.SourceListed], wire.SourcesWindow),
         listing("/api/v1/sources/{name}/probes", planned.list_probes, wire.Page[wire.ProbeMade], wire.ListWindow,
                 raises=(404,)),
-        listing("/api/v1/sources/{name}/items", planned.list_items, wire.Items[wire.ItemSeen], wire.DaysOfItems,
+        listing("/api/v1/sources/{name}/items", planned.list_items, wire.Page[wire.ItemEvent], wire.ListWindow,
                 raises=(404,)),
         listing("/api/v1/explain/{name}", declared.explain, wire.Explained, raises=(404,)),
         Endpoint("POST", "/api/v1/reload", "write", handlers.reload, wire.Reloaded, raises=(409, 422), is_keyed=True),

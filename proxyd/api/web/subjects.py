@@ -24,7 +24,7 @@ from proxyd.core.rules.answers.explanation import Explanation
 from proxyd.queries import Queries
 
 _DAY_S = 86400.0
-_LOGGED, _MOST_LISTED = 30, 100
+_FIRST_ITEMS, _LOGGED, _MOST_LISTED = 10, 30, 100
 _MOST_PLANNED = 1000
 _MOST_PROBES, _MOST_ITEMS, _MOST_INTERVALS = 2500, 500, 500
 
@@ -97,7 +97,8 @@ class Subjects:
         rows = await self._plans.made_probes(name, before=None, limit=_MOST_PROBES)
         items = await self._plans.seen_items(name, days=float(days), limit=_MOST_ITEMS)
         made: list[wire.ProbeMade] = [payloads.probe_made(row) for row in rows[:_MOST_LISTED]]
-        seen: list[wire.ItemSeen] = [payloads.item_seen(each) for each in items[:_MOST_LISTED]]
+        events = await self._plans.shown_events(name, before=None, limit=_MOST_LISTED)
+        listed: list[wire.ItemEvent] = [payloads.item_event(each) for each in events]
         probes = [(row.started_s, probe_kind(row.outcome, row.items)) for row in rows if row.started_s >= begin_s]
         return {
             "days": days,
@@ -105,7 +106,8 @@ class Subjects:
             "is_cut": len(items) == _MOST_ITEMS or len(probes) == _MOST_PROBES,
             "delays": histogram(each.seen_s - each.came_s for each in items),
             "items_seen": len(items),
-            "items": seen,
+            "items": listed,
+            "first_items": _FIRST_ITEMS,
             "made": made,
             "logged": _LOGGED,
             "most_listed": _MOST_LISTED,

@@ -27,7 +27,7 @@ from proxyd.api.wire.plan_models import CountedItem as CountedItem
 from proxyd.api.wire.plan_models import Day as Day
 from proxyd.api.wire.plan_models import Explained as Explained
 from proxyd.api.wire.plan_models import IntervalOfRule as IntervalOfRule
-from proxyd.api.wire.plan_models import ItemSeen as ItemSeen
+from proxyd.api.wire.plan_models import ItemEvent as ItemEvent
 from proxyd.api.wire.plan_models import KeptPromiseShown as KeptPromiseShown
 from proxyd.api.wire.plan_models import ModelOff as ModelOff
 from proxyd.api.wire.plan_models import ParetoPoint as ParetoPoint
@@ -53,7 +53,6 @@ from proxyd.api.wire.profile_models import Reloaded as Reloaded
 from proxyd.api.wire.profile_models import Rule as Rule
 from proxyd.api.wire.query_models import Days as Days
 from proxyd.api.wire.query_models import DaysOfIntervals as DaysOfIntervals
-from proxyd.api.wire.query_models import DaysOfItems as DaysOfItems
 from proxyd.api.wire.query_models import DryRun as DryRun
 from proxyd.api.wire.query_models import FeedOf as FeedOf
 from proxyd.api.wire.query_models import Followed as Followed

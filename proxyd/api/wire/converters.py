@@ -14,6 +14,7 @@ from proxyd.core.planning.allocation.targets import RuleOutlook
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rules.answers.advice import Advice, IntervalOutlook
 from proxyd.core.rules.answers.promises import KeptPromise
+from proxyd.core.rules.answers.shown_events import ShownEvent
 from proxyd.core.rules.answers.trial import PlanCost
 from proxyd.core.rules.capture_counts import CaptureCounts
 from proxyd.core.rules.estimates import Misfit
@@ -26,12 +27,12 @@ from proxyd.queries import (
     DeliveryStatus,
     MadeProbe,
     Report,
-    SeenItem,
     SourceMove,
     StoredNotification,
     Token,
     WebhookStatus,
 )
+from proxyd.safe_text import is_web
 
 Shown = TypeVar("Shown", bound=wire.WireModel)
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -96,10 +97,20 @@ def probe_made(made: MadeProbe) -> wire.ProbeMade:
     return model_of(made, wire.ProbeMade, started=iso_time(made.started_s), duration_s=duration_s, delay_s=delay_s)
 
 
-def item_seen(item: SeenItem) -> wire.ItemSeen:
-    """Return when an item was published and seen."""
-    return wire.ItemSeen(
-        came=iso_time(item.came_s), seen=iso_time(item.seen_s), delay_s=round(item.seen_s - item.came_s, 3)
+def item_event(event: ShownEvent) -> wire.ItemEvent:
+    """Return what happened to an item."""
+    return wire.ItemEvent(
+        position=event.position,
+        kind=event.kind.value,
+        id=event.item_id,
+        first=event.is_first,
+        title=event.title,
+        link=event.link if event.link is not None and is_web(event.link) else None,
+        values=dict(event.values),
+        changes=dict(event.changes),
+        came=iso_time(event.event_s) if event.is_exact else None,
+        seen=iso_time(event.seen_s),
+        delay_s=round(event.seen_s - event.event_s, 3) if event.is_exact and not event.is_first else None,
     )
 
 

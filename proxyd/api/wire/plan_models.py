@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -130,12 +130,20 @@ class ProbeMade(WireModel):
     body_bytes: Count = Field(description="size of the decoded body; 0 if none was sent")
 
 
-class ItemSeen(WireModel):
-    """When an item was published, by its own time, and when it was seen."""
+class ItemEvent(WireModel):
+    """An item of a source that came, changed or went away."""
 
-    came: Time
+    position: int
+    kind: Literal["insert", "update", "delete"]
+    id: str
+    first: bool = Field(description="whether it was there at the first contact with its source")
+    title: str = Field(description="its title, or else its first text; of an item that came, as it is now")
+    link: str | None = Field(description="null if it has no link to the web")
+    values: dict[str, Any] = Field(description="the fields of an item of a page; empty for a feed")
+    changes: dict[str, Any] = Field(description="of an update, by field: `from` and `to`, or a `difference` of texts")
+    came: Time | None = Field(description="its own time; null if it gives none")
     seen: Time
-    delay_s: float
+    delay_s: float | None = Field(description="from its own time until it was seen; null if it was there at first")
 
 
 class IntervalOfRule(WireModel):

@@ -39,13 +39,6 @@ class Days(WireModel):
     days: Annotated[int, Field(ge=1, le=3660)] = 14
 
 
-class DaysOfItems(WireModel):
-    """The number of days, and the maximum number of items."""
-
-    days: Annotated[float, Field(gt=0, le=366)] = 7.0
-    limit: Annotated[int, Field(ge=1, le=10_000)] = 1_000
-
-
 class DaysOfIntervals(WireModel):
     """The number of days, and the maximum number of intervals."""
 

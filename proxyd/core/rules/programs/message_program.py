@@ -121,14 +121,21 @@ def _changes(plan: MessagePlan, row: ResultRow, number: int, meter: Meter) -> di
     for name, position in plan.changed:
         old, new = row.hidden[position], row.columns[name]
         meter.compare(old, new)
-        if old == new:
-            continue
-        if isinstance(old, str) and isinstance(new, str) and not (_is_short(old) and _is_short(new)):
-            blocks = diff_blocks(old, new, most=most, most_compared=_PAIRS, spend=meter.spend)
-            found[name] = {"difference": _cut("\n".join(map(str, blocks)))}
-        else:
-            found[name] = {"from": old, "to": new}
+        if old != new:
+            found[name] = value_change(old, new, most=most, meter=meter)
     return found
+
+
+def value_change(old: Value, new: Value, *, most: int, meter: Meter = UNMETERED) -> dict[str, Any]:
+    """Return how a value changed: ``from`` and ``to``, or the difference of texts of at most ``most`` blocks.
+
+    >>> value_change(30, 25, most=200)
+    {'from': 30, 'to': 25}
+    """
+    if not (isinstance(old, str) and isinstance(new, str)) or (_is_short(old) and _is_short(new)):
+        return {"from": old, "to": new}
+    blocks = diff_blocks(old, new, most=most, most_compared=_PAIRS, spend=meter.spend)
+    return {"difference": _cut("\n".join(map(str, blocks)))}
 
 
 def _is_short(text: str) -> bool:
@@ -143,7 +150,7 @@ def _usual_words(row: Mapping[str, Value], changes: Mapping[str, Any], source: s
     if changes:
         head = ": ".join(filter(None, [head, ", ".join(values)])) or f"{source} changed"
     head = " ".join(head.split())
-    link = _named(row, _LINKS)
+    link = link_of(row)
     first = f"{head} {link}" if link and link != head else head
     return head, _cut("\n".join([first, *differences]))
 
@@ -174,6 +181,15 @@ def title_of(row: Mapping[str, Value]) -> str:
     texts = [value for value in row.values() if isinstance(value, str) and value.strip()]
     others = [value for value in row.values() if value is not None and not isinstance(value, str)]
     return _named(row, _TITLES) or _text(next(iter([*texts, *others]), None))
+
+
+def link_of(row: Mapping[str, Value]) -> str:
+    """Return the address that a row leads to, or an empty text.
+
+    >>> link_of({"channel.link": "https://a.example/", "channel.item.link": "https://a.example/1"})
+    'https://a.example/1'
+    """
+    return _named(row, _LINKS)
 
 
 def _named(row: Mapping[str, Value], names: Sequence[str], without: Mapping[str, Any] | None = None) -> str:
