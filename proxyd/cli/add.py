@@ -49,7 +49,6 @@ _LINE = 160
 async def add(options: argparse.Namespace) -> int:
     """Watch an address."""
     from proxyd.app.discovery import discover
-    from proxyd.config.profile_files import write_text
 
     if not is_web(options.address):
         raise ConfigError([f"{options.address!r} is not an address; it starts with https:// or http://"])
@@ -67,16 +66,11 @@ async def add(options: argparse.Namespace) -> int:
     if not options.json:
         _print_found(options.address, found, samples)
         print(visible(_written(watch)))
-    where = "nothing was changed"
-    if not options.dry_run and options.file is not None:
-        write_text(options.file, texts[0].text)
-        where = f"written to {options.file}"
-    elif not options.dry_run:
-        where = await _declare(options, watch)
+    done = await _carry_out(options, watch, texts[0])
     if options.json:
-        print_json(_as_json(found, watch, samples, where))
+        print_json(_as_json(found, watch, samples, done))
     else:
-        print_lines([where])
+        print_lines([done])
     return 0
 
 
@@ -319,8 +313,15 @@ async def _declared(options: argparse.Namespace) -> list[Statement]:
     return [each for each in statements if each.name.value in own]
 
 
-async def _declare(options: argparse.Namespace, watch: Watch) -> str:
-    """Declare a WATCH to the daemon; return what became of it."""
+async def _carry_out(options: argparse.Namespace, watch: Watch, edited: SourceText) -> str:
+    """Write the ``edited`` file, or declare the WATCH to the daemon, unless it is a dry run; return what was done."""
+    from proxyd.config.profile_files import write_text
+
+    if options.dry_run:
+        return "nothing was changed"
+    if options.file is not None:
+        write_text(options.file, edited.text)
+        return f"written to {options.file}"
     async with client_of(options) as client:
         changes = await client.declare(_written(watch))
     return "declared to the daemon" + ("" if changes["added"] else ", in place of the one before")

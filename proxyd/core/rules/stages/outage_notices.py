@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from proxyd.core.model.delivery import Delivery
 from proxyd.core.model.field_values import iso_time, minute_of
@@ -42,20 +43,7 @@ def _notice(program: RuleProgram, outage: Outage, source: Source, deliveries: tu
     name = program.rule.name
     identity = f"{name}\0{program.accepted_s!r}\0offline\0{outage.since_s!r}"
     notification_id = "ntf_" + hashlib.sha256(identity.encode()).hexdigest()[:32]
-    since, until = minute_of(outage.since_s), minute_of(outage.until_s)
-    said = f"proxyd was offline from {since} to {until}; failures in that time are not told"
-    data = {
-        "id": notification_id,
-        "rule": name,
-        "profiles": list(program.rule.profiles),
-        "source": source.source_id,
-        "url": source.url,
-        "event": {"kind": "offline", "time": iso_time(outage.since_s), "seen": iso_time(outage.until_s)},
-        "interval": {"start": iso_time(outage.since_s), "end": iso_time(outage.until_s)},
-        "late": False,
-        "items": [{"source.trouble": said}],
-        "message": {"title": said, "rows": [said], "is_set": True},
-    }
+    data = {"id": notification_id, "rule": name, "profiles": list(program.rule.profiles), **_data(outage, source)}
     return Notification(
         notification_id=notification_id,
         rule=name,
@@ -66,3 +54,18 @@ def _notice(program: RuleProgram, outage: Outage, source: Source, deliveries: tu
         body=body_of(data, outage.until_s),
         deliveries=deliveries,
     )
+
+
+def _data(outage: Outage, source: Source) -> dict[str, Any]:
+    """Return what a notice says of an outage, the same for each rule."""
+    since, until = minute_of(outage.since_s), minute_of(outage.until_s)
+    said = f"proxyd was offline from {since} to {until}; failures in that time are not told"
+    return {
+        "source": source.source_id,
+        "url": source.url,
+        "event": {"kind": "offline", "time": iso_time(outage.since_s), "seen": iso_time(outage.until_s)},
+        "interval": {"start": iso_time(outage.since_s), "end": iso_time(outage.until_s)},
+        "late": False,
+        "items": [{"source.trouble": said}],
+        "message": {"title": said, "rows": [said], "is_set": True},
+    }

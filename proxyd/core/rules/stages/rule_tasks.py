@@ -32,7 +32,7 @@ class Task(Protocol[R_co]):
         """Return the result; once the meter is spent, the rest fails. Raises nothing."""
 
     def failed(self, reason: str) -> R_co:
-        """Return the result if it could not be done."""
+        """Return the result of a task that could not be run, for this reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,20 +97,20 @@ class RuleTask:
         of_source: Sequence[StoredEvent] = (),
         picture: str | None = None,
     ) -> tuple[RuleTask, ...]:
-        """Return the tasks of a source's rules, on its items or on the source itself; without events there are none."""
-        of_items = cls._each(context, context.own_rules, found, history) if found else ()
-        of_itself = cls._each(context, context.source_rules, of_source, history) if of_source else ()
+        """Return the tasks of a source's rules: on ``found`` events of items, and on events ``of_source`` itself."""
+        of_items = cls._of_rules(context, context.own_rules, found, history) if found else ()
+        of_itself = cls._of_rules(context, context.source_rules, of_source, history) if of_source else ()
         return tuple(replace(each, picture=picture) for each in (*of_items, *of_itself))
 
     @property
     def counting(self) -> Sequence[StoredEvent]:
-        """The events that may count; what is under way at a source counts for a rule that has not seen any event."""
+        """The events that may count; a seed of the source itself counts for a rule that has not seen any event yet."""
         if not self.program.is_of_source:
             return self.found if self.is_first else ()
         return [replace(each, seed=False) for each in self.found if not each.seed or not self.stream.seen]
 
     @classmethod
-    def _each(
+    def _of_rules(
         cls,
         context: SourceContext,
         rules: Iterable[tuple[RuleProgram, StreamState]],
