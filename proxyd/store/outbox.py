@@ -37,6 +37,7 @@ from proxyd.store.webhook_states import SqlWebhooks
 from proxyd.store.writer import Writer, drained
 
 WAITING = ("pending", "held", "gathering", "gathered", "released", "muted", "stopped")
+"""The states of deliveries that may still be sent."""
 
 
 class OutboxDepth(NamedTuple):
@@ -232,14 +233,14 @@ def _replay(connection: Connection, notification_id: str | None, now_s: float) -
 
 
 def _held_back(now_s: float, hold_s: float) -> ColumnElement[bool]:
-    """Return whether something earlier in a delivery's lane must go first."""
+    """Return the condition that something earlier in a delivery's lane must go first."""
     earlier, leader = t.outbox.alias("earlier"), t.outbox.alias("leader")
 
     def is_first(of: FromClause) -> ColumnElement[bool]:
         return and_(of.c.state == "pending", or_(of.c.first_attempt_s.is_(None), of.c.first_attempt_s + hold_s > now_s))
 
     def is_any(state: str) -> ColumnElement[bool]:
-        some = t.outbox.alias(f"some_{state}")  # asked once: there are seldom any
+        some = t.outbox.alias(f"some_{state}")  # evaluated once for all deliveries: there are seldom any
         return select(some.c.position).where(some.c.state == state).exists()
 
     def found(*conditions: ColumnElement[bool]) -> ColumnElement[bool]:
