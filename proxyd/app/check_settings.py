@@ -1,12 +1,15 @@
-"""What the language's checker must know of the settings."""
+"""What the language's checker must know of the settings, and checks with it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from importlib.util import find_spec
 
 from proxyd.config import Settings
-from proxyd.core.language import CheckSettings
+from proxyd.core.language import CheckSettings, SourceText, check
+from proxyd.core.model.profile import Declaration
+from proxyd.errors import ProfileError
 
 
 def check_settings(settings: Settings) -> CheckSettings:
@@ -21,6 +24,14 @@ def check_settings(settings: Settings) -> CheckSettings:
         browser_missing=browser_missing(settings),
         channel_problem=partial(_channel_problem, settings),
     )
+
+
+def checked_declaration(texts: Sequence[SourceText], settings: Settings) -> Declaration:
+    """Return the declaration of all texts together; raises ``ProfileError`` with every error."""
+    checked = check(texts, check_settings(settings))
+    if checked.declaration is None:
+        raise ProfileError(checked.errors)
+    return checked.declaration
 
 
 def browser_missing(settings: Settings) -> str | None:

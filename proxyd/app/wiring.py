@@ -19,12 +19,12 @@ import structlog
 from aiohttp import ClientSession
 
 from proxyd.api import ApiSettings, Quota, new_token, serve_api
-from proxyd.app.check_settings import browser_missing, check_settings
+from proxyd.app.check_settings import browser_missing, check_settings, checked_declaration
 from proxyd.clock import SystemClock
 from proxyd.cluster import LocalTransport
 from proxyd.config import SecretStore, Settings, Supervision, socket_address, supervision
 from proxyd.config.profile_files import read_directory
-from proxyd.core.language import check, did_you_mean
+from proxyd.core.language import did_you_mean
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.core.planning.planner_settings import PlannerSettings
@@ -51,7 +51,7 @@ from proxyd.daemon import (
     StreamRecall,
     Supervisor,
 )
-from proxyd.errors import ConfigError, NotFoundError, ProfileError
+from proxyd.errors import ConfigError, NotFoundError
 from proxyd.metrics import Metrics
 from proxyd.net import (
     Guard,
@@ -338,16 +338,14 @@ def request_of(settings: Settings, target: str) -> ProbeRequest:
     """
     if "://" in target:
         return ProbeRequest(target, target)
-    checked = check(read_directory(settings.profiles), check_settings(settings))
-    if checked.declaration is None:
-        raise ProfileError(checked.errors)
-    source = checked.declaration.sources.get(target)
+    declaration = checked_declaration(read_directory(settings.profiles), settings)
+    source = declaration.sources.get(target)
     if source is None:
-        hint = did_you_mean(target, checked.declaration.sources)
+        hint = did_you_mean(target, declaration.sources)
         raise NotFoundError(
             f"{target!r} is not a source of the profiles; an address starts with https:// or http://.{hint}"
         )
-    return probe_request(source, checked.declaration)
+    return probe_request(source, declaration)
 
 
 async def probe_once(settings: Settings, request: ProbeRequest, trace: ProbeTrace) -> ProbeOutcome:

@@ -1,4 +1,4 @@
-"""The verbs that watch an address and end that: what is there is found and shown, then declared or written down."""
+"""The verbs that watch an address and stop watching it, by the daemon's declaration or in a file."""
 
 from __future__ import annotations
 
@@ -49,7 +49,6 @@ _LINE = 160
 async def add(options: argparse.Namespace) -> int:
     """Watch an address."""
     from proxyd.app.discovery import discover
-    from proxyd.config.profile_files import write_text
 
     if not is_web(options.address):
         raise ConfigError([f"{options.address!r} is not an address; it starts with https:// or http://"])
@@ -60,34 +59,31 @@ async def add(options: argparse.Namespace) -> int:
     outcome, page_class = found.outcome, found.page_class
     if not outcome.kind.is_success:
         raise NotFoundError(f"{options.address} cannot be watched: {outcome.detail}")
-    text, old = await _known(options, outcome.source_id)
-    watch = _wished(options, outcome.source_id, page_class.name, old)
+    text, old = await _text_to_edit(options, outcome.source_id)
+    watch = _wanted_watch(options, outcome.source_id, page_class.name, old)
     texts = _texts(options.file, text, old, watch)
     samples = _samples(texts, settings, watch, outcome)
     if not options.json:
         _print_found(options.address, found, samples)
         print(visible(_written(watch)))
-    where = "nothing was changed"
-    if not options.dry_run and options.file is not None:
-        write_text(options.file, texts[0].text)
-        where = f"written to {options.file}"
-    elif not options.dry_run:
-        where = await _declare(options, watch)
+    done = await _carry_out(options, watch, texts[0])
     if options.json:
-        print_json(
-            {
-                "address": outcome.source_id,
-                "class": page_class.name,
-                "items": len(outcome.items),
-                "linked_feeds": list(outcome.linked_feeds),
-                "messages": samples,
-                "statement": _written(watch),
-                "done": where,
-            }
-        )
+        print_json(_as_json(found, watch, samples, done))
     else:
-        print_lines([where])
+        print_lines([done])
     return 0
+
+
+def _as_json(found: Discovered, watch: Watch, samples: Sequence[str], done: str) -> dict[str, object]:
+    return {
+        "address": found.outcome.source_id,
+        "class": found.page_class.name,
+        "items": len(found.outcome.items),
+        "linked_feeds": list(found.outcome.linked_feeds),
+        "messages": list(samples),
+        "statement": _written(watch),
+        "done": done,
+    }
 
 
 @verb(
@@ -105,10 +101,10 @@ async def remove(options: argparse.Namespace) -> int:
     from proxyd.core.language.printing.quoting import quote_name
 
     if options.file is not None:
-        old, where = _taken_out(options.watched, options.file, settings_of(options)), str(options.file)
+        old, where = _remove_from(options.watched, options.file, settings_of(options)), str(options.file)
     else:
         where = "what was declared to the daemon"
-        old = _watched(options.watched, await _declared(options), where)
+        old = _find(options.watched, await _declared(options), where)
         async with client_of(options) as client:
             await client.declare(f"DROP NOTIFICATION {quote_name(old.name.value)};")
     done = f"removed {old.name.value} from {where}"
@@ -119,7 +115,7 @@ async def remove(options: argparse.Namespace) -> int:
     return 0
 
 
-def _watched(written: str, statements: Sequence[Statement], where: str) -> Watch:
+def _find(written: str, statements: Sequence[Statement], where: str) -> Watch:
     """Return the WATCH of an address or a name; raises ``NotFoundError``, and ``ConfigError`` if there are several."""
     from proxyd.core.language import Watch, did_you_mean
 
@@ -134,19 +130,17 @@ def _watched(written: str, statements: Sequence[Statement], where: str) -> Watch
     return found[0]
 
 
-def _taken_out(written: str, file: Path, settings: Settings) -> Watch:
-    """Take a WATCH out of a file, if the others do without; return it."""
-    from proxyd.app.check_settings import check_settings
+def _remove_from(written: str, file: Path, settings: Settings) -> Watch:
+    """Remove a WATCH from a file and return it; raises ``ProfileError`` if other statements need it."""
+    from proxyd.app.check_settings import checked_declaration
     from proxyd.config.profile_files import read_text, write_text
-    from proxyd.core.language import SourceText, check
+    from proxyd.core.language import SourceText
 
     text = read_text(file)
-    old = _watched(written, _sound(text).statements, str(file))
+    old = _find(written, _parsed(text).statements, str(file))
     rest = text.text[old.span.stop :].lstrip().removeprefix(";").lstrip()
     left = SourceText(text.file, text.text[: old.span.start] + rest)
-    checked = check([left, *_beside(file)], check_settings(settings))
-    if checked.declaration is None:
-        raise ProfileError(checked.errors)
+    checked_declaration([left, *_others_in_folder(file)], settings)
     write_text(file, left.text)
     return old
 
@@ -154,10 +148,15 @@ def _taken_out(written: str, file: Path, settings: Settings) -> Watch:
 # -- the statement
 
 
-def _wished(options: argparse.Namespace, url: str, found: str, old: Watch | None) -> Watch:
-    """Return the WATCH of the arguments, as an edit of the one before; raises ``ConfigError``, ``ProfileError``.
+def _wanted_watch(options: argparse.Namespace, url: str, found: str, old: Watch | None) -> Watch:
+    """Return the WATCH that the arguments ask for; it edits ``old`` if there is one.
 
     ``found`` is the built-in class that reads the address.
+
+    Raises
+    ------
+    ConfigError, ProfileError
+        The arguments do not make a WATCH.
     """
     from proxyd.core.language import Watch, edited, parse
     from proxyd.core.language.printing.quoting import format_contains, quote_name, quote_text
@@ -172,7 +171,8 @@ def _wished(options: argparse.Namespace, url: str, found: str, old: Watch | None
     if options.price:
         parts.append("WHERE NEW.price < OLD.price")
     if options.match:
-        field = _searched(old.page_class.name if old and old.page_class else "FEED" if old else found, options.match)
+        page_class = found if old is None else "FEED" if old.page_class is None else old.page_class.name
+        field = _searched(page_class, options.match)
         parts.append("WHERE " + " OR ".join(format_contains(field, words) for words in options.match))
     parts += [f"TELL {_delivery(to, options.secret)}" for to in options.to or ()]
     parsed = parse(" ".join(parts), "the arguments")
@@ -219,29 +219,27 @@ def _written(watch: Watch) -> str:
 
 
 def _samples(texts: Sequence[SourceText], settings: Settings, watch: Watch, outcome: ProbeOutcome) -> list[str]:
-    """Return the messages that the items there now would give; none for what has to change first.
+    """Return the messages that the present items would give; none if the rule waits for a change of them.
 
     Raises
     ------
     ProfileError
         The texts have errors.
     """
-    from proxyd.app.check_settings import check_settings
-    from proxyd.core.language import BUILT_IN, check
+    from proxyd.app.check_settings import checked_declaration
+    from proxyd.core.language import BUILT_IN
     from proxyd.core.model.item import EventKind
     from proxyd.core.rules.answers.samples import sample
     from proxyd.core.rules.programs.rule_program import compile_rule
 
     is_own = watch.page_class is not None and watch.page_class.name.upper() not in BUILT_IN.classes
     if is_own and len(texts) == 1 and texts[0].file == "the arguments":
-        return []  # the daemon knows its class
-    checked = check(texts, check_settings(settings))
-    if checked.declaration is None:
-        raise ProfileError(checked.errors)
-    rule = checked.declaration.rules[watch.name.value]
+        return []  # only the daemon knows the declaration of this class
+    declaration = checked_declaration(texts, settings)
+    rule = declaration.rules[watch.name.value]
     if is_own or rule.trigger.kind is not EventKind.INSERT:
         return []
-    program = compile_rule(rule, checked.declaration, accepted_s=outcome.finished_s, chronon_s=settings.chronon)
+    program = compile_rule(rule, declaration, accepted_s=outcome.finished_s, chronon_s=settings.chronon)
     return sample(program, outcome.items, watch.address.value, outcome.finished_s)
 
 
@@ -278,7 +276,7 @@ def _price(item: Item) -> str:
 # -- what is watched already
 
 
-async def _known(options: argparse.Namespace, url: str) -> tuple[SourceText, Watch | None]:
+async def _text_to_edit(options: argparse.Namespace, url: str) -> tuple[SourceText, Watch | None]:
     """Return the text that an edit belongs to, and the WATCH of this address in it."""
     from proxyd.config.profile_files import read_directory, read_text
     from proxyd.core.language import SourceText, find_watch
@@ -288,7 +286,7 @@ async def _known(options: argparse.Namespace, url: str) -> tuple[SourceText, Wat
     if options.file.suffix != ".profile":
         raise ConfigError([f"{options.file}: profiles are files that end with .profile"])
     text = read_text(options.file) if options.file.exists() else SourceText(str(options.file), "")
-    old = find_watch(_sound(text).statements, url, options.name)
+    old = find_watch(_parsed(text).statements, url, options.name)
     for other in read_directory(options.file.parent) if old is None else ():
         if find_watch(_statements(other), url, options.name) is not None:
             raise ConfigError([f"{url} is watched in {other.file}: give --file {other.file}, or another --name"])
@@ -316,14 +314,22 @@ async def _declared(options: argparse.Namespace) -> list[Statement]:
     return [each for each in statements if each.name.value in own]
 
 
-async def _declare(options: argparse.Namespace, watch: Watch) -> str:
-    """Declare a WATCH to the daemon; return what became of it."""
+async def _carry_out(options: argparse.Namespace, watch: Watch, edited: SourceText) -> str:
+    """Write the ``edited`` file, or declare the WATCH to the daemon, unless it is a dry run; return what was done."""
+    from proxyd.config.profile_files import write_text
+
+    if options.dry_run:
+        return "nothing was changed"
+    if options.file is not None:
+        write_text(options.file, edited.text)
+        return f"written to {options.file}"
     async with client_of(options) as client:
         changes = await client.declare(_written(watch))
     return "declared to the daemon" + ("" if changes["added"] else ", in place of the one before")
 
 
-def _sound(text: SourceText) -> Parsed:
+def _parsed(text: SourceText) -> Parsed:
+    """Return a text parsed; raises ``ProfileError``."""
     from proxyd.core.language import parse
 
     parsed = parse(text.text, text.file)
@@ -345,10 +351,10 @@ def _texts(file: Path | None, text: SourceText, old: Watch | None, watch: Watch)
         rest = text.text[old.span.stop :]
         end = ";" if rest.lstrip().startswith(";") else ""
         new = text.text[: old.span.start] + _written(watch).removesuffix(end) + rest
-    return [SourceText(text.file, new), *_beside(file)]
+    return [SourceText(text.file, new), *_others_in_folder(file)]
 
 
-def _beside(file: Path) -> list[SourceText]:
+def _others_in_folder(file: Path) -> list[SourceText]:
     """Return the other profiles of a file's folder."""
     from proxyd.config.profile_files import read_directory
 
@@ -357,5 +363,5 @@ def _beside(file: Path) -> list[SourceText]:
 
 def _ends_open(text: SourceText) -> bool:
     """Whether the last statement of a text has no ``;``."""
-    statements = _sound(text).statements
+    statements = _parsed(text).statements
     return bool(statements) and ";" not in text.text[statements[-1].span.stop :]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _API_TEXTS = "SELECT name, text FROM texts WHERE origin = 'api' ORDER BY position"
-_MOST_NAMED = 20  # addresses that an import cannot read
+_MOST_NAMED = 20  # unreadable addresses of an import that are printed
 _PATHS = argument("paths", "files, or directories of *.profile files", nargs="+", type=Path, metavar="PATH")
 
 
@@ -50,7 +50,7 @@ async def check(options: argparse.Namespace) -> int:
 def _checked(texts: Sequence[SourceText], settings: Settings, *, is_whole: bool) -> Checked:
     """Check texts as one declaration, and then together with what was declared through the API.
 
-    Of texts that are not the whole of the daemon's profiles, what they would break elsewhere is not known.
+    Errors in other texts count only if these are all files of the daemon (``is_whole``); warnings in others never do.
     """
     from proxyd.app.check_settings import check_settings
     from proxyd.core.language import SourceText, check
@@ -166,7 +166,7 @@ def _restarting(rule: NotificationRule, before: _Accepted) -> Sequence[str]:
 def _accepted_here(database: Path | None) -> dict[str, _Accepted]:
     """Return the rules as they were accepted last, as far as a database file says it.
 
-    It is only read, and by no library that is slow to load. One of an earlier version does not say everything.
+    It is read without the store, which is slow to import. A database of an earlier version does not hold everything.
     """
     columns = {name for _, name, *_ in _read_here(database, "PRAGMA table_info(rules)")}
     meaning = "meaning" if "meaning" in columns else "1"
@@ -176,7 +176,7 @@ def _accepted_here(database: Path | None) -> dict[str, _Accepted]:
 
 
 def _read_here(database: Path | None, query: str) -> list[tuple[Any, ...]]:
-    """Return the rows of a query on a database file; none if it is not there or of another version."""
+    """Return the rows of a query on a database file; none if the file is missing or of another version."""
     if database is None or not database.exists():
         return []
     with suppress(sqlite3.Error), closing(sqlite3.connect(f"file:{quote(str(database))}?mode=ro", uri=True)) as opened:
@@ -199,7 +199,7 @@ def _moved(texts: Sequence[SourceText], moves: Sequence[MoveShown]) -> list[Rule
 
 
 async def _asked(settings: Settings, question: Callable[[Client], Awaitable[Sequence[T]]]) -> Sequence[T]:
-    """Return the answer of the daemon here, or nothing if there is none."""
+    """Return the answer of the daemon on this machine, or nothing if it does not answer."""
     from proxyd.client import Client
 
     try:
@@ -262,6 +262,7 @@ def _texts(paths: list[Path]) -> list[SourceText]:
 )
 def import_feeds(options: argparse.Namespace) -> int:
     """Make profiles of an OPML file or a list of addresses, and leave alone what is declared already."""
+    from proxyd.app.check_settings import checked_declaration
     from proxyd.config.profile_files import write_text
     from proxyd.core.language import format_parsed, merge_listing, parse, read_listing
 
@@ -272,7 +273,7 @@ def import_feeds(options: argparse.Namespace) -> int:
         raise ConfigError([f"{options.file} cannot be read ({error.strerror})"]) from error
     listed, out = read_listing(body, str(options.file)), options.out
     files = _files_beside(out, settings)
-    declared = _declared(files, settings)
+    declared = checked_declaration(files, settings)
     merged = merge_listing(listed, declared, options.name, pages=options.pages, match=options.match)
     before = next((each.text for each in files if out is not None and Path(each.file) == out), "")
     parsed = parse("\n".join([before, *merged.statements]), str(out or "the list"))
@@ -281,7 +282,7 @@ def import_feeds(options: argparse.Namespace) -> int:
     text = format_parsed(parsed)
     if merged.new and out is not None:
         others = [each for each in files if Path(each.file) != out]
-        _declared([*others, replace(parsed.source, text=text)], settings)
+        checked_declaration([*others, replace(parsed.source, text=text)], settings)
         write_text(out, text)
     elif out is None:
         print_text(text)
@@ -300,18 +301,8 @@ def _files_beside(out: Path | None, settings: Settings) -> list[SourceText]:
     return files
 
 
-def _declared(files: Sequence[SourceText], settings: Settings) -> Declaration:
-    from proxyd.app.check_settings import check_settings
-    from proxyd.core.language import check
-
-    checked = check(files, check_settings(settings))
-    if checked.declaration is None:
-        raise ProfileError(checked.errors)
-    return checked.declaration
-
-
 def _tell_of_import(merged: Merged, unreadable: Sequence[str], out: Path | None) -> None:
-    """Print the counts of an import, next to a printed profile as notes."""
+    """Print the counts of an import, on standard error if standard output has the profile."""
     where = f" in {out}" if merged.new and out is not None else ""
     said = f"{counted(merged.new, 'new source')}{where}, {merged.known} already there, {len(unreadable)} unreadable"
     for line in [said, *unreadable[:_MOST_NAMED]]:
@@ -321,13 +312,11 @@ def _tell_of_import(merged: Merged, unreadable: Sequence[str], out: Path | None)
 @verb("export", "proxyd export")
 def export(options: argparse.Namespace) -> int:
     """Print the sources of the profiles as OPML."""
-    from proxyd.app.check_settings import check_settings
+    from proxyd.app.check_settings import checked_declaration
     from proxyd.config.profile_files import read_directory
-    from proxyd.core.language import check, opml
+    from proxyd.core.language import opml
 
     settings = settings_of(options)
-    checked = check(read_directory(settings.profiles), check_settings(settings))
-    if checked.declaration is None:
-        raise ProfileError(checked.errors)
-    print(opml({for_xml(source.source_id): source.url for source in checked.declaration.sources.values()}))
+    declaration = checked_declaration(read_directory(settings.profiles), settings)
+    print(opml({for_xml(source.source_id): source.url for source in declaration.sources.values()}))
     return 0

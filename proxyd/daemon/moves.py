@@ -17,7 +17,7 @@ from proxyd.store import SqlStore
 
 
 class Moves:
-    """The moves of sources. What was accepted is part of a source's state, beside the declaration."""
+    """The moves of sources. An accepted one is part of the source's state, not of the declaration."""
 
     def __init__(
         self, declarations: Declarations, decider: Decider, probes: ProbeLoop, store: SqlStore, clock: Clock
@@ -30,12 +30,12 @@ class Moves:
         self._clock = clock
 
     def all(self) -> list[SourceMove]:
-        """Return every move, by source; one that was accepted is there until the declaration names the new address."""
+        """Return every move, by source; an accepted one stays until the declaration names the new address."""
         moved = (name for name, state in self._known.states.items() if state.health.moved or state.health.accepted)
         return [move for name in sorted(moved) for move in self.of(name)]
 
     def of(self, source: str) -> list[SourceMove]:
-        """Return the moves of a source: the one that was accepted, and the one that its redirects lead to now."""
+        """Return the moves of a source: an accepted one, then the one that its redirects show now."""
         return list(self._of(source)) if source in self._known.compiled.sources else []
 
     async def accept(self, source: str) -> MoveAccepted:

@@ -270,8 +270,8 @@ class ProbeLoop:
                     break
         else:
             return None
-        notices = await self._evaluation.run(joint)
-        return replace(observation, rules=self._decider.told(observation.rules, joint, notices, outcome.finished_s))
+        made = await self._evaluation.run(joint)
+        return replace(observation, rules=self._decider.told(observation.rules, joint, made, outcome.finished_s))
 
     async def _end_overdue(self, now_s: float) -> None:
         """End the overdue intervals, even if some of their sources were not obtained."""

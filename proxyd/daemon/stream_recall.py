@@ -49,8 +49,9 @@ class StreamRecall:
 
     async def rows_of_queries(self) -> None:
         """Tell joint intervals what their queries' sources showed last, and delete those that are no longer awaited."""
-        for source_id in self._captures.unseen():
-            self._captures.see(source_id, await self.store.present_items(source_id))
+        shown = self._captures.shown
+        for source_id in shown.unseen():
+            shown.see(source_id, await self.store.present_items(source_id))
         await self.store.forget_joint_intervals(self._captures.take_orphans())
 
     async def _events_of(self, program: RuleProgram, stream: StreamState, now_s: float) -> dict[str, list[StoredEvent]]:

@@ -1,4 +1,4 @@
-"""What the API asks about the plan, and what became of it."""
+"""What the API asks about the plan and its results."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ class DecidedInterval:
 class Report:
     """What was found and predicted on each day with data (since 1970-01-01, UTC), and models that now fit badly.
 
-    ``promises`` compares what rules promise with what they kept, week by week; of many, those that fell shortest are
-    there, and ``promises_left_out`` counts the others.
+    ``promises`` compares what rules promise with what they kept, week by week. If there are many, it holds those that
+    fell shortest, and ``promises_left_out`` counts the others.
     """
 
     days: tuple[tuple[int, Calibration], ...]

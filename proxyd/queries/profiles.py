@@ -104,7 +104,7 @@ class Suspending(Protocol):
         """Return what mutes a rule: its own suspension or one of its profiles'."""
 
     async def pause(self, source: str, by: str) -> SuspensionChange:
-        """Probe a source no more."""
+        """Stop probing a source."""
 
     async def resume(self, name: str, *, subject: Subject | None = None) -> SuspensionChange:
         """Probe a paused source again, or evaluate a rule again that failed too often.
@@ -144,7 +144,7 @@ class SourceMove:
     declared_url, url
         The declared address, and the new one.
     since_s, probes
-        When a probe was first led there, and how many were; if the move was accepted, when that was.
+        When a probe was first led there, in unix seconds, and how many were; or when the move was accepted, and 0.
     place
         Where the source is declared; ``None`` if that was over the API.
     is_proposed
@@ -165,7 +165,7 @@ class SourceMove:
 
 @dataclass(frozen=True, slots=True)
 class MoveAccepted:
-    """What was done in words, and the move; ``None`` if it led back to the declared address."""
+    """What was done, in words, and the accepted move; ``None`` if it led back to the declared address."""
 
     said: str
     move: SourceMove | None

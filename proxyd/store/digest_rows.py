@@ -1,4 +1,4 @@
-"""Digests: of what a rule gathered in a period, and of what a receiver missed while rules were muted."""
+"""Digests: of the notifications that a rule gathered in a period, or that a receiver missed while rules were muted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from proxyd.store.webhook_states import held, state_of
 from proxyd.store.writer import Writer
 
 _MOST_GATHERED = 10_000  # notifications in a digest; the rest make another digest
-_WAY = ("kind", "endpoint", "form", "secret_kind", "secret_name")
+_RECEIVER = ("kind", "endpoint", "form", "secret_kind", "secret_name")
 _MEMBER = (t.outbox.c.position == bindparam("member"), t.outbox.c.state == bindparam("was"))
 _JOIN_DIGEST = update(t.outbox).where(*_MEMBER).values(state="gathered", digest_id=bindparam("of_digest"), digest=None)
 _LEAD_DIGEST = (
@@ -39,14 +39,14 @@ class SqlDigests:
         self._read = read
 
     async def next_s(self) -> float | None:
-        """Return when the next digest is due, or ``None`` if there is nothing to gather."""
-        o, found = t.outbox.c, []
-        for state in ("gathering", "released"):
-            found += [(await self._read(select(func.min(o.next_s)).where(o.state == state)))[0][0]]
+        """Return when the next digest is due, in unix seconds, or ``None`` if there is nothing to gather."""
+        o = t.outbox.c
+        queries = [select(func.min(o.next_s)).where(o.state == state) for state in ("gathering", "released")]
+        found = [(await self._read(query))[0][0] for query in queries]
         return min((each for each in found if each is not None), default=None)
 
     async def make(self, now_s: float, compose: Callable[[Gathered], bytes]) -> None:
-        """Make the digests of each period that is over, by lane, and of what mutes released, by receiver."""
+        """Make a digest of each period that is over for each lane, and one of released deliveries for each receiver."""
         o = t.outbox.c
         query = select(o.lane).where(o.state == "gathering", o.next_s <= now_s).distinct()
         for row in await self._read(query):
@@ -55,14 +55,14 @@ class SqlDigests:
             await self._make_of(lanes, "released", now_s, compose)
 
     async def _receivers(self) -> list[list[str]]:
-        """Return the lanes with released deliveries, by receiver; one that wants no more of a rule is by itself."""
+        """Return the lanes with released deliveries, by receiver; a disabled lane stands alone."""
         o, e = t.outbox.c, t.endpoints.c
-        query = select(o.lane, *(o[name] for name in _WAY), e.lane.label("disabled")).distinct()
+        query = select(o.lane, *(o[name] for name in _RECEIVER), e.lane.label("disabled")).distinct()
         lanes: dict[tuple[str, ...], list[str]] = defaultdict(list)
-        for lane, *way, disabled in await self._read(
+        for lane, *receiver, disabled in await self._read(
             query.outerjoin(t.endpoints, e.lane == o.lane).where(o.state == "released").order_by(o.lane)
         ):
-            lanes[*way, disabled or ""].append(lane)
+            lanes[*receiver, disabled or ""].append(lane)
         return list(lanes.values())
 
     async def _make_of(
@@ -96,10 +96,10 @@ class SqlDigests:
 
 
 def _gathered(members: Sequence[Any]) -> Gathered:
-    """Return the contents of a digest; that of several rules names all of them, and has room for what each may have."""
+    """Return the contents of a digest; one of several rules names them all and adds up their limits of items."""
     first, last = members[0], members[-1]
     digest_id = "dgs_" + hashlib.sha256(f"{first.lane}\0{first.notification_id}".encode()).hexdigest()[:32]
     most = {row.rule: row.most_items for row in members}
-    room = None if None in most.values() else sum(most.values())
+    most_items = None if None in most.values() else sum(most.values())
     ids, bodies = tuple(row.notification_id for row in members), tuple(row.body for row in members)
-    return Gathered(digest_id, ", ".join(most), ids, bodies, room, last.next_s)
+    return Gathered(digest_id, ", ".join(most), ids, bodies, most_items, last.next_s)

@@ -29,9 +29,9 @@ class LimitTimes:
 
 
 def exceeding(connection: Connection, made: Sequence[Notification], limits: Mapping[str, LimitTimes]) -> set[str]:
-    """Return the ids of notifications that their rules' limits keep from being sent, in the order they were made."""
+    """Return the ids of the notifications that exceed their rules' limits; earlier ones in ``made`` count first."""
     sent: dict[tuple[str, str], list[float]] = {}
-    found = set()
+    exceeded = set()
     for one in made:
         limit = limits.get(one.rule)
         if limit is None:
@@ -42,7 +42,7 @@ def exceeding(connection: Connection, made: Sequence[Notification], limits: Mapp
             sent[key] = [row.created_s for row in connection.execute(_SENT, asked)]
         within = [at_s for at_s in sent[key] if at_s > one.created_s - limit.per_s]
         if len(within) >= limit.most:
-            found.add(one.notification_id)
+            exceeded.add(one.notification_id)
         else:
             sent[key] = [*within, one.created_s]
-    return found
+    return exceeded

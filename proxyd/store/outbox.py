@@ -37,6 +37,7 @@ from proxyd.store.webhook_states import SqlWebhooks
 from proxyd.store.writer import Writer, drained
 
 WAITING = ("pending", "held", "gathering", "gathered", "released", "muted", "stopped")
+"""The states of deliveries that may still be sent."""
 
 
 class OutboxDepth(NamedTuple):
@@ -60,7 +61,7 @@ class DisabledEndpoint:
 
 
 class SqlOutbox:
-    """The Outbox port, and people's queries and commands."""
+    """The Outbox port, and the queries and commands of people."""
 
     def __init__(self, writer: Writer, read: StoreReader, read_for_people: StoreReader) -> None:
         self._writer = writer
@@ -75,8 +76,9 @@ class SqlOutbox:
     ) -> list[DueDelivery]:
         """Return what may be sent now, oldest first, at most one delivery for each free lane (rule and endpoint).
 
-        A failing notification holds back the later ones of its lane until ``hold_s`` after its first attempt. So does a
-        digest in each lane that it gathers, and what a mute has released until its digest is made.
+        A failing notification holds back the later ones of its lane until ``hold_s`` after its first attempt. A failing
+        digest does the same in each lane that it gathers. Deliveries that a mute has released hold back the later ones
+        until their digest is made.
         """
         o = t.outbox.c
         first = (
@@ -91,7 +93,7 @@ class SqlOutbox:
         return [_delivery(row) for row in await self._read(query)]
 
     async def next_delivery_s(self, *, busy: Collection[str] = (), shut: Collection[str] = ()) -> float | None:
-        """Return when the next pending delivery of another lane and endpoint is due, or ``None`` if there is none."""
+        """Return when a delivery outside ``busy`` lanes and ``shut`` endpoints is due next; ``None`` without any."""
         found: float | None = (await self._read(select(func.min(t.outbox.c.next_s)).where(_open(busy, shut))))[0][0]
         return found
 
@@ -102,7 +104,7 @@ class SqlOutbox:
     async def delivered(
         self, delivery: DueDelivery, now_s: float, *, duration_s: float = 0.0, detail: str = ""
     ) -> None:
-        """Record that the receiver accepted a delivery; those that wait for the same commit share its statements."""
+        """Record that the receiver accepted a delivery; deliveries of the same commit share its statements."""
         attempt = _attempt(delivery, now_s, duration_s, "accepted", detail)
         self._accepted.append((delivery, now_s, attempt))
         await self._writer.submit(self._write_accepted)
@@ -157,25 +159,7 @@ class SqlOutbox:
 
         A digest is sent again as a whole. Disabled endpoints are tried again.
         """
-        o = t.outbox.c
-        wanted = o.state == "dead" if notification_id is None else o.notification_id == notification_id
-        done = o.state.in_(("dead", "delivered", "dropped", "limited"))
-
-        def write(connection: Connection) -> int:
-            found = (connection.execute(select(o.position, o.lane, o.digest_id).where(wanted, done))).all()
-            digests = {row.digest_id for row in found if row.digest_id is not None}
-            fresh = {"next_s": now_s, "attempts": 0, "first_attempt_s": None, "done_s": None}
-            members = [{"of_digest": digest_id} for digest_id in digests]
-            if members:
-                connection.execute(_REPLAY_MEMBERS, members)
-                connection.execute(_REPLAY_LEADER.values(**fresh), members)
-            single = [{"of_position": row.position} for row in found if row.digest_id is None]
-            if single:
-                connection.execute(_REPLAY_ONE.values(**fresh), single)
-            _enable(connection, {row.lane for row in found})
-            return len(single) + len(digests)
-
-        count = await self._writer.submit(write)
+        count = await self._writer.submit(lambda connection: _replay(connection, notification_id, now_s))
         if notification_id is not None and not count:
             raise NotFoundError(
                 f"no delivery of {notification_id!r} can be sent again: it was sent nowhere, or still waits"
@@ -221,7 +205,7 @@ class SqlOutbox:
 
 def forget_changed_endpoints(connection: Connection, rules: Iterable[NotificationRule]) -> None:
     """Enable disabled endpoints that were removed from the declaration or changed."""
-    stored = (connection.execute(select(t.endpoints.c.lane, t.endpoints.c.declared))).all()
+    stored = connection.execute(select(t.endpoints.c.lane, t.endpoints.c.declared)).all()
     if not stored:
         return
     declared = {
@@ -232,15 +216,31 @@ def forget_changed_endpoints(connection: Connection, rules: Iterable[Notificatio
     _enable(connection, {row.lane for row in stored if (row.lane, row.declared) not in declared})
 
 
+def _replay(connection: Connection, notification_id: str | None, now_s: float) -> int:
+    o = t.outbox.c
+    wanted = o.state == "dead" if notification_id is None else o.notification_id == notification_id
+    done = o.state.in_(("dead", "delivered", "dropped", "limited"))
+    found = connection.execute(select(o.position, o.lane, o.digest_id).where(wanted, done)).all()
+    fresh = {"next_s": now_s, "attempts": 0, "first_attempt_s": None, "done_s": None}
+    digest_ids = {row.digest_id for row in found if row.digest_id is not None}
+    if digests := [{"of_digest": digest_id} for digest_id in digest_ids]:
+        connection.execute(_REPLAY_MEMBERS, digests)
+        connection.execute(_REPLAY_LEADER.values(**fresh), digests)
+    if single := [{"of_position": row.position} for row in found if row.digest_id is None]:
+        connection.execute(_REPLAY_ONE.values(**fresh), single)
+    _enable(connection, {row.lane for row in found})
+    return len(single) + len(digests)
+
+
 def _held_back(now_s: float, hold_s: float) -> ColumnElement[bool]:
-    """Return whether something earlier in a delivery's lane must go first."""
+    """Return the condition that something earlier in a delivery's lane must go first."""
     earlier, leader = t.outbox.alias("earlier"), t.outbox.alias("leader")
 
     def is_first(of: FromClause) -> ColumnElement[bool]:
         return and_(of.c.state == "pending", or_(of.c.first_attempt_s.is_(None), of.c.first_attempt_s + hold_s > now_s))
 
     def is_any(state: str) -> ColumnElement[bool]:
-        some = t.outbox.alias(f"some_{state}")  # asked once: there are seldom any
+        some = t.outbox.alias(f"some_{state}")  # evaluated once for all deliveries: there are seldom any
         return select(some.c.position).where(some.c.state == state).exists()
 
     def found(*conditions: ColumnElement[bool]) -> ColumnElement[bool]:
@@ -301,7 +301,7 @@ def _update(connection: Connection, delivery: DueDelivery, **values: Any) -> Non
 
 
 def _update_members(connection: Connection, delivery: DueDelivery, **values: Any) -> None:
-    """Update the other deliveries of a digest; its first stands for it."""
+    """Update the other deliveries of a digest; the first one, which stands for the digest, is not changed."""
     if delivery.is_digest:
         of_digest = and_(t.outbox.c.digest_id == delivery.notification_id, t.outbox.c.position != delivery.position)
         connection.execute(update(t.outbox).where(of_digest).values(**values))

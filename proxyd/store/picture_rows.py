@@ -1,4 +1,4 @@
-"""Pictures of pages: each is stored once, as long as a notification has it and all together are not too large."""
+"""Pictures of pages: each is stored once, until no notification has it or all pictures together are too large."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from proxyd.store.statements import execute_many
 from proxyd.store.writer import Writer
 
 NO_PICTURES: Mapping[str, Picture] = MappingProxyType({})
-MOST_DELETED = 100  # in one commit: a picture may have half a megabyte
+MOST_DELETED = 100  # pictures in one commit: each may have half a megabyte
 _c = t.pictures.c
 _TAKE_AGAIN = update(t.pictures).where(_c.sha256 == bindparam("of_picture")).values(taken_s=bindparam("again_s"))
 
 
 def record_pictures(connection: Connection, taken: Mapping[str, Picture], sent: Sequence[Notification]) -> None:
-    """Store the pictures that notifications have, by their hashes; one that is stored already is as new again."""
+    """Store the pictures that notifications have, by their hashes; one that is stored already counts as new again."""
     wanted = {each.picture: each.created_s for each in sent if each.picture in taken and each.picture is not None}
     if not wanted:
         return
@@ -45,7 +45,7 @@ async def read_picture(read: StoreReader, of: Select[*tuple[Any, ...]]) -> Pictu
 
 
 async def expire_pictures(writer: Writer, *, most_bytes: int) -> int:
-    """Delete pictures that no notification has, and the oldest above ``most_bytes``; return how many, in parts."""
+    """Delete, in parts, pictures that no notification has, and the oldest above ``most_bytes``; return how many."""
     deleted = 0
     for part in (_delete_unused, lambda connection: _delete_oldest(connection, most_bytes)):
         while gone := await writer.submit(part):
@@ -54,17 +54,18 @@ async def expire_pictures(writer: Writer, *, most_bytes: int) -> int:
 
 
 def _delete_unused(connection: Connection) -> int:
+    """Delete some of the pictures that no notification has, and return how many."""
     has_one = select(t.notifications.c.position).where(t.notifications.c.picture == _c.sha256).exists()
     some = select(_c.sha256).where(~has_one).limit(MOST_DELETED)
     return connection.execute(delete(t.pictures).where(_c.sha256.in_(some))).rowcount
 
 
 def _delete_oldest(connection: Connection, most_bytes: int) -> int:
-    """Delete some of the oldest pictures above a size; their notifications stay, without them."""
+    """Delete some of the oldest pictures above a size, and return how many; their notifications stay."""
     excess = (connection.scalar(select(func.sum(_c.size))) or 0) - most_bytes
     oldest = connection.execute(select(_c.sha256, _c.size).order_by(_c.taken_s, _c.sha256).limit(MOST_DELETED)).all()
-    before = accumulate((row.size for row in oldest), initial=0)  # bytes freed by those before each
-    gone = [row.sha256 for row, _ in takewhile(lambda pair: pair[1] < excess, zip(oldest, before, strict=False))]
+    freed = accumulate((row.size for row in oldest), initial=0)  # bytes of all rows before each
+    gone = [row.sha256 for row, _ in takewhile(lambda pair: pair[1] < excess, zip(oldest, freed, strict=False))]
     if gone:
         notifications = update(t.notifications).where(t.notifications.c.picture.in_(gone))
         connection.execute(notifications.values(picture=None))

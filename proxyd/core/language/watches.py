@@ -1,6 +1,7 @@
-"""What short statements stand for.
+"""The statements that short ones stand for.
 
-WATCH is a source, a rule on it and, if nothing else declares it, a profile. ON TROUBLE of a profile is a rule.
+WATCH stands for a source, a rule on it and, if nothing else declares it, a profile. ON TROUBLE of a profile stands for
+a rule.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ DEFAULT_PROFILE = "default"
 DEFAULT_CLASS = ClassName("FEED", BUILT_IN.name)
 UPTIME_CLASS = ClassName("PAGE", BUILT_IN.name)
 """How the address of a WATCH on the source itself is read, if nothing else says so: any address can be."""
-SUBJECT = ClassName(SOURCE_CLASS.name, BUILT_IN.name)
+SOURCE_CLASS_NAME = ClassName(SOURCE_CLASS.name, BUILT_IN.name)
 
 
 def expand(texts: Sequence[Parsed]) -> list[Parsed]:
@@ -48,7 +49,7 @@ def expand(texts: Sequence[Parsed]) -> list[Parsed]:
 
 
 class _Expansion:
-    """The names that the texts declare, and those that the WATCH statements before have added."""
+    """The names that the texts declare, and those that earlier WATCH statements have added."""
 
     def __init__(self, texts: Sequence[Parsed]) -> None:
         self._texts = texts
@@ -98,7 +99,7 @@ class _Expansion:
         yield self._rule(watch, profile, source.name, page_class)
 
     def _other_options(self, watch: Watch, text: SourceText) -> Iterator[RuleError]:
-        """Yield the errors of options that differ from those of the source which reads the address."""
+        """Yield an error for each option that differs from that of the source which reads the address."""
         source = self._sources[self._reading(watch.url, self._class_of(watch))]
         for option, keyword in _HOW_TO_READ.items():
             written, other = getattr(watch, option), getattr(source, option)
@@ -122,7 +123,7 @@ class _Expansion:
         return url.value, page_class.domain or (known.domain if known else ""), name
 
     def _source_name(self, watch: Watch, page_class: ClassName) -> Located[str]:
-        """Return the address without its scheme; more of it where another source is called so."""
+        """Return a free name: the address without its scheme, then with its class, then the whole address."""
         address = watch.address
         names = (address.value, f"{address.value} ({page_class.name})", watch.url.value)
         name = next((each for each in names if each not in self._taken), address.value)
@@ -134,13 +135,13 @@ class _Expansion:
     ) -> InsertNotification:
         known = self._classes.get(page_class.name.casefold())
         event = watch.event or (known.news if known else EventKind.INSERT)
-        subject = replace(SUBJECT, span=page_class.span) if event.is_of_source else page_class
+        class_name = replace(SOURCE_CLASS_NAME, span=page_class.span) if event.is_of_source else page_class
         return InsertNotification(
             watch.name,
             profiles=(profile,),
             sources=(replace(source, span=watch.url.span),),
-            query=Select((), (FromClass(subject),), span=watch.span),
-            trigger=Trigger(event, subject, watch.where, after=watch.after, span=watch.span),
+            query=Select((), (FromClass(class_name),), span=watch.span),
+            trigger=Trigger(event, class_name, watch.where, after=watch.after, span=watch.span),
             start=TimeSpec(Anchor.NOW, span=watch.span),
             end=TimeSpec(Anchor.NEVER, span=watch.span),
             utility=Located(Utility(UtilityKind.STRICT), watch.span),
@@ -155,13 +156,13 @@ class _Expansion:
 
 
 def trouble_rule(profile: CreateProfile) -> InsertNotification:
-    """Return the rule that ON TROUBLE of a profile stands for; which sources it has depends on the other rules."""
+    """Return the rule that ON TROUBLE of a profile stands for, without its sources: they follow from other rules."""
     name, span = profile.name, profile.trouble[0].span
     return InsertNotification(
         replace(name, value=f"{name.value}: trouble"),
         profiles=(name,),
-        query=Select((), (FromClass(SUBJECT),), span=span),
-        trigger=Trigger(EventKind.TROUBLE, SUBJECT, span=span),
+        query=Select((), (FromClass(SOURCE_CLASS_NAME),), span=span),
+        trigger=Trigger(EventKind.TROUBLE, SOURCE_CLASS_NAME, span=span),
         start=TimeSpec(Anchor.NOW, span=span),
         end=TimeSpec(Anchor.NEVER, span=span),
         utility=Located(Utility(UtilityKind.STRICT), span),
@@ -172,12 +173,14 @@ def trouble_rule(profile: CreateProfile) -> InsertNotification:
 
 
 def find_watch(statements: Iterable[Statement], url: str, name: str | None) -> Watch | None:
-    """Return the WATCH of an address by its name; without a name the one called by the address, or the only one.
+    """Return the WATCH of an address with a name; without a name the one named by its address, or the only one.
+
+    Returns ``None`` if there is none.
 
     Raises
     ------
     ConfigError
-        There are several.
+        Without a name, several others fit.
     """
     found = [each for each in statements if isinstance(each, Watch) and each.url.value == url]
     named = [each for each in found if each.name.value == (name or each.address.value)]
@@ -190,7 +193,7 @@ def find_watch(statements: Iterable[Statement], url: str, name: str | None) -> W
 
 
 def edited(old: Watch, new: Watch) -> Watch:
-    """Return a WATCH with the options of a newer one; what that leaves out stays."""
+    """Return a WATCH with the options that a newer one has; its other options stay."""
     changes = {each.name: getattr(new, each.name) for each in fields(new) if each.name in _EDITABLE}
     return replace(old, **{name: value for name, value in changes.items() if value})
 
@@ -208,13 +211,13 @@ def _delivery(delivery: Delivery) -> Delivery:
 
 
 def _is_of_source(watch: Watch) -> bool:
-    """Whether a WATCH does not say how its address is read: that is left to others."""
+    """Whether a WATCH is on the source itself, and leaves it to other statements how the address is read."""
     return watch.page_class is None and watch.event is not None and watch.event.is_of_source
 
 
 @dataclass(frozen=True, slots=True)
 class _Class:
-    """The domain of a class, and the event which says that there is something new: an item, or another value."""
+    """The domain of a class, and the event of something new at its sources: INSERT of an item, or UPDATE of a value."""
 
     domain: str
     news: EventKind

@@ -48,7 +48,7 @@ from proxyd.core.rules.stages.context import SourceContext
 from proxyd.core.rules.stages.events import find_events
 from proxyd.core.rules.stages.joint_intervals import JointInterval
 from proxyd.core.rules.stages.outage_notices import outage_notices
-from proxyd.core.rules.stages.payload import Notices
+from proxyd.core.rules.stages.payload import MadeNotifications
 from proxyd.core.rules.stages.rule_tasks import JointTask, RuleStep, RuleTask, merged, run_all
 from proxyd.core.rules.stages.source_events import source_news
 from proxyd.core.rules.stages.source_state import next_state
@@ -299,11 +299,11 @@ class Decider:
         return observation, JointTask.all_of(captured, self.settings.grid, _picture_of(outcome))
 
     def told(
-        self, results: RuleResults, tasks: Sequence[JointTask], notices: Sequence[Notices], now_s: float
+        self, results: RuleResults, tasks: Sequence[JointTask], made: Sequence[MadeNotifications], now_s: float
     ) -> RuleResults:
         """Return results with the notifications of joint intervals that the tasks made, or failed to make."""
-        ended = [(task.program.rule, each.failures) for task, each in zip(tasks, notices, strict=True)]
-        return results.told(notices, self.known.failing.count(ended, now_s))
+        ended = [(task.program.rule, each.failures) for task, each in zip(tasks, made, strict=True)]
+        return results.told(made, self.known.failing.count(ended, now_s))
 
     def finished(self, outcome: ProbeOutcome, observation: Observation | None) -> None:
         """Let the planner continue with a source after its observation was recorded."""

@@ -17,7 +17,7 @@ from proxyd.core.rules.stages.captures import NOTHING_CAPTURED, Captured
 from proxyd.core.rules.stages.context import SourceContext
 from proxyd.core.rules.stages.events import Discovery
 from proxyd.core.rules.stages.joint_intervals import JointInterval
-from proxyd.core.rules.stages.payload import Notices
+from proxyd.core.rules.stages.payload import MadeNotifications
 from proxyd.core.rules.stages.rule_tasks import RuleStep, RuleTask
 from proxyd.core.rules.stages.source_events import SourceNews
 from proxyd.core.rules.stages.stored import History
@@ -65,12 +65,12 @@ class RuleResults:
             failures=step.failures,
         )
 
-    def told(self, notices: Sequence[Notices], failing: tuple[FailingRule, ...]) -> RuleResults:
+    def told(self, made: Sequence[MadeNotifications], failing: tuple[FailingRule, ...]) -> RuleResults:
         """Return the results with the notifications of joint intervals, and how their rules fail now."""
         return replace(
             self,
-            notifications=(*self.notifications, *(each for notice in notices for each in notice.notifications)),
-            failures=(*self.failures, *(each for notice in notices for each in notice.failures)),
+            notifications=(*self.notifications, *(one for each in made for one in each.notifications)),
+            failures=(*self.failures, *(one for each in made for one in each.failures)),
             failing=(*self.failing, *failing),
         )
 

@@ -1,7 +1,7 @@
 """Renders pages in a Chromium that is reached by its DevTools address.
 
-Each page has a context of its own, without anything of other pages. Its proxy is an address at which nothing can
-listen. So what passes by the interception, as redirects, preloads and shared workers do, reaches nothing.
+Each page has a context of its own, which shares nothing with other pages. Its proxy is an address at which nothing can
+listen. So requests that bypass the interception, as redirects, preloads and shared workers do, reach nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 _NOWHERE = "http://127.0.0.1:0"  # nothing can listen at port 0
 _RENDERED = frozenset({200, 203})
 _WEB_PAGES = frozenset({"", "text/html", "application/xhtml+xml"})
-_CONNECT_S, _CLOSE_S, _NOTICE_S = 10.0, 5.0, 1.0
+_CONNECT_S, _CLOSE_S = 10.0, 5.0
+_NOTICE_S = 1.0  # for a lost connection to be noticed, after a page was lost
 _LEFT_S = 0.5  # for the rest of a render after its picture
 _HEIGHT = 720  # of the window, in pixels
 _WITHOUT_SOCKETS = """
@@ -47,7 +48,7 @@ _READ = """
 
 @asynccontextmanager
 async def open_chromium(address: str, loader: PageLoader) -> AsyncIterator[Chromium]:
-    """Open a renderer; its browser may be started later."""
+    """Open a renderer; its browser need not run yet."""
     chromium = Chromium(address, loader)
     try:
         yield chromium
@@ -81,7 +82,7 @@ class Chromium:
     async def render(self, asked: FetchRequest, rendering: Rendering, trace: ProbeTrace) -> FetchResponse:
         """Return the response of the document with the page as its body, once its scripts have run.
 
-        The validators and the freshness of the document say nothing about what scripts load, and are left out.
+        Validators and freshness of the document are left out, because they say nothing about what scripts load.
 
         Raises
         ------
@@ -101,7 +102,7 @@ class Chromium:
             return await self._rendered(browser, asked, document, rendering, trace)
 
     async def close(self) -> None:
-        """Disconnect; the browser goes on."""
+        """Disconnect from the browser; it keeps running."""
         async with self._connecting:
             await self._disconnect()
 
@@ -176,7 +177,7 @@ class Chromium:
             trace.remarks.extend([requests.remark] if requests.remark else [])
 
     async def _close(self, browser: Browser, context: BrowserContext) -> None:
-        """Close a context; disconnect if a page does not let it close, which ends the page."""
+        """Close a context; if a page keeps it from closing, disconnect from the browser, which ends its pages."""
         try:
             with suppress(Error):
                 async with asyncio.timeout(_CLOSE_S):
@@ -187,11 +188,11 @@ class Chromium:
                     await self._disconnect()
 
     async def _wait(self, page: Page, url: str, rendering: Rendering) -> None:
-        """Open the page and wait until it is built."""
-        left_ms = self._limits.total_s * 1000
-        await page.goto(url, wait_until="domcontentloaded", timeout=left_ms)
+        """Open the page and wait until something matches WAIT FOR or, without it, until the page is quiet."""
+        limit_ms = self._limits.total_s * 1000
+        await page.goto(url, wait_until="domcontentloaded", timeout=limit_ms)
         if rendering.wait_for is not None:
-            await page.wait_for_selector(f"css={rendering.wait_for}", state="attached", timeout=left_ms)
+            await page.wait_for_selector(f"css={rendering.wait_for}", state="attached", timeout=limit_ms)
             return
         with suppress(PlaywrightTimeoutError):  # it never becomes quiet
             await page.wait_for_load_state("networkidle", timeout=self._limits.settle_s * 1000)
@@ -272,9 +273,9 @@ async def _is_gone(browser: Browser) -> bool:
 
 
 async def _picture(view: PageView, until_s: float | None, trace: ProbeTrace) -> Picture | None:
-    """Return a picture of a page that is read already, or ``None`` with a remark: the probe goes on without it.
+    """Return a picture of a page that was read already, or ``None``, with a remark on the trace that says why.
 
-    It must be there some time before ``until_s``, by the clock of the loop.
+    ``until_s`` is when the render must end, in seconds of the event loop's clock.
     """
     try:
         async with asyncio.timeout_at(None if until_s is None else until_s - _LEFT_S):

@@ -18,7 +18,7 @@ WIDTH, MOST_HEIGHT = 1280, 5_000  # in pixels
 MOST_BYTES = 512 * 1024
 _JPEG_QUALITIES = (80, 60, 40, 20)
 _MOST_IMAGES = 500
-_IMAGES_S = 5.0
+_IMAGES_S = 5.0  # for images to load
 _LOAD_IMAGES = """
 (async () => {{
   const images = [...document.images].slice(0, {most});
@@ -53,9 +53,9 @@ class PageView:
         return (await self.session.send("Runtime.evaluate", asked))["result"].get("value")
 
     async def picture(self) -> Picture | None:
-        """Return a picture of the page, or ``None`` if even as a JPEG it is too large; this takes any time.
+        """Return a picture of the page, or ``None`` if even as a JPEG it is too large.
 
-        The browser draws no more than the part that is in the picture.
+        It may take any time, so the caller sets a limit. The browser draws only the part that is in the picture.
         """
         await self.session.send("Emulation.setScrollbarsHidden", {"hidden": True})
         with suppress(TimeoutError):
@@ -64,14 +64,15 @@ class PageView:
         sizes = await self.session.send("Page.getLayoutMetrics")
         height = min(MOST_HEIGHT, max(1, ceil(sizes["cssContentSize"]["height"])))
         clip = {"x": 0, "y": 0, "width": WIDTH, "height": height, "scale": 1}
-        for form in _forms():
-            asked = form | {"clip": clip, "captureBeyondViewport": True}
+        for image_format in _formats():
+            asked = image_format | {"clip": clip, "captureBeyondViewport": True}
             data = base64.b64decode((await self.session.send("Page.captureScreenshot", asked))["data"])
             if len(data) <= MOST_BYTES:
-                return Picture(f"image/{form['format']}", data)
+                return Picture(f"image/{image_format['format']}", data)
         return None
 
 
-def _forms() -> Iterator[dict[str, Any]]:
+def _formats() -> Iterator[dict[str, Any]]:
+    """Yield the formats to try, as arguments of ``Page.captureScreenshot``: each gives a smaller file."""
     yield {"format": "png"}
     yield from ({"format": "jpeg", "quality": quality} for quality in _JPEG_QUALITIES)

@@ -1,6 +1,7 @@
-"""The requests of a page that a browser renders: proxyd makes them itself, guarded, counted, without foreign secrets.
+"""The requests of a page that a browser renders: proxyd makes them itself, guards and counts them.
 
-The browser has no way to the network but this one, so the guard sees every address that is connected.
+The browser has no other way to the network, so the guard sees every address that is connected. The secrets of a source
+go to its own origin only.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ _NOT_PASSED = frozenset(
 
 
 class PageLimitError(FetchError):
-    """The page asks for more than it may."""
+    """The page makes more requests, or loads more bytes, than it may."""
 
 
 class NotLoadedError(FetchError):
-    """The page does not need it to be read."""
+    """A request of this kind or method is not made, because pages are read without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +56,19 @@ class RenderLimits:
     Parameters
     ----------
     total_s
-        Until the page is read, once its document is there.
+        Time from the document's arrival until the page is read.
     settle_s
         How long a page without WAIT FOR may take to become quiet; then it is read as it is.
     requests, total_bytes
-        Of one page, after decoding.
+        Requests of one page, and their bytes after decoding.
     body_bytes
-        Longest page as the browser shows it.
+        Length of the page as the browser shows it.
+    redirects
+        Redirects that one request may follow.
     at_once
-        Requests of one page at once.
+        Requests of one page that are made at the same time.
     renders
-        Pages that are rendered at once.
+        Pages that are rendered at the same time.
     """
 
     total_s: float = 30.0
@@ -104,7 +107,7 @@ class PageRequests:
     Parameters
     ----------
     asked
-        The request of the document. Its headers and its authorization go to the origin of its ``home`` only.
+        The request of the document. Its headers and its authorization only go to the origin of its ``home``.
     cookies
         The cookies of the page, which other pages do not have.
     """
@@ -153,7 +156,7 @@ class PageRequests:
 
     @asynccontextmanager
     async def _turn(self, request: PageRequest) -> AsyncIterator[None]:
-        """Wait for a turn; what only a picture needs leaves half of the turns to the rest."""
+        """Wait for a turn; requests that only a picture needs have at most half of the turns."""
         own = self._slots_for_pictures if request.kind in _SHOWN else nullcontext()
         async with own, self._slots:
             yield
@@ -214,11 +217,11 @@ class PageRequests:
 
     @staticmethod
     def _share(request: PageRequest, limit: int) -> int:
-        """Return a limit for a request: what only a picture needs ends at half of it."""
+        """Return the limit for a request: half of it if only a picture needs the request."""
         return limit // 2 if request.kind in _SHOWN else limit
 
     def _headers_for(self, request: PageRequest, url: URL, cookies: str) -> CIMultiDict[str]:
-        """Return the headers to send to a URL; those of the page lose their credentials where it is redirected away."""
+        """Return the headers to send to a URL; credentials of the page do not follow a redirect to another origin."""
         sent = request.headers or {}
         headers = CIMultiDict((name, value) for name, value in sent.items() if name.lower() not in _NOT_SENT)
         if origin_of(url) != origin_of(_url_of(request.url)):

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import isfinite
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -27,13 +28,14 @@ from proxyd.probing.pages.prices import price_view
 from proxyd.probing.probe_failures import SelectorError, UnreadableDocumentError
 
 MOST_DEPTH = 3_000
+"""Elements that may stand in each other."""
 
 _TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9:-]*)")
 _NOT_NESTED = words(
     "area base br col embed hr img input link meta param source track wbr p li td th tr dt dd option optgroup thead "
     "tbody tfoot colgroup html head body rb rt rp"
 )
-_INSIDE = {
+_TABLE_START = {
     "tr": "<table>",
     "tbody": "<table>",
     "thead": "<table>",
@@ -41,10 +43,11 @@ _INSIDE = {
     "td": "<table><tr>",
     "th": "<table><tr>",
 }
+"""What must stand before a part of a table, by its tag, for a parser to accept it."""
 _DATA = frozenset({Reader.META, Reader.JSONLD})
-"""The readers of data for programs, whose numbers have a point whatever the page's language is."""
+"""The readers of data for programs, whose numbers have a point in pages of every language."""
 _LANGUAGE = re.compile(r"<html\b[^<>]{0,2000}?\slang\s*=\s*[\"']?([A-Za-z0-9_-]{1,35})", re.IGNORECASE)
-_HEAD = 65_536
+_HEAD = 65_536  # characters in which the language is looked for
 _Attributes: TypeAlias = Mapping[str, str | None]
 
 
@@ -148,7 +151,7 @@ def _nothing_found(page_class: PageClass) -> str:
 
 
 def _marks(text: str, languages: Languages) -> Marks:
-    """Return the decimal mark of what is shown, which is in the page's language, and of data for programs."""
+    """Return the decimal mark by reader: of texts that people see by the page's language, of data by LOCALE alone."""
     stated = _LANGUAGE.search(text, 0, _HEAD)
     shown, data = languages.mark(None if stated is None else stated[1]), languages.declared_mark
     return {reader: data if reader in _DATA else shown for reader in VIEWS}
@@ -163,13 +166,13 @@ def page_blocks(text: str) -> tuple[str | None, list[str]]:
 
 
 def css_view(text: str, tag: str = "html") -> PageRow | None:
-    """Return an element for the CSS reader."""
+    """Return an element for the CSS reader, or ``None`` if it cannot be read."""
     node, owner = _parsed(tag, text)
     return None if node is None else _CssRow(node, owner)
 
 
 def xpath_view(text: str, tag: str = "html") -> PageRow | None:
-    """Return an element for the XPath reader."""
+    """Return an element for the XPath reader, or ``None`` if it cannot be read."""
     parser = html.HTMLParser(encoding="utf-8", no_network=True, huge_tree=False, remove_pis=True)
     body = text if tag == "html" else f"<html><body>{text}</body></html>"
     try:
@@ -232,7 +235,7 @@ def _values(row: _Views, fields: Iterable[Field]) -> Iterator[Raw]:
 
 def _parsed(tag: str, text: str) -> tuple[LexborNode | None, LexborHTMLParser]:
     """Return the element of a single element's HTML, and the document that holds it."""
-    owner = LexborHTMLParser((_INSIDE.get(tag, "") + text).encode("utf-8", "replace").decode())
+    owner = LexborHTMLParser((_TABLE_START.get(tag, "") + text).encode("utf-8", "replace").decode())
     if tag == "html":
         return owner.root, owner
     return (owner.css_first(tag) if re.fullmatch(r"[a-z][a-z0-9-]*", tag) else owner.body), owner
@@ -256,7 +259,7 @@ def _plain_result(found: object) -> Raw:
     if isinstance(found, bool):
         return found
     if isinstance(found, float):
-        if found != found or found in {float("inf"), float("-inf")}:  # noqa: PLR0124 - XPath's NaN
+        if not isfinite(found):
             return None
         return int(found) if found.is_integer() and abs(found) < 2**53 else found
     return str(found) if isinstance(found, str) else None

@@ -24,7 +24,8 @@ from proxyd.probing.pages.json_text import Json, load_json
 from proxyd.probing.pages.page_values import NotOneValue, ParsedPage, Raw, field_selectors, page_of
 from proxyd.probing.probe_failures import SelectorError, UnreadableDocumentError
 
-_PATTERN_BYTES = 1 << 20
+_PATTERN_BYTES = 1 << 20  # memory of one pattern
+_TOO_DEEP = "the JSON document is nested too deeply for its selectors"
 
 
 class _Regex(FilterFunction):
@@ -53,13 +54,13 @@ def _pattern(pattern: str) -> re2._Regexp | None:
     options.log_errors = False
     options.max_mem = _PATTERN_BYTES
     try:
-        return re2.compile(_dots(pattern), options) if check(pattern) else None
+        return re2.compile(_narrow_dots(pattern), options) if check(pattern) else None
     except (re2.error, ValueError):
         return None
 
 
-def _dots(pattern: str) -> str:
-    """Return the pattern with every dot outside brackets as in RFC 9485: it matches no line end."""
+def _narrow_dots(pattern: str) -> str:
+    """Return the pattern for re2, in which a dot outside brackets does not match a line end, as RFC 9485 says."""
     parts: list[str] = []
     escaped = bracketed = False
     for char in pattern:
@@ -100,7 +101,7 @@ def parse_json_page(
         found = [[_first(row, each) for each in page_class.fields] for row in rows]
         values = [[_raw(*pair) for pair in zip(row, page_class.fields, strict=True)] for row in found]
     except (JSONPathError, RecursionError) as error:
-        raise UnreadableDocumentError("the JSON document is nested too deeply for its selectors") from error
+        raise UnreadableDocumentError(_TOO_DEEP) from error
     if rows and not any(node is not None for row in found for node in row):
         raise UnreadableDocumentError(f"nothing in the JSON document matches {field_selectors(page_class.fields)}")
     return page_of(values, page_class, url, "json", {Reader.JSON: languages.declared_mark})
@@ -109,19 +110,22 @@ def parse_json_page(
 def _selected_rows(document: Json, each: Extraction) -> list[Json]:
     query = _query(each.selector)
     rows = [_value(node) for node in islice(query.finditer(document), MOST_ITEMS + 1)]
-    if not rows and not _has_room(query, document):
+    if not rows and not _has_row_list(query, document):
         raise UnreadableDocumentError(f"no row matches {each.selector}")
     return rows
 
 
-def _has_room(query: JSONPathQuery, document: Json) -> bool:
-    """Return whether the list of rows exists: a page may have no rows today."""
+def _has_row_list(query: JSONPathQuery, document: Json) -> bool:
+    """Return whether the list that rows stand in exists: a page may have no rows today."""
     parent = JSONPathQuery(env=query.env, segments=query.segments[:-1])
     return any(isinstance(node.value, list | dict) and _holds_rows(node.value) for node in parent.finditer(document))
 
 
 def _holds_rows(value: list[Json] | dict[str, Json]) -> bool:
-    """Return whether a value is a list or an empty object: other objects show that the page has changed."""
+    """Return whether rows can stand in a value: in a list or an empty object.
+
+    An object with other members shows that the page is built in another way now.
+    """
     return isinstance(value, list) or not value
 
 
@@ -134,15 +138,25 @@ def _raw(node: JSONPathNode | None, field: Field) -> Raw:
 
 
 def matches(document: Json, selector: str) -> Iterator[Json]:
-    """Yield the values that a selector finds in a document; raises a ProbeError."""
+    """Yield the values that a selector finds in a document.
+
+    Raises
+    ------
+    UnreadableDocumentError, SelectorError
+        The document is nested too deeply, or the selector cannot be read.
+    """
     try:
         yield from map(_value, _query(selector).finditer(document))
     except (JSONPathError, RecursionError) as error:
-        raise UnreadableDocumentError("the JSON document is nested too deeply for its selectors") from error
+        raise UnreadableDocumentError(_TOO_DEEP) from error
 
 
 def raw_value(value: Json, field_type: FieldType) -> Raw:
-    """Return a value before it is read as its type: an object or a list is JSON text, and fits no other type."""
+    """Return a value before it is read as its type: an object or a list is JSON text, and fits only a String.
+
+    >>> raw_value({"b": 1, "a": 2}, FieldType.STRING), raw_value(2.5, FieldType.STRING)
+    ('{"a":2,"b":1}', 2.5)
+    """
     if not isinstance(value, dict | list):
         return value
     text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))

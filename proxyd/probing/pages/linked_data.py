@@ -19,12 +19,12 @@ from proxyd.probing.probe_failures import UnreadableDocumentError
 
 _SCRIPTS = 'script[type*="ld+json" i]'
 _MOST_SCRIPTS = 200
-_WRAPPING = re.compile(r"\s*(?://\s*)?(?:<!--|<!\[CDATA\[)|(?://\s*)?(?:-->|\]\]>)\s*$")  # of older pages
+_WRAPPING = re.compile(r"\s*(?://\s*)?(?:<!--|<!\[CDATA\[)|(?://\s*)?(?:-->|\]\]>)\s*$")  # in older pages
 
 
 @dataclass(frozen=True, slots=True)
 class _LinkedRow:
-    """The documents in which a selector is looked for, in order: those of a page, or a single row."""
+    """The documents that a selector is applied to, in order: those of a page, or a single row."""
 
     documents: Sequence[Json]
 
@@ -47,7 +47,7 @@ def linked_view(text: str, _tag: str = "html") -> PageRow | None:
 
 
 def linked_documents(root: LexborNode) -> list[Json]:
-    """Return the JSON-LD documents in an element; the members of a list or a graph follow the one that holds them.
+    """Return the JSON-LD documents in an element; each member of a list or a graph follows as a document of its own.
 
     Scripts that are not JSON are left out.
     """

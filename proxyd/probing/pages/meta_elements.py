@@ -18,7 +18,7 @@ class _MetaRow:
         self._node = node
         self._owner = owner  # keeps the document alive
         self._named: dict[str, list[LexborNode]] = {}
-        for each in node.css("meta")[: MOST_ITEMS + 1]:  # one more, so that it is known that some were cut
+        for each in node.css("meta")[: MOST_ITEMS + 1]:  # one more shows that some were cut
             for name in {(each.attributes.get(key) or "").strip().lower() for key in _NAMES}:
                 self._named.setdefault(name, []).append(each)
 
@@ -26,7 +26,7 @@ class _MetaRow:
         return [_MetaRow(node, self._owner) for node in self._find(selector)]
 
     def value(self, selector: str, _field_type: FieldType) -> Raw:
-        """Return the content of the first element of that name that has any."""
+        """Return the content of the first element with that name and a content."""
         return next((content for node in self._find(selector) if (content := node.attributes.get("content"))), None)
 
     def outer(self) -> tuple[str, str]:

@@ -52,7 +52,7 @@ class PageRow(Protocol):
         """Return the first value that a selector finds."""
 
     def outer(self) -> tuple[str, str]:
-        """Return the element's name and HTML, for the other reader."""
+        """Return the element's name and HTML, for another reader; raises ``UnreadableDocumentError``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class _Rows:
 def page_of(
     rows: Iterable[Sequence[Raw]], page_class: PageClass, url: str, version: str, marks: Marks = NO_MARKS
 ) -> ParsedPage:
-    """Return a page of rows; of rows with the same identity, the first.
+    """Return rows as a page; of rows with the same identity only the first is kept.
 
     Raises
     ------
@@ -150,7 +150,7 @@ def page_of(
 
 
 def field_selectors(fields: Iterable[Field]) -> str:
-    """Return a class's selectors for an error message."""
+    """Return the selectors of fields for an error message."""
     return ", ".join(each.extraction.selector for each in fields if each.extraction)
 
 
@@ -188,7 +188,7 @@ def typed(raw: Raw, field_type: FieldType, url: str = "", mark: str | None = Non
 
 
 def _number(raw: Raw, text: str, field_type: FieldType, mark: str | None) -> Value:
-    """Return a number as people write it; what is a number already has no notation."""
+    """Return a number, read from a text as people write it; a raw number needs no reading."""
     if not isinstance(raw, str):
         return coerce(text, field_type)
     return coerce(text, field_type, read_number=partial(read_number, mark=mark))

@@ -16,14 +16,14 @@ from proxyd.probing.pages.meta_elements import meta_view
 from proxyd.probing.pages.page_text import text_blocks
 from proxyd.probing.pages.page_values import PageRow, Raw
 
-_MOST_NODES = 20_000
-_MOST_OFFERS = 100
+_MOST_NODES = 20_000  # JSON objects and lists of a page
+_MOST_OFFERS = 100  # members of one list
 _PRICES = ("price", "lowPrice", "minPrice")
 _OFFERS = frozenset({"Offer", "AggregateOffer"})
 _NOT_OFFERED = frozenset(
     {"@graph", "isRelatedTo", "isSimilarTo", "isAccessoryOrSparePartFor", "isConsumableFor", "itemListElement"}
 )
-"""What leads to other products than the page's own; a graph's nodes are documents of their own."""
+"""Keys that lead to products other than the page's own. Nodes of a graph are documents of their own already."""
 _FORMER = ("ListPrice", "StrikethroughPrice", "SRP", "MSRP", "RegularPrice")
 _OPEN_GRAPH = {
     "price": ("product:price:amount", "og:price:amount"),
@@ -37,7 +37,7 @@ _Node = Mapping[str, Json]
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """What a page states of its product; ``None`` where it does not."""
+    """The facts that a page states of its product; each is ``None`` if it does not."""
 
     price: Raw = None
     currency: Raw = None
@@ -46,7 +46,7 @@ class Product:
 
     @property
     def is_found(self) -> bool:
-        """Whether it is more than a name."""
+        """Whether a page states more than a name and a currency."""
         return self.price is not None or self.availability is not None
 
 
@@ -74,7 +74,7 @@ def price_view(text: str, _tag: str = "html") -> PageRow | None:
 
 
 def _product(root: LexborNode, text: str) -> Product:
-    """Return the product of the first notation that states a price; the others fill in what it leaves out."""
+    """Return the product by the first notation that states a price; the others fill in missing facts."""
     notations = (_of_linked_data(linked_documents(root)), _of_microdata(root), _of_open_graph(text))
     if not any(each.is_found for each in notations):
         return Product()
@@ -110,6 +110,7 @@ def _offered(documents: Sequence[Json]) -> Iterator[Product]:
 
 
 def _nodes(documents: Sequence[Json]) -> Iterator[_Node]:
+    """Yield the objects in documents, those that are nested least first."""
     waiting: deque[Json] = deque(documents)
     for _ in range(_MOST_NODES):
         if not waiting:
@@ -123,6 +124,7 @@ def _nodes(documents: Sequence[Json]) -> Iterator[_Node]:
 
 
 def _offer(offer: _Node, named: _Node) -> Product:
+    """Return what an offer states; the name of the product is that of ``named``."""
     nested = list(_dicts(offer.get("offers")))
     stated = [each for each in _dicts(offer.get("priceSpecification")) if not _is_former(each)]
     priced = [offer, *stated, *nested]
@@ -185,7 +187,7 @@ def _properties(node: LexborNode, name: str) -> list[LexborNode]:
 
 
 def _property(scope: LexborNode, name: str) -> str | None:
-    """Return a property of an item itself, not of the items in it, unless only these have it."""
+    """Return a property of an item, or, if it does not have the property itself, of the items in it."""
     found = [each for each in _properties(scope, name)[:_MOST_OFFERS] if _text(each)]
     own = [each for each in found if next(_scopes(each), scope).mem_id == scope.mem_id]
     return next((_text(each) for each in [*own, *found]), None)

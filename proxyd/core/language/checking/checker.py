@@ -65,7 +65,8 @@ class _Checker:
             unique = {(error.start, error.stop, error.message): error for error in own}  # a WATCH is checked in parts
             errors.extend(sorted(unique.values(), key=lambda error: (error.start, error.stop)))
         if not errors:
-            self._warn_of_sources(rules)
+            self._warn_of_probes(rules)
+            self._warn_of_unread_sources(rules)
         warned = (warning for reporter in self._reporters for warning in reporter.warnings)
         warnings = {(each.file, each.start, each.stop, each.message): each for each in warned}
         declaration = None if errors else Declaration(domains | {BUILT_IN.name: BUILT_IN}, sources, profiles, rules)
@@ -77,25 +78,14 @@ class _Checker:
                 yield statement, reporter
 
     def _report_names(self) -> None:
-        """Report names that are declared twice, and DROP outside the API."""
+        """Report names that cannot be used or are declared twice, and DROP outside the API."""
         places: dict[tuple[StatementKind, str], tuple[Reporter, TextSpan]] = {}
         for statement, reporter in self._each():
-            if isinstance(statement, DropStatement):
-                if not self._settings.from_api:
-                    reporter.error(
-                        "DROP is only for texts sent to the API; in a file, remove the statement instead",
-                        statement.span,
-                    )
-                continue
-            kind, name = kind_of_statement(statement), statement.name
-            if (kind, name.value) == (StatementKind.DOMAIN, BUILT_IN.name):
-                reporter.error(f"the domain {name.value!r} holds proxyd's own classes; choose another name", name.span)
-            if name.value in {".", ".."}:
-                reporter.error("'.' and '..' cannot be names, because URLs drop them", name.span)
-            if (first := places.setdefault((kind, name.value), (reporter, name.span))) != (reporter, name.span):
-                where = first[0].where(first[1])
-                message = f"the {kind.value.lower()} {name.value!r} is declared twice; the first is at {where}"
-                reporter.error(message + _another_name(statement), name.span)
+            if not isinstance(statement, DropStatement):
+                _report_name(statement, reporter, places)
+            elif not self._settings.from_api:
+                message = "DROP is only for texts sent to the API; in a file, remove the statement instead"
+                reporter.error(message, statement.span)
 
     def _domains(self) -> dict[str, Domain]:
         domains: dict[str, Domain] = {}
@@ -156,27 +146,46 @@ class _Checker:
                 sources = tuple(watched.get(statement.name.value, ()))
                 yield found.name, replace(found, source_ids=sources or found.source_ids)
 
-    def _warn_of_sources(self, rules: Mapping[str, NotificationRule]) -> None:
-        """Warn of sources that no rule reads, and of rules on SOURCE that alone have others asked."""
+    def _warn_of_probes(self, rules: Mapping[str, NotificationRule]) -> None:
+        """Warn of rules on SOURCE that have sources probed often which no rule on their items reads."""
         read = {name for rule in rules.values() if not rule.trigger.kind.is_of_source for name in rule.source_ids}
-        asked = read.union(*(rule.source_ids for rule in rules.values()))
-        unread: dict[Reporter, list[Located[str]]] = {}
         for statement, reporter in self._each():
-            if isinstance(statement, CreateSource) and statement.name.value not in asked:
-                unread.setdefault(reporter, []).append(statement.name)
-            elif isinstance(statement, InsertNotification) and _asks_often(statement):
+            if isinstance(statement, InsertNotification) and _asks_often(statement):
                 own = rules[statement.name.value].source_ids if statement.name.value in rules else ()
                 alone = [name for name in own if name not in read]
                 if 0 < len(alone) < len(own):
                     reporter.warn(_asked_alone(alone), statement.name.span)
+
+    def _warn_of_unread_sources(self, rules: Mapping[str, NotificationRule]) -> None:
+        """Warn, once for each text, of sources that no rule has."""
+        asked = {name for rule in rules.values() for name in rule.source_ids}
+        unread: dict[Reporter, list[Located[str]]] = {}
+        for statement, reporter in self._each():
+            if isinstance(statement, CreateSource) and statement.name.value not in asked:
+                unread.setdefault(reporter, []).append(statement.name)
         for reporter, names in unread.items():
             first, others = names[0], len(names) - 1
             also = f" and {others} more" if others else ""
             reporter.warn(f"no rule here reads the source {first.value!r}{also}, so nothing asks for it", first.span)
 
 
+def _report_name(
+    statement: Statement, reporter: Reporter, places: dict[tuple[StatementKind, str], tuple[Reporter, TextSpan]]
+) -> None:
+    """Report a name that cannot be used, or is declared twice; ``places`` holds the first place of each name."""
+    kind, name = kind_of_statement(statement), statement.name
+    if (kind, name.value) == (StatementKind.DOMAIN, BUILT_IN.name):
+        reporter.error(f"the domain {name.value!r} holds proxyd's own classes; choose another name", name.span)
+    if name.value in {".", ".."}:
+        reporter.error("'.' and '..' cannot be names, because URLs drop them", name.span)
+    if (first := places.setdefault((kind, name.value), (reporter, name.span))) != (reporter, name.span):
+        where = first[0].where(first[1])
+        message = f"the {kind.value.lower()} {name.value!r} is declared twice; the first is at {where}"
+        reporter.error(message + _another_name(statement), name.span)
+
+
 def _asks_often(statement: InsertNotification) -> bool:
-    """Return whether a rule on SOURCE that names no sources has them asked more often than daily."""
+    """Return whether a rule on SOURCE that names no sources may have them probed more often than daily."""
     is_of_source = statement.trigger is not None and statement.trigger.kind.is_of_source
     return is_of_source and not statement.sources and (statement.life or statement.policy) is not None
 

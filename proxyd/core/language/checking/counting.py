@@ -1,4 +1,4 @@
-"""What a rule's counters count: by this an edit keeps each counter that still counts the same."""
+"""What a rule's counters count: an edit keeps the counters that still count the same."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from proxyd.core.model.profile import NotificationRule, Trigger
 
 
 def counted_events(trigger: Trigger, named_sources: Sequence[str]) -> str:
-    """Return a word that changes exactly when a rule's event, class, WHERE or FROM SOURCES do."""
-    return _word("\n".join([format_trigger(replace(trigger, condition=None)), *sorted(named_sources)]))
+    """Return a hash that changes exactly when a rule's event, class, WHERE or FROM SOURCES do."""
+    return _hash("\n".join([format_trigger(replace(trigger, condition=None)), *sorted(named_sources)]))
 
 
 def counting_of(counted: str, aggregates: Sequence[Aggregate]) -> str:
-    """Return what counters count: the word for the events, and one for each aggregate, in order."""
-    return " ".join([counted, *(_word_of(each) for each in aggregates)])
+    """Return what counters count, as hashes with spaces between: that of the events, and one of each aggregate."""
+    return " ".join([counted, *(_aggregate_hash(each) for each in aggregates)])
 
 
 def rule_counting(rule: NotificationRule) -> str:
-    """Return what a rule counts; every rule has ``COUNT(*)``."""
+    """Return what a rule's counters count; every rule has ``COUNT(*)``."""
     return counting_of(rule.counted, [Aggregate("COUNT"), *_aggregates(rule.trigger.condition)])
 
 
@@ -35,7 +35,7 @@ def restarted_counters(rule: NotificationRule, before: str) -> tuple[str, ...]:
     """
     counted, *kept = before.split(" ")
     found = {format_expression(each): None for each in _aggregates(rule.trigger.condition)}
-    return tuple(text for text in found if counted != rule.counted or _word(text) not in kept)
+    return tuple(text for text in found if counted != rule.counted or _hash(text) not in kept)
 
 
 def _aggregates(expression: Expression | None) -> Iterator[Aggregate]:
@@ -47,9 +47,9 @@ def _aggregates(expression: Expression | None) -> Iterator[Aggregate]:
 
 
 @lru_cache(maxsize=4096)  # most rules count in few ways, and there may be very many rules
-def _word_of(aggregate: Aggregate) -> str:
-    return _word(format_expression(aggregate))
+def _aggregate_hash(aggregate: Aggregate) -> str:
+    return _hash(format_expression(aggregate))
 
 
-def _word(text: str) -> str:
+def _hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]

@@ -43,7 +43,7 @@ from proxyd.core.model.profile import (
 from proxyd.core.model.source_class import BUILT_IN_NAME, SOURCE_CLASS
 
 MAX_WEIGHT = 1_000_000
-MAX_LIMITED = 1000  # notifications of a LIMIT, whose times are read with each one that is made
+MAX_LIMITED = 1000  # notifications of a LIMIT; their times are read for each notification that is made
 LEAST_OFTEN = Duration(Decimal(1), Unit.DAYS)
 """How often the sources of a rule on SOURCE are probed if nothing else asks for more."""
 MIN_TARGET, MAX_TARGET = Decimal(1), Decimal("99.9")  # percent
@@ -140,22 +140,25 @@ class RuleChecker:
     def _read_texts(
         self, rule: InsertNotification, classes: ClassIndex
     ) -> tuple[Trigger | None, Select | None, MessageTemplate | None, list[PageClass]]:
-        trigger: Trigger | None = None
-        page_classes: list[PageClass] = []
-        event = EventScope(rule.trigger.kind if rule.trigger else EventKind.INSERT, None)
-        if rule.trigger is not None:
-            checked = check_trigger(rule.trigger, classes, self._reporter, self._values)
-            if checked is not None:
-                trigger = checked.trigger
-                event = EventScope(trigger.kind, checked.page_class, checked.answer_class)
-                page_classes = [each for each in (checked.page_class, checked.answer_class) if each is not None]
-        query: Select | None = None
-        message: MessageTemplate | None = None
-        query_classes: tuple[PageClass, ...] = ()
-        if rule.query is not None:
-            found = QueryChecker(classes, event, self._reporter, self._values).check(rule.query, rule.message)
-            query, query_classes, message = found or (None, (), None)
-        return trigger, query, message, [*page_classes, *query_classes]
+        """Return the trigger, the query and the message, each ``None`` if it has errors, and the classes they read."""
+        trigger, event = self._read_trigger(rule, classes)
+        event_classes = [each for each in (event.page_class, event.answer_class) if each is not None]
+        if rule.query is None:
+            return trigger, None, None, event_classes
+        found = QueryChecker(classes, event, self._reporter, self._values).check(rule.query, rule.message)
+        if found is None:
+            return trigger, None, None, event_classes
+        query, query_classes, message = found
+        return trigger, query, message, [*event_classes, *query_classes]
+
+    def _read_trigger(self, rule: InsertNotification, classes: ClassIndex) -> tuple[Trigger | None, EventScope]:
+        """Return the resolved trigger, or ``None``, and what the query may read of its event."""
+        if rule.trigger is None:
+            return None, EventScope(EventKind.INSERT, None)
+        checked = check_trigger(rule.trigger, classes, self._reporter, self._values)
+        if checked is None:
+            return None, EventScope(rule.trigger.kind, None)
+        return checked.trigger, EventScope(checked.trigger.kind, checked.page_class, checked.answer_class)
 
     def _sources(
         self, rule: InsertNotification, profiles: Sequence[Profile], page_classes: Sequence[PageClass]
@@ -175,14 +178,14 @@ class RuleChecker:
         return tuple(name.value for name in rule.sources)
 
     def _fitting(self, wanted: Collection[tuple[str, str]]) -> Sequence[str]:
-        """Return the names of the sources of classes, as they were declared."""
+        """Return the names of the sources of classes, in the order of their declaration."""
         known = self._known
         if len(wanted) == 1:
             return known.of_class.get(next(iter(wanted)), ())
         return [s.source_id for s in known.sources.values() if (s.domain, s.page_class) in wanted]
 
     def _of_profiles(self, profiles: Sequence[Profile]) -> Sequence[str]:
-        """Return the names of the sources of the profiles' domains; of all, if a profile names none."""
+        """Return the names of the sources of the profiles' domains, or of all domains if a profile names none."""
         domains = {name for profile in profiles for name in profile.domains or self._known.domains}
         if not all(profile.domains for profile in profiles):
             domains.add(BUILT_IN_NAME)
@@ -227,7 +230,7 @@ class RuleChecker:
         return TimePoint(spec.anchor, spec.offset)
 
     def _ends_too_early(self, start: TimePoint, end: TimePoint) -> bool:
-        """Return whether END is not after START, as far as that is known without NOW."""
+        """Return whether END is certainly not after START; times that only NOW relates may be in any order."""
         if end.anchor is not start.anchor:
             return False
         chronon_s = self._settings.chronon_s
@@ -248,7 +251,7 @@ class RuleChecker:
         if rule.policy is not None:
             self._check_policy(rule.policy)
         if rule.trigger is not None and rule.trigger.kind.is_of_source:
-            self._check_watch_of_source(rule)
+            self._check_rule_on_source(rule)
         check_deliveries(rule.deliveries, self._reporter, self._values)
         if rule.digest is not None and rule.digest.value is not None:
             self._values.digest(rule.digest.value, rule.digest.span)
@@ -291,7 +294,7 @@ class RuleChecker:
             message = f"a target changes nothing with SET POLICY {policy}: leave out SET POLICY"
             self._reporter.warn(message, target.span)
 
-    def _check_watch_of_source(self, rule: InsertNotification) -> None:
+    def _check_rule_on_source(self, rule: InsertNotification) -> None:
         """Report what a rule on SOURCE cannot have, because its events are not items that wait to be found."""
         if rule.policy is not None and rule.policy.value.name is not PolicyName.UNIFORM:
             message = "a rule on SOURCE takes no POLICY but UNIFORM; write WITHIN 5 MINUTES to probe that often"
@@ -320,7 +323,7 @@ class RuleChecker:
 
 
 def _policy(rule: InsertNotification) -> PolicyChoice:
-    """Return how a rule is probed for: one on SOURCE once in its WITHIN, otherwise no more than once a day."""
+    """Return the policy that a rule names, otherwise AUTO; on SOURCE a probe in each WITHIN, by default each day."""
     if rule.policy is not None:
         return rule.policy.value
     if rule.trigger is None or not rule.trigger.kind.is_of_source:
@@ -342,7 +345,7 @@ def fingerprint(trigger: Trigger, named_sources: Sequence[str]) -> str:
 
 
 def _digest(rule: InsertNotification, profiles: Sequence[Profile]) -> Digest | None:
-    """Return how a rule gathers its notifications: as it says, or as the first of its profiles that says it."""
+    """Return the rule's own digest, otherwise that of the first of its profiles that has one."""
     if rule.digest is not None:
         return rule.digest.value
     return next((profile.digest for profile in profiles if profile.digest is not None), None)

@@ -134,7 +134,7 @@ class Values:
         self._settings = settings
 
     def url(self, url: str, span: TextSpan) -> None:
-        """Report an address that is not an absolute http or https one, or that contains credentials."""
+        """Report an address that is not an absolute one of http or https, or that contains credentials."""
         problem = _url_problem(url)
         if problem:
             self._reporter.error(f"{problem}: expected an address such as 'https://example.org/feed'", span)
@@ -161,7 +161,7 @@ class Values:
             self._reporter.error(f"{zone!r} is not a time zone.{suggestion}", span)
 
     def locale(self, tag: str, span: TextSpan) -> None:
-        """Report a tag of a language whose way of writing numbers is not known."""
+        """Report a text that is not the tag of a language whose notation of numbers is known."""
         if mark_of(tag) is None:
             message = f"{tag!r} is not the tag of a language whose numbers proxyd knows, such as 'de' or 'de-CH'."
             self._reporter.error(message + _meant_language(tag), span)
@@ -234,7 +234,7 @@ class Values:
             self._reporter.error(message, span)
 
     def durations(self, named: Iterable[tuple[str, Duration | None]], span: TextSpan) -> None:
-        """Report durations that are zero, too long or not a whole number of chronons."""
+        """Report durations that are not above 0, too long, or not a whole number of chronons."""
         for name, duration in named:
             if duration is not None:
                 self._duration(name, duration, span)
@@ -248,13 +248,13 @@ class Values:
             self._reporter.error(f"{name} must be a whole number of chronons", span)
 
     def at_least_one(self, name: str, count: int | None, span: TextSpan, *, most: int = 1_000_000) -> None:
-        """Report a count below 1 or beyond ``most``."""
+        """Report a count below 1 or above ``most``."""
         if count is not None and not 1 <= count <= most:
             self._reporter.error(f"{name} must lie between 1 and {most}", span)
 
 
 def _meant_language(tag: str) -> str:
-    """Return a suggestion of a tag: the same one written correctly, or that of a language by its name."""
+    """Return a suggestion: the same tag written correctly, that of a language by its name, or a similar one."""
     written = tag.strip().replace("_", "-")
     language = suggest(written, LANGUAGE_NAMES)
     if mark_of(written) is None and language is not None:

@@ -1,7 +1,7 @@
 """Rules with THEN: first events that wait for an answer, and answers that were found before their first events.
 
-Both are kept, over restarts, until nothing that is found later can change anything: until all sources of the other
-event were seen after the time in question, or for a day after that.
+Both are kept, over restarts, until no later probe can change the outcome: until all sources of the other event were
+seen after the time in question, but no longer than a day after it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from proxyd.core.rules.state import SourceState
 
 MOST_WAITING = 1000
 """First events of a rule, and answers, that are kept; the oldest are dropped."""
-_MOST_ASKED = 100  # sources that are asked once more when nothing has answered in time, and that are named as missing
-_PATIENCE_CHRONONS = 10  # in which they are asked
-_KEPT = "ans_"  # begins the id of an answer
+_MOST_ASKED = 100  # sources that are probed once more when nothing has answered in time, and that are named as missing
+_PATIENCE_CHRONONS = 10  # in which they are probed
+_ANSWER_PREFIX = "ans_"  # of the ids of answers
 
 
 class Watermark:
@@ -85,14 +85,13 @@ class _Waiting:
         yield from self.firsts.values()
         yield from self.answers.values()
 
-    def kept_as(self, kept: JointInterval) -> dict[str, JointInterval]:
-        """Return where an event is kept."""
-        return self.answers if kept.interval_id.startswith(_KEPT) else self.firsts
+    def group_of(self, kept: JointInterval) -> dict[str, JointInterval]:
+        """Return the first events or the answers, whichever an event is kept with."""
+        return self.answers if _is_answer(kept) else self.firsts
 
     def decided_s(self, kept: JointInterval) -> float:
-        """Return the time after which the sources of the other event can add nothing."""
-        is_answer = kept.interval_id.startswith(_KEPT)
-        return kept.event.time_s + (0.0 if is_answer else self.answer.within_s)
+        """Return the time, in unix seconds, after which the sources of the other event can add nothing."""
+        return kept.event.time_s + (0.0 if _is_answer(kept) else self.answer.within_s)
 
 
 class AwaitedAnswers:
@@ -103,7 +102,7 @@ class AwaitedAnswers:
         self._waiting: dict[str, _Waiting] = {}
 
     def declare(self, programs: Mapping[str, RuleProgram]) -> None:
-        """Follow a declaration; what rules keep that are still there stays."""
+        """Follow a declaration; events stay if their rule does."""
         before = self._waiting
         self._waiting = {
             name: _Waiting(program, program.answer) for name, program in programs.items() if program.answer is not None
@@ -117,7 +116,7 @@ class AwaitedAnswers:
 
     def adopt(self, kept: JointInterval) -> None:
         """Take over what a rule with THEN kept before."""
-        self._waiting[kept.rule].kept_as(kept)[kept.interval_id] = kept
+        self._waiting[kept.rule].group_of(kept)[kept.interval_id] = kept
 
     def __iter__(self) -> Iterator[JointInterval]:
         """Yield everything that is kept."""
@@ -127,7 +126,7 @@ class AwaitedAnswers:
     def asked_once(self, source_id: str) -> Iterator[OnceDemand]:
         """Yield the probes that a source needs to show that nothing has answered in time."""
         for rule, waiting in self._waiting.items():
-            if not self._asked(waiting) or source_id not in waiting.program.answer_sources:
+            if not self._sources_to_probe(waiting) or source_id not in waiting.program.answer_sources:
                 continue
             seen_s = last_success_s(self._known.states, source_id)
             open_s = {waiting.decided_s(each) for each in waiting.firsts.values() if waiting.decided_s(each) >= seen_s}
@@ -145,55 +144,71 @@ class AwaitedAnswers:
         for answer in given:
             fresh.setdefault(answer.rule, ([], []))[1].append(answer.event)
         now_s = found.outcome.finished_s
-        steps = [step for rule, events in fresh.items() for step in self._met(self._waiting[rule], *events, now_s)]
+        steps = [step for rule, events in fresh.items() for step in self._match(self._waiting[rule], *events, now_s)]
         if found.is_seen and not found.outcome.is_push:
-            steps += self._decided(found.outcome.source_id, now_s)
+            steps += self._end_decided(found.outcome.source_id, now_s)
         return steps
 
     def give_up(self, kept: JointInterval, now_s: float) -> IntervalStep | None:
         """End what has waited too long; ``None`` if it no longer waits. Where nothing answered, that is announced."""
         waiting = self._waiting[kept.rule]
-        if waiting.kept_as(kept).pop(kept.interval_id, None) is None:
+        if waiting.group_of(kept).pop(kept.interval_id, None) is None:
             return None
         states, decided_s = self._known.states, waiting.decided_s(kept)
         unseen = (each for each in waiting.program.answer_sources if last_success_s(states, each) <= decided_s)
         missing = tuple(each for each, _ in zip(unseen, range(_MOST_ASKED), strict=False))
-        return self._ended(waiting, replace(kept, wanted=missing), now_s)
+        return self._end(waiting, replace(kept, wanted=missing), now_s)
 
     # -- how
 
-    def _asked(self, waiting: _Waiting) -> tuple[str, ...]:
-        """Return the sources that a rule has asked once more when nothing has answered in time."""
+    def _sources_to_probe(self, waiting: _Waiting) -> tuple[str, ...]:
+        """Return the sources that a rule needs probed once more when nothing has answered in time."""
         sources = waiting.program.answer_sources
         return sources if waiting.answer.is_absent and len(sources) <= _MOST_ASKED else ()
 
-    def _met(
+    def _match(
         self, waiting: _Waiting, firsts: Sequence[UpdateEvent], given: Sequence[UpdateEvent], now_s: float
     ) -> Iterator[IntervalStep]:
-        """Let the new events of a rule, and those that wait, answer each other."""
-        answer, meter = waiting.answer, Meter(QUICK_LIMITS)
-        ordered = sorted(given, key=_order)
-        for kept in list(waiting.firsts.values()):
-            if (met := _first_answer(answer, kept.event, ordered, meter)) is not None:
-                del waiting.firsts[kept.interval_id]
-                yield self._answered(waiting, kept, met, now_s)
-        known = sorted((*ordered, *(each.event for each in waiting.answers.values())), key=_order)
-        for first in firsts:
-            kept = self._kept(waiting, first, waiting.program.notification_id(first), answer.within_s)
-            if (met := _first_answer(answer, first, known, meter)) is not None:
-                yield self._answered(waiting, kept, met, now_s)
-            else:
-                waiting.firsts[kept.interval_id] = kept
-                yield IntervalStep(kept, asks=self._asked(waiting))
+        """Let the new events of a rule, and those that wait, answer each other; keep what may still matter."""
+        meter, ordered = Meter(QUICK_LIMITS), sorted(given, key=_order)
+        yield from self._answer_waiting(waiting, ordered, meter, now_s)
+        yield from self._take_firsts(waiting, firsts, ordered, meter, now_s)
         for event in ordered if waiting.answer.is_elsewhere else ():
-            kept = self._kept(waiting, event, _KEPT + waiting.program.notification_id(event), 0.0)
+            kept = self._kept(waiting, event, _ANSWER_PREFIX + waiting.program.notification_id(event), 0.0)
             waiting.answers[kept.interval_id] = kept
             yield IntervalStep(kept)
-        yield from _dropped(waiting.firsts)
-        yield from _dropped(waiting.answers)
+        yield from _drop_oldest(waiting.firsts)
+        yield from _drop_oldest(waiting.answers)
+
+    def _answer_waiting(
+        self, waiting: _Waiting, given: Sequence[UpdateEvent], meter: Meter, now_s: float
+    ) -> Iterator[IntervalStep]:
+        """End the first events that new answers, in order, answer."""
+        for kept in list(waiting.firsts.values()):
+            if (found := _first_answer(waiting.answer, kept.event, given, meter)) is not None:
+                del waiting.firsts[kept.interval_id]
+                yield self._end_answered(waiting, kept, found, now_s)
+
+    def _take_firsts(
+        self,
+        waiting: _Waiting,
+        firsts: Sequence[UpdateEvent],
+        given: Sequence[UpdateEvent],
+        meter: Meter,
+        now_s: float,
+    ) -> Iterator[IntervalStep]:
+        """End the new first events that a new or a kept answer answers; let the others wait."""
+        known = sorted((*given, *(each.event for each in waiting.answers.values())), key=_order)
+        for first in firsts:
+            kept = self._kept(waiting, first, waiting.program.notification_id(first), waiting.answer.within_s)
+            if (found := _first_answer(waiting.answer, first, known, meter)) is not None:
+                yield self._end_answered(waiting, kept, found, now_s)
+            else:
+                waiting.firsts[kept.interval_id] = kept
+                yield IntervalStep(kept, asks=self._sources_to_probe(waiting))
 
     def _kept(self, waiting: _Waiting, event: UpdateEvent, name: str, within_s: float) -> JointInterval:
-        """Return an event that is kept until the sources of the other one have been seen after it, or after WITHIN."""
+        """Return an event to keep until the sources of the other one were seen ``within_s`` seconds after it."""
         until_s, grid = event.time_s + within_s, self._known.grid
         return JointInterval(
             interval_id=name,
@@ -206,40 +221,39 @@ class AwaitedAnswers:
             wanted=(),
         )
 
-    def _decided(self, source_id: str, now_s: float) -> Iterator[IntervalStep]:
-        """End what waits for nothing any more, now that a source has been seen once more."""
+    def _end_decided(self, source_id: str, now_s: float) -> Iterator[IntervalStep]:
+        """End the events that no source can decide otherwise any more, now that one has been seen again."""
         for waiting in self._waiting.values():
             is_concerned = source_id in waiting.sources and (waiting.firsts or waiting.answers)
             for kept in list(waiting) if is_concerned else ():
                 if self._seen_s(waiting, kept) > waiting.decided_s(kept):
-                    del waiting.kept_as(kept)[kept.interval_id]
-                    yield self._ended(waiting, kept, now_s)
+                    del waiting.group_of(kept)[kept.interval_id]
+                    yield self._end(waiting, kept, now_s)
 
     def _seen_s(self, waiting: _Waiting, kept: JointInterval) -> float:
-        """Return until when the sources have been seen that could change something for an event."""
+        """Return the time, in unix seconds, until which all sources that may decide about an event have been seen."""
         states = self._known.states
         if not waiting.answer.is_elsewhere:
             return last_success_s(states, kept.event.source_id)
-        is_answer = kept.interval_id.startswith(_KEPT)
-        return (waiting.first_mark if is_answer else waiting.answer_mark).seen_s(states)
+        return (waiting.first_mark if _is_answer(kept) else waiting.answer_mark).seen_s(states)
 
-    def _ended(self, waiting: _Waiting, kept: JointInterval, now_s: float) -> IntervalStep:
-        """End an event without an answer: it is dropped, unless the rule fires on just that."""
-        if not waiting.answer.is_absent or kept.interval_id.startswith(_KEPT):
+    def _end(self, waiting: _Waiting, kept: JointInterval, now_s: float) -> IntervalStep:
+        """End a kept event: it is dropped, unless it is a first one without the answer that THEN NO rules out."""
+        if not waiting.answer.is_absent or _is_answer(kept):
             return IntervalStep(kept, is_over=True)
-        return self._announced(waiting, kept, waiting.decided_s(kept), now_s)
+        return self._announce(waiting, kept, waiting.decided_s(kept), now_s)
 
-    def _answered(self, waiting: _Waiting, kept: JointInterval, answer: UpdateEvent, now_s: float) -> IntervalStep:
+    def _end_answered(self, waiting: _Waiting, kept: JointInterval, answer: UpdateEvent, now_s: float) -> IntervalStep:
         """End a first event with its answer: that is announced, unless the rule fires without one."""
         if waiting.answer.is_absent:
             return IntervalStep(kept, is_over=True)
         if waiting.answer.is_elsewhere:
             rows = Obtained(answer.source_id, answer.seen_s, captured=True, rows=(answer.item.fields,))
-            return self._announced(waiting, replace(kept, obtained=(rows,)), answer.time_s, now_s)
-        return self._announced(waiting, replace(kept, events=(*kept.events, answer)), answer.time_s, now_s)
+            return self._announce(waiting, replace(kept, obtained=(rows,)), answer.time_s, now_s)
+        return self._announce(waiting, replace(kept, events=(*kept.events, answer)), answer.time_s, now_s)
 
-    def _announced(self, waiting: _Waiting, told: JointInterval, fired_s: float, now_s: float) -> IntervalStep:
-        """Announce a first event whose fate was decided at ``fired_s``, which the probe that ends now has found."""
+    def _announce(self, waiting: _Waiting, told: JointInterval, fired_s: float, now_s: float) -> IntervalStep:
+        """Announce a first event that was decided at ``fired_s``, as was found at ``now_s``; both in unix seconds."""
         program, first = waiting.program, told.events[0]
         decided = replace(first, time_s=fired_s, seen_s=now_s)
         record = actual_interval(program, decided, None, self._known.grid)
@@ -248,11 +262,16 @@ class AwaitedAnswers:
         return IntervalStep(shown, True, Announcement(program, shown, {}, url, now_s), (record,))
 
 
+def _is_answer(kept: JointInterval) -> bool:
+    """Whether an event is kept as an answer, not as a first event."""
+    return kept.interval_id.startswith(_ANSWER_PREFIX)
+
+
 def _order(event: UpdateEvent) -> tuple[float, int]:
     return event.time_s, event.seq
 
 
-def _dropped(kept: dict[str, JointInterval]) -> Iterator[IntervalStep]:
+def _drop_oldest(kept: dict[str, JointInterval]) -> Iterator[IntervalStep]:
     """Drop the oldest events beyond the limit."""
     for oldest in list(kept.values())[: max(0, len(kept) - MOST_WAITING)]:
         del kept[oldest.interval_id]
@@ -262,9 +281,9 @@ def _dropped(kept: dict[str, JointInterval]) -> Iterator[IntervalStep]:
 def _first_answer(
     answer: AnswerProgram, first: UpdateEvent, given: Sequence[UpdateEvent], meter: Meter
 ) -> UpdateEvent | None:
-    """Return the first of some events, in the order of their times, that answers another one; ``None`` if none does.
+    """Return the first event of ``given`` that answers ``first``, or ``None``; ``given`` is in order of time.
 
-    What cannot be evaluated, or not in time, is no answer.
+    An event whose condition fails, or exceeds the meter, is not an answer.
     """
     for event in given[bisect_right(given, (first.time_s, -1), key=_order) :]:
         if event.time_s > first.time_s + answer.within_s:
@@ -275,7 +294,7 @@ def _first_answer(
 
 
 def _follows(event: UpdateEvent, first: UpdateEvent, answer: AnswerProgram) -> bool:
-    """Whether an event of a source that counts comes after another one, by their times or their numbers."""
+    """Whether an event comes after a first one: by its number on the same source, on others by its time."""
     if event.source_id == first.source_id:
         return event.seq > first.seq
     return answer.is_elsewhere and event.time_s > first.time_s

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
+from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.item import Item, UpdateEvent, Value
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.planning.policies.demands import OnceDemand
@@ -59,28 +60,62 @@ _MOST_CORRELATING = 150_000  # steps for all events of one probe, about 0.1 s; e
 
 
 @dataclass(slots=True)
-class _Occasion:
-    """What the firings of one probe share: what is known of sources at its end, and the steps spent on correlating."""
+class _ProbeEnd:
+    """What is known of sources at the end of a probe, and the steps that its firings have spent on correlating."""
 
     known: Knowledge
     now_s: float
     steps: float = 0.0
-    _seen: dict[str, tuple[float, float | None]] = field(default_factory=dict)
+    _facts: dict[str, tuple[float, float | None]] = field(default_factory=dict)
 
     def rate_per_s(self, source_id: str) -> float:
-        """Return the estimated update rate of a source."""
-        return self._of(source_id)[0]
+        """Return the estimated update rate of a source, in updates per second."""
+        return self._facts_of(source_id)[0]
 
     def last_success_s(self, source_id: str) -> float | None:
-        """Return when a source was last seen."""
-        return self._of(source_id)[1]
+        """Return when a source was last seen, in unix seconds, or ``None`` if it never was."""
+        return self._facts_of(source_id)[1]
 
-    def _of(self, source_id: str) -> tuple[float, float | None]:
-        if source_id not in self._seen:
+    def _facts_of(self, source_id: str) -> tuple[float, float | None]:
+        if source_id not in self._facts:
             source = self.known.compiled.sources[source_id]
             rate_per_s = self.known.rate_per_s(source, self.now_s)
-            self._seen[source_id] = rate_per_s, self.known.state(source).last_success_s
-        return self._seen[source_id]
+            self._facts[source_id] = rate_per_s, self.known.state(source).last_success_s
+        return self._facts[source_id]
+
+
+class ShownRows:
+    """The rows that the sources of queries showed last: of each row the fields that some query reads."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, tuple[Mapping[str, Value], ...]] = {}
+        self._paths: Mapping[str, frozenset[str]] = {}
+
+    def declare(self, programs: Iterable[RuleProgram]) -> None:
+        """Follow a declaration; the rows of a source stay if queries read the same of its fields."""
+        paths: dict[str, frozenset[str]] = {}
+        for program in programs:
+            for source_id in (source_id for joined in program.joined for source_id in joined.sources):
+                paths[source_id] = paths.get(source_id, frozenset()) | program.query.paths
+        self._rows = {
+            source_id: rows
+            for source_id, rows in self._rows.items()
+            if paths.get(source_id) == self._paths.get(source_id)
+        }
+        self._paths = paths
+
+    def unseen(self) -> list[str]:
+        """Return the sources that queries read and whose rows are unknown."""
+        return [source_id for source_id in self._paths if source_id not in self._rows]
+
+    def see(self, source_id: str, items: Iterable[Item]) -> None:
+        """Take in the items that a source shows now; those of a source that no query reads are ignored."""
+        if source_id in self._paths:
+            self._rows[source_id] = rows_of(items, self._paths[source_id])
+
+    def get(self, source_id: str) -> tuple[Mapping[str, Value], ...] | None:
+        """Return the rows of a source, or ``None`` if they are unknown."""
+        return self._rows.get(source_id)
 
 
 class JointCaptures:
@@ -92,9 +127,8 @@ class JointCaptures:
         self._open: dict[str, JointInterval] = {}
         self._awaited = AwaitedAnswers(known)
         self._orphans: list[str] = []
-        self._first_end_s = -inf  # no interval ends before
-        self._rows: dict[str, tuple[Mapping[str, Value], ...]] = {}
-        self._paths: Mapping[str, frozenset[str]] = {}
+        self._first_end_s = -inf  # no interval ends before this time
+        self.shown = ShownRows()
 
     def restore(self, intervals: Iterable[JointInterval]) -> None:
         """Take over the intervals that were open."""
@@ -104,16 +138,7 @@ class JointCaptures:
     def declare(self) -> None:
         """Forget the intervals of rules that no longer exist."""
         self._first_end_s = -inf
-        paths: dict[str, frozenset[str]] = {}
-        for program in self._programs.values():
-            for source_id in (source_id for joined in program.joined for source_id in joined.sources):
-                paths[source_id] = paths.get(source_id, frozenset()) | program.query.paths
-        self._rows = {
-            source_id: rows
-            for source_id, rows in self._rows.items()
-            if paths.get(source_id) == self._paths.get(source_id)
-        }
-        self._paths = paths
+        self.shown.declare(self._programs.values())
         gone = [each.interval_id for each in (*self._open.values(), *self._awaited) if not self._fits(each)]
         self._awaited.declare(self._programs)
         for interval_id in gone:
@@ -130,15 +155,6 @@ class JointCaptures:
         """Return, once, the ids of the intervals that were forgotten because their rule or sources are gone."""
         orphans, self._orphans = self._orphans, []
         return orphans
-
-    def unseen(self) -> list[str]:
-        """Return the sources whose rows are wanted but unknown."""
-        return [source_id for source_id in self._paths if source_id not in self._rows]
-
-    def see(self, source_id: str, items: Iterable[Item]) -> None:
-        """Take in the items that a source shows now."""
-        if source_id in self._paths:
-            self._rows[source_id] = rows_of(items, self._paths[source_id])
 
     def wanting(self, source_id: str) -> list[JointInterval]:
         """Return the intervals that a source has yet to capture."""
@@ -182,13 +198,13 @@ class JointCaptures:
         """
         outcome = found.outcome
         if outcome.kind is OutcomeKind.CHANGED and not outcome.is_push:
-            self.see(outcome.source_id, outcome.items)
+            self.shown.see(outcome.source_id, outcome.items)
         steps = self._probed(outcome, found.events, history)
-        occasion = _Occasion(self._known, outcome.finished_s)
+        probe_end = _ProbeEnd(self._known, outcome.finished_s)
         with_answers = [each for each in firings if self._awaited.takes(each.rule)]
         for firing in (each for each in firings if not self._awaited.takes(each.rule)):
             stored = with_found(history, self._programs[firing.rule], firing, found.events)
-            steps.append(self._opened(firing, occasion, stored))
+            steps.append(self._opened(firing, probe_end, stored))
         return self._moved(steps + self._awaited.take_in(found, with_answers, given))
 
     def give_up(self, interval: JointInterval, history: History, now_s: float) -> Captured | None:
@@ -219,14 +235,14 @@ class JointCaptures:
         )
 
     def _wanted(self, interval: JointInterval) -> Iterator[str]:
-        """Yield the sources that an interval wants or wanted; those of an answer are asked as planned."""
+        """Yield the sources that an interval wants or wanted; a rule with THEN has its sources probed as planned."""
         if not self._awaited.takes(interval.rule):
             yield from interval.wanted
             yield from (each.source_id for each in interval.obtained)
 
     # -- steps
 
-    def _opened(self, firing: Firing, occasion: _Occasion, history: History) -> IntervalStep:
+    def _opened(self, firing: Firing, probe_end: _ProbeEnd, history: History) -> IntervalStep:
         """Open the interval of a firing.
 
         For a query of another class it opens when the event is discovered, on the sources that correlate with the
@@ -235,21 +251,13 @@ class JointCaptures:
         """
         program, event, record = self._programs[firing.rule], firing.events[-1], firing.record
         opened = self._grid.chronon_at(event.seen_s) if program.joined else record.start
-        others = [
-            source_id
-            for source_id in program.event_sources
-            if source_id != event.source_id and program.trigger.counts_across
-        ]
-        done = [
-            Obtained(source_id, seen_s, captured=True)
-            for source_id in others
-            if (seen_s := occasion.last_success_s(source_id)) is not None and self._grid.chronon_at(seen_s) >= opened
-        ]
-        since = {each.source_id for each in done}
-        late = (source_id for source_id in others if source_id not in since)
-        wanted = [*self._correlated(program, event, occasion), *late]
+        counted_on = _counted_sources(program, event)
+        done = list(self._seen_since(opened, counted_on, probe_end))
+        done_ids = {each.source_id for each in done}
+        late = (source_id for source_id in counted_on if source_id not in done_ids)
+        wanted = [*self._correlated(program, event, probe_end), *late]
         deadline = None if program.life_s is None else opened + self._grid.ceil(program.life_s)
-        waited_s = wait_s(map(occasion.rate_per_s, wanted), chronon_s=self._grid.length_s)
+        waited_s = wait_s(map(probe_end.rate_per_s, wanted), chronon_s=self._grid.length_s)
         interval = JointInterval(
             interval_id=program.notification_id(event),
             rule=program.rule.name,
@@ -265,15 +273,22 @@ class JointCaptures:
         decided = [self._record(interval, each.source_id, each.seen_s, captured=True) for each in done]
         return self._step(interval, (*own, *decided), history, event.seen_s)
 
+    def _seen_since(self, opened: Chronon, source_ids: Iterable[str], probe_end: _ProbeEnd) -> Iterator[Obtained]:
+        """Yield the sources that were seen in or after the chronon in which an interval opened."""
+        for source_id in source_ids:
+            seen_s = probe_end.last_success_s(source_id)
+            if seen_s is not None and self._grid.chronon_at(seen_s) >= opened:
+                yield Obtained(source_id, seen_s, captured=True)
+
     def _probed(self, outcome: ProbeOutcome, found: Sequence[StoredEvent], history: History) -> list[IntervalStep]:
-        """Let a source capture, or miss, the intervals that opened before its probe started."""
+        """Return the steps of the intervals that opened before a probe started: its source captured or missed them."""
         source_id = outcome.source_id
         steps = []
         for interval in self.wanting(source_id):
             if outcome.started_s < interval.opened_s or not outcome.kind.is_success or outcome.is_push:
                 continue
             after = obtain(
-                interval, source_id, found, self._rows.get(source_id, ()), seen_s=outcome.finished_s, grid=self._grid
+                interval, source_id, found, self.shown.get(source_id) or (), seen_s=outcome.finished_s, grid=self._grid
             )
             captured = after.obtained[-1].captured and interval.told is None
             record = self._record(interval, source_id, outcome.finished_s, captured=captured)
@@ -282,9 +297,9 @@ class JointCaptures:
         return steps
 
     def _given_up(self, interval: JointInterval, history: History, now_s: float) -> IntervalStep | None:
-        """End an interval without the sources that it still wants: notify of the others, or later of supplements.
+        """End an interval without the sources that it still wants, or return ``None`` if it changed meanwhile.
 
-        Returns ``None`` if it changed meanwhile.
+        The first time the partial notification is made; the interval then waits for a supplement until its second end.
         """
         if self._open.get(interval.interval_id) != interval:
             return None
@@ -315,14 +330,14 @@ class JointCaptures:
         url = self._known.compiled.url_of(interval.event.source_id)
         return Announcement(self._programs[interval.rule], interval, history, url, now_s)
 
-    def _correlated(self, program: RuleProgram, event: UpdateEvent, occasion: _Occasion) -> list[str]:
+    def _correlated(self, program: RuleProgram, event: UpdateEvent, probe_end: _ProbeEnd) -> list[str]:
         found: list[str] = []
         for each in program.joined:
-            rows = {source: self._rows.get(source) for source in each.sources}
-            condition = each.correlation if occasion.steps < _MOST_CORRELATING else None
+            rows = {source: self.shown.get(source) for source in each.sources}
+            condition = each.correlation if probe_end.steps < _MOST_CORRELATING else None
             meter = Meter(QUICK_LIMITS)
             found += correlated(event, rows, each.table, condition, meter)
-            occasion.steps += meter.steps
+            probe_end.steps += meter.steps
         return found
 
     def _record(self, interval: JointInterval, source_id: str, seen_s: float, *, captured: bool) -> IntervalRecord:
@@ -346,3 +361,10 @@ class JointCaptures:
         if program is None or not program.is_joint or not sources <= set(program.rule.source_ids):
             return False
         return interval.is_complete == (program.answer is not None)  # what awaits an answer wants no source
+
+
+def _counted_sources(program: RuleProgram, event: UpdateEvent) -> list[str]:
+    """Return the other sources whose events a rule counts together with those of the event's own source."""
+    if not program.trigger.counts_across:
+        return []
+    return [source_id for source_id in program.event_sources if source_id != event.source_id]

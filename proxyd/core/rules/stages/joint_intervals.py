@@ -17,14 +17,14 @@ from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.stages.stored import History
 from proxyd.core.rules.state import IntervalRecord, StoredEvent
 
-MOST_ROWS = 1000  # of one source
+MOST_ROWS = 1000  # of one source in a query
 LONGEST_S = 86400.0  # longest wait for a source whose life has no end, and for supplements
 _LIVES = 2.0  # expected lives of a source after which its interval is assumed to have ended
 
 
 @dataclass(frozen=True, slots=True)
 class Obtained:
-    """The rows of a source at the probe that was to capture it."""
+    """The rows of a source at the probe that captured or missed an interval."""
 
     source_id: str
     seen_s: float
@@ -45,7 +45,7 @@ class JointInterval:
     opened, deadline
         Chronons; there is no deadline if each source's next update ends the interval.
     ends_s
-        When it is assumed to have ended for sources not yet obtained; a partial notification is then sent.
+        When it is taken to have ended for missing sources, in unix seconds; a partial notification is then sent.
     wanted
         Sources still to be obtained.
     told
@@ -91,9 +91,14 @@ class Announcement:
 
 @dataclass(frozen=True, slots=True)
 class IntervalStep:
-    """One step of a joint interval; ``records`` holds the sources whose fate is decided now.
+    """One step of a joint interval.
 
-    ``asks`` names the sources that it wants a probe of from now on, or no longer.
+    Parameters
+    ----------
+    records
+        Whether each source that is decided now captured the interval.
+    asks
+        The sources that the interval wants probed from now on, or no longer.
     """
 
     interval: JointInterval
@@ -112,8 +117,8 @@ def correlated(
 ) -> list[str]:
     """Return the sources that may have a row for an event: a row meets ``condition``, or the rows are unknown.
 
-    ``seen`` holds the last rows seen of each source, ``None`` before first contact. Without a condition all correlate,
-    and so do those that are left when it takes too long to look at the rows.
+    ``seen`` holds the last rows seen of each source, ``None`` before first contact. Without a condition all sources
+    correlate. So do the remaining ones once the meter is spent.
     """
     row = Row.of(event, meter=meter)
 
@@ -122,7 +127,7 @@ def correlated(
             return True
         try:
             return any(is_true(condition(replace(row, fields=fields, tables={table: fields}))) for fields in rows)
-        except Exception:  # noqa: BLE001 - the query says which of the rows it wants
+        except Exception:  # noqa: BLE001 - the query itself decides later, and reports what fails
             return True
 
     return [source_id for source_id, rows in seen.items() if may(rows)]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from proxyd.core.model.delivery import Delivery
 from proxyd.core.model.field_values import iso_time, minute_of
@@ -12,6 +12,7 @@ from proxyd.core.model.item import EventKind
 from proxyd.core.model.profile import Source
 from proxyd.core.politeness import Outage
 from proxyd.core.rules.programs.rule_program import RuleProgram
+from proxyd.core.rules.stages.payload import body_of
 from proxyd.core.rules.state import Notification
 
 _UNTOLD = frozenset({EventKind.FAILURE, EventKind.TROUBLE})
@@ -20,8 +21,8 @@ _UNTOLD = frozenset({EventKind.FAILURE, EventKind.TROUBLE})
 def outage_notices(programs: Iterable[RuleProgram], outage: Outage, source: Source) -> Iterator[Notification]:
     """Yield the notifications of rules that tell of failures, about an outage that an answer of ``source`` ended.
 
-    A receiver of several rules has one of them, and sooner than in a digest if there is another way. A rule whose AFTER
-    is longer than the outage would have told nothing of it, and is not told.
+    A receiver of several rules gets one notification, in a digest only if none of its rules sends at once. A rule whose
+    AFTER is a time longer than the outage makes none, because it would not have told of such a failure.
     """
     told: set[Delivery] = set()
     for program in sorted(programs, key=lambda each: (each.rule.digest is not None, each.rule.name)):
@@ -42,12 +43,24 @@ def _notice(program: RuleProgram, outage: Outage, source: Source, deliveries: tu
     name = program.rule.name
     identity = f"{name}\0{program.accepted_s!r}\0offline\0{outage.since_s!r}"
     notification_id = "ntf_" + hashlib.sha256(identity.encode()).hexdigest()[:32]
+    data = {"id": notification_id, "rule": name, "profiles": list(program.rule.profiles), **_data(outage, source)}
+    return Notification(
+        notification_id=notification_id,
+        rule=name,
+        source_id=source.source_id,
+        event_s=outage.since_s,
+        created_s=outage.until_s,
+        late=False,
+        body=body_of(data, outage.until_s),
+        deliveries=deliveries,
+    )
+
+
+def _data(outage: Outage, source: Source) -> dict[str, Any]:
+    """Return what a notice says of an outage, the same for each rule."""
     since, until = minute_of(outage.since_s), minute_of(outage.until_s)
     said = f"proxyd was offline from {since} to {until}; failures in that time are not told"
-    data = {
-        "id": notification_id,
-        "rule": name,
-        "profiles": list(program.rule.profiles),
+    return {
         "source": source.source_id,
         "url": source.url,
         "event": {"kind": "offline", "time": iso_time(outage.since_s), "seen": iso_time(outage.until_s)},
@@ -56,14 +69,3 @@ def _notice(program: RuleProgram, outage: Outage, source: Source, deliveries: tu
         "items": [{"source.trouble": said}],
         "message": {"title": said, "rows": [said], "is_set": True},
     }
-    body = {"type": "proxyd.notification", "timestamp": iso_time(outage.until_s), "data": data}
-    return Notification(
-        notification_id=notification_id,
-        rule=name,
-        source_id=source.source_id,
-        event_s=outage.since_s,
-        created_s=outage.until_s,
-        late=False,
-        body=json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(errors="replace"),
-        deliveries=deliveries,
-    )

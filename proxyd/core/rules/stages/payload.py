@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -25,11 +25,11 @@ from proxyd.errors import EvaluationError, WorkLimitError
 
 MOST_SHOWN = 2_000_000
 """Characters in the rows of a notification; further rows are only counted."""
-_STEPS_PER_NOTICE = 500
+_STEPS_PER_NOTIFICATION = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Notices:
+class MadeNotifications:
     """Notifications, and the rules whose queries failed."""
 
     notifications: tuple[Notification, ...] = ()
@@ -37,10 +37,17 @@ class Notices:
 
 
 @dataclass(frozen=True, slots=True)
-class NoticeTerms:
-    """The address of the source, and when notifications are made: by default when their events were seen.
+class ProbeFacts:
+    """What the notifications of one probe share.
 
-    ``picture`` is the hash of the picture that the probe took.
+    Parameters
+    ----------
+    url
+        The address of the source.
+    made_s
+        When they are made, in unix seconds; by default when their events were seen.
+    picture
+        The hash of the picture that the probe took.
     """
 
     url: str
@@ -49,36 +56,40 @@ class NoticeTerms:
     picture: str | None = None
 
 
-def fired_notices(
+def fired_notifications(
     program: RuleProgram,
     firings: Iterable[Firing],
     history: History,
     found: Sequence[StoredEvent],
     meter: Meter,
-    terms: NoticeTerms,
-) -> Notices:
+    facts: ProbeFacts,
+) -> MadeNotifications:
     """Return the notifications of a rule's firings.
 
     A rule's history includes the items that the probe itself ``found``.
     """
 
     def make(firing: Firing) -> Notification | None:
-        return _notice(program, firing, with_found(history, program, firing, found), meter, terms)
+        return _fired_notification(program, firing, with_found(history, program, firing, found), meter, facts)
 
-    return _notices(program, [(each.events[-1].source_id, partial(make, each)) for each in firings])
+    return _make_all(program, [(each.events[-1].source_id, partial(make, each)) for each in firings])
 
 
-def joint_notices(announced: Announcement, meter: Meter, *, grid: ChrononGrid, picture: str | None = None) -> Notices:
+def joint_notifications(
+    announced: Announcement, meter: Meter, *, grid: ChrononGrid, picture: str | None = None
+) -> MadeNotifications:
     """Return the notification of a joint interval: whole, partial, or a supplement to a partial one."""
-    make = partial(_joint_notice, announced, meter, grid=grid, picture=picture)
-    return _notices(announced.program, [(announced.interval.event.source_id, make)])
+    make = partial(_joint_notification, announced, meter, grid=grid, picture=picture)
+    return _make_all(announced.program, [(announced.interval.event.source_id, make)])
 
 
-def _notices(program: RuleProgram, made: Iterable[tuple[str, Callable[[], Notification | None]]]) -> Notices:
-    """Return the notifications; a query that fails costs only its own."""
+def _make_all(
+    program: RuleProgram, makers: Iterable[tuple[str, Callable[[], Notification | None]]]
+) -> MadeNotifications:
+    """Return the notifications that ``makers`` make, each for a source; a query that fails costs only its own."""
     sent: list[Notification] = []
     failures: list[RuleFailure] = []
-    for source_id, make in made:
+    for source_id, make in makers:
         try:
             sent.extend(each for each in [make()] if each is not None)
         except WorkLimitError as error:
@@ -86,36 +97,33 @@ def _notices(program: RuleProgram, made: Iterable[tuple[str, Callable[[], Notifi
             break  # all others would fail too
         except Exception as error:  # noqa: BLE001 - whatever happens fails this rule alone
             failures.append(RuleFailure.of(program, source_id, error))
-    return Notices(tuple(sent), tuple(failures))
+    return MadeNotifications(tuple(sent), tuple(failures))
 
 
-def _notice(
-    program: RuleProgram, firing: Firing, history: History, meter: Meter, terms: NoticeTerms
+def _fired_notification(
+    program: RuleProgram, firing: Firing, history: History, meter: Meter, facts: ProbeFacts
 ) -> Notification | None:
     """Return the notification of a rule whose interval a single source captured or missed.
 
     Returns ``None`` if the query gives no rows and the rule does not ask for such notifications.
     """
-    meter.spend(_STEPS_PER_NOTICE)
+    meter.spend(_STEPS_PER_NOTIFICATION)
     event, record = firing.events[-1], firing.record
-    data = _head(program, event, terms.url, record.start, record.deadline, terms.grid)
+    data = _head(program, event, facts.url, record.start, record.deadline, facts.grid)
     rows = _rows(program, firing.events, history, (), meter)
     if _is_silent(program, rows):
         return None
     data |= {"late": not record.captured} | _worded(program, rows, event.source_id, meter)
     identity = program.notification_id(event)
-    made_s = event.seen_s if terms.made_s is None else terms.made_s
-    picture = terms.picture if program.rule.keeps_screenshot else None
-    data |= _shown(identity, picture)
-    made = _notification(program, event, identity, data, made_s=event.seen_s, created_s=made_s)
-    return replace(made, limited_by=program.limited_by(event, meter), picture=picture)
+    made = _notification(program, event, identity, data, facts.picture, meter)
+    return made if facts.made_s is None else replace(made, created_s=facts.made_s)
 
 
-def _joint_notice(
+def _joint_notification(
     announced: Announcement, meter: Meter, *, grid: ChrononGrid, picture: str | None
 ) -> Notification | None:
-    """Return the notification of a joint interval, or ``None`` as ``_notice`` does."""
-    program, interval, created_s = announced.program, announced.interval, announced.created_s
+    """Return the notification of a joint interval, or ``None`` as ``_fired_notification`` does."""
+    program, interval = announced.program, announced.interval
     obtained = interval.news()  # sources; receivers know them as "pages", a wire name
     is_told = interval.told is not None and not _was_silent(announced, meter)
     rows = _rows(program, interval.events, announced.history, obtained, meter)
@@ -132,10 +140,7 @@ def _joint_notice(
     identity = interval.interval_id
     if is_told:
         data["supplement_to"], identity = identity, f"{identity}_more"
-    picture = picture if program.rule.keeps_screenshot else None
-    data |= _shown(identity, picture)
-    made = _notification(program, interval.event, identity, data, made_s=created_s, created_s=created_s)
-    return replace(made, limited_by=program.limited_by(interval.event, meter), picture=picture)
+    return _notification(program, interval.event, identity, data, picture, meter, made_s=announced.created_s)
 
 
 def screenshot_path(notification_id: str) -> str:
@@ -145,10 +150,6 @@ def screenshot_path(notification_id: str) -> str:
     '/api/v1/notifications/ntf_1/screenshot'
     """
     return f"/api/v1/notifications/{quote(notification_id, safe='')}/screenshot"
-
-
-def _shown(identity: str, picture: str | None) -> dict[str, Any]:
-    return {} if picture is None else {"screenshot": screenshot_path(identity)}
 
 
 def _head(
@@ -168,7 +169,7 @@ def _head(
 
 
 def _worded(program: RuleProgram, rows: Sequence[ResultRow], source_id: str, meter: Meter) -> dict[str, Any]:
-    """Return the rows of a notification that fit, and the texts that tell people of them."""
+    """Return as many rows as a notification may hold, and the texts that tell people what they say."""
     found, rows = len(rows), _fitting(rows, meter)
     said = word_rows(program.message, rows, meter, rule=program.rule.name, source=source_id)
     message = {"title": said.title, "rows": list(said.rows), "is_set": program.rule.message is not None}
@@ -228,16 +229,38 @@ def _is_silent(program: RuleProgram, rows: Sequence[ResultRow]) -> bool:
 
 
 def _notification(
-    program: RuleProgram, event: UpdateEvent, identity: str, data: dict[str, Any], *, made_s: float, created_s: float
+    program: RuleProgram,
+    event: UpdateEvent,
+    identity: str,
+    data: dict[str, Any],
+    picture: str | None,
+    meter: Meter,
+    *,
+    made_s: float | None = None,
 ) -> Notification:
-    body = {"type": "proxyd.notification", "timestamp": iso_time(made_s), "data": {"id": identity} | data}
+    """Return a notification, with the hash of a picture if its rule keeps one; ``made_s`` defaults to the sighting."""
+    shown = picture if program.rule.keeps_screenshot else None
+    screenshot = {} if shown is None else {"screenshot": screenshot_path(identity)}
+    at_s = event.seen_s if made_s is None else made_s
     return Notification(
         notification_id=identity,
         rule=program.rule.name,
         source_id=event.source_id,
         event_s=event.time_s,
-        created_s=created_s,
+        created_s=at_s,
         late=bool(data["late"]),
-        body=json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(errors="replace"),
+        body=body_of({"id": identity, **data, **screenshot}, at_s),
         deliveries=program.rule.deliveries,
+        limited_by=program.limited_by(event, meter),
+        picture=shown,
     )
+
+
+def body_of(data: Mapping[str, Any], made_s: float) -> bytes:
+    """Return the message with the ``data`` of a notification that was made at ``made_s``, in unix seconds.
+
+    >>> body_of({"id": "ntf_1"}, 0.0)
+    b'{"type":"proxyd.notification","timestamp":"1970-01-01T00:00:00.000Z","data":{"id":"ntf_1"}}'
+    """
+    body = {"type": "proxyd.notification", "timestamp": iso_time(made_s), "data": data}
+    return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(errors="replace")

@@ -13,7 +13,7 @@ from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.stages.captures import Captured
 from proxyd.core.rules.stages.context import SourceContext
 from proxyd.core.rules.stages.joint_intervals import Announcement
-from proxyd.core.rules.stages.payload import Notices, NoticeTerms, fired_notices, joint_notices
+from proxyd.core.rules.stages.payload import MadeNotifications, ProbeFacts, fired_notifications, joint_notifications
 from proxyd.core.rules.stages.stored import History
 from proxyd.core.rules.stages.streams import Answer, Firing, RuleFailure, advance, answers, recalled
 from proxyd.core.rules.state import IntervalRecord, Notification, StoredEvent, StreamState
@@ -32,7 +32,7 @@ class Task(Protocol[R_co]):
         """Return the result; once the meter is spent, the rest fails. Raises nothing."""
 
     def failed(self, reason: str) -> R_co:
-        """Return the result if it could not be done."""
+        """Return the result of a task that could not be run, for this reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,20 +97,20 @@ class RuleTask:
         of_source: Sequence[StoredEvent] = (),
         picture: str | None = None,
     ) -> tuple[RuleTask, ...]:
-        """Return the tasks of a source's rules, on its items or on the source itself; without events there are none."""
-        of_items = cls._each(context, context.own_rules, found, history) if found else ()
-        of_itself = cls._each(context, context.source_rules, of_source, history) if of_source else ()
+        """Return the tasks of a source's rules: on ``found`` events of items, and on events ``of_source`` itself."""
+        of_items = cls._of_rules(context, context.own_rules, found, history) if found else ()
+        of_itself = cls._of_rules(context, context.source_rules, of_source, history) if of_source else ()
         return tuple(replace(each, picture=picture) for each in (*of_items, *of_itself))
 
     @property
     def counting(self) -> Sequence[StoredEvent]:
-        """The events that may count; what is under way at a source counts for a rule that has not seen any event."""
+        """The events that may count; a seed of the source itself counts for a rule that has not seen any event yet."""
         if not self.program.is_of_source:
             return self.found if self.is_first else ()
         return [replace(each, seed=False) for each in self.found if not each.seed or not self.stream.seen]
 
     @classmethod
-    def _each(
+    def _of_rules(
         cls,
         context: SourceContext,
         rules: Iterable[tuple[RuleProgram, StreamState]],
@@ -142,8 +142,8 @@ class RuleTask:
             given, failures = self._answers(meter)
             failures = (*step.failures, *failures)
             return RuleStep(step.streams, step.intervals, firings, failures=failures, answers=given)
-        terms = NoticeTerms(self.url, self.grid, self.made_s, self.picture)
-        told = fired_notices(program, step.firings, self.history, self.found, meter, terms)
+        facts = ProbeFacts(self.url, self.grid, self.made_s, self.picture)
+        told = fired_notifications(program, step.firings, self.history, self.found, meter, facts)
         failures = (*step.failures, *told.failures)
         return RuleStep(step.streams, step.intervals, (), told.notifications, failures)
 
@@ -160,7 +160,10 @@ class RuleTask:
 
 @dataclass(frozen=True, slots=True)
 class JointTask:
-    """Makes the notification of an interval that several sources had to capture."""
+    """Makes the notification of an interval that several sources had to capture.
+
+    ``picture`` is the hash of the picture that the completing probe took.
+    """
 
     announced: Announcement
     grid: ChrononGrid
@@ -168,7 +171,7 @@ class JointTask:
 
     @classmethod
     def all_of(cls, captured: Captured, grid: ChrononGrid, picture: str | None = None) -> list[JointTask]:
-        """Return the tasks of the intervals that are to be notified; ``picture`` is the hash of the probe's."""
+        """Return the tasks of the intervals that are to be notified."""
         return [cls(each, grid, picture) for each in captured.announcements]
 
     @property
@@ -176,14 +179,14 @@ class JointTask:
         """The rule."""
         return self.announced.program
 
-    def run(self, meter: Meter) -> Notices:
+    def run(self, meter: Meter) -> MadeNotifications:
         """Return the notification, with the rows of the query over what the sources showed."""
-        return joint_notices(self.announced, meter, grid=self.grid, picture=self.picture)
+        return joint_notifications(self.announced, meter, grid=self.grid, picture=self.picture)
 
-    def failed(self, reason: str) -> Notices:
+    def failed(self, reason: str) -> MadeNotifications:
         """Return no notification."""
         failure = RuleFailure(self.program.rule.name, self.announced.interval.event.source_id, reason)
-        return Notices(failures=(failure,))
+        return MadeNotifications(failures=(failure,))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from proxyd.core.rules.source_requests import moved_url
 from proxyd.core.rules.stages.context import Shape, SourceContext
 from proxyd.core.rules.state import StoredEvent
 
-_ERROR_LENGTH = 1000
+_MOST_ERROR = 1000  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class SourceNews:
 def source_news(context: SourceContext, outcome: ProbeOutcome) -> SourceNews:
     """Return how a source fares after an outcome, and what happened to it.
 
-    An event is a condition that has lasted as long as a rule asks for after the outcome, and had not before. So each is
-    told once, and a restart changes nothing. A push, and a failure while proxyd itself is offline, say nothing. What is
-    under way when a rule starts is a seed, for the rules that have not seen any event of the source.
+    An event happens when, with this outcome, a condition has lasted as long as a rule asks, and had not before. So each
+    is told once, and a restart changes nothing. A push says nothing, and neither does a failure while proxyd itself is
+    offline. What is under way when a rule starts is a seed, for the rules that have not seen any event of the source.
     """
     before = context.state.health
     if outcome.is_push or context.is_excused:
@@ -54,7 +54,7 @@ def source_news(context: SourceContext, outcome: ProbeOutcome) -> SourceNews:
 def silent_fields(context: SourceContext, outcome: ProbeOutcome) -> frozenset[str]:
     """Return the fields that have no value anywhere in a document, or ``ITEMS`` if it has no items.
 
-    An item of a feed may leave out what it likes; so of a feed only its items are missed.
+    Items of feeds often lack fields, so of a feed only the items themselves are missed.
     """
     if not outcome.items:
         return frozenset({ITEMS})
@@ -102,7 +102,7 @@ def _health_after(context: SourceContext, outcome: ProbeOutcome) -> SourceHealth
 
 
 def _target(context: SourceContext, outcome: ProbeOutcome) -> str | None:
-    """Return where the source is now: the target of its redirects, or the address that was asked instead of it."""
+    """Return where permanent redirects lead, by this probe or earlier ones; ``None`` if nowhere else."""
     target = outcome.permanent_url or moved_url(context.state, context.source)
     return None if target == context.source.url else target
 
@@ -182,7 +182,7 @@ def _event(
     awaited: AwaitedEvent,
     happening: _Happening,
 ) -> StoredEvent:
-    """Return an event; its item is the source, called by what is awaited of it."""
+    """Return an event; its item is the source, with the awaited event as its id."""
     error = None if outcome.kind.is_success else error_of(outcome)
     fields: dict[str, Value] = {
         "source.name": context.source.source_id,
@@ -214,7 +214,7 @@ def _in_words(happening: _Happening, after: SourceHealth, error: str | None) -> 
 
 def error_of(outcome: ProbeOutcome) -> str:
     """Return why a probe failed, in a line."""
-    return " ".join((outcome.detail or outcome.kind.value).split())[:_ERROR_LENGTH]
+    return " ".join((outcome.detail or outcome.kind.value).split())[:_MOST_ERROR]
 
 
 def with_probe(outcome: ProbeOutcome) -> ProbeOutcome:

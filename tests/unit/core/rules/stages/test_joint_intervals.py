@@ -100,7 +100,7 @@ async def test_an_open_interval_outlives_a_restart(tmp_path: Path) -> None:
         states, streams = dict(drive.decider.known.states), dict(drive.decider.known.streams)
         again.restore(states, streams, {}, await store.load_joint_intervals())
         again.declare(declared(), {"r": T0}, T0 + 400)
-        again.captures.see("acme", [quote("acme", 1.5)])
+        again.captures.shown.see("acme", [quote("acme", 1.5)])
         resumed = Drive(again)
         assert [p.probe.source_id for p in again.choose(NOW + 41)] == ["acme"]
         seen = await resumed.see(unchanged("acme", T0 + 415))
