@@ -73,7 +73,7 @@ def _source_row(source: SourceListed) -> list[str]:
 
 def last_outcome(source: SourceListed, most: int = 2000) -> str:
     """Return how the last probe of a source ended, and what its document lacks."""
-    last = f"{source['last_outcome'] or '-'} {(source['last_detail'] or '')[:most] if source['failures'] else ''}"
+    last = f"{source['last_outcome'] or 'new'} {(source['last_detail'] or '')[:most] if source['failures'] else ''}"
     missing = ", ".join(each["field"] for each in source["silent"][:_MOST_NAMED])
     return f"{last.strip()}; no {missing}" if missing else last.strip()
 
