@@ -108,7 +108,8 @@ class Pages:
     async def notification(self, request: web.Request) -> web.Response:
         """Show a notification, the probe that led to it, and its deliveries."""
         found = await self._listings.deliveries.get_notification(request.match_info["id"])
-        return self._render(request, "notification.html", found=found, title=_title(found))
+        words = found.body.get("data", {}).get("message", {}).get("rows", [])
+        return self._render(request, "notification.html", found=found, title=_title(found), words=words)
 
     async def screenshot(self, request: web.Request) -> web.Response:
         """Return the picture of a notification's page."""

@@ -17,6 +17,7 @@ from proxyd.api.web import page_texts as text
 from proxyd.api.web.gate import SIGNED
 from proxyd.core.model.field_values import iso_time, parse_iso
 from proxyd.queries import Queries
+from proxyd.safe_text import is_web
 
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
@@ -66,6 +67,7 @@ class Renderer:
             "waited": _waited_s,
             "caret": _caret,
         }
+        self._templates.tests["web"] = lambda value: isinstance(value, str) and is_web(value)
         self._templates.globals |= {
             "version": __version__,
             "mute_times": list(text.MUTE_S),
