@@ -265,7 +265,7 @@ class ExpressionChecker:
             self._values.locale(written.value, argument.span)
 
     def _cast(self, cast: Cast) -> Typed:
-        """Return a CAST; a truth is no time, and a time no truth."""
+        """Return a checked CAST; true and false cannot become a time."""
         operand = self.check(cast.operand)
         target = _CAST_TYPES[cast.type]
         if target is FieldType.TIMESTAMP and operand.family is Family.BOOLEAN:

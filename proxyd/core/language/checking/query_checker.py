@@ -54,7 +54,7 @@ class CheckedTrigger:
 
 
 def check_trigger(trigger: Trigger, classes: ClassIndex, reporter: Reporter, values: Values) -> CheckedTrigger | None:
-    """Return the resolved trigger, or ``None`` if a class of it cannot be found."""
+    """Return the resolved trigger, or ``None`` if its class, or that of its THEN, cannot be found."""
     page_class = classes.find(trigger.page_class, reporter)
     if page_class is not None:
         _check_event(trigger.kind, trigger.page_class, page_class, reporter)
@@ -72,11 +72,11 @@ def check_trigger(trigger: Trigger, classes: ClassIndex, reporter: Reporter, val
     if page_class is None or (trigger.then is not None and answered is None):
         return None
     if page_class == SOURCE_CLASS:
-        _check_alone(condition, reporter)
+        _check_not_across(condition, reporter)
     if condition is not None and not has_aggregate(condition):
         where, condition = conjunction(where, condition), None
     elif condition is not None and is_mixed(condition):
-        reporter.warn(_better(trigger), condition.span)
+        reporter.warn(_mixed_warning(trigger), condition.span)
     then, answer_class = answered or (None, None)
     name = declared_name(page_class, trigger.page_class)
     resolved = replace(trigger, page_class=name, where=where, condition=condition, then=then)
@@ -129,15 +129,15 @@ def _check_after(trigger: Trigger, reporter: Reporter, values: Values) -> None:
         reporter.error(f"AFTER belongs to the events {', '.join(first)} and {last} of a SOURCE", span)
 
 
-def _check_alone(condition: Expression | None, reporter: Reporter) -> None:
-    """Report aggregates over several sources, whose intervals no single source would end."""
+def _check_not_across(condition: Expression | None, reporter: Reporter) -> None:
+    """Report aggregates across sources: events of sources are counted for each source alone."""
     if isinstance(condition, Aggregate) and condition.across:
         reporter.error("the events of SOURCE are counted for each source: leave out ACROSS SOURCES", condition.span)
     for child in () if condition is None else children(condition):
-        _check_alone(child, reporter)
+        _check_not_across(child, reporter)
 
 
-def _better(trigger: Trigger) -> str:
+def _mixed_warning(trigger: Trigger) -> str:
     """Return the warning about a WHEN that mixes aggregates and conditions on the event's own fields."""
     said = "this WHEN counts all events, also those that its conditions on fields leave out"
     terms = list(conjuncts(trigger.condition))
@@ -225,7 +225,7 @@ class QueryChecker:
         return replace(source, page_class=declared_name(page_class, source.page_class), on=on)
 
     def _ready_message(self, select: Select) -> Located[str] | None:
-        """Return the wording of an event of a source whose rule sets none, if each row is an event."""
+        """Return the wording for a rule on SOURCE that sets none; ``None`` if a row of its query is not one event."""
         is_told = self._event.kind.can_persist and self._event.page_class == SOURCE_CLASS
         if not is_told or select.group_by or select.distinct:
             return None

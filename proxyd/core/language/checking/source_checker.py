@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from proxyd.core.language.checking.check_context import Reporter
 from proxyd.core.language.checking.classes import ClassIndex
@@ -17,6 +17,7 @@ from proxyd.core.model.profile import Auth, PageClass, Politeness, Profile, Rend
 from proxyd.core.model.source_class import SOURCE_CLASS
 
 MAX_BODY_BYTES = 65_536
+"""Bytes of the BODY of a request."""
 
 
 def check_source(statement: CreateSource, classes: ClassIndex, reporter: Reporter, values: Values) -> Source | None:
@@ -130,12 +131,7 @@ def check_profile(
     statement: CreateProfile, domains: Collection[str], reporter: Reporter, values: Values, unread: Unread
 ) -> Profile:
     """Return the profile; domains that could not be read do not count as unknown."""
-    name = statement.name
-    for language in statement.languages:
-        if language.value.upper() != "SQL":
-            reporter.error(f'the LANGUAGE of a profile is "SQL"; found {language.value!r}', language.span)
-    if len(statement.languages) > 1:
-        reporter.error("LANGUAGE is given twice", statement.languages[1].span)
+    _check_languages(statement.languages, reporter)
     for kind, names in (("DOMAIN", statement.domains), ("USER", statement.users)):
         report_repeated(kind, names, reporter)
     for domain in statement.domains:
@@ -147,13 +143,21 @@ def check_profile(
     if statement.digest is not None:
         values.digest(statement.digest.value, statement.digest.span)
     return Profile(
-        name=name.value,
+        name=statement.name.value,
         domains=tuple(domain.value for domain in statement.domains),
         users=tuple(user.value for user in statement.users),
         deliveries=once_each(delivery.value for delivery in statement.deliveries),
         digest=None if statement.digest is None else statement.digest.value,
         file=reporter.source.file,
     )
+
+
+def _check_languages(languages: Sequence[Located[str]], reporter: Reporter) -> None:
+    for language in languages:
+        if language.value.upper() != "SQL":
+            reporter.error(f'the LANGUAGE of a profile is "SQL"; found {language.value!r}', language.span)
+    if len(languages) > 1:
+        reporter.error("LANGUAGE is given twice", languages[1].span)
 
 
 def report_repeated(kind: str, names: Iterable[Located[str]], reporter: Reporter) -> None:
