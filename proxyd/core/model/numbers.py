@@ -31,7 +31,7 @@ _AS_ASCII = str.maketrans(
 )
 _DECIMAL = "\u066b"  # the decimal mark of Arabic, which is never anything else
 _EURO_INSIDE = re.compile(r"(?<=\d)€(?=\d\d(?!\d))")  # 35€99
-_DASH_CENTS = re.compile(r"(?<=\d)[.,] ?--?(?!\d)")  # 5,- and 49.--
+_DASH_CENTS = re.compile(r"(?<=\d)[.,] ?--?(?!\d)")  # 5,- and 49.--; the mark before them is the decimal mark
 _NUMBER = re.compile(
     rf"(?:(?<![\w.,])\.)?\d+(?:[.,'{_DECIMAL}]\d+| \d{{3}}(?!\d))*(?:[eE][+-]?\d{{1,3}}(?!\w))?", re.ASCII
 )
@@ -117,7 +117,7 @@ def _in_ascii(text: str) -> str:
     text = _OTHER_DIGIT.sub(lambda found: str(digit_of(found[0], found[0])), text)
     if text.count("€") == 1:
         text = _EURO_INSIDE.sub(_DECIMAL, text)
-    return _DASH_CENTS.sub("", text)
+    return _DASH_CENTS.sub(f"{_DECIMAL}00", text)
 
 
 def _find(text: str) -> _Found | None:

@@ -84,6 +84,9 @@ def test_the_table_holds_many_languages() -> None:
         ("1,29", 1.29, 1.29),
         ("1.234.567", 1234567, 1234567),
         ("1,234,567", 1234567, 1234567),
+        ("1.299,-", 1299, 1299),
+        ("1,299.–", 1299, 1299),
+        ("12.345.-", 12345, 12345),
     ],
 )
 def test_a_language_settles_only_what_is_ambiguous(text: str, point: float, comma: float) -> None:
