@@ -255,6 +255,30 @@ async def test_secrets_go_to_the_origin_of_the_source_only(devtools: DevTools) -
     assert "hush" not in repr(other.arrivals)
 
 
+async def test_a_frame_of_another_origin_does_not_act_with_the_secrets_and_reads_nothing(devtools: DevTools) -> None:
+    async with rigged(devtools) as rig, serving() as other:
+        for path in ("/read", "/led", "/posted", "/sent"):
+            rig.site.put(path, "private", Set_Cookie="session=1")
+        other.redirect("/leads", rig.site.url("/led"))
+        frame = f"""<script>
+          const tell = (name, asked) => asked.then(() => parent.postMessage(name + ' answered', '*'),
+            () => parent.postMessage(name + ' refused', '*'));
+          const ours = '{rig.site.url("")}';
+          Promise.all([tell('read', fetch(ours + '/read')), tell('led', fetch('/leads')),
+            tell('posted', fetch(ours + '/posted', {{method: 'POST', headers: {{'X-A': 'b'}}}})),
+            tell('sent', fetch(ours + '/sent', {{mode: 'no-cors'}}))]).then(() => parent.postMessage('all', '*'));
+        </script>"""
+        other.put("/frame", frame, "text/html")
+        insert = f"""document.body.insertAdjacentHTML('beforeend', '<iframe src="{other.url("/frame")}"></iframe>')"""
+        rig.site.script(
+            "/page", f"onmessage = e => e.data == 'all' ? {DONE} : show(e.data); {insert};", Set_Cookie="own=1"
+        )
+        outcome = await rig.probe("/page", "#done", auth=Auth("bearer", SecretRef("env", "SECRET_A")))
+    assert set(names(outcome)) == {"read refused", "led refused", "posted refused", "sent answered"}
+    asked = [each for each in rig.site.arrivals if each[0] != "/page"]
+    assert sorted(asked) == [(path, None, None) for path in ("/led", "/posted", "/read", "/sent")]
+
+
 async def test_cookies_of_a_page_are_its_own(devtools: DevTools) -> None:
     async with rigged(devtools) as rig:
         script = "fetch('/again').then(a => a.text()).then(() => show(document.cookie || 'none'));"

@@ -14,7 +14,17 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from multidict import CIMultiDict, CIMultiDictProxy
-from playwright.async_api import Browser, BrowserContext, Error, Page, Playwright, Route, async_playwright
+from playwright.async_api import (
+    Browser,
+    BrowserContext,
+    Error,
+    Frame,
+    Page,
+    Playwright,
+    Request,
+    Route,
+    async_playwright,
+)
 from playwright.async_api import TimeoutError as PlaywrightTimeoutError
 
 from proxyd.core.model.outcome import NO_VALIDATORS
@@ -32,6 +42,7 @@ if TYPE_CHECKING:
 _NOWHERE = "http://127.0.0.1:0"  # nothing can listen at port 0
 _RENDERED = frozenset({200, 203})
 _WEB_PAGES = frozenset({"", "text/html", "application/xhtml+xml"})
+_EMPTY = "about:"
 _CONNECT_S, _CLOSE_S, _NOTICE_S = 10.0, 5.0, 1.0
 _WITHOUT_SOCKETS = """
 for (const name of ["RTCPeerConnection", "webkitRTCPeerConnection", "WebTransport"]) delete globalThis[name];
@@ -243,7 +254,22 @@ async def _answer(route: Route, requests: PageRequests) -> None:
 
 def _asked(route: Route) -> PageRequest:
     request = route.request
-    return PageRequest(request.url, request.resource_type, request.method, request.headers, request.post_data_buffer)
+    return PageRequest(
+        request.url, request.resource_type, request.method, request.headers, request.post_data_buffer, _asking(request)
+    )
+
+
+def _asking(request: Request) -> str | None:
+    """Return the URL of the document that makes a request; an empty frame belongs to the document around it."""
+    try:
+        frame: Frame | None = request.frame
+    except Error:  # of a new page
+        return None
+    if frame is not None and request.is_navigation_request() and frame.parent_frame is not None:
+        frame = frame.parent_frame
+    while frame is not None and frame.url.startswith(_EMPTY):
+        frame = frame.parent_frame
+    return None if frame is None else frame.url
 
 
 async def _fulfil(route: Route, answer: PageAnswer) -> None:
