@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -337,6 +338,23 @@ async def test_endless_requests_end_at_the_limit_and_the_page_is_read(devtools: 
     assert names(outcome) == ["read"]
     assert rig.site.count("/more") == 10
     assert "it makes more than 10 requests" in outcome.detail
+
+
+async def test_requests_without_end_are_left_to_the_dead_proxy(devtools: DevTools) -> None:
+    limits = RenderLimits(total_s=20.0, settle_s=0.5, requests=10)
+    async with rigged(devtools, limits) as rig, listening("127.0.0.2") as inside:
+        rig.site.put("/more", "x")
+        inside_url = f"http://127.0.0.2:{inside.port}/inside"
+        rounds = """(async () => { for (let round = 0; round < 20; round++)
+          await Promise.allSettled(Array.from({length: 100}, () => fetch('/more'))) })()"""
+        last = f"said('last', fetch('{inside_url}', {{mode: 'no-cors'}}))"
+        rig.site.script("/page", f"{rounds}.then(() => {last}).then(() => {DONE});")
+        outcome = await rig.probe("/page", "#done")
+    assert (names(outcome), inside.paths) == (["last refused"], [])
+    assert rig.site.count("/more") == 10
+    refused = re.search(r"(\d+) requests of the page refused: it makes more than 10 requests", outcome.detail)
+    assert refused is not None
+    assert 300 <= int(refused[1]) < 500
 
 
 async def test_many_bytes_end_at_the_limit_and_the_page_is_read(devtools: DevTools) -> None:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _NOWHERE = "http://127.0.0.1:0"  # nothing can listen at port 0
 _RENDERED = frozenset({200, 203})
 _WEB_PAGES = frozenset({"", "text/html", "application/xhtml+xml"})
-_EMPTY = "about:"
+_EMPTY, _EVERYTHING = "about:", "**/*"
 _CONNECT_S, _CLOSE_S, _NOTICE_S = 10.0, 5.0, 1.0
 _WITHOUT_SOCKETS = """
 for (const name of ["RTCPeerConnection", "webkitRTCPeerConnection", "WebTransport"]) delete globalThis[name];
@@ -236,17 +236,20 @@ async def _unless_closed(work: Coroutine[Any, Any, None]) -> None:
 async def _prepared(context: BrowserContext, requests: PageRequests, tasks: _Tasks) -> Page:
     """Return an empty page whose requests are answered here, and that can open nothing else."""
     await context.add_init_script(_WITHOUT_SOCKETS)
-    await context.route("**/*", lambda route: tasks.start(_answer(route, requests)))
+    await context.route(_EVERYTHING, lambda route: tasks.start(_answer(context, route, requests)))
     await context.route_web_socket(re.compile(""), lambda socket: tasks.start(socket.close()))
     page = await context.new_page()
     context.on("page", lambda popup: tasks.start(popup.close()))
     return page
 
 
-async def _answer(route: Route, requests: PageRequests) -> None:
+async def _answer(context: BrowserContext, route: Route, requests: PageRequests) -> None:
+    """Answer a request; leave endless ones to the proxy, which refuses them without a word to us."""
     try:
         answer = await requests.answer(_asked(route))
     except ProbeError:
+        if requests.is_endless:
+            await context.unroute(_EVERYTHING)
         await route.abort("blockedbyclient")
     else:
         await _fulfil(route, answer)

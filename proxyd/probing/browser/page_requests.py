@@ -30,6 +30,7 @@ Cookies: TypeAlias = Callable[[str], Awaitable[str]]
 
 _ALLOWED_ORIGIN = "access-control-allow-origin"
 _READ_BY_SCRIPTS = frozenset({"xhr", "fetch"})
+_MOST_REFUSED = 300
 _METHODS = frozenset({"GET", "HEAD", "POST"})
 _LOADED = frozenset({"document", "stylesheet", "script", "xhr", "fetch", "other"})
 _NOT_SENT = frozenset(
@@ -139,7 +140,7 @@ class PageRequests:
         self._home = origin_of(URL(asked.home or asked.url))
         self._private = _private(asked)
         self._slots = asyncio.Semaphore(limits.at_once)
-        self._requests = self._bytes = 0
+        self._asked_for = self._requests = self._bytes = 0
         self._refused: list[str] = []
 
     async def answer(self, request: PageRequest) -> PageAnswer:
@@ -149,11 +150,19 @@ class PageRequests:
             return PageAnswer(document.status, _passed(document.headers), document.body)
         try:
             _check_kind(request)
+            self._asked_for += 1
+            if self._asked_for > self._limits.requests:  # none of them waits for a slot
+                raise self._too_many()
             async with self._slots:
                 return await self._after_redirects(request)
         except (BlockedAddressError, PageLimitError, TooLargeError, DisallowedError) as error:
             self._refused.append(error.message)
             raise
+
+    @property
+    def is_endless(self) -> bool:
+        """Whether so many requests were refused that the page is to ask no more; true for one of them."""
+        return self._asked_for == self._limits.requests + _MOST_REFUSED
 
     @property
     def remark(self) -> str | None:
@@ -209,7 +218,10 @@ class PageRequests:
     def _count_request(self) -> None:
         self._requests += 1
         if self._requests > self._limits.requests:
-            raise PageLimitError(f"it makes more than {self._limits.requests} requests")
+            raise self._too_many()
+
+    def _too_many(self) -> PageLimitError:
+        return PageLimitError(f"it makes more than {self._limits.requests} requests")
 
     def _count_bytes(self, number: int) -> None:
         self._bytes += number
