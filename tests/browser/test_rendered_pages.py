@@ -366,6 +366,13 @@ async def test_many_bytes_end_at_the_limit_and_the_page_is_read(devtools: DevToo
     assert "it loads more than 100000 bytes" in outcome.detail
 
 
+async def test_a_page_that_removes_itself_shows_nothing(devtools: DevTools) -> None:
+    async with rigged(devtools) as rig:
+        rig.site.script("/page", "document.documentElement.remove();")
+        outcome = await rig.probe("/page")
+    assert outcome.kind is OutcomeKind.EMPTY
+
+
 async def test_a_page_that_grows_too_large_is_not_read(devtools: DevTools) -> None:
     async with rigged(devtools, RenderLimits(total_s=20.0, body_bytes=50_000)) as rig:
         rig.site.script("/page", f"show('x'.repeat(60000)); {DONE};")

@@ -48,7 +48,7 @@ _WITHOUT_SOCKETS = """
 for (const name of ["RTCPeerConnection", "webkitRTCPeerConnection", "WebTransport"]) delete globalThis[name];
 """
 _READ = """
-(() => {{ const html = document.documentElement.outerHTML; return html.length > {most} ? null : html; }})()
+(() => {{ const html = document.documentElement?.outerHTML ?? ""; return html.length > {most} ? null : html; }})()
 """
 
 
