@@ -68,11 +68,17 @@ def _entry(request: ProbeRequest, outcome: ProbeOutcome, trace: ProbeTrace, *, d
         "hubs": [] if outcome.hub_links is None else list(outcome.hub_links.hubs),
         "topic": None if outcome.hub_links is None else outcome.hub_links.topic,
         "items": [_item(item) for item in outcome.items],
-        "statement": _statement(outcome) if outcome.items and request.page_class is None else None,
+        "statement": watch_statement(outcome) if outcome.items and request.page_class is None else None,
     }
     if debug:
         entry["exchanges"] = [
-            {"url": e.url, "sent": list(e.sent.items()), "status": e.status, "received": _shown(e.received)}
+            {
+                "method": e.method,
+                "url": e.url,
+                "sent": list(e.sent.items()),
+                "status": e.status,
+                "received": _shown(e.received),
+            }
             for e in trace.exchanges
         ]
     return entry
@@ -102,7 +108,7 @@ def _print(request: ProbeRequest, outcome: ProbeOutcome, trace: ProbeTrace, *, d
     if len(outcome.items) > _SHOWN:
         print(f"  and {len(outcome.items) - _SHOWN} more")
     if outcome.items and request.page_class is None:
-        print(visible(_statement(outcome)))
+        print(visible(watch_statement(outcome)))
     if outcome.kind is OutcomeKind.NOT_A_FEED and request.page_class is None:
         print(_PAGES_TOO)
 
@@ -128,7 +134,7 @@ def _notes(outcome: ProbeOutcome) -> list[tuple[str, str]]:
 
 
 def _print_exchange(exchange: Exchange) -> None:
-    print_lines([f"> GET {exchange.url}"])
+    print_lines([f"> {exchange.method} {exchange.url}"])
     print_lines(f"> {name}: {value}" for name, value in exchange.sent.items())
     print(f"< {exchange.status or 'no response'}")
     print_lines(f"< {name}: {value}" for name, value in _shown(exchange.received))
@@ -141,18 +147,14 @@ def _shown(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     return [(name, HIDDEN if name.lower() in _SECRET_HEADERS else value) for name, value in headers]
 
 
-def _statement(outcome: ProbeOutcome) -> str:
-    """Return a statement that watches this feed, with the rate of its items."""
+def watch_statement(outcome: ProbeOutcome) -> str:
+    """Return a statement that watches this feed."""
     from proxyd.core.language.printing.quoting import quote_name, quote_text
 
     title = str(outcome.items[0].fields.get("channel.title") or urlsplit(outcome.source_id).hostname or "source")
     name = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:40] or "source"
-    times = sorted(item.published_s for item in outcome.items if item.published_s is not None)
-    span_days = (outcome.finished_s - times[0]) / 86400 if times else 0.0
-    rate = len(times) / span_days if span_days > 0.5 else 0.0
-    expect = f" EXPECT {max(1, round(rate * 7))} PER WEEK" if rate > 0 else ""
     url = outcome.permanent_url or outcome.source_id
-    return f"WATCH {quote_text(url)} AS {quote_name(name)}{expect};"
+    return f"WATCH {quote_text(url)} AS {quote_name(name)};"
 
 
 def _time(time_s: float | None) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -255,6 +256,30 @@ async def test_secrets_go_to_the_origin_of_the_source_only(devtools: DevTools) -
     assert "hush" not in repr(other.arrivals)
 
 
+async def test_a_frame_of_another_origin_does_not_act_with_the_secrets_and_reads_nothing(devtools: DevTools) -> None:
+    async with rigged(devtools) as rig, serving() as other:
+        for path in ("/read", "/led", "/posted", "/sent"):
+            rig.site.put(path, "private", Set_Cookie="session=1")
+        other.redirect("/leads", rig.site.url("/led"))
+        frame = f"""<script>
+          const tell = (name, asked) => asked.then(() => parent.postMessage(name + ' answered', '*'),
+            () => parent.postMessage(name + ' refused', '*'));
+          const ours = '{rig.site.url("")}';
+          Promise.all([tell('read', fetch(ours + '/read')), tell('led', fetch('/leads')),
+            tell('posted', fetch(ours + '/posted', {{method: 'POST', headers: {{'X-A': 'b'}}}})),
+            tell('sent', fetch(ours + '/sent', {{mode: 'no-cors'}}))]).then(() => parent.postMessage('all', '*'));
+        </script>"""
+        other.put("/frame", frame, "text/html")
+        insert = f"""document.body.insertAdjacentHTML('beforeend', '<iframe src="{other.url("/frame")}"></iframe>')"""
+        rig.site.script(
+            "/page", f"onmessage = e => e.data == 'all' ? {DONE} : show(e.data); {insert};", Set_Cookie="own=1"
+        )
+        outcome = await rig.probe("/page", "#done", auth=Auth("bearer", SecretRef("env", "SECRET_A")))
+    assert set(names(outcome)) == {"read refused", "led refused", "posted refused", "sent answered"}
+    asked = [each for each in rig.site.arrivals if each[0] != "/page"]
+    assert sorted(asked) == [(path, None, None) for path in ("/led", "/posted", "/read", "/sent")]
+
+
 async def test_cookies_of_a_page_are_its_own(devtools: DevTools) -> None:
     async with rigged(devtools) as rig:
         script = "fetch('/again').then(a => a.text()).then(() => show(document.cookie || 'none'));"
@@ -315,6 +340,23 @@ async def test_endless_requests_end_at_the_limit_and_the_page_is_read(devtools: 
     assert "it makes more than 10 requests" in outcome.detail
 
 
+async def test_requests_without_end_are_left_to_the_dead_proxy(devtools: DevTools) -> None:
+    limits = RenderLimits(total_s=20.0, settle_s=0.5, requests=10)
+    async with rigged(devtools, limits) as rig, listening("127.0.0.2") as inside:
+        rig.site.put("/more", "x")
+        inside_url = f"http://127.0.0.2:{inside.port}/inside"
+        rounds = """(async () => { for (let round = 0; round < 20; round++)
+          await Promise.allSettled(Array.from({length: 100}, () => fetch('/more'))) })()"""
+        last = f"said('last', fetch('{inside_url}', {{mode: 'no-cors'}}))"
+        rig.site.script("/page", f"{rounds}.then(() => {last}).then(() => {DONE});")
+        outcome = await rig.probe("/page", "#done")
+    assert (names(outcome), inside.paths) == (["last refused"], [])
+    assert rig.site.count("/more") == 10
+    refused = re.search(r"(\d+) requests of the page refused: it makes more than 10 requests", outcome.detail)
+    assert refused is not None
+    assert 300 <= int(refused[1]) < 500
+
+
 async def test_many_bytes_end_at_the_limit_and_the_page_is_read(devtools: DevTools) -> None:
     async with rigged(devtools, RenderLimits(total_s=20.0, total_bytes=100_000)) as rig:
         rig.site.put("/large", b"x" * 300_000)
@@ -322,6 +364,13 @@ async def test_many_bytes_end_at_the_limit_and_the_page_is_read(devtools: DevToo
         outcome = await rig.probe("/page", "#done")
     assert names(outcome) == ["large refused"]
     assert "it loads more than 100000 bytes" in outcome.detail
+
+
+async def test_a_page_that_removes_itself_shows_nothing(devtools: DevTools) -> None:
+    async with rigged(devtools) as rig:
+        rig.site.script("/page", "document.documentElement.remove();")
+        outcome = await rig.probe("/page")
+    assert outcome.kind is OutcomeKind.EMPTY
 
 
 async def test_a_page_that_grows_too_large_is_not_read(devtools: DevTools) -> None:

@@ -36,6 +36,10 @@ class Origin(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body or b"")
 
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.do_GET()
+
     def log_message(self, *arguments: object) -> None:
         """Say nothing."""
 
@@ -54,6 +58,7 @@ def origin(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 DECLARED = """CREATE DOMAIN "D" AS CLASS::HI(text:String FROM CSS 'body', feed:URL FROM CSS 'link::attr(href)');
 CREATE SOURCE "hi" OF HI AT '{origin}/page';
+CREATE SOURCE "asked" OF HI AT '{origin}/page' METHOD POST BODY 'a=1';
 """
 
 
@@ -72,6 +77,17 @@ def test_a_declared_source_is_read_as_its_class(
     )
 
 
+def test_a_request_is_shown_with_its_method(
+    origin: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.profile").write_text(DECLARED.format(origin=origin))
+    monkeypatch.setenv("PROXYD_PROFILES", str(tmp_path))
+    assert main(["probe", "asked", "--debug"]) == 0
+    shown = capsys.readouterr().out
+    assert f"> GET {origin}/robots.txt" in shown
+    assert f"> POST {origin}/page" in shown
+
+
 def test_a_feed_is_shown_with_the_statement_that_declares_it(origin: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["probe", f"{origin}/feed", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
@@ -82,7 +98,7 @@ def test_a_feed_is_shown_with_the_statement_that_declares_it(origin: str, capsys
         1800.0,
     )
     assert [item["title"] for item in shown["items"]] == ["One", "Two"]
-    assert shown["statement"] == f"WATCH '{origin}/feed' AS \"my-feed\" EXPECT 1 PER WEEK;"
+    assert shown["statement"] == f"WATCH '{origin}/feed' AS \"my-feed\";"
 
 
 def test_every_hop_is_shown_and_secrets_are_not(origin: str, capsys: pytest.CaptureFixture[str]) -> None:

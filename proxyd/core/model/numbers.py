@@ -31,13 +31,14 @@ _AS_ASCII = str.maketrans(
 )
 _DECIMAL = "\u066b"  # the decimal mark of Arabic, which is never anything else
 _EURO_INSIDE = re.compile(r"(?<=\d)€(?=\d\d(?!\d))")  # 35€99
-_DASH_CENTS = re.compile(r"(?<=\d)[.,] ?--?(?!\d)")  # 5,- and 49.--
+_DASH_CENTS = re.compile(r"(?<=\d)[.,] ?--?(?!\d)")  # 5,- and 49.--; the mark before them is the decimal mark
 _NUMBER = re.compile(
-    rf"(?:(?<![\w.,])\.)?\d+(?:[.,'{_DECIMAL}]\d+| \d{{3}}(?!\d))*(?:[eE][+-]?\d{{1,3}}(?!\w))?", re.ASCII
+    rf"(?:(?<![\w.,])[.,])?\d+(?:[.,'{_DECIMAL}]\d+| \d{{3}}(?!\d))*(?:[eE][+-]?\d{{1,3}}(?!\w))?", re.ASCII
 )
 _UNFIT = re.compile("[¼-¾⅐-⅞]|\\d[²³¹⁰-⁹₀-₉]")  # fractions and raised digits, which belong to the number
 _MAGNITUDE = re.compile(
-    r"[kKMB](?!\w)| ?(?:bn|tn|mio|mrd|mill|mln|mld|tsd|thousand|lakh|crore|million|billion|milli|mil|тыс|млн|млрд)"
+    r"[kKMB](?!\w)| [kKMB] ?[$£¥€]"
+    r"| ?(?:bn|tn|mio|mrd|mds?|mill|mln|mld|tsd|thousand|lakh|crore|million|billion|milli|mil|тыс|млн|млрд)"
     r"[a-zé]*\.?(?!\w)| ?[万萬億亿兆만억천]",
     re.IGNORECASE,
 )
@@ -117,7 +118,7 @@ def _in_ascii(text: str) -> str:
     text = _OTHER_DIGIT.sub(lambda found: str(digit_of(found[0], found[0])), text)
     if text.count("€") == 1:
         text = _EURO_INSIDE.sub(_DECIMAL, text)
-    return _DASH_CENTS.sub("", text)
+    return _DASH_CENTS.sub(f"{_DECIMAL}00", text)
 
 
 def _find(text: str) -> _Found | None:
@@ -147,10 +148,17 @@ def _sign(found: _Found) -> int | None:
     lead = _without_currency(found.before)
     between = found.before[len(lead) :]
     if not lead.endswith("-"):
-        return -1 if lead.endswith("(") and _is_accounting(lead[:-1], between, found) else 1
+        return _sign_of_parentheses(lead[:-1], between, found) if lead.endswith("(") else 1
     rest = lead[:-1]
     is_attached = rest[-1:] in tuple(" (:=") and not between.startswith(" ")
     return -1 if is_attached or _is_blank(_without_currency(rest)) else None
+
+
+def _sign_of_parentheses(outside: str, between: str, found: _Found) -> int | None:
+    """Return the sign of an amount behind ``(``; ``None`` if a dash touches that, as in ``-(5.00)``."""
+    if outside.endswith("-"):
+        return None
+    return -1 if _is_accounting(outside, between, found) else 1
 
 
 def _is_accounting(outside: str, between: str, found: _Found) -> bool:

@@ -14,7 +14,17 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from multidict import CIMultiDict, CIMultiDictProxy
-from playwright.async_api import Browser, BrowserContext, Error, Page, Playwright, Route, async_playwright
+from playwright.async_api import (
+    Browser,
+    BrowserContext,
+    Error,
+    Frame,
+    Page,
+    Playwright,
+    Request,
+    Route,
+    async_playwright,
+)
 from playwright.async_api import TimeoutError as PlaywrightTimeoutError
 
 from proxyd.core.model.outcome import NO_VALIDATORS
@@ -34,6 +44,7 @@ if TYPE_CHECKING:
 _NOWHERE = "http://127.0.0.1:0"  # nothing can listen at port 0
 _RENDERED = frozenset({200, 203})
 _WEB_PAGES = frozenset({"", "text/html", "application/xhtml+xml"})
+_EMPTY, _EVERYTHING = "about:", "**/*"
 _CONNECT_S, _CLOSE_S = 10.0, 5.0
 _NOTICE_S = 1.0  # for a lost connection to be noticed, after a page was lost
 _LEFT_S = 0.5  # for the rest of a render after its picture
@@ -42,7 +53,7 @@ _WITHOUT_SOCKETS = """
 for (const name of ["RTCPeerConnection", "webkitRTCPeerConnection", "WebTransport"]) delete globalThis[name];
 """
 _READ = """
-(() => {{ const html = document.documentElement.outerHTML; return html.length > {most} ? null : html; }})()
+(() => {{ const html = document.documentElement?.outerHTML ?? ""; return html.length > {most} ? null : html; }})()
 """
 
 
@@ -232,17 +243,20 @@ async def _unless_closed(work: Coroutine[Any, Any, None]) -> None:
 async def _prepared(context: BrowserContext, requests: PageRequests, tasks: _Tasks) -> Page:
     """Return an empty page whose requests are answered here, and that can open nothing else."""
     await context.add_init_script(_WITHOUT_SOCKETS)
-    await context.route("**/*", lambda route: tasks.start(_answer(route, requests)))
+    await context.route(_EVERYTHING, lambda route: tasks.start(_answer(context, route, requests)))
     await context.route_web_socket(re.compile(""), lambda socket: tasks.start(socket.close()))
     page = await context.new_page()
     context.on("page", lambda popup: tasks.start(popup.close()))
     return page
 
 
-async def _answer(route: Route, requests: PageRequests) -> None:
+async def _answer(context: BrowserContext, route: Route, requests: PageRequests) -> None:
+    """Answer a request; leave endless ones to the proxy, which refuses them without a word to us."""
     try:
         answer = await requests.answer(_asked(route))
     except ProbeError:
+        if requests.is_endless:
+            await context.unroute(_EVERYTHING)
         await route.abort("blockedbyclient")
     else:
         await _fulfil(route, answer)
@@ -250,7 +264,22 @@ async def _answer(route: Route, requests: PageRequests) -> None:
 
 def _asked(route: Route) -> PageRequest:
     request = route.request
-    return PageRequest(request.url, request.resource_type, request.method, request.headers, request.post_data_buffer)
+    return PageRequest(
+        request.url, request.resource_type, request.method, request.headers, request.post_data_buffer, _asking(request)
+    )
+
+
+def _asking(request: Request) -> str | None:
+    """Return the URL of the document that makes a request; an empty frame belongs to the document around it."""
+    try:
+        frame: Frame | None = request.frame
+    except Error:  # of a new page
+        return None
+    if frame is not None and request.is_navigation_request() and frame.parent_frame is not None:
+        frame = frame.parent_frame
+    while frame is not None and frame.url.startswith(_EMPTY):
+        frame = frame.parent_frame
+    return None if frame is None else frame.url
 
 
 async def _fulfil(route: Route, answer: PageAnswer) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from multidict import CIMultiDict
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 Cookies: TypeAlias = Callable[[str], Awaitable[str]]
 """Returns the cookies that a page sends to a URL, as the value of a header."""
 
+_ALLOWED_ORIGIN = "access-control-allow-origin"
+_READ_BY_SCRIPTS = frozenset({"xhr", "fetch"})
+_MOST_REFUSED, _MOST_PICTURES = 300, 2_000  # requests, until a page is to ask no more
 _METHODS = frozenset({"GET", "HEAD", "POST"})
 _LOADED = frozenset({"document", "stylesheet", "script", "xhr", "fetch", "other"})
 _SHOWN = frozenset({"image", "font"})  # only a picture of the page needs them
@@ -83,13 +86,22 @@ class RenderLimits:
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """A request of a page; ``kind`` is what it is for, in the words of playwright."""
+    """A request of a page.
+
+    Parameters
+    ----------
+    kind
+        What it is for, in the words of playwright.
+    by
+        The URL of the document that asks, which may be a frame of the page; ``None`` if that is not known.
+    """
 
     url: str
     kind: str = "fetch"
     method: str = "GET"
     headers: Mapping[str, str] | None = None
     body: bytes | None = None
+    by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +119,8 @@ class PageRequests:
     Parameters
     ----------
     asked
-        The request of the document. Its headers and its authorization only go to the origin of its ``home``.
+        The request of the document. Its headers and its authorization go to the origin of its ``home`` only, and only
+        where a document of that origin asks: frames of others could act in its name.
     cookies
         The cookies of the page, which other pages do not have.
     """
@@ -133,6 +146,7 @@ class PageRequests:
         self._private = _private(asked)
         self._slots = asyncio.Semaphore(limits.at_once)
         self._slots_for_pictures = asyncio.Semaphore(max(1, limits.at_once // 2))
+        self._asked_for, self._pictures_asked_for = 0, 0
         self._requests = self._bytes = 0
         self._refused: list[str] = []
 
@@ -143,6 +157,7 @@ class PageRequests:
             return PageAnswer(document.status, _passed(document.headers), document.body)
         try:
             self._check_kind(request)
+            self._check_number(request, self._count_asked(request))  # one too many waits for no turn
             async with self._turn(request):
                 return await self._after_redirects(request)
         except (BlockedAddressError, PageLimitError, TooLargeError, DisallowedError) as error:
@@ -161,6 +176,20 @@ class PageRequests:
         async with own, self._slots:
             yield
 
+    def _count_asked(self, request: PageRequest) -> int:
+        """Return how many requests there were with this one; those that only a picture needs count apart."""
+        if request.kind in _SHOWN:
+            self._pictures_asked_for += 1
+            return self._pictures_asked_for
+        self._asked_for += 1
+        return self._asked_for
+
+    @property
+    def is_endless(self) -> bool:
+        """Whether so many requests were refused that the page is to ask no more; true for one of them."""
+        is_last = self._asked_for == self._limits.requests + _MOST_REFUSED
+        return is_last or self._pictures_asked_for == _MOST_PICTURES
+
     @property
     def remark(self) -> str | None:
         """How many requests were refused and why the first one was, or ``None``."""
@@ -171,10 +200,12 @@ class PageRequests:
 
     async def _after_redirects(self, request: PageRequest) -> PageAnswer:
         url, method, body = _url_of(request.url), request.method, request.body
+        is_own = self._is_own(request)
         for _ in range(self._limits.redirects + 1):
-            answer = await self._hop(request, url, method, body)
+            is_own = is_own and origin_of(url) == self._home
+            answer = await self._hop(request, url, method, body, is_own=is_own)
             if isinstance(answer, PageAnswer):
-                return answer
+                return _readable(answer, request, url)
             if answer.status not in KEEPS_METHOD and method == "POST":
                 method, body = "GET", None
             if body is not None and origin_of(answer.url) != origin_of(url):
@@ -182,12 +213,20 @@ class PageRequests:
             url = answer.url
         raise TooManyRedirectsError(f"more than {self._limits.redirects} redirects")
 
-    async def _hop(self, request: PageRequest, url: URL, method: str, body: bytes | None) -> PageAnswer | _Redirect:
+    def _is_own(self, request: PageRequest) -> bool:
+        """Whether a document of the source's own origin asks, as far as the browser says."""
+        said = [request.by, (request.headers or {}).get("origin", request.by)]
+        return all(url is not None and origin_of(url) == self._home for url in map(_read, said))
+
+    async def _hop(
+        self, request: PageRequest, url: URL, method: str, body: bytes | None, *, is_own: bool
+    ) -> PageAnswer | _Redirect:
         self._guard.check_url(url)
         self._count_request(request)
         if request.kind == "document" and self._asked.gate is not None:
             await self._asked.gate(url, self._trace)
-        headers = self._headers_for(request, url, await self._cookies(str(url)))
+        is_foreign = origin_of(url) == self._home and not is_own
+        headers = self._headers_for(request, url, "" if is_foreign else await self._cookies(str(url)), is_own=is_own)
         self._trace.requests += 1
         asking = self._session.request(
             method, url, data=body, headers=headers, allow_redirects=False, auto_decompress=False
@@ -210,23 +249,26 @@ class PageRequests:
         return await read_decoded(response.content.iter_any(), encoding, most, count)
 
     def _count_request(self, request: PageRequest) -> None:
-        most = self._share(request, self._limits.requests)
-        if self._requests >= most:
-            raise PageLimitError(f"it makes more than {most} requests")
+        self._check_number(request, self._requests + 1)
         self._requests += 1
+
+    def _check_number(self, request: PageRequest, number: int) -> None:
+        most = self._share(request, self._limits.requests)
+        if number > most:
+            raise PageLimitError(f"it makes more than {most} requests")
 
     @staticmethod
     def _share(request: PageRequest, limit: int) -> int:
         """Return the limit for a request: half of it if only a picture needs the request."""
         return limit // 2 if request.kind in _SHOWN else limit
 
-    def _headers_for(self, request: PageRequest, url: URL, cookies: str) -> CIMultiDict[str]:
+    def _headers_for(self, request: PageRequest, url: URL, cookies: str, *, is_own: bool) -> CIMultiDict[str]:
         """Return the headers to send to a URL; credentials of the page do not follow a redirect to another origin."""
         sent = request.headers or {}
         headers = CIMultiDict((name, value) for name, value in sent.items() if name.lower() not in _NOT_SENT)
         if origin_of(url) != origin_of(_url_of(request.url)):
             headers.popall("authorization", None)
-        private = self._private if origin_of(url) == self._home else CIMultiDict[str]()
+        private = self._private if is_own else CIMultiDict[str]()
         headers.update(private)
         if cookies:
             headers["Cookie"] = "; ".join([*private.getall("Cookie", ()), cookies])
@@ -244,6 +286,24 @@ def _private(asked: FetchRequest) -> CIMultiDict[str]:
     if asked.authorization is not None:
         private["Authorization"] = asked.authorization
     return private
+
+
+def _read(text: str | None) -> URL | None:
+    return None if text is None else read_url(text)
+
+
+def _readable(answer: PageAnswer, request: PageRequest, url: URL) -> PageAnswer:
+    """Return an answer that scripts of other origins can read only if the server allows it.
+
+    Playwright lets them read each answer that names no allowed origin. The browser does not see redirects.
+    """
+    own = _url_of(request.url).origin()
+    if url.origin() != own and request.kind in _READ_BY_SCRIPTS:
+        asking, allowed = _read(request.by), _read(answer.headers.get(_ALLOWED_ORIGIN))
+        is_allowed = asking is not None and allowed is not None and origin_of(asking) == origin_of(allowed)
+        if not is_allowed and answer.headers.get(_ALLOWED_ORIGIN) != "*":
+            raise FetchError("the server redirects to another origin, which does not allow that")
+    return replace(answer, headers={_ALLOWED_ORIGIN: str(own), **answer.headers})
 
 
 def _url_of(text: str) -> URL:

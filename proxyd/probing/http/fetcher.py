@@ -89,6 +89,7 @@ class Exchange:
     sent: Mapping[str, str]
     status: int | None = None
     received: tuple[tuple[str, str], ...] = ()
+    method: str = "GET"
 
 
 @dataclass(slots=True)
@@ -385,13 +386,13 @@ class _Course:
     def show_sent(self, url: URL, headers: Mapping[str, str]) -> None:
         """Record a request that is about to be sent."""
         if self.trace.is_shown:
-            self.trace.exchanges.append(Exchange(str(url), self._shown(headers)))
+            self.trace.exchanges.append(Exchange(str(url), self._shown(headers), method=self.method))
 
     def show_received(self, url: URL, response: aiohttp.ClientResponse) -> None:
         """Record the headers as sent, and the response."""
         if self.trace.is_shown:
             sent, received = self._shown(response.request_info.headers), tuple(response.headers.items())
-            self.trace.exchanges[-1] = Exchange(str(url), sent, response.status, received)
+            self.trace.exchanges[-1] = Exchange(str(url), sent, response.status, received, self.method)
 
     def _shown(self, headers: Mapping[str, str]) -> Mapping[str, str]:
         """Return headers for people, without values that may be secret."""

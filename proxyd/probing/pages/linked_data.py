@@ -19,7 +19,8 @@ from proxyd.probing.probe_failures import UnreadableDocumentError
 
 _SCRIPTS = 'script[type*="ld+json" i]'
 _MOST_SCRIPTS = 200
-_WRAPPING = re.compile(r"\s*(?://\s*)?(?:<!--|<!\[CDATA\[)|(?://\s*)?(?:-->|\]\]>)\s*$")  # in older pages
+_OPENING = re.compile(r"(?:\s*(?://\s*)?(?:<!--|<!\[CDATA\[))*")
+_CLOSING = ("-->", "]]>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ def linked_documents(root: LexborNode) -> list[Json]:
 
 def _documents(text: str) -> Iterator[Json]:
     try:
-        document = json_value(_WRAPPING.sub("", text).strip().rstrip(";"), strict=False)
+        document = json_value(_unwrapped(text), strict=False)
     except (json.JSONDecodeError, RecursionError):
         return
     tops = document if isinstance(document, list) else [document]
@@ -68,3 +69,16 @@ def _documents(text: str) -> Iterator[Json]:
         yield top
         graph = top.get("@graph") if isinstance(top, dict) else None
         yield from graph if isinstance(graph, list) else () if graph is None else (graph,)
+
+
+def _unwrapped(text: str) -> str:
+    """Return a script without the comments and CDATA sections that older pages put around it.
+
+    >>> _unwrapped('// <![CDATA[ {"name": "<!-- a"}; // ]]>')
+    '{"name": "<!-- a"}'
+    """
+    text = _OPENING.sub("", text, count=1).strip()
+    for _ in _CLOSING:
+        if text.endswith(_CLOSING):
+            text = text[: -len(_CLOSING[0])].rstrip().removesuffix("//").rstrip()
+    return text.rstrip(";")

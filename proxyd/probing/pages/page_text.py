@@ -53,12 +53,12 @@ class _Writer:
                 self.blocks.append(text)
 
 
-def text_blocks(root: LexborNode) -> list[str]:
-    """Return the blocks of an element's readable text, in page order, from at most ``MOST_NODES`` nodes."""
+def text_blocks(root: LexborNode, most_nodes: int = MOST_NODES) -> list[str]:
+    """Return the blocks of an element's readable text, in page order, from its first nodes."""
     writer = _Writer()
     stack: list[tuple[LexborNode, bool, bool]] = [(root, False, False)]  # node, being left, inside <pre>
     nodes = 0
-    while stack and nodes < MOST_NODES:
+    while stack and nodes < most_nodes:
         node, leaving, preformatted = stack.pop()
         nodes += 1
         if leaving:
@@ -66,13 +66,15 @@ def text_blocks(root: LexborNode) -> list[str]:
         elif node.is_text_node:
             writer.add(node.text_content or "", keep_lines=preformatted)
         elif node.is_element_node and (node is root or not _is_dropped(node)):
-            stack.extend(_enter(writer, node, preformatted=preformatted))
+            stack.extend(_enter(writer, node, most_nodes, preformatted=preformatted))
     writer.end()
     return writer.blocks
 
 
-def _enter(writer: _Writer, node: LexborNode, *, preformatted: bool) -> list[tuple[LexborNode, bool, bool]]:
-    """Begin an element; return its children to visit, last first."""
+def _enter(
+    writer: _Writer, node: LexborNode, most_nodes: int, *, preformatted: bool
+) -> list[tuple[LexborNode, bool, bool]]:
+    """Begin an element; return its first children to visit, last first."""
     tag = node.tag or ""
     rest: list[tuple[LexborNode, bool, bool]] = []
     if tag in _BLOCKS:
@@ -83,11 +85,12 @@ def _enter(writer: _Writer, node: LexborNode, *, preformatted: bool) -> list[tup
     elif tag == "br":
         writer.add("\n", keep_lines=True)
     inside = preformatted or tag == "pre"
-    child = node.last_child
-    while child is not None:
-        rest.append((child, False, inside))
-        child = child.prev
-    return rest
+    children: list[tuple[LexborNode, bool, bool]] = []
+    child = node.first_child
+    while child is not None and len(children) < most_nodes:
+        children.append((child, False, inside))
+        child = child.next
+    return rest + children[::-1]
 
 
 def _is_dropped(node: LexborNode) -> bool:

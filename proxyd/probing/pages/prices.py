@@ -18,6 +18,7 @@ from proxyd.probing.pages.page_values import PageRow, Raw
 
 _MOST_NODES = 20_000  # JSON objects and lists of a page
 _MOST_OFFERS = 100  # members of one list
+_MOST_NODES_OF_A_VALUE = 1_000  # elements may stand in each other, so a longer one would be read many times
 _PRICES = ("price", "lowPrice", "minPrice")
 _OFFERS = frozenset({"Offer", "AggregateOffer"})
 _NOT_OFFERED = frozenset(
@@ -197,7 +198,7 @@ def _scopes(node: LexborNode) -> Iterator[LexborNode]:
     """Yield the items that an element belongs to, the innermost first."""
     parent = node.parent
     while parent is not None:
-        if "itemscope" in parent.attributes:
+        if parent.is_element_node and "itemscope" in parent.attrs:
             yield parent
         parent = parent.parent
 
@@ -212,7 +213,7 @@ def _text(node: LexborNode) -> str | None:
     for name in ("content", "value", "href"):
         if (attributes.get(name) or "").strip():
             return attributes[name]
-    return "\n".join(text_blocks(node)) or None
+    return "\n".join(text_blocks(node, _MOST_NODES_OF_A_VALUE)) or None
 
 
 def _of_open_graph(text: str) -> Product:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from proxyd.core.language.readers import READER_KINDS
 from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass, Reader
 from proxyd.probing.document_texts import MOST_ITEMS
 from proxyd.probing.pages.html_pages import VIEWS, parse_html_page
+from proxyd.probing.probe_failures import UnreadableDocumentError
+
+PRICE = PageClass("C", "D", (Field("price", FieldType.DECIMAL, Extraction(Reader.PRICE, "price")),))
+OFFER = '{"@type": "Offer", "name": "<!-- a -->", "price": 5}'
+SCOPE = f"<div {' '.join(f'a{n}' for n in range(1000))}>"
 
 
 def test_every_reader_is_described() -> None:
@@ -25,3 +32,28 @@ def test_more_meta_elements_than_are_kept_are_said_to_be_cut(elements: int, is_c
     text = "".join(f"<meta name=tag content={n}>" for n in range(elements))
     page = parse_html_page(text, "https://example.org/", page_class)
     assert (len(page.items), page.truncated) == (MOST_ITEMS, is_cut)
+
+
+@pytest.mark.parametrize(
+    "script", [OFFER, f"<!-- {OFFER}; -->", f"//<![CDATA[\n{OFFER}\n//]]>", f" // <![CDATA[<!--\n{OFFER}\n// -->]]> "]
+)
+def test_linked_data_may_be_wrapped_as_in_older_pages(script: str) -> None:
+    page = parse_html_page(f"<script type='application/ld+json'>{script}</script>", "https://example.org/", PRICE)
+    assert page.items[0].fields == {"price": 5}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        f"<script type='application/ld+json'>{' ' * 1_000_000}x</script>",
+        f"<script type='application/ld+json'>{'// ' * 300_000}x</script>",
+        f"<div itemscope>{'<i itemprop=price>' * 100}{'<script></script>' * 100_000}",
+        f"<div itemscope>{SCOPE * 300}{'<b itemprop=price></b>' * 100}",
+    ],
+    ids=["blanks", "comments", "prices in each other", "long scopes"],
+)
+def test_a_page_without_a_price_is_searched_in_linear_time(page: str) -> None:
+    start_s = time.process_time()
+    with pytest.raises(UnreadableDocumentError):
+        parse_html_page(page, "https://example.org/", PRICE)
+    assert time.process_time() - start_s < 5

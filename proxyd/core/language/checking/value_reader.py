@@ -24,6 +24,7 @@ MAX_YEARS = 100
 _YEAR_S = 366 * 86400
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+_LONGEST_ADDRESS = 4096  # a longer one is not asked
 _MAIL = re.compile(r"[\w.!#$%&'*+/=?^`{|}~-]{1,64}@[\w-]+(?:\.[\w-]+)*")  # no list of several addresses
 _CHANNEL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://[^\s\x00-\x1f\x7f]+")
 _SECOND_ADDRESS = re.compile(r"[,;][^/]*://")  # where senders split a text into several addresses
@@ -265,6 +266,8 @@ def _meant_language(tag: str) -> str:
 def _url_problem(url: str) -> str | None:
     if not url.isascii() or any(ord(char) <= 32 or ord(char) == 127 for char in url):
         return "an address may contain only printable ASCII without spaces"
+    if len(url) > _LONGEST_ADDRESS:
+        return f"an address may have {_LONGEST_ADDRESS} characters at most"
     try:
         parts = urlsplit(url)
         host, _port = parts.hostname, parts.port

@@ -84,6 +84,12 @@ def test_the_table_holds_many_languages() -> None:
         ("1,29", 1.29, 1.29),
         ("1.234.567", 1234567, 1234567),
         ("1,234,567", 1234567, 1234567),
+        (".99 €", 0.99, 0.99),
+        (",99 €", 0.99, 0.99),
+        ("price,5", 5, 5),
+        ("1.299,-", 1299, 1299),
+        ("1,299.–", 1299, 1299),
+        ("12.345.-", 12345, 12345),
     ],
 )
 def test_a_language_settles_only_what_is_ambiguous(text: str, point: float, comma: float) -> None:
@@ -108,6 +114,8 @@ def test_a_language_settles_only_what_is_ambiguous(text: str, point: float, comm
         ("(1,234)", 1234),
         ("Reviews (5)", 5),
         ("+5 €", 5),
+        ("-(5.00)", None),
+        ("Reviews - (12)", 12),
         ("Price - 5 €", None),
         ("COVID-19", None),
     ],
@@ -122,7 +130,7 @@ def test_signs(text: str, value: float | None) -> None:
         *("free", "", "-", "€", "n/a", "nan", "inf", "1e999"),
         *("from $5 to $9", "5-9", "5 – 9 €", "2 for 5", "12:30", "2026-03-01", "1/2", "5'9", "1 2", "0x10"),
         *("1.2.3", "1,299,00", "1.299.00,5", "12'34", "1 299.299.00"),
-        *("1.2k", "5M", "3 Mio. €", "5 million", "5万円", "1½", "10²"),
+        *("1.2k", "5M", "3 Mio. €", "1,2 M€", "2 Md €", "5 k€", "5 million", "5万円", "1½", "10²"),
         *("v2", "H2O", "5-pack", "5-", "x" * LONGEST_NUMBER + "5"),
     ],
 )

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from proxyd.core.language import SourceText, check
 from proxyd.core.language.checking.value_reader import parse_during, read_time
 
 
@@ -31,3 +32,10 @@ def test_what_is_no_part_of_the_week_is_refused(text: str) -> None:
 @pytest.mark.parametrize("text", ["2026-01-01", "2026-01-01T00:00:00Z", "2026-01-01T01:00:00+01:00"])
 def test_a_time_without_offset_is_utc(text: str) -> None:
     assert read_time(text) == 1767225600.0
+
+
+def test_an_address_that_is_too_long_to_be_asked_is_refused() -> None:
+    longest = "https://example.org/".ljust(4096, "x")
+    assert check([SourceText("t", f"WATCH '{longest}';")]).errors == ()
+    (error,) = check([SourceText("t", f"WATCH '{longest}x';")]).errors
+    assert error.message.startswith("an address may have 4096 characters at most")
