@@ -201,9 +201,11 @@ class Client:
         """Return the permanent moves of sources."""
         return await self._wire.items("/api/v1/moves")
 
-    async def accept_move(self, source: str, *, idempotency_key: str | None = None) -> types.MoveMade:
-        """Read a source where its permanent redirects lead, from now on."""
-        body = {"source": source}
+    async def accept_move(
+        self, source: str, *, url: str | None = None, idempotency_key: str | None = None
+    ) -> types.MoveMade:
+        """Read a source where its permanent redirects lead, from now on; with ``url`` only at that address."""
+        body = {"source": source, "url": url}
         return await self._wire.ask(types.MoveMade, "POST", "/api/v1/moves", body=body, key=idempotency_key)
 
     # -- sources and plan

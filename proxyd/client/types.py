@@ -194,6 +194,13 @@ class MoveShown(TypedDict):
     line: int | None
 
 
+class MoveWanted(TypedDict):
+    """A source whose move is accepted; with `url` only a move to that address."""
+
+    source: str
+    url: NotRequired[str | None]
+
+
 class MuteWanted(TypedDict):
     """A rule or a profile to be muted until a time, for some seconds, or until it is unmuted."""
 

@@ -38,13 +38,19 @@ class Moves:
         """Return the moves of a source: an accepted one, then the one that its redirects show now."""
         return list(self._of(source)) if source in self._known.compiled.sources else []
 
-    async def accept(self, source: str) -> MoveAccepted:
-        """Read a source where its permanent redirects lead, from now on and over restarts."""
+    async def accept(self, source: str, *, to: str | None = None) -> MoveAccepted:
+        """Read a source where its permanent redirects lead, from now on and over restarts.
+
+        Its headers and secrets go there too, so with ``to`` it is read nowhere else than where somebody looked.
+        """
         if not self._declarations.has_started:
             raise BusyError("the daemon is starting; try again in a few seconds")
         async with self._declarations.suspensions.turn, self._probes.turn(source):
             if source not in self._declaration.sources:
                 raise no_such_source(source, self._declaration)
+            leads_to = next((each.url for each in self.of(source) if not each.is_accepted), None)
+            if to is not None and leads_to not in {None, to}:
+                raise ConflictError(f"source {source} leads to {leads_to} now, not to {to}: look at it again")
             state = self._decider.accept_move(source, self._clock.time_s())
             if state is None:
                 raise ConflictError(f"source {source} has not moved: no permanent redirect leads elsewhere")

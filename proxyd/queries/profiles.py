@@ -180,9 +180,9 @@ class Moving(Protocol):
     def of(self, source: str) -> Sequence[SourceMove]:
         """Return the moves of a source: an accepted one first."""
 
-    async def accept(self, source: str) -> MoveAccepted:
-        """Read a source at its new address from now on.
+    async def accept(self, source: str, *, to: str | None = None) -> MoveAccepted:
+        """Read a source at its new address from now on; ``to`` is the address that was looked at.
 
-        Raises ``NotFoundError`` for an unknown name, ``ConflictError`` if the source has not moved, and ``BusyError``
-        while the daemon starts.
+        Raises ``NotFoundError`` for an unknown name, ``ConflictError`` if the source has not moved, or elsewhere than
+        ``to``, and ``BusyError`` while the daemon starts.
         """

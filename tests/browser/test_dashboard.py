@@ -196,7 +196,7 @@ async def test_a_source_and_a_rule_are_read_by_keyboard_alone(chromium: Browser,
         await expect(line).to_be_visible()
         await follow(page, "1 day", "evening-news")
         await expect(page.get_by_role("img", name="Items and probes of the last day")).to_be_visible()
-        await open_table(page, "Table of items and delays", "Delays")
+        await open_table(page, "Table of delays", "Delays")
         await expect(page.get_by_role("table", name="The newest items")).to_be_visible()
         await follow(page, "Rules", "Rules")
         await follow(page, "every-item", "every-item")

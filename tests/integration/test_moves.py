@@ -171,3 +171,11 @@ async def test_the_dashboard_proposes_a_move_and_accepts_it(running: Running) ->
     assert "Its move was accepted" in page
     assert "Read it at the new address" not in page
     assert "Moved for a week or longer" not in (await browser.get("/"))[1]
+
+
+async def test_a_move_is_accepted_only_to_the_address_that_was_looked_at(api: Api) -> None:
+    await api.running.control.probes.take_in(redirected(T0 + 10.0, "a"))
+    status, refused = await api("POST", {"source": "s", "url": "https://evil.example/s"})
+    assert (status, f"leads to {NEW} now, not to https://evil.example/s" in refused["detail"]) == (409, True)
+    status, made = await api("POST", {"source": "s", "url": NEW})
+    assert (status, made["move"]["url"]) == (200, NEW)

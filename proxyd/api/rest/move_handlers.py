@@ -24,8 +24,8 @@ class MoveHandlers:
 
     async def accept_move(self, request: web.Request) -> wire.MoveMade:
         """Read a source where its permanent redirects lead, from now on and over restarts."""
-        asked = await read_body(request, wire.SourceNamed)
-        made = await self._moves.accept(asked.source)
+        asked = await read_body(request, wire.MoveWanted)
+        made = await self._moves.accept(asked.source, to=asked.url)
         return wire.MoveMade(said=made.said, move=None if made.move is None else payloads.move(made.move))
 
 
@@ -34,6 +34,6 @@ def move_endpoints(queries: Queries) -> Sequence[Endpoint]:
     handlers = MoveHandlers(queries)
     return (
         listing("/api/v1/moves", handlers.list_moves, wire.Items[wire.MoveShown]),
-        Endpoint("POST", "/api/v1/moves", "write", handlers.accept_move, wire.MoveMade, body=wire.SourceNamed,
+        Endpoint("POST", "/api/v1/moves", "write", handlers.accept_move, wire.MoveMade, body=wire.MoveWanted,
                  raises=(404, 409, 413, 422, 503), is_keyed=True),
     )  # fmt: skip

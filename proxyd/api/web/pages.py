@@ -165,8 +165,8 @@ class Actions:
 
     async def accept_move(self, request: web.Request) -> web.StreamResponse:
         """Read a source at its new address."""
-        name = request.match_info["name"]
-        return _told(request, (await self._moves.accept(name)).said, f"/sources/{part(name)}")
+        name, shown = request.match_info["name"], (await read_form(request)).get("url")
+        return _told(request, (await self._moves.accept(name, to=shown)).said, f"/sources/{part(name)}")
 
     async def resume(self, request: web.Request) -> web.StreamResponse:
         """Probe a paused source again."""

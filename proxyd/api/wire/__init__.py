@@ -21,6 +21,7 @@ from proxyd.api.wire.delivery_models import TokenWanted as TokenWanted
 from proxyd.api.wire.delivery_models import WebhookShown as WebhookShown
 from proxyd.api.wire.move_models import MoveMade as MoveMade
 from proxyd.api.wire.move_models import MoveShown as MoveShown
+from proxyd.api.wire.move_models import MoveWanted as MoveWanted
 from proxyd.api.wire.plan_models import AdviceShown as AdviceShown
 from proxyd.api.wire.plan_models import ComingProbe as ComingProbe
 from proxyd.api.wire.plan_models import CountedItem as CountedItem

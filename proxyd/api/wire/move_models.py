@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from proxyd.api.wire.base_models import Count, Time, WireModel
+from proxyd.api.wire.base_models import Count, Text, Time, WireModel
 
 
 class MoveShown(WireModel):
@@ -22,6 +22,13 @@ class MoveShown(WireModel):
     probes: Count = Field(description="number that were led there; 0 if the move was accepted")
     file: str | None = Field(description="the file that declares the source; null if that was over the API")
     line: Count | None
+
+
+class MoveWanted(WireModel):
+    """A source whose move is accepted; with `url` only a move to that address."""
+
+    source: Text
+    url: Text | None = None
 
 
 class MoveMade(WireModel):
