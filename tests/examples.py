@@ -14,7 +14,7 @@ def register_profiles() -> None:
     """Make the profiles ``short``, which is loaded, and ``long``, for ``--hypothesis-profile``."""
     slow = [HealthCheck.too_slow]
     settings.register_profile(
-        "short", deadline=None, suppress_health_check=slow, max_examples=25, derandomize=True, database=None
+        "short", deadline=None, suppress_health_check=slow, max_examples=16, derandomize=True, database=None
     )
     settings.register_profile(
         "long",

@@ -283,7 +283,7 @@ async def test_notifications_are_listed_replayed_and_tried_out(tmp_path: Path) -
         newest = listed[0]
         assert newest.keys() == {
             *("id", "position", "rule", "source", "event", "created"),
-            *("late", "muted", "limited", "body", "deliveries"),
+            *("late", "muted", "limited", "screenshot", "body", "deliveries"),
         }
         assert newest["deliveries"][0]["state"] == "delivered"
         sent = next(a for a in w.receiver.arrivals["each"] if a.webhook_id == newest["id"])

@@ -30,9 +30,10 @@ async def publish(w: World, stop: asyncio.Event) -> None:
     "number",
     [
         pytest.param(signal.SIGTERM, id="SIGTERM"),
-        pytest.param(signal.SIGINT, id="SIGINT", marks=pytest.mark.long),
+        pytest.param(signal.SIGINT, id="SIGINT"),
     ],
 )
+@pytest.mark.long
 async def test_a_stop_under_load_drains_in_time_and_tells_everything_once(
     tmp_path: Path, number: signal.Signals
 ) -> None:

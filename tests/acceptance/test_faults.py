@@ -239,8 +239,12 @@ async def test_a_database_that_another_program_keeps_is_said_and_nothing_is_lost
 
 @pytest.mark.parametrize(
     "where",
-    [header, root_of("sources"), root_of("items"), root_of("outbox")],
-    ids=["the header", "a page that is read at the start", "a page of items", "a page of deliveries"],
+    [
+        pytest.param(header, id="the header", marks=pytest.mark.long),
+        pytest.param(root_of("sources"), id="a page that is read at the start"),
+        pytest.param(root_of("items"), id="a page of items", marks=pytest.mark.long),
+        pytest.param(root_of("outbox"), id="a page of deliveries", marks=pytest.mark.long),
+    ],
 )
 async def test_a_damaged_database_is_said_and_a_backup_brings_everything_back(
     tmp_path: Path, where: Callable[[Path], tuple[int, int]]

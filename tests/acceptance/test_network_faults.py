@@ -48,7 +48,7 @@ async def everything_is_told(w: World, news: dict[str, list[str]]) -> None:
     w.receiver.check()
 
 
-@pytest.mark.parametrize("fault", ["fail", "hang"])
+@pytest.mark.parametrize("fault", [pytest.param("fail", marks=pytest.mark.long), "hang"])
 async def test_while_names_do_not_resolve_it_goes_on_and_then_finds_everything(tmp_path: Path, fault: str) -> None:
     async with world(tmp_path, probe_timeout="1s") as w:
         await on_names(w)
@@ -77,6 +77,7 @@ async def test_it_stops_in_time_while_names_hang(tmp_path: Path) -> None:
         await w.daemon.stop()
 
 
+@pytest.mark.long
 async def test_hosts_that_are_all_down_come_back_without_a_storm(tmp_path: Path) -> None:
     """The budget would not hold them back: what spreads them is that each waits for its own time."""
     budget, chronon_s = 40, 1.0
@@ -104,7 +105,7 @@ async def test_hosts_that_are_all_down_come_back_without_a_storm(tmp_path: Path)
         assert origin.in_turn
 
 
-@pytest.mark.parametrize("ahead_s", [250.0, -250.0], ids=["forward", "back"])
+@pytest.mark.parametrize("ahead_s", [250.0, pytest.param(-250.0, marks=pytest.mark.long)])
 async def test_a_clock_that_jumps_under_the_running_daemon_changes_no_promise(tmp_path: Path, ahead_s: float) -> None:
     """Receivers refuse what is stamped five minutes off; longer jumps are tested under a fake clock."""
     sources = [f"s{number}" for number in range(20)]

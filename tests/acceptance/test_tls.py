@@ -35,11 +35,10 @@ async def serving(authority: trustme.CA, *names: str) -> AsyncIterator[int]:
 @pytest.mark.parametrize(
     ("names", "is_trusted", "code", "said"),
     [
-        (("localhost",), True, 0, "changed"),
-        (("localhost",), False, 1, "certificate"),
-        (("example.org",), True, 1, "certificate"),
+        pytest.param(("localhost",), True, 0, "changed", id="a trusted authority", marks=pytest.mark.long),
+        pytest.param(("localhost",), False, 1, "certificate", id="an unknown authority"),
+        pytest.param(("example.org",), True, 1, "certificate", id="another name"),
     ],
-    ids=["a trusted authority", "an unknown authority", "another name"],
 )
 async def test_only_a_certificate_of_that_name_from_a_trusted_authority_is_taken(
     tmp_path: Path, names: tuple[str, ...], is_trusted: bool, code: int, said: str

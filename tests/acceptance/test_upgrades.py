@@ -54,6 +54,7 @@ async def known(w: World, daemon: Daemon) -> None:
     await daemon.knows(*SOURCES)
 
 
+@pytest.mark.long
 async def test_an_upgrade_under_load_loses_nothing(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         w.daemon.declare(w.text(SOURCES, {"each": 1}))

@@ -196,8 +196,8 @@ async def test_a_source_and_a_rule_are_read_by_keyboard_alone(chromium: Browser,
         await expect(line).to_be_visible()
         await follow(page, "1 day", "evening-news")
         await expect(page.get_by_role("img", name="Items and probes of the last day")).to_be_visible()
+        await expect(page.get_by_role("table", name="Newest first", exact=True)).to_be_visible()
         await open_table(page, "Table of delays", "Delays")
-        await expect(page.get_by_role("table", name="The newest items")).to_be_visible()
         await follow(page, "Rules", "Rules")
         await follow(page, "every-item", "every-item")
         await expect(page.get_by_role("img", name="Events and probes of the last 7 days")).to_be_visible()
@@ -301,6 +301,7 @@ async def check_forms(page: Page, base: str, scheme: str) -> None:
     assert await too_wide(page) == []
 
 
+@pytest.mark.long
 async def test_pages_fit_into_windows_of_every_width(chromium: Browser, tmp_path: Path) -> None:
     async with lived(tmp_path, 3.0, "admin") as (_, base, token), opened(chromium) as page:
         await sign_in(page, base, token)

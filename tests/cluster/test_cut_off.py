@@ -58,6 +58,7 @@ async def test_a_planner_cut_off_from_the_servers(tmp_path: Path, cables: Networ
         assert await leader_of(machines, "planner") is not victim
 
 
+@pytest.mark.long
 async def test_a_prober_that_still_reaches_origins_but_no_server(tmp_path: Path, cables: Network) -> None:
     roles = ("planner", "prober", "notifier")
     async with working(tmp_path, cables, "prober", *roles, delay_s=SLOW_S) as (machines, origin, victim):

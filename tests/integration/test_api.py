@@ -494,7 +494,7 @@ async def test_a_sources_probes_and_items_are_listed_newest_first(running: Runni
     ) as answer:
         assert len((await answer.json())["items"]) == 1
     async with running.client.get("/api/v1/sources/s/items", headers=headers) as answer:
-        assert [each["delay_s"] for each in (await answer.json())["items"]] == [5.0]
+        assert [each["delay_s"] for each in (await answer.json())["items"]] == [5.0, None]
     for what in ("probes", "items"):
         async with running.client.get(f"/api/v1/sources/nowhere/{what}", headers=headers) as answer:
             assert answer.status == 404

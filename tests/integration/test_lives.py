@@ -96,7 +96,8 @@ def planned() -> Run:
     return run(items(lives.mixed_items), lives.POLICIES["auto"])
 
 
-@pytest.mark.parametrize("policy", ["even", pytest.param("fbsup", marks=pytest.mark.long)])
+@pytest.mark.parametrize("policy", ["even", "fbsup"])
+@pytest.mark.long
 def test_the_plan_sees_half_as_many_again_in_time_as_even_spacing_and_fbsup(planned: Run, policy: str) -> None:
     found, other = items(lives.mixed_items), run(items(lives.mixed_items), lives.POLICIES[policy])
     assert planned.count <= 1.02 * other.count
@@ -110,6 +111,7 @@ def test_for_flat_sources_of_one_rate_the_plan_is_nearly_as_good_as_even_spacing
     assert shares[0] >= shares[1] - 0.05
 
 
+@pytest.mark.long
 @pytest.mark.long
 def test_kills_all_the_time_cost_only_what_lived_while_the_daemon_was_down(planned: Run) -> None:
     found = items(lives.mixed_items)

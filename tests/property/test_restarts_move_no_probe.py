@@ -39,7 +39,16 @@ POLICIES = {
 }
 
 
-ALIKE = {"INDEX", "GOLDEN", "MEMORYLESS", "FBSUP", "AUTO for a target", "DOE, rarely"}  # to others, in part
+ALIKE = {
+    "INDEX",
+    "GOLDEN",
+    "MEMORYLESS",
+    "ADAPTIVE",
+    "FBSUP",
+    "AUTO for a target",
+    "AUTO for the default target",
+    "DOE, rarely",
+}  # to others, in part
 
 
 @dataclass(frozen=True)

@@ -162,7 +162,9 @@ def test_every_expression_of_the_dashboards_is_parsed_by_prometheus(tmp_path: Pa
     assert f"SUCCESS: {len(listed)} rules found" in run("promtool", "check", "rules", file)
 
 
-@pytest.mark.parametrize("path", TESTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [pytest.param(path, id=path.stem, marks=[pytest.mark.long] * (path.stem == "slowly")) for path in TESTS]
+)
 def test_alerts_come_when_they_should_and_only_then(path: Path) -> None:
     assert "SUCCESS" in run("promtool", "test", "rules", path)
 

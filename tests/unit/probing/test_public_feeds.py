@@ -131,7 +131,9 @@ def _with(body: bytes, name: str, inserted: bytes) -> bytes:
     return body[:place] + inserted + body[place:]
 
 
-@pytest.mark.parametrize("illegal", [b"\x00", b"\x01", b"\x0b", b"\x1f"])
+@pytest.mark.parametrize(
+    "illegal", [b"\x00", *(pytest.param(each, marks=pytest.mark.long) for each in (b"\x01", b"\x0b", b"\x1f"))]
+)
 def test_an_illegal_character_changes_no_identity_and_no_content(illegal: bytes) -> None:
     for name, feed in feeds().items():
         body = public_feeds()[name]

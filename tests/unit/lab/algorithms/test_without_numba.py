@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 SOLVE = """
 import json, sys
 import numpy as np
@@ -63,6 +65,7 @@ def solved(block: str) -> tuple[bool, object]:
     return has_numba, results
 
 
+@pytest.mark.long
 def test_schedules_are_the_same_with_and_without_numba() -> None:
     compiled, plain = solved(""), solved("sys.modules['numba'] = None")
     assert compiled[0]

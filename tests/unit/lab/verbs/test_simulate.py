@@ -33,6 +33,7 @@ def rows(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, 
     return found
 
 
+@pytest.mark.long
 def test_every_policy_has_a_row_with_every_figure(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = rows(capsys, "--trace", str(trace), "--probes-per-source-week", "14", "--policies", "all", "--window", "6h")
     names = [row["policy"] for row in found]
