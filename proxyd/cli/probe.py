@@ -9,11 +9,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from proxyd.cli.answers import print_json, print_lines, settings_of
+from proxyd.cli.answers import client_of, print_answer, print_json, print_lines, settings_of
 from proxyd.safe_text import visible, visible_line
-from proxyd.terminal.verbs import JSON, argument, flag, verb
+from proxyd.terminal.verbs import ASKING, argument, flag, verb
 
 if TYPE_CHECKING:
+    from proxyd.client.types import ProbeAsked
     from proxyd.core.model.item import Item
     from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
     from proxyd.probing import Exchange, ProbeTrace
@@ -29,10 +30,12 @@ _SECRET_HEADERS = frozenset({"set-cookie"})
     "probe",
     "proxyd probe https://github.com/python/cpython/releases.atom",
     "proxyd probe python --debug",
+    "proxyd probe python --now",
     takes=[
         argument("target", "address of a feed, or name of a source in the profiles (read as its class says)"),
         flag("--debug", "also show the head of every request and response"),
-        JSON,
+        flag("--now", "have the daemon probe it, or the sources of a rule or a profile, as soon as politeness allows"),
+        *ASKING,
     ],
 )
 async def probe(options: argparse.Namespace) -> int:
@@ -40,6 +43,10 @@ async def probe(options: argparse.Namespace) -> int:
     from proxyd.app.wiring import probe_once, request_of
     from proxyd.probing import ProbeTrace
 
+    if options.now:
+        async with client_of(options) as client:
+            asked = await client.probe(options.target)
+        return print_answer(options, asked, (_asked_line(each) for each in asked))
     settings, trace = settings_of(options), ProbeTrace()
     request = request_of(settings, options.target)
     outcome = await probe_once(settings, request, trace)
@@ -48,6 +55,14 @@ async def probe(options: argparse.Namespace) -> int:
     else:
         _print(request, outcome, trace, debug=options.debug)
     return 0 if outcome.kind.is_success else 1
+
+
+def _asked_line(asked: ProbeAsked) -> str:
+    """Return when a probe that was asked for is made, and what it waits for."""
+    if asked["under_way"]:
+        return f"{asked['source']}: it is being probed"
+    waits = f", after {asked['waits_for']}" if asked["waits_for"] else ""
+    return f"{asked['source']}: it is probed at {asked['at']}{waits}"
 
 
 def _entry(request: ProbeRequest, outcome: ProbeOutcome, trace: ProbeTrace, *, debug: bool) -> dict[str, object]:

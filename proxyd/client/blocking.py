@@ -96,6 +96,7 @@ class SyncClient:
     suspensions = _blocking(Client.suspensions)
     moves = _blocking(Client.moves)
     accept_move = _blocking(Client.accept_move)
+    probe = _blocking(Client.probe)
     pause = _blocking(Client.pause)
     resume = _blocking(Client.resume)
     mute = _blocking(Client.mute)

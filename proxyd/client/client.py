@@ -201,6 +201,11 @@ class Client:
         """Return the permanent moves of sources."""
         return await self._wire.items("/api/v1/moves")
 
+    async def probe(self, name: str, *, idempotency_key: str | None = None) -> list[types.ProbeAsked]:
+        """Have a source, or the sources of a rule or a profile, probed as soon as politeness allows."""
+        body = {"name": name}
+        return (await self._wire.ask(ListAnswer, "POST", "/api/v1/probe", body=body, key=idempotency_key))["items"]
+
     async def accept_move(
         self, source: str, *, url: str | None = None, idempotency_key: str | None = None
     ) -> types.MoveMade:

@@ -252,6 +252,15 @@ class PolicyUsed(TypedDict):
     expected: float | None
 
 
+class ProbeAsked(TypedDict):
+    """A probe that was asked for."""
+
+    source: str
+    at: str
+    waits_for: str | None
+    under_way: bool
+
+
 class ProbeMade(TypedDict):
     """A probe of the last days, with its reason and its outcome."""
 
@@ -276,6 +285,12 @@ class ProbeShown(TypedDict):
     finished: str | None
     outcome: str | None
     found: list[Finding]
+
+
+class ProbeWanted(TypedDict):
+    """A source, or a rule or a profile for all of its sources."""
+
+    name: str
 
 
 class Problem(TypedDict):

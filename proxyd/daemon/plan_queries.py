@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from proxyd.core.language import no_such, no_such_source
@@ -16,12 +16,13 @@ from proxyd.core.rules.answers.promises import KeptPromise, fallen_shortest, pro
 from proxyd.core.rules.answers.shown_events import ShownEvent, shown_event
 from proxyd.core.rules.capture_counts import CaptureCounts
 from proxyd.core.rules.decider import Decider
-from proxyd.errors import BusyError
+from proxyd.errors import BusyError, ConflictError
 from proxyd.ports import Clock
-from proxyd.queries import DecidedInterval, MadeProbe, Profiles, Report, SeenItem
+from proxyd.queries import AskedProbe, DecidedInterval, MadeProbe, Profiles, Report, SeenItem
 from proxyd.store import SqlStore
 
 _DAY_S = 86400.0
+MOST_ASKED = 1000  # sources of one request to probe now
 _MOST_PROMISES = 1000  # of rules and weeks, in a report
 
 
@@ -94,6 +95,37 @@ class PlanQueries:
     def silent(self) -> list[str]:
         """Return the declared sources that show no items, or a field without a value."""
         return self._explainer.silent()
+
+    def ask(self, name: str) -> list[AskedProbe]:
+        """Have a source, or the sources of a rule or of a profile, probed as soon as politeness allows."""
+        names = self._meant(name)
+        if len(names) > MOST_ASKED:
+            raise ConflictError(f"{name} has {len(names)} sources; at most {MOST_ASKED} are probed at once on request")
+        there = [each for each in names if each in self._planner.sources]
+        if not there:
+            why = "is paused" if names[0] in self._known.paused else "is not read by any rule"
+            raise ConflictError(f"source {names[0]} {why}, so it is not probed")
+        return [self._ask(each, self._clock.time_s()) for each in there]
+
+    def _ask(self, source_id: str, now_s: float) -> AskedProbe:
+        self._planner.ask(source_id, now_s)
+        source, limits = self._planner.sources[source_id], self._planner.limits
+        if source_id in self._planner.in_flight:
+            return AskedProbe(source_id, now_s, is_under_way=True)
+        waits_for = limits.blocked_by(source, now_s)
+        return AskedProbe(source_id, max(now_s, limits.earliest_s(source)), None if waits_for is None else waits_for)
+
+    def _meant(self, name: str) -> Sequence[str]:
+        """Return the sources of a name: it may be a source, a rule or a profile."""
+        declared = self._declaration()
+        if name in declared.sources:
+            return [name]
+        if (rule := declared.rules.get(name)) is not None:
+            return rule.source_ids
+        rules = [rule for rule in declared.rules.values() if name in rule.profiles]
+        if not rules:
+            raise no_such("source, rule or profile", name, [*declared.sources, *declared.rules, *declared.profiles])
+        return list(dict.fromkeys(source_id for rule in rules for source_id in rule.source_ids))
 
     async def made_probes(self, source_id: str, *, before: int | None, limit: int) -> list[MadeProbe]:
         """Return the probes of a source in the last days, newest first."""

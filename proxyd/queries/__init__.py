@@ -21,7 +21,7 @@ from proxyd.queries.deliveries import (
     Wanted,
     WebhookStatus,
 )
-from proxyd.queries.plans import DecidedInterval, MadeProbe, Plans, Report, SeenItem
+from proxyd.queries.plans import AskedProbe, DecidedInterval, MadeProbe, Plans, Report, SeenItem
 from proxyd.queries.profiles import (
     DeclarationChanges,
     MoveAccepted,
@@ -36,6 +36,7 @@ from proxyd.queries.profiles import (
 
 __all__ = [
     "Access",
+    "AskedProbe",
     "DeadDelivery",
     "DecidedInterval",
     "DeclarationChanges",

@@ -74,6 +74,19 @@ class Report:
     promises_left_out: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class AskedProbe:
+    """A probe that somebody asked for: when it can start, in unix seconds, and what it waits for.
+
+    It is under way already if ``is_under_way``.
+    """
+
+    source_id: str
+    at_s: float
+    waits_for: str | None = None
+    is_under_way: bool = False
+
+
 class Plans(Protocol):
     """The plan, its reasons and its results."""
 
@@ -100,6 +113,13 @@ class Plans(Protocol):
 
     def silent(self) -> list[str]:
         """Return the declared sources that show no items, or a field without a value."""
+
+    def ask(self, name: str) -> list[AskedProbe]:
+        """Have a source, or the sources of a rule or of a profile, probed as soon as politeness allows.
+
+        A source comes before a rule, and a rule before a profile, of the same name. Raises ``NotFoundError`` for an
+        unknown name, and ``ConflictError`` if nothing of it can be probed or its sources are too many.
+        """
 
     async def made_probes(self, source_id: str, *, before: int | None, limit: int) -> list[MadeProbe]:
         """Return the probes of a source in the last days, newest first; ``before`` is the position of a probe."""

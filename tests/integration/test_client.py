@@ -71,6 +71,7 @@ CALLS: dict[str, tuple[str, Call]] = {
     "list_webhooks": ("webhooks", lambda c: c.webhooks()),
     "make_token": ("create_token", lambda c: c.create_token("made", "read", expires_s=60.0)),
     "list_moves": ("moves", lambda c: c.moves()),
+    "probe": ("probe", lambda c: c.probe("s", idempotency_key="11")),
     "accept_move": ("accept_move", lambda c: c.accept_move("s", idempotency_key="10")),
     "pause": ("pause", lambda c: c.pause("s", idempotency_key="6")),
     "mute": ("mute", lambda c: c.mute("r", for_s=60.0, idempotency_key="7")),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from proxyd.cli.main import main
-from proxyd.client import Client
+from proxyd.client import ApiError, Client
 from proxyd.core.model.item import Item
 from tests.fleets import changed, item, rule
 from tests.integration.api_world import T0, Running, running_api
@@ -49,3 +49,26 @@ async def test_items_come_change_and_stay(
     assert found[0]["changes"] == {"channel.item.description": {"from": None, "to": "More"}}
     assert [line.split()[2] for line in shown.splitlines()[1:]] == ["changed", "new", "first"]
     assert "javascript" not in shown
+
+
+async def test_a_source_a_rule_and_a_profile_are_probed_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with running_api(tmp_path) as running:
+        token = (await running.token("write"))["Authorization"].removeprefix("Bearer ")
+        monkeypatch.setenv("PROXYD_TOKEN", token)
+        capsys.readouterr()
+        base = str(running.client.make_url(""))
+        async with Client.over_http(base, token) as asking:
+            for name, sources in (("s", ["s"]), ("r", ["s", "a/b c"]), ("P", ["s", "a/b c"])):
+                asked = await asking.probe(name)
+                assert [(each["source"], each["waits_for"], each["under_way"]) for each in asked] == [
+                    (source, None, False) for source in sources
+                ]
+            with pytest.raises(ApiError, match="there is no source, rule or profile 'rr'"):
+                await asking.probe("rr")
+            await asking.pause("s")
+            with pytest.raises(ApiError, match="source s is paused, so it is not probed"):
+                await asking.probe("s")
+        assert await asyncio.to_thread(main, ["probe", "r", "--now", "--url", base]) == 0
+        assert capsys.readouterr().out.startswith("a/b c: it is probed at ")

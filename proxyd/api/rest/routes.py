@@ -23,6 +23,7 @@ from proxyd.api.rest.health_handlers import HealthHandlers
 from proxyd.api.rest.idempotency import Idempotency
 from proxyd.api.rest.move_handlers import move_endpoints
 from proxyd.api.rest.openapi import document
+from proxyd.api.rest.probe_handlers import probe_endpoints
 from proxyd.api.rest.problems import Handler, problems
 from proxyd.api.rest.profile_feeds import feed_endpoints
 from proxyd.api.rest.profile_handlers import profile_endpoints
@@ -95,6 +96,7 @@ def endpoints(queries: Queries, listings: Listings, streams: Streams) -> Sequenc
         *profile_endpoints(queries, listings),
         *suspension_endpoints(queries),
         *move_endpoints(queries),
+        *probe_endpoints(queries),
         listing("/api/v1/plan", listings.plans.plan, wire.Items[wire.ComingProbe], wire.PlanWindow),
         listing("/api/v1/advice", listings.plans.advice, wire.AdviceShown),
         listing("/api/v1/report", listings.plans.report, wire.ReportShown, wire.Days),

@@ -64,6 +64,7 @@ class Dashboard:
             WebRoute("GET", "/rules/{name}", "read", subjects.rule),
             WebRoute("POST", "/rules/{name}/test", "write", subjects.test),
             WebRoute("POST", "/sources/{name}/pause", "write", actions.pause),
+            WebRoute("POST", "/sources/{name}/probe", "write", actions.probe),
             WebRoute("POST", "/sources/{name}/move", "write", actions.accept_move),
             WebRoute("POST", "/rules/{name}/resume", "write", actions.resume_rule),
             WebRoute("POST", "/sources/{name}/resume", "write", actions.resume),

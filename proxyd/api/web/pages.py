@@ -134,6 +134,7 @@ class Actions:
         self._suspensions = queries.suspensions
         self._moves = queries.moves
         self._deliveries = queries.deliveries
+        self._plans = queries.plans
         self._clock = queries.clock
 
     async def replay(self, request: web.Request) -> web.StreamResponse:
@@ -162,6 +163,15 @@ class Actions:
         name = request.match_info["name"]
         change = await self._suspensions.pause(name, asker(request))
         return _told(request, change.said, f"/sources/{part(name)}")
+
+    async def probe(self, request: web.Request) -> web.StreamResponse:
+        """Have a source probed as soon as politeness allows."""
+        name = request.match_info["name"]
+        (asked,) = self._plans.ask(name)
+        wait = duration(asked.at_s - self._clock.time_s())
+        when = f"in {wait}, after {asked.waits_for}" if asked.waits_for else "at once"
+        said = "It is being probed." if asked.is_under_way else f"It is probed {when}."
+        return _told(request, said, f"/sources/{part(name)}")
 
     async def accept_move(self, request: web.Request) -> web.StreamResponse:
         """Read a source at its new address."""

@@ -33,7 +33,9 @@ from proxyd.api.wire.plan_models import KeptPromiseShown as KeptPromiseShown
 from proxyd.api.wire.plan_models import ModelOff as ModelOff
 from proxyd.api.wire.plan_models import ParetoPoint as ParetoPoint
 from proxyd.api.wire.plan_models import PolicyUsed as PolicyUsed
+from proxyd.api.wire.plan_models import ProbeAsked as ProbeAsked
 from proxyd.api.wire.plan_models import ProbeMade as ProbeMade
+from proxyd.api.wire.plan_models import ProbeWanted as ProbeWanted
 from proxyd.api.wire.plan_models import PromiseShown as PromiseShown
 from proxyd.api.wire.plan_models import ReportShown as ReportShown
 from proxyd.api.wire.plan_models import RuleOutlookShown as RuleOutlookShown

@@ -22,6 +22,7 @@ from proxyd.core.rules.failing import FailingRule
 from proxyd.core.rules.stages.calibration import Calibration
 from proxyd.core.rules.stages.payload import screenshot_path
 from proxyd.queries import (
+    AskedProbe,
     DeadDelivery,
     DecidedInterval,
     DeliveryStatus,
@@ -95,6 +96,13 @@ def probe_made(made: MadeProbe) -> wire.ProbeMade:
     """Return a probe that was made."""
     duration_s, delay_s = round(made.finished_s - made.started_s, 3), _rounded(made.delay_s, 3)
     return model_of(made, wire.ProbeMade, started=iso_time(made.started_s), duration_s=duration_s, delay_s=delay_s)
+
+
+def probe_asked(asked: AskedProbe) -> wire.ProbeAsked:
+    """Return a probe that somebody asked for."""
+    return wire.ProbeAsked(
+        source=asked.source_id, at=iso_time(asked.at_s), waits_for=asked.waits_for, under_way=asked.is_under_way
+    )
 
 
 def item_event(event: ShownEvent) -> wire.ItemEvent:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from proxyd.api.wire.base_models import Count, Share, Time, WireModel
+from proxyd.api.wire.base_models import Count, Share, Text, Time, WireModel
 from proxyd.api.wire.suspension_models import SuspensionShown
 
 
@@ -128,6 +128,21 @@ class ProbeMade(WireModel):
     items: Count = Field(description="number of new items")
     delay_s: float | None = Field(description="mean delay of the new items that give their own time")
     body_bytes: Count = Field(description="size of the decoded body; 0 if none was sent")
+
+
+class ProbeWanted(WireModel):
+    """A source, or a rule or a profile for all of its sources."""
+
+    name: Text
+
+
+class ProbeAsked(WireModel):
+    """A probe that was asked for."""
+
+    source: str
+    at: Time = Field(description="when it can start at the earliest")
+    waits_for: str | None = Field(description="what it waits for until then; null if for nothing")
+    under_way: bool = Field(description="whether a probe is being made already")
 
 
 class ItemEvent(WireModel):

@@ -12,6 +12,7 @@ class Reason(Enum):
     """Why a probe is planned."""
 
     FIRST_CONTACT = "first contact"
+    ASKED = "asked for"  # somebody wants it now
     INTERVAL = "execution interval"
     FEEDBACK = "feedback"
     FIXED = "fixed interval"

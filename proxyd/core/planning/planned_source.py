@@ -30,6 +30,8 @@ class PlannedSource:
         Back-off and Retry-After: no probe starts earlier.
     fresh_until_s
         The origin says that nothing changes before this time.
+    asked_s
+        When somebody asked for a probe at once, which waits only for what the source and its host allow.
     hidden
         Items that may wait unseen because siblings of the source changed, in addition to those its rate expects.
     hidden_since_s
@@ -66,6 +68,7 @@ class PlannedSource:
     last_seen_s: float | None = None
     not_before_s: float = 0.0
     fresh_until_s: float = 0.0
+    asked_s: float | None = None
     pushed_until_s: float = 0.0
     throttle_scope: str = ""
     hidden: float = 0.0
@@ -152,6 +155,8 @@ class PlannedSource:
 
     def allowed_s(self) -> float:
         """Return the earliest start that the source itself allows, in unix seconds."""
+        if self.asked_s is not None:
+            return self.log.earliest_s()
         return max(self.not_before_s, self.fresh_until_s, self.log.earliest_s())
 
     def is_pushed(self, now_s: float) -> bool:
@@ -160,10 +165,12 @@ class PlannedSource:
 
     def blocked_by(self, now_s: float) -> Constraint | None:
         """Return the constraint of the source that forbids a start at ``now_s``."""
-        if self.not_before_s > now_s:
+        if self.not_before_s > now_s and self.asked_s is None:
             return Constraint.BACK_OFF
         if self.log.earliest_s() > now_s:
             return Constraint.SOURCE_POLITENESS
+        if self.asked_s is not None:
+            return None
         return Constraint.FRESHNESS if self.fresh_until_s > now_s else None
 
 

@@ -117,9 +117,17 @@ class Planner:
         source = self.sources.get(source_id)
         if source is None:
             return
+        source.asked_s = None
         if seen:
             source.saw(now_s, chronon)
         self.reschedule(source_id, self.settings.grid.chronon_at(now_s))
+
+    def ask(self, source_id: str, now_s: float) -> None:
+        """Make a source due at once, whatever its freshness and its back-off say, for one probe."""
+        source = self.sources[source_id]
+        source.asked_s = now_s
+        if source_id not in self.in_flight:
+            self.reschedule(source_id, self.settings.grid.chronon_at(now_s))
 
     def hint(self, source_id: str, items: float, *, since_s: float, now_s: float) -> None:
         """Note that so many items may wait at a source unless it was seen since ``since_s``; it is then due earlier.
@@ -149,11 +157,14 @@ class Planner:
     def drop(self, planned: PlannedProbe, now_s: float) -> None:
         """Note that a planned probe was never started; the demand behind it asks again."""
         source = self.sources.get(planned.probe.source_id)
+        asked_s = None if source is None else source.asked_s
         if source is not None:
             source.take_back()
             self._debt.forgive(source.probe_units - 1)
             self.limits.hosts.take_back(source.host, planned.start_s)
         self.finished(planned.probe.source_id, now_s, seen=False)
+        if asked_s is not None:
+            self.ask(planned.probe.source_id, now_s)
 
     def reschedule(self, source_id: str, now: Chronon) -> None:
         """Compute again when to look at a source, after its rate, demands or back-off changed."""

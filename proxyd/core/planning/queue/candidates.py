@@ -40,6 +40,7 @@ class Candidates:
         """Return the candidates of ``now`` among some sources, by source."""
         now_s = self._settings.grid.start_s(now)
         ranked = self._by_deadline(sources, now)
+        ranked |= {source.source_id: self.asked(source, now) for source in sources if source.asked_s is not None}
         for source in sources:
             if source.source_id not in ranked and (candidate := self.contact(source, now)) is not None:
                 ranked[source.source_id] = candidate
@@ -94,6 +95,10 @@ class Candidates:
         if source.is_pushed(now_s) and now_s + 1e-9 >= self._due_times.safety_s(source):
             return Candidate((2, 0.0, 0.0, source.source_id), source, Reason.SAFETY, source.demands.first_rule)
         return None
+
+    def asked(self, source: PlannedSource, now: Chronon) -> Candidate:
+        """Return the candidate of a source that somebody wants to be probed now."""
+        return Candidate((0, float(now), 0.0, source.source_id), source, Reason.ASKED, source.demands.first_rule)
 
     def detecting(self, source: PlannedSource, gain: float) -> Candidate:
         """Return the candidate of a source that is due for detection, with the delay saved over the price."""

@@ -59,7 +59,8 @@ class SourceQueues:
         week, now_s = self._due_times.week, self._settings.grid.start_s(now)
         for source in self._sleeping.wake_up(now, sources):
             self.rest(source.source_id)
-            if self._settings.spend or not source.demands.only_detects or source.hidden or source.is_pushed(now_s):
+            is_special = source.hidden or source.is_pushed(now_s) or source.asked_s is not None
+            if self._settings.spend or not source.demands.only_detects or is_special:
                 self._awake.add(source.source_id)
             elif source.last_seen_s is None:
                 self.unseen.put(source, week)
