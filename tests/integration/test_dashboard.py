@@ -258,6 +258,8 @@ async def test_a_daemon_that_lived_shows_what_the_api_says(browser: Browser) -> 
     fates = browser.api.control.queries.plans.capture_counts(["every-item", "warnings"])
     assert f"{fates.captured} events in time, {fates.missed} missed" in fleet
     assert fleet.count("<polyline") >= 6
+    told = fleet[fleet.index("<h2>News</h2>") : fleet.index("<h2>State</h2>")]
+    assert told.count('data-label="About"') == 8
     _, source = await browser.get("/sources/evening-news/why")
     assert "item-hours of waiting; an item that is not seen in time counts as 504" in source
     assert len(re.findall(r'<rect class="l\d"', source)) == 168

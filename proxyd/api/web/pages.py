@@ -37,7 +37,7 @@ from proxyd.metrics import SHARES
 from proxyd.queries import Queries
 
 _MOST_COMING = 200
-_MOST_DEAD = 20
+_MOST_NEWS, _MOST_DEAD = 8, 20
 _MOST_MOVED = 20
 
 
@@ -53,12 +53,15 @@ class Pages:
         self._render = renderer.page
 
     async def fleet(self, request: web.Request) -> web.Response:
-        """Show the state of the whole fleet, and its results day by day."""
+        """Show what was told last, the state of the whole fleet, and its results day by day."""
         report = await self._listings.plans.report(read_query(request, wire.Days))
         samples = await self._vitals.samples()
+        news = await self._listings.deliveries.list_notifications(wire.Found(limit=_MOST_NEWS))
         return self._render(
             request,
             "fleet.html",
+            news=news,
+            titles=titles_of(news.items),
             report=report,
             charts=_report_charts(report),
             fates=self._plans.capture_counts(self._profiles.declaration.rules),
