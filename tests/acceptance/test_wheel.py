@@ -93,5 +93,5 @@ def test_it_runs_in_an_environment_of_its_own_that_the_hashed_lock_fills(wheel: 
     assert run(program / "proxyd", "version", cwd=tmp_path) == f"proxyd {__version__}\n"
     shown = json.loads(run(program / "proxyd", "demo", "--for", "5s", "--json", cwd=tmp_path))
     assert shown["proxyd"]["notifications"] == shown["proxyd"]["verified"] > 0
-    assert shown["proxyd"]["lost"] == 0
+    assert shown["proxyd"]["undelivered"] == 0
     assert not (tmp_path / "data").exists()
