@@ -102,6 +102,8 @@ class PlanQueries:
         if len(names) > MOST_ASKED:
             raise ConflictError(f"{name} has {len(names)} sources; at most {MOST_ASKED} are probed at once on request")
         there = [each for each in names if each in self._planner.sources]
+        if not names:
+            raise ConflictError(f"{name} has no source yet")
         if not there:
             why = "is paused" if names[0] in self._known.paused else "is not read by any rule"
             raise ConflictError(f"source {names[0]} {why}, so it is not probed")
@@ -113,7 +115,7 @@ class PlanQueries:
         if source_id in self._planner.in_flight:
             return AskedProbe(source_id, now_s, is_under_way=True)
         waits_for = limits.blocked_by(source, now_s)
-        return AskedProbe(source_id, max(now_s, limits.earliest_s(source)), None if waits_for is None else waits_for)
+        return AskedProbe(source_id, max(now_s, limits.earliest_s(source)), waits_for)
 
     def _meant(self, name: str) -> Sequence[str]:
         """Return the sources of a name: it may be a source, a rule or a profile."""
@@ -122,9 +124,9 @@ class PlanQueries:
             return [name]
         if (rule := declared.rules.get(name)) is not None:
             return rule.source_ids
-        rules = [rule for rule in declared.rules.values() if name in rule.profiles]
-        if not rules:
+        if name not in declared.profiles:
             raise no_such("source, rule or profile", name, [*declared.sources, *declared.rules, *declared.profiles])
+        rules = (rule for rule in declared.rules.values() if name in rule.profiles)
         return list(dict.fromkeys(source_id for rule in rules for source_id in rule.source_ids))
 
     async def made_probes(self, source_id: str, *, before: int | None, limit: int) -> list[MadeProbe]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -102,7 +103,7 @@ class SqlHistory:
         for table, read in ((t.items, rows.inserted), (t.changes, rows.changed)):
             older = [table.c.seq < before] if before is not None else []
             query = select(table).where(table.c.source_id == source_id, *older).order_by(table.c.seq.desc())
-            found += map(read, await self._read(query.limit(limit)))
+            found += await asyncio.to_thread(list, map(read, await self._read(query.limit(limit))))
         return sorted(found, key=lambda each: each.seq, reverse=True)[:limit]
 
     async def intervals(self, rule: str, since_s: float, *, limit: int) -> list[DecidedInterval]:

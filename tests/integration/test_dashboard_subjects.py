@@ -97,6 +97,14 @@ async def test_a_source_without_any_probe_has_a_page(browser: Browser) -> None:
     assert "median" not in page
 
 
+async def test_a_source_is_probed_now_and_a_rule_is_no_source(browser: Browser) -> None:
+    await past(browser.api)
+    await browser.sign_in("write")
+    assert (await browser.post("/sources/s/probe"))[0].status == 303
+    assert "It is probed" in (await browser.get("/sources/s"))[1]
+    assert (await browser.post("/sources/r/probe"))[0].status == 404
+
+
 async def test_the_lists_of_a_source_are_bounded(browser: Browser) -> None:
     times_s = [T0 + 60.0 * k for k in range(1, 151)]
     await probe(browser.api, T0 + 10.0, T0)

@@ -67,6 +67,9 @@ async def test_a_source_a_rule_and_a_profile_are_probed_now(
                 ]
             with pytest.raises(ApiError, match="there is no source, rule or profile 'rr'"):
                 await asking.probe("rr")
+            await asking.declare('CREATE PROFILE "Empty" AS (DOMAIN "D", USER "u");')
+            with pytest.raises(ApiError, match="Empty has no source yet"):
+                await asking.probe("Empty")
             await asking.pause("s")
             with pytest.raises(ApiError, match="source s is paused, so it is not probed"):
                 await asking.probe("s")

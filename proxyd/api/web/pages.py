@@ -13,6 +13,7 @@ from proxyd.api.listings import Listings
 from proxyd.api.rest.endpoint import read_query
 from proxyd.api.rest.problems import BadRequestError
 from proxyd.api.rest.profile_handlers import refused_reload
+from proxyd.api.rest.query_readers import known_declaration
 from proxyd.api.rest.suspension_handlers import asker
 from proxyd.api.web.charts.line_charts import (
     Chart,
@@ -30,6 +31,7 @@ from proxyd.api.web.gate import SIGNED, read_form
 from proxyd.api.web.page_texts import MUTE_S, duration, number, part, percent, profile_page
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
+from proxyd.core.language import no_such_source
 from proxyd.core.model.field_values import parse_iso
 from proxyd.core.model.suspension import Subject
 from proxyd.core.rules.programs.message_program import heading
@@ -170,6 +172,8 @@ class Actions:
     async def probe(self, request: web.Request) -> web.StreamResponse:
         """Have a source probed as soon as politeness allows."""
         name = request.match_info["name"]
+        if name not in (declared := known_declaration(self._profiles)).sources:
+            raise no_such_source(name, declared)
         (asked,) = self._plans.ask(name)
         wait = duration(asked.at_s - self._clock.time_s())
         when = f"in {wait}, after {asked.waits_for}" if asked.waits_for else "at once"

@@ -68,9 +68,7 @@ def shown_event(event: StoredEvent) -> ShownEvent:
         is_first=event.seed,
         title=" ".join(title_of(fields).split())[:_MOST_TITLE],
         link=link,
-        values={
-            name: _cut(value) for name, value in fields.items() if not name.startswith(_OF_FEEDS) and value != link
-        },
+        values=_values(fields, link),
         changes={name: value_change(old, new, most=_MOST_BLOCKS) for name, (old, new) in pairs.items() if old != new},
         event_s=event.event_s,
         seen_s=event.seen_s,
