@@ -12,6 +12,7 @@
     |  |- UnknownPolicyError(LookupError)
     |  `- InvalidScheduleError(ValueError)
     |- ListingError(ValueError)         a list of feeds that cannot be imported
+    |- BadSearchError(ValueError)       a search for no words, or for too many
     |- TraceError(ValueError)           a line of a trace file
     |- ModelError(ValueError)           an unknown model of synthetic sources
     |- ProbeError                       source_id, retry_after_s
@@ -160,6 +161,10 @@ class UnknownPolicyError(SchedulingError, LookupError):
 
 class InvalidScheduleError(SchedulingError, ValueError):
     """The schedule breaks a budget or names an unknown source."""
+
+
+class BadSearchError(ProxydError, ValueError):
+    """Nothing can be searched for by this text."""
 
 
 class ListingError(ProxydError, ValueError):

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 
 from aiohttp import web
 
 from proxyd.api import wire
 from proxyd.api.rest.notification_traces import trace
-from proxyd.api.rest.query_readers import InOrder, before, cursor_of, known_declaration, page_of, part_of, wanted
+from proxyd.api.rest.query_readers import (
+    before,
+    cursor_after,
+    cursor_of,
+    known_declaration,
+    page_of,
+    part_of,
+    place_after,
+    wanted,
+)
 from proxyd.api.wire import converters as payloads
 from proxyd.api.wire import explained
 from proxyd.core.language import no_such, no_such_source
 from proxyd.core.model.profile import NotificationRule
 from proxyd.core.model.suspension import Subject
-from proxyd.queries import Queries
+from proxyd.queries import Queries, SourceChoice, SourceKind
 
 _MOST_RULES = 20_000  # of all sources on a page
 _PICTURE_HEADERS = {
@@ -32,7 +42,6 @@ class ProfileListings:
         self._profiles = queries.profiles
         self._suspensions = queries.suspensions
         self._plans = queries.plans
-        self._source_names = InOrder()
 
     def list_profiles(self, window: wire.ListWindow) -> wire.Page[wire.ProfileListed]:
         """List the profiles, by name."""
@@ -82,33 +91,52 @@ class ProfileListings:
         items = [payloads.domain(domains[name]) for name in names]
         return wire.Page[wire.DomainShown](items=items, next_cursor=next_cursor)
 
-    def source_names(self) -> list[str]:
-        """Return the names of the declared sources, in order."""
-        return self._source_names.of(known_declaration(self._profiles).sources)
-
     async def list_sources(self, asked: wire.SourcesWindow) -> wire.Page[wire.SourceListed]:
         """List the sources, by name: state, rate, next probe and its reason."""
         declaration = self._profiles.declaration
-        names, next_cursor = part_of(self._wanted_sources(asked), asked)
+        chosen = await self._plans.choose_sources(self._choice(asked))
+        first = place_after(chosen, asked.cursor)
+        names = chosen[first : first + asked.limit]
+        after = first + len(names)
         items: list[wire.SourceListed] = []
         rules = 0
-        for name in names:
+        for number, name in enumerate(names):
             await asyncio.sleep(0)  # explaining hundreds of sources takes a while
             found = self._plans.explain(name)
             if found is None:
                 continue
             rules += len(found.rules)
             if items and rules > _MOST_RULES:
-                next_cursor = cursor_of(items[-1].source)
+                after = first + number
                 break
             items.append(explained.source(declaration, found))
+        next_cursor = cursor_after(chosen, after) if after < len(chosen) else None
         return wire.Page[wire.SourceListed](items=items, next_cursor=next_cursor)
 
-    def _wanted_sources(self, asked: wire.SourcesWindow) -> Sequence[str]:
-        if not (asked.failing or asked.silent):
-            return self._source_names.of(self._profiles.declaration.sources)
-        failing = self._plans.failing() if asked.failing else []
-        return sorted({*failing, *(self._plans.silent() if asked.silent else [])})
+    def _choice(self, asked: wire.SourcesWindow) -> SourceChoice:
+        kinds = frozenset(kind for kind in SourceKind if getattr(asked, kind.value))
+        among = self._among(asked)
+        return SourceChoice(asked.q or "", kinds, among, asked.sort)
+
+    def _among(self, asked: wire.SourcesWindow) -> AbstractSet[str] | None:
+        """Return the sources that a profile, a domain and suspensions leave, or ``None`` for all."""
+        declaration, found = self._profiles.declaration, None
+        if asked.profile is not None:
+            if asked.profile not in declaration.profiles:
+                raise no_such("profile", asked.profile, declaration.profiles)
+            found = _both(
+                found, _sources_of(each for each in declaration.rules.values() if asked.profile in each.profiles)
+            )
+        if asked.muted:
+            muted = (e for e in declaration.rules.values() if self._suspensions.mute_of(e.name, e.profiles) is not None)
+            found = _both(found, _sources_of(muted))
+        if asked.paused:
+            paused = (each.name for each in self._suspensions.all() if each.subject is Subject.SOURCE)
+            found = _both(found, frozenset(paused))
+        if asked.domain is not None:
+            its = (name for name, each in declaration.sources.items() if each.domain == asked.domain)
+            found = _both(found, frozenset(its))
+        return found
 
     async def explain(self, name: str) -> wire.Explained:
         """Explain why and when a source is probed next."""
@@ -117,6 +145,14 @@ class ProfileListings:
         if found is None:
             raise no_such_source(name, declaration)
         return explained.explanation(found, await self._plans.kept(name))
+
+
+def _sources_of(rules: Iterable[NotificationRule]) -> frozenset[str]:
+    return frozenset(source_id for rule in rules for source_id in rule.source_ids)
+
+
+def _both(found: AbstractSet[str] | None, more: AbstractSet[str]) -> AbstractSet[str]:
+    return more if found is None else found & more
 
 
 class PlanListings:
@@ -141,6 +177,13 @@ class PlanListings:
         found = await self._plans.shown_events(source_id, before=before(window.cursor), limit=window.limit + 1)
         found, next_cursor = page_of(found, window.limit)
         return wire.Page[wire.ItemEvent](items=[payloads.item_event(each) for each in found], next_cursor=next_cursor)
+
+    async def search_items(self, asked: wire.SearchWindow) -> wire.Page[wire.ItemFound]:
+        """Search the stored items of all sources, or of one: those with all words, those seen last first."""
+        at, limit = before(asked.cursor), asked.limit + 1
+        found = await self._plans.search_items(asked.q, source_id=asked.source, before=at, limit=limit)
+        found, next_cursor = page_of(found, asked.limit)
+        return wire.Page[wire.ItemFound](items=[payloads.item_found(each) for each in found], next_cursor=next_cursor)
 
     async def list_intervals(self, rule: str, asked: wire.DaysOfIntervals) -> wire.Items[wire.IntervalOfRule]:
         """List a rule's intervals of the last days, newest first, and whether each was probed in time."""

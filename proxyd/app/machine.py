@@ -259,6 +259,7 @@ class Machine:
             clock=self.clock,
             store=store,
             transport=transport,
+            prober=self.network.prober,
             pushes=PushParts(self.network.hubs, self.network.parser, self.settings.public_url),
             channel=self.channels,
             secrets=SecretStore(self.settings),

@@ -38,6 +38,7 @@ from proxyd.daemon import (
     DaemonVitals,
     Declarations,
     DeliveryQueries,
+    Discovery,
     Loops,
     Moves,
     Notifier,
@@ -64,7 +65,7 @@ from proxyd.net import (
     user_agent,
 )
 from proxyd.notify import ChannelResources, Channels, Dispatcher, DispatcherSettings, Pings, make_channels
-from proxyd.ports import Channel, Clock, Transport
+from proxyd.ports import Channel, Clock, Prober, Transport
 from proxyd.probing import (
     Fetcher,
     FetchLimits,
@@ -105,6 +106,7 @@ def decider_settings(settings: Settings) -> DeciderSettings:
         host_probes=host_probes,
         host_window_s=host_window_s,
         safety_s=settings.websub_safety,
+        first_day_s=settings.first_day,
     )
     return DeciderSettings(
         planner=planner,
@@ -130,6 +132,7 @@ class Resources:
     clock: Clock
     store: SqlStore
     transport: Transport
+    prober: Prober
     pushes: PushParts
     channel: Channel
     secrets: SecretStore
@@ -217,6 +220,7 @@ def build(
         suspensions=suspensions,
         moves=Moves(declarations, decider, probes, parts.store, parts.clock),
         plans=PlanQueries(decider, declarations, parts.store, parts.clock),
+        discovery=Discovery(parts.prober),
         deliveries=DeliveryQueries(
             declarations, parts.store, notifying, parts.channel, parts.secrets, parts.clock, news
         ),
@@ -368,6 +372,7 @@ async def open_parts(settings: Settings) -> AsyncIterator[Resources]:
             clock=clock,
             store=store,
             transport=LocalTransport(network.prober),
+            prober=network.prober,
             pushes=PushParts(network.hubs, network.parser, settings.public_url),
             channel=channels,
             secrets=SecretStore(settings),

@@ -13,11 +13,11 @@ from proxyd.safe_text import is_web, visible, visible_line
 from proxyd.terminal.verbs import ASKING, argument, flag, verb
 
 if TYPE_CHECKING:
-    from proxyd.app.discovery import Discovered
     from proxyd.config import Settings
     from proxyd.core.language import Parsed, SourceText, Statement, Watch
     from proxyd.core.model.item import Item
     from proxyd.core.model.outcome import ProbeOutcome
+    from proxyd.queries import Discovered
 
 _SHOWN = 5
 _LINE = 160
@@ -60,7 +60,7 @@ async def add(options: argparse.Namespace) -> int:
     if not outcome.kind.is_success:
         raise NotFoundError(f"{options.address} cannot be watched: {outcome.detail}")
     text, old = await _text_to_edit(options, outcome.source_id)
-    watch = _wanted_watch(options, outcome.source_id, page_class.name, old)
+    watch = _wanted_watch(options, outcome.source_id, page_class, old)
     texts = _texts(options.file, text, old, watch)
     samples = _samples(texts, settings, watch, outcome)
     if not options.json:
@@ -77,7 +77,7 @@ async def add(options: argparse.Namespace) -> int:
 def _as_json(found: Discovered, watch: Watch, samples: Sequence[str], done: str) -> dict[str, object]:
     return {
         "address": found.outcome.source_id,
-        "class": found.page_class.name,
+        "class": found.page_class,
         "items": len(found.outcome.items),
         "linked_feeds": list(found.outcome.linked_feeds),
         "messages": list(samples),
@@ -159,54 +159,24 @@ def _wanted_watch(options: argparse.Namespace, url: str, found: str, old: Watch 
         The arguments do not make a WATCH.
     """
     from proxyd.core.language import Watch, edited, parse
-    from proxyd.core.language.printing.quoting import format_contains, quote_name, quote_text
+    from proxyd.core.language.watch_wishes import WatchWish, watch_text
 
-    parts = [f"WATCH {quote_text(url)}"]
-    if found != "FEED" and old is None:
-        parts.append(f"OF {found}")
-    if options.name is not None:
-        parts.append(f"AS {quote_name(options.name)}")
-    if options.locale is not None:
-        parts.append(f"LOCALE {quote_text(options.locale)}")
-    if options.price:
-        parts.append("WHERE NEW.price < OLD.price")
-    if options.match:
-        page_class = found if old is None else "FEED" if old.page_class is None else old.page_class.name
-        field = _searched(page_class, options.match)
-        parts.append("WHERE " + " OR ".join(format_contains(field, words) for words in options.match))
-    parts += [f"TELL {_delivery(to, options.secret)}" for to in options.to or ()]
-    parsed = parse(" ".join(parts), "the arguments")
+    wish = WatchWish(
+        url,
+        page_class=found if found != "FEED" and old is None else "",
+        name=options.name,
+        locale=options.locale,
+        words=tuple(options.match or ()),
+        searched=found if old is None else "FEED" if old.page_class is None else old.page_class.name,
+        when="falls" if options.price else "changes",
+        to=tuple(options.to or ()),
+        secret=options.secret,
+    )
+    parsed = parse(watch_text(wish), "the arguments")
     if parsed.errors:
         raise ProfileError(parsed.errors)
     (watch,) = (each for each in parsed.statements if isinstance(each, Watch))
     return watch if old is None else edited(old, watch)
-
-
-def _searched(page_class: str, words: Sequence[str]) -> str:
-    """Return the field that --match searches; raises ``ConfigError``."""
-    if not all(each.strip() for each in words):
-        raise ConfigError(["--match takes a text that is not empty"])
-    field = {"FEED": "title", "PAGE": "text"}.get(page_class.upper())
-    if field is None:
-        raise ConfigError([f"--match does not know the fields of {page_class}; write the WHERE into the profile"])
-    return field
-
-
-def _delivery(to: str, secret: str | None) -> str:
-    """Return a delivery to a mail address, a webhook or a chat.
-
-    >>> _delivery("me@example.org", None), _delivery("tgram://a/b", None)
-    ("MAIL 'me@example.org'", "CHANNEL 'tgram://a/b'")
-    """
-    from proxyd.core.language.printing.quoting import quote_text
-
-    if "://" not in to:
-        return f"MAIL {quote_text(to)}"
-    if not to.lower().startswith(("http://", "https://")):
-        return f"CHANNEL {quote_text(to)}"
-    if secret is None:
-        raise ConfigError(["a webhook is signed: name the variable that holds its secret, as in --secret SECRET_HOOK"])
-    return f"WEBHOOK {quote_text(to)} SECRET ENV {quote_text(secret)}"
 
 
 def _written(watch: Watch) -> str:
@@ -245,10 +215,10 @@ def _samples(texts: Sequence[SourceText], settings: Settings, watch: Watch, outc
 
 def _print_found(address: str, found: Discovered, samples: Sequence[str]) -> None:
     outcome = found.outcome
-    if found.page_class.name == "PRICE":
+    if found.page_class == "PRICE":
         print_lines([f"a page that states a price, {_price(outcome.items[0])}: you are told when it falls"])
         return
-    if found.page_class.name == "PAGE":
+    if found.page_class == "PAGE":
         (item,) = outcome.items
         text = str(item.fields.get("text") or "")
         lines = [f"a page without a feed: you are told when its text changes ({len(text)} characters now)"]

@@ -124,7 +124,7 @@ _VERBS = (
     service.config, service.version,
     local_profiles.check, local_profiles.fmt, local_profiles.import_feeds, local_profiles.export,
     add.add, add.remove, probe.probe, completion,
-    sources.sources, sources.probes, sources.items, sources.explain, sources.top, sources.plan,
+    sources.sources, sources.probes, sources.items, sources.search, sources.explain, sources.top, sources.plan,
     advice.advise, advice.report,
     notifications.notifications, notifications.show,
     profile_verbs.rules, profile_verbs.reload,

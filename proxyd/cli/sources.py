@@ -9,7 +9,7 @@ from proxyd.cli.answers import about, ask, print_answer, print_list
 from proxyd.terminal.verbs import ASKING, URL, argument, flag, limit, verb
 
 if TYPE_CHECKING:
-    from proxyd.client.types import ItemEvent, ProbeMade, SourceListed
+    from proxyd.client.types import ItemEvent, ItemFound, ProbeMade, SourceListed
 
 _MOST_NAMED = 10
 _SOURCE = argument("source", "name of the source")
@@ -112,6 +112,33 @@ def _item_row(event: ItemEvent) -> list[str]:
 
 def _change(name: str, change: dict[str, Any]) -> str:
     return f"{name}: {change['from']} → {change['to']}" if "to" in change else f"{name} changed"
+
+
+@verb(
+    "search",
+    "proxyd search kubernetes release",
+    "proxyd search '\"long term\" -beta' --source kernel",
+    takes=[
+        argument("words", "words that an item must have", nargs="+"),
+        argument("--source", "only items of this source", metavar="NAME"),
+        limit(20, most=10_000),
+        *ASKING,
+    ],
+)
+def search(options: argparse.Namespace) -> int:
+    """Search the items that sources have shown, those seen last first.
+
+    All words must be there. "so and so" in quotes are words that follow each other, word* is the beginning of a word,
+    and -word must not be there.
+    """
+    words = " ".join(options.words)
+    found = ask(options, lambda client: client.search(words, source=options.source, limit=options.limit))
+    return print_list(options, found, ["seen", "source", "item", "link"], _found_row, empty="no item has these words")
+
+
+def _found_row(item: ItemFound) -> list[str]:
+    title = item["title"] or item["id"]
+    return [item["seen"], item["source"], f"{title} (gone)" if item["gone"] else title, item["link"] or "-"]
 
 
 @verb("explain", "proxyd explain python", takes=[_SOURCE, *ASKING])

@@ -104,6 +104,7 @@ class SyncClient:
     sources = _blocking(Client.sources)
     probes = _blocking(Client.probes)
     items = _blocking(Client.items)
+    search = _blocking(Client.search)
     explain = _blocking(Client.explain)
     plan = _blocking(Client.plan)
     advice = _blocking(Client.advice)

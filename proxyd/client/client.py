@@ -233,6 +233,14 @@ class Client:
         """Return what happened to the items of a source, newest first; with ``limit=None`` all that is stored."""
         return await self._wire.pages(f"/api/v1/sources/{part(source)}/items", limit=limit)
 
+    async def search(self, words: str, *, source: str | None = None, limit: int | None = 50) -> list[types.ItemFound]:
+        """Return the stored items with all words, of all sources or of one, those seen last first.
+
+        ``"so and so"`` are words that follow each other, ``word*`` is the beginning of a word, and ``-word`` must not
+        be there. With ``limit=None`` it returns all of them.
+        """
+        return await self._wire.pages("/api/v1/items", {"q": words, "source": source}, limit=limit)
+
     async def explain(self, source: str) -> types.Explained:
         """Return when a source is probed next and why."""
         return await self._wire.ask(types.Explained, "GET", f"/api/v1/explain/{part(source)}")

@@ -153,11 +153,25 @@ class ItemEvent(TypedDict):
     first: bool
     title: str
     link: str | None
+    text: str
     values: dict[str, Any]
     changes: dict[str, Any]
     came: str | None
     seen: str
     delay_s: float | None
+
+
+class ItemFound(TypedDict):
+    """An item that a search found, as it is now."""
+
+    source: str
+    id: str
+    title: str
+    text: str
+    link: str | None
+    came: str | None
+    seen: str
+    gone: bool
 
 
 class KeptPromiseShown(TypedDict):
@@ -273,6 +287,7 @@ class ProbeMade(TypedDict):
     status: int | None
     detail: str
     items: int
+    updates: int
     delay_s: float | None
     body_bytes: int
 
@@ -556,6 +571,7 @@ class Explained(TypedDict):
     source: str
     url: str
     paused: SuspensionShown | None
+    learning: bool
     rate_per_day: float
     rate_range_per_day: tuple[float, float]
     policies: dict[str, PolicyUsed]
@@ -707,6 +723,7 @@ SourceListed = TypedDict(
         "source": str,
         "url": str,
         "paused": SuspensionShown | None,
+        "learning": bool,
         "rate_per_day": float,
         "rate_range_per_day": tuple[float, float],
         "policies": dict[str, PolicyUsed],

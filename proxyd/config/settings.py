@@ -126,6 +126,11 @@ class Settings(BaseModel):
     overflow: Annotated[float, Field(gt=0, lt=1)] = Field(
         0.01, description="accepted probability that items leave a feed unseen before its next probe"
     )
+    first_day: Seconds = Field(
+        86400.0,
+        description="how long a new source is probed every quarter to half an hour with what is left of the budget, "
+        "unless it shows two new items before. `0s`: not at all",
+    )
     source_spacing: PositiveSeconds = Field(300.0, description="minimum time between two probes of a source")
     host_spacing: Seconds = Field(1.0, description="minimum time between two requests to a host")
     host_concurrency: Annotated[int, Field(ge=1, le=64)] = Field(
@@ -227,6 +232,11 @@ class Settings(BaseModel):
         "network must be in `allow_networks`",
     )
     retention: PositiveSeconds = Field(90 * 86400.0, description="how long items, intervals and notifications are kept")
+    items_bytes: Annotated[int, Field(ge=0)] = Field(
+        10 * 2**30,
+        description="maximum size of all stored items and their updates, approximately. Looked at every hour: the "
+        "oldest days are deleted first, but never what a source still shows",
+    )
     pictures_bytes: Annotated[int, Field(ge=0)] = Field(
         2**30,
         description="maximum size of all pictures of `SET SCREENSHOT` together. Looked at every hour: the oldest are "

@@ -3,6 +3,7 @@
 from proxyd.daemon.daemon import Daemon, Loops
 from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.delivery_queries import DeliveryQueries
+from proxyd.daemon.discovery import Discovery
 from proxyd.daemon.moves import Moves
 from proxyd.daemon.notifying import DistantNotifier, Notifier, Notifying
 from proxyd.daemon.plan_loop import Planning
@@ -20,6 +21,7 @@ __all__ = [
     "DaemonVitals",
     "Declarations",
     "DeliveryQueries",
+    "Discovery",
     "DistantNotifier",
     "Loops",
     "Moves",

@@ -19,8 +19,9 @@ from proxyd.metrics import Metrics
 from proxyd.ports import Clock
 from proxyd.store import SqlStore, check_copy, whole_or_nothing
 from proxyd.store.databases.sqlite import sync
+from proxyd.store.item_sizes import fitting_since_s, measure_items
 from proxyd.store.picture_rows import expire_pictures
-from proxyd.store.retention import expire
+from proxyd.store.retention import expire, expire_items
 
 _STAMP = "proxyd-%Y%m%dT%H%M%SZ.db"
 log = structlog.get_logger("housekeeping")
@@ -43,6 +44,7 @@ class Housekeeping:
         """Run the chores while the context is open; leaving it cancels the current one, so ``drain`` first."""
         await self._look()
         await self._note_newest()
+        await self._expire_items()
         scheduler = self._scheduler
         scheduler.add_job(self._in_turn(self._store.upkeep.checkpoint), "interval", seconds=60, id="checkpoint")
         scheduler.add_job(self._look, "interval", seconds=60, id="disk")
@@ -84,8 +86,21 @@ class Housekeeping:
 
     async def _expire(self) -> None:
         deleted = await expire(self._store.writer, self._clock.time_s(), retention_s=self._settings.retention)
+        deleted += await self._expire_items()
         deleted += await expire_pictures(self._store.writer, most_bytes=self._settings.pictures_bytes)
         log.info("expired", rows=deleted)
+
+    async def _expire_items(self) -> int:
+        """Delete the oldest days of items if all of them are too large."""
+        sizes = await measure_items(self._store.read)
+        since_s = fitting_since_s(sizes, self._settings.items_bytes)
+        deleted = 0
+        if since_s is not None:
+            deleted = await expire_items(self._store.writer, since_s)
+            sizes = await measure_items(self._store.read)
+        self._metrics.items_stored.set(sizes.items)
+        self._metrics.items_bytes.set(sizes.total_bytes)
+        return deleted
 
     async def _copy(self) -> None:
         if self._settings.backup is None:

@@ -38,6 +38,13 @@ class Moves:
         """Return the moves of a source: an accepted one, then the one that its redirects show now."""
         return list(self._of(source)) if source in self._known.compiled.sources else []
 
+    def place(self, source: str) -> MovePlace | None:
+        """Return the file and line that declare a source; ``None`` if it was declared over the API, or is not."""
+        written = self._declarations.address_of(source)
+        if written is None or self._declarations.origin(written.text.file) != written.text.file:
+            return None
+        return MovePlace(written.text.file, written.line)
+
     async def accept(self, source: str, *, to: str | None = None) -> MoveAccepted:
         """Read a source where its permanent redirects lead, from now on and over restarts.
 
@@ -66,7 +73,7 @@ class Moves:
     def _of(self, source: str) -> Iterator[SourceMove]:
         compiled = self._known.compiled
         health, declared = self._known.state(compiled.sources[source]).health, self._declaration.sources[source].url
-        place = self._place(source)
+        place = self.place(source)
         if health.accepted is not None:
             yield SourceMove(source, declared, health.accepted.url, health.accepted.at_s, 0, place, is_accepted=True)
         if health.moved is not None and health.moved_url is not None:
@@ -81,17 +88,10 @@ class Moves:
                 is_proposed=lasted_s >= PROPOSED_AFTER_S,
             )
 
-    def _place(self, source: str) -> MovePlace | None:
-        """Return the file and line that declare a source; ``None`` if it was declared over the API."""
-        written = self._declarations.address_of(source)
-        if written is None or self._declarations.origin(written.text.file) != written.text.file:
-            return None
-        return MovePlace(written.text.file, written.line)
-
     def _said(self, source: str, url: str) -> str:
         """Return what was done, and what to write so that it lasts without the database."""
         said = f"source {source} is read at {url} from now on"
-        written, place = self._declarations.address_of(source), self._place(source)
+        written, place = self._declarations.address_of(source), self.place(source)
         if written is None or written.url.value == url:
             return said
         where = f"in {place.file}, line {place.line}" if place else "where you declare it, and send that again"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
 from proxyd.core.language import no_such, no_such_source
@@ -16,9 +16,20 @@ from proxyd.core.rules.answers.promises import KeptPromise, fallen_shortest, pro
 from proxyd.core.rules.answers.shown_events import ShownEvent, shown_event
 from proxyd.core.rules.capture_counts import CaptureCounts
 from proxyd.core.rules.decider import Decider
+from proxyd.daemon.source_choices import SourceChoices
 from proxyd.errors import BusyError, ConflictError
 from proxyd.ports import Clock
-from proxyd.queries import AskedProbe, DecidedInterval, MadeProbe, Profiles, Report, SeenItem
+from proxyd.queries import (
+    AskedProbe,
+    DecidedInterval,
+    FoundItem,
+    MadeProbe,
+    Profiles,
+    RecentItems,
+    Report,
+    SeenItem,
+    SourceChoice,
+)
 from proxyd.store import SqlStore
 
 _DAY_S = 86400.0
@@ -33,6 +44,7 @@ class PlanQueries:
         self._explainer = decider.explainer
         self._planner = decider.planner
         self._known = decider.known
+        self._choices = SourceChoices(decider.known)
         self._profiles = profiles
         self._store = store
         self._clock = clock
@@ -87,6 +99,18 @@ class PlanQueries:
     def explain(self, source_id: str) -> Explanation | None:
         """Return when a source is probed next and why."""
         return self._explainer.explain(source_id, self._next_chronon())
+
+    async def source_names(self) -> Sequence[str]:
+        """Return the names of the declared sources, in natural order."""
+        return await self._choices.names()
+
+    async def choose_sources(self, choice: SourceChoice) -> Sequence[str]:
+        """Return the names of some declared sources, in order."""
+        return await self._choices.choose(choice)
+
+    async def recent_items(self, source_ids: Sequence[str], *, days: int) -> Mapping[str, RecentItems]:
+        """Return the items of some sources that came in the last days, including today; not of those without any."""
+        return await self._store.history.recent_items(source_ids, self._clock.time_s(), days=days)
 
     def failing(self) -> list[str]:
         """Return the declared sources whose last probe failed."""
@@ -150,6 +174,12 @@ class PlanQueries:
             raise no_such_source(source_id, declared)
         found = await self._store.history.events(source_id, before=before, limit=limit)
         return await asyncio.to_thread(lambda: [shown_event(each) for each in found])
+
+    async def search_items(
+        self, text: str, *, source_id: str | None, before: int | None, limit: int
+    ) -> list[FoundItem]:
+        """Return the stored items of all sources, or of one, that match a text, those seen last first."""
+        return await self._store.items.search(text, source_id=source_id, before=before, limit=limit)
 
     async def intervals(self, rule: str, *, days: float, limit: int) -> list[DecidedInterval]:
         """Return the execution intervals of a rule that were decided in the last days, newest first."""

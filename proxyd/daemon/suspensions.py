@@ -121,6 +121,10 @@ class Suspensions:
         said = f"rule {name} is evaluated again, on what its sources show from now on"
         return SuspensionChange(said, None)
 
+    def failing_rules(self) -> Iterable[str]:
+        """Return the names of the rules that failed the last time they were evaluated."""
+        return self._decider.known.failing.all()
+
     def failing(self, rule: str) -> FailingRule | None:
         """Return how a rule failed the last time it was evaluated, or ``None`` if it did not."""
         return self._decider.known.failing.of(rule)

@@ -11,6 +11,7 @@ from typing import TypeAlias
 from proxyd.core.model.item import Item
 from proxyd.core.model.notations import NO_LANGUAGES, Languages
 from proxyd.core.model.numbers import plain_number, read_number
+from proxyd.core.model.page_preview import PREVIEW, PREVIEW_FIELD
 from proxyd.core.model.profile import FieldType, PageClass, Reader
 from proxyd.core.model.text_blocks import BLOCK_GAP
 from proxyd.probing.charsets import GZIP, DocumentKind, decoded
@@ -18,7 +19,7 @@ from proxyd.probing.document_kinds import is_empty, is_web_page
 from proxyd.probing.document_texts import clean, digest
 from proxyd.probing.feeds.feed_items import ParsedFeed
 from proxyd.probing.feeds.feed_parser import parse_feed
-from proxyd.probing.pages.html_pages import page_blocks, parse_html_page
+from proxyd.probing.pages.html_pages import page_blocks, page_preview, parse_html_page
 from proxyd.probing.pages.json_pages import parse_json_page
 from proxyd.probing.pages.json_text import load_json, looks_like_json
 from proxyd.probing.pages.page_values import THE_PAGE, ParsedPage
@@ -103,6 +104,9 @@ def parse_page(
         raise EmptyDocumentError
     if body.startswith(GZIP):
         raise UnreadableDocumentError("this is gzip data that the server does not declare as such")
+    if page_class == PREVIEW:
+        markup = page_preview(_text(body, content_type))
+        return ParsedPage((Item(THE_PAGE, {PREVIEW_FIELD: markup}, None, digest([markup])),), "html", None)
     readers = {each.extraction.reader for each in page_class.fields if each.extraction}
     if not readers:
         return _whole_page(body, content_type, page_class)

@@ -21,7 +21,19 @@ from proxyd.queries.deliveries import (
     Wanted,
     WebhookStatus,
 )
-from proxyd.queries.plans import AskedProbe, DecidedInterval, MadeProbe, Plans, Report, SeenItem
+from proxyd.queries.discovery import Discovered, Discovering
+from proxyd.queries.plans import (
+    AskedProbe,
+    DecidedInterval,
+    FoundItem,
+    MadeProbe,
+    Plans,
+    RecentItems,
+    Report,
+    SeenItem,
+    SourceChoice,
+    SourceKind,
+)
 from proxyd.queries.profiles import (
     DeclarationChanges,
     MoveAccepted,
@@ -44,7 +56,10 @@ __all__ = [
     "DeliveryAttempt",
     "DeliveryStatus",
     "DeliveryTest",
+    "Discovered",
+    "Discovering",
     "FoundEvent",
+    "FoundItem",
     "HubCallbacks",
     "MadeProbe",
     "MoveAccepted",
@@ -55,9 +70,12 @@ __all__ = [
     "Plans",
     "Profiles",
     "Queries",
+    "RecentItems",
     "Report",
     "Scope",
     "SeenItem",
+    "SourceChoice",
+    "SourceKind",
     "SourceMove",
     "StoredAnswer",
     "StoredNotification",
@@ -92,6 +110,7 @@ class Queries:
     suspensions: Suspending
     moves: Moving
     plans: Plans
+    discovery: Discovering
     deliveries: Deliveries
     access: Access
     callbacks: HubCallbacks

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol
 
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
@@ -30,8 +32,53 @@ class MadeProbe:
     status: int | None
     detail: str
     items: int
+    updates: int
     delay_s: float | None
     body_bytes: int
+
+
+class SourceKind(Enum):
+    """What may be the matter with a source."""
+
+    FAILING = "failing"
+    SILENT = "silent"
+    NEW = "new"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceChoice:
+    """Which sources to list.
+
+    Parameters
+    ----------
+    text
+        What their names or addresses must contain, whatever the case; empty for all.
+    kinds
+        Those of any of these kinds, or all if it is empty.
+    among
+        The names from which to choose, or ``None`` for all.
+    order
+        By ``name``, or with the greatest first: the ``newest`` item, the last time they were ``probed``, their
+        ``items``.
+    """
+
+    text: str = ""
+    kinds: frozenset[SourceKind] = frozenset()
+    among: AbstractSet[str] | None = None
+    order: str = "name"
+
+    @property
+    def is_all(self) -> bool:
+        """Whether it leaves no source out."""
+        return not self.text and not self.kinds and self.among is None
+
+
+@dataclass(frozen=True, slots=True)
+class RecentItems:
+    """How many items of a source came on each of some days, oldest first, and when the newest came (unix seconds)."""
+
+    days: tuple[int, ...]
+    newest_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +87,34 @@ class SeenItem:
 
     came_s: float
     seen_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class FoundItem:
+    """A stored item that a search found.
+
+    Parameters
+    ----------
+    position
+        Its number among all items: one that was seen later has a greater one.
+    title, text
+        Its title, and its other texts without markup.
+    event_s, seen_s
+        When it came by its own time, or by our estimate, and when it was seen; unix seconds.
+    is_exact, is_gone
+        Whether the item gives its own time, and whether its source has removed it.
+    """
+
+    position: int
+    source_id: str
+    item_id: str
+    title: str
+    text: str
+    link: str | None
+    event_s: float
+    seen_s: float
+    is_exact: bool
+    is_gone: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +183,15 @@ class Plans(Protocol):
     async def kept(self, source_id: str) -> list[KeptPromise]:
         """Return what rules kept of their targets for the items of a source in the last seven days."""
 
+    async def source_names(self) -> Sequence[str]:
+        """Return the names of the declared sources, in natural order."""
+
+    async def choose_sources(self, choice: SourceChoice) -> Sequence[str]:
+        """Return the names of some declared sources, in order."""
+
+    async def recent_items(self, source_ids: Sequence[str], *, days: int) -> Mapping[str, RecentItems]:
+        """Return the items of some sources that came in the last days, including today; not of those without any."""
+
     def failing(self) -> list[str]:
         """Return the declared sources whose last probe failed."""
 
@@ -129,6 +213,14 @@ class Plans(Protocol):
 
     async def shown_events(self, source_id: str, *, before: int | None, limit: int) -> list[ShownEvent]:
         """Return what happened to the items of a source, newest first; ``before`` is the position of an event."""
+
+    async def search_items(
+        self, text: str, *, source_id: str | None, before: int | None, limit: int
+    ) -> list[FoundItem]:
+        """Return the stored items of all sources, or of one, that match a text, those seen last first.
+
+        ``before`` is the position of an item. Raises ``BadSearchError`` if the text has no words, or too many.
+        """
 
     async def intervals(self, rule: str, *, days: float, limit: int) -> list[DecidedInterval]:
         """Return the execution intervals of a rule that were decided in the last days, newest first.

@@ -112,6 +112,9 @@ class Suspending(Protocol):
         Raises ``ConflictError`` if both have the name and ``subject`` does not decide.
         """
 
+    def failing_rules(self) -> Iterable[str]:
+        """Return the names of the rules that failed the last time they were evaluated."""
+
     def failing(self, rule: str) -> FailingRule | None:
         """Return how a rule failed the last time it was evaluated, or ``None`` if it did not."""
 
@@ -179,6 +182,9 @@ class Moving(Protocol):
 
     def of(self, source: str) -> Sequence[SourceMove]:
         """Return the moves of a source: an accepted one first."""
+
+    def place(self, source: str) -> MovePlace | None:
+        """Return the file and line that declare a source; ``None`` if it was declared over the API, or is not."""
 
     async def accept(self, source: str, *, to: str | None = None) -> MoveAccepted:
         """Read a source at its new address from now on; ``to`` is the address that was looked at.

@@ -26,6 +26,7 @@ from proxyd.queries import (
     FoundEvent,
     MadeProbe,
     NotificationTrace,
+    RecentItems,
     SeenItem,
     StoredNotification,
     StoredNotifications,
@@ -35,6 +36,7 @@ from proxyd.store import rows
 from proxyd.store import tables as t
 from proxyd.store.databases.connections import StoreReader
 from proxyd.store.picture_rows import read_picture
+from proxyd.store.statements import day_of
 
 _SAME_S = 0.0006  # times in a notification are rounded to the millisecond
 MOST_FINDINGS = 100
@@ -96,6 +98,22 @@ class SqlHistory:
         seen = (c.source_id == source_id, c.seen_s >= since_s, c.exact, c.seed.is_(False))
         query = select(c.event_s, c.seen_s).where(*seen).order_by(c.seen_s.desc()).limit(limit)
         return [SeenItem(row.event_s, row.seen_s) for row in await self._read(query)]
+
+    async def recent_items(self, source_ids: Sequence[str], now_s: float, *, days: int) -> Mapping[str, RecentItems]:
+        """Return the items of some sources that came in the last days, including today; not of those without any."""
+        c, first = t.items.c, int(now_s // rows.DAY_S) - days + 1
+        since_s, day = first * rows.DAY_S, day_of(c.event_s)
+        query = (
+            select(c.source_id, day, func.count(), func.max(c.event_s))
+            .where(c.source_id.in_(source_ids), c.present_s >= since_s, c.event_s.between(since_s, now_s))
+            .group_by(c.source_id, day)
+        )
+        counts: dict[str, list[int]] = defaultdict(lambda: [0] * days)
+        newest: dict[str, float] = {}
+        for source_id, at, count, newest_s in await self._read(query):
+            counts[source_id][min(at - first, days - 1)] += count
+            newest[source_id] = max(newest_s, newest.get(source_id, newest_s))
+        return {name: RecentItems(tuple(each), newest[name]) for name, each in counts.items()}
 
     async def events(self, source_id: str, *, before: int | None, limit: int) -> list[StoredEvent]:
         """Return the events of a source's items, newest first; ``before`` is the number of one of them."""

@@ -22,19 +22,12 @@ async def expire(writer: Writer, now_s: float, *, retention_s: float) -> int:
     the newest one stay too: no later one may get its position.
     """
     horizon = now_s - retention_s
+    deleted = await expire_items(writer, horizon)
     newest = select(func.max(t.notifications.c.position)).scalar_subquery()
     pending = select(t.outbox.c.notification_id).where(t.outbox.c.state.in_(WAITING))
     last = select(func.max(t.probes.c.position)).scalar_subquery()
     probes_s = now_s - min(retention_s, KEPT_PROBES_S)
     old: list[tuple[Table, ColumnElement[bool]]] = [
-        (
-            t.items,
-            and_(
-                t.items.c.present_s < horizon,
-                or_(t.items.c.present_s < _newest_window(), t.items.c.gone_s.is_not(None)),
-            ),
-        ),
-        (t.changes, t.changes.c.seen_s < horizon),
         (t.source_events, t.source_events.c.seen_s < horizon),
         (t.intervals, t.intervals.c.probed_s < horizon),
         (t.accounts, t.accounts.c.day < int(horizon // rows.DAY_S)),
@@ -50,7 +43,14 @@ async def expire(writer: Writer, now_s: float, *, retention_s: float) -> int:
         (t.answers, t.answers.c.answered_s < now_s - KEPT_ANSWERS_S),
         (t.probes, or_(t.probes.c.started_s < probes_s, t.probes.c.position <= last - MOST_PROBES)),
     ]
-    return sum([await _delete(writer, table, condition) for table, condition in old])
+    return deleted + sum([await _delete(writer, table, condition) for table, condition in old])
+
+
+async def expire_items(writer: Writer, horizon_s: float) -> int:
+    """Delete items and updates from before a time, except for the last window of each source; return the number."""
+    is_past = or_(t.items.c.present_s < _newest_window(), t.items.c.gone_s.is_not(None))
+    deleted = await _delete(writer, t.items, and_(t.items.c.present_s < horizon_s, is_past))
+    return deleted + await _delete(writer, t.changes, t.changes.c.seen_s < horizon_s)
 
 
 async def _delete(writer: Writer, table: Table, condition: ColumnElement[bool]) -> int:

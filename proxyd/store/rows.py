@@ -29,6 +29,7 @@ from proxyd.core.rules.stages.calibration import Calibration
 from proxyd.core.rules.stages.joint_intervals import JointInterval, Obtained
 from proxyd.core.rules.state import IntervalRecord, Notification, SourceState, StoredEvent, StreamState
 from proxyd.core.rules.subscriptions import Subscription, SubscriptionStatus
+from proxyd.store.item_words import words_of
 
 MOST_DETAIL = 1000  # characters
 DAY_S = 86400.0
@@ -37,6 +38,10 @@ _FIT_FIELDS = tuple(field.name for field in fields(ModelFit))
 _HIDDEN = ("hidden", "hidden_since_s")
 _SUBSCRIPTION_FIELDS = tuple(field.name for field in fields(Subscription))
 _WRITTEN = {"validators", "rate", "fit", "health"}  # in other forms than those of the state
+UNAWAITED_COLUMNS = (
+    *("source_id", "seq", "item_id", "content_hash", "fields"),
+    *("published_s", "event_s", "seen_s", "exact"),
+)
 MOVED_COLUMNS = ("url", "reading", "moved_url", "moved_times", "health")
 _STATE_FIELDS = tuple(field.name for field in fields(SourceState) if field.name not in _WRITTEN)
 
@@ -125,6 +130,7 @@ def probe_row(observation: Observation, probe: Probe) -> dict[str, Any]:
         "status": outcome.status,
         "detail": outcome.detail[:MOST_DETAIL],
         "items": sum(event.kind is EventKind.INSERT and not event.seed for event in found.events),
+        "updates": found.updates,
         "delay_s": sum(delays_s) / len(delays_s) if delays_s else None,
         "body_bytes": outcome.body_bytes,
     }
@@ -143,6 +149,7 @@ def item_row(source_id: str, stored: StoredEvent) -> dict[str, Any]:
         "item_id": stored.item.item_id,
         "content_hash": stored.item.content_hash,
         "fields": fields_text(stored.item),
+        "words": words_of(stored.item.fields),
         "published_s": stored.item.published_s,
         "event_s": stored.event_s,
         "seen_s": stored.seen_s,
@@ -159,6 +166,7 @@ def edit_row(observation: Observation, item: Item) -> dict[str, Any]:
         "of_item": item.item_id,
         "hash": item.content_hash,
         "text": fields_text(item),
+        "new_words": words_of(item.fields),
     }
 
 
@@ -209,6 +217,12 @@ def change_row(source_id: str, stored: StoredEvent) -> dict[str, Any]:
         "seen_s": stored.seen_s,
         "exact": stored.exact,
     }
+
+
+def unawaited_row(source_id: str, stored: StoredEvent) -> dict[str, Any]:
+    """Return the parameters that keep an update that no rule awaits, unless one was kept within a day before it."""
+    row = change_row(source_id, stored)
+    return {f"new_{name}": row[name] for name in UNAWAITED_COLUMNS} | {"recent_s": stored.seen_s - DAY_S}
 
 
 def changed(row: Row[Any]) -> StoredEvent:

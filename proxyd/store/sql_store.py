@@ -7,7 +7,21 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, func, insert, select, text, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    bindparam,
+    cast,
+    exists,
+    func,
+    insert,
+    literal,
+    select,
+    text,
+    update,
+)
 
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import EventKind, Item
@@ -25,6 +39,7 @@ from proxyd.store.databases.connections import StoreConnections, StoreReader
 from proxyd.store.declared_rows import SqlDeclarations
 from proxyd.store.failing_rows import SqlFailingRules, record_failing
 from proxyd.store.history import SqlHistory
+from proxyd.store.item_search import SqlItemSearch
 from proxyd.store.limit_rows import exceeding
 from proxyd.store.outbox import SqlOutbox
 from proxyd.store.picture_rows import NO_PICTURES, record_pictures
@@ -54,7 +69,29 @@ _MOVE = (
     .where(t.sources.c.source_id == bindparam("of_source"))
     .values({name: bindparam(f"is_{name}") for name in rows.MOVED_COLUMNS})
 )
-_EDIT_ITEM = update(t.items).where(_of_item).values(content_hash=bindparam("hash"), fields=bindparam("text"))
+_EDIT_ITEM = (
+    update(t.items)
+    .where(_of_item)
+    .values(content_hash=bindparam("hash"), fields=bindparam("text"), words=bindparam("new_words"))
+)
+_recent = t.changes.alias("recent")
+_kept_recently = exists().where(
+    _recent.c.source_id == bindparam("new_source_id"),
+    _recent.c.item_id == bindparam("new_item_id"),
+    _recent.c.seen_s > bindparam("recent_s"),
+)
+_UNAWAITED: dict[str, ColumnElement[Any]] = {
+    name: cast(bindparam(f"new_{name}"), t.changes.c[name].type) for name in rows.UNAWAITED_COLUMNS
+}
+_INSERT_UNAWAITED = insert(t.changes).from_select(  # with the fields that the item still has
+    [*_UNAWAITED, "kind", "old_hash", "old_fields"],
+    select(*_UNAWAITED.values(), literal(EventKind.UPDATE.value), t.items.c.content_hash, t.items.c.fields).where(
+        t.items.c.source_id == bindparam("new_source_id"),
+        t.items.c.item_id == bindparam("new_item_id"),
+        t.items.c.gone_s.is_(None),
+        ~_kept_recently,
+    ),
+)
 _RENAME_ITEM = update(t.items).where(_of_item).values(item_id=bindparam("new_id"))
 _MARK_PRESENT = update(t.items).where(_of_item).values(present_s=bindparam("seen_at_s"))
 _MARK_ALL_GONE = (
@@ -107,6 +144,7 @@ class SqlStore(SqlOutbox):
 
         super().__init__(self.writer, self._all, people)
         self.history = SqlHistory(people)
+        self.items = SqlItemSearch(connections.people)
         self.declarations = SqlDeclarations(self.writer, self._all, self.webhooks, grid)
         self.subscriptions = SqlSubscriptions(self.writer, self._all)
         self.suspensions = SqlSuspensions(self.writer, self._all)
@@ -114,6 +152,7 @@ class SqlStore(SqlOutbox):
         self.plan = SqlPlanRecord(self.writer, self._all, self._each)
         self.access = SqlAccess(self.writer, self._all)
         self.upkeep = connections.upkeep
+        self.read = self._all
         self._connections = connections
         self._grid = grid
         self._waiting: deque[Observation] = deque()
@@ -228,6 +267,8 @@ class SqlStore(SqlOutbox):
             if event.kind is not EventKind.INSERT and event.kind in o.found.kept_kinds
         ]
         execute_many(connection, _INSERT_CHANGE, changed)
+        aside = [rows.unawaited_row(o.state.source_id, event) for o in observations for event in o.found.unawaited]
+        execute_many(connection, _INSERT_UNAWAITED, aside)
         of_sources = [rows.source_event_row(o.state.source_id, each) for o in observations for each in o.source_events]
         execute_many(connection, _INSERT_SOURCE_EVENT, of_sources)
         execute_many(

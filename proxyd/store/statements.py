@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Executable, Table, bindparam, delete
+from sqlalchemy import BigInteger, ColumnElement, Connection, Executable, Table, bindparam, cast, delete
 from sqlalchemy.dialects import postgresql, sqlite
 
 
@@ -41,6 +41,11 @@ def upsert(table: Table) -> Upsert:
 def add_up(table: Table) -> Upsert:
     """Return a statement that inserts rows, or adds to existing ones with the same keys."""
     return Upsert(table, adds=True)
+
+
+def day_of(time_s: ColumnElement[float]) -> ColumnElement[int]:
+    """Return the day of a time in unix seconds, in whole days since 1970-01-01 UTC."""
+    return cast(time_s - 0.5, BigInteger) // 86400  # PostgreSQL rounds, SQLite cuts off
 
 
 def execute_many(connection: Connection, statement: Executable | Upsert, values: list[dict[str, Any]]) -> None:

@@ -58,6 +58,8 @@ sources = Table(
     Column("last_detail", Text, nullable=False, server_default=""),
     Column("newest_s", Float),
     Column("next_seq", Integer, nullable=False),
+    Column("unawaited", Integer, nullable=False, server_default="0"),
+    Column("arrivals", Integer, nullable=False, server_default="0"),
     Column("failures", Integer, nullable=False),
     Column("not_before_s", Float, nullable=False),
     Column("fresh_until_s", Float, nullable=False, server_default="0"),
@@ -172,14 +174,16 @@ subscriptions = Table(
     Column("last_push_s", Float),
 )
 
-items = Table(
+items = Table(  # the newest have the greatest positions; their words are indexed, by triggers or by an expression
     "items",
     metadata,
-    Column("source_id", String, primary_key=True),
-    Column("seq", Integer, primary_key=True),
+    Column("position", _NUMBER, primary_key=True),
+    Column("source_id", String, nullable=False),
+    Column("seq", Integer, nullable=False),
     Column("item_id", Text, nullable=False),
     Column("content_hash", String, nullable=False),
     Column("fields", Text, nullable=False),
+    Column("words", Text, nullable=False, server_default=""),  # of its title and texts, for searches
     Column("published_s", Float),
     Column("event_s", Float, nullable=False),
     Column("seen_s", Float, nullable=False),
@@ -187,6 +191,7 @@ items = Table(
     Column("exact", Boolean, nullable=False),
     Column("seed", Boolean, nullable=False),
     Column("gone_s", Float),
+    UniqueConstraint("source_id", "seq", name="uq_items_event"),
     Index("ix_items_present", "source_id", "present_s"),
 )
 _is_there = items.c.gone_s.is_(None)
@@ -215,6 +220,7 @@ changes = Table(  # updates and deletions of items; ``items`` are the insertions
     Column("seen_s", Float, nullable=False),
     Column("exact", Boolean, nullable=False),
     Index("ix_changes_seen", "seen_s"),
+    Index("ix_changes_item", "source_id", "item_id", "seen_s"),
 )
 
 source_events = Table(  # failures, moves and others of sources themselves
@@ -402,6 +408,7 @@ probes = Table(  # of the last days: why each was made and what it found
     Column("status", Integer),
     Column("detail", Text, nullable=False),
     Column("items", Integer, nullable=False),
+    Column("updates", Integer, nullable=False, server_default="0"),
     Column("delay_s", Float),
     Column("body_bytes", BigInteger, nullable=False, server_default="0"),
     Index("ix_probes_source", "source_id", "position"),

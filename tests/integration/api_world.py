@@ -122,6 +122,7 @@ def offline_parts(settings: Settings, store: SqlStore, clock: Clock, prober: Pro
         clock=clock,
         store=store,
         transport=LocalTransport(prober),
+        prober=prober,
         pushes=PushParts(NoHub(), NoParser(), ""),
         channel=RefusingChannel(),
         secrets=SecretStore(settings, {"SECRET_A": "x"}),

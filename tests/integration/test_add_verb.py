@@ -201,7 +201,10 @@ def test_the_watch_of_a_class_of_ones_own_is_edited_with_its_file(
     assert main(["add", f"{origin}/feed", "--to", "me@example.org", "--file", str(file)]) == 0
     assert f"WATCH '{origin}/feed' OF NEWS TELL MAIL 'me@example.org';" in file.read_text(encoding="utf-8")
     assert main(["add", f"{origin}/feed", "--match", "x", "--file", str(file)]) == 1
-    assert "--match does not know the fields of NEWS; write the WHERE into the profile" in capsys.readouterr().err
+    assert (
+        "words cannot be matched with NEWS, whose fields are its own; write the WHERE yourself"
+        in capsys.readouterr().err
+    )
 
 
 def test_an_address_that_another_file_watches_is_edited_there(

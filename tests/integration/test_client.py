@@ -54,6 +54,7 @@ CALLS: dict[str, tuple[str, Call]] = {
     "list_sources": ("sources", lambda c: c.sources()),
     "list_probes": ("probes", lambda c: c.probes("a/b c")),
     "list_items": ("items", lambda c: c.items("s", limit=10)),
+    "search_items": ("search", lambda c: c.search("news", source="s")),
     "explain": ("explain", lambda c: c.explain("a/b c")),
     "reload": ("reload", lambda c: c.reload(idempotency_key="2")),
     "plan": ("plan", lambda c: c.plan(limit=3)),

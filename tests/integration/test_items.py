@@ -11,7 +11,7 @@ import pytest
 from proxyd.cli.main import main
 from proxyd.client import ApiError, Client
 from proxyd.core.model.item import Item
-from tests.fleets import changed, item, rule
+from tests.fleets import changed, item, rule, source
 from tests.integration.api_world import T0, Running, running_api
 
 
@@ -49,6 +49,73 @@ async def test_items_come_change_and_stay(
     assert found[0]["changes"] == {"channel.item.description": {"from": None, "to": "More"}}
     assert [line.split()[2] for line in shown.splitlines()[1:]] == ["changed", "new", "first"]
     assert "javascript" not in shown
+
+
+async def test_items_are_searched_by_the_api_and_the_verb(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with running_api(tmp_path) as running:
+        await shows(running, T0 + 10.0, item("Kernel 6.18", T0, link="https://a.example/1"), item("Kernel panic", T0))
+        token = (await running.token("read"))["Authorization"].removeprefix("Bearer ")
+        monkeypatch.setenv("PROXYD_TOKEN", token)
+        base = str(running.client.make_url(""))
+        async with Client.over_http(base, token) as asked:
+            (found,) = await asked.search("kern* -panic", source="s")
+            assert len(await asked.search("kernel", limit=None)) == 2
+            assert await asked.search("kernel", source="a/b c") == []
+            with pytest.raises(ApiError, match="name a word to search for"):
+                await asked.search("-panic")
+        assert (found["source"], found["title"], found["link"]) == ("s", "Kernel 6.18", "https://a.example/1")
+        capsys.readouterr()
+        assert await asyncio.to_thread(main, ["search", "--url", base, "--", "kernel", "-panic"]) == 0
+        shown = capsys.readouterr().out
+        assert await asyncio.to_thread(main, ["search", "--url", base, "nothing"]) == 0
+    assert "Kernel 6.18" in shown
+    assert "panic" not in shown
+    assert capsys.readouterr().out == "no item has these words\n"
+
+
+async def test_an_update_that_no_rule_awaits_is_shown_and_counted(tmp_path: Path) -> None:
+    async with running_api(tmp_path) as running:
+        old = item("Kettle", T0 - 60.0, description="<p>30</p>")
+        await shows(running, T0 + 10.0, old)
+        await shows(running, T0 + 100.0, replace(item("Kettle", T0 - 60.0, description="<p>25</p>"), content_hash="n"))
+        token = (await running.token("read"))["Authorization"].removeprefix("Bearer ")
+        async with Client.over_http(str(running.client.make_url("")), token) as asked:
+            found = await asked.items("s")
+            (listed,) = [each for each in await asked.sources() if each["source"] == "s"]
+    assert [(each["kind"], each["title"]) for each in found] == [("update", "Kettle"), ("insert", "Kettle")]
+    assert found[0]["changes"] == {"channel.item.description": {"from": "30", "to": "25"}}
+    assert listed["items_seen"] == 1
+
+
+async def test_sources_are_chosen_and_ordered(tmp_path: Path) -> None:
+    async with running_api(tmp_path) as running:
+        names = ["news-10", "news-2", "News-1", "shop"]
+        own = rule("shops").replace('INTO "P"', 'INTO "Shops" FROM SOURCES "shop"')
+        profile = 'CREATE PROFILE "Shops" AS (DOMAIN "D", LANGUAGE "SQL", USER "u");\n'
+        await running.control.declarations.declare("".join([*map(source, names), profile, own]))
+        await shows(running, T0 + 10.0, item("New", T0))
+        token = (await running.token("write"))["Authorization"].removeprefix("Bearer ")
+        base = str(running.client.make_url(""))
+        async with Client.over_http(base, token) as asked:
+
+            async def listed(query: str) -> list[str]:
+                async with running.client.get(
+                    f"/api/v1/sources?{query}", headers={"Authorization": f"Bearer {token}"}
+                ) as answer:
+                    return [each["source"] for each in (await answer.json())["items"]]
+
+            assert await listed("q=news") == ["News-1", "news-2", "news-10"]
+            assert await listed("q=EXAMPLE.org/shop") == ["shop"]
+            assert (await listed("sort=newest"))[0] == "s"
+            assert await listed("profile=Shops") == ["shop"]
+            assert "s" not in await listed("new=true")
+            await asked.pause("news-2")
+            await asked.mute("shops")
+            assert await listed("paused=true") == ["news-2"]
+            assert await listed("muted=true") == ["shop"]
+            assert await asked.sources(limit=None) == await asked.sources(limit=500)
 
 
 async def test_a_source_a_rule_and_a_profile_are_probed_now(

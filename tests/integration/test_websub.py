@@ -165,6 +165,7 @@ async def open_world(tmp_path: Path, hub: FakeHub, options: str = "", rules: str
             clock=clock,
             store=store,
             transport=LocalTransport(PoissonOrigin({}, clock.time_s)),
+            prober=PoissonOrigin({}, clock.time_s),
             pushes=PushParts(HubClient(session, guard, tokens), InlineParser(), settings.public_url),
             channel=None,  # type: ignore[arg-type]
             secrets=SecretStore(settings, {}),

@@ -9,7 +9,16 @@ from math import ceil
 from aiohttp import web
 
 from proxyd.api import wire
-from proxyd.errors import BusyError, ChangedError, ConflictError, ListingError, NotFoundError, ProfileError, RuleError
+from proxyd.errors import (
+    BadSearchError,
+    BusyError,
+    ChangedError,
+    ConflictError,
+    ListingError,
+    NotFoundError,
+    ProfileError,
+    RuleError,
+)
 
 
 class BadRequestError(ValueError):
@@ -25,7 +34,10 @@ class FaultsError(ValueError):
 
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-EXPECTED = (ProfileError, ListingError, FaultsError, NotFoundError, ConflictError, BusyError, BadRequestError)
+EXPECTED = (
+    *(ProfileError, ListingError, FaultsError, NotFoundError, ConflictError, BusyError, BadRequestError),
+    BadSearchError,
+)
 """The errors that handlers raise to refuse a request."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -39,6 +39,7 @@ class ProfileHandlers:
     def __init__(self, queries: Queries, listings: Listings) -> None:
         self._profiles = queries.profiles
         self._listings = listings.profiles
+        self._plans = queries.plans
         self._turn = asyncio.Lock()
         self._waiting = 0
 
@@ -100,13 +101,17 @@ class ProfileHandlers:
         asked = read_query(request, wire.Listing)
         if request.content_type not in LISTINGS:
             return problem(415, "Unsupported media type", "send OPML as text/x-opml, or addresses as text/plain")
+        made = await self.import_list(await read_bytes(request), asked)
+        return answered(made) if asked.dry_run else made
+
+    async def import_list(self, body: bytes, asked: wire.Listing) -> wire.ImportMade:
+        """Declare the feeds of a list, or only check it."""
         known = known_declaration(self._profiles)
-        body = await read_bytes(request)
         async with self._in_turn():
             texts, counts = await asyncio.to_thread(_merged, body, asked, known)
         if asked.dry_run:
             changes, cost = await self._profiles.try_out(*texts)
-            return answered(wire.ImportMade(**dict(_made(changes, payloads.cost(cost))), **counts))
+            return wire.ImportMade(**dict(_made(changes, payloads.cost(cost))), **counts)
         return wire.ImportMade(**dict(_made(await self._profiles.declare(*texts))), **counts)
 
     @asynccontextmanager
@@ -124,7 +129,7 @@ class ProfileHandlers:
     async def export_feeds(self, request: web.Request) -> web.Response:
         """Return every source as OPML."""
         declared = known_declaration(self._profiles).sources
-        addresses = {for_xml(name): declared[name].url for name in self._listings.source_names()}
+        addresses = {for_xml(name): declared[name].url for name in await self._plans.source_names()}
         text = await asyncio.to_thread(opml, addresses)
         return web.Response(text=text, content_type="text/x-opml")
 

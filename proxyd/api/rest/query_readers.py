@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
 
 from proxyd.api import wire
 from proxyd.api.rest.problems import BadRequestError
@@ -58,23 +58,31 @@ def page_of(rows: list[Each], limit: int) -> tuple[list[Each], str | None]:
     return rows[:limit], cursor_of(str(rows[limit - 1].position)) if len(rows) > limit else None
 
 
-class InOrder:
-    """The sorted names of a mapping, which are sorted again only when the mapping is replaced.
+def cursor_after(names: Sequence[str], count: int) -> str:
+    """Return the cursor with which a client gets what follows the first ``count`` names of a list."""
+    return cursor_of(f"{count} {names[count - 1]}")
 
-    >>> names = InOrder()
-    >>> names.of({"b": 1, "a": 2})
-    ['a', 'b']
+
+def place_after(names: Sequence[str], cursor: str | None) -> int:
+    """Return where a list goes on, which may have changed since the cursor was made.
+
+    >>> names = ["b", "a"]
+    >>> place_after(names, None), place_after(names, cursor_after(names, 1))
+    (0, 1)
+    >>> place_after(["c", *names], cursor_after(names, 1))
+    2
     """
-
-    def __init__(self) -> None:
-        self._mapping: Mapping[str, Any] = {}
-        self._names: list[str] = []
-
-    def of(self, mapping: Mapping[str, Any]) -> list[str]:
-        """Return the sorted names of a mapping that is replaced rather than changed."""
-        if mapping is not self._mapping:
-            self._mapping, self._names = mapping, sorted(mapping)
-        return self._names
+    value = read_cursor(cursor)
+    if value is None:
+        return 0
+    count, _, name = value.partition(" ")
+    place = position(count, _FOREIGN)
+    if 0 < place <= len(names) and names[place - 1] == name:
+        return place
+    try:
+        return names.index(name) + 1
+    except ValueError:
+        return place
 
 
 def part_of(names: Sequence[str], window: wire.ListWindow) -> tuple[Sequence[str], str | None]:

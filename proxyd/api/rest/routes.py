@@ -97,6 +97,7 @@ def endpoints(queries: Queries, listings: Listings, streams: Streams) -> Sequenc
         *suspension_endpoints(queries),
         *move_endpoints(queries),
         *probe_endpoints(queries),
+        listing("/api/v1/items", listings.plans.search_items, wire.Page[wire.ItemFound], wire.SearchWindow),
         listing("/api/v1/plan", listings.plans.plan, wire.Items[wire.ComingProbe], wire.PlanWindow),
         listing("/api/v1/advice", listings.plans.advice, wire.AdviceShown),
         listing("/api/v1/report", listings.plans.report, wire.ReportShown, wire.Days),

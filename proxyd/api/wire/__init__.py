@@ -29,6 +29,7 @@ from proxyd.api.wire.plan_models import Day as Day
 from proxyd.api.wire.plan_models import Explained as Explained
 from proxyd.api.wire.plan_models import IntervalOfRule as IntervalOfRule
 from proxyd.api.wire.plan_models import ItemEvent as ItemEvent
+from proxyd.api.wire.plan_models import ItemFound as ItemFound
 from proxyd.api.wire.plan_models import KeptPromiseShown as KeptPromiseShown
 from proxyd.api.wire.plan_models import ModelOff as ModelOff
 from proxyd.api.wire.plan_models import ParetoPoint as ParetoPoint
@@ -63,6 +64,7 @@ from proxyd.api.wire.query_models import Found as Found
 from proxyd.api.wire.query_models import Listing as Listing
 from proxyd.api.wire.query_models import ListWindow as ListWindow
 from proxyd.api.wire.query_models import PlanWindow as PlanWindow
+from proxyd.api.wire.query_models import SearchWindow as SearchWindow
 from proxyd.api.wire.query_models import SourcesWindow as SourcesWindow
 from proxyd.api.wire.query_models import Which as Which
 from proxyd.api.wire.statement_models import DeclarationWritten as DeclarationWritten

@@ -26,6 +26,7 @@ from proxyd.queries import (
     DeadDelivery,
     DecidedInterval,
     DeliveryStatus,
+    FoundItem,
     MadeProbe,
     Report,
     SourceMove,
@@ -38,6 +39,7 @@ from proxyd.safe_text import is_web
 Shown = TypeVar("Shown", bound=wire.WireModel)
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _DAY_S = 86400.0
+_MOST_TITLE, _MOST_TEXT = 300, 500
 
 
 def time_or_none(time_s: float | None) -> str | None:
@@ -114,11 +116,26 @@ def item_event(event: ShownEvent) -> wire.ItemEvent:
         first=event.is_first,
         title=event.title,
         link=event.link if event.link is not None and is_web(event.link) else None,
+        text=event.text,
         values=dict(event.values),
         changes=dict(event.changes),
         came=iso_time(event.event_s) if event.is_exact else None,
         seen=iso_time(event.seen_s),
         delay_s=round(event.seen_s - event.event_s, 3) if event.is_exact and not event.is_first else None,
+    )
+
+
+def item_found(found: FoundItem) -> wire.ItemFound:
+    """Return an item that a search found."""
+    return wire.ItemFound(
+        source=found.source_id,
+        id=found.item_id,
+        title=found.title[:_MOST_TITLE],
+        text=found.text[:_MOST_TEXT],
+        link=found.link if found.link is not None and is_web(found.link) else None,
+        came=iso_time(found.event_s) if found.is_exact else None,
+        seen=iso_time(found.seen_s),
+        gone=found.is_gone,
     )
 
 

@@ -40,6 +40,7 @@ def _state(found: Explanation) -> dict[str, Any]:
     return {
         "source": found.source_id,
         "url": found.url,
+        "learning": found.is_learning,
         "paused": suspension_or_none(found.paused),
         "rate_per_day": round(found.rate_per_day, 6),
         "rate_range_per_day": tuple(round(rate, 6) for rate in found.rate_range_per_day),
@@ -70,7 +71,7 @@ def _state(found: Explanation) -> dict[str, Any]:
         "last_detail": state.last_detail,
         "failures": state.failures,
         "silent": [_silent(name, spell) for name, spell in state.health.silent.items()],
-        "items_seen": state.next_seq - 1,
+        "items_seen": state.items_seen,
         "items_lost_estimated": round(state.lost_items, 3),
     }
 

@@ -63,6 +63,7 @@ class SourceShown(WireModel):
     source: str
     url: str
     paused: SuspensionShown | None
+    learning: bool = Field(description="whether it is so new that its rate is hardly known")
     rate_per_day: float
     rate_range_per_day: tuple[float, float] = Field(description="the rate lies in this range with 80 % probability")
     policies: dict[str, PolicyUsed]
@@ -126,6 +127,7 @@ class ProbeMade(WireModel):
     status: int | None
     detail: str
     items: Count = Field(description="number of new items")
+    updates: Count = Field(description="number of items that changed")
     delay_s: float | None = Field(description="mean delay of the new items that give their own time")
     body_bytes: Count = Field(description="size of the decoded body; 0 if none was sent")
 
@@ -154,11 +156,25 @@ class ItemEvent(WireModel):
     first: bool = Field(description="whether it was there at the first contact with its source")
     title: str = Field(description="its title, or else its first text; of an item that came, as it is now")
     link: str | None = Field(description="null if it has no link to the web")
+    text: str = Field(description="the beginning of the other texts of an item of a feed; empty for a page")
     values: dict[str, Any] = Field(description="the fields of an item of a page; empty for a feed")
     changes: dict[str, Any] = Field(description="of an update, by field: `from` and `to`, or a `difference` of texts")
     came: Time | None = Field(description="its own time; null if it gives none")
     seen: Time
     delay_s: float | None = Field(description="from its own time until it was seen; null if it was there at first")
+
+
+class ItemFound(WireModel):
+    """An item that a search found, as it is now."""
+
+    source: str
+    id: str
+    title: str
+    text: str = Field(description="the beginning of its other texts, without markup")
+    link: str | None = Field(description="null if it has no link to the web")
+    came: Time | None = Field(description="its own time; null if it gives none")
+    seen: Time
+    gone: bool = Field(description="whether its source has removed it")
 
 
 class IntervalOfRule(WireModel):

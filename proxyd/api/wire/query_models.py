@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -16,15 +16,36 @@ class ListWindow(WireModel):
     cursor: str | None = None
 
 
+class SearchWindow(ListWindow):
+    """The words to search for, the source to which they belong, and the page of the list.
+
+    All words must be there. `"so and so"` are words that follow each other, `word*` is the beginning of a word, and
+    `-word` must not be there.
+    """
+
+    q: Annotated[str, Field(min_length=1, max_length=1000)]
+    source: str | None = None
+
+
 class SourcesWindow(ListWindow):
     """The page of the list of sources.
 
-    `failing` selects those whose last probe failed, `silent` those that show no items or a field without a value, and
-    both together those of either kind.
+    `failing` selects those whose last probe failed, `silent` those that show no items or a field without a value, `new`
+    those that wait for their first probe, and several together those of any of these kinds. `q` is in their names or
+    addresses, `profile` has a rule on them, `paused` ones are not probed, and of `muted` ones nothing is sent.
     """
 
     failing: bool = False
     silent: bool = False
+    new: bool = False
+    paused: bool = False
+    muted: bool = False
+    q: Annotated[str, Field(max_length=200)] | None = None
+    profile: str | None = None
+    domain: str | None = None
+    sort: Literal["name", "newest", "probed", "items"] = Field(
+        default="name", description="by name, or the greatest first: newest item, last probe, number of items"
+    )
 
 
 class PlanWindow(WireModel):

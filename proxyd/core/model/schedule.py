@@ -25,6 +25,7 @@ class Reason(Enum):
     MEMORYLESS = "memoryless"
     ADAPTIVE = "adaptive"
     SPEND = "spare budget"
+    LEARNING = "first day"  # to learn a new source's rate
     RETRY = "retry"
     SAFETY = "safety"  # tests whether the source's hub still pushes everything
 

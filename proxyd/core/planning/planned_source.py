@@ -32,6 +32,10 @@ class PlannedSource:
         The origin says that nothing changes before this time.
     asked_s
         When somebody asked for a probe at once, which waits only for what the source and its host allow.
+    learns_until_s
+        Until when it is probed often because it is new; 0 if it is not.
+    skipped_s
+        When it was last due because it is new and could not be probed.
     hidden
         Items that may wait unseen because siblings of the source changed, in addition to those its rate expects.
     hidden_since_s
@@ -69,6 +73,8 @@ class PlannedSource:
     not_before_s: float = 0.0
     fresh_until_s: float = 0.0
     asked_s: float | None = None
+    learns_until_s: float = 0.0
+    skipped_s: float = 0.0
     pushed_until_s: float = 0.0
     throttle_scope: str = ""
     hidden: float = 0.0

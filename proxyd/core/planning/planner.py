@@ -195,12 +195,17 @@ class Planner:
         for candidate in merge(hard, free, key=attrgetter("rank")):
             source = candidate.source
             earliest_s = max(start_s, self.limits.earliest_s(source))
-            if earliest_s >= stop_s - _ROUNDING_S:
+            if earliest_s >= stop_s - _ROUNDING_S and candidate.reason is Reason.LEARNING:
+                self._skip(source, now)
+            elif earliest_s >= stop_s - _ROUNDING_S:
                 self._postpone(
                     source, self.limits.blocked_by(source, stop_s - _ROUNDING_S) or Constraint.HOST_POLITENESS
                 )
             elif (source.probe_units > 1 and self._debt.is_owed) or (at_s := slots.take(earliest_s)) is None:
-                self._postpone(source, self.limit)
+                if candidate.reason is Reason.LEARNING:
+                    self._skip(source, now)
+                else:
+                    self._postpone(source, self.limit)
             else:
                 self._debt.owe(slots.spend(source.probe_units - 1))
                 chosen.append(self._take(candidate, now, at_s))
@@ -253,6 +258,11 @@ class Planner:
         reason = Reason.FIRST_CONTACT if is_first else candidate.reason
         probe = Probe(source.source_id, now, reason, candidate.rule, source.rate_per_s * 86400.0)
         return PlannedProbe(probe, at_s)
+
+    def _skip(self, source: PlannedSource, now: Chronon) -> None:
+        """Let a new source wait for its next turn: thousands that wait for room must not be looked at every chronon."""
+        source.skipped_s = self.settings.grid.start_s(now + 1)
+        self.queues.sleep(source, self._due_times.wake(source, now))
 
     def _postpone(self, source: PlannedSource, constraint: Constraint) -> None:
         self.held_back.append((source.source_id, constraint))

@@ -38,6 +38,9 @@ class PlannerSettings:
     overflow
         The accepted probability that items slide off a feed unseen before its next probe. Probes are made earlier to
         keep to it; 1 disables this.
+    first_day_s
+        How long after its first contact a new source is probed often, unless it shows two new items before; 0 for no
+        such probes.
     missed_s
         The waiting that counts as much as an item that is missed, in seconds.
     host_probes, host_window_s
@@ -57,6 +60,7 @@ class PlannerSettings:
     overflow: float = 0.01
     host_probes: int | None = None
     host_window_s: float = 0.0
+    first_day_s: float = 0.0
 
     @property
     def has_targets(self) -> bool:

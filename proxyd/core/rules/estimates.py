@@ -78,7 +78,13 @@ class Estimates:
         if known is None:
             return SourceState(source.source_id, source.url, reading=reading)
         health = SourceHealth(next_seq=known.health.next_seq)
-        return SourceState(source.source_id, source.url, next_seq=known.next_seq, reading=reading, health=health)
+        return SourceState(
+            *(source.source_id, source.url),
+            next_seq=known.next_seq,
+            unawaited=known.unawaited,
+            reading=reading,
+            health=health,
+        )
 
     def keep(self, state: SourceState) -> None:
         """Keep a state as the newest."""

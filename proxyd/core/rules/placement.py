@@ -167,6 +167,7 @@ class SourcePlacement:
         record = observation.record
         planned.rate_per_s = self._known.rate_per_s(source, now_s) if record is None else record.rate_per_s
         planned.items_known = self._known.items_known(source, now_s) if record is None else record.items_known
+        planned.learns_until_s = observation.state.learns_until_s(self._known.settings.planner.first_day_s)
         if planned.last_seen_s is None and outcome.kind.is_success:
             self._lay(planned, now_s, is_first=True)
 
@@ -215,6 +216,7 @@ class SourcePlacement:
             demands=self._demands(source, now_s, old.demands if old else record),
             rate_per_s=self._known.rate_per_s(source, now_s),
             items_known=self._known.items_known(source, now_s),
+            learns_until_s=state.learns_until_s(self._known.settings.planner.first_day_s),
             hidden=old.hidden if old else record.hidden if record and is_hidden else 0.0,
             hidden_since_s=old.hidden_since_s if old else record.hidden_since_s if record and is_hidden else 0.0,
             last_seen_s=state.watched_s,

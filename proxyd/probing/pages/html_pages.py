@@ -22,6 +22,7 @@ from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass, R
 from proxyd.probing.document_texts import MOST_ITEMS, capped, clean, words
 from proxyd.probing.pages.linked_data import linked_view
 from proxyd.probing.pages.meta_elements import meta_view
+from proxyd.probing.pages.page_preview import preview_markup
 from proxyd.probing.pages.page_text import text_blocks
 from proxyd.probing.pages.page_values import Marks, PageRow, ParsedPage, Raw, field_selectors, page_of
 from proxyd.probing.pages.prices import price_view
@@ -163,6 +164,12 @@ def page_blocks(text: str) -> tuple[str | None, list[str]]:
     title = owner.css_first("title")
     named = None if title is None else capped(clean(title.text()).strip())
     return named or None, [] if node is None else text_blocks(node)
+
+
+def page_preview(text: str) -> str:
+    """Return what a page shows as harmless markup, with the ids and classes that selectors need."""
+    _, owner = _parsed("html", _bounded(text))
+    return "" if owner.body is None else preview_markup(owner.body)
 
 
 def css_view(text: str, tag: str = "html") -> PageRow | None:

@@ -20,6 +20,7 @@ from proxyd.store.databases.connections import breakable, migrate, sqlite_url, s
 from proxyd.store.databases.database_copies import copy_from_file
 from proxyd.store.databases.opening import is_postgresql, open_connections, owned_connections, owner_lock
 from proxyd.store.databases.sqlite import copy_file, end_when, sync
+from proxyd.store.databases.word_index import IN_SQLITE
 from proxyd.store.tables import metadata
 
 
@@ -207,9 +208,10 @@ def check_file(path: Path, over: Event | None = None) -> None:
 
 def _refuse_programs(path: Path, connection: sqlite3.Connection) -> None:
     """Raise ``StoreError`` if a file does what no database of proxyd does: it would run in the daemon ever after."""
-    found = connection.execute(
-        "SELECT type, name FROM sqlite_master WHERE type IN ('trigger', 'view') OR sql LIKE 'CREATE VIRTUAL%'"
-    ).fetchone()
+    programs = connection.execute(
+        "SELECT type, name, sql FROM sqlite_master WHERE type IN ('trigger', 'view') OR sql LIKE 'CREATE VIRTUAL%'"
+    )
+    found = next((row for row in programs if row[2] not in IN_SQLITE), None)
     if found is not None:
         raise StoreError(f"{path} holds the {found[0]} {visible(str(found[1]))[:60]!r}, which proxyd did not make")
 

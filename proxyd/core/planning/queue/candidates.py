@@ -16,7 +16,12 @@ from proxyd.core.planning.policies.expected_intervals import PlannedInterval
 from proxyd.core.planning.queue.due_times import LOOKAHEAD_CHRONONS, DueTimes
 from proxyd.core.planning.queue.source_queues import SourceQueues
 
-_GROUPS = {Reason.OVERFLOW: 1, Reason.DOE: 1, Reason.SPEND: 3}  # required probes come before those worth their price
+_GROUPS = {  # required probes come before those worth their price, and these before those that use what is left
+    Reason.OVERFLOW: 1,
+    Reason.DOE: 1,
+    Reason.SPEND: 3,
+    Reason.LEARNING: 3,
+}
 _Wanted: TypeAlias = tuple[PlannedSource, Reason, str]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import inf, isinf
 from typing import NamedTuple
+from zlib import crc32
 
 from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.schedule import Reason
@@ -18,6 +19,7 @@ from proxyd.core.planning.policies.rule_demand import CountedAhead, RuleDemand
 LOOKAHEAD_CHRONONS = 60  # intervals that end within so many compete for the budget; those that end later can wait
 NEVER_CHRONONS = 10**9  # until a source that nothing wakes
 _LEAST_PRICE = 1e-9
+_LEARNS_EVERY_S = 900.0  # to twice that
 _LONGEST_S = 30 * 86400.0
 
 
@@ -64,6 +66,15 @@ class _Seen:
     def doe_s(self, probes: int, per_s: float) -> float | None:
         week = self._due_times.week
         return None if week is None else week.doe_due_s(self.source_id, probes, per_s, self.last_s)
+
+
+def _learning_s(source: PlannedSource) -> float:
+    """Return when a new source is due in any case: a quarter to half an hour after its last turn, always the same."""
+    if source.learns_until_s <= 0.0 or source.last_seen_s is None:
+        return inf
+    gap_s = _LEARNS_EVERY_S * (1.0 + crc32(source.source_id.encode()) / 2**32)
+    due_s = max(source.last_seen_s, source.skipped_s) + gap_s
+    return due_s if due_s <= source.learns_until_s else inf
 
 
 class DueTimes:
@@ -117,7 +128,10 @@ class DueTimes:
             early_s = source.hidden / source.rate_per_s  # the time in which as many items are expected
             helped = (due for demand, due in zip(timed, dues, strict=True) if demand.is_helped)
             dues = [*dues, *(DueTime(due.due_s - early_s, Reason.SIBLING, due.rule) for due in helped)]
-        return dues + [DueTime(self.overflow_s(source), Reason.OVERFLOW, rule) for rule in demands.priced[:1]]
+        for rule in demands.priced[:1]:
+            dues.append(DueTime(self.overflow_s(source), Reason.OVERFLOW, rule))
+            dues.append(DueTime(_learning_s(source), Reason.LEARNING, rule))
+        return dues
 
     def have_come(self, due_s: float, now: Chronon) -> bool:
         """Whether a time comes by the end of ``now``; a probe is made in the chronon in which it is due."""

@@ -87,6 +87,8 @@ class Explanation:
         Why the next probe is made, in words.
     judged_rule
         The rule whose target ``because`` names, if it names one.
+    is_learning
+        Whether it is so new that its rate is hardly known.
     picturing
         The rules that keep a picture of what a browser shows.
     has_targets, spends_all
@@ -122,6 +124,7 @@ class Explanation:
     judged_rule: str = ""
     has_targets: bool = False
     spends_all: bool = False
+    is_learning: bool = False
 
     @property
     def chance(self) -> float | None:
@@ -196,6 +199,7 @@ class Explainer:
             blocked_by=self._blocked_by(source_id, planned, now_s, next_probe) or self._without_budget(next_probe),
             paused=self.known.paused.get(source_id),
             earliest_s=earliest if earliest > now_s else None,
+            is_learning=state.first_contact_s is None or (planned is not None and planned.learns_until_s > now_s),
             rules=tuple(program.rule.name for program in programs),
             postponed=self.planner.postponed(source_id) if planned else {},
             unmet_intervals=sum(demand.missed for demand in planned.demands.rules) if planned else 0,

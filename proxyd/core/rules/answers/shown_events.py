@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from proxyd.core.model.item import EventKind, Value
+from proxyd.core.rules.answers.item_texts import OF_FEEDS, OF_ITEMS, is_of_feed, readable, texts_of
 from proxyd.core.rules.programs.message_program import link_of, title_of, value_change
 from proxyd.core.rules.state import StoredEvent
 
 _MOST_BLOCKS = 200  # of a text that is compared; a longer one changed as a whole
-_MOST_TITLE, _MOST_VALUE = 300, 300
-_OF_FEEDS = "channel."
+_MOST_TITLE, _MOST_VALUE, _MOST_TEXT = 300, 300, 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,8 @@ class ShownEvent:
         Its number among the events of its source.
     is_first
         Whether the item was there at first contact.
+    text
+        The beginning of the other texts of an item of a feed, without markup; empty for an item of a page.
     values
         The fields of an item of a page, without its link; empty for an item of a feed.
     changes
@@ -41,6 +43,7 @@ class ShownEvent:
     is_first: bool
     title: str
     link: str | None
+    text: str
     values: Mapping[str, Value]
     changes: Mapping[str, Any]
     event_s: float
@@ -59,7 +62,8 @@ def shown_event(event: StoredEvent) -> ShownEvent:
     """
     fields = event.item.fields
     before = fields if event.old is None else event.old.fields
-    pairs = {name: (before.get(name), fields.get(name)) for name in dict.fromkeys([*fields, *before])}
+    own = (name for name in dict.fromkeys([*fields, *before]) if name.startswith(OF_ITEMS) or not _is_of_channel(name))
+    pairs = {name: (_compared(name, before.get(name)), _compared(name, fields.get(name))) for name in own}
     link = link_of(fields) or None
     return ShownEvent(
         position=event.seq,
@@ -68,6 +72,7 @@ def shown_event(event: StoredEvent) -> ShownEvent:
         is_first=event.seed,
         title=" ".join(title_of(fields).split())[:_MOST_TITLE],
         link=link,
+        text=" ".join(texts_of(fields)[1:])[:_MOST_TEXT] if is_of_feed(fields) else "",
         values=_values(fields, link),
         changes={name: value_change(old, new, most=_MOST_BLOCKS) for name, (old, new) in pairs.items() if old != new},
         event_s=event.event_s,
@@ -76,8 +81,17 @@ def shown_event(event: StoredEvent) -> ShownEvent:
     )
 
 
+def _is_of_channel(name: str) -> bool:
+    return name.startswith(OF_FEEDS)
+
+
+def _compared(name: str, value: Value) -> Value:
+    """Return a value as people compare it: texts of feeds without markup."""
+    return readable(value) if name.startswith(OF_ITEMS) and isinstance(value, str) and "<" in value else value
+
+
 def _values(fields: Mapping[str, Value], link: str | None) -> dict[str, Value]:
-    own = (name for name, value in fields.items() if not name.startswith(_OF_FEEDS) and value != link)
+    own = (name for name, value in fields.items() if not _is_of_channel(name) and value != link)
     return {name: _cut(fields[name]) for name in own}
 
 

@@ -65,6 +65,8 @@ class WindowEvents:
         Estimated number of items that slid off, or were overwritten, unseen since the last probe.
     renamed
         The former and the new identity of stored items that go on under the new one.
+    unawaited
+        Updates of a feed's items that no rule waits for, numbered after the events; ``old`` is not known.
     """
 
     events: tuple[StoredEvent, ...] = ()
@@ -72,6 +74,12 @@ class WindowEvents:
     evidence: Evidence | None = None
     lost_items: float = 0.0
     renamed: tuple[tuple[str, str], ...] = ()
+    unawaited: tuple[StoredEvent, ...] = ()
+
+    @property
+    def numbered(self) -> int:
+        """The number of events and unawaited updates, which share the numbers of a source."""
+        return len(self.events) + len(self.unawaited)
 
 
 NO_EVENTS = WindowEvents()
@@ -98,7 +106,7 @@ class Discovery:
     changed_guids
         Number of items whose guid changed; they were recognised by their content.
     kept_kinds
-        The kinds of events that rules wait for; other kinds only update the stored items.
+        The kinds of events that rules wait for; other updates are only kept for people.
     """
 
     outcome: ProbeOutcome
@@ -114,6 +122,18 @@ class Discovery:
     def events(self) -> tuple[StoredEvent, ...]:
         """The events of the window."""
         return self.window.events
+
+    @property
+    def unawaited(self) -> list[StoredEvent]:
+        """The updates that no rule waits for."""
+        awaited = EventKind.UPDATE in self.kept_kinds
+        own = [] if awaited else [each for each in self.events if each.kind is EventKind.UPDATE]
+        return [*own, *self.window.unawaited]
+
+    @property
+    def updates(self) -> int:
+        """The number of items that changed."""
+        return sum(e.kind is EventKind.UPDATE for e in self.events) + len(self.window.unawaited)
 
     @property
     def delays_s(self) -> list[float]:
@@ -231,7 +251,12 @@ def discover(
     can_overflow = view.shape is Shape.FEED and not view.is_pushed
     lost = lost_items(items, new, state, seen_s=seen_s, rate_per_s=rate_per_s) if can_overflow else None
     evidence = evidence_of(events, since_s, seen_s, overflowed=lost is not None)
-    return WindowEvents((*silent, *events), edited, evidence, lost or 0.0)
+    found = WindowEvents((*silent, *events), edited, evidence, lost or 0.0)
+    if view.shape is not Shape.FEED or view.has_updates:
+        return found
+    updates = [_Change(EventKind.UPDATE, item, _updated_s(item)) for item in edited if item.item_id not in view.quiet]
+    after = replace(state, next_seq=state.next_seq + len(found.events))
+    return replace(found, unawaited=_ordered(updates, after, state.last_success_s, seen_s))
 
 
 def unchanged(state: SourceState, *, seen_s: float) -> WindowEvents:
@@ -264,12 +289,16 @@ def _changes(items: Sequence[Item], view: DocumentView) -> Iterator[_Change]:
         if before is None:
             yield _Change(EventKind.INSERT, item, item.published_s)
         elif before.content_hash != item.content_hash and (view.has_updates or view.shape is not Shape.FEED):
-            updated_s = item.fields.get(_UPDATED)
-            time_s = updated_s if view.shape is Shape.FEED and isinstance(updated_s, float) else None
+            time_s = _updated_s(item) if view.shape is Shape.FEED else None
             yield _Change(EventKind.UPDATE, item, time_s, before)
     if view.shape is not Shape.FEED and view.is_whole:
         found = {item.item_id for item in items}
         yield from (_Change(EventKind.DELETE, item, None) for key, item in view.known.items() if key not in found)
+
+
+def _updated_s(item: Item) -> float | None:
+    updated_s = item.fields.get(_UPDATED)
+    return updated_s if isinstance(updated_s, float) else None
 
 
 def _distrust_constant(items: Sequence[Item]) -> Sequence[Item]:

@@ -112,7 +112,7 @@ def _after_vanishing(state: SourceState, outcome: ProbeOutcome, found: WindowEve
         "body_hash": None,
         "first_contact_s": outcome.finished_s if state.first_contact_s is None else state.first_contact_s,
         "last_success_s": outcome.finished_s,
-        "next_seq": state.next_seq + len(found.events),
+        **_counts(state, found),
         "lost_items": state.lost_items + found.lost_items,
     }
 
@@ -123,7 +123,17 @@ def _after_push(state: SourceState, outcome: ProbeOutcome, found: WindowEvents, 
     return forgotten | {
         "last_push_s": outcome.finished_s,
         "newest_s": _newest_s(state, found),
-        "next_seq": state.next_seq + len(found.events),
+        **_counts(state, found),
+    }
+
+
+def _counts(state: SourceState, found: WindowEvents) -> StateChanges:
+    """Return the numbers of a source after what was found."""
+    arrivals = sum(not event.seed and event.kind is not EventKind.DELETE for event in found.events)
+    return {
+        "next_seq": state.next_seq + found.numbered,
+        "unawaited": state.unawaited + len(found.unawaited),
+        "arrivals": state.arrivals + arrivals + len(found.unawaited),
     }
 
 
@@ -154,7 +164,7 @@ def _after_success(state: SourceState, outcome: ProbeOutcome, found: WindowEvent
             "body_hash": outcome.body_hash,
             "first_contact_s": outcome.finished_s if state.first_contact_s is None else state.first_contact_s,
             "newest_s": _newest_s(state, found),
-            "next_seq": state.next_seq + len(found.events),
+            **_counts(state, found),
             "lost_items": state.lost_items + found.lost_items,
         } | (_shown(state, outcome, found) if shape is Shape.FEED else {})
     return changes

@@ -1,0 +1,119 @@
+"""The text of a WATCH from what people choose: an address, words, a price or a value, and where to tell."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from proxyd.core.language.printing.quoting import format_contains, quote_name, quote_text
+from proxyd.errors import ConfigError
+
+VALUE_CLASS, VALUE_FIELD = "VALUE", "value"
+_SEARCHED = {"FEED": "title", "PAGE": "text", VALUE_CLASS: VALUE_FIELD}
+WHEN_OF_VALUES = {"changes": "", "falls": "NEW.value < OLD.value", "rises": "NEW.value > OLD.value"}
+"""When to tell of a value, and the condition for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchWish:
+    """What somebody wants to watch.
+
+    Parameters
+    ----------
+    page_class
+        The class that reads the address, such as ``PAGE``; empty for a feed, or to leave that as it is.
+    words
+        To tell only of what holds one of these.
+    searched
+        The class that reads the address if ``page_class`` does not say it.
+    selector
+        The CSS selector of a value of the page, or empty. It is a number if ``when`` compares it.
+    when
+        When to tell of a value or a price: one of ``WHEN_OF_VALUES``.
+    to
+        Mail addresses, chats and webhooks; ``secret`` names the variable that holds the secret of webhooks.
+    """
+
+    url: str
+    page_class: str = ""
+    name: str | None = None
+    locale: str | None = None
+    words: tuple[str, ...] = ()
+    searched: str | None = None
+    selector: str = ""
+    when: str = "changes"
+    to: tuple[str, ...] = ()
+    secret: str | None = None
+
+
+def watch_text(wish: WatchWish) -> str:
+    """Return the WATCH that somebody wants, after the DOMAIN that it needs to read a value.
+
+    Raises ``ConfigError`` if the wish is not complete, or contradicts itself.
+
+    Examples
+    --------
+    >>> print(watch_text(WatchWish("https://example.org/feed", words=("cve",), to=("me@example.org",))))
+    WATCH 'https://example.org/feed' WHERE title ILIKE '%cve%' TELL MAIL 'me@example.org';
+    >>> print(watch_text(WatchWish("https://shop.example/lamp", selector="p.price", when="falls")))
+    CREATE DOMAIN "shop.example/lamp" AS CLASS::VALUE(value:Decimal FROM CSS 'p.price');
+    WATCH 'https://shop.example/lamp' OF "shop.example/lamp".VALUE WHERE NEW.value < OLD.value;
+    """
+    statements, page_class = [], wish.page_class
+    if wish.selector:
+        domain = quote_name(_domain_of(wish))
+        kind = "String" if wish.when == "changes" else "Decimal"
+        reads = f"{VALUE_FIELD}:{kind} FROM CSS {quote_text(wish.selector)}"
+        statements.append(f"CREATE DOMAIN {domain} AS CLASS::{VALUE_CLASS}({reads});")
+        page_class = f"{domain}.{VALUE_CLASS}"
+    parts = [f"WATCH {quote_text(wish.url)}"]
+    parts += [f"OF {page_class}"] if page_class else []
+    parts += [] if wish.name is None else [f"AS {quote_name(wish.name)}"]
+    parts += [] if wish.locale is None else [f"LOCALE {quote_text(wish.locale)}"]
+    if condition := _condition(wish):
+        parts.append(f"WHERE {condition}")
+    parts += [f"TELL {delivery_text(to, wish.secret)}" for to in wish.to]
+    return "\n".join([*statements, f"{' '.join(parts)};"])
+
+
+def _condition(wish: WatchWish) -> str:
+    if wish.when not in WHEN_OF_VALUES:
+        raise ConfigError([f"{wish.when!r} is not one of {', '.join(WHEN_OF_VALUES)}"])
+    known = (VALUE_CLASS if wish.selector else wish.page_class or wish.searched or "FEED").upper()
+    if wish.when != "changes" and known not in {VALUE_CLASS, "PRICE"}:
+        raise ConfigError(["only a price or a value can fall or rise"])
+    compared = WHEN_OF_VALUES[wish.when].replace(VALUE_FIELD, "price" if known == "PRICE" else VALUE_FIELD)
+    if not wish.words:
+        return compared
+    if compared:
+        raise ConfigError(["tell either of words, or when a value falls or rises"])
+    if not all(each.strip() for each in wish.words):
+        raise ConfigError(["the words to match are not empty"])
+    field = _SEARCHED.get(known)
+    if field is None:
+        raise ConfigError([f"words cannot be matched with {known}, whose fields are its own; write the WHERE yourself"])
+    return " OR ".join(format_contains(field, words) for words in wish.words)
+
+
+def _domain_of(wish: WatchWish) -> str:
+    """Return a name for the domain of a value: that of the WATCH, or its address without the scheme."""
+    if wish.name is not None:
+        return wish.name
+    parts = urlsplit(wish.url)
+    return re.sub(r"[\x00-\x1f]", "", f"{parts.netloc}{parts.path}".rstrip("/")) or "page"
+
+
+def delivery_text(to: str, secret: str | None = None) -> str:
+    """Return a delivery to a mail address, a webhook or a chat.
+
+    >>> delivery_text("me@example.org"), delivery_text("tgram://a/b")
+    ("MAIL 'me@example.org'", "CHANNEL 'tgram://a/b'")
+    """
+    if "://" not in to:
+        return f"MAIL {quote_text(to)}"
+    if not to.lower().startswith(("http://", "https://")):
+        return f"CHANNEL {quote_text(to)}"
+    if secret is None:
+        raise ConfigError(["a webhook is signed: name the variable that holds its secret, such as SECRET_HOOK"])
+    return f"WEBHOOK {quote_text(to)} SECRET ENV {quote_text(secret)}"

@@ -1,0 +1,83 @@
+"""Finds what an address that somebody wants to watch holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from proxyd.core.language import BUILT_IN
+from proxyd.core.language.watch_wishes import VALUE_CLASS, VALUE_FIELD
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
+from proxyd.core.model.page_preview import PREVIEW, PREVIEW_FIELD
+from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass, Reader
+from proxyd.errors import BusyError
+from proxyd.ports import Prober
+from proxyd.queries import Discovered
+
+_MOST_TRIED = 3
+_MOST_AT_ONCE = 4
+
+
+class Discovery:
+    """Looks at addresses with a prober, so the guard and the limits of hosts hold for them."""
+
+    def __init__(self, prober: Prober) -> None:
+        self._prober = prober
+        self._looking = 0
+
+    async def look(
+        self, url: str, *, locale: str | None = None, wants_price: bool = False, wants_preview: bool = False
+    ) -> Discovered:
+        """Return what an address holds.
+
+        A web page leads to the first feed that it links to and that can be read, whose address is the outcome's
+        ``source_id``; without one it is read as a page. The outcome's ``linked_feeds`` are the page's.
+        """
+        with self._turn():
+            if wants_price:
+                return Discovered(await self._read(url, BUILT_IN.classes["PRICE"], locale), "PRICE")
+            outcome, page_class = await self._what_tells(url)
+            if page_class != "PAGE" or not outcome.kind.is_success:
+                return Discovered(outcome, page_class)
+            priced = await self._read(url, BUILT_IN.classes["PRICE"], locale)
+            preview = await self._preview(url) if wants_preview else ""
+            price = priced.items[0] if priced.kind.is_success and priced.items else None
+            return Discovered(outcome, page_class, price, preview)
+
+    async def read_value(self, url: str, selector: str, *, is_number: bool, locale: str | None = None) -> ProbeOutcome:
+        """Return the outcome of reading a value of a page."""
+        kind = FieldType.DECIMAL if is_number else FieldType.STRING
+        field = Field(VALUE_FIELD, kind, Extraction(Reader.CSS, selector))
+        with self._turn():
+            return await self._read(url, PageClass(VALUE_CLASS, "", (field,)), locale)
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        if self._looking >= _MOST_AT_ONCE:
+            raise BusyError("other addresses are being looked at; try again in a few seconds")
+        self._looking += 1
+        try:
+            yield
+        finally:
+            self._looking -= 1
+
+    async def _read(self, url: str, page_class: PageClass, locale: str | None = None) -> ProbeOutcome:
+        request = ProbeRequest(url, url, page_class=page_class, locale=locale, obeys_robots=True)
+        return await self._prober.probe(request)
+
+    async def _preview(self, url: str) -> str:
+        read = await self._read(url, PREVIEW)
+        return str(read.items[0].fields[PREVIEW_FIELD]) if read.kind.is_success and read.items else ""
+
+    async def _what_tells(self, url: str) -> tuple[ProbeOutcome, str]:
+        """Return the outcome of an address, or of a feed that its page links to, and the class that reads it."""
+        found = await self._prober.probe(ProbeRequest(url, url))
+        if found.kind is not OutcomeKind.NOT_A_FEED:
+            return found, "FEED"
+        for link in found.linked_feeds[:_MOST_TRIED]:
+            linked = await self._prober.probe(ProbeRequest(link, link))
+            if linked.kind.is_success:
+                return replace(linked, linked_feeds=found.linked_feeds), "FEED"
+        read = await self._read(url, BUILT_IN.classes["PAGE"])
+        return replace(read, linked_feeds=found.linked_feeds), "PAGE"
