@@ -13,9 +13,12 @@ from aiohttp import web
 from proxyd.api.auth import token_of
 from proxyd.api.listings import Listings
 from proxyd.api.rest.endpoint import pattern
+from proxyd.api.rest.profile_handlers import ProfileHandlers
 from proxyd.api.rest.streams import Streams
+from proxyd.api.web.add_pages import LIST_BYTES, AddPages
 from proxyd.api.web.editor import Editor
 from proxyd.api.web.gate import COOKIE, SESSION_S, SIGNED, Gate, Sessions, WebRoute, came_by_https, read_form
+from proxyd.api.web.news import News
 from proxyd.api.web.pages import Actions, Pages
 from proxyd.api.web.reference import sections
 from proxyd.api.web.rendering import Renderer, static_files
@@ -48,7 +51,8 @@ class Dashboard:
     def routes(self) -> Sequence[WebRoute]:
         """Return every route with the scope that it requires."""
         parts = self._queries, self._listings, self._renderer
-        pages, subjects, editor = Pages(*parts), Subjects(*parts), Editor(*parts)
+        news, pages, subjects, editor = News(*parts), Pages(*parts), Subjects(*parts), Editor(*parts)
+        adding = AddPages(self._queries, ProfileHandlers(self._queries, self._listings), self._renderer)
         tokens = TokenPages(self._queries, self._renderer)
         actions = Actions(self._queries)
         return (
@@ -56,8 +60,14 @@ class Dashboard:
             WebRoute("GET", "/sign-in", None, self.sign_in_form),
             WebRoute("POST", "/sign-in", None, self.sign_in),
             WebRoute("POST", "/sign-out", "read", self.sign_out),
-            WebRoute("GET", "/", "read", pages.fleet),
+            WebRoute("GET", "/", "read", news.news),
+            WebRoute("GET", "/search", "read", news.search),
+            WebRoute("GET", "/state", "read", pages.state),
+            WebRoute("GET", "/more", "read", pages.more),
             WebRoute("GET", "/sources", "read", pages.sources),
+            WebRoute("GET", "/add", "write", adding.form),
+            WebRoute("POST", "/add", "write", adding.add),
+            WebRoute("POST", "/add/list", "write", adding.add_list, most_bytes=LIST_BYTES),
             WebRoute("GET", "/sources/{name}", "read", subjects.source),
             WebRoute("GET", "/sources/{name}/why", "read", subjects.why),
             WebRoute("GET", "/rules", "read", pages.rules),

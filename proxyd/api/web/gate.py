@@ -16,7 +16,7 @@ from yarl import URL
 
 from proxyd.api import wire
 from proxyd.api.auth import BEARER, SCOPES
-from proxyd.api.rest.endpoint import read_bytes
+from proxyd.api.rest.endpoint import BODY_S, read_bytes
 from proxyd.api.rest.problems import BadRequestError, Handler, problem, problems
 from proxyd.queries import Queries, Scope, Token
 
@@ -113,12 +113,17 @@ HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class WebRoute:
-    """A route of the dashboard; ``scope`` is required of the session's token, ``None`` means no session."""
+    """A route of the dashboard.
+
+    ``scope`` is required of the session's token, ``None`` means no session; ``most_bytes`` is the maximum size of a
+    body if it is not the usual one.
+    """
 
     method: Literal["GET", "POST"]
     path: str
     scope: Scope | None
     handler: Handler
+    most_bytes: int | None = None
 
 
 class Gate:
@@ -137,6 +142,8 @@ class Gate:
             return await self._admit(request, route)
 
         async def guarded(request: web.Request) -> web.StreamResponse:
+            if route.most_bytes is not None:
+                request = request.clone(client_max_size=route.most_bytes)
             try:
                 answer = await problems(request, admitted)
             except web.HTTPRedirection as error:
@@ -233,15 +240,17 @@ def _sign_in_first(request: web.Request) -> web.Response:
     raise web.HTTPSeeOther(URL("/sign-in").with_query({"next": request.path_qs} if request.path_qs != "/" else {}))
 
 
-_MEDIA_TYPE = "application/x-www-form-urlencoded"
+_MEDIA_TYPE, _WITH_FILES = "application/x-www-form-urlencoded", "multipart/form-data"
 _MOST_FIELDS = 100
 
 
 async def read_form(request: web.Request) -> dict[str, str]:
     """Return the fields of a form with invalid UTF-8 replaced; raises ``BadRequestError`` for other bodies.
 
-    Files are not accepted, because no page sends any.
+    A file is the text that it holds.
     """
+    if request.content_type == _WITH_FILES:
+        return await _read_files(request)
     if request.content_type != _MEDIA_TYPE:
         raise BadRequestError(f"send the form as {_MEDIA_TYPE}")
     try:
@@ -249,3 +258,22 @@ async def read_form(request: web.Request) -> dict[str, str]:
         return dict(parse_qsl(text, keep_blank_values=True, errors="replace", max_num_fields=_MOST_FIELDS))
     except ValueError as error:
         raise BadRequestError("the form cannot be read; go back, reload the page and try again") from error
+
+
+async def _read_files(request: web.Request) -> dict[str, str]:
+    """Return the fields and the files of a form; aiohttp keeps them for a second reader."""
+    try:
+        async with asyncio.timeout(BODY_S):
+            fields = await request.post()
+    except (ValueError, ConnectionError, web.RequestPayloadError) as error:
+        raise BadRequestError("the form cannot be read; go back, reload the page and try again") from error
+    except TimeoutError as error:
+        raise web.HTTPRequestTimeout(text=f"the form did not arrive within {BODY_S:g} s") from error
+    found: dict[str, str] = {}
+    for name, value in list(fields.items())[:_MOST_FIELDS]:
+        if isinstance(value, web.FileField):
+            value.file.seek(0)
+            found[name] = (await asyncio.to_thread(value.file.read)).decode("utf-8", "replace")
+        else:
+            found[name] = value if isinstance(value, str) else value.decode("utf-8", "replace")
+    return found

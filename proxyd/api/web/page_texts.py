@@ -37,6 +37,47 @@ def shown(value: object, most: int = 160) -> Markup:
     return cut.format(visible(text[:most]), f"{len(text):,}")
 
 
+def beginning(value: str, most: int) -> Markup:
+    """Return the beginning of a text, isolated from its surroundings, up to the end of a word.
+
+    >>> beginning("one two three", 9)
+    Markup('<bdi>one two…</bdi>')
+    """
+    if len(value) <= most:
+        return Markup("<bdi>{}</bdi>").format(visible(value))
+    cut = value[:most]
+    return Markup("<bdi>{}…</bdi>").format(visible(cut.rpartition(" ")[0] or cut))
+
+
+def field(name: str) -> str:
+    """Return the name of a field without the prefix of all fields of feeds.
+
+    >>> field("channel.item.title"), field("price")
+    ('title', 'price')
+    """
+    return name.removeprefix("channel.item.")
+
+
+def diff(text: str) -> Markup:
+    r"""Return a difference of texts, in lines that begin with ``-`` and ``+``, side by side.
+
+        >>> print(diff("- Tea 3
+    + Tea 4"))
+        <div class="diff"><del><bdi>Tea 3</bdi></del><ins><bdi>Tea 4</bdi></ins></div>
+    """
+    runs: list[tuple[list[str], list[str]]] = [([], [])]
+    is_new = False
+    for line in text.split("\n"):
+        if line.startswith("- ") and runs[-1][1]:
+            runs.append(([], []))
+        if line[:2] in {"- ", "+ "}:
+            is_new = line.startswith("+")
+        runs[-1][is_new].append(line[2:])
+    pairs = [(visible("\n".join(old)), visible("\n".join(new))) for old, new in runs]
+    cells = Markup("<del><bdi>{}</bdi></del><ins><bdi>{}</bdi></ins>")
+    return Markup('<div class="diff">{}</div>').format(Markup().join(cells.format(*each) for each in pairs))
+
+
 def code(text: str) -> Markup:
     """Return a text in which parts between backticks are marked as code.
 

@@ -25,22 +25,21 @@ from proxyd.api.web.charts.line_charts import (
     factors,
     round_steps,
     round_times,
-    week_picture,
+    spark_line,
 )
 from proxyd.api.web.gate import SIGNED, read_form
 from proxyd.api.web.page_texts import MUTE_S, duration, number, part, percent, profile_page
 from proxyd.api.web.rendering import Renderer
-from proxyd.api.wire import converters as payloads
 from proxyd.core.language import no_such_source
-from proxyd.core.model.field_values import parse_iso
+from proxyd.core.model.field_values import iso_time, parse_iso
 from proxyd.core.model.suspension import Subject
 from proxyd.core.rules.programs.message_program import heading
 from proxyd.metrics import SHARES
 from proxyd.queries import Queries
 
 _MOST_COMING = 200
-_MOST_NEWS, _MOST_DEAD = 8, 20
-_MOST_MOVED = 20
+_SPARK_DAYS, _MOST_CHOICES = 14, 500
+_MOST_DEAD = 20
 
 
 class Pages:
@@ -54,22 +53,22 @@ class Pages:
         self._listings = listings
         self._render = renderer.page
 
-    async def fleet(self, request: web.Request) -> web.Response:
-        """Show what was told last, the state of the whole fleet, and its results day by day."""
+    async def more(self, request: web.Request) -> web.Response:
+        """Show where the pages are that a narrow window does not list."""
+        return self._render(request, "more.html")
+
+    async def state(self, request: web.Request) -> web.Response:
+        """Show the state of the whole fleet, and its results day by day."""
         report = await self._listings.plans.report(read_query(request, wire.Days))
         samples = await self._vitals.samples()
-        news = await self._listings.deliveries.list_notifications(wire.Found(limit=_MOST_NEWS))
         return self._render(
             request,
-            "fleet.html",
-            news=news,
-            titles=titles_of(news.items),
+            "state.html",
             report=report,
             charts=_report_charts(report),
             fates=self._plans.capture_counts(self._profiles.declaration.rules),
             failing=len(self._plans.failing()),
             silent=len(self._plans.silent()),
-            moved=[each.source_id for each in self._moves.all() if each.is_proposed][:_MOST_MOVED],
             values=samples.values,
             delays=[
                 ("items seen", samples.delays("proxyd_item_delay_seconds")),
@@ -83,10 +82,25 @@ class Pages:
         )
 
     async def sources(self, request: web.Request) -> web.Response:
-        """List the sources."""
-        found = await self._listings.profiles.list_sources(read_query(request, wire.SourcesWindow))
-        weeks = {each.source: week_picture(each.week) for each in found.items}
-        return self._render(request, "sources.html", found=found, weeks=weeks, day_names=payloads.DAYS)
+        """List the sources, those that were searched for, in the order asked for."""
+        _without_blanks(request)
+        asked = read_query(request, wire.SourcesWindow)
+        found = await self._listings.profiles.list_sources(asked)
+        recent = await self._plans.recent_items([each.source for each in found.items], days=_SPARK_DAYS)
+        lines = {name: spark_line(each.days) for name, each in recent.items()}
+        return self._render(
+            request,
+            "sources.html",
+            found=found,
+            asked=asked,
+            recent=recent,
+            lines=lines,
+            newest={name: iso_time(each.newest_s) for name, each in recent.items()},
+            spark_days=_SPARK_DAYS,
+            profiles=sorted(self._profiles.declaration.profiles)[:_MOST_CHOICES],
+            moved={each.source_id for each in self._moves.all() if each.is_proposed},
+            total=len(self._profiles.declaration.sources),
+        )
 
     async def rules(self, request: web.Request) -> web.Response:
         """List the rules and what they achieved."""
@@ -106,8 +120,8 @@ class Pages:
             news=news,
             asked=asked,
             titles=titles_of(news.items),
-            rules=sorted(declaration.rules)[:500],
-            sources=sorted(declaration.sources)[:500],
+            rules=sorted(declaration.rules)[:_MOST_CHOICES],
+            sources=(await self._plans.source_names())[:_MOST_CHOICES],
         )
 
     async def notification(self, request: web.Request) -> web.Response:

@@ -57,6 +57,9 @@ class Renderer:
         )
         self._templates.filters |= {
             "shown": text.shown,
+            "beginning": text.beginning,
+            "diff": text.diff,
+            "field": text.field,
             "code": text.code,
             "verbatim": text.verbatim,
             "part": text.part,

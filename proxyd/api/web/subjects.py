@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from aiohttp import web
@@ -13,6 +14,7 @@ from proxyd.api.rest.endpoint import read_query
 from proxyd.api.rest.query_readers import known_declaration
 from proxyd.api.web.charts.line_charts import heat_map
 from proxyd.api.web.charts.timelines import histogram, lanes, probe_kind, time_line
+from proxyd.api.web.page_texts import profile_page
 from proxyd.api.web.pages import titles_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
@@ -26,6 +28,7 @@ from proxyd.queries import Queries
 _DAY_S = 86400.0
 _FIRST_ITEMS, _LOGGED, _MOST_LISTED = 10, 30, 100
 _MOST_PLANNED = 1000
+_LEAST_DELAYS = 5  # below that a histogram says nothing
 _MOST_PROBES, _MOST_ITEMS, _MOST_INTERVALS = 2500, 500, 500
 
 
@@ -60,8 +63,20 @@ class Subjects:
         declared = known_declaration(self._profiles).sources[name]  # before any await: it may be removed
         found = explained.explanation(known, await self._plans.kept(name))
         moves = [payloads.move(each) for each in self._moves.of(name)]
+        place, edit = self._moves.place(name), self._editor_of(name, found.rules)
         past = await self._past(name, days)
-        return self._render(request, "source.html", found=found, declared=declared, moves=moves, **past)
+        return self._render(
+            request, "source.html", found=found, declared=declared, moves=moves, place=place, edit=edit, **past
+        )
+
+    def _editor_of(self, name: str, rules: Sequence[str]) -> str | None:
+        """Return where a source that the API declared is edited: with the first profile of its rules."""
+        declared = self._profiles.declaration
+        if self._moves.place(name) is not None:
+            return None
+        profiles = (profile for rule in rules if rule in declared.rules for profile in declared.rules[rule].profiles)
+        first = next(profiles, None)
+        return None if first is None else profile_page(first)
 
     async def why(self, request: web.Request) -> web.Response:
         """Show why a source is probed when it is, with the numbers, and its coming week."""
@@ -111,6 +126,7 @@ class Subjects:
             "made": made,
             "logged": _LOGGED,
             "most_listed": _MOST_LISTED,
+            "least_delays": _LEAST_DELAYS,
         }
 
     async def rule(self, request: web.Request) -> web.Response:

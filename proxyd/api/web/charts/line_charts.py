@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from math import floor, log, log10
 
 LEVELS = 8
-_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,28 +191,13 @@ def _cell(day: int, hour: int, week: Sequence[float], most: float, rate: float, 
     return Cell(day, hour, level, week[at], week[at] * rate / 24.0, counts[at])
 
 
-@dataclass(frozen=True, slots=True)
-class WeekPicture:
-    """A small picture of a week: the outline of its factors, its busiest hour, and the mean factor of each day."""
+def spark_line(counts: Sequence[int], *, step: float = 6.0, height: float = 18.0) -> str:
+    """Return a path of one bar for each count, ``step`` apart; a bar is never lower than a tenth of the height.
 
-    path: str
-    busiest: str
-    factor: float
-    days: tuple[float, ...]
-
-
-def week_picture(week: Sequence[float], *, width: float = 168.0, height: float = 24.0) -> WeekPicture | None:
-    """Return a small picture of a week, or ``None`` if the week is not known.
-
-    >>> week_picture([1.0] * 30 + [3.0] + [1.0] * 137).busiest
-    'Tue 06:00'
+    >>> spark_line([0, 2, 1])
+    'M6.0 18.0 v-18.0 h5.0 v18.0 z M12.0 18.0 v-9.0 h5.0 v9.0 z'
     """
-    if not week:
-        return None
-    top, step = max(*week, 1.0), width / len(week)
-    heights = [round(height - height * factor / top, 1) for factor in week]
-    corners = " ".join(f"H{round(step * k, 1)} V{y}" for k, y in enumerate(heights))
-    at = max(range(len(week)), key=lambda hour: week[hour])
-    days = tuple(sum(week[24 * day : 24 * day + 24]) / 24.0 for day in range(7))
-    name = f"{_DAYS[at // 24]} {at % 24:02d}:00"
-    return WeekPicture(f"M0 {height} {corners} H{width} V{height} Z", name, week[at], days)
+    most = max(counts, default=0)
+    heights = [max(round(height * count / most, 1), height / 10) if count else 0.0 for count in counts]
+    bars = [(k * step, high) for k, high in enumerate(heights) if high]
+    return " ".join(f"M{x} {height} v-{high} h{step - 1} v{high} z" for x, high in bars)

@@ -1,4 +1,25 @@
 "use strict";
+// Shows times as the reader's clock does, with UTC as the hint; finer steps than days only where they matter.
+(() => {
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
+  const two = (number) => String(number).padStart(2, "0");
+  const local = (root) => {
+    for (const each of root.querySelectorAll("time[datetime]")) {
+      const at = new Date(each.dateTime);
+      if (isNaN(at)) continue;
+      each.title = each.dateTime.slice(0, 19).replace("T", " ") + " UTC";
+      if (!("clock" in each.dataset)) continue;
+      const day = `${two(at.getMonth() + 1)}-${two(at.getDate())}`;
+      const year = at.getFullYear() === new Date().getFullYear() ? "" : `${at.getFullYear()}-`;
+      each.textContent = `${year}${day} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+    }
+  };
+  window.proxydLocal = local;
+  local(document);
+  const said = document.getElementById("zone");
+  if (said) said.textContent = `times in ${zone}`;
+})();
+
 // Follows the notifications, and replaces the live part of the page by the one that the server renders now.
 (() => {
   const part = document.querySelector("[data-live]");
@@ -26,12 +47,14 @@
       if (!answer.ok) return;
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("[data-live]");
       const old = document.querySelector("[data-live]");
-      if (!fresh || old.innerHTML === fresh.innerHTML) return;
+      if (!fresh) return;
       const focus = kept(old);
       old.querySelectorAll("details").forEach((each, k) => {
         const twin = fresh.querySelectorAll("details")[k];
         if (twin) twin.open = each.open;
       });
+      window.proxydLocal(fresh);
+      if (old.innerHTML === fresh.innerHTML) return;
       old.replaceWith(fresh);
       if (focus) fresh.querySelector(focus)?.focus({ preventScroll: true });
       if (news) say(`live, ${news} new`);

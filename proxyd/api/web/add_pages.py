@@ -1,0 +1,178 @@
+"""Adding sources without writing: what an address holds, what to tell of it and where, and lists of feeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+from yarl import URL
+
+from proxyd.api import wire
+from proxyd.api.rest.problems import EXPECTED, BadRequestError, answer_to
+from proxyd.api.rest.profile_handlers import MOST_LISTED, ProfileHandlers
+from proxyd.api.web.gate import SIGNED, read_form
+from proxyd.api.web.page_texts import part
+from proxyd.api.web.rendering import Renderer
+from proxyd.api.wire import converters as payloads
+from proxyd.core.language.watch_wishes import VALUE_FIELD, WHEN_OF_VALUES, WatchWish, watch_text
+from proxyd.core.model.item import Item
+from proxyd.core.rules.answers.item_texts import texts_of
+from proxyd.errors import ConfigError
+from proxyd.queries import Discovered, Queries
+from proxyd.safe_text import is_web
+
+_MOST_ITEMS, _MOST_TEXT = 6, 4_000
+_LONGEST = 2_000  # characters of a field of the form
+_KINDS = ("items", "text", "price", "value")
+"""What of an address to watch: a feed's items, a page's text, its price or one of its values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """The fields of the form."""
+
+    url: str = ""
+    kind: str = ""
+    words: str = ""
+    to: str = ""
+    name: str = ""
+    selector: str = ""
+    when: str = ""
+    secret: str = ""
+
+    @classmethod
+    def of(cls, form: Mapping[str, str]) -> Choices:
+        """Return the fields that a browser sent, without spaces around them."""
+        return cls(**{name: form.get(name, "").strip()[:_LONGEST] for name in cls.__slots__})
+
+    def wish(self) -> WatchWish:
+        """Return what they ask for."""
+        is_value, is_price = self.kind == "value", self.kind == "price"
+        if is_value and not self.selector:
+            raise BadRequestError("choose the value: click on it in the preview, or write its CSS selector")
+        return WatchWish(
+            self.url,
+            page_class={"text": "PAGE", "price": "PRICE"}.get(self.kind, ""),
+            name=self.name or None,
+            words=tuple(filter(None, (each.strip() for each in self.words.split(",")))) if not is_price else (),
+            selector=self.selector if is_value else "",
+            when=self.when or "falls" if is_price else self.when or "changes" if is_value else "changes",
+            to=tuple(self.to.replace(",", " ").split()),
+            secret=self.secret or None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What an address holds, for people."""
+
+    found: Discovered
+    titles: tuple[str, ...] = ()
+    count: int = 0
+    text: str = ""
+    price: str = ""
+
+    @classmethod
+    def of(cls, found: Discovered) -> Shown:
+        """Return it with the first titles of a feed, or the beginning of a page's text."""
+        items = found.outcome.items
+        price = "" if found.price is None else _price(found.price)
+        if found.page_class == "FEED":
+            return cls(
+                found, tuple(texts_of(item.fields)[0] or item.item_id for item in items[:_MOST_ITEMS]), len(items)
+            )
+        text = str(items[0].fields.get("text") or "")[:_MOST_TEXT] if items else ""
+        return cls(found, text=text, price=price)
+
+
+def _price(item: Item) -> str:
+    return " ".join(str(item.fields[name]) for name in ("price", "currency") if item.fields.get(name) is not None)
+
+
+class AddPages:
+    """Handlers of the form that adds an address, and of lists."""
+
+    def __init__(self, queries: Queries, lists: ProfileHandlers, renderer: Renderer) -> None:
+        self._profiles = queries.profiles
+        self._discovery = queries.discovery
+        self._lists = lists
+        self._render = renderer.page
+
+    async def form(self, request: web.Request) -> web.Response:
+        """Ask for an address, or show what the one in the query holds and what can be told of it."""
+        chosen = Choices.of(request.query)
+        if not chosen.url:
+            return self._page(request, chosen)
+        url = chosen.url if "://" in chosen.url else f"https://{chosen.url}"
+        if not is_web(url):
+            return self._page(request, chosen, error=f"{chosen.url} is no address: it starts with https:// or http://")
+        found = await self._discovery.look(url, wants_preview=True)
+        if not found.outcome.kind.is_success:
+            return self._page(request, chosen, error=f"{url} cannot be watched: {found.outcome.detail}")
+        kind = "items" if found.page_class == "FEED" else "price" if found.price is not None else "text"
+        looked = Choices(url=found.outcome.source_id, kind=chosen.kind if chosen.kind in _KINDS else kind)
+        return self._page(request, looked, shown=Shown.of(found))
+
+    async def add(self, request: web.Request) -> web.StreamResponse:
+        """Declare what the form asks for, or show it and its cost."""
+        form = await read_form(request)
+        chosen = Choices.of(form)
+        try:
+            text = watch_text(chosen.wish())
+            value = await self._value(chosen)
+            if "show" in form:
+                _, cost = await self._profiles.try_out(text)
+                return self._page(request, chosen, text=text, value=value, cost=payloads.cost(cost))
+            changes = await self._profiles.declare(text)
+        except ConfigError as error:
+            return self._page(request, chosen, status=422, error="; ".join(error.problems))
+        except EXPECTED as error:
+            return self._page(request, chosen, status=answer_to(error).status, error=_said(error))
+        added = next(iter(changes.added), "")
+        said = f"Watching {chosen.url}: {text.splitlines()[-1]}" if added else "That was watched already."
+        request[SIGNED].session.notes.append(said)
+        raise web.HTTPSeeOther(URL(f"/rules/{part(added)}" if added else "/sources", encoded=True))
+
+    async def add_list(self, request: web.Request) -> web.StreamResponse:
+        """Declare the feeds of an uploaded list."""
+        form = await read_form(request)
+        text = form.get("list", "") or form.get("addresses", "")
+        if not text.strip():
+            return self._page(request, Choices(), status=422, error="choose a file, or write addresses into the field")
+        try:
+            made = await self._lists.import_list(
+                text.encode(), wire.Listing(name=form.get("name", "").strip() or "Imported")
+            )
+        except EXPECTED as error:
+            return self._page(request, Choices(), status=answer_to(error).status, error=_said(error))
+        known = f", {made.sources_known:,} were there already" if made.sources_known else ""
+        unread = f", {made.unreadable:,} could not be read" if made.unreadable else ""
+        request[SIGNED].session.notes.append(f"Sources added: {made.sources_added:,}{known}{unread}.")
+        raise web.HTTPSeeOther("/sources")
+
+    async def _value(self, chosen: Choices) -> str | None:
+        """Return the chosen value as the page shows it now; raises ``BadRequestError`` if it cannot be read."""
+        if chosen.kind != "value":
+            return None
+        is_number = chosen.when in WHEN_OF_VALUES and chosen.when != "changes"
+        outcome = await self._discovery.read_value(chosen.url, chosen.selector, is_number=is_number)
+        value = outcome.items[0].fields.get(VALUE_FIELD) if outcome.kind.is_success and outcome.items else None
+        if value is None:
+            why = "it holds no number" if is_number and outcome.kind.is_success else outcome.detail
+            raise BadRequestError(f"nothing was read at {chosen.selector}: {why}; choose another place")
+        return str(value)
+
+    def _page(self, request: web.Request, chosen: Choices, *, status: int = 200, **facts: Any) -> web.Response:
+        empty = {"shown": None, "error": "", "text": "", "value": None, "cost": None}
+        return self._render(request, "add.html", status=status, chosen=chosen, **{**empty, **facts})
+
+
+def _said(error: Exception) -> str:
+    """Return an error in words, with the faults of a text."""
+    faults = getattr(error, "errors", ())
+    return "; ".join(str(each) for each in faults) or str(error)
+
+
+LIST_BYTES = MOST_LISTED

@@ -1,0 +1,140 @@
+"""The first page: what was told last, what needs somebody, and how promises are kept; and the search for items."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from proxyd.api import wire
+from proxyd.api.listings import Listings
+from proxyd.api.rest.endpoint import read_query
+from proxyd.api.rest.problems import FaultsError
+from proxyd.api.web.pages import titles_of
+from proxyd.api.web.rendering import Renderer
+from proxyd.core.model.suspension import Subject
+from proxyd.errors import BadSearchError
+from proxyd.queries import Queries
+
+_MOST_NEWS, _MOST_NAMED, _MOST_DEAD = 12, 5, 20
+_WEEK = wire.Days(days=7)
+_OFF = 0.1  # a share that fell so much below the predicted one needs a look
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The first few names of a list, and how many there are."""
+
+    names: Sequence[str]
+    count: int
+
+    @classmethod
+    def of(cls, names: Sequence[str]) -> Named:
+        """Return the first names, in order."""
+        return cls(sorted(names)[:_MOST_NAMED], len(names))
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What was kept of the promises in some days; shares are ``None`` if nothing was decided.
+
+    Parameters
+    ----------
+    share, predicted
+        The share of events that were seen in time, and the one that was predicted.
+    delay_s
+        The mean delay of items that give their own time.
+    """
+
+    events: int
+    share: float | None
+    predicted: float | None
+    delay_s: float | None
+
+    @classmethod
+    def of(cls, days: Sequence[wire.Day]) -> Kept:
+        """Return the sums of some days.
+
+        >>> Kept.of([]).share is None
+        True
+        """
+        captured, missed = sum(day.captured for day in days), sum(day.missed for day in days)
+        judged = [(day.captured + day.missed, day.predicted_completeness) for day in days]
+        judged_events = sum(count for count, share in judged if share is not None)
+        predicted = sum(count * share for count, share in judged if share is not None)
+        timed = [(day.items, day.mean_delay_s) for day in days if day.mean_delay_s is not None]
+        items = sum(count for count, _ in timed)
+        return cls(
+            events=captured + missed,
+            share=captured / (captured + missed) if captured + missed else None,
+            predicted=predicted / judged_events if judged_events else None,
+            delay_s=sum(count * delay_s for count, delay_s in timed) / items if items else None,
+        )
+
+    @property
+    def is_off(self) -> bool:
+        """Whether much less was seen in time than predicted."""
+        return self.share is not None and self.predicted is not None and self.share < self.predicted - _OFF
+
+
+class News:
+    """Handlers of the first page and of the search."""
+
+    def __init__(self, queries: Queries, listings: Listings, renderer: Renderer) -> None:
+        self._profiles = queries.profiles
+        self._suspensions = queries.suspensions
+        self._plans = queries.plans
+        self._vitals = queries.vitals
+        self._moves = queries.moves
+        self._listings = listings
+        self._render = renderer.page
+
+    async def news(self, request: web.Request) -> web.Response:
+        """Show the newest notifications, what needs somebody, and how promises were kept in the last week."""
+        deliveries = self._listings.deliveries
+        news = await deliveries.list_notifications(wire.Found(limit=_MOST_NEWS))
+        report = await self._listings.plans.report(_WEEK)
+        samples = await self._vitals.samples()
+        suspended = self._suspensions.all()
+        names = {subject: Named.of([e.name for e in suspended if e.subject is subject]) for subject in Subject}
+        return self._render(
+            request,
+            "news.html",
+            news=news,
+            titles=titles_of(news.items),
+            kept=Kept.of(report.days),
+            off=Named.of([each.source for each in report.off]),
+            checks=await self._vitals.readiness(),
+            values=samples.values,
+            failing=Named.of(self._plans.failing()),
+            silent=Named.of(self._plans.silent()),
+            moved=Named.of([each.source_id for each in self._moves.all() if each.is_proposed]),
+            failing_rules=Named.of(list(self._suspensions.failing_rules())),
+            paused=names[Subject.SOURCE],
+            muted_rules=names[Subject.RULE],
+            muted_profiles=names[Subject.PROFILE],
+            webhooks=[each for each in (await deliveries.list_webhooks()).items if each.state != "confirmed"],
+            dead=(await deliveries.list_dead_letters(wire.ListWindow(limit=_MOST_DEAD))).items,
+            is_empty=not self._profiles.declaration.rules,
+        )
+
+    async def search(self, request: web.Request) -> web.Response:
+        """Search the items; without words it shows the form."""
+        found, error = None, ""
+        if request.query.get("q", "").strip():
+            try:
+                found = await self._listings.plans.search_items(read_query(request, wire.SearchWindow))
+            except BadSearchError as refused:
+                error = refused.message
+            except FaultsError as refused:
+                error = refused.faults[0].detail
+        return self._render(
+            request,
+            "search.html",
+            words=request.query.get("q", "")[:1000],
+            of_source=request.query.get("source", ""),
+            declared=self._profiles.declaration.sources,
+            found=found,
+            error=error,
+        )
