@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from datetime import datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, expect
 
 from proxyd.api import new_token
+from proxyd.lab.traces.synthetic import Week
 from proxyd.queries import Scope, Wanted
 from tests.acceptance.support import DOMAIN, World, eventually, rule_text, world
 from tests.integration.api_world import Running, running_api
-from tests.integration.dashboard_world import HOSTILE, live
+from tests.integration.dashboard_world import HOSTILE, TITLED, WEEKS, live
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 PAGES = {
-    "fleet": "",
+    "news": "",
+    "search": "search?q=evening",
+    "add": "add",
+    "state": "state",
+    "more": "more",
     "sources": "sources",
     "source": "sources/evening-news",
     "why": "sources/evening-news/why",
@@ -37,7 +44,18 @@ PAGES = {
     "missing": "sources/nowhere",
     "lost": "no/such/page",
 }
-SHOWN = ("fleet", "source", "why", "rule", "plan", "tokens", "notifications")  # in the documents
+SHOWN = (
+    "news",
+    "sources",
+    "source",
+    "why",
+    "rule",
+    "search",
+    "state",
+    "plan",
+    "tokens",
+    "notifications",
+)  # in the documents
 _HEADER_OVERLAPS = """(() => {
   const last = document.querySelector("nav li:last-child").getBoundingClientRect();
   const who = document.querySelector(".who").getBoundingClientRect();
@@ -93,7 +111,7 @@ async def sign_in(page: Page, base: str, token: str) -> None:
     await expect(page.locator("#token")).to_be_focused()
     await page.keyboard.type(token)
     await press(page, "Enter")
-    await expect(page.get_by_role("heading", name="Fleet")).to_be_visible()
+    await expect(page.get_by_role("heading", name="News")).to_be_visible()
 
 
 @asynccontextmanager
@@ -177,7 +195,9 @@ async def shows_button(page: Page) -> None:
 async def read_the_week(page: Page) -> None:
     """Open the table behind the heat map."""
     await follow(page, "one", "one")
-    await follow(page, "Why it is probed when it is", "Why one is probed when it is")
+    await tab_to(page, "Why it is asked when it is")
+    await press(page, "Enter")
+    await follow(page, "With the numbers, its week and the coming probes", "Why one is probed when it is")
     table = page.get_by_role("table", name="Items expected in each hour")
     await expect(table).to_be_hidden()
     await tab_to(page, "Table of the week")
@@ -192,6 +212,8 @@ async def test_a_source_and_a_rule_are_read_by_keyboard_alone(chromium: Browser,
         await sign_in(page, base, token)
         await follow(page, "Sources", "Sources")
         await follow(page, "evening-news", "evening-news")
+        await tab_to(page, "Why it is asked when it is")
+        await press(page, "Enter")
         line = page.get_by_role("img", name="Items and probes of the last 7 days")
         await expect(line).to_be_visible()
         await follow(page, "1 day", "evening-news")
@@ -202,7 +224,8 @@ async def test_a_source_and_a_rule_are_read_by_keyboard_alone(chromium: Browser,
         await follow(page, "every-item", "every-item")
         await expect(page.get_by_role("img", name="Events and probes of the last 7 days")).to_be_visible()
         await open_table(page, "Table of events", "Newest first, at most 100")
-        await follow(page, "Plan", "Plan")
+        await follow(page, "State", "State")
+        await follow(page, "coming probes", "Plan")
         await tab_to(page, "Reload the profiles")
         await press(page, "Enter")
         await expect(page.get_by_text("Reloaded:")).to_be_visible()
@@ -256,10 +279,12 @@ async def test_everything_can_be_done_without_scripts(chromium: Browser, tmp_pat
 
 
 @asynccontextmanager
-async def lived(folder: Path, days: float, scope: Scope = "write") -> AsyncIterator[tuple[Running, str, str]]:
+async def lived(
+    folder: Path, days: float, scope: Scope = "write", of: Mapping[str, tuple[Week, float]] = WEEKS
+) -> AsyncIterator[tuple[Running, str, str]]:
     """Yield a daemon that lived some days, its address, and a token."""
-    async with running_api(folder) as api:
-        await live(api, days=days)
+    async with running_api(folder, declared=of is WEEKS) as api:
+        await live(api, days=days, of=of)
         token, shown = new_token("ada", scope, now_s=api.control.queries.clock.time_s(), expires_in_s=None)
         await api.control.queries.access.add_token(token)
         yield api, str(api.client.make_url("")).rstrip("/"), shown
@@ -351,13 +376,48 @@ async def test_the_pictures_of_the_documents(chromium: Browser, tmp_path: Path, 
     folder = IMAGES if writes else tmp_path / "images"
     folder.mkdir(parents=True, exist_ok=True)
     (tmp_path / "world").mkdir()
-    async with lived(tmp_path / "world", 16.0 if writes else 1.0, "admin") as (_, base, token):
+    async with lived(tmp_path / "world", 16.0 if writes else 1.0, "admin", TITLED) as (_, base, token):
         for scheme, width in (("light", 1280), ("dark", 1280), ("light", 390)):
             options = {"color_scheme": scheme, "viewport": {"width": width, "height": 850}}
             async with opened(chromium, **options) as page:
                 await sign_in(page, base, token)
-                for name in SHOWN if writes else ("fleet",):
+                for name in SHOWN if writes else ("news",):
                     await page.goto(f"{base}/{PAGES[name]}")
                     size = "" if width == 1280 else "-phone"
                     await page.screenshot(path=folder / f"{name}-{scheme}{size}.png")
                     assert (folder / f"{name}-{scheme}{size}.png").stat().st_size > 10_000
+
+
+async def test_two_clicks_lead_to_why_to_what_arrived_and_to_silence_for_the_night(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    async with lived(tmp_path, 3.0, "write", TITLED) as (api, base, token), opened(chromium) as page:
+        await sign_in(page, base, token)
+        arrived = page.locator("ol.news > li")
+        assert await arrived.count() == 12
+        await page.locator(".needs").get_by_role("link", name="retired-blog").click()
+        await expect(page.get_by_text("connection refused").first).to_be_visible()
+        await page.get_by_text("Why it is asked when it is").click()
+        await expect(page.get_by_text("The next probe comes")).to_be_visible()
+        await page.goto(base)
+        await arrived.first.get_by_role("link", name="every-item").click()
+        await page.get_by_label("Mute it for").select_option("8 hours")
+        await page.get_by_role("button", name="Mute").click()
+        await expect(page.get_by_text("Muted since")).to_be_visible()
+        (muted,) = api.control.queries.suspensions.all()
+        assert muted.until_s == api.control.queries.clock.time_s() + 8 * 3600.0
+
+
+async def test_times_are_those_of_the_reader_with_utc_beside_them(chromium: Browser, tmp_path: Path) -> None:
+    async with (
+        lived(tmp_path, 1.0, "read", TITLED) as (_, base, token),
+        opened(chromium, timezone_id="Asia/Kolkata") as page,
+    ):
+        await sign_in(page, base, token)
+        shown = page.locator("ol.news time").first
+        utc = await shown.get_attribute("datetime")
+        assert utc is not None
+        assert await shown.get_attribute("title") == f"{utc[:10]} {utc[11:19]} UTC"
+        local = datetime.fromisoformat(utc.replace("Z", "+00:00")).astimezone(ZoneInfo("Asia/Kolkata"))
+        await expect(shown).to_have_text(f"{local:%Y-%m-%d %H:%M:%S}")
+        await expect(page.locator("footer")).to_contain_text("times in Asia/")

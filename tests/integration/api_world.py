@@ -132,13 +132,14 @@ def offline_parts(settings: Settings, store: SqlStore, clock: Clock, prober: Pro
 
 @asynccontextmanager
 async def running_api(
-    folder: Path, streams: StreamSettings | None = None, quota: Quota | None = None
+    folder: Path, streams: StreamSettings | None = None, quota: Quota | None = None, *, declared: bool = True
 ) -> AsyncIterator[Running]:
-    """Run the API of a daemon whose loops stand still."""
+    """Run the API of a daemon whose loops stand still; unless ``declared``, it has no sources."""
     profiles = folder / "profiles"
     profiles.mkdir()
     webhook = "SET DELIVERY WEBHOOK 'https://r.example/hook' SECRET ENV 'SECRET_A'"
-    (profiles / "a.profile").write_text(DOMAIN + source("s") + source("a/b c") + rule("r", clauses=webhook))
+    text = DOMAIN + source("s") + source("a/b c") + rule("r", clauses=webhook)
+    (profiles / "a.profile").write_text(text if declared else "")
     settings = load(environ={}, profiles=profiles)
     clock = FakeClock(T0)
     async with open_store(migrated_file(folder / "p.db"), ChrononGrid(10.0)) as store, store.writer.running():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import unescape
 from typing import cast
 
@@ -12,6 +12,7 @@ import numpy as np
 from aiohttp import ClientResponse
 from numpy.typing import NDArray
 
+from proxyd.core.model.item import Item
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.daemon.plan_loop import in_parts
@@ -39,11 +40,29 @@ WEEKS: dict[str, tuple[Week, float]] = {
     HOSTILE: (STEADY, 10.0),
 }
 SILENT = "retired-blog"
+TITLES = {
+    "city-council": (
+        "Minutes of the council's meeting",
+        "New opening hours of the library",
+        "Bridge works on Mill Lane",
+    ),
+    "kernel-releases": ("6.18.{n}: stable", "6.12.{n}: longterm", "6.19-rc{n}: mainline"),
+    "security-notices": (
+        "USN-81{n:02d}-1: OpenSSL vulnerability",
+        "USN-79{n:02d}-2: curl regression",
+        "DSA-60{n:02d}: nginx",
+    ),
+    "evening-news": ("Ferry line reopens after the storm", "Council votes on the harbour", "Tram 4 gets new stops"),
+    "league-results": ("Rovers 2, United {n}", "Town 0, Albion {n}", "City 1, Athletic {n}"),
+    "weather-warnings": ("Gale warnings for the northern coast", "Frost warnings until morning", "Heavy rain expected"),
+}
+"""Titles of a believable fleet, by source; ``n`` counts the items."""
+TITLED = {name: week for name, week in WEEKS.items() if name in TITLES}
 
 
-def text() -> str:
+def text(weeks: Mapping[str, tuple[Week, float]] = WEEKS) -> str:
     """Return a declaration of sources with weeks of their own, and of rules of several kinds."""
-    sources = "".join(source(name, host=f"{k}.example") for k, name in enumerate([*WEEKS, SILENT]))
+    sources = "".join(source(name, host=f"{k}.example") for k, name in enumerate([*weeks, SILENT]))
     hourly = "SET DELIVERY WEBHOOK 'https://receiver.example/hook' SECRET ENV 'SECRET_A'"
     rules = rule("every-item", clauses=hourly) + rule("warnings", when="title LIKE '%warnings%'")
     return (DOMAIN + sources + rules).replace('"D"', '"Town"').replace('"P"', '"Town news"').replace("RSS", "NEWS")
@@ -55,6 +74,7 @@ class Origins:
 
     times_s: dict[str, NDArray[np.float64]]
     clock: FakeClock
+    is_titled: bool = False
 
     def probe(self, request: ProbeRequest) -> ProbeOutcome:
         now_s, name = self.clock.time_s(), request.source_id
@@ -64,25 +84,33 @@ class Origins:
         shown = [float(t) for t in times[times <= now_s][-20:]]
         if not shown:
             return unchanged(name, now_s)
-        items = [item(f"{name} {t:.0f}", t, link=f"https://example.org/{t:.0f}") for t in reversed(shown)]
+        items = [self._item(name, t) for t in reversed(shown)]
         return changed(name, items, now_s)
 
+    def _item(self, name: str, published_s: float) -> Item:
+        found = item(f"{name} {published_s:.0f}", published_s, link=f"https://example.org/{published_s:.0f}")
+        if not self.is_titled:
+            return found
+        number = int(np.searchsorted(self.times_s[name], published_s))
+        title = TITLES[name][number % 3].format(n=number // 3 % 40)
+        return replace(found, fields={**found.fields, "channel.item.title": title})
 
-def origins(clock: FakeClock, weeks: int) -> Origins:
+
+def origins(clock: FakeClock, weeks: int, of: Mapping[str, tuple[Week, float]] = WEEKS) -> Origins:
     """Return origins that publish from a week before T0 on."""
     rng, shift_s = np.random.default_rng(3), (T0 - MONDAY_S) // WEEK_S * WEEK_S - WEEK_S
     times = {}
-    for name, (week, rate) in WEEKS.items():
+    for name, (week, rate) in of.items():
         trace = model_trace("poisson", sources=1, weeks=weeks + 3, rng=rng, rate_per_week=rate, week=week)
         times[name] = np.asarray(trace.events_s[0]) + shift_s
-    return Origins(times, clock)
+    return Origins(times, clock, is_titled=of is TITLED)
 
 
-async def live(api: Running, *, days: float) -> None:
+async def live(api: Running, *, days: float, of: Mapping[str, tuple[Week, float]] = WEEKS) -> None:
     """Declare, and let time pass: probes as planned in half hours, a plan of the week every day."""
     control, clock = api.control, cast("FakeClock", api.control.resources.clock)
-    await control.declarations.declare(text())
-    found, grid = origins(clock, int(days / 7) + 1), control.decider.settings.grid
+    await control.declarations.declare(text(of))
+    found, grid = origins(clock, int(days / 7) + 1, of), control.decider.settings.grid
     for step in range(int(days * DAY_S / STEP_S)):
         await clock.advance(STEP_S)
         if step % 48 == 47:

@@ -61,9 +61,8 @@ def field(name: str) -> str:
 def diff(text: str) -> Markup:
     r"""Return a difference of texts, in lines that begin with ``-`` and ``+``, side by side.
 
-        >>> print(diff("- Tea 3
-    + Tea 4"))
-        <div class="diff"><del><bdi>Tea 3</bdi></del><ins><bdi>Tea 4</bdi></ins></div>
+    >>> print(diff("- Tea 3\n+ Tea 4"))
+    <div class="diff"><del><bdi>Tea 3</bdi></del><ins><bdi>Tea 4</bdi></ins></div>
     """
     runs: list[tuple[list[str], list[str]]] = [([], [])]
     is_new = False
@@ -142,6 +141,18 @@ def number(value: float | None, digits: int = 3) -> str:
     if abs(value) >= 10 ** (digits - 1) or value == int(value):
         return f"{value:,.0f}"
     return f"{value:.{digits}g}" if abs(value) >= 1e-4 else f"{value:.1e}"
+
+
+def size(count: float | None) -> str:
+    """Return a number of bytes in a suitable unit.
+
+    >>> size(512.0), size(3_500_000.0)
+    ('512 bytes', '3.5 MB')
+    """
+    if count is None:
+        return "—"
+    unit = next((each for each in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")) if count >= each[0]), (1.0, "bytes"))
+    return f"{number(count / unit[0], 2)} {unit[1]}"
 
 
 def percent(share: float | None) -> str:

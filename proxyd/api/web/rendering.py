@@ -65,6 +65,7 @@ class Renderer:
             "part": text.part,
             "duration": text.duration,
             "number": text.number,
+            "bytes": text.size,
             "percent": text.percent,
             "ago": self._ago,
             "waited": _waited_s,
