@@ -14,6 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
@@ -40,7 +41,7 @@ class WorkerLimits:
     timeout_s
         Longest time for one job, from when a worker starts it.
     memory_bytes
-        Data in one worker.
+        Data in one worker, beyond what it has before its first job.
     jobs
         Number of jobs after which a worker is replaced.
     tries
@@ -207,7 +208,8 @@ def _context() -> BaseContext:
 def _serve(pipe: Connection[Any, Any], function: Callable[..., object], name: str, memory_bytes: int) -> None:
     """Answer jobs until the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the daemon decides when to end, not the terminal
-    resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
+    limit = _own_bytes() + memory_bytes
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     with suppress(EOFError, OSError):
         pipe.send("ready")
         while True:
@@ -216,6 +218,13 @@ def _serve(pipe: Connection[Any, Any], function: Callable[..., object], name: st
                 pipe.send(answer)
             except MemoryError:
                 pipe.send(_too_much(name, memory_bytes))
+
+
+def _own_bytes() -> int:
+    """Return the data that a worker has before its first job: its modules, and those of the program's main module."""
+    status = Path("/proc/self/status")
+    lines = status.read_text(encoding="ascii").splitlines() if status.exists() else []
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData:")), 0)
 
 
 def answered(

@@ -400,8 +400,13 @@ def tune_interpreter() -> None:
             libc.mallopt(option, value)
 
 
-async def serve(settings: Settings, *, started: Callable[[Daemon], None] | None = None) -> None:
-    """Run the daemon until SIGTERM or SIGINT; call ``started`` with it before it runs."""
+async def serve(
+    settings: Settings,
+    *,
+    started: Callable[[Daemon], None] | None = None,
+    ready: Callable[[Built], None] | None = None,
+) -> None:
+    """Run the daemon until SIGTERM or SIGINT; call ``started`` before it runs, and ``ready`` once it does."""
     tune_interpreter()
     with owner_lock(settings.database):
         async with open_parts(settings) as parts:
@@ -410,6 +415,8 @@ async def serve(settings: Settings, *, started: Callable[[Daemon], None] | None 
             _handle_signals(daemon)
             if started is not None:
                 started(daemon)
+            if ready is not None:
+                daemon.when_ready(lambda: ready(built))
             async with serve_api(built.queries, api_settings(settings)):
                 await daemon.run()
     log.info("stopped")

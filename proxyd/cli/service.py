@@ -8,13 +8,15 @@ import signal
 import sys
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
-from proxyd.cli.answers import ask, print_answer, print_json, settings_of
+from proxyd.cli.answers import ask, print_answer, print_json, print_lines, settings_of
 from proxyd.errors import ProfileError, ProxydError, StoreError
 from proxyd.terminal.verbs import JSON, URL, argument, duration, verb
 
 if TYPE_CHECKING:
+    from proxyd.app.wiring import Built
     from proxyd.config import Settings
 
 _TERMINATED = 128 + signal.SIGTERM
@@ -59,10 +61,25 @@ def _served(settings: Settings) -> Coroutine[None, None, None]:
     if settings.database_path is not None and not settings.nats:
         from proxyd.app import wiring
 
-        return wiring.serve(settings)
+        return wiring.serve(settings, ready=partial(_greet, settings) if sys.stdout.isatty() else None)
     from proxyd.app import machine  # it needs drivers that are optional dependencies
 
     return machine.serve(settings)
+
+
+def _greet(settings: Settings, built: Built) -> None:
+    """Say on the terminal what runs, and where to look."""
+    from proxyd.cli.greeting import greeting
+
+    declared, coming = built.declarations.declaration, built.queries.plans.plan(limit=1)
+    host, port = settings.listen_address
+    lines = greeting(
+        sources=len(declared.sources),
+        rules=len(declared.rules),
+        coming=coming[0] if coming else None,
+        dashboard=f"http://{host}:{port}/",
+    )
+    print_lines(lines)
 
 
 @verb(

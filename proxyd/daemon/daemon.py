@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
@@ -63,6 +64,11 @@ class Daemon:
         self._stopping = asyncio.Event()
         self._look = Signal()
         self._forced = False
+        self._on_ready: Callable[[], None] | None = None
+
+    def when_ready(self, tell: Callable[[], None]) -> None:
+        """Have a function called once the daemon is ready; call this before ``run``."""
+        self._on_ready = tell
 
     def stop(self) -> None:
         """Start to drain; returns at once."""
@@ -95,6 +101,8 @@ class Daemon:
                     for role in self._roles:
                         self._metrics.role_active.labels(role).set(1)
                     self._supervisor.ready(self._status())
+                    if self._on_ready is not None:
+                        self._on_ready()
                     await self._stopping.wait()
                     for role in self._roles:
                         self._metrics.role_active.labels(role).set(0)

@@ -19,7 +19,7 @@ from proxyd.metrics import Metrics
 from proxyd.ports import Clock
 from proxyd.store import SqlStore, check_copy, whole_or_nothing
 from proxyd.store.databases.sqlite import sync
-from proxyd.store.item_sizes import fitting_since_s, measure_items
+from proxyd.store.item_sizes import ItemSizes, fitting_since_s, measure_items
 from proxyd.store.picture_rows import expire_pictures
 from proxyd.store.retention import expire, expire_items
 
@@ -44,13 +44,13 @@ class Housekeeping:
         """Run the chores while the context is open; leaving it cancels the current one, so ``drain`` first."""
         await self._look()
         await self._note_newest()
-        await self._expire_items()
         scheduler = self._scheduler
         scheduler.add_job(self._in_turn(self._store.upkeep.checkpoint), "interval", seconds=60, id="checkpoint")
         scheduler.add_job(self._look, "interval", seconds=60, id="disk")
         scheduler.add_job(self._in_turn(self._expire), "interval", hours=1, id="expiry")
         scheduler.add_job(self._in_turn(self._copy), "cron", hour=3, minute=17, id="backup")
         scheduler.add_job(self._in_turn(self._store.upkeep.vacuum), "cron", hour=4, minute=17, id="vacuum")
+        scheduler.add_job(self._in_turn(self._measure), id="sizes")
         scheduler.start()
         try:
             yield
@@ -90,6 +90,14 @@ class Housekeeping:
         deleted += await expire_pictures(self._store.writer, most_bytes=self._settings.pictures_bytes)
         log.info("expired", rows=deleted)
 
+    async def _measure(self) -> None:
+        """Measure how much is stored; at the start, beside everything else."""
+        self._show(await measure_items(self._store.read))
+
+    def _show(self, sizes: ItemSizes) -> None:
+        self._metrics.items_stored.set(sizes.items)
+        self._metrics.items_bytes.set(sizes.total_bytes)
+
     async def _expire_items(self) -> int:
         """Delete the oldest days of items if all of them are too large."""
         sizes = await measure_items(self._store.read)
@@ -98,8 +106,7 @@ class Housekeeping:
         if since_s is not None:
             deleted = await expire_items(self._store.writer, since_s)
             sizes = await measure_items(self._store.read)
-        self._metrics.items_stored.set(sizes.items)
-        self._metrics.items_bytes.set(sizes.total_bytes)
+        self._show(sizes)
         return deleted
 
     async def _copy(self) -> None:
