@@ -39,8 +39,8 @@ class ApiSettings:
 
 
 @asynccontextmanager
-async def serve_api(queries: Queries, settings: ApiSettings) -> AsyncIterator[None]:
-    """Serve the API while the context is open.
+async def serve_api(queries: Queries, settings: ApiSettings) -> AsyncIterator[list[str]]:
+    """Serve the API while the context is open; yields the addresses on which it listens.
 
     Raises
     ------
@@ -48,8 +48,8 @@ async def serve_api(queries: Queries, settings: ApiSettings) -> AsyncIterator[No
         The address is in use, or not an address of this machine.
     """
     public = make_app(queries, trusted=False, quota=settings.quota, hosts=settings.hosts)
-    async with _listening(public, make_app(queries, trusted=True), settings, serves="the API"):
-        yield
+    async with _listening(public, make_app(queries, trusted=True), settings, serves="the API") as addresses:
+        yield addresses
 
 
 @asynccontextmanager
@@ -73,7 +73,7 @@ async def serve_health(
 @asynccontextmanager
 async def _listening(
     public_app: web.Application, local_app: web.Application, settings: ApiSettings, *, serves: str
-) -> AsyncIterator[None]:
+) -> AsyncIterator[list[str]]:
     """Listen while the context is open; raises as ``serve_api`` does."""
     public, local = web.AppRunner(public_app, **CONNECTIONS), web.AppRunner(local_app, **CONNECTIONS)
     await public.setup()
@@ -82,7 +82,7 @@ async def _listening(
         await _listen_locally(local, settings)
         async with _listen_publicly(public, settings) as addresses:
             log.info("listening", serves=serves, addresses=addresses)
-            yield
+            yield addresses
     finally:
         await public.cleanup()
         await local.cleanup()

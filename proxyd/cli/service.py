@@ -77,7 +77,7 @@ def _greet(settings: Settings, built: Built) -> None:
         sources=len(declared.sources),
         rules=len(declared.rules),
         coming=coming[0] if coming else None,
-        dashboard=f"http://{host}:{port}/",
+        dashboard=f"http://{f'[{host}]' if ':' in host else host}:{port}/",
     )
     print_lines(lines)
 

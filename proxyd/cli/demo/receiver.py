@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -12,6 +13,9 @@ from aiohttp import web
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from proxyd.cli.demo.origin import listening, read_item_id
+from proxyd.core.rules.programs.message_program import heading
+
+_SHOWN = 5
 
 
 @dataclass(slots=True)
@@ -31,13 +35,14 @@ class Delivered:
 
 
 class Receiver:
-    """Accepts signed notifications of one item each, and counts errors."""
+    """Accepts signed notifications of one item each, and counts errors; ``newest`` are the titles of the last few."""
 
     def __init__(self, secret: str) -> None:
         self._webhook = Webhook(secret)
         self._newest: dict[tuple[str, int], int] = {}
         self._came = asyncio.Event()
         self.items: set[tuple[int, int]] = set()
+        self.newest: deque[str] = deque(maxlen=_SHOWN)
         self.delivered = Delivered()
 
     @asynccontextmanager
@@ -70,6 +75,7 @@ class Receiver:
 
     def _note(self, body: bytes) -> None:
         data = json.loads(body)["data"]
+        self.newest.append(heading(data))
         for row in data["items"]:
             feed, number = read_item_id(row["channel.item.guid"])
             stream = (data["rule"], feed)

@@ -23,13 +23,14 @@ _ROWS = {
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """The three schedules over the same items, and the deliveries."""
+    """The three schedules over the same items, the deliveries, and the titles of the last of them."""
 
     measures: dict[str, Measures]
     delivered: Delivered
     unseen: int
     duration_s: float
     seed: int
+    newest: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         """Return one object for each schedule."""
@@ -67,6 +68,7 @@ class Results:
             f"{sent.notifications} notifications: {sent.verified} signatures verified, {sent.duplicates} repeated, "
             f"{sent.disordered} out of order, {sent.undelivered} not delivered"
         )
+        lines += ["", "the last of what was told:", *(f"  {title}" for title in self.newest)] if self.newest else []
         return "\n".join(lines)
 
 
@@ -99,4 +101,4 @@ def make_results(
     readable = readable_items(workload, requests_s)
     delivered = replace(receiver.delivered, undelivered=len(readable - receiver.items))
     unseen = sum(times.size for times in events) - len(readable)
-    return Results(measures, delivered, unseen, stop_s, seed)
+    return Results(measures, delivered, unseen, stop_s, seed, tuple(receiver.newest))

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from proxyd import log
+from proxyd.api import new_token, serve_api
 from proxyd.app import wiring as app
 from proxyd.cli.demo.origin import Origin
 from proxyd.cli.demo.receiver import Receiver
@@ -37,7 +38,7 @@ _HEADSTART_S = 0.7
 _DRAIN_S = 10.0
 _SECRET = "demo"
 _PROFILE = """CREATE DOMAIN "Demo" AS
-CLASS::ATOM(channel.item.guid:String,
+CLASS::ATOM(channel.item.guid:String, channel.item.title:String,
 channel.item.pubDate:Timestamp);
 
 {sources}
@@ -45,7 +46,7 @@ CREATE PROFILE "Demo" AS (DOMAIN "Demo", LANGUAGE "SQL", USER "demo");
 
 INSERT NOTIFICATION "Every_Item"
 INTO "Demo"
-SET QUERY "SELECT channel.item.guid FROM ATOM"
+SET QUERY "SELECT channel.item.guid, channel.item.title FROM ATOM"
 SET TRIGGER "ON INSERT TO ATOM"
 START '{start}'
 END '{end}'
@@ -120,6 +121,8 @@ def make_settings(folder: Path) -> Settings:
             "host_spacing": 0.0,
             "allow_networks": ["127.0.0.0/8"],
             "drain_timeout": _DRAIN_S,
+            "listen": "127.0.0.1:0",
+            "socket": folder / "demo.sock",
         }
     )
 
@@ -137,10 +140,22 @@ async def _staged(settings: Settings, workload: DemoWorkload, key: bytes) -> Asy
             async with origin.serving() as [address], receiver.serving() as webhook:
                 _write_files(settings, secret, _profile(address, webhook, start_s, stop_s))
                 built = app.build(settings, parts)
-                async with asyncio.TaskGroup() as tasks:
+                async with (
+                    serve_api(built.queries, app.api_settings(settings)) as addresses,
+                    asyncio.TaskGroup() as tasks,
+                ):
                     tasks.create_task(built.daemon.run(), name="daemon")
+                    await _invite(parts, addresses)
                     yield _Stage(workload, origin, receiver, built.decider, parts.clock, start_s, stop_s)
                     built.daemon.stop()
+
+
+async def _invite(parts: app.Resources, addresses: Sequence[str]) -> None:
+    """Tell on the terminal where the dashboard is while the demo runs, and the token to sign in with."""
+    if sys.stderr.isatty():
+        token, shown = new_token("demo", "write", now_s=parts.clock.time_s(), expires_in_s=None)
+        await parts.store.access.add_token(token)
+        print(f"dashboard: http://{addresses[0]}/ while this runs; sign in with {shown}", file=sys.stderr)
 
 
 async def _watch(stage: _Stage, progress: Callable[[str], None]) -> None:
