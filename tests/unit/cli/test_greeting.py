@@ -12,7 +12,7 @@ ADDRESS = "http://127.0.0.1:8080/"
 
 
 def test_the_greeting_says_what_is_watched_when_the_first_probe_comes_and_where_to_look() -> None:
-    start_s = datetime(2026, 3, 1, 14, 5, 7).astimezone().timestamp()  # noqa: DTZ001 - of the reader's zone
+    start_s = datetime(2026, 3, 1, 14, 5, 7).astimezone().timestamp()
     coming = PlannedProbe(Probe("news", 3, Reason.FIRST_CONTACT, "r", 1.0), start_s)
     lines = list(greeting(sources=1, rules=2, coming=coming, dashboard=ADDRESS))
     assert lines[0] == "proxyd runs, and watches 1 source for 2 rules"
