@@ -101,7 +101,7 @@ def _interval_lines(answer: AdviceShown) -> Iterator[str]:
         yield f"  catching all of these needs an even {answer['needed_per_hour']:g} probes an hour"
 
 
-_HEAD = ["day", "probes", "items", "predicted", "mean delay", "predicted", "completeness", "predicted"]
+_HEAD = ["day", "probes", "items", "predicted", "mean delay", "predicted", "completeness", "predicted", ""]
 
 
 @verb(
@@ -121,7 +121,9 @@ def report(options: argparse.Namespace) -> int:
         print("Nothing to compare yet: predictions begin with the second probe of a source.")
     if answer["promises"]:
         print("\nShare of the items in time, week by week, against what the rules ask for today:")
-        print_table(["week from", "rule", "promised", "kept", "items"], [_kept(each) for each in answer["promises"]])
+        print_table(
+            ["week from", "rule", "promised", "kept", "items", ""], [_kept(each) for each in answer["promises"]]
+        )
     if answer["promises_left_out"]:
         print(f"{answer['promises_left_out']:,} more fell less short than these.")
     print_lines(_off_lines(answer["off"]))
@@ -130,14 +132,18 @@ def report(options: argparse.Namespace) -> int:
 
 def _kept(promise: PromiseShown) -> list[str]:
     shares = [f"{promise[name]:.1%}" for name in ("promised", "kept")]
-    return [promise["week"], promise["rule"], *shares, str(promise["intervals"])]
+    return [promise["week"], promise["rule"], *shares, str(promise["intervals"]), _off(promise["off"])]
 
 
 def _row(day: Day) -> list[str]:
     counts = [str(day["probes"]), str(day["items"]), f"{day['predicted_items']:.1f}"]
     delays = [_shown(day[name], about) for name in ("mean_delay_s", "predicted_mean_delay_s")]
     shares = [_shown(day[name], "{:.1%}".format) for name in ("completeness", "predicted_completeness")]
-    return [day["day"], *counts, *delays, *shares]
+    return [day["day"], *counts, *delays, *shares, _off(day["off"])]
+
+
+def _off(is_off: bool) -> str:
+    return "off" if is_off else ""
 
 
 def _shown(value: float | None, say: Callable[[float], str]) -> str:

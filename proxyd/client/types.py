@@ -47,6 +47,7 @@ class Day(TypedDict):
     missed: int
     completeness: float | None
     predicted_completeness: float | None
+    off: bool
 
 
 class DeadLetter(TypedDict):
@@ -326,6 +327,7 @@ class PromiseShown(TypedDict):
     promised: float
     kept: float
     week: str
+    off: bool
 
 
 class ReaderWritten(TypedDict):

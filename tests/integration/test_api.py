@@ -380,6 +380,7 @@ async def test_a_report_compares_what_was_found_with_what_was_predicted(running:
             "missed": 1,
             "completeness": 0.75,
             "predicted_completeness": 0.8,
+            "off": False,
         }
     ]
     (off,) = found["off"]

@@ -14,12 +14,12 @@ from proxyd.api.rest.problems import FaultsError
 from proxyd.api.web.pages import titles_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.core.model.suspension import Subject
+from proxyd.core.rules.answers.promises import falls_short
 from proxyd.errors import BadSearchError
 from proxyd.queries import Queries
 
 _MOST_NEWS, _MOST_NAMED, _MOST_DEAD = 12, 5, 20
 _WEEK = wire.Days(days=7)
-_OFF = 0.1  # a share that fell so much below the predicted one needs a look
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,9 @@ class Kept:
     @property
     def is_off(self) -> bool:
         """Whether much less was seen in time than predicted."""
-        return self.share is not None and self.predicted is not None and self.share < self.predicted - _OFF
+        if self.share is None or self.predicted is None:
+            return False
+        return falls_short(self.share, self.predicted, self.events)
 
 
 class News:

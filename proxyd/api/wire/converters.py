@@ -13,7 +13,7 @@ from proxyd.core.model.suspension import Suspension
 from proxyd.core.planning.allocation.targets import RuleOutlook
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rules.answers.advice import Advice, IntervalOutlook
-from proxyd.core.rules.answers.promises import KeptPromise
+from proxyd.core.rules.answers.promises import KeptPromise, falls_short
 from proxyd.core.rules.answers.shown_events import ShownEvent
 from proxyd.core.rules.answers.trial import PlanCost
 from proxyd.core.rules.capture_counts import CaptureCounts
@@ -231,10 +231,13 @@ def report(found: Report) -> wire.ReportShown:
 
 
 def _promise(found: KeptPromise) -> wire.PromiseShown:
-    return model_of(found, wire.PromiseShown, week=iso_time(found.week_s)[:10], kept=share(found.kept))
+    return model_of(
+        found, wire.PromiseShown, week=iso_time(found.week_s)[:10], kept=share(found.kept), off=found.is_off
+    )
 
 
 def _day(day: int, account: Calibration) -> wire.Day:
+    events, kept, predicted = account.captured + account.missed, account.completeness, account.predicted_completeness
     return model_of(
         account,
         wire.Day,
@@ -242,8 +245,9 @@ def _day(day: int, account: Calibration) -> wire.Day:
         predicted_items=round(account.predicted_items, 3),
         mean_delay_s=_rounded(account.mean_delay_s),
         predicted_mean_delay_s=_rounded(account.predicted_mean_delay_s),
-        completeness=_rounded(account.completeness),
-        predicted_completeness=_rounded(account.predicted_completeness),
+        completeness=_rounded(kept),
+        predicted_completeness=_rounded(predicted),
+        off=kept is not None and predicted is not None and falls_short(kept, predicted, events),
     )
 
 

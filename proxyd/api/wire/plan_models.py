@@ -264,12 +264,14 @@ class Day(WireModel):
     missed: Count
     completeness: Share | None
     predicted_completeness: Share | None
+    off: bool = Field(description="whether much less was seen in time than predicted")
 
 
 class PromiseShown(KeptPromiseShown):
     """The share of its items that a rule was to see in time, and the one that it saw, in a week from Monday (UTC)."""
 
     week: str
+    off: bool = Field(description="whether it fell short by more than chance")
 
 
 class ReportShown(WireModel):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from heapq import nsmallest
-from math import inf
+from math import inf, sqrt
 
 from scipy.special import gammainc, pdtr
 
@@ -17,6 +17,7 @@ from proxyd.core.rules.demands import is_counted, target_of
 from proxyd.core.rules.programs.rule_program import RuleProgram
 
 _UNITS = ((604800.0, "week"), (86400.0, "day"), (3600.0, "hour"), (60.0, "minute"), (1.0, "second"))
+_TENTH = 0.1
 _PLANNED = frozenset({PolicyName.SUP, PolicyName.FBSUP})
 
 
@@ -60,6 +61,22 @@ class KeptPromise:
     intervals: int
     promised: float
     kept: float
+
+    @property
+    def is_off(self) -> bool:
+        """Whether it fell short by more than chance."""
+        return falls_short(self.kept, self.promised, self.intervals)
+
+
+def falls_short(share: float, expected: float, count: int) -> bool:
+    """Return whether a share of ``count`` events lies below the expected one by more than a tenth and than chance.
+
+    Chance is two standard deviations of independent events.
+
+    >>> falls_short(0.488, 0.911, 40), falls_short(0.5, 0.9, 2), falls_short(0.85, 0.9, 1000)
+    (True, False, False)
+    """
+    return share < expected - max(_TENTH, 2.0 * sqrt(expected * (1.0 - expected) / max(1, count)))
 
 
 def promise(target: Target) -> str:
