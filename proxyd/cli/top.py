@@ -11,6 +11,7 @@ import tty
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from math import isfinite
 from typing import Any
 
@@ -139,6 +140,7 @@ def _single_keys() -> Iterator[None]:
 
 
 _CELL = 120
+_TIMES, _CLOCK = frozenset({"at", "created", "next probe"}), 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,21 +227,41 @@ def _listed(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> l
         return [Text(f"\nno {title}", style="dim")]
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in head:
-        table.add_column(name, no_wrap=True, overflow="ellipsis")
+        width = _CLOCK if name in _TIMES else None  # it is never cut
+        table.add_column(name, no_wrap=True, overflow="ellipsis", min_width=width)
     for row in found:
         table.add_row(*(Text(visible_line(cell, _CELL)) for cell in row))
     return [Text(f"\n{title}", style="bold"), table]
 
 
+def clock_time(time: str) -> str:
+    """Return a time of the API as the clocks here show it.
+
+    >>> len(clock_time("2026-01-31T12:00:00.123Z"))
+    8
+    """
+    return f"{datetime.fromisoformat(time).astimezone():%H:%M:%S}"
+
+
 def _coming(probe: ComingProbe) -> list[str]:
-    return [probe["at"], probe["source"], probe["reason"], probe["rule"] or "-"]
+    return [clock_time(probe["at"]), probe["source"], probe["reason"], probe["rule"] or "-"]
 
 
 def _failing(source: SourceListed) -> list[str]:
     planned = source["next_probe"]
     last = last_outcome(source, _CELL)
-    return [source["source"], str(source["failures"]), last, planned["at"] if planned else source["blocked_by"] or "-"]
+    return [
+        source["source"],
+        str(source["failures"]),
+        last,
+        clock_time(planned["at"]) if planned else source["blocked_by"] or "-",
+    ]
 
 
 def _new(notification: NotificationListed) -> list[str]:
-    return [notification["created"], notification["rule"], notification["source"], first_row(notification["body"])]
+    return [
+        clock_time(notification["created"]),
+        notification["rule"],
+        notification["source"],
+        first_row(notification["body"]),
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 import unicodedata
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from proxyd.cli.top import Seen, TopPart, frame, health_lines
+from proxyd.cli.top import Seen, TopPart, clock_time, frame, health_lines
 from proxyd.client.types import ComingProbe, NotificationListed, SourceListed
 from proxyd.metrics import Metrics, Samples
 
@@ -122,3 +123,13 @@ def test_what_takes_the_daemon_long_is_asked_for_seldom() -> None:
     part = TopPart("plan", ask)
     assert part.again(100.0, took_s=0.001).due_s == 102.0
     assert part.again(100.0, took_s=1.0).due_s == 120.0
+
+
+def test_times_are_those_of_the_clocks_here_and_never_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        assert clock_time("2026-01-31T12:00:00.000Z") == "17:30:00"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
