@@ -153,7 +153,8 @@ async def open_world(tmp_path: Path, hub: FakeHub, options: str = "", rules: str
     folder, port = tmp_path / "profiles", unused_port()
     folder.mkdir(exist_ok=True)
     (folder / "a.profile").write_text(DOMAIN + source("s", options=options) + (rules or rule("r")))
-    settings = load(environ={}, profiles=folder, public_url=f"http://127.0.0.1:{port}", allow_networks=["127.0.0.0/8"])
+    settings = load(environ={}, profiles=folder, public_url=f"http://127.0.0.1:{port}", allow_networks=["127.0.0.0/8"],
+                    first_day=0.0)  # fmt: skip
     clock, guard = FakeClock(T0), Guard(settings.networks)
     tokens = HostTokens(SystemClock(), 0.0)
     async with (

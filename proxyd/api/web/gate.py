@@ -94,6 +94,7 @@ class Sessions:
 
 
 COOKIE = "proxyd_session"
+_MAY_HAVE_FILES = web.RequestKey("may have files", bool)
 SIGNED = web.RequestKey("signed", Signed)
 """The session of a request to a page that requires one."""
 PROGRAMS = frozenset({"api", "healthz", "readyz", "metrics", "websub", "static"})
@@ -144,6 +145,7 @@ class Gate:
         async def guarded(request: web.Request) -> web.StreamResponse:
             if route.most_bytes is not None:
                 request = request.clone(client_max_size=route.most_bytes)
+                request[_MAY_HAVE_FILES] = True
             try:
                 answer = await problems(request, admitted)
             except web.HTTPRedirection as error:
@@ -247,9 +249,9 @@ _MOST_FIELDS = 100
 async def read_form(request: web.Request) -> dict[str, str]:
     """Return the fields of a form with invalid UTF-8 replaced; raises ``BadRequestError`` for other bodies.
 
-    A file is the text that it holds.
+    A file is the text that it holds; only routes that say how much a body may hold accept any.
     """
-    if request.content_type == _WITH_FILES:
+    if request.content_type == _WITH_FILES and _MAY_HAVE_FILES in request:
         return await _read_files(request)
     if request.content_type != _MEDIA_TYPE:
         raise BadRequestError(f"send the form as {_MEDIA_TYPE}")
@@ -265,7 +267,7 @@ async def _read_files(request: web.Request) -> dict[str, str]:
     try:
         async with asyncio.timeout(BODY_S):
             fields = await request.post()
-    except (ValueError, ConnectionError, web.RequestPayloadError) as error:
+    except (ValueError, LookupError, RuntimeError, ConnectionError, web.RequestPayloadError) as error:
         raise BadRequestError("the form cannot be read; go back, reload the page and try again") from error
     except TimeoutError as error:
         raise web.HTTPRequestTimeout(text=f"the form did not arrive within {BODY_S:g} s") from error
