@@ -5,6 +5,7 @@ indexed by SQLite's FTS5, which triggers keep in step with the items, or by a GI
 """
 
 import json
+from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
@@ -45,7 +46,7 @@ def upgrade() -> None:
         connection.exec_driver_sql(statement)
 
 
-def _columns() -> list[sa.Column]:
+def _columns() -> list[sa.Column[Any]]:
     return [
         sa.Column("item_id", sa.Text(), nullable=False),
         sa.Column("content_hash", sa.String(), nullable=False),
