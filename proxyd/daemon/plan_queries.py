@@ -63,10 +63,12 @@ class PlanQueries:
         ahead, week = self._explainer.ahead(self._next_chronon()), self._planner.week
         return await asyncio.to_thread(lambda: advise(self._planner.settings, week, ahead.forecast()))
 
-    async def report(self, *, days: int) -> Report:
+    async def report(self, *, days: int, with_promises: bool = True) -> Report:
         """Return what was found and predicted on each day, and the sources whose models fit badly."""
         since_s = self._clock.time_s() - (days - 1) * _DAY_S
         accounts = tuple(await self._store.history.accounts(since_s))
+        if not with_promises:
+            return Report(accounts, tuple(self._explainer.misfits()))
         promises, count = await self._promises(max(since_s, accounts[0][0] * _DAY_S) if accounts else since_s)
         left_out = count - len(promises)
         return Report(accounts, tuple(self._explainer.misfits()), tuple(promises), promises_left_out=left_out)

@@ -52,26 +52,37 @@ class SourceChoices:
         key = _ORDERS.get(choice.order)
         if key is None:
             return names
-        keyed = [(-key(state), n, state.source_id) async for n, state in self._states(names)]
+        states = self._known.estimates.states
+        keyed = [(-key(states[name]) if name in states else inf, n, name) async for n, name in _in_parts(names)]
         return [name for _, _, name in await asyncio.to_thread(sorted, keyed)]
 
     async def _chosen(self, choice: SourceChoice, names: Sequence[str]) -> AsyncIterator[str]:
         text = choice.text.casefold()
-        async for _, state in self._states([each for each in names if choice.among is None or each in choice.among]):
-            name, url = state.source_id, self._sources[state.source_id].url
-            if text and text not in name.casefold() and text not in url.casefold():
+        async for _, name in _in_parts(names):
+            if choice.among is not None and name not in choice.among:
                 continue
-            if not choice.kinds or any(_KINDS[kind](state) for kind in choice.kinds):
+            if text and text not in name.casefold() and text not in self._sources[name].url.casefold():
+                continue
+            if not choice.kinds or any(self._is_of(name, kind) for kind in choice.kinds):
                 yield name
 
-    async def _states(self, names: Sequence[str]) -> AsyncIterator[tuple[int, SourceState]]:
-        """Yield the place and the state of each source that is still declared."""
-        for number, name in enumerate(names):
-            if number % _PART == 0:
-                await asyncio.sleep(0)
-            source = self._known.compiled.sources.get(name)
-            if source is not None:
-                yield number, self._known.state(source)
+    def _is_of(self, name: str, kind: SourceKind) -> bool:
+        """Return whether a source is of a kind; its stored state may be that of another address."""
+        stored, source = self._known.estimates.states.get(name), self._known.compiled.sources.get(name)
+        holds = _KINDS[kind]
+        if source is None or (stored is None and kind is not SourceKind.NEW):
+            return False
+        if stored is not None and not holds(stored) and kind is not SourceKind.NEW:
+            return False
+        return holds(self._known.state(source))
+
+
+async def _in_parts(names: Sequence[str]) -> AsyncIterator[tuple[int, str]]:
+    """Yield names with their places, and let others use the loop now and then."""
+    for number, name in enumerate(names):
+        if number % _PART == 0:
+            await asyncio.sleep(0)
+        yield number, name
 
 
 _KINDS: Mapping[SourceKind, Callable[[SourceState], bool]] = {

@@ -174,8 +174,11 @@ class Plans(Protocol):
     async def advise(self) -> Advice:
         """Return what other budgets would capture, and which rules cannot be met within the current one."""
 
-    async def report(self, *, days: int) -> Report:
-        """Return what was found and predicted on each of the last ``days``, including today."""
+    async def report(self, *, days: int, with_promises: bool = True) -> Report:
+        """Return what was found and predicted on each of the last ``days``, including today.
+
+        What rules kept of their promises is read from all their intervals, which takes a while if there are many.
+        """
 
     def explain(self, source_id: str) -> Explanation | None:
         """Return why and when a source is probed next, or ``None`` if it is not declared."""

@@ -38,7 +38,7 @@ NAMES = {name: text for name, text in SHORT.items() if name not in NO_UTF8}
 ATOM = "{http://www.w3.org/2005/Atom}"
 OWN_TAGS = re.compile(
     "a|b|bdi|body|br|button|caption|circle|code|datalist|dd|details|div|dl|dt|figcaption|figure|footer|"
-    "form|g|h[1-3]|head|header|html|input|label|li|line|link|main|meta|nav|ol|option|p|path|polyline|pre|"
+    "form|g|h[1-3]|head|header|html|input|label|fieldset|legend|li|line|link|main|meta|nav|ol|option|p|path|polyline|pre|"
     "rect|script|section|select|small|span|strong|summary|svg|table|tbody|td|text|textarea|tfoot|th|thead|"
     "time|title|tr|ul"
 )
@@ -75,7 +75,10 @@ class Page(HTMLParser):
         self.tags.add(tag)
         given = dict(attrs)
         assert not [name for name in given if name.startswith("on") or name in {"style", "srcdoc"}], (tag, attrs)
-        self.places |= {given[name] or "" for name in ("href", "src", "action", "formaction") if name in given}
+        places = {given[name] or "" for name in ("href", "src", "action", "formaction") if name in given}
+        leads_out = tag == "a" and re.match(r"https?://", given.get("href") or "")
+        assert not leads_out or given.get("rel") == "noopener noreferrer"
+        self.places |= set() if leads_out else places
         assert tag != "script" or (given.get("src") or "").startswith("/static/")
 
     def handle_data(self, data: str) -> None:

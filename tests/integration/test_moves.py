@@ -161,7 +161,7 @@ async def test_the_dashboard_proposes_a_move_and_accepts_it(running: Running) ->
     browser = Browser(running)
     await browser.sign_in()
     await move(running)
-    assert "Moved for a week or longer" in (await browser.get("/"))[1]
+    assert '<span class="state warn">moved</span> <a href="/sources/s">' in (await browser.get("/"))[1]
     _, page = await browser.get("/sources/s")
     assert "Read it at the new address" in page
     assert (await browser.post("/sources/s/move", csrf="forged"))[0].status == 403
@@ -170,7 +170,7 @@ async def test_the_dashboard_proposes_a_move_and_accepts_it(running: Running) ->
     _, page = await browser.get("/sources/s")
     assert "Its move was accepted" in page
     assert "Read it at the new address" not in page
-    assert "Moved for a week or longer" not in (await browser.get("/"))[1]
+    assert "moved</span>" not in (await browser.get("/"))[1]
 
 
 async def test_a_move_is_accepted_only_to_the_address_that_was_looked_at(api: Api) -> None:

@@ -13,13 +13,14 @@ from proxyd.api.rest.endpoint import read_query
 from proxyd.api.rest.problems import FaultsError
 from proxyd.api.web.pages import titles_of
 from proxyd.api.web.rendering import Renderer
+from proxyd.api.wire import converters as payloads
 from proxyd.core.model.suspension import Subject
 from proxyd.core.rules.answers.promises import falls_short
 from proxyd.errors import BadSearchError
 from proxyd.queries import Queries
 
 _MOST_NEWS, _MOST_NAMED, _MOST_DEAD = 12, 5, 20
-_WEEK = wire.Days(days=7)
+_DAYS = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ class News:
         """Show the newest notifications, what needs somebody, and how promises were kept in the last week."""
         deliveries = self._listings.deliveries
         news = await deliveries.list_notifications(wire.Found(limit=_MOST_NEWS))
-        report = await self._listings.plans.report(_WEEK)
+        report = payloads.report(await self._plans.report(days=_DAYS, with_promises=False))
         samples = await self._vitals.samples()
         suspended = self._suspensions.all()
         names = {subject: Named.of([e.name for e in suspended if e.subject is subject]) for subject in Subject}
