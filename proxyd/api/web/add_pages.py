@@ -11,7 +11,7 @@ from yarl import URL
 
 from proxyd.api import wire
 from proxyd.api.rest.problems import EXPECTED, BadRequestError, answer_to
-from proxyd.api.rest.profile_handlers import MOST_LISTED, ProfileHandlers
+from proxyd.api.rest.profile_handlers import ProfileHandlers
 from proxyd.api.web.gate import SIGNED, read_form
 from proxyd.api.web.page_texts import part
 from proxyd.api.web.rendering import Renderer
@@ -138,9 +138,9 @@ class AddPages:
     async def add_list(self, request: web.Request) -> web.StreamResponse:
         """Declare the feeds of an uploaded list."""
         form = await read_form(request)
-        text = form.get("list", "") or form.get("addresses", "")
+        text = form.get("list", "")
         if not text.strip():
-            return self._page(request, Choices(), status=422, error="choose a file, or write addresses into the field")
+            return self._page(request, Choices(), status=422, error="choose a file")
         try:
             made = await self._lists.import_list(
                 text.encode(), wire.Listing(name=form.get("name", "").strip() or "Imported")
@@ -173,6 +173,3 @@ def _said(error: Exception) -> str:
     """Return an error in words, with the faults of a text."""
     faults = getattr(error, "errors", ())
     return "; ".join(str(each) for each in faults) or str(error)
-
-
-LIST_BYTES = MOST_LISTED

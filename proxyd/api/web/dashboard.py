@@ -13,9 +13,9 @@ from aiohttp import web
 from proxyd.api.auth import token_of
 from proxyd.api.listings import Listings
 from proxyd.api.rest.endpoint import pattern
-from proxyd.api.rest.profile_handlers import ProfileHandlers
+from proxyd.api.rest.profile_handlers import MOST_LISTED, ProfileHandlers
 from proxyd.api.rest.streams import Streams
-from proxyd.api.web.add_pages import LIST_BYTES, AddPages
+from proxyd.api.web.add_pages import AddPages
 from proxyd.api.web.editor import Editor
 from proxyd.api.web.gate import COOKIE, SESSION_S, SIGNED, Gate, Sessions, WebRoute, came_by_https, read_form
 from proxyd.api.web.news import News
@@ -67,7 +67,7 @@ class Dashboard:
             WebRoute("GET", "/sources", "read", pages.sources),
             WebRoute("GET", "/add", "write", adding.form),
             WebRoute("POST", "/add", "write", adding.add),
-            WebRoute("POST", "/add/list", "write", adding.add_list, most_bytes=LIST_BYTES),
+            WebRoute("POST", "/add/list", "write", adding.add_list, most_bytes=MOST_LISTED),
             WebRoute("GET", "/sources/{name}", "read", subjects.source),
             WebRoute("GET", "/sources/{name}/why", "read", subjects.why),
             WebRoute("GET", "/rules", "read", pages.rules),

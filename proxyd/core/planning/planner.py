@@ -195,17 +195,11 @@ class Planner:
         for candidate in merge(hard, free, key=attrgetter("rank")):
             source = candidate.source
             earliest_s = max(start_s, self.limits.earliest_s(source))
-            if earliest_s >= stop_s - _ROUNDING_S and candidate.reason is Reason.LEARNING:
-                self._skip(source, now)
-            elif earliest_s >= stop_s - _ROUNDING_S:
-                self._postpone(
-                    source, self.limits.blocked_by(source, stop_s - _ROUNDING_S) or Constraint.HOST_POLITENESS
-                )
+            if earliest_s >= stop_s - _ROUNDING_S:
+                blocked_by = self.limits.blocked_by(source, stop_s - _ROUNDING_S) or Constraint.HOST_POLITENESS
+                self._put_off(candidate, blocked_by, now)
             elif (source.probe_units > 1 and self._debt.is_owed) or (at_s := slots.take(earliest_s)) is None:
-                if candidate.reason is Reason.LEARNING:
-                    self._skip(source, now)
-                else:
-                    self._postpone(source, self.limit)
+                self._put_off(candidate, self.limit, now)
             else:
                 self._debt.owe(slots.spend(source.probe_units - 1))
                 chosen.append(self._take(candidate, now, at_s))
@@ -259,8 +253,15 @@ class Planner:
         probe = Probe(source.source_id, now, reason, candidate.rule, source.rate_per_s * 86400.0)
         return PlannedProbe(probe, at_s)
 
-    def _skip(self, source: PlannedSource, now: Chronon) -> None:
-        """Let a new source wait for its next turn: thousands that wait for room must not be looked at every chronon."""
+    def _put_off(self, candidate: Candidate, constraint: Constraint, now: Chronon) -> None:
+        """Postpone a source; one that is only asked because it is new waits for its next turn.
+
+        Thousands of these may wait for room, and must not be looked at in every chronon.
+        """
+        source = candidate.source
+        if candidate.reason is not Reason.LEARNING:
+            self._postpone(source, constraint)
+            return
         source.skipped_s = self.settings.grid.start_s(now + 1)
         self.queues.sleep(source, self._due_times.wake(source, now))
 
