@@ -279,7 +279,7 @@ class Fleet:
             self.probes_per_s,
             self.price_item_s,
             self._kinds(),
-            losses=(self.losses, self.kind_of) if any(self.losses) else None,
+            losses=self._losses(),
             rules=tuple(name for name, _ in self.targets),
             targets=self._fleet_targets(),
             passing=self.passing,
@@ -333,6 +333,17 @@ class Fleet:
         rates = self.rate_per_s / self.cycle.speed
         of_week = (weeks.shapes, weeks.of_source)
         return concentrations(self._changes(), self.host_of, rates, of_week, self._week_s)
+
+    def _losses(self) -> tuple[Sequence[Losses], Ints] | None:
+        """Return the losses that occur and the index of each source's, or ``None`` if only the delay counts.
+
+        Each pair of a week and of losses takes timetables of its own; most rules have the same losses.
+        """
+        if not any(self.losses):
+            return None
+        numbers = {losses: number for number, losses in enumerate(dict.fromkeys(self.losses))}
+        number_of = np.array([numbers[losses] for losses in self.losses], dtype=np.int64)
+        return [*numbers], number_of[self.kind_of]
 
     def _kinds(self) -> tuple[Floats, Ints] | None:
         """Return the importances that occur and the index of each source's, or ``None`` if all are even."""
