@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import islice
 
 from proxyd.core.language import no_such, no_such_source
@@ -12,10 +12,11 @@ from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rules.answers.advice import Advice, advise
 from proxyd.core.rules.answers.explanation import Explanation
-from proxyd.core.rules.answers.promises import KeptPromise, fallen_shortest, promises_kept
+from proxyd.core.rules.answers.promises import KeptPromise, RuleWeek, fallen_shortest, promises_kept
 from proxyd.core.rules.answers.shown_events import ShownEvent, shown_event
 from proxyd.core.rules.capture_counts import CaptureCounts
 from proxyd.core.rules.decider import Decider
+from proxyd.daemon.rule_weeks import RuleWeeks
 from proxyd.daemon.source_choices import SourceChoices
 from proxyd.errors import BusyError, ConflictError
 from proxyd.ports import Clock
@@ -45,6 +46,7 @@ class PlanQueries:
         self._planner = decider.planner
         self._known = decider.known
         self._choices = SourceChoices(decider.known)
+        self._weeks = RuleWeeks(store)
         self._profiles = profiles
         self._store = store
         self._clock = clock
@@ -79,7 +81,7 @@ class PlanQueries:
         count = 0
         week_s = MONDAY_S + (since_s - MONDAY_S) // WEEK_S * WEEK_S
         while week_s < self._clock.time_s():
-            found = await self._kept(week_s)
+            found = await self._kept_by_all(week_s)
             count += len(found)
             worst = await asyncio.to_thread(fallen_shortest, [*worst, *found], _MOST_PROMISES)
             week_s += WEEK_S
@@ -87,16 +89,24 @@ class PlanQueries:
 
     async def kept(self, source_id: str) -> list[KeptPromise]:
         """Return what rules kept of their promises for a source in the last seven days."""
-        return await self._kept(self._clock.time_s() - WEEK_S, source_id)
+        since_s, within_s, read = self._clock.time_s() - WEEK_S, self._within_s, self._store.history.rule_week
+        return await self._kept(lambda: read(since_s, since_s + WEEK_S, within_s, source_id=source_id))
 
-    async def _kept(self, since_s: float, source_id: str | None = None) -> list[KeptPromise]:
-        """Return what rules kept of their promises in the week that began then, if they have targets."""
-        settings, programs = self._planner.settings, self._explainer.known.compiled.programs
+    async def _kept_by_all(self, week_s: float) -> list[KeptPromise]:
+        """Return what all rules kept of their promises in the week that began then."""
+        return await self._kept(lambda: self._weeks.of(week_s, self._within_s))
+
+    async def _kept(self, read: Callable[[], Awaitable[list[RuleWeek]]]) -> list[KeptPromise]:
+        """Return what rules kept of their promises, if they have targets; only then are their intervals read."""
+        settings, programs = self._planner.settings, self._known.compiled.programs
         if not settings.has_targets:
             return []
-        within_s = settings.default_target.parts[0][0]
-        weeks = await self._store.history.rule_week(since_s, since_s + WEEK_S, within_s, source_id=source_id)
-        return await asyncio.to_thread(promises_kept, programs, settings, weeks)
+        return await asyncio.to_thread(promises_kept, programs, settings, await read())
+
+    @property
+    def _within_s(self) -> float:
+        """The time in which items are to be seen, for rules that say none."""
+        return self._planner.settings.default_target.parts[0][0]
 
     def explain(self, source_id: str) -> Explanation | None:
         """Return when a source is probed next and why."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-from sqlalchemy import Row, Select, Table, case, func, literal, or_, select, union_all
+from sqlalchemy import Column, ColumnElement, Row, Select, Table, case, func, literal, or_, select, union_all
 
 from proxyd.core.model.delivery import shown_endpoint
 from proxyd.core.model.field_values import parse_iso
@@ -57,7 +57,10 @@ class SqlHistory:
 
     async def _deliveries(self, notification_ids: Sequence[str]) -> Mapping[str, tuple[DeliveryStatus, ...]]:
         c = t.outbox.c
-        query = select(c.notification_id, c.endpoint, c.kind, c.state, c.attempts, c.next_s, c.done_s, c.last_error)
+        query = select(
+            *(c.notification_id, c.endpoint, c.kind, c.form, c.payload),
+            *(c.state, c.attempts, c.next_s, c.done_s, c.last_error),
+        )
         found: dict[str, tuple[DeliveryStatus, ...]] = defaultdict(tuple)
         for row in await self._read(query.where(c.notification_id.in_(notification_ids)).order_by(c.position)):
             shown = shown_endpoint(row.kind, row.endpoint)
@@ -135,15 +138,31 @@ class SqlHistory:
         found = await self._read(select(t.accounts).where(day >= int(since_s // rows.DAY_S)).order_by(day))
         return [(row.day, rows.account(row)) for row in found]
 
+    async def newest_interval(self) -> int:
+        """Return the number of the interval that was decided last, or 0 if none is stored."""
+        return await self._greatest(t.intervals.c.interval_id)
+
     async def rule_week(
-        self, since_s: float, until_s: float, within_s: float, *, source_id: str | None = None
+        self,
+        since_s: float,
+        until_s: float,
+        within_s: float,
+        *,
+        after: int = 0,
+        until: int | None = None,
+        source_id: str | None = None,
     ) -> list[RuleWeek]:
         """Return what became of each rule's intervals that were decided between two times, by the rule's name.
 
-        Intervals that are still open are not counted. ``source_id`` counts only those of one source.
+        Intervals that are still open are not counted. ``after`` and ``until`` count only those with numbers after the
+        first, up to and with the second; ``source_id`` only those of one source.
         """
         c = t.intervals.c
-        of_source = () if source_id is None else (c.source_id == source_id,)
+        chosen = [] if source_id is None else [c.source_id == source_id]
+        chosen += [] if until is None else [c.interval_id <= until]
+        at_s: ColumnElement[float] = c.probed_s
+        if after:  # these are few: the index of times would lead through the whole week
+            chosen, at_s = [*chosen, c.interval_id > after], c.probed_s + 0.0
         query = (
             select(
                 c.rule,
@@ -152,7 +171,7 @@ class SqlHistory:
                 func.sum(case((c.seen & (c.delay_s <= within_s), 1), else_=0)).label("in_time"),
                 func.sum(c.utility).label("utility"),
             )
-            .where(c.probed_s >= since_s, c.probed_s < until_s, *of_source)
+            .where(at_s >= since_s, at_s < until_s, *chosen)
             .group_by(c.rule)
             .order_by(c.rule)
         )
@@ -160,8 +179,11 @@ class SqlHistory:
 
     async def newest_position(self) -> int:
         """Return the position of the newest notification, or 0 if there is none."""
-        newest: int | None = (await self._read(select(func.max(t.notifications.c.position))))[0][0]
-        return newest or 0
+        return await self._greatest(t.notifications.c.position)
+
+    async def _greatest(self, number: Column[int]) -> int:
+        greatest: int | None = (await self._read(select(func.max(number))))[0][0]
+        return greatest or 0
 
     async def picture(self, notification_id: str) -> Picture | None:
         """Return the picture of a notification, or ``None`` if it has none."""
