@@ -94,7 +94,7 @@ class ProfileListings:
     async def list_sources(self, asked: wire.SourcesWindow) -> wire.Page[wire.SourceListed]:
         """List the sources, by name: state, rate, next probe and its reason."""
         declaration = self._profiles.declaration
-        chosen = await self._plans.choose_sources(self._choice(asked))
+        chosen = await self._plans.choose_sources(await asyncio.to_thread(self._choice, asked))
         first = place_after(chosen, asked.cursor)
         names = chosen[first : first + asked.limit]
         after = first + len(names)

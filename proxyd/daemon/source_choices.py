@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from proxyd.core.model.profile import Source
+from proxyd.core.rules.compiled import Compiled
 from proxyd.core.rules.knowledge import Knowledge
 from proxyd.core.rules.state import SourceState
 from proxyd.queries import SourceChoice, SourceKind
 
-_PART = 2_000  # sources that are looked at before others may use the loop
 _NUMBER = re.compile(r"(\d+)")
 NaturalKey: TypeAlias = tuple[str | int, ...]
+Key: TypeAlias = Callable[[SourceState], float]
 
 
 def natural_key(name: str) -> NaturalKey:
@@ -29,7 +30,7 @@ def natural_key(name: str) -> NaturalKey:
 
 
 class SourceChoices:
-    """Chooses sources without holding up the loop, however many there are."""
+    """Chooses sources in threads, however many there are; what is known of a source is replaced as a whole."""
 
     def __init__(self, known: Knowledge) -> None:
         self._known = known
@@ -46,43 +47,34 @@ class SourceChoices:
 
     async def choose(self, choice: SourceChoice) -> Sequence[str]:
         """Return the names of the chosen sources, in the order asked for."""
-        names = await self.names()
-        if not choice.is_all:
-            names = [name async for name in self._chosen(choice, names)]
-        key = _ORDERS.get(choice.order)
-        if key is None:
+        names, key = await self.names(), _ORDERS.get(choice.order)
+        if choice.is_all and key is None:
             return names
-        states = self._known.estimates.states
-        keyed = [(-key(states[name]) if name in states else inf, n, name) async for n, name in _in_parts(names)]
-        return [name for _, _, name in await asyncio.to_thread(sorted, keyed)]
+        return await asyncio.to_thread(self._chosen, choice, names, key)
 
-    async def _chosen(self, choice: SourceChoice, names: Sequence[str]) -> AsyncIterator[str]:
-        text = choice.text.casefold()
-        async for _, name in _in_parts(names):
-            if choice.among is not None and name not in choice.among:
-                continue
-            if text and text not in name.casefold() and text not in self._sources[name].url.casefold():
-                continue
-            if not choice.kinds or any(self._is_of(name, kind) for kind in choice.kinds):
-                yield name
+    def _chosen(self, choice: SourceChoice, names: Sequence[str], key: Key | None) -> Sequence[str]:
+        compiled, states = self._known.compiled, self._known.estimates.states  # another declaration may come meanwhile
+        chosen = list(names) if choice.is_all else [each for each in names if self._is_chosen(choice, each, compiled)]
+        if key is None:
+            return chosen
+        placed = {name: -key(state) if (state := states.get(name)) is not None else inf for name in chosen}
+        return sorted(chosen, key=placed.__getitem__)
 
-    def _is_of(self, name: str, kind: SourceKind) -> bool:
+    def _is_chosen(self, choice: SourceChoice, name: str, compiled: Compiled) -> bool:
+        source, text = compiled.sources.get(name), choice.text.casefold()
+        if source is None or (choice.among is not None and name not in choice.among):
+            return False
+        if text and text not in name.casefold() and text not in source.url.casefold():
+            return False
+        return not choice.kinds or any(self._is_of(source, kind, compiled) for kind in choice.kinds)
+
+    def _is_of(self, source: Source, kind: SourceKind, compiled: Compiled) -> bool:
         """Return whether a source is of a kind; its stored state may be that of another address."""
-        stored, source = self._known.estimates.states.get(name), self._known.compiled.sources.get(name)
-        holds = _KINDS[kind]
-        if source is None or (stored is None and kind is not SourceKind.NEW):
+        estimates, holds = self._known.estimates, _KINDS[kind]
+        stored = estimates.states.get(source.source_id)
+        if kind is not SourceKind.NEW and (stored is None or not holds(stored)):
             return False
-        if stored is not None and not holds(stored) and kind is not SourceKind.NEW:
-            return False
-        return holds(self._known.state(source))
-
-
-async def _in_parts(names: Sequence[str]) -> AsyncIterator[tuple[int, str]]:
-    """Yield names with their places, and let others use the loop now and then."""
-    for number, name in enumerate(names):
-        if number % _PART == 0:
-            await asyncio.sleep(0)
-        yield number, name
+        return holds(estimates.state(source, compiled.reading(source.source_id)))
 
 
 _KINDS: Mapping[SourceKind, Callable[[SourceState], bool]] = {
@@ -90,7 +82,7 @@ _KINDS: Mapping[SourceKind, Callable[[SourceState], bool]] = {
     SourceKind.SILENT: lambda state: bool(state.health.silent),
     SourceKind.NEW: lambda state: state.last_start_s is None,
 }
-_ORDERS: Mapping[str, Callable[[SourceState], Any]] = {
+_ORDERS: Mapping[str, Key] = {
     "newest": lambda state: -inf if state.newest_s is None else state.newest_s,
     "probed": lambda state: -inf if state.last_start_s is None else state.last_start_s,
     "items": lambda state: float(state.items_seen),
