@@ -124,8 +124,7 @@ async def test_the_plan_sees_half_as_many_again_in_time_and_kills_cost_only_what
     figures, auto, killed = told(found, tmp_path), found["auto"], found["killed"]
     figures += f"; where none was down: {auto.share(killed.down_s):.3f} and {killed.share(killed.down_s):.3f}"
     for other in (found["even"], found["fbsup"]):
-        assert auto.count <= 1.05 * other.count, figures
-        assert auto.share() >= 1.5 * other.share(), figures
+        assert auto.share() >= 1.5 * other.share() * max(1.0, auto.count / other.count), figures
     assert killed.share(killed.down_s) >= auto.share(killed.down_s) - 0.05, figures
     assert len(killed.down_s) >= 5
 
