@@ -69,3 +69,12 @@ def readable(value: Value) -> str:
             kept.append(piece)
     blocks = (" ".join(unescape(block).split()) for block in "".join(kept).split(BLOCK_GAP))
     return BLOCK_GAP.join(filter(None, blocks))
+
+
+def price_text(fields: Mapping[str, Value]) -> str:
+    """Return the price that an item of the class PRICE states: the number and its currency.
+
+    >>> price_text({"price": 12.5, "currency": "EUR"})
+    '12.5 EUR'
+    """
+    return " ".join(str(fields[name]) for name in ("price", "currency") if fields.get(name) is not None)
