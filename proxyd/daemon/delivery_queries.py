@@ -14,13 +14,15 @@ from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.outcome import Picture
 from proxyd.daemon.notifying import Notifying
 from proxyd.errors import DeliveryError, NotFoundError
-from proxyd.notify import known_secret
+from proxyd.notify import known_secret, sent_text
 from proxyd.ports import Channel, Clock, Message, WebhookState
 from proxyd.queries import (
     DeadDelivery,
     DeliveryTest,
     NotificationTrace,
     Profiles,
+    SentText,
+    StoredNotification,
     StoredNotifications,
     Wanted,
     WebhookStatus,
@@ -58,11 +60,11 @@ class DeliveryQueries:
         return self.news.next
 
     async def trace(self, notification_id: str) -> NotificationTrace:
-        """Return everything that led to a notification, and its deliveries."""
+        """Return everything that led to a notification, its deliveries, and its texts."""
         found = await self.store.history.trace(notification_id)
         if found is None:
             raise _no_notification(notification_id)
-        return found
+        return replace(found, texts=await asyncio.to_thread(_texts, found.notification))
 
     async def picture(self, notification_id: str) -> Picture:
         """Return the picture of a notification."""
@@ -133,6 +135,20 @@ class DeliveryQueries:
         count = await self.store.replay(notification_id, self.clock.time_s())
         self.notifying.wake()
         return count
+
+
+def _texts(notification: StoredNotification) -> tuple[SentText, ...]:
+    """Return the texts of a notification, each with the receivers that get it."""
+    endpoints: dict[tuple[str, str, int], list[str]] = defaultdict(list)
+    for each in notification.deliveries:
+        endpoints[each.kind, each.form, each.payload].append(each.endpoint)
+    texts = {
+        (kind, form, version): sent_text(
+            notification.notification_id, notification.rule, notification.body, kind=kind, form=form, version=version
+        )
+        for kind, form, version in endpoints
+    }
+    return tuple(SentText(tuple(endpoints[each]), *text) for each, text in texts.items())
 
 
 def _no_notification(notification_id: str) -> NotFoundError:

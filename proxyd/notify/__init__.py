@@ -6,6 +6,7 @@ from proxyd.notify.channels.channel_routing import Channels, make_channels
 from proxyd.notify.channels.mail import MailChannel, MailSettings
 from proxyd.notify.channels.webhook import EndpointGoneError, WebhookChannel, WebhookMessages, known_secret
 from proxyd.notify.dispatcher import Dispatcher, DispatcherSettings
+from proxyd.notify.message_forms import sent_text
 from proxyd.notify.pings import Pings
 
 __all__ = [
@@ -22,4 +23,5 @@ __all__ = [
     "WebhookMessages",
     "known_secret",
     "make_channels",
+    "sent_text",
 ]

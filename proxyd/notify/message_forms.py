@@ -11,6 +11,7 @@ from html import escape
 from typing import Any
 from urllib.parse import quote
 
+from proxyd.core.model.delivery import ChannelDelivery, LogDelivery, MailDelivery, WebhookForm
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.rules.programs.message_program import MOST_TOLD, heading, notifications_of, title_of
 from proxyd.ports import Gathered
@@ -45,6 +46,25 @@ def cloudevent(message_id: str, rule: str, body: bytes) -> bytes:
     if data.get("source"):
         event["subject"] = data["source"]
     return _compact(event | {"data": data})
+
+
+def webhook_body(message_id: str, rule: str, body: bytes, *, form: WebhookForm, version: int) -> bytes:
+    """Return what a webhook of a form is sent, as a version of the payload."""
+    body = payload(body, version)
+    return cloudevent(message_id, rule, body) if form is WebhookForm.CLOUDEVENTS else body
+
+
+def sent_text(message_id: str, rule: str, body: bytes, *, kind: str, form: str, version: int) -> tuple[str, str]:
+    """Return the title and the text of a message as a kind of delivery sends it; a webhook's JSON is laid out."""
+    match kind:
+        case MailDelivery.kind:
+            return subject(rule, body), plain_text(rule, body)
+        case ChannelDelivery.kind:
+            return chat_text(body)
+        case LogDelivery.kind:
+            return "", subject(rule, body)
+    sent = webhook_body(message_id, rule, body, form=WebhookForm(form), version=version)
+    return "", json.dumps(json.loads(sent), ensure_ascii=False, indent=2)
 
 
 def payload(body: bytes, version: int) -> bytes:

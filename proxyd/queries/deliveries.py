@@ -21,7 +21,10 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryStatus:
-    """The status of a delivery; ``endpoint`` is safe to show, times are unix seconds."""
+    """The status of a delivery; ``endpoint`` is safe to show, times are unix seconds.
+
+    ``kind`` is that of its channel; ``form`` and ``payload`` (a version) are a webhook's.
+    """
 
     endpoint: str
     state: str
@@ -29,6 +32,9 @@ class DeliveryStatus:
     next_s: float
     done_s: float | None
     last_error: str
+    kind: str = "webhook"
+    form: str = "STANDARD"
+    payload: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +89,23 @@ class DeliveryAttempt:
 
 
 @dataclass(frozen=True, slots=True)
+class SentText:
+    """The text of a notification as some of its receivers get it; the title is empty if their messages have none."""
+
+    endpoints: tuple[str, ...]
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class NotificationTrace:
-    """Everything that led to a notification, and its deliveries."""
+    """Everything that led to a notification, its deliveries, and its texts."""
 
     notification: StoredNotification
     intervals: tuple[DecidedInterval, ...]
     findings: tuple[FoundEvent, ...]
     attempts: tuple[DeliveryAttempt, ...]
+    texts: tuple[SentText, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

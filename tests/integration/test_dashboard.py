@@ -17,6 +17,7 @@ from proxyd.api import Streams, StreamSettings, make_app
 from proxyd.api.listings import Listings
 from proxyd.api.web import Dashboard
 from proxyd.api.web.gate import SESSION_S, Sessions
+from proxyd.core.model.delivery import ChannelDelivery, MailDelivery, SecretRef, WebhookDelivery
 from proxyd.core.rules.source_health import Spell
 from proxyd.queries import Scope
 from tests.fakes import FakeClock, no_queries
@@ -357,6 +358,22 @@ async def test_silent_sources_do_not_look_healthy(browser: Browser) -> None:
 
 
 # -- what can be done
+
+
+async def test_a_message_is_shown_as_each_of_its_receivers_got_it(browser: Browser) -> None:
+    hook = WebhookDelivery("https://r.example/hook", SecretRef("env", "SECRET_A"))
+    mails = [MailDelivery("a@example.org"), MailDelivery("b@example.org")]
+    chat = ChannelDelivery("tgram://token/chat")
+    await browser.api.tell(replace(told("n1"), deliveries=(hook, *mails, chat)))
+    await browser.sign_in("read")
+    _, text = await browser.get("/notifications/n1")
+    summaries = [re.sub(r"<[^>]*>", "", each) for each in re.findall(r"<summary>(.*?)</summary>", text)]
+    assert summaries[:3] == ["To https://r.example/hook", "To a@example.org, b@example.org", "To tgram://[hidden]"]
+    assert text.count("<details open>") == 1
+    assert text.index("As it was sent") < text.index("Deliveries") < text.index("What led to it")
+    assert "&#34;type&#34;: &#34;proxyd.notification&#34;" in text
+    assert "Source: s" in text
+    assert "token/chat" not in text
 
 
 async def test_only_what_was_sent_can_be_sent_again(browser: Browser) -> None:

@@ -26,6 +26,7 @@ def trace(traced: NotificationTrace) -> wire.NotificationTraced:
         "probe": _probe(data, traced),
         "rows": data.get("items", []),
         "attempts": [_attempt(each) for each in traced.attempts],
+        "messages": [asdict(each) for each in traced.texts],
     }
     return wire.NotificationTraced(summary=[*_origin_lines(found, data), *_outcome_lines(found)], **found)
 

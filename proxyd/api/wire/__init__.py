@@ -10,6 +10,7 @@ from proxyd.api.wire.base_models import WireModel as WireModel
 from proxyd.api.wire.delivery_models import DeadLetter as DeadLetter
 from proxyd.api.wire.delivery_models import DeliveryState as DeliveryState
 from proxyd.api.wire.delivery_models import Dropped as Dropped
+from proxyd.api.wire.delivery_models import MessageShown as MessageShown
 from proxyd.api.wire.delivery_models import NotificationListed as NotificationListed
 from proxyd.api.wire.delivery_models import NotificationTraced as NotificationTraced
 from proxyd.api.wire.delivery_models import Replayed as Replayed

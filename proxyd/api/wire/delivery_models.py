@@ -80,9 +80,18 @@ class Attempt(WireModel):
     detail: str | None
 
 
-class NotificationTraced(NotificationListed):
-    """A notification, the probe that led to it, and its deliveries."""
+class MessageShown(WireModel):
+    """The text of a notification as some of its receivers get it, by itself; a digest holds others too."""
 
+    endpoints: list[str]
+    title: str = Field(description="empty if the messages to these receivers have no title")
+    text: str
+
+
+class NotificationTraced(NotificationListed):
+    """A notification, the probe that led to it, its deliveries and its texts."""
+
+    messages: list[MessageShown]
     intervals: list[IntervalShown]
     probe: ProbeShown
     rows: list[dict[str, Any]]

@@ -19,7 +19,7 @@ from yarl import URL
 from proxyd.core.model.delivery import WebhookForm
 from proxyd.errors import BlockedAddressError, DeliveryError
 from proxyd.net import describe, read_some, refusal_in, retry_after_s
-from proxyd.notify.message_forms import cloudevent, event_type, payload
+from proxyd.notify.message_forms import event_type, webhook_body
 from proxyd.safe_text import one_line
 from proxyd.tracing import NO_TRACES
 
@@ -160,9 +160,8 @@ class WebhookMessages:
         """Return the receiver's answer once it accepted the message."""
         if message.secret is None:
             raise DeliveryError("the webhook has no secret; give it one with SECRET", retryable=False)
-        form, body = WebhookForm(message.form), payload(message.body, message.payload)
-        if form is WebhookForm.CLOUDEVENTS:
-            body = cloudevent(message.message_id, message.rule, body)
+        form = WebhookForm(message.form)
+        body = webhook_body(message.message_id, message.rule, message.body, form=form, version=message.payload)
         return await self._webhook.deliver(
             message.message_id, message.endpoint, message.secret, body, message.attempt_s, form=form
         )

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from email import message_from_bytes
 from email.policy import default
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from proxyd.core.model.delivery import WebhookForm
 from proxyd.core.model.outcome import Picture
+from proxyd.notify import WebhookChannel, WebhookMessages
 from proxyd.notify.channels.mail import compose
-from proxyd.notify.message_forms import cloudevent, digest, payload, plain_text, subject
+from proxyd.notify.message_forms import cloudevent, digest, payload, plain_text, sent_text, subject
 from proxyd.ports import Gathered, Message
 
 
@@ -140,3 +142,38 @@ def test_the_text_of_a_digest_says_what_it_leaves_out() -> None:
 def test_an_event_of_no_single_source_has_no_subject() -> None:
     assert "subject" not in json.loads(cloudevent("1", "R", body("1", "a", source=None)))
     assert json.loads(cloudevent("1", "R", body("1", "a")))["subject"] == "s"
+
+
+class Sink:
+    """Stands in for the session of webhooks, and keeps the bodies that are posted."""
+
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+
+    async def deliver(self, *arguments: Any, form: WebhookForm) -> str:
+        self.bodies.append(arguments[3])
+        return form.value
+
+
+@pytest.mark.parametrize(("form", "version"), [("STANDARD", 1), ("STANDARD", 2), ("GITHUB", 2), ("CLOUDEVENTS", 2)])
+async def test_what_is_shown_of_a_webhook_is_what_it_gets(form: str, version: int) -> None:
+    recorded = body("n1", "Café", message={"title": "Café", "rows": ["Café"]})
+    sink = Sink()
+    message = Message("n1", "R", "https://r.example/", recorded, 0.0, form=form, payload=version, secret="x")
+    await WebhookMessages(cast("WebhookChannel", sink)).deliver(message)
+    title, text = sent_text("n1", "R", recorded, kind="webhook", form=form, version=version)
+    assert title == ""
+    assert json.loads(text) == json.loads(sink.bodies[0])
+    assert "Café" in text
+
+
+def test_what_is_shown_of_other_receivers_is_what_they_get() -> None:
+    recorded = body("n1", "first", "second")
+    mail = compose(Message("n1", "R", "a@example.org", recorded, 0.0, "mail"), "proxyd@example.org")
+    title, text = sent_text("n1", "R", recorded, kind="mail", form="STANDARD", version=1)
+    plain = mail.get_body(("plain",))
+    assert plain is not None
+    assert title == mail["Subject"]
+    assert text.split() == plain.get_content().split()
+    assert sent_text("n1", "R", recorded, kind="channel", form="STANDARD", version=1) == ("R", "first\nsecond")
+    assert sent_text("n1", "R", recorded, kind="log", form="STANDARD", version=1) == ("", subject("R", recorded))
