@@ -22,6 +22,7 @@ from proxyd.core.model.field_values import iso_time
 from proxyd.core.rules.source_health import Spell
 from proxyd.core.rules.stages.streams import RuleFailure
 from tests.canned import Canned, answering
+from tests.fakes import FakeClock
 from tests.fleets import changed, item, rule
 from tests.integration.api_world import T0, Running, running_api, told
 
@@ -339,18 +340,18 @@ async def test_top_goes_on_where_a_daemon_comes_back(shell: Shell) -> None:
 
     with answering(answer) as base:
         async with Client.over_http(base, "t") as client:
-            view = TopView(client, "here")
+            view = TopView(client, "here", FakeClock(T0))
             await view.refresh()
             before = view.seen
             await view.retry()  # nothing is due yet
             assert view.seen is before
-            view._parts = [replace(part, due_s=0.0) for part in view._parts]
+            view._parts = {name: replace(part, due_s=0.0) for name, part in view._parts.items()}
             state["up"] = False
             await view.retry()
             assert view.seen.trouble == "starting\ntry again in 5 s"
             assert view.seen.plan == before.plan
             state["up"] = True
-            view._parts = [replace(part, due_s=0.0) for part in view._parts]
+            view._parts = {name: replace(part, due_s=0.0) for name, part in view._parts.items()}
             await view.retry()
             assert view.seen == before
 
@@ -360,8 +361,9 @@ async def test_a_source_is_paused_and_resumed(shell: Shell) -> None:
     code, out, _ = await shell("pause", "s")
     assert (code, out.startswith("source s was already paused, since 2001-")) == (0, True)
     lines = (await shell("explain", "s"))[1].splitlines()
-    assert lines[1].endswith("by token admin None; `proxyd resume` has it probed again")
-    assert "next probe: none planned for now (it is paused)" in lines
+    (coming,) = (line for line in lines if line.startswith("next probe: "))
+    assert coming.startswith("next probe: none; it is paused since 2001-")
+    assert coming.endswith("by token admin None, and `proxyd resume` has it probed again")
     (row,) = (line for line in (await shell("sources"))[1].splitlines() if line.startswith("s "))
     assert "it is paused" in row
     assert (await shell.json("resume", "s"))["said"] == "source s is probed again"

@@ -97,14 +97,12 @@ def _policy(found: RulePolicy) -> wire.PolicyUsed:
 
 def _summary(found: Explanation, kept: Sequence[KeptPromise]) -> list[str]:
     lines = [f"{found.source_id}  {found.url}"]
-    if found.paused is not None:
-        lines.append(f"paused {found.paused.told}; `proxyd resume` has it probed again")
     lines += [_warning(name, spell) for name, spell in found.state.health.silent.items()]
     lines += [_rate_line(found)]
-    lines += [f"rule {rule}: {used.name} ({used.because})" for rule, used in sorted(found.policies.items())]
+    got = {each.rule: f"; {_kept(each)}" for each in kept}
+    lines += [f"rule {rule}: {p.name} ({p.because}){got.get(rule, '')}" for rule, p in sorted(found.policies.items())]
     lines += [f"rule {rule} keeps screenshots" for rule in found.picturing]
-    lines += [_kept_line(each) for each in kept]
-    lines += [_last_line(found), f"next probe: {_coming(found, kept)}"]
+    lines += [_last_line(found), f"next probe: {_coming(found)}"]
     lines += _constraint_lines(found)
     lines += _week_lines(found)
     lines += [] if found.misfit is None else misfit(found.misfit).summary
@@ -135,11 +133,13 @@ def _last_line(found: Explanation) -> str:
     return f"last probe: {at}, {state.last_outcome}{detail}"
 
 
-def _coming(found: Explanation, kept: Sequence[KeptPromise]) -> str:
+def _coming(found: Explanation) -> str:
     """Return when the source is probed next and why, or that it is not."""
+    if found.paused is not None:
+        return f"none; it is paused {found.paused.told}, and `proxyd resume` has it probed again"
     if found.next_probe is None:
         return f"none planned for now ({found.blocked_by or 'nothing is due'})"
-    return f"{iso_time(found.next_probe.start_s)}, because {_because(found, kept)}"
+    return f"{iso_time(found.next_probe.start_s)}, because {found.because}"
 
 
 def _because(found: Explanation, kept: Sequence[KeptPromise]) -> str:
@@ -151,15 +151,15 @@ def _because(found: Explanation, kept: Sequence[KeptPromise]) -> str:
     return f"{found.because}; {shares[0] * 100:.0f} % of the last week's were"
 
 
-def _kept_line(kept: KeptPromise) -> str:
-    """Return what a rule was promised of the items of a source, and what it got.
+def _kept(kept: KeptPromise) -> str:
+    """Return how much of a rule's promise was kept for a source.
 
-    >>> _kept_line(KeptPromise(0.0, "r", intervals=40, promised=0.9, kept=0.95))
-    'rule r: 90 % promised, 95 % kept (40 items of the last 7 days)'
+    >>> _kept(KeptPromise(0.0, "r", intervals=40, promised=0.9, kept=0.95))
+    '95 % kept, of 40 items in the last 7 days'
     """
     items = "1 item" if kept.intervals == 1 else f"{kept.intervals:,} items"
-    shares = f"{kept.promised * 100:.3g} % promised, {kept.kept * 100:.3g} % kept"
-    return f"rule {kept.rule}: {shares} ({items} of the last 7 days)"
+    off = " (off)" if kept.is_off else ""
+    return f"{kept.kept * 100:.3g} % kept{off}, of {items} in the last 7 days"
 
 
 def _amount(value: float, digits: int) -> str:
@@ -173,7 +173,7 @@ def _counted_line(rule: str, ahead: CountedAhead) -> str:
 
 
 def _constraint_lines(found: Explanation) -> list[str]:
-    """Return the intervals that rules expect, and the constraints of the next probe."""
+    """Return the intervals that rules expect, and constraints of the next probe other than the one that delays it."""
     lines = [
         f"rule {rule} expects an event between {iso_time(begin_s)} and {iso_time(end_s)}"
         for rule, (begin_s, end_s) in sorted(found.intervals.items())
@@ -181,9 +181,10 @@ def _constraint_lines(found: Explanation) -> list[str]:
     coming = found.next_probe and found.next_probe.probe
     named = coming.rule if coming and coming.reason is Reason.COUNTED else None
     lines += [_counted_line(rule, ahead) for rule, ahead in sorted(found.counted.items()) if rule != named]
-    if found.host_free_s is not None:
+    delayed_s = found.earliest_s if found.blocked_by else None
+    if found.host_free_s is not None and found.host_free_s != delayed_s:
         lines.append(f"its host's budget allows the next probe at {iso_time(found.host_free_s)}")
-    if found.fresh_until_s is not None:
+    if found.fresh_until_s is not None and found.fresh_until_s != delayed_s:
         lines.append(f"fresh until {iso_time(found.fresh_until_s)}, by the caching headers of its origin")
     return lines
 
