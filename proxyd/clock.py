@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from proxyd.ports import Clock
+if TYPE_CHECKING:
+    from proxyd.ports import Clock
 
 _SLOW = 0.5  # of the usual speed, while the machine's clock is behind
 

@@ -22,7 +22,7 @@ _SOURCE = argument("source", "name of the source")
     takes=[flag("--once", "print it once and exit (the default without a terminal)"), URL],
 )
 async def top(options: argparse.Namespace) -> int:
-    """Show the daemon live: health, coming probes, failing sources."""
+    """Show the daemon live: health, coming probes, failing sources and news; find a source and open it."""
     from proxyd.cli.top import show_top
 
     await show_top(options)
@@ -45,15 +45,28 @@ def plan(options: argparse.Namespace) -> int:
     "sources",
     "proxyd sources",
     "proxyd sources --failing --json",
+    "proxyd sources --match kernel --sort newest",
     takes=[
         flag("--failing", "only sources whose last probe failed"),
         flag("--silent", "only sources that show no items, or a field without a value"),
+        argument("--match", "only sources with this text in their name or address", metavar="TEXT", default=""),
+        argument(
+            "--sort",
+            "by name, or the newest item, the last probe or the most items first",
+            choices=["name", "newest", "probed", "items"],
+            default="name",
+        ),
         *ASKING,
     ],
 )
 def sources(options: argparse.Namespace) -> int:
     """List the sources and how their last probe ended."""
-    found = ask(options, lambda client: client.sources(failing=options.failing, silent=options.silent))
+    found = ask(
+        options,
+        lambda client: client.sources(
+            failing=options.failing, silent=options.silent, text=options.match, order=options.sort
+        ),
+    )
     head = ["source", "items/day", "next probe", "reason", "failures", "last outcome"]
     return print_list(options, found, head, _source_row)
 
@@ -103,11 +116,15 @@ def items(options: argparse.Namespace) -> int:
 
 
 def _item_row(event: ItemEvent) -> list[str]:
+    return [event["seen"], event["came"] or "-", *item_title(event), event["link"] or "-"]
+
+
+def item_title(event: ItemEvent) -> tuple[str, str]:
+    """Return what happened to an item, in a word, and its title with what changed of it."""
     news = "first" if event["first"] else "new"
     happened = {"insert": news, "update": "changed", "delete": "gone"}.get(event["kind"], event["kind"])
     changes = [_change(name, change) for name, change in event["changes"].items()]
-    title = "; ".join([event["title"] or event["id"], *changes])
-    return [event["seen"], event["came"] or "-", happened, title, event["link"] or "-"]
+    return happened, "; ".join([event["title"] or event["id"], *changes])
 
 
 def _change(name: str, change: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The screen of `proxyd top`: the daemon's live status."""
+"""`proxyd top`: asks the daemon again and again, and shows a screen of it until a key ends that."""
 
 from __future__ import annotations
 
@@ -8,42 +8,51 @@ import os
 import sys
 import termios
 import tty
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from datetime import datetime
-from math import isfinite
-from typing import Any
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console
 from rich.live import Live
-from rich.table import Table
-from rich.text import Text
 
-from proxyd.cli.answers import about, client_of, first_row
-from proxyd.cli.sources import last_outcome
+from proxyd.cli.answers import client_of
+from proxyd.cli.top_screens import Look, Screen, Seen, after, frame, keys_in
 from proxyd.client import ApiError, Client, UnreachableError
-from proxyd.client.types import ComingProbe, NotificationListed, Readiness, SourceListed
-from proxyd.metrics import SHARES, Samples
-from proxyd.safe_text import visible_line
+from proxyd.client.types import Readiness
+from proxyd.clock import SystemClock
+from proxyd.metrics import Samples
+
+if TYPE_CHECKING:
+    from proxyd.ports import Clock
 
 REFRESH_S = 2.0
 _MOST_SHARE = 0.05
-_MOST = 20
-_TITLE_LINES = 14  # all lines except the rows of the three lists
+_MOST, _MOST_LISTED = 20, 200
+_OF_SOURCE = frozenset({Screen.SOURCE})
 
 
 @dataclass(frozen=True, slots=True)
 class TopPart:
-    """A part of the screen, its query, and when it is due again on the loop's clock."""
+    """A part of the screens, its query, and when it is due again on the loop's clock.
 
-    name: str
-    ask: Callable[[], Awaitable[Any]]
+    ``asked`` is what of the look it was asked for; if that changes, it is due at once.
+    """
+
+    ask: Callable[[Look], Awaitable[Any]]
+    screens: frozenset[Screen] = frozenset({Screen.STATE})
+    depends_on: Callable[[Look], object] = lambda _: None
     due_s: float = 0.0
+    asked: object = None
 
-    def again(self, now_s: float, took_s: float) -> TopPart:
+    def is_due(self, look: Look, now_s: float) -> bool:
+        """Whether it is shown and must be asked for."""
+        return look.screen in self.screens and (self.due_s <= now_s or self.depends_on(look) != self.asked)
+
+    def again(self, now_s: float, took_s: float, asked: object = None) -> TopPart:
         """Return the part with its next time: slow queries are repeated rarely, for a twentieth of the time."""
-        return replace(self, due_s=now_s + max(REFRESH_S, took_s / _MOST_SHARE))
+        return replace(self, due_s=now_s + max(REFRESH_S, took_s / _MOST_SHARE), asked=asked)
 
 
 async def show_top(options: argparse.Namespace) -> None:
@@ -58,70 +67,108 @@ async def show_top(options: argparse.Namespace) -> None:
 
 async def _once(options: argparse.Namespace, console: Console) -> None:
     async with client_of(options) as client:
-        view = TopView(client, _where(options))
+        view = TopView(client, _where(options), SystemClock())
         await view.refresh()
     wide = console if console.is_terminal else Console(width=200)
-    wide.print(frame(view.seen))
+    drawn, _ = frame(view.seen)
+    wide.print(drawn)
 
 
 async def _live(options: argparse.Namespace, console: Console) -> None:
-    quit_asked = asyncio.Event()
-    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), _read_key, quit_asked)
+    keys = Keys()
+    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), keys.read)
     async with client_of(options) as client:
-        view = TopView(client, _where(options))
+        view, look = TopView(client, _where(options), SystemClock()), Look()
         await view.refresh()
         with Live(console=console, screen=True, auto_refresh=False) as live:
-            while not quit_asked.is_set():
-                live.update(frame(view.seen, most=max(1, (console.height - _TITLE_LINES) // 3)), refresh=True)
-                await _elapsed(quit_asked)
-                await view.retry()
+            while not keys.has_ended:
+                drawn, rows = frame(view.seen, look, height=console.height)
+                live.update(drawn, refresh=True)
+                await keys.pressed_within(REFRESH_S)
+                for key in keys.take():
+                    changed = after(look, key, rows)
+                    if changed is None:
+                        return
+                    look = changed
+                await view.retry(look)
 
 
-def _read_key(quit_asked: asyncio.Event) -> None:
-    if os.read(sys.stdin.fileno(), 1) in {b"q", b"Q", b""}:  # or the input has closed
-        quit_asked.set()
+@dataclass(slots=True)
+class Keys:
+    """The keys that were pressed and not taken yet; ``has_ended`` once the terminal closed."""
 
+    has_ended: bool = False
+    _waiting: list[str] = field(default_factory=list)
+    _pressed: asyncio.Event = field(default_factory=asyncio.Event)
 
-async def _elapsed(quit_asked: asyncio.Event) -> None:
-    try:
-        await asyncio.wait_for(quit_asked.wait(), REFRESH_S)
-    except TimeoutError:
-        return
+    def read(self) -> None:
+        """Read what the terminal sent."""
+        read = os.read(sys.stdin.fileno(), 4096)
+        self.has_ended = self.has_ended or not read
+        self._waiting += keys_in(read.decode(errors="ignore"))
+        self._pressed.set()
+
+    async def pressed_within(self, seconds: float) -> None:
+        """Return once a key is pressed, or after a time."""
+        try:
+            await asyncio.wait_for(self._pressed.wait(), seconds)
+        except TimeoutError:
+            return
+
+    def take(self) -> list[str]:
+        """Return the keys in order, and forget them."""
+        taken, self._waiting = self._waiting, []
+        self._pressed.clear()
+        return taken
 
 
 class TopView:
     """The last answer for each part."""
 
-    def __init__(self, client: Client, where: str) -> None:
+    def __init__(self, client: Client, where: str, clock: Clock) -> None:
         self._client = client
-        self.seen = Seen(where, Readiness(ready=False, checks={}), Samples({}, {}), (), (), ())
-        self._parts = [
-            TopPart("ready", client.ready),
-            TopPart("samples", self._samples),
-            TopPart("plan", lambda: client.plan(limit=_MOST)),
-            TopPart("failing", lambda: client.sources(failing=True, silent=True, limit=_MOST)),
-            TopPart("news", lambda: client.notifications(limit=_MOST)),
-        ]
+        self._clock = clock
+        self.seen = Seen(where, Readiness(ready=False, checks={}), Samples({}, {}), self._now())
+        self._parts = {
+            "ready": TopPart(lambda _: client.ready(), frozenset(Screen)),
+            "samples": TopPart(lambda _: self._samples()),
+            "plan": TopPart(lambda _: client.plan(limit=_MOST)),
+            "failing": TopPart(lambda _: client.sources(failing=True, silent=True, limit=_MOST)),
+            "news": TopPart(lambda _: client.notifications(limit=_MOST)),
+            "listed": TopPart(self._listed, frozenset({Screen.SOURCES}), lambda look: (look.text, look.order)),
+            "explained": TopPart(lambda look: client.explain(look.source), _OF_SOURCE, _source_of),
+            "items": TopPart(lambda look: client.items(look.source, limit=_MOST), _OF_SOURCE, _source_of),
+        }
 
     async def _samples(self) -> Samples:
         return Samples.read(await self._client.metrics())
 
-    async def refresh(self) -> None:
-        """Query the parts that are due."""
-        loop = asyncio.get_running_loop()
-        for number, part in enumerate(self._parts):
-            began_s = loop.time()
-            if part.due_s <= began_s:
-                heard: dict[str, Any] = {part.name: await part.ask()}
-                self.seen = replace(self.seen, trouble=None, **heard)
-                self._parts[number] = part.again(loop.time(), loop.time() - began_s)
+    async def _listed(self, look: Look) -> Any:
+        return await self._client.sources(text=look.text, order=look.order, limit=_MOST_LISTED)
 
-    async def retry(self) -> None:
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock.wall_s(), UTC).astimezone()
+
+    async def refresh(self, look: Look | None = None) -> None:
+        """Query the parts that are shown and due."""
+        loop, look = asyncio.get_running_loop(), look or Look()
+        for name, part in self._parts.items():
+            began_s = loop.time()
+            if part.is_due(look, began_s):
+                heard: dict[str, Any] = {name: await part.ask(look)}
+                self.seen = replace(self.seen, trouble=None, at=self._now(), **heard)
+                self._parts[name] = part.again(loop.time(), loop.time() - began_s, part.depends_on(look))
+
+    async def retry(self, look: Look | None = None) -> None:
         """Refresh; keep polling while the daemon is unreachable, and show why."""
         try:
-            await self.refresh()
+            await self.refresh(look)
         except (UnreachableError, ApiError) as error:
             self.seen = replace(self.seen, trouble=str(error))
+
+
+def _source_of(look: Look) -> object:
+    return look.source
 
 
 def _where(options: argparse.Namespace) -> str:
@@ -137,131 +184,3 @@ def _single_keys() -> Iterator[None]:
         yield
     finally:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
-
-
-_CELL = 120
-_TIMES, _CLOCK = frozenset({"at", "created", "next probe"}), 8
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """The daemon's answers; ``trouble`` is why it no longer answers."""
-
-    where: str
-    ready: Readiness
-    samples: Samples
-    plan: Sequence[ComingProbe]
-    failing: Sequence[SourceListed]
-    news: Sequence[NotificationListed]
-    trouble: str | None = None
-
-
-def frame(seen: Seen, *, most: int = 10) -> RenderableType:
-    """Return the whole screen, with at most ``most`` rows in each list."""
-    return Group(
-        _head(seen),
-        *(Text(line) for line in health_lines(seen.samples)),
-        *_listed("coming probes", ["at", "source", "reason", "rule"], [_coming(each) for each in seen.plan[:most]]),
-        *_listed(
-            "failing or silent sources",
-            ["source", "failures", "last outcome", "next probe"],
-            [_failing(each) for each in seen.failing[:most]],
-        ),
-        *_listed("newest notifications", ["created", "rule", "source", "what"], [_new(n) for n in seen.news[:most]]),
-    )
-
-
-def _head(seen: Seen) -> Text:
-    failed = [name for name, holds in seen.ready["checks"].items() if not holds]
-    state = "ready" if seen.ready["ready"] else f"not ready: {', '.join(failed)}"
-    head = Text.assemble(("proxyd ", "bold"), visible_line(seen.where), "  ")
-    head.append(visible_line(state), style="green" if seen.ready["ready"] else "bold red")
-    if seen.trouble is not None:
-        head.append(f"  {visible_line(seen.trouble)}", style="bold red")
-    return head
-
-
-def health_lines(samples: Samples) -> list[str]:
-    """Return the daemon's health in a few lines."""
-    value = samples.values.get
-    completeness, utility, used = (
-        _share(value(f"proxyd_{name}_ratio")) for name in ("completeness", "utility", "budget_used")
-    )
-    waiting, held, dead = (_count(value(f"proxyd_outbox_{name}")) for name in ("pending", "held", "dead"))
-    sources, rules = _count(value("proxyd_sources")), _count(value("proxyd_rules"))
-    return [
-        f"completeness {completeness}   utility {utility}   budget used {used}",
-        f"published to seen       {_delays(samples, 'proxyd_item_delay_seconds')}",
-        f"published to delivered  {_delivered(samples)}",
-        f"sources {sources}   rules {rules}   outbox: {waiting} waiting, {held} held, {dead} given up",
-    ]
-
-
-def _share(value: float | None) -> str:
-    return "-" if value is None or not isfinite(value) else f"{value:.1%}"
-
-
-def _count(value: float | None) -> str:
-    return "-" if value is None or not isfinite(value) else f"{value:,.0f}"
-
-
-def _delivered(samples: Samples) -> str:
-    if samples.is_delivered_elsewhere:
-        return "the notifier counts them: see /metrics of its machine"
-    return _delays(samples, "proxyd_notification_delay_seconds")
-
-
-def _delays(samples: Samples, name: str) -> str:
-    delays = samples.delays(name)
-    if not delays.count:
-        return "nothing yet"
-    pairs = zip(SHARES, delays.percentiles, strict=True)
-    said = "   ".join(f"{share:.0%} {'-' if delay_s is None else about(delay_s)}" for share, delay_s in pairs)
-    return f"{said}   of {delays.count:,}"
-
-
-def _listed(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[RenderableType]:
-    """Return a list under its title, one line per row."""
-    found = list(rows)
-    if not found:
-        return [Text(f"\nno {title}", style="dim")]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in head:
-        width = _CLOCK if name in _TIMES else None  # it is never cut
-        table.add_column(name, no_wrap=True, overflow="ellipsis", min_width=width)
-    for row in found:
-        table.add_row(*(Text(visible_line(cell, _CELL)) for cell in row))
-    return [Text(f"\n{title}", style="bold"), table]
-
-
-def clock_time(time: str) -> str:
-    """Return a time of the API as the clocks here show it.
-
-    >>> len(clock_time("2026-01-31T12:00:00.123Z"))
-    8
-    """
-    return f"{datetime.fromisoformat(time).astimezone():%H:%M:%S}"
-
-
-def _coming(probe: ComingProbe) -> list[str]:
-    return [clock_time(probe["at"]), probe["source"], probe["reason"], probe["rule"] or "-"]
-
-
-def _failing(source: SourceListed) -> list[str]:
-    planned = source["next_probe"]
-    last = last_outcome(source, _CELL)
-    return [
-        source["source"],
-        str(source["failures"]),
-        last,
-        clock_time(planned["at"]) if planned else source["blocked_by"] or "-",
-    ]
-
-
-def _new(notification: NotificationListed) -> list[str]:
-    return [
-        clock_time(notification["created"]),
-        notification["rule"],
-        notification["source"],
-        first_row(notification["body"]),
-    ]

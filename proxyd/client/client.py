@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from types import TracebackType
-from typing import Literal, NamedTuple, Self
+from typing import Literal, NamedTuple, Self, TypeAlias
 
 import aiohttp
 
@@ -16,6 +16,7 @@ from proxyd.client.events import EventReader, StreamEvent
 from proxyd.client.wire import Answer, ApiError, ListAnswer, Query, Wire, keyed, part
 from proxyd.errors import UnreachableError
 
+SourceOrder: TypeAlias = Literal["name", "newest", "probed", "items"]
 _SILENCE_S = 60.0  # four heartbeats of a stream
 
 
@@ -216,13 +217,20 @@ class Client:
     # -- sources and plan
 
     async def sources(
-        self, *, failing: bool = False, silent: bool = False, limit: int | None = None
+        self,
+        *,
+        failing: bool = False,
+        silent: bool = False,
+        text: str = "",
+        order: SourceOrder = "name",
+        limit: int | None = None,
     ) -> list[types.SourceListed]:
-        """Return every source, or only the failing and the silent ones; at most ``limit``, by name.
+        """Return every source, or only the failing and the silent ones, with ``text`` in name or address.
 
-        A source fails if its last probe did; it is silent if it shows no items, or a field without a value.
+        A source fails if its last probe did; it is silent if it shows no items, or a field without a value. They are
+        in order of their names, or with the newest item, the last probe or the most items first; at most ``limit``.
         """
-        wanted = {"failing": failing or None, "silent": silent or None}
+        wanted = {"failing": failing or None, "silent": silent or None, "q": text or None, "sort": order}
         return await self._wire.pages("/api/v1/sources", wanted, limit=limit)
 
     async def probes(self, source: str, *, limit: int | None = 50) -> list[types.ProbeMade]:
