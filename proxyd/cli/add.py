@@ -239,8 +239,9 @@ def _print_found(address: str, found: Discovered, samples: Sequence[str]) -> Non
 
 
 def _price(item: Item) -> str:
-    """Return a price as a page states it: the number and its currency."""
-    return visible_line(" ".join(str(item.fields[each]) for each in ("price", "currency") if item.fields.get(each)), 40)
+    from proxyd.core.rules.answers.item_texts import price_text
+
+    return visible_line(price_text(item.fields), 40)
 
 
 # -- what is watched already
@@ -295,7 +296,8 @@ async def _carry_out(options: argparse.Namespace, watch: Watch, edited: SourceTe
         return f"written to {options.file}"
     async with client_of(options) as client:
         changes = await client.declare(_written(watch))
-    return "declared to the daemon" + ("" if changes["added"] else ", in place of the one before")
+    done = "declared to the daemon" + ("" if changes["added"] else ", in place of the one before")
+    return "; ".join([done, *(each["detail"] for each in changes.get("warnings", ()))])
 
 
 def _parsed(text: SourceText) -> Parsed:

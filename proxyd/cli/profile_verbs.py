@@ -122,6 +122,7 @@ def drop(options: argparse.Namespace) -> int:
 
 def _change_lines(changes: ChangesMade) -> Iterator[str]:
     yield from _rule_lines(changes) or ["no rule changes"]
+    yield from (f"warning: line {each.get('line')}: {each['detail']}" for each in changes.get("warnings", ()))
     if (cost := changes.get("cost")) is not None:
         yield from _cost_lines(cost)
     if changes.get("dry_run"):

@@ -184,6 +184,14 @@ class KeptPromiseShown(TypedDict):
     kept: float
 
 
+class MessageShown(TypedDict):
+    """The text of a notification as some of its receivers get it, by itself; a digest holds others too."""
+
+    endpoints: list[str]
+    title: str
+    text: str
+
+
 class ModelOff(TypedDict):
     """A source whose model does not fit its recent items, and how proxyd reacts."""
 
@@ -629,6 +637,7 @@ class ImportMade(TypedDict):
     counters: dict[str, list[str]]
     dry_run: NotRequired[bool]
     cost: NotRequired[CostShown | None]
+    warnings: NotRequired[list[Fault]]
     sources_added: int
     sources_known: int
     unreadable: int
@@ -643,7 +652,7 @@ class MoveMade(TypedDict):
 
 
 class NotificationTraced(TypedDict):
-    """A notification, the probe that led to it, and its deliveries."""
+    """A notification, the probe that led to it, its deliveries and its texts."""
 
     id: str
     position: int
@@ -657,6 +666,7 @@ class NotificationTraced(TypedDict):
     screenshot: str | None
     body: dict[str, Any]
     deliveries: list[DeliveryState]
+    messages: list[MessageShown]
     intervals: list[IntervalShown]
     probe: ProbeShown
     rows: list[dict[str, Any]]
@@ -800,6 +810,7 @@ class ChangesMade(TypedDict):
     counters: dict[str, list[str]]
     dry_run: NotRequired[bool]
     cost: NotRequired[CostShown | None]
+    warnings: NotRequired[list[Fault]]
 
 
 class ClassWritten(TypedDict):

@@ -192,7 +192,8 @@ class Declarations:
         """
         await self._started.wait()
         async with self._turn:
-            return await self._swap(self._files, await self._with(texts, only_if))
+            api, warnings = await self._with(texts, only_if)
+            return replace(await self._swap(self._files, api), warnings=warnings)
 
     def _look(self, parsed: Sequence[Parsed], only_if: OnlyIf | None) -> None:
         """Raise ``ChangedError`` if a text's profile has changed since its sender read it."""
@@ -209,13 +210,19 @@ class Declarations:
         """Check texts for the API; return their changes and their demand on the budget. Raises as ``declare`` does."""
         await self._started.wait()
         async with self._turn:
-            checked = await self._check([*self._files, *_texts(await self._with(texts, only_if))])
+            api, warnings = await self._with(texts, only_if)
+            checked = await self._check([*self._files, *_texts(api)])
             trial = Trial.of(self._decider, checked.declaration, self._clock.time_s())
             changes = _changes(self.declaration, checked.declaration)
-        return changes, await asyncio.to_thread(trial.cost)
+        return replace(changes, warnings=warnings), await asyncio.to_thread(trial.cost)
 
-    async def _with(self, texts: Sequence[str | Parsed], only_if: OnlyIf | None) -> dict[str, str]:
-        """Return the API's declaration with more texts added; raises ``ChangedError`` unless ``only_if`` accepts."""
+    async def _with(
+        self, texts: Sequence[str | Parsed], only_if: OnlyIf | None
+    ) -> tuple[dict[str, str], tuple[RuleError, ...]]:
+        """Return the API's declaration with more texts added, and what is doubtful in these.
+
+        Raises ``ChangedError`` unless ``only_if`` accepts.
+        """
         parsed, new = await asyncio.to_thread(_read, texts)
         self._look(parsed, only_if)
         statements = [statement for each in parsed for statement in each.statements]
@@ -229,7 +236,8 @@ class Declarations:
         added = {each.source: each for each in parsed}
         checked = await self._check([*self._files, *_texts(api), *added], added, from_api=True)
         _refuse_many(_streams_of(checked.declaration), _streams_of(self.declaration))
-        return api | new
+        sent = {each.source.text for each in parsed}
+        return api | new, tuple(each for each in checked.warnings if each.text in sent)
 
     async def drop_profile(self, name: str, *, only_if: Callable[[str], bool] | None = None) -> DeclarationChanges:
         """Remove a profile of the API and its rules that are in no other profile.

@@ -11,15 +11,20 @@ from proxyd.core.model.profile import Declaration
 from proxyd.core.model.suspension import Subject, Suspension
 from proxyd.core.rules.answers.trial import PlanCost
 from proxyd.core.rules.failing import FailingRule
+from proxyd.errors import RuleError
 
 
 @dataclass(frozen=True, slots=True)
 class DeclarationChanges:
-    """The changes made by a new declaration, by rule name; ``restarted`` holds the counters that start again."""
+    """The changes made by a new declaration, by rule name; ``restarted`` holds the counters that start again.
+
+    ``warnings`` say what is doubtful in the texts that were sent.
+    """
 
     added: tuple[str, ...]
     removed: tuple[str, ...]
     restarted: Mapping[str, tuple[str, ...]]
+    warnings: tuple[RuleError, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

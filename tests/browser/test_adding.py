@@ -65,6 +65,7 @@ async def test_a_feed_is_added_with_a_word_and_a_mail_address_in_six_actions(chr
         await hands.fill("Tell", "me@example.org")
         await hands.click("Watch it")
         await expect(page.get_by_text("Watching")).to_contain_text("TELL MAIL 'me@example.org'")
+        await expect(page.get_by_text("DELIVERY MAIL waits while the settings smtp and mail_from")).to_be_visible()
         assert hands.actions <= 6
         await w.daemon.knows(w.origin.url("two").removeprefix("http://"))
 

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from axe_playwright_python.async_playwright import Axe
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Page, Request, expect
 
 from proxyd.api import new_token
 from proxyd.lab.traces.synthetic import Week
@@ -61,7 +61,7 @@ _HEADER_OVERLAPS = """(() => {
   const who = document.querySelector(".who").getBoundingClientRect();
   return last.right > who.left && last.top < who.bottom && last.bottom > who.top;
 })()"""
-PATIENCE_MS = 30_000
+PATIENCE_MS, MOST_BYTES = 30_000, 100_000
 _ALL = Wanted()
 _FOCUSED = """(() => {
   const at = document.activeElement;
@@ -336,6 +336,21 @@ async def test_pages_fit_into_windows_of_every_width(chromium: Browser, tmp_path
                 await page.set_viewport_size({"width": width, "height": 800})
                 assert await too_wide(page) == [], (name, width)
                 assert not await page.evaluate(_HEADER_OVERLAPS), (name, width)
+
+
+async def test_every_page_is_small_with_all_that_it_loads(chromium: Browser, tmp_path: Path) -> None:
+    async with lived(tmp_path, 3.0, "admin", TITLED) as (api, base, token), opened(chromium) as page:
+        pages, asked = PAGES | {"notification": f"notifications/{await newest(api)}"}, list[Request]()
+        await sign_in(page, base, token)
+        tools = await page.context.new_cdp_session(page)
+        await tools.send("Network.setCacheDisabled", {"cacheDisabled": True})
+        page.on("requestfinished", asked.append)
+        sizes: dict[str, int] = {}
+        for name, path in pages.items():
+            asked.clear()
+            await page.goto(f"{base}/{path}")
+            sizes[name] = sum([(await each.sizes())["responseBodySize"] for each in asked])
+        assert {name: size for name, size in sizes.items() if not 20_000 < size < MOST_BYTES} == {}
 
 
 async def too_wide(page: Page) -> list[str]:

@@ -34,6 +34,7 @@ from tests.fleets import DOMAIN, changed, item, rule, source
 from tests.integration.api_world import T0, RefusingChannel, Running, running_api, told
 from tests.observations import observed
 
+MAIL_WAITS = "DELIVERY MAIL waits while the settings smtp and mail_from are empty"
 TEXT = """CREATE PROFILE "Q" AS (DOMAIN "D", LANGUAGE "SQL", USER "v");
 INSERT NOTIFICATION "q" INTO "Q" SET QUERY "SELECT title FROM RSS" SET TRIGGER "ON INSERT TO RSS"
 START NOW END NEVER SET UTILITY STRICT;"""
@@ -115,7 +116,7 @@ async def test_a_profile_is_declared_listed_and_dropped(running: Running) -> Non
         cost = found.pop("cost")
         assert (answer.status, found) == (
             200,
-            {"added": ["q"], "removed": [], "restarted": [], "counters": {}, "dry_run": True},
+            {"added": ["q"], "removed": [], "restarted": [], "counters": {}, "dry_run": True, "warnings": []},
         )
         assert cost["sources_added"] == cost["sources_removed"] == 0
     assert set(running.control.declarations.declaration.rules) == {"r"}
@@ -199,6 +200,34 @@ async def test_a_wrong_text_names_every_error_and_changes_nothing(running: Runni
     assert {error["line"] for error in body["errors"]} >= {1}
     assert all({"line", "column", "detail", "file", "source_line"} <= set(error) for error in body["errors"])
     assert set(running.control.declarations.declaration.rules) == {"r"}
+
+
+async def test_what_is_doubtful_in_a_declaration_is_said_with_its_place(running: Running) -> None:
+    headers = await running.token("write")
+    text = "WATCH 'https://example.org/feed' AS \"mailed\"\n  TELL MAIL 'me@example.org';"
+    as_json = {
+        "profiles": [{"name": "New", "domains": ["D"], "users": ["v"]}],
+        "notifications": [
+            {
+                "name": "q",
+                "profiles": ["New"],
+                "query": "SELECT title FROM RSS",
+                "trigger": "ON INSERT TO RSS",
+                "deliveries": [{"mail": "me@example.org"}],
+            }
+        ],
+    }
+    for dry_run in ("true", "false"):
+        path = f"/api/v1/profiles?dry_run={dry_run}"
+        async with running.client.post(path, headers=headers, data=text) as answer:
+            (warning,) = (await answer.json())["warnings"]
+        assert (warning["line"], warning["detail"]) == (2, MAIL_WAITS)
+        async with running.client.post(path, headers=headers, json=as_json) as answer:
+            (warning,) = (await answer.json())["warnings"]
+        assert warning["pointer"].startswith("/notifications/0/deliveries/0")
+        assert warning["detail"] == MAIL_WAITS
+    async with running.client.post("/api/v1/profiles", headers=headers, data=TEXT.replace('"q"', '"z"')) as answer:
+        assert (await answer.json())["warnings"] == []  # those of other texts are not repeated
 
 
 async def test_what_files_declare_belongs_to_the_files(running: Running) -> None:
@@ -322,7 +351,9 @@ async def test_a_source_shows_what_its_rules_kept_of_their_targets_in_the_last_w
     async with running.client.get("/api/v1/explain/s", headers=headers) as answer:
         found = await answer.json()
     assert found["kept"] == [{"rule": "r", "intervals": 4, "promised": 0.9, "kept": 0.75}]
-    assert "rule r: 90 % promised, 75 % kept (4 items of the last 7 days)" in found["summary"]
+    (of_rule,) = (line for line in found["summary"] if line.startswith("rule r: "))
+    assert of_rule.startswith("rule r: AUTO (it promises 90 % within 3 hours")
+    assert of_rule.endswith("; 75 % kept, of 4 items in the last 7 days")
 
 
 async def test_a_report_keeps_the_promises_that_fell_shortest(
@@ -411,7 +442,7 @@ async def test_a_request_with_a_key_is_done_once_and_answered_alike(running: Run
     for _ in range(2):
         async with running.client.post("/api/v1/profiles", data=TEXT, headers=headers) as answer:
             answers.append((answer.status, await answer.json(), answer.headers.get("Idempotent-Replayed")))
-    made = {"added": ["q"], "removed": [], "restarted": [], "counters": {}, "dry_run": False, "cost": None}
+    made = {"added": ["q"], "removed": [], "restarted": [], "counters": {}, "dry_run": False, "cost": None, "warnings": []}
     assert answers == [(201, made, None), (201, made, "true")]
     async with running.client.post("/api/v1/profiles", data=TEXT + "\n", headers=headers) as answer:
         assert answer.status == 422

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,14 +13,14 @@ from aiohttp import ETag, web
 from proxyd.api import wire
 from proxyd.api.listings import Listings
 from proxyd.api.rest.endpoint import Endpoint, answered, checked_body, json_of, listing, read_bytes, read_query
-from proxyd.api.rest.problems import BadRequestError, problem
+from proxyd.api.rest.problems import BadRequestError, fault_of_text, problem
 from proxyd.api.rest.query_readers import known_declaration
 from proxyd.api.wire import converters as payloads
 from proxyd.api.wire.json_profiles import Members, read_declaration
 from proxyd.api.wire.json_statements import written
 from proxyd.core.language import MAX_SENT_BYTES, Parsed, merge_listing, opml, read_listing
 from proxyd.core.model.profile import Declaration
-from proxyd.errors import BusyError, ProfileError
+from proxyd.errors import BusyError, ProfileError, RuleError
 from proxyd.queries import DeclarationChanges, OnlyIf, Queries
 from proxyd.safe_text import for_xml
 
@@ -76,21 +76,23 @@ class ProfileHandlers:
         async with self._in_turn():
             members, parsed = await asyncio.to_thread(_declared, body)
         try:
-            return await self._declare(parsed, request, dry_run=asked.dry_run)
+            return await self._declare(parsed, request, members.fault, dry_run=asked.dry_run)
         except ProfileError as error:
             raise members.faults(error) from error
 
     async def _declare(
-        self, text: str | Parsed, request: web.Request, *, dry_run: bool
+        self,
+        text: str | Parsed,
+        request: web.Request,
+        fault: Callable[[RuleError], wire.Fault] = fault_of_text,
+        *,
+        dry_run: bool,
     ) -> wire.ChangesMade | web.Response:
         only_if = _only_if(request)
         if dry_run:
-            return await self._try_out(text, only_if=only_if)
-        return _made(await self._profiles.declare(text, only_if=only_if))
-
-    async def _try_out(self, *texts: str | Parsed, only_if: OnlyIf | None = None) -> web.Response:
-        changes, cost = await self._profiles.try_out(*texts, only_if=only_if)
-        return answered(_made(changes, payloads.cost(cost)))
+            changes, cost = await self._profiles.try_out(text, only_if=only_if)
+            return answered(_made(changes, payloads.cost(cost), fault))
+        return _made(await self._profiles.declare(text, only_if=only_if), fault=fault)
 
     async def import_feeds(self, request: web.Request) -> wire.ImportMade | web.Response:
         """Declare the feeds of an OPML document, or of a list with an address on each line.
@@ -220,7 +222,11 @@ def etag_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _made(changes: DeclarationChanges, cost: wire.CostShown | None = None) -> wire.ChangesMade:
+def _made(
+    changes: DeclarationChanges,
+    cost: wire.CostShown | None = None,
+    fault: Callable[[RuleError], wire.Fault] = fault_of_text,
+) -> wire.ChangesMade:
     return wire.ChangesMade(
         added=list(changes.added),
         removed=list(changes.removed),
@@ -228,6 +234,7 @@ def _made(changes: DeclarationChanges, cost: wire.CostShown | None = None) -> wi
         counters={name: list(counters) for name, counters in changes.restarted.items()},
         dry_run=cost is not None,
         cost=cost,
+        warnings=[fault(each) for each in changes.warnings],
     )
 
 

@@ -17,13 +17,12 @@ from proxyd.api.web.page_texts import part
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
 from proxyd.core.language.watch_wishes import VALUE_FIELD, WHEN_OF_VALUES, WatchWish, watch_text
-from proxyd.core.model.item import Item
-from proxyd.core.rules.answers.item_texts import texts_of
+from proxyd.core.rules.answers.item_texts import price_text, texts_of
 from proxyd.errors import ConfigError
-from proxyd.queries import Discovered, Queries
+from proxyd.queries import DeclarationChanges, Discovered, Queries
 from proxyd.safe_text import is_web
 
-_MOST_ITEMS, _MOST_TEXT = 6, 4_000
+_MOST_ITEMS, _MOST_TEXT, _MOST_WARNINGS = 6, 4_000, 20
 _LONGEST = 2_000  # characters of a field of the form
 _KINDS = ("items", "text", "price", "value")
 """What of an address to watch: a feed's items, a page's text, its price or one of its values."""
@@ -78,17 +77,13 @@ class Shown:
     def of(cls, found: Discovered) -> Shown:
         """Return it with the first titles of a feed, or the beginning of a page's text."""
         items = found.outcome.items
-        price = "" if found.price is None else _price(found.price)
+        price = "" if found.price is None else price_text(found.price.fields)
         if found.page_class == "FEED":
             return cls(
                 found, tuple(texts_of(item.fields)[0] or item.item_id for item in items[:_MOST_ITEMS]), len(items)
             )
         text = str(items[0].fields.get("text") or "")[:_MOST_TEXT] if items else ""
         return cls(found, text=text, price=price)
-
-
-def _price(item: Item) -> str:
-    return " ".join(str(item.fields[name]) for name in ("price", "currency") if item.fields.get(name) is not None)
 
 
 class AddPages:
@@ -123,8 +118,9 @@ class AddPages:
             text = watch_text(chosen.wish())
             value = await self._value(chosen)
             if "show" in form:
-                _, cost = await self._profiles.try_out(text)
-                return self._page(request, chosen, text=text, value=value, cost=payloads.cost(cost))
+                changes, cost = await self._profiles.try_out(text)
+                warnings = _warnings(changes)
+                return self._page(request, chosen, text=text, value=value, cost=payloads.cost(cost), warnings=warnings)
             changes = await self._profiles.declare(text)
         except ConfigError as error:
             return self._page(request, chosen, status=422, error="; ".join(error.problems))
@@ -132,7 +128,7 @@ class AddPages:
             return self._page(request, chosen, status=answer_to(error).status, error=_said(error))
         added = next(iter(changes.added), "")
         said = f"Watching {chosen.url}: {text.splitlines()[-1]}" if added else "That was watched already."
-        request[SIGNED].session.notes.append(said)
+        request[SIGNED].session.notes.extend([said, *_warnings(changes)])
         raise web.HTTPSeeOther(URL(f"/rules/{part(added)}" if added else "/sources", encoded=True))
 
     async def add_list(self, request: web.Request) -> web.StreamResponse:
@@ -165,8 +161,12 @@ class AddPages:
         return str(value)
 
     def _page(self, request: web.Request, chosen: Choices, *, status: int = 200, **facts: Any) -> web.Response:
-        empty = {"shown": None, "error": "", "text": "", "value": None, "cost": None}
+        empty: dict[str, Any] = {"shown": None, "error": "", "text": "", "value": None, "cost": None, "warnings": []}
         return self._render(request, "add.html", status=status, chosen=chosen, **{**empty, **facts})
+
+
+def _warnings(changes: DeclarationChanges) -> list[str]:
+    return [f"{each.message}." for each in changes.warnings[:_MOST_WARNINGS]]
 
 
 def _said(error: Exception) -> str:

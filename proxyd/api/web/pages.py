@@ -27,6 +27,7 @@ from proxyd.api.web.charts.line_charts import (
     round_times,
     spark_line,
 )
+from proxyd.api.web.editor import editor_of
 from proxyd.api.web.gate import SIGNED, read_form
 from proxyd.api.web.page_texts import MUTE_S, duration, number, part, percent, profile_page
 from proxyd.api.web.rendering import Renderer
@@ -88,6 +89,9 @@ class Pages:
         found = await self._listings.profiles.list_sources(asked)
         recent = await self._plans.recent_items([each.source for each in found.items], days=_SPARK_DAYS)
         lines = {name: spark_line(each.days) for name, each in recent.items()}
+        declaration = self._profiles.declaration
+        places = {each.source: self._moves.place(each.source) for each in found.items}
+        edits = {each.source: editor_of(declaration, each.rules) for each in found.items}
         return self._render(
             request,
             "sources.html",
@@ -97,9 +101,11 @@ class Pages:
             lines=lines,
             newest={name: iso_time(each.newest_s) for name, each in recent.items()},
             spark_days=_SPARK_DAYS,
-            profiles=sorted(self._profiles.declaration.profiles)[:_MOST_CHOICES],
-            moved={each.source_id for each in self._moves.all() if each.is_proposed},
-            total=len(self._profiles.declaration.sources),
+            profiles=sorted(declaration.profiles)[:_MOST_CHOICES],
+            moved={each.source_id: each.url for each in self._moves.all() if each.is_proposed},
+            places=places,
+            edits=edits,
+            total=len(declaration.sources),
         )
 
     async def rules(self, request: web.Request) -> web.Response:

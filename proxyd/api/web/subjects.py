@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 from aiohttp import web
@@ -14,7 +13,7 @@ from proxyd.api.rest.endpoint import read_query
 from proxyd.api.rest.query_readers import known_declaration
 from proxyd.api.web.charts.line_charts import heat_map
 from proxyd.api.web.charts.timelines import histogram, lanes, probe_kind, time_line
-from proxyd.api.web.page_texts import profile_page
+from proxyd.api.web.editor import editor_of
 from proxyd.api.web.pages import titles_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
@@ -63,20 +62,12 @@ class Subjects:
         declared = known_declaration(self._profiles).sources[name]  # before any await: it may be removed
         found = explained.explanation(known, await self._plans.kept(name))
         moves = [payloads.move(each) for each in self._moves.of(name)]
-        place, edit = self._moves.place(name), self._editor_of(name, found.rules)
+        place = self._moves.place(name)
+        edit = None if place is not None else editor_of(self._profiles.declaration, found.rules)
         past = await self._past(name, days)
         return self._render(
             request, "source.html", found=found, declared=declared, moves=moves, place=place, edit=edit, **past
         )
-
-    def _editor_of(self, name: str, rules: Sequence[str]) -> str | None:
-        """Return where a source that the API declared is edited: with the first profile of its rules."""
-        declared = self._profiles.declaration
-        if self._moves.place(name) is not None:
-            return None
-        profiles = (profile for rule in rules if rule in declared.rules for profile in declared.rules[rule].profiles)
-        first = next(profiles, None)
-        return None if first is None else profile_page(first)
 
     async def why(self, request: web.Request) -> web.Response:
         """Show why a source is probed when it is, with the numbers, and its coming week."""

@@ -89,10 +89,10 @@ class Members:
 
     def faults(self, error: ProfileError) -> FaultsError:
         """Return errors in these members as faults."""
-        return FaultsError(422, "The declaration has errors", [self._fault(each) for each in error.errors])
+        return FaultsError(422, "The declaration has errors", [self.fault(each) for each in error.errors])
 
-    def _fault(self, error: RuleError) -> Fault:
-        """Return an error as a fault of its member, with the place in it."""
+    def fault(self, error: RuleError) -> Fault:
+        """Return an error or a warning as a fault of its member, with the place in it."""
         if error.text != self.source.text:
             return fault_of_text(error)
         n = bisect_right(self._starts, error.start) - 1

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from proxyd.api.wire.base_models import Count, Share, WireModel
+from proxyd.api.wire.base_models import Count, Fault, Share, WireModel
 from proxyd.api.wire.plan_models import RuleOutlookShown, TargetShown
 from proxyd.api.wire.statement_models import DeclarationWritten
 from proxyd.api.wire.suspension_models import RuleFailing, SuspensionShown
@@ -101,6 +101,7 @@ class ChangesMade(WireModel):
     counters: dict[str, list[str]] = Field(description="the counters that start again, by rule")
     dry_run: bool = False
     cost: CostShown | None = Field(default=None, description="only with `dry_run`")
+    warnings: list[Fault] = Field(default=[], description="what is doubtful in the declaration that was sent")
 
 
 class ImportMade(ChangesMade):
