@@ -39,7 +39,7 @@ from proxyd.core.language import (
     rule_counting,
     what_changed,
     what_is_unfit,
-    written_addresses,
+    written_address,
 )
 from proxyd.core.model.delivery import WebhookDelivery
 from proxyd.core.model.profile import Declaration
@@ -96,9 +96,9 @@ class Declarations:
         self._api: dict[str, str] = {}
         self._statements: list[tuple[str, Statement]] = []  # as written
         self._expanded: list[tuple[str, Statement]] = []  # with what each WATCH stands for
-        self._addresses: dict[str, WrittenAddress] | None = None  # made when asked for
-        self._declared_in: dict[tuple[StatementKind, str], str] = {}
+        self._declared: dict[tuple[StatementKind, str], tuple[str, Statement]] = {}  # with the file of each
         self._parsed: dict[SourceText, Parsed] = {}  # of the running declaration; most texts of the next are the same
+        self._in_file: dict[str, Parsed] = {}  # the same by file
         self.suspensions = Suspensions(decider, store, clock)
         self._turn = self.suspensions.turn  # one declaration at a time, from its check to its swap
         self._started = asyncio.Event()
@@ -115,9 +115,8 @@ class Declarations:
 
     def address_of(self, source: str) -> WrittenAddress | None:
         """Return where the address of a source is written."""
-        if self._addresses is None:
-            self._addresses = written_addresses(list(self._parsed.values()))
-        return self._addresses.get(source)
+        file, declared = self._declared.get((StatementKind.SOURCE, source), ("", None))
+        return written_address(self._in_file[file], declared) if isinstance(declared, CreateSource) else None
 
     def origin(self, file: str) -> str:
         """Return ``api`` or the file that holds a declaration."""
@@ -272,8 +271,8 @@ class Declarations:
         ]
 
     def _refuse_owned(self, kind: StatementKind, name: str) -> None:
-        file = self._declared_in.get((kind, name))
-        if file is not None and self.origin(file) != _API_TEXT:
+        file, declared = self._declared.get((kind, name), ("", None))
+        if declared is not None and self.origin(file) != _API_TEXT:
             raise ConflictError(f"{kind.value.lower()} {name!r} is declared in {file}; change it there")
 
     async def _swap(
@@ -305,10 +304,11 @@ class Declarations:
         await self._store.move([self._known.states[name] for name in sorted(forgotten)])
         await self._store.failing.keep(self._known.failing.all().keys())
         self._files, self._api = list(files), dict(api)
-        self._parsed, self._addresses = {each.source: each for each in checked.parsed}, None
+        self._parsed = {each.source: each for each in checked.parsed}
+        self._in_file = {each.source.file: each for each in checked.parsed}
         self._statements = _by_file(checked.parsed)
         self._expanded = _by_file(expand(checked.parsed))
-        self._declared_in = {(kind_of_statement(s), s.name.value): file for file, s in self._expanded}
+        self._declared = {(kind_of_statement(s), s.name.value): (file, s) for file, s in self._expanded}
         await self._store.forget_streams(changes.removed)  # an observation may have been committed after ``accept``
         await self._recall.rows_of_queries()
         await self._recall.requeried(requeried, now_s)

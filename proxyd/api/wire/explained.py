@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any
 
+import numpy as np
+
 from proxyd.api import wire
 from proxyd.api.wire.converters import DAYS, misfit, model_of, planned_probe, share, suspension_or_none, time_or_none
 from proxyd.core.model.field_values import iso_time, minute_of
@@ -63,7 +65,7 @@ def _state(found: Explanation) -> dict[str, Any]:
         "postponed": dict(found.postponed),
         "unmet_intervals": found.unmet_intervals,
         "price_item_hours": None if found.price_item_s is None else round(found.price_item_s / 3600.0, 6),
-        "week": [round(factor, 4) for factor in found.week],
+        "week": np.round(found.week, 4).tolist(),
         "off": None if found.misfit is None else misfit(found.misfit),
         "first_contact": time_or_none(state.first_contact_s),
         "last_probe": time_or_none(state.last_start_s),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from proxyd.core.language.nodes import CreateSource, Located, Parsed, SourceText, Watch
@@ -48,11 +49,14 @@ _ANOTHER = " (a new source, named after its address: what is known of this one i
 def written_addresses(texts: Sequence[Parsed]) -> dict[str, WrittenAddress]:
     """Return where the texts of one declaration write the address of each source, by name."""
     pairs = zip(texts, expand(texts), strict=True)
-    return {each.source_id: each for text, expanded in pairs for each in _addresses(text, expanded.statements)}
+    found = (written_address(text, e) for text, its in pairs for e in its.statements if isinstance(e, CreateSource))
+    return {each.source_id: each for each in found}
 
 
-def _addresses(text: Parsed, expanded: Iterable[object]) -> Iterator[WrittenAddress]:
-    watches = {each.span: each for each in text.statements if isinstance(each, Watch)}
-    for each in expanded:
-        if isinstance(each, CreateSource):
-            yield WrittenAddress(each.name.value, text.source, each.url, watches.get(each.span))
+def written_address(text: Parsed, declared: CreateSource) -> WrittenAddress:
+    """Return where a text writes the address of a source, which it declares or for which its WATCH stands."""
+    statements, start = text.statements, declared.span.start
+    at = bisect_left(statements, start, key=lambda each: each.span.start)
+    written = statements[at] if at < len(statements) else None
+    watch = written if isinstance(written, Watch) and written.span == declared.span else None
+    return WrittenAddress(declared.name.value, text.source, declared.url, watch)
