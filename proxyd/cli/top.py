@@ -1,16 +1,17 @@
-"""`proxyd top`: asks the daemon again and again, and shows a screen of it until a key ends that."""
+"""`proxyd top`: polls the daemon and shows its state until `q` is pressed."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import codecs
 import os
 import sys
 import termios
 import tty
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,18 @@ from rich.console import Console
 from rich.live import Live
 
 from proxyd.cli.answers import client_of
-from proxyd.cli.top_screens import Look, Screen, Seen, after, frame, keys_in
+from proxyd.cli.top_screens import (
+    MOST_LISTED,
+    UNFINISHED,
+    Listed,
+    Opened,
+    Screen,
+    Seen,
+    TopState,
+    after,
+    frame,
+    keys_in,
+)
 from proxyd.client import ApiError, Client, UnreachableError
 from proxyd.client.types import Readiness
 from proxyd.clock import SystemClock
@@ -29,26 +41,28 @@ if TYPE_CHECKING:
 
 REFRESH_S = 2.0
 _MOST_SHARE = 0.05
-_MOST, _MOST_LISTED = 20, 200
-_OF_SOURCE = frozenset({Screen.SOURCE})
+_MOST = 20
+_ESCAPE_S = 0.05  # after Escape, before it counts as a key of its own
+_TYPED_S = 0.3  # after the last character of a text, before it is searched
+_STATE = frozenset({Screen.STATE})
 
 
 @dataclass(frozen=True, slots=True)
 class TopPart:
     """A part of the screens, its query, and when it is due again on the loop's clock.
 
-    ``asked`` is what of the look it was asked for; if that changes, it is due at once.
+    ``asked`` is the part of the state that the last query used; if that changes, it is due at once.
     """
 
-    ask: Callable[[Look], Awaitable[Any]]
-    screens: frozenset[Screen] = frozenset({Screen.STATE})
-    depends_on: Callable[[Look], object] = lambda _: None
+    ask: Callable[[TopState], Awaitable[Any]]
+    screens: frozenset[Screen] = _STATE
+    depends_on: Callable[[TopState], object] = lambda _: None
     due_s: float = 0.0
     asked: object = None
 
-    def is_due(self, look: Look, now_s: float) -> bool:
+    def is_due(self, state: TopState, now_s: float) -> bool:
         """Whether it is shown and must be asked for."""
-        return look.screen in self.screens and (self.due_s <= now_s or self.depends_on(look) != self.asked)
+        return state.screen in self.screens and (self.due_s <= now_s or self.depends_on(state) != self.asked)
 
     def again(self, now_s: float, took_s: float, asked: object = None) -> TopPart:
         """Return the part with its next time: slow queries are repeated rarely, for a twentieth of the time."""
@@ -75,59 +89,105 @@ async def _once(options: argparse.Namespace, console: Console) -> None:
 
 
 async def _live(options: argparse.Namespace, console: Console) -> None:
-    keys = Keys()
-    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), keys.read)
+    """Draw a frame after each key and each answer; a slow answer does not hold up keys."""
+    wake = asyncio.Event()
     async with client_of(options) as client:
-        view, look = TopView(client, _where(options), SystemClock()), Look()
+        view = TopView(client, _where(options), SystemClock())
         await view.refresh()
-        with Live(console=console, screen=True, auto_refresh=False) as live:
-            while not keys.has_ended:
-                drawn, rows = frame(view.seen, look, height=console.height)
-                live.update(drawn, refresh=True)
-                await keys.pressed_within(REFRESH_S)
-                for key in keys.take():
-                    changed = after(look, key, rows)
-                    if changed is None:
-                        return
-                    look = changed
-                await view.retry(look)
+        keys = Keys(wake.set)
+        with keys.read_from(sys.stdin.fileno()), Live(console=console, screen=True, auto_refresh=False) as live:
+            asking = asyncio.create_task(view.follow(wake.set), name="asking")
+            try:
+                while _press(keys, view, console) and not asking.done():
+                    live.update(_drawn(view, console)[0], refresh=True)
+                    await wake.wait()
+                    wake.clear()
+            finally:
+                asking.cancel()
+        if asking.done() and not asking.cancelled():
+            await asking  # raises what ended it
 
 
-@dataclass(slots=True)
+def _press(keys: Keys, view: TopView, console: Console) -> bool:
+    """Let the keys that were pressed change what is shown; return whether the view goes on."""
+    for key in keys.take():
+        changed = after(view.state, key, _drawn(view, console)[1])
+        if changed is None:
+            return False
+        view.show(changed)
+    return not keys.has_ended
+
+
+def _drawn(view: TopView, console: Console) -> Any:
+    return frame(view.seen, view.state, height=console.height, width=console.width)
+
+
 class Keys:
-    """The keys that were pressed and not taken yet; ``has_ended`` once the terminal closed."""
+    """The keys that were pressed and not taken yet; ``has_ended`` once the terminal closed.
 
-    has_ended: bool = False
-    _waiting: list[str] = field(default_factory=list)
-    _pressed: asyncio.Event = field(default_factory=asyncio.Event)
+    What belongs to one key may arrive in parts. Escape alone counts if nothing follows it for a moment.
+    """
 
-    def read(self) -> None:
-        """Read what the terminal sent."""
-        read = os.read(sys.stdin.fileno(), 4096)
-        self.has_ended = self.has_ended or not read
-        self._waiting += keys_in(read.decode(errors="ignore"))
-        self._pressed.set()
+    def __init__(self, pressed: Callable[[], None]) -> None:
+        self.has_ended = False
+        self._pressed = pressed
+        self._decoder = codecs.getincrementaldecoder("utf-8")("ignore")
+        self._rest = ""
+        self._waiting: list[str] = []
 
-    async def pressed_within(self, seconds: float) -> None:
-        """Return once a key is pressed, or after a time."""
+    @contextmanager
+    def read_from(self, terminal: int) -> Iterator[None]:
+        """Read keys while the context is open."""
+        loop = asyncio.get_running_loop()
+
+        def read() -> None:
+            try:
+                sent = os.read(terminal, 4096)
+            except OSError:  # it is gone
+                sent = b""
+            if not sent:
+                loop.remove_reader(terminal)
+            self.feed(sent)
+            if self._rest:
+                loop.call_later(_ESCAPE_S, self.release, self._rest)
+
+        loop.add_reader(terminal, read)
         try:
-            await asyncio.wait_for(self._pressed.wait(), seconds)
-        except TimeoutError:
-            return
+            yield
+        finally:
+            loop.remove_reader(terminal)
+
+    def feed(self, sent: bytes) -> None:
+        """Take what the terminal sent; nothing means that it closed."""
+        self.has_ended = self.has_ended or not sent
+        text = self._rest + self._decoder.decode(sent)
+        unfinished = UNFINISHED.search(text)
+        cut = len(text) if unfinished is None else unfinished.start()
+        self._rest = text[cut:]
+        self._waiting += keys_in(text[:cut])
+        self._pressed()
+
+    def release(self, rest: str) -> None:
+        """Count an unfinished key as it is, unless more of it has arrived."""
+        if rest == self._rest:
+            self._rest = ""
+            self._waiting += keys_in(rest)
+            self._pressed()
 
     def take(self) -> list[str]:
         """Return the keys in order, and forget them."""
         taken, self._waiting = self._waiting, []
-        self._pressed.clear()
         return taken
 
 
 class TopView:
-    """The last answer for each part."""
+    """What is shown, and the last answer for each part of it."""
 
     def __init__(self, client: Client, where: str, clock: Clock) -> None:
         self._client = client
         self._clock = clock
+        self._changed = asyncio.Event()
+        self.state = TopState()
         self.seen = Seen(where, Readiness(ready=False, checks={}), Samples({}, {}), self._now())
         self._parts = {
             "ready": TopPart(lambda _: client.ready(), frozenset(Screen)),
@@ -135,40 +195,64 @@ class TopView:
             "plan": TopPart(lambda _: client.plan(limit=_MOST)),
             "failing": TopPart(lambda _: client.sources(failing=True, silent=True, limit=_MOST)),
             "news": TopPart(lambda _: client.notifications(limit=_MOST)),
-            "listed": TopPart(self._listed, frozenset({Screen.SOURCES}), lambda look: (look.text, look.order)),
-            "explained": TopPart(lambda look: client.explain(look.source), _OF_SOURCE, _source_of),
-            "items": TopPart(lambda look: client.items(look.source, limit=_MOST), _OF_SOURCE, _source_of),
+            "listed": TopPart(self._listed, frozenset({Screen.SOURCES}), lambda state: (state.text, state.order)),
+            "opened": TopPart(self._opened, frozenset({Screen.SOURCE}), lambda state: state.source),
         }
+
+    def show(self, state: TopState) -> None:
+        """Show another screen, or another choice on it."""
+        if state != self.state:
+            self.state = state
+            self._changed.set()
+
+    async def follow(self, told: Callable[[], None]) -> None:
+        """Query what is shown, again and again; call a function after each round."""
+        while True:
+            self._changed.clear()
+            await self.retry()
+            told()
+            await self._is_changed_within(REFRESH_S)
+            while self.state.is_typing and await self._is_changed_within(_TYPED_S):
+                pass
+
+    async def _is_changed_within(self, seconds: float) -> bool:
+        try:
+            await asyncio.wait_for(self._changed.wait(), seconds)
+        except TimeoutError:
+            return False
+        self._changed.clear()
+        return True
+
+    async def refresh(self) -> None:
+        """Query the parts that are shown and due."""
+        loop, state = asyncio.get_running_loop(), self.state
+        for name, part in self._parts.items():
+            began_s = loop.time()
+            if part.is_due(state, began_s):
+                heard: dict[str, Any] = {name: await part.ask(state)}
+                self.seen = replace(self.seen, trouble=None, at=self._now(), **heard)
+                self._parts[name] = part.again(loop.time(), loop.time() - began_s, part.depends_on(state))
+
+    async def retry(self) -> None:
+        """Refresh; keep polling while the daemon is unreachable, and show why."""
+        try:
+            await self.refresh()
+        except (UnreachableError, ApiError) as error:
+            self.seen = replace(self.seen, trouble=str(error))
 
     async def _samples(self) -> Samples:
         return Samples.read(await self._client.metrics())
 
-    async def _listed(self, look: Look) -> Any:
-        return await self._client.sources(text=look.text, order=look.order, limit=_MOST_LISTED)
+    async def _listed(self, state: TopState) -> Listed:
+        found = await self._client.sources(text=state.text, order=state.order, limit=MOST_LISTED)
+        return Listed(state.text, state.order, found)
+
+    async def _opened(self, state: TopState) -> Opened:
+        explained = await self._client.explain(state.source)
+        return Opened(explained, await self._client.items(state.source, limit=_MOST))
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock.wall_s(), UTC).astimezone()
-
-    async def refresh(self, look: Look | None = None) -> None:
-        """Query the parts that are shown and due."""
-        loop, look = asyncio.get_running_loop(), look or Look()
-        for name, part in self._parts.items():
-            began_s = loop.time()
-            if part.is_due(look, began_s):
-                heard: dict[str, Any] = {name: await part.ask(look)}
-                self.seen = replace(self.seen, trouble=None, at=self._now(), **heard)
-                self._parts[name] = part.again(loop.time(), loop.time() - began_s, part.depends_on(look))
-
-    async def retry(self, look: Look | None = None) -> None:
-        """Refresh; keep polling while the daemon is unreachable, and show why."""
-        try:
-            await self.refresh(look)
-        except (UnreachableError, ApiError) as error:
-            self.seen = replace(self.seen, trouble=str(error))
-
-
-def _source_of(look: Look) -> object:
-    return look.source
 
 
 def _where(options: argparse.Namespace) -> str:

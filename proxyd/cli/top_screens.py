@@ -1,4 +1,4 @@
-"""The screens of `proxyd top`: what a key changes of them, and how they are drawn."""
+"""The screens of `proxyd top`: what keys change, and what is drawn."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 from math import isfinite
+from textwrap import wrap
 from types import MappingProxyType
+from typing import NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -25,9 +27,14 @@ ORDERS: Mapping[SourceOrder, str] = MappingProxyType(
     {"name": "by name", "newest": "newest item first", "probed": "last probe first", "items": "most items first"}
 )
 """The orders of the list of sources, in words."""
-_CELL, _LONGEST_TEXT = 120, 100
-_TIMES, _CLOCK = frozenset({"at", "created", "next probe", "last probe", "seen"}), 8
-_TITLE_LINES = 16  # of the screen with three lists: all but their rows
+MOST_LISTED = 200
+"""The most sources that are listed."""
+UNFINISHED = re.compile(r"\x1b([\[O][0-9;]*)?$")
+"""The beginning of a key at the end of what a terminal sent."""
+_CELL, _LINE, _LONGEST_TEXT = 120, 500, 100
+_TIMES, _CLOCK = frozenset({"at", "created", "next probe", "last probe"}), 8
+_HALF_DAY_S = 12 * 3600.0
+_STATE_LINES, _LIST_LINES, _SOURCE_LINES = 16, 6, 5  # of each screen, without the rows of its lists and the text
 _KEYS = {
     **dict.fromkeys(("\x1b[A", "\x1bOA", "k"), "up"),
     **dict.fromkeys(("\x1b[B", "\x1bOB", "j"), "down"),
@@ -35,45 +42,76 @@ _KEYS = {
     **dict.fromkeys(("\x1b", "\x1b[D", "\x1bOD", "\x7f", "\x08"), "back"),
     **dict.fromkeys("qQ", "quit"),
 }
-_PRESSED = re.compile(r"\x1b[\[O][0-9;]*[A-Za-z~]|.", re.DOTALL)
+_PRESSED = re.compile(r"\x1b[\[O][0-9;]*[A-Za-z~]|\x1b.|.", re.DOTALL)
 
 
 class Screen(Enum):
-    """What is shown: the daemon's state, its sources, or one source."""
+    """A screen: the daemon's state, its sources, or one source."""
 
     STATE = "state"
     SOURCES = "sources"
     SOURCE = "source"
 
 
+class Row(NamedTuple):
+    """A row of a list: a key that no other row has, and its source."""
+
+    key: str
+    source: str
+
+
 @dataclass(frozen=True, slots=True)
-class Look:
-    """Which screen is shown, and what was chosen on it.
+class TopState:
+    """The screen that is shown, and what was chosen on it.
 
     Parameters
     ----------
     text, is_typing
-        What names or addresses of the listed sources hold, and whether keys are added to it.
+        Part of the names or addresses of the listed sources, and whether keys are added to it.
     order
-        The order of the listed sources, one of ``ORDERS``.
-    marked
-        The number of the marked row.
+        The order of the listed sources.
+    marked, number
+        The key of the marked row, and its number, which counts if that row is gone. The number is that of the first
+        line on the screen of one source.
     source, before
-        The source that is shown, and the screen that it was opened from.
+        The source that is shown, and the state in which it was opened.
     """
 
     screen: Screen = Screen.STATE
     text: str = ""
     is_typing: bool = False
     order: SourceOrder = "name"
-    marked: int = 0
+    marked: str = ""
+    number: int = 0
     source: str = ""
-    before: Screen = Screen.STATE
+    before: TopState | None = None
+
+    def place(self, rows: Sequence[Row]) -> int:
+        """Return the number of the marked row, 0 if there are no rows."""
+        found = (number for number, row in enumerate(rows) if row.key == self.marked)
+        return next(found, max(0, min(self.number, len(rows) - 1)))
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """The sources with a text in name or address, in an order."""
+
+    text: str
+    order: SourceOrder
+    sources: Sequence[SourceListed]
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A source, and its newest items."""
+
+    explained: Explained
+    items: Sequence[ItemEvent]
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The daemon's answers; ``trouble`` is why it no longer answers, ``at`` the time here."""
+    """The daemon's last answers; ``trouble`` is why it no longer answers, ``at`` the time here."""
 
     where: str
     ready: Readiness
@@ -82,9 +120,8 @@ class Seen:
     plan: Sequence[ComingProbe] = ()
     failing: Sequence[SourceListed] = ()
     news: Sequence[NotificationListed] = ()
-    listed: Sequence[SourceListed] = ()
-    explained: Explained | None = None
-    items: Sequence[ItemEvent] = ()
+    listed: Listed | None = None
+    opened: Opened | None = None
     trouble: str | None = None
 
 
@@ -100,173 +137,203 @@ def keys_in(pressed: str) -> list[str]:
     return _PRESSED.findall(pressed)
 
 
-def after(look: Look, key: str, rows: Sequence[str]) -> Look | None:
-    """Return what is shown after a key, or ``None`` if it ends the view; ``rows`` are the sources of the rows.
+def after(state: TopState, key: str, rows: Sequence[Row]) -> TopState | None:
+    """Return the state after a key, or ``None`` if it ends the view; ``rows`` are those of its frame.
 
-    >>> after(Look(), "/", []).screen, after(Look(), "q", [])
+    >>> after(TopState(), "/", []).screen, after(TopState(), "q", [])
     (<Screen.SOURCES: 'sources'>, None)
     """
-    if look.is_typing:
-        return _typed(look, key)
+    if state.is_typing:
+        return _typed(state, key)
     named = _KEYS.get(key, key)
     if named == "quit":
         return None
     change = _CHANGES.get(named)
-    return look if change is None else change(look, rows)
+    return state if change is None else change(state, rows)
 
 
-def _up(look: Look, rows: Sequence[str]) -> Look:
-    return replace(look, marked=max(0, min(look.marked, len(rows)) - 1))
+def _up(state: TopState, rows: Sequence[Row]) -> TopState:
+    return _moved(state, rows, -1)
 
 
-def _down(look: Look, rows: Sequence[str]) -> Look:
-    return replace(look, marked=max(0, min(look.marked + 1, len(rows) - 1)))
+def _down(state: TopState, rows: Sequence[Row]) -> TopState:
+    return _moved(state, rows, 1)
 
 
-def _open(look: Look, rows: Sequence[str]) -> Look:
-    if not rows or look.screen is Screen.SOURCE:
-        return look
-    source = rows[min(look.marked, len(rows) - 1)]
-    return replace(look, screen=Screen.SOURCE, source=source, before=look.screen)
+def _moved(state: TopState, rows: Sequence[Row], by: int) -> TopState:
+    if not rows:
+        return state
+    number = max(0, min(state.place(rows) + by, len(rows) - 1))
+    return replace(state, number=number, marked=rows[number].key)
 
 
-def _back(look: Look, _: Sequence[str]) -> Look:
-    """Return the screen before: an opened source leads where it was opened, the list of sources to the state."""
-    if look.screen is Screen.SOURCE:
-        return replace(look, screen=look.before)
-    return replace(look, screen=Screen.STATE, text="", marked=0)
+def _open(state: TopState, rows: Sequence[Row]) -> TopState:
+    if not rows or state.screen is Screen.SOURCE:
+        return state
+    return TopState(Screen.SOURCE, order=state.order, source=rows[state.place(rows)].source, before=state)
 
 
-def _find(look: Look, _: Sequence[str]) -> Look:
-    return replace(look, screen=Screen.SOURCES, is_typing=True, marked=0)
+def _back(state: TopState, _: Sequence[Row]) -> TopState:
+    return state.before or TopState(order=state.order)
 
 
-def _list(look: Look, _: Sequence[str]) -> Look:
+def _find(state: TopState, _: Sequence[Row]) -> TopState:
+    return TopState(Screen.SOURCES, is_typing=True, order=state.order)
+
+
+def _list(state: TopState, _: Sequence[Row]) -> TopState:
     """Return the list of sources, or that list in its next order."""
-    if look.screen is not Screen.SOURCES:
-        return replace(look, screen=Screen.SOURCES, marked=0)
+    if state.screen is not Screen.SOURCES:
+        return TopState(Screen.SOURCES, order=state.order)
     orders = [*ORDERS]
-    return replace(look, order=orders[(orders.index(look.order) + 1) % len(orders)], marked=0)
+    return replace(state, order=orders[(orders.index(state.order) + 1) % len(orders)], marked="", number=0)
 
 
-_CHANGES: Mapping[str, Callable[[Look, Sequence[str]], Look]] = MappingProxyType(
+_CHANGES: Mapping[str, Callable[[TopState, Sequence[Row]], TopState]] = MappingProxyType(
     {"up": _up, "down": _down, "enter": _open, "back": _back, "/": _find, "s": _list}
 )
 
 
-def _typed(look: Look, key: str) -> Look:
+def _typed(state: TopState, key: str) -> TopState:
     """Return the text with one more character or one less; Enter keeps it, Escape empties it."""
     if key in {"\r", "\n", "\t"}:
-        return replace(look, is_typing=False)
+        return replace(state, is_typing=False)
     if key == "\x1b":
-        return replace(look, is_typing=False, text="")
+        return replace(state, is_typing=False, text="")
     if key in {"\x7f", "\x08"}:
-        return replace(look, text=look.text[:-1])
-    is_text = len(key) == 1 and key.isprintable() and len(look.text) < _LONGEST_TEXT
-    return replace(look, text=look.text + key) if is_text else look
+        return replace(state, text=state.text[:-1])
+    is_text = len(key) == 1 and key.isprintable() and len(state.text) < _LONGEST_TEXT
+    return replace(state, text=state.text + key) if is_text else state
 
 
 # -- drawing
 
 
 @dataclass(slots=True)
-class _Rows:
-    """Draws the rows of lists, one after the other, and marks one of them."""
+class _Lists:
+    """Draws lists, one below the other, and marks one of their rows, if ``state`` is given."""
 
-    marked: int
-    sources: list[str] = field(default_factory=list)
+    state: TopState | None
+    rows: list[Row] = field(default_factory=list)
+    tables: list[tuple[Table, int]] = field(default_factory=list)
 
-    def listed(self, title: str, head: Sequence[str], rows: Iterable[tuple[str, list[str]]]) -> list[RenderableType]:
-        """Return a list under its title, one line per row; each row comes with its source."""
-        found = list(rows)
-        if not found:
-            return [Text(f"\nno {title}", style="dim")]
-        table = _table(head)
-        for source, cells in found:
-            style = "reverse" if len(self.sources) == self.marked else ""
-            self.sources.append(source)
-            table.add_row(*(Text(visible_line(cell, _CELL)) for cell in cells), style=style)
-        return [Text(f"\n{title}", style="bold"), table]
+    def listed(
+        self, title: str, head: Sequence[str], found: Iterable[tuple[Row, list[str]]], *, nothing: str
+    ) -> list[RenderableType]:
+        """Return a list under its title, one line per row."""
+        rows = list(found)
+        if not rows:
+            return [_line(f"\n{nothing}", style="dim")]
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for name in head:
+            width = _CLOCK if name in _TIMES else None  # it is never cut
+            table.add_column(name, no_wrap=True, overflow="ellipsis", min_width=width)
+        self.tables.append((table, len(self.rows)))
+        for row, cells in rows:
+            self.rows.append(row)
+            table.add_row(*(Text(visible_line(cell, _CELL)) for cell in cells))
+        return [_line(f"\n{title}", style="bold"), table]
+
+    def mark(self) -> None:
+        """Mark a row, once all lists are made."""
+        if self.state is None or not self.rows:
+            return
+        place = self.state.place(self.rows)
+        table, first = next(found for found in reversed(self.tables) if found[1] <= place)
+        if place - first < len(table.rows):
+            table.rows[place - first].style = "reverse"
 
 
-def _table(head: Sequence[str]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in head:
-        width = _CLOCK if name in _TIMES else None  # it is never cut
-        table.add_column(name, no_wrap=True, overflow="ellipsis", min_width=width)
-    return table
+def _line(text: str, style: str = "") -> Text:
+    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
 
 
-def frame(seen: Seen, look: Look | None = None, *, height: int = 46) -> tuple[RenderableType, list[str]]:
-    """Return the whole screen, at most ``height`` lines of it, and the sources of its rows, in order.
+def frame(
+    seen: Seen, state: TopState | None = None, *, height: int = 46, width: int = 120
+) -> tuple[RenderableType, list[Row]]:
+    """Return the whole screen, at most ``height`` lines of it, and its rows in order.
 
-    Without a ``look``, nobody presses keys: it is the daemon's state, with no row marked.
+    Without a ``state``, nobody presses keys: it is the daemon's state, with no row marked.
     """
-    rows = _Rows(-1 if look is None else look.marked)
-    screen = Screen.STATE if look is None else look.screen
-    if look is not None and screen is Screen.SOURCES:
-        body = _sources(seen, look, rows, most=max(1, height - 5))
-    elif look is not None and screen is Screen.SOURCE:
-        body = _source(seen, look, height=height)
+    lists = _Lists(state)
+    screen = Screen.STATE if state is None else state.screen
+    if state is not None and screen is Screen.SOURCE:
+        body, rows = _source(seen, state, most=max(1, height - _SOURCE_LINES), width=width)
+    elif state is not None and screen is Screen.SOURCES:
+        body, rows = [*_sources(seen, state, lists, most=max(1, height - _LIST_LINES))], lists.rows
     else:
-        body = _state(seen, rows, most=max(1, (height - _TITLE_LINES) // 3))
-    keys = [] if look is None else [Text(f"\n{_HELP[screen]}", style="dim")]
-    return Group(_head(seen), *body, *keys), rows.sources
+        body, rows = [*_state(seen, lists, most=max(1, (height - _STATE_LINES) // 3))], lists.rows
+    lists.mark()
+    keys = [] if state is None else [_line(f"\n{_HELP[screen]}", style="dim")]
+    return Group(_head(seen), *body, *keys), rows
 
 
 _HELP = {
     Screen.STATE: "↑↓ mark  ⏎ open  / find a source  s sources  q quit",
     Screen.SOURCES: "↑↓ mark  ⏎ open  / find  s order  Esc back  q quit",
-    Screen.SOURCE: "Esc back  / find a source  q quit",
+    Screen.SOURCE: "↑↓ scroll  Esc back  / find a source  q quit",
 }
 
 
 def _head(seen: Seen) -> Text:
     failed = [name for name, holds in seen.ready["checks"].items() if not holds]
     state = "ready" if seen.ready["ready"] else f"not ready: {', '.join(failed)}"
-    head = Text.assemble(("proxyd ", "bold"), visible_line(seen.where), "  ")
+    head = Text.assemble(("proxyd ", "bold"), visible_line(seen.where), "  ", no_wrap=True, overflow="ellipsis")
     head.append(visible_line(state), style="green" if seen.ready["ready"] else "bold red")
     if seen.trouble is not None:
         head.append(f"  {visible_line(seen.trouble)}", style="bold red")
     return head
 
 
-def _state(seen: Seen, rows: _Rows, *, most: int) -> Iterator[RenderableType]:
-    yield from (Text(line) for line in health_lines(seen.samples))
-    coming = ((each["source"], _coming(each, seen.at)) for each in seen.plan[:most])
-    yield from rows.listed("coming probes", ["at", "source", "reason", "rule"], coming)
-    failing = ((each["source"], _failing(each, seen.at)) for each in seen.failing[:most])
-    head = ["source", "failures", "last outcome", "next probe"]
-    yield from rows.listed("failing or silent sources", head, failing)
-    news = ((each["source"], _new(each, seen.at)) for each in seen.news[:most])
-    yield from rows.listed("newest notifications", ["created", "rule", "source", "what"], news)
+def _state(seen: Seen, lists: _Lists, *, most: int) -> Iterator[RenderableType]:
+    yield from (_line(line) for line in health_lines(seen.samples))
+    coming = ((Row(f"coming {p['source']} {p['at']}", p["source"]), _coming(p, seen.at)) for p in seen.plan[:most])
+    yield from lists.listed("coming probes", ["at", "source", "reason", "rule"], coming, nothing="no coming probes")
+    failing = ((Row(f"failing {s['source']}", s["source"]), _failing(s, seen.at)) for s in seen.failing[:most])
+    head, called = ["source", "failures", "last outcome", "next probe"], "failing or silent sources"
+    yield from lists.listed(called, head, failing, nothing=f"no {called}")
+    news = ((Row(f"new {n['id']}", n["source"]), _new(n, seen.at)) for n in seen.news[:most])
+    head, called = ["created", "rule", "source", "what"], "newest notifications"
+    yield from lists.listed(called, head, news, nothing=f"no {called}")
 
 
-def _sources(seen: Seen, look: Look, rows: _Rows, *, most: int) -> Iterator[RenderableType]:
-    cursor = "▏" if look.is_typing else ""
-    searched = f" with {visible_line(look.text)}{cursor} in name or address" if look.text or look.is_typing else ""
-    first = max(0, look.marked - most + 1)
-    shown = seen.listed[first : first + most]
-    rows.sources += [each["source"] for each in seen.listed[:first]]  # above the screen
-    listed = ((each["source"], _listed(each, seen.at)) for each in shown)
-    head = ["source", "items/day", "last probe", "next probe", "last outcome"]
-    yield from rows.listed(f"sources{searched}, {ORDERS[look.order]}", head, listed)
-
-
-def _source(seen: Seen, look: Look, *, height: int) -> Iterator[RenderableType]:
-    found = seen.explained
-    if found is None or found["source"] != look.source:
-        yield Text(f"\n{visible_line(look.source)}: asking the daemon", style="dim")
+def _sources(seen: Seen, state: TopState, lists: _Lists, *, most: int) -> Iterator[RenderableType]:
+    found = seen.listed
+    cursor = "▏" if state.is_typing else ""
+    searched = f" with {visible_line(state.text)}{cursor} in name or address" if state.text or state.is_typing else ""
+    if found is None or (found.text, found.order) != (state.text, state.order):
+        yield _line(f"\nsources{searched}: {_waiting(seen)}", style="dim")
         return
-    title, *lines = found["summary"]
-    yield Text(f"\n{visible_line(title)}", style="bold")
-    table = _table(["seen", "", "item"])
-    for event in seen.items[: max(1, height // 3)]:
-        cells = (clock_time(event["seen"], seen.at), *item_title(event))
-        table.add_row(*(Text(visible_line(cell, _CELL)) for cell in cells))
-    yield table if seen.items else Text("no items yet", style="dim")
-    yield Text("\nwhy it is probed when it is", style="bold")
-    yield from (Text(visible_line(line, 500)) for line in lines)
+    rows = [Row(each["source"], each["source"]) for each in found.sources]
+    first = max(0, state.place(rows) - most + 1)
+    lists.rows += rows[:first]  # above the screen
+    shown = zip(rows[first : first + most], found.sources[first : first + most], strict=True)
+    listed = ((row, _listed(each, seen.at)) for row, each in shown)
+    head = ["source", "items/day", "last probe", "next probe", "last outcome"]
+    many = f"the first {MOST_LISTED} " if len(rows) >= MOST_LISTED else ""
+    title = f"{many}sources{searched}, {ORDERS[state.order]}"
+    yield from lists.listed(title, head, listed, nothing=f"no sources{searched}")
+    lists.rows += rows[first + most :]
+
+
+def _source(seen: Seen, state: TopState, *, most: int, width: int) -> tuple[list[RenderableType], list[Row]]:
+    """Return the lines of a source that fit, and a row for each line that may be the first of them."""
+    found = seen.opened
+    if found is None or found.explained["source"] != state.source:
+        return [_line(f"\n{visible_line(state.source)}: {_waiting(seen)}", style="dim")], []
+    title, *why = found.explained["summary"]
+    lines = [_line(""), _line(visible_line(title), style="bold")]
+    lines += [_line(_item(event, seen.at)) for event in found.items] or [_line("no items yet", style="dim")]
+    lines += [_line(""), _line("why it is probed when it is", style="bold")]
+    lines += [_line(part) for line in why for part in wrap(visible_line(line, _LINE), max(width, 20)) or [""]]
+    rows = [Row(str(number), state.source) for number in range(max(1, len(lines) - most + 1))]
+    first = state.place(rows)
+    return [*lines[first : first + most]], rows
+
+
+def _waiting(seen: Seen) -> str:
+    """Return why there is no answer."""
+    return "asking the daemon" if seen.trouble is None else visible_line(seen.trouble)
 
 
 def health_lines(samples: Samples) -> list[str]:
@@ -309,15 +376,15 @@ def _delays(samples: Samples, name: str) -> str:
 
 
 def clock_time(time: str, now: datetime) -> str:
-    """Return a time of the API as the clocks here show it: as a time on the day of ``now``, else as a date.
+    """Return a time of the API as the clocks here show it; a time that is half a day away or more, as its date.
 
     >>> clock_time("2026-01-31T12:00:00.123Z", datetime.fromisoformat("2026-03-01T12:00:00+00:00"))
     '31 Jan'
     """
-    at, here = datetime.fromisoformat(time).astimezone(now.tzinfo), now
-    if at.date() == here.date():
+    at = datetime.fromisoformat(time).astimezone(now.tzinfo)
+    if abs((at - now).total_seconds()) < _HALF_DAY_S:
         return f"{at:%H:%M:%S}"
-    return f"{at.day} {at:%b}" if at.year == here.year else f"{at:%b %Y}"
+    return f"{at.day} {at:%b}" if at.year == now.year else f"{at:%b %Y}"
 
 
 def _coming(probe: ComingProbe, now: datetime) -> list[str]:
@@ -342,6 +409,11 @@ def _listed(source: SourceListed, now: datetime) -> list[str]:
 def _next(source: SourceListed, now: datetime) -> str:
     planned = source["next_probe"]
     return clock_time(planned["at"], now) if planned else source["blocked_by"] or "-"
+
+
+def _item(event: ItemEvent, now: datetime) -> str:
+    happened, title = item_title(event)
+    return f"{clock_time(event['seen'], now):8}  {happened:7}  {visible_line(title)}"
 
 
 def _new(notification: NotificationListed, now: datetime) -> list[str]:

@@ -4,15 +4,31 @@ from __future__ import annotations
 
 import io
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from rich.console import Console
 
-from proxyd.cli.top import TopPart
-from proxyd.cli.top_screens import Look, Screen, Seen, after, clock_time, frame, health_lines, keys_in
+from proxyd.api import wire
+from proxyd.cli.top import Keys, TopPart
+from proxyd.cli.top_screens import (
+    ORDERS,
+    Listed,
+    Opened,
+    Row,
+    Screen,
+    Seen,
+    TopState,
+    after,
+    clock_time,
+    frame,
+    health_lines,
+    keys_in,
+)
+from proxyd.client.client import SourceOrder
 from proxyd.client.types import ComingProbe, NotificationListed, SourceListed
 from proxyd.metrics import Metrics, Samples
 
@@ -37,28 +53,31 @@ def listed(name: str, **changes: Any) -> Any:
 
 def seen(**changes: Any) -> Seen:
     failing = listed("bad", failures=3, last_outcome="timeout", last_detail="slow")
-    news: Any = {"created": "2026-01-31T11:00:00.000Z", "rule": "stable", "source": "python",
+    news: Any = {"id": "n1", "created": "2026-01-31T11:00:00.000Z", "rule": "stable", "source": "python",
                  "body": {"data": {"items": [{"title": "3.14"}]}}}  # fmt: skip
     coming = listed("python")["next_probe"]
     whole = Seen("here", {"ready": True, "checks": {"store": True}}, Samples({}, {}), NOW, [coming], [failing], [news])
     return replace(whole, **changes)
 
 
-def drawn(what: Seen, look: Look | None = None, width: int = 120, height: int = 46) -> str:
+def drawn(what: Seen, state: TopState | None = None, width: int = 120, height: int = 46) -> str:
     console = Console(file=io.StringIO(), width=width, force_terminal=False)
-    console.print(frame(what, look, height=height)[0])
+    console.print(frame(what, state, height=height, width=width)[0])
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
 
-def typed(*keys: str, rows: tuple[str, ...] = ("a", "b", "c"), look: Look | None = None) -> Look:
-    """Return what is shown after some keys."""
-    look = look or Look()
+ROWS = [Row(f"row {name}", name) for name in "abc"]
+
+
+def typed(*keys: str, rows: Sequence[Row] = ROWS, state: TopState | None = None) -> TopState:
+    """Return the state after some keys."""
+    state = state or TopState()
     for key in keys:
-        changed = after(look, key, rows)
+        changed = after(state, key, rows)
         assert changed is not None
-        look = changed
-    return look
+        state = changed
+    return state
 
 
 def test_a_frame_has_health_probes_failures_and_news() -> None:
@@ -112,13 +131,31 @@ def test_beside_a_notifier_elsewhere_it_is_said_who_counts_deliveries() -> None:
     assert said == ["published to delivered  the notifier counts them: see /metrics of its machine", nothing, nothing]
 
 
-def test_lists_fit_the_screen_and_rows_stay_on_their_line() -> None:
+@pytest.mark.parametrize("width", [40, 80, 200])
+@pytest.mark.parametrize("height", [20, 24, 40])
+def test_every_screen_fits_the_window_and_rows_stay_on_their_line(width: int, height: int) -> None:
     probe = seen().plan[0]
     many = [ComingProbe(**{**probe, "source": f"source-{number:03} " + "x" * 300}) for number in range(50)]
-    text = drawn(seen(plan=many), Look(), width=80, height=28)
+    what = seen(
+        plan=many,
+        failing=[listed(f"bad-{number}", failures=1) for number in range(50)],
+        news=list(seen().news) * 50,
+        listed=Listed("x" * 100, "name", [listed(f"s{number}") for number in range(100)]),
+        opened=opened(summary=["python", *("because of this and that " * 20 for _ in range(30))], items=30),
+        trouble="the daemon does not answer " * 20,
+    )
+    for state in (TopState(), TopState(Screen.SOURCES, text="x" * 100), TopState(Screen.SOURCE, source="python")):
+        lines = drawn(what, state, width=width, height=height).splitlines()
+        assert len(lines) <= height
+        assert all(len(line) <= width for line in lines)
+        assert "q quit"[: width - 40] in lines[-1]
+
+
+def test_as_many_rows_are_shown_as_fit() -> None:
+    probe = seen().plan[0]
+    many = [ComingProbe(**{**probe, "source": f"source-{number:03}"}) for number in range(50)]
+    text = drawn(seen(plan=many), TopState(), height=28)
     assert [f"source-{number:03}" in text for number in range(6)] == [True] * 4 + [False] * 2
-    assert all(len(line) <= 80 for line in text.splitlines())
-    assert len(text.splitlines()) <= 28
 
 
 def test_hostile_names_titles_and_details_are_made_visible() -> None:
@@ -131,12 +168,11 @@ def test_hostile_names_titles_and_details_are_made_visible() -> None:
         plan=[ComingProbe(**{**probe, "source": EVIL * 200_000, "reason": EVIL, "rule": EVIL})],  # type: ignore[typeddict-item]
         failing=[SourceListed(**{**failing, "source": EVIL, "last_detail": EVIL * 200_000})],  # type: ignore[typeddict-item]
         news=[NotificationListed(**{**news, "rule": EVIL, "body": {"data": {"items": [{"t": EVIL * 200_000}]}}})],  # type: ignore[typeddict-item]
-        listed=[listed(EVIL, last_detail=EVIL * 200_000, failures=1)],
-        explained={"source": EVIL, "summary": [EVIL, EVIL * 200_000]},
-        items=[opened_item(title=EVIL * 200_000)],
+        listed=Listed(EVIL, "name", [listed(EVIL, last_detail=EVIL * 200_000, failures=1)]),
+        opened=opened(EVIL, [EVIL, EVIL * 200_000], EVIL * 200_000),
     )
-    for look in (None, Look(), Look(Screen.SOURCES, text=EVIL), Look(Screen.SOURCE, source=EVIL)):
-        text = drawn(hostile, look, width=1000)
+    for state in (None, TopState(), TopState(Screen.SOURCES, text=EVIL), TopState(Screen.SOURCE, source=EVIL)):
+        text = drawn(hostile, state, width=1000)
         assert {char for char in text if unicodedata.category(char) in {"Cc", "Cf", "Zl"}} == {"\n"}
         assert "⟨U+001B⟩[2J⟨U+202E⟩⟨U+0000⟩" in text
         assert "[bold]" in text
@@ -144,7 +180,7 @@ def test_hostile_names_titles_and_details_are_made_visible() -> None:
 
 
 def test_what_takes_the_daemon_long_is_asked_for_seldom() -> None:
-    async def ask(_: Look) -> None: ...
+    async def ask(_: TopState) -> None: ...
 
     part = TopPart(ask)
     assert part.again(100.0, took_s=0.001).due_s == 102.0
@@ -152,84 +188,165 @@ def test_what_takes_the_daemon_long_is_asked_for_seldom() -> None:
 
 
 def test_only_what_is_shown_is_asked_for_and_at_once_where_it_changed() -> None:
-    async def ask(_: Look) -> None: ...
+    async def ask(_: TopState) -> None: ...
 
-    part = TopPart(ask, frozenset({Screen.SOURCES}), lambda look: look.text).again(100.0, took_s=1.0, asked="a")
-    assert not part.is_due(Look(Screen.SOURCES, text="a"), 110.0)
-    assert part.is_due(Look(Screen.SOURCES, text="ab"), 110.0)
-    assert part.is_due(Look(Screen.SOURCES, text="a"), 121.0)
-    assert not part.is_due(Look(text="ab"), 121.0)
+    part = TopPart(ask, frozenset({Screen.SOURCES}), lambda state: state.text).again(100.0, took_s=1.0, asked="a")
+    assert not part.is_due(TopState(Screen.SOURCES, text="a"), 110.0)
+    assert part.is_due(TopState(Screen.SOURCES, text="ab"), 110.0)
+    assert part.is_due(TopState(Screen.SOURCES, text="a"), 121.0)
+    assert not part.is_due(TopState(text="ab"), 121.0)
 
 
 @pytest.mark.parametrize(
     ("time", "shown"),
     [
         ("2026-01-31T12:00:00.000Z", "17:30:00"),
-        ("2026-01-31T19:00:00.000Z", "1 Feb"),  # past midnight there
+        ("2026-01-31T19:00:00.000Z", "00:30:00"),  # past midnight there
+        ("2026-02-01T12:00:00.000Z", "1 Feb"),
         ("2025-12-31T12:00:00.000Z", "Dec 2025"),
     ],
 )
-def test_times_are_those_of_the_clocks_here(time: str, shown: str) -> None:
+def test_times_are_those_of_the_clocks_here_and_dates_where_they_are_far_away(time: str, shown: str) -> None:
     assert clock_time(time, NOW.astimezone(timezone(timedelta(hours=5.5)))) == shown
 
 
 # -- keys
 
 
-def test_keys_are_told_apart_however_they_arrive() -> None:
+def test_keys_are_told_apart() -> None:
     assert keys_in("\x1b[A\x1bOBq\x1b") == ["\x1b[A", "\x1bOB", "q", "\x1b"]
-    assert keys_in("\x1b[15~é") == ["\x1b[15~", "é"]
+    assert keys_in("\x1b[15~é\x1bq") == ["\x1b[15~", "é", "\x1bq"]
+    assert typed("\x1b[15~", "\x1bq", "x") == TopState()
+
+
+@pytest.mark.parametrize("sent", ["\x1b[A\x1bOBq", "é\x1b[1;5Aü", "/naïve\r"])
+def test_keys_that_arrive_in_parts_are_whole(sent: str) -> None:
+    data = sent.encode()
+    for cut in range(1, len(data)):
+        keys = Keys(lambda: None)
+        keys.feed(data[:cut])
+        keys.feed(data[cut:])
+        assert keys.take() == keys_in(sent)
+        assert keys.take() == []
+
+
+def test_escape_counts_once_nothing_follows_it() -> None:
+    heard: list[int] = []
+    keys = Keys(lambda: heard.append(1))
+    keys.feed(b"\x1b")
+    assert keys.take() == []
+    keys.release("\x1b")
+    assert keys.take() == ["\x1b"]
+    keys.feed(b"\x1b")
+    keys.feed(b"[A")
+    keys.release("\x1b")  # too late: it was the beginning of another key
+    assert keys.take() == ["\x1b[A"]
+    assert len(heard) == 4
+
+
+def test_a_terminal_that_closes_ends_the_view() -> None:
+    keys = Keys(lambda: None)
+    keys.feed(b"")
+    assert keys.has_ended
 
 
 def test_a_row_is_marked_and_its_source_opened() -> None:
-    look = typed("\x1b[B", "j", "\r")
-    assert (look.screen, look.source, look.before) == (Screen.SOURCE, "c", Screen.STATE)
-    assert typed("\x1b", look=look).screen is Screen.STATE
+    state = typed("\x1b[B", "j", "\r")
+    assert (state.screen, state.source) == (Screen.SOURCE, "c")
+    assert typed("\x1b", state=state) == typed("j", "j")
     assert typed("\x1b[B", "\x1b[B", "\x1b[B", "\x1b[B", "k", "\r").source == "b"
     assert typed("k", "\n").source == "a"
-    assert typed("\r", "j", rows=()) == Look()
+    assert typed("\r", "j", rows=()) == TopState()
+
+
+def test_a_mark_stays_on_its_row_while_the_lists_move() -> None:
+    state = typed("j")
+    assert state.place(ROWS) == 1
+    assert state.place([Row("new", "z"), *ROWS]) == 2
+    assert state.place(ROWS[2:]) == 0  # it is gone
+    assert typed("\r", state=state, rows=[Row("new", "z"), *ROWS]).source == "b"
 
 
 def test_marks_follow_the_lists_of_the_screen() -> None:
-    what = seen(listed=[listed(f"s{number}") for number in range(100)])
-    assert frame(what, Look())[1] == ["python", "bad", "python"]
-    rows = frame(what, Look(Screen.SOURCES, marked=60), height=25)[1]
-    assert rows[60] == "s60"
-    assert "s60 " in drawn(what, Look(Screen.SOURCES, marked=60), height=25)
-    assert "s0 " not in drawn(what, Look(Screen.SOURCES, marked=60), height=25)
+    what = seen(listed=Listed("", "name", [listed(f"s{number}") for number in range(100)]))
+    assert [row.source for row in frame(what, TopState())[1]] == ["python", "bad", "python"]
+    state = TopState(Screen.SOURCES, marked="s60", number=60)
+    rows = frame(what, state, height=25)[1]
+    assert [row.source for row in rows] == [f"s{number}" for number in range(100)]
+    assert "s60 " in drawn(what, state, height=25)
+    assert "s0 " not in drawn(what, state, height=25)
+    fewer = seen(listed=Listed("", "name", [listed(f"s{number}") for number in range(10)]))
+    assert "s9 " in drawn(fewer, state, height=25)
+
+
+def test_the_marked_row_is_seen() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, color_system="standard", _environ={})
+    console.print(frame(seen(), typed("j", rows=frame(seen(), TopState())[1]))[0])
+    assert isinstance(console.file, io.StringIO)
+    (marked,) = (line for line in console.file.getvalue().splitlines() if "\x1b[7m" in line)
+    assert "bad" in marked
 
 
 def test_a_text_is_typed_and_keeps_keys_that_mean_something_elsewhere() -> None:
-    look = typed("/", "q", "s", "x", "\x7f", "\x1b[A", "\x00")
-    assert (look.screen, look.text, look.is_typing) == (Screen.SOURCES, "qs", True)
-    assert "sources with qs▏ in name or address, by name" in drawn(seen(), look)
-    assert typed("\r", look=look).is_typing is False
-    assert typed("\x1b", look=look) == Look(Screen.SOURCES)
-    assert typed("\r", "\x1b", look=look) == Look()
+    state = typed("/", "q", "s", "x", "\x7f", "\x1b[A", "\x00")
+    assert (state.screen, state.text, state.is_typing) == (Screen.SOURCES, "qs", True)
+    assert "with qs▏ in name or address: asking the daemon" in drawn(seen(), state)
+    assert "sources with qs▏ in name or address, by name" in drawn(
+        seen(listed=Listed("qs", "name", [listed("qs1")])), state
+    )
+    assert typed("\r", state=state).is_typing is False
+    assert typed("\x1b", state=state) == TopState(Screen.SOURCES)
+    assert typed("\r", "\x1b", state=state) == TopState()
     assert len(typed("/", *"x" * 500).text) == 100
 
 
+def test_what_is_listed_for_another_text_cannot_be_opened() -> None:
+    what, state = seen(listed=Listed("", "name", [listed("other")])), TopState(Screen.SOURCES, text="python")
+    rows = frame(what, state)[1]
+    assert rows == []
+    assert typed("\r", state=state, rows=rows) == state
+
+
 def test_sources_are_ordered_by_one_key() -> None:
-    look = typed("s")
-    orders = [look.order, *((look := typed("s", look=look)).order for _ in range(4))]
-    assert orders == ["name", "newest", "probed", "items", "name"]
+    state = typed("s")
+    orders = [state.order, *((state := typed("s", state=state)).order for _ in range(4))]
+    assert orders == [*get_args(SourceOrder), "name"] == [*ORDERS, "name"]
+    assert get_args(wire.SourcesWindow.model_fields["sort"].annotation) == get_args(SourceOrder)
 
 
 @pytest.mark.parametrize("key", ["q", "Q"])
 def test_a_key_ends_it(key: str) -> None:
-    assert after(Look(), key, []) is None
-    assert after(Look(Screen.SOURCE), key, []) is None
+    assert after(TopState(), key, []) is None
+    assert after(TopState(Screen.SOURCE), key, []) is None
 
 
-def opened_item(**changes: Any) -> Any:
-    return {"seen": "2026-01-31T11:30:00.000Z", "kind": "insert", "first": False, "id": "1", "title": "3.14",
-            "changes": {}} | changes  # fmt: skip
+def opened(name: str = "python", summary: Sequence[str] = (), title: str = "3.14", items: int = 1) -> Opened:
+    lines = summary or ["python  https://p.example/", "next probe: soon, because"]
+    explained: Any = {"source": name, "summary": lines}
+    event: Any = {"seen": "2026-01-31T11:30:00.000Z", "kind": "insert", "first": False, "id": "1", "title": title,
+                  "changes": {}}  # fmt: skip
+    return Opened(explained, [event] * items)
 
 
 def test_an_opened_source_shows_its_items_and_why_it_is_probed() -> None:
-    look = Look(Screen.SOURCE, source="python")
-    assert "asking the daemon" in drawn(seen(), look)
-    explained: Any = {"source": "python", "summary": ["python  https://p.example/", "next probe: soon, because"]}
-    text = drawn(seen(explained=explained, items=[opened_item()]), look, width=80)
-    assert text.index("11:30:00  new  3.14") < text.index("next probe: soon, because")
+    state = TopState(Screen.SOURCE, source="python")
+    assert "asking the daemon" in drawn(seen(), state)
+    assert "asking the daemon" in drawn(seen(opened=opened("other")), state)
+    assert "there is no source" in drawn(seen(trouble="there is no source 'python'"), state)
+    text = drawn(seen(opened=opened()), state, width=80)
+    assert text.index("11:30:00  new      3.14") < text.index("next probe: soon, because")
     assert "Esc back" in text
+
+
+def test_a_long_source_is_scrolled_to_its_end_and_no_further() -> None:
+    what, state = (
+        seen(opened=opened(summary=["python", *(f"line {n}" for n in range(60))])),
+        TopState(Screen.SOURCE, source="python"),
+    )
+    rows = frame(what, state, height=24)[1]
+    for _ in range(200):
+        state = typed("j", state=state, rows=rows)
+    text = drawn(what, state, height=24)
+    assert "line 59" in text
+    assert "line 40" not in text
+    assert "line 40" in drawn(what, typed("k", state=state, rows=rows), height=24)
