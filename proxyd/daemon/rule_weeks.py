@@ -14,30 +14,31 @@ from proxyd.store import SqlStore
 
 _MOST_WEEKS = 4  # that are remembered
 Totals: TypeAlias = Mapping[str, RuleWeek]
-_NOTHING: tuple[int, Totals] = (0, MappingProxyType({}))
+_NOTHING: tuple[int | None, Totals] = (None, MappingProxyType({}))
 
 
 class RuleWeeks:
-    """Adds up the stored intervals of each rule and week, and remembers the sums of the last weeks that were asked for.
+    """Adds up the stored intervals of each rule and week, and remembers the sums of the newest weeks.
 
     A report of a fleet reads a million intervals. Stored intervals are numbered and do not change.
     """
 
     def __init__(self, store: SqlStore) -> None:
         self._history = store.history
-        self._known: dict[tuple[float, float], tuple[int, Totals]] = {}
+        self._known: dict[tuple[float, float], tuple[int | None, Totals]] = {}
 
     async def of(self, week_s: float, within_s: float) -> list[RuleWeek]:
         """Return what became of each rule's intervals in the week that began then; ``in_time`` is within the time."""
-        after, totals = self._known.pop((week_s, within_s), _NOTHING)
+        after, totals = self._known.get((week_s, within_s), _NOTHING)
         newest = await self._history.newest_interval()
-        if newest < after:  # all were deleted, and their numbers begin again
+        if after is not None and newest < after:  # all were deleted, and their numbers begin again
             after, totals = _NOTHING
-        found = await self._history.rule_week(week_s, week_s + WEEK_S, within_s, after=after, until=newest)
-        totals = await asyncio.to_thread(_together, totals, found)
-        self._known[week_s, within_s] = newest, totals
-        for old in list(self._known)[:-_MOST_WEEKS]:
-            del self._known[old]
+        if after is None or newest > after:
+            found = await self._history.rule_week(week_s, week_s + WEEK_S, within_s, after=after, until=newest)
+            totals = await asyncio.to_thread(_together, totals, found)
+            self._known[week_s, within_s] = newest, totals
+            for old in sorted(self._known)[:-_MOST_WEEKS]:
+                del self._known[old]
         return list(totals.values())
 
 

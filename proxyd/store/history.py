@@ -38,6 +38,7 @@ from proxyd.store.databases.connections import StoreReader
 from proxyd.store.picture_rows import read_picture
 from proxyd.store.statements import day_of
 
+_FEW = 100_000  # intervals that are found faster by their numbers than by their times
 _SAME_S = 0.0006  # times in a notification are rounded to the millisecond
 MOST_FINDINGS = 100
 _EVENTS = (
@@ -148,7 +149,7 @@ class SqlHistory:
         until_s: float,
         within_s: float,
         *,
-        after: int = 0,
+        after: int | None = None,
         until: int | None = None,
         source_id: str | None = None,
     ) -> list[RuleWeek]:
@@ -161,8 +162,9 @@ class SqlHistory:
         chosen = [] if source_id is None else [c.source_id == source_id]
         chosen += [] if until is None else [c.interval_id <= until]
         at_s: ColumnElement[float] = c.probed_s
-        if after:  # these are few: the index of times would lead through the whole week
-            chosen, at_s = [*chosen, c.interval_id > after], c.probed_s + 0.0
+        chosen += [] if after is None else [c.interval_id > after]
+        if after is not None and until is not None and until - after < _FEW:
+            at_s = c.probed_s + 0.0  # the index of times would lead through the whole week
         query = (
             select(
                 c.rule,
