@@ -70,7 +70,7 @@ async def add(options: argparse.Namespace) -> int:
     if options.json:
         print_json(_as_json(found, watch, samples, done))
     else:
-        print_lines([done])
+        print_lines(done.splitlines())
     return 0
 
 
@@ -297,7 +297,7 @@ async def _carry_out(options: argparse.Namespace, watch: Watch, edited: SourceTe
     async with client_of(options) as client:
         changes = await client.declare(_written(watch))
     done = "declared to the daemon" + ("" if changes["added"] else ", in place of the one before")
-    return "; ".join([done, *(each["detail"] for each in changes.get("warnings", ()))])
+    return "\n".join([done, *(f"warning: {each['detail']}" for each in changes.get("warnings", ()))])
 
 
 def _parsed(text: SourceText) -> Parsed:

@@ -13,16 +13,16 @@ from proxyd.api import wire
 from proxyd.api.rest.problems import EXPECTED, BadRequestError, answer_to
 from proxyd.api.rest.profile_handlers import ProfileHandlers
 from proxyd.api.web.gate import SIGNED, read_form
-from proxyd.api.web.page_texts import part
+from proxyd.api.web.page_texts import part, warnings_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
 from proxyd.core.language.watch_wishes import VALUE_FIELD, WHEN_OF_VALUES, WatchWish, watch_text
 from proxyd.core.rules.answers.item_texts import price_text, texts_of
 from proxyd.errors import ConfigError
-from proxyd.queries import DeclarationChanges, Discovered, Queries
+from proxyd.queries import Discovered, Queries
 from proxyd.safe_text import is_web
 
-_MOST_ITEMS, _MOST_TEXT, _MOST_WARNINGS = 6, 4_000, 20
+_MOST_ITEMS, _MOST_TEXT = 6, 4_000
 _LONGEST = 2_000  # characters of a field of the form
 _KINDS = ("items", "text", "price", "value")
 """What of an address to watch: a feed's items, a page's text, its price or one of its values."""
@@ -119,7 +119,7 @@ class AddPages:
             value = await self._value(chosen)
             if "show" in form:
                 changes, cost = await self._profiles.try_out(text)
-                warnings = _warnings(changes)
+                warnings = warnings_of(changes)
                 return self._page(request, chosen, text=text, value=value, cost=payloads.cost(cost), warnings=warnings)
             changes = await self._profiles.declare(text)
         except ConfigError as error:
@@ -128,7 +128,7 @@ class AddPages:
             return self._page(request, chosen, status=answer_to(error).status, error=_said(error))
         added = next(iter(changes.added), "")
         said = f"Watching {chosen.url}: {text.splitlines()[-1]}" if added else "That was watched already."
-        request[SIGNED].session.notes.extend([said, *_warnings(changes)])
+        request[SIGNED].session.say(said, *warnings_of(changes))
         raise web.HTTPSeeOther(URL(f"/rules/{part(added)}" if added else "/sources", encoded=True))
 
     async def add_list(self, request: web.Request) -> web.StreamResponse:
@@ -145,7 +145,7 @@ class AddPages:
             return self._page(request, Choices(), status=answer_to(error).status, error=_said(error))
         known = f", {made.sources_known:,} were there already" if made.sources_known else ""
         unread = f", {made.unreadable:,} could not be read" if made.unreadable else ""
-        request[SIGNED].session.notes.append(f"Sources added: {made.sources_added:,}{known}{unread}.")
+        request[SIGNED].session.say(f"Sources added: {made.sources_added:,}{known}{unread}.")
         raise web.HTTPSeeOther("/sources")
 
     async def _value(self, chosen: Choices) -> str | None:
@@ -163,10 +163,6 @@ class AddPages:
     def _page(self, request: web.Request, chosen: Choices, *, status: int = 200, **facts: Any) -> web.Response:
         empty: dict[str, Any] = {"shown": None, "error": "", "text": "", "value": None, "cost": None, "warnings": []}
         return self._render(request, "add.html", status=status, chosen=chosen, **{**empty, **facts})
-
-
-def _warnings(changes: DeclarationChanges) -> list[str]:
-    return [f"{each.message}." for each in changes.warnings[:_MOST_WARNINGS]]
 
 
 def _said(error: Exception) -> str:

@@ -16,15 +16,13 @@ from proxyd.api.rest.endpoint import read_query
 from proxyd.api.rest.problems import EXPECTED, BadRequestError, answer_to
 from proxyd.api.rest.profile_handlers import etag_of
 from proxyd.api.web.gate import SIGNED, read_form
-from proxyd.api.web.page_texts import profile_page
+from proxyd.api.web.page_texts import profile_page, warnings_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
-from proxyd.core.model.profile import Declaration
 from proxyd.errors import ChangedError
 from proxyd.queries import DeclarationChanges, OnlyIf, Queries
 
 _API = "api"
-_MOST_WARNINGS = 20
 _NEW = """WATCH 'https://github.com/python/cpython/releases.atom' AS "stable" INTO "Watch"
   WHERE title NOT REGEXP '(a|b|rc)[0-9]+$';
 """
@@ -101,8 +99,8 @@ class Editor:
             return self._again(request, form, status=412, changed=self._text_now(form["name"]))
         if verdict.problem is not None:
             return self._again(request, form, status=verdict.problem.status, verdict=verdict)
-        warnings = () if verdict.changes is None else verdict.changes.warnings[:_MOST_WARNINGS]
-        request[SIGNED].session.notes.extend(["Saved.", *(f"Line {each.line}: {each.message}." for each in warnings)])
+        warnings = () if verdict.changes is None else warnings_of(verdict.changes, with_lines=True)
+        request[SIGNED].session.say("Saved.", *warnings)
         now = set(self._profiles.declaration.profiles)
         shown = {form["name"]} & now or now - before
         raise web.HTTPSeeOther(URL(profile_page(shown.pop()) if len(shown) == 1 else "/profiles", encoded=True))
@@ -115,7 +113,7 @@ class Editor:
         if not form["confirmed"]:
             raise BadRequestError("tick the box to confirm the removal")
         await self._profiles.drop_profile(name, only_if=lambda text: _is_as_opened(text, form))
-        request[SIGNED].session.notes.append("Removed.")
+        request[SIGNED].session.say("Removed.")
         raise web.HTTPSeeOther("/profiles")
 
     def _known(self, name: str) -> tuple[wire.ProfileListed, str]:
@@ -151,13 +149,6 @@ class Editor:
         found = self._known(name)[0] if name in self._profiles.declaration.profiles else None
         kept = {each: form[each] for each in ("name", "text", "tag")}
         return self._editor(request, status=status, found=found, **kept, **facts)
-
-
-def editor_of(declaration: Declaration, rules: Sequence[str]) -> str | None:
-    """Return where a source that the API declared is edited: with the first profile of its rules."""
-    profiles = (profile for rule in rules if rule in declaration.rules for profile in declaration.rules[rule].profiles)
-    first = next(profiles, None)
-    return None if first is None else profile_page(first)
 
 
 def _unchanged_since(form: dict[str, str]) -> OnlyIf | None:

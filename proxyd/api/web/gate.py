@@ -7,7 +7,7 @@ import hmac
 import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 from urllib.parse import parse_qsl
 
 from aiohttp import web
@@ -24,6 +24,13 @@ SESSION_S = 8 * 3600.0
 _MOST = 1000
 
 
+class Note(NamedTuple):
+    """A message for the next page; ``kind`` is good or warn."""
+
+    text: str
+    kind: str
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Session:
     """The session of a browser; ``csrf`` is in each of its forms, ``streams`` are its open streams."""
@@ -33,9 +40,13 @@ class Session:
     csrf: str
     until_s: float
     streams: set[asyncio.Task[None]] = field(default_factory=set)
-    notes: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
 
-    def take_notes(self) -> list[str]:
+    def say(self, text: str, *warnings: str) -> None:
+        """Show a message on the next page, and warnings below it."""
+        self.notes.extend([Note(text, "good"), *(Note(each, "warn") for each in warnings)])
+
+    def take_notes(self) -> list[Note]:
         """Return the messages for the next page, and forget them."""
         notes = list(self.notes)
         self.notes.clear()

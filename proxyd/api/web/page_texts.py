@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
 from markupsafe import Markup
 
+from proxyd.core.model.profile import Declaration
+from proxyd.queries import DeclarationChanges
 from proxyd.safe_text import visible
+
+_MOST_WARNINGS = 20
 
 _DAY_S = 86400.0
 MUTE_S: Mapping[str, float | None] = {
@@ -174,3 +178,16 @@ def profile_page(name: str) -> str:
     ('/profiles/new/', '/profiles/a%2Fb')
     """
     return f"/profiles/{part(name)}{'/' if name == 'new' else ''}"
+
+
+def editor_of(declaration: Declaration, rules: Sequence[str]) -> str | None:
+    """Return where a source that the API declared is edited: with the first profile of its rules."""
+    profiles = (profile for rule in rules if rule in declaration.rules for profile in declaration.rules[rule].profiles)
+    first = next(profiles, None)
+    return None if first is None else profile_page(first)
+
+
+def warnings_of(changes: DeclarationChanges, *, with_lines: bool = False) -> list[str]:
+    """Return the first warnings about the texts that were sent."""
+    shown = changes.warnings[:_MOST_WARNINGS]
+    return [f"Line {each.line}: {each.message}." if with_lines else f"{each.message}." for each in shown]

@@ -27,9 +27,8 @@ from proxyd.api.web.charts.line_charts import (
     round_times,
     spark_line,
 )
-from proxyd.api.web.editor import editor_of
 from proxyd.api.web.gate import SIGNED, read_form
-from proxyd.api.web.page_texts import MUTE_S, duration, number, part, percent, profile_page
+from proxyd.api.web.page_texts import MUTE_S, duration, editor_of, number, part, percent, profile_page
 from proxyd.api.web.rendering import Renderer
 from proxyd.core.language import no_such_source
 from proxyd.core.model.field_values import iso_time, parse_iso
@@ -167,20 +166,20 @@ class Actions:
         notification_id = request.match_info["id"]
         count = await self._deliveries.replay(notification_id)
         many = "1 delivery is" if count == 1 else f"{count} deliveries are"
-        request[SIGNED].session.notes.append(f"{many} due again.")
+        request[SIGNED].session.say(f"{many} due again.")
         raise web.HTTPSeeOther(URL(f"/notifications/{part(notification_id)}", encoded=True))
 
     async def replay_dead(self, request: web.Request) -> web.StreamResponse:
         """Send every delivery again that was given up."""
         count = await self._deliveries.replay(None)
-        request[SIGNED].session.notes.append(f"Deliveries that will be sent again: {count}.")
+        request[SIGNED].session.say(f"Deliveries that will be sent again: {count}.")
         raise web.HTTPSeeOther("/")
 
     async def reload(self, request: web.Request) -> web.StreamResponse:
         """Check the profile files and load them."""
         if errors := await self._profiles.reload():
             return refused_reload(errors)
-        request[SIGNED].session.notes.append("Reloaded: the profile files have no errors and are now in use.")
+        request[SIGNED].session.say("Reloaded: the profile files have no errors and are now in use.")
         raise web.HTTPSeeOther("/plan")
 
     async def pause(self, request: web.Request) -> web.StreamResponse:
@@ -251,7 +250,7 @@ class Actions:
 
 def _told(request: web.Request, said: str, page: str) -> web.StreamResponse:
     """Redirect to a page that says what was done."""
-    request[SIGNED].session.notes.append(f"{said[:1].upper()}{said[1:]}.")
+    request[SIGNED].session.say(f"{said[:1].upper()}{said[1:]}.")
     raise web.HTTPSeeOther(URL(page, encoded=True))
 
 

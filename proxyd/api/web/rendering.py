@@ -70,6 +70,7 @@ class Renderer:
             "ago": self._ago,
             "waited": _waited_s,
             "caret": _caret,
+            "warnings_of": lambda changes: text.warnings_of(changes, with_lines=True),
         }
         self._templates.tests["web"] = lambda value: isinstance(value, str) and is_web(value)
         self._templates.globals |= {

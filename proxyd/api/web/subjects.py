@@ -13,7 +13,7 @@ from proxyd.api.rest.endpoint import read_query
 from proxyd.api.rest.query_readers import known_declaration
 from proxyd.api.web.charts.line_charts import heat_map
 from proxyd.api.web.charts.timelines import histogram, lanes, probe_kind, time_line
-from proxyd.api.web.editor import editor_of
+from proxyd.api.web.page_texts import editor_of
 from proxyd.api.web.pages import titles_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads

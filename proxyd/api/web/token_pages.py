@@ -45,7 +45,7 @@ class TokenPages:
     async def drop(self, request: web.Request) -> web.StreamResponse:
         """Revoke a token and end the sessions that use it."""
         await self._access.drop_token(request.match_info["name"])
-        request[SIGNED].session.notes.append("The token was revoked.")
+        request[SIGNED].session.say("The token was revoked.")
         raise web.HTTPSeeOther("/tokens")
 
     async def _make(self, form: dict[str, str]) -> str:
