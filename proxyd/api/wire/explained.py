@@ -20,14 +20,12 @@ from proxyd.core.rules.answers.reasons import counted_item
 from proxyd.core.rules.source_health import ITEMS, Spell
 
 _EVEN = 1.05
-_EXPECTING = frozenset({Reason.DETECTION, Reason.COUNTED})  # their words say until when an item must be seen
 
 
 def explanation(found: Explanation, kept: Sequence[KeptPromise] = ()) -> wire.Explained:
     """Return when a source is probed and why, with a summary in words, and what its rules kept of their targets."""
     shown = [model_of(each, wire.KeptPromiseShown, kept=share(each.kept)) for each in kept]
-    because = _because(found, kept)
-    return wire.Explained(summary=_summary(found, kept), kept=shown, **_state(found) | {"because": because})
+    return wire.Explained(summary=_summary(found, kept), kept=shown, **_state(found))
 
 
 def source(declaration: Declaration, found: Explanation) -> wire.SourceListed:
@@ -144,24 +142,17 @@ def _coming(found: Explanation) -> str:
     return f"{iso_time(found.next_probe.start_s)}, because {found.because}"
 
 
-def _because(found: Explanation, kept: Sequence[KeptPromise]) -> str:
-    """Return why the source is probed next, and how often its items were in time in the last week."""
-    coming = found.next_probe
-    shares = [each.kept for each in kept if each.rule == found.judged_rule]
-    if coming is None or not shares or coming.probe.reason not in _EXPECTING:
-        return found.because
-    return f"{found.because}; {shares[0] * 100:.0f} % of the last week's were"
-
-
 def _kept(kept: KeptPromise) -> str:
     """Return how much of a rule's promise was kept for a source.
 
     >>> _kept(KeptPromise(0.0, "r", intervals=40, promised=0.9, kept=0.95))
-    '95 % kept, of 40 items in the last 7 days'
+    '95 % kept of 40 items in the last 7 days'
+    >>> _kept(KeptPromise(0.0, "r", intervals=40, promised=0.9, kept=0.5))
+    '50 % kept of 40 items in the last 7 days, less than promised'
     """
     items = "1 item" if kept.intervals == 1 else f"{kept.intervals:,} items"
-    off = " (off)" if kept.is_off else ""
-    return f"{kept.kept * 100:.3g} % kept{off}, of {items} in the last 7 days"
+    short = ", less than promised" if kept.is_off else ""
+    return f"{kept.kept * 100:.3g} % kept of {items} in the last 7 days{short}"
 
 
 def _amount(value: float, digits: int) -> str:

@@ -85,8 +85,6 @@ class Explanation:
         The number of items that are expected to wait at the next probe; ``None`` if that is the first.
     because
         Why the next probe is made, in words.
-    judged_rule
-        The rule whose target ``because`` names, if it names one.
     is_learning
         Whether it is so new that its rate is hardly known.
     picturing
@@ -121,7 +119,6 @@ class Explanation:
     paused: Suspension | None = None
     expected: float | None = None
     because: str = ""
-    judged_rule: str = ""
     has_targets: bool = False
     spends_all: bool = False
     is_learning: bool = False
@@ -187,15 +184,13 @@ class Explainer:
         earliest = self.planner.limits.earliest_s(planned) if planned else -inf
         next_probe = preview_source(self.planner, source_id, Epoch(now, stop)) if planned else None
         expected = self._expected(source, planned, next_probe)
-        because, judged_rule = self._reason(source_id, next_probe, expected)
         return Explanation(
             source_id=source_id,
             url=source.url,
             rate_per_day=rate_per_s * 86400.0,
             next_probe=next_probe,
             expected=expected,
-            because=because,
-            judged_rule=judged_rule,
+            because=self._reason(source_id, next_probe, expected),
             blocked_by=self._blocked_by(source_id, planned, now_s, next_probe) or self._without_budget(next_probe),
             paused=self.known.paused.get(source_id),
             earliest_s=earliest if earliest > now_s else None,
@@ -223,10 +218,10 @@ class Explainer:
         is_expected = outlook is not None and program.rule.policy.leaves_times
         return RulePolicy(name, because, promised, outlook.expected if outlook is not None and is_expected else None)
 
-    def _reason(self, source_id: str, coming: PlannedProbe | None, expected: float | None) -> tuple[str, str]:
-        """Return what speaks for the next probe, in words, and the rule whose target that is about, if any."""
+    def _reason(self, source_id: str, coming: PlannedProbe | None, expected: float | None) -> str:
+        """Return what speaks for the next probe, in words."""
         if coming is None:
-            return "", ""
+            return ""
         settings, rule = self.known.settings.planner, coming.probe.rule or ""
         programs = self.known.compiled.programs_of(source_id) if settings.has_targets else ()
         targets = [(target_of(each, settings), each.rule.name) for each in programs if each.rule.policy.leaves_times]
@@ -234,7 +229,7 @@ class Explainer:
         counted = self.planner.counted_ahead(source_id).get(rule)
         matching = self.known.matching_share(judged, source_id) if judged else 1.0
         chance = None if expected is None else -expm1(-expected * matching)
-        return str(ProbeCase(coming.probe.reason, rule, chance, target, counted)), judged
+        return str(ProbeCase(coming.probe.reason, rule, chance, target, counted))
 
     def _expected(self, source: Source, planned: PlannedSource | None, coming: PlannedProbe | None) -> float | None:
         """Return how many new items are expected at the next probe; ``None`` if that is the first."""
