@@ -93,7 +93,6 @@ class ProfileListings:
 
     async def list_sources(self, asked: wire.SourcesWindow) -> wire.Page[wire.SourceListed]:
         """List the sources, by name: state, rate, next probe and its reason."""
-        declaration = self._profiles.declaration
         chosen = await self._plans.choose_sources(await asyncio.to_thread(self._choice, asked))
         first = place_after(chosen, asked.cursor)
         names = chosen[first : first + asked.limit]
@@ -109,7 +108,7 @@ class ProfileListings:
             if items and rules > _MOST_RULES:
                 after = first + number
                 break
-            items.append(explained.source(declaration, found))
+            items.append(explained.source(self._profiles.declaration, found))
         next_cursor = cursor_after(chosen, after) if after < len(chosen) else None
         return wire.Page[wire.SourceListed](items=items, next_cursor=next_cursor)
 

@@ -16,7 +16,7 @@ from proxyd.queries import SourceChoice, SourceKind
 
 _NUMBER = re.compile(r"(\d+)")
 NaturalKey: TypeAlias = tuple[str | int, ...]
-Key: TypeAlias = Callable[[SourceState], float]
+_Key: TypeAlias = Callable[[SourceState], float]
 
 
 def natural_key(name: str) -> NaturalKey:
@@ -30,7 +30,10 @@ def natural_key(name: str) -> NaturalKey:
 
 
 class SourceChoices:
-    """Chooses sources in threads, however many there are; what is known of a source is replaced as a whole."""
+    """Chooses sources in threads, however many there are.
+
+    Threads may read the states: the event loop replaces each of them whole.
+    """
 
     def __init__(self, known: Knowledge) -> None:
         self._known = known
@@ -52,7 +55,7 @@ class SourceChoices:
             return names
         return await asyncio.to_thread(self._chosen, choice, names, key)
 
-    def _chosen(self, choice: SourceChoice, names: Sequence[str], key: Key | None) -> Sequence[str]:
+    def _chosen(self, choice: SourceChoice, names: Sequence[str], key: _Key | None) -> Sequence[str]:
         compiled, states = self._known.compiled, self._known.estimates.states  # another declaration may come meanwhile
         chosen = list(names) if choice.is_all else [each for each in names if self._is_chosen(choice, each, compiled)]
         if key is None:
@@ -82,7 +85,7 @@ _KINDS: Mapping[SourceKind, Callable[[SourceState], bool]] = {
     SourceKind.SILENT: lambda state: bool(state.health.silent),
     SourceKind.NEW: lambda state: state.last_start_s is None,
 }
-_ORDERS: Mapping[str, Key] = {
+_ORDERS: Mapping[str, _Key] = {
     "newest": lambda state: -inf if state.newest_s is None else state.newest_s,
     "probed": lambda state: -inf if state.last_start_s is None else state.last_start_s,
     "items": lambda state: float(state.items_seen),
