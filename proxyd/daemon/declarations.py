@@ -218,7 +218,7 @@ class Declarations:
     async def _with(
         self, texts: Sequence[str | Parsed], only_if: OnlyIf | None
     ) -> tuple[dict[str, str], tuple[RuleError, ...]]:
-        """Return the API's declaration with more texts added, and what is doubtful in these.
+        """Return the API's declaration with more texts added, and the warnings about these.
 
         Raises ``ChangedError`` unless ``only_if`` accepts.
         """

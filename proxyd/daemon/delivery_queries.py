@@ -138,7 +138,9 @@ class DeliveryQueries:
 
 
 def _texts(notification: StoredNotification) -> tuple[SentText, ...]:
-    """Return the texts of a notification, each with the receivers that get it."""
+    """Return the texts of a notification, each with the receivers that get it; none if its body has no rows."""
+    if "items" not in json.loads(notification.body).get("data", {}):
+        return ()
     endpoints: dict[tuple[str, str, int], list[str]] = defaultdict(list)
     for each in notification.deliveries:
         endpoints[each.kind, each.form, each.payload].append(each.endpoint)

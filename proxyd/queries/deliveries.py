@@ -32,9 +32,9 @@ class DeliveryStatus:
     next_s: float
     done_s: float | None
     last_error: str
-    kind: str = "webhook"
-    form: str = "STANDARD"
-    payload: int = 1
+    kind: str
+    form: str
+    payload: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from proxyd.errors import RuleError
 class DeclarationChanges:
     """The changes made by a new declaration, by rule name; ``restarted`` holds the counters that start again.
 
-    ``warnings`` say what is doubtful in the texts that were sent.
+    ``warnings`` are about the texts that were sent.
     """
 
     added: tuple[str, ...]

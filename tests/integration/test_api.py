@@ -353,7 +353,7 @@ async def test_a_source_shows_what_its_rules_kept_of_their_targets_in_the_last_w
     assert found["kept"] == [{"rule": "r", "intervals": 4, "promised": 0.9, "kept": 0.75}]
     (of_rule,) = (line for line in found["summary"] if line.startswith("rule r: "))
     assert of_rule.startswith("rule r: AUTO (it promises 90 % within 3 hours")
-    assert of_rule.endswith("; 75 % kept, of 4 items in the last 7 days")
+    assert of_rule.endswith("; 75 % kept of 4 items in the last 7 days")
 
 
 async def test_a_report_keeps_the_promises_that_fell_shortest(
@@ -442,7 +442,15 @@ async def test_a_request_with_a_key_is_done_once_and_answered_alike(running: Run
     for _ in range(2):
         async with running.client.post("/api/v1/profiles", data=TEXT, headers=headers) as answer:
             answers.append((answer.status, await answer.json(), answer.headers.get("Idempotent-Replayed")))
-    made = {"added": ["q"], "removed": [], "restarted": [], "counters": {}, "dry_run": False, "cost": None, "warnings": []}
+    made = {
+        "added": ["q"],
+        "removed": [],
+        "restarted": [],
+        "counters": {},
+        "dry_run": False,
+        "cost": None,
+        "warnings": [],
+    }
     assert answers == [(201, made, None), (201, made, "true")]
     async with running.client.post("/api/v1/profiles", data=TEXT + "\n", headers=headers) as answer:
         assert answer.status == 422

@@ -360,7 +360,7 @@ async def test_silent_sources_do_not_look_healthy(browser: Browser) -> None:
 # -- what can be done
 
 
-async def test_a_message_is_shown_as_each_of_its_receivers_got_it(browser: Browser) -> None:
+async def test_a_message_is_shown_for_each_of_its_receivers(browser: Browser) -> None:
     hook = WebhookDelivery("https://r.example/hook", SecretRef("env", "SECRET_A"))
     mails = [MailDelivery("a@example.org"), MailDelivery("b@example.org")]
     chat = ChannelDelivery("tgram://token/chat")
@@ -370,7 +370,7 @@ async def test_a_message_is_shown_as_each_of_its_receivers_got_it(browser: Brows
     summaries = [re.sub(r"<[^>]*>", "", each) for each in re.findall(r"<summary>(.*?)</summary>", text)]
     assert summaries[:3] == ["To https://r.example/hook", "To a@example.org, b@example.org", "To tgram://[hidden]"]
     assert text.count("<details open>") == 1
-    assert text.index("As it was sent") < text.index("Deliveries") < text.index("What led to it")
+    assert text.index("Message to each receiver") < text.index("Deliveries") < text.index("What led to it")
     assert "&#34;type&#34;: &#34;proxyd.notification&#34;" in text
     assert "Source: s" in text
     assert "token/chat" not in text

@@ -101,7 +101,7 @@ class ChangesMade(WireModel):
     counters: dict[str, list[str]] = Field(description="the counters that start again, by rule")
     dry_run: bool = False
     cost: CostShown | None = Field(default=None, description="only with `dry_run`")
-    warnings: list[Fault] = Field(default=[], description="what is doubtful in the declaration that was sent")
+    warnings: list[Fault] = Field(default=[], description="about the declaration that was sent")
 
 
 class ImportMade(ChangesMade):
