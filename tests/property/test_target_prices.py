@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from proxyd.core.model.target import Target
+from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimits, WeekGrid
 from proxyd.core.planning.allocation.losses import Losses, Step, by_rate
 from proxyd.core.planning.allocation.prices import Frequencies, allocate
+from proxyd.core.planning.allocation.probe_allocator import ProbeAllocator
 from proxyd.core.planning.allocation.targets import FleetTargets, TargetPrices
 from proxyd.core.planning.allocation.timetable import Timetable
 from proxyd.core.rates.bursts import HELPS
@@ -120,3 +122,50 @@ def test_an_importance_makes_no_share_larger_than_one() -> None:
     hours = np.where(OFFICE > 1.0, 10.0, 0.0)
     table = Timetable.build(OFFICE, importance=hours, losses=Losses((Step(0.5, MISSED),)))
     assert table.lost.max() == pytest.approx(1.0, abs=0.05)
+
+
+def allocator(rates: Floats, rules: list[int], life: float = 12.0) -> ProbeAllocator:
+    """Return an allocator of sources in an even week, each with the rule of its number."""
+    losses, kind_of = Losses((Step(life, MISSED),)), np.array(rules)
+    targets = FleetTargets(
+        [Target(0.9, ((life, 1.0),))] * (max(rules) + 1), [(n,) for n in range(max(rules) + 1)], kind_of
+    )
+    grid, nobody = WeekGrid(1800.0), np.zeros(len(rates), dtype=np.int64)
+    demand = FleetDemand(grid, np.ones((1, SLOTS)), nobody, rates / 1800.0, last_s=0.0, losses=[losses])
+    return ProbeAllocator(demand, FleetLimits(1e6, targets=targets), now_s=0.0)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.floats(0.001, 0.5), min_size=1, max_size=5), st.floats(0.05, 20.0))
+def test_a_target_takes_as_many_probes_where_all_its_sources_become_slower_or_faster(
+    rates: list[float], factor: float
+) -> None:
+    of = np.array([*rates, 0.1])
+    found = allocator(of, [0] * len(rates) + [1])
+    before = [found.mean_gap_s(source) for source in range(len(of))]
+    for source in range(len(rates)):
+        found.probed_one(source, found.rate_per_s[source] * factor, 1.0, now_s=1e6)
+    after = [found.mean_gap_s(source) for source in range(len(of))]
+    assert after == pytest.approx(before, rel=1e-6)
+    assert found.price_of(len(rates)) == found.prices.of_source[-1]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_prices_follow_rates_alike_one_by_one_and_together(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    of, rules = rng.lognormal(-3.0, 1.0, 6), rng.integers(0, 3, 6).tolist()
+    one, all_, sources = allocator(of, rules), allocator(of, rules), np.arange(6)
+    for _ in range(5):
+        rates = all_.rate_per_s * rng.lognormal(0.0, 0.5, 6)
+        for source in sources.tolist():
+            one.probed_one(source, float(rates[source]), 1.0, now_s=1e6)
+        all_.probed(sources, rates, now_s=1e6)
+    assert one.drift is not None
+    assert all_.drift is not None
+    assert [one.price_of(source) for source in range(6)] == pytest.approx(all_.drift.prices_of(sources).tolist())
+    assert one.drift.prices_of(sources) == pytest.approx(all_.drift.prices_of(sources))
+    total, planned = (np.bincount(rules, weights=each) for each in (rates * 1800.0, of))
+    asked = all_.prices.least * (total / np.maximum(planned, 1e-300))[rules]
+    bound = all_.drift.group_of < 3
+    assert all_.drift.prices_of(sources)[bound] == pytest.approx(np.maximum(asked, all_.prices.held)[bound])

@@ -62,12 +62,17 @@ class Prices:
         The price for each source if hosts had no limits.
     of_source
         The price for each source: that of its host or of its targets if it is higher.
+    least, held
+        The price for each source below which no probe is made, because its targets are met, and what the budget and its
+        host ask for.
     """
 
     probe: float
     budget: float
     without_hosts: Floats
     of_source: Floats
+    least: Floats
+    held: Floats
 
 
 def row_places(prices: Floats, weighted_rates: Floats) -> Floats:
@@ -142,13 +147,17 @@ def allocate(
         raise InvalidScheduleError("a budget must be greater than 0 probes a slot")
     with np.errstate(divide="ignore"):
         least = np.maximum(np.log2(np.broadcast_to(least_price, fleet.rate.shape)), _NO_PRICE)
-    floor = least
-    price = fleet.log_price(probes_per_slot, floor)
-    if hosts is not None and np.any(fleet.host_loads(hosts, np.maximum(floor, price)) > hosts.per_slot):
-        floor = np.maximum(least, fleet.host_floors(hosts))
-        price = fleet.log_price(probes_per_slot, floor)
-    without_hosts, of_source = np.exp2(np.maximum(least, price)), np.exp2(np.maximum(floor, price))
-    return Prices(2.0 ** max(price, float(least.min(initial=_NO_PROBE))), 2.0**price, without_hosts, of_source)
+    of_host = np.full(least.shape, _NO_PRICE)
+    price = fleet.log_price(probes_per_slot, least)
+    if hosts is not None and np.any(fleet.host_loads(hosts, np.maximum(least, price)) > hosts.per_slot):
+        of_host = fleet.host_floors(hosts)
+        price = fleet.log_price(probes_per_slot, np.maximum(least, of_host))
+    held = np.maximum(of_host, price)
+    return Prices(
+        2.0 ** max(price, float(least.min(initial=_NO_PROBE))),
+        2.0**price,
+        *(np.exp2(each) for each in (np.maximum(least, price), np.maximum(least, held), least, held)),
+    )
 
 
 class Frequencies:
@@ -242,13 +251,13 @@ class Frequencies:
         return np.where(np.isinf(hosts.per_slot), _NO_PRICE, high)[hosts.of_source]
 
 
-def slot_loads(tables: Sequence[Timetable], table_of: Ints, weighted_rates: Floats, prices: Prices) -> Floats:
+def slot_loads(tables: Sequence[Timetable], table_of: Ints, weighted_rates: Floats, prices: Floats) -> Floats:
     """Return the long-run mean number of probes in each slot of the week, shape (slots,).
 
     Between two rows, a source makes the probes of both in the proportion that its price asks for.
     """
     some = np.flatnonzero(weighted_rates > 0)
-    places = row_places(prices.of_source[some], weighted_rates[some])
+    places = row_places(prices[some], weighted_rates[some])
     rows = np.minimum(places.astype(np.int64), len(LEVELS) - 2)
     load = np.zeros(tables[0].visits.shape[1])
     for number, table in enumerate(tables):

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from proxyd.core.planning.allocation.delay_costs import WeekCosts
 from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimits
 from proxyd.core.planning.allocation.losses import NO_LOSSES, Losses
+from proxyd.core.planning.allocation.price_drift import PriceDrift
 from proxyd.core.planning.allocation.prices import Frequencies, Prices, allocate, row_place, row_places, slot_loads
 from proxyd.core.planning.allocation.targets import FleetTargets, RuleOutlook, TargetPrices
 from proxyd.core.planning.allocation.timetable import LEVELS, Floats, Ints, Timetable
@@ -65,6 +66,7 @@ class ProbeAllocator:
     prices: Prices
     tables: list[Timetable]
     table_of: Ints
+    drift: PriceDrift | None = None
 
     def __init__(self, demand: FleetDemand, limits: FleetLimits, *, now_s: float) -> None:
         sources = len(demand.shape_of)
@@ -93,12 +95,19 @@ class ProbeAllocator:
 
     def probed(self, sources: Ints, rate_per_s: Floats, *, now_s: float) -> None:
         """Note probes of sources and the new estimates of their rates."""
+        before = self._weighted(sources)
         self.last_s[sources] = now_s
         self.rate_per_s[sources] = rate_per_s
+        if self.drift is not None:
+            slot_s = self.grid.slot_s
+            self.drift.follow_all(sources, before * slot_s, self._weighted(sources) * slot_s)
         self._plan(sources)
 
     def probed_one(self, source: int, rate_per_s: float, weight: float, *, now_s: float) -> None:
         """Note a probe of one source, and the new estimates of its rate and weight."""
+        if self.drift is not None:
+            before = float(self.rate_per_s[source] * self.weights[source])
+            self.drift.follow(source, before * self.grid.slot_s, rate_per_s * weight * self.grid.slot_s)
         self.last_s[source], self.rate_per_s[source], self.weights[source] = now_s, rate_per_s, weight
         self.due_s[source] = self._due_s(source)
 
@@ -112,7 +121,7 @@ class ProbeAllocator:
         wait = (float(self.due_s[source]) - now_s) / slot_s
         in_time = sum(step.delay for step in losses.steps if age_s <= step.after * slot_s)
         saved = wait + in_time - losses.overwritten * expm1(-losses.rate * max(0.0, wait))
-        if float(self.weights[source]) * items * saved >= self.prices.of_source[source]:
+        if float(self.weights[source]) * items * saved >= self.price_of(source):
             self.due_s[source] = min(self.due_s[source], now_s)
 
     def burst(
@@ -150,7 +159,7 @@ class ProbeAllocator:
             in_time = _rest(per_slot[row] * sum(step.delay * (age <= step.after) for step in losses.steps))
             saved[of_row] += rates[of_row] * in_time[place[of_row]]
             saved[of_row] -= losses.overwritten * items[of_row] * np.expm1(-losses.rate * wait[of_row])
-        gain = saved / self.prices.of_source[sources]
+        gain = saved / self._prices_of(sources)
         due = np.flatnonzero((gain >= 1.0) & (wait > 0) & (rates > 0))
         if most is not None:
             due = due[largest(gain[due], most)]
@@ -166,7 +175,11 @@ class ProbeAllocator:
         self.spacing_s, self.hosts, self._limits = limits.spacing_s, limits.hosts, limits
         if not self.tables or not _same(limits.capacity, self._capacity):
             self._build(limits)
-        self.prices = self._allocated(limits, self.tables, self.table_of)
+        targets = self._target_prices(limits.targets, self._frequencies())
+        self.prices = self._priced(limits, self._frequencies(), targets)
+        self.drift = None
+        if targets is not None:
+            self.drift = PriceDrift.of(self.prices, targets.group_of, self._weighted() * self.grid.slot_s)
         self._plan(np.arange(len(self.rate_per_s)))
         np.maximum(self.due_s, now_s, out=self.due_s)
 
@@ -192,12 +205,21 @@ class ProbeAllocator:
 
     def loads(self) -> Floats:
         """Return the long-run mean number of probes in each slot of the week at the present prices, shape (slots,)."""
-        return slot_loads(self.tables, self.table_of, self._weighted() * self.grid.slot_s, self.prices)
+        every = np.arange(len(self.rate_per_s))
+        return slot_loads(self.tables, self.table_of, self._weighted() * self.grid.slot_s, self._prices_of(every))
+
+    def price_of(self, source: int) -> float:
+        """Return the present price of a source, in item-slots."""
+        return float(self.prices.of_source[source]) if self.drift is None else self.drift.price(source)
+
+    def price_without_host(self, source: int) -> float:
+        """Return what ``price_of`` would be if the limit of the source's host did not bind."""
+        return float(self.prices.without_hosts[source]) if self.drift is None else self.drift.without_host(source)
 
     def mean_gap_s(self, source: int) -> float:
         """Return the mean time between two probes of a source at its price, in seconds; infinity without probes."""
         rate = self._weighted(slice(source, source + 1)) * self.grid.slot_s
-        price = np.log2(self.prices.of_source[source : source + 1])
+        price = np.log2(self._prices_of(np.array([source])))
         one = Frequencies([self.tables[self.table_of[source]]], np.zeros(1, dtype=np.int64), rate)
         (probes,) = one.frequencies(price)
         return self.grid.slot_s / float(probes) if probes > 0 else inf
@@ -223,14 +245,13 @@ class ProbeAllocator:
 
         ``now_s`` is one time, or one for each source if their weeks are in different zones.
         """
-        prices = self.prices
         start = (self.last_s[sources] - MONDAY_S) / self.grid.slot_s
         finish = (np.broadcast_to(np.asarray(now_s, dtype=np.float64), start.shape) - MONDAY_S) / self.grid.slot_s
         cost = self._costs.between(self._curve_of[sources], start, finish)
         for row, losses in enumerate(self.losses):
             some = np.flatnonzero(self._curve_of[sources] == row)
             cost[some] += self._costs.kept(losses, self._curve_of[sources[some]], start[some], finish[some])
-        gain: Floats = self._weighted(sources) * cost / prices.of_source[sources]
+        gain: Floats = self._weighted(sources) * cost / self._prices_of(sources)
         return gain
 
     def reached_s(self, source: int, items: float) -> float:
@@ -253,9 +274,16 @@ class ProbeAllocator:
     ) -> Prices:
         """Return the prices that share the limits among sources with these timetables."""
         fleet = Frequencies(tables, table_of, self._weighted(sources) * self.grid.slot_s)
-        targets = self._target_prices(limits.targets, fleet, sources)
+        return self._priced(limits, fleet, self._target_prices(limits.targets, fleet, sources))
+
+    @staticmethod
+    def _priced(limits: FleetLimits, fleet: Frequencies, targets: TargetPrices | None) -> Prices:
         least = limits.least_price if targets is None else np.exp2(targets.log_prices())
         return allocate(fleet, limits.probes_per_slot, hosts=limits.hosts, least_price=least)
+
+    def _prices_of(self, sources: Ints) -> Floats:
+        """Return the present prices of some sources, in item-slots."""
+        return self.prices.of_source[sources] if self.drift is None else self.drift.prices_of(sources)
 
     def _target_prices(
         self, targets: FleetTargets | None, fleet: Frequencies, sources: Ints | slice = _ALL
@@ -317,7 +345,7 @@ class ProbeAllocator:
             tables = self._timetables(factor, gaps[:, number % _VARIANTS])  # overwrites the oldest ones
             prices = self._allocated(sample.limits, tables, shape_of, sample.taken)
             kept = [*kept[1 - _VARIANTS :], tables]
-            load = slot_loads(tables, shape_of, rates, prices)
+            load = slot_loads(tables, shape_of, rates, prices.of_source)
             over = np.clip(load / np.maximum(sample.capacity, 1e-9) - 1.0, -1.0, 1.0)
             factor = np.maximum(1.0, factor * np.exp(_STEP / np.sqrt(1.0 + number) * over))
         self.slot_factor = factor
@@ -339,11 +367,11 @@ class ProbeAllocator:
 
     def _plan(self, sources: Ints) -> None:
         """Look up when the sources are due after their last probes."""
-        prices = self.prices
+        prices = self._prices_of(sources)
         slot_s, last = self.grid.slot_s, self.last_s[sources]
         monday = MONDAY_S if self.phase_s is None else MONDAY_S + self.phase_s[sources]
         rates = self._weighted(sources) * slot_s
-        places, tables = row_places(prices.of_source[sources], rates), self.table_of[sources]
+        places, tables = row_places(prices, rates), self.table_of[sources]
         since = np.floor((last - monday + 1e-6) / slot_s)
         slot = since.astype(np.int64) % self.grid.slots
         rows = np.minimum(places + turns(sources), len(LEVELS) - 1.0).astype(np.int64)
@@ -357,15 +385,15 @@ class ProbeAllocator:
         mixed = jumps[self._is_even[tables[jumps], lower[jumps]]]
         some = tables[mixed], lower[mixed], slot[mixed]
         gap[mixed] = _between(self._gaps[some], self._gaps[some[0], some[1] + 1, some[2]], share[mixed])
-        gap = self._shortened(gap, sources, slot, prices.of_source[sources], rates)
+        gap = self._shortened(gap, sources, slot, prices, rates)
         due = np.where(gap >= 1.0, monday + (since + gap) * slot_s, last + gap * slot_s)
         due[mixed] = last[mixed] + gap[mixed] * slot_s
         self.due_s[sources] = np.where(rates > 0, np.maximum(due, last + self.spacing_s), np.inf)
 
     def _due_s(self, source: int) -> float:
         """Return when one source is due after its last probe; the same as ``_plan``, without arrays."""
-        prices, slot_s = self.prices, self.grid.slot_s
-        rate, price = float(self.rate_per_s[source] * self.weights[source]) * slot_s, float(prices.of_source[source])
+        slot_s = self.grid.slot_s
+        rate, price = float(self.rate_per_s[source] * self.weights[source]) * slot_s, self.price_of(source)
         if rate <= 0:
             return inf
         last, monday = float(self.last_s[source]), MONDAY_S

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import inf, log2
 from typing import NamedTuple
 
@@ -192,16 +193,38 @@ class TargetPrices:
 
         The rules with the lowest prices come first; those that share sources with them need fewer probes of the others.
         """
+        return self._solved[0]
+
+    @property
+    def group_of(self) -> Ints:
+        """The sources whose prices were found together, by a number each: those that one rule binds."""
+        return self._solved[1]
+
+    @cached_property
+    def _solved(self) -> tuple[Floats, Ints]:
         price = np.full(len(self._fleet.rate), inf)
-        alone = self._bisected(self._pairs, price)
+        of_rule = self._bisected(self._pairs, price)
         if not self._pairs.is_shared:
-            return self._within_limits(_lowered(price, self._pairs, alone))
+            return self._grouped(_lowered(price, self._pairs, of_rule), of_rule)
+        alone, of_rule = of_rule, of_rule.copy()
         left = np.argsort(alone, kind="stable")
         while left.size:
             until = int(np.searchsorted(alone[left], alone[left[0]] + _WAVE, side="right"))
             wave = self._pairs.of_rules(left[:until], self._rules)
-            price, left = _lowered(price, wave, self._bisected(wave, price)), left[until:]
-        return self._within_limits(price)
+            found = self._bisected(wave, price)
+            of_rule[left[:until]] = found[left[:until]]
+            price, left = _lowered(price, wave, found), left[until:]
+        return self._grouped(price, of_rule)
+
+    def _grouped(self, price: Floats, of_rule: Floats) -> tuple[Floats, Ints]:
+        """Return prices within their limits, and the rule that binds each source; a limit is a source's own."""
+        limited, pairs = self._within_limits(price), self._pairs
+        group_of = self._rules + np.arange(len(price))
+        order = np.lexsort((of_rule[pairs.rule], pairs.source))
+        bound, first = np.unique(pairs.source[order], return_index=True)
+        is_bound = limited[bound] == price[bound]
+        group_of[bound[is_bound]] = pairs.rule[order][first][is_bound]
+        return limited, group_of
 
     def outlooks(self, prices: Prices) -> list[RuleOutlook]:
         """Return what each rule may expect at some prices."""

@@ -60,6 +60,7 @@ class WeekPlan:
         doe: Mapping[tuple[str, int, float], Floats] = MappingProxyType({}),
     ) -> None:
         self._trade: tuple[tuple[float, ...], list[TradePoint]] | None = None
+        self._share_trade: tuple[tuple[float, ...], list[SharePoint]] | None = None
         self._allocator = allocator
         self._numbers = numbers
         self._weeks = weeks
@@ -119,6 +120,7 @@ class WeekPlan:
         allocator = copy(self._allocator)
         for name in ("last_s", "due_s", "rate_per_s", "weights"):
             setattr(allocator, name, getattr(allocator, name).copy())
+        allocator.drift = self._allocator.drift and self._allocator.drift.copy()
         week = WeekPlan(allocator, self._numbers, self._weeks, self._cycle, self._told.copy(), self._zone_s, self._doe)
         week.siblings, week.groups, week.chronon_s = self.siblings, self.groups, self.chronon_s
         week.outlooks = self.outlooks
@@ -137,12 +139,12 @@ class WeekPlan:
     def price_of(self, source_id: str) -> float | None:
         """Return the delay that a probe of a source must save, in item-seconds; more if its host binds."""
         number = self._numbers.get(source_id)
-        return None if number is None else self._in_seconds(self._allocator.prices.of_source[number])
+        return None if number is None else self._in_seconds(self._allocator.price_of(number))
 
     def price_without_host(self, source_id: str) -> float | None:
         """Return what ``price_of`` would be if the limit of the source's host did not bind."""
         number = self._numbers.get(source_id)
-        return None if number is None else self._in_seconds(self._allocator.prices.without_hosts[number])
+        return None if number is None else self._in_seconds(self._allocator.price_without_host(number))
 
     def _in_seconds(self, price: float) -> float:
         """Return a price in item-seconds."""
@@ -170,12 +172,15 @@ class WeekPlan:
         return list(self._trade[1])
 
     def share_trade(self, shares: Sequence[float]) -> list[SharePoint]:
-        """Return the probes that it takes to give every rule each of ``shares`` of its items in time."""
-        speed = self._cycle.speed
-        return [
-            SharePoint(p.share, p.expected, p.probes_per_s * speed, p.delay_s / speed)
-            for p in share_trade(self._allocator, shares)
-        ]
+        """Return the probes that it takes to give every rule each of ``shares`` of its items in time; it is kept."""
+        wanted, speed = tuple(shares), self._cycle.speed
+        if self._share_trade is None or self._share_trade[0] != wanted:
+            points = [
+                SharePoint(p.share, p.expected, p.probes_per_s * speed, p.delay_s / speed)
+                for p in share_trade(self._allocator, shares)
+            ]
+            self._share_trade = wanted, points
+        return list(self._share_trade[1])
 
     def due_s(self, source_id: str) -> float | None:
         """Return when a source is due, or ``None`` if the plan does not know it."""

@@ -128,9 +128,9 @@ def test_a_host_keeps_its_limit_and_the_rest_goes_to_others(table: Timetable) ->
 
 def test_a_source_without_rate_is_never_probed(table: Timetable) -> None:
     prices = allocate(Frequencies([table], np.zeros(2, dtype=np.int64), np.array([0.1, 0.0])), 0.05)
-    assert slot_loads([table], np.zeros(2, dtype=np.int64), np.array([0.1, 0.0]), prices).sum() == pytest.approx(
-        0.05 * SLOTS, rel=0.2
-    )
+    assert slot_loads(
+        [table], np.zeros(2, dtype=np.int64), np.array([0.1, 0.0]), prices.of_source
+    ).sum() == pytest.approx(0.05 * SLOTS, rel=0.2)
 
 
 def test_no_budget_is_refused(table: Timetable) -> None:
