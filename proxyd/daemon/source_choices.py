@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf
 from typing import TypeAlias
+
+import numpy as np
 
 from proxyd.core.model.profile import Source
 from proxyd.core.rules.compiled import Compiled
@@ -39,13 +41,14 @@ class SourceChoices:
         self._known = known
         self._sources: Mapping[str, Source] = {}
         self._names: list[str] = []
+        self._texts: dict[str, str] = {}  # name and address, as they are searched
 
     async def names(self) -> Sequence[str]:
         """Return the names of the declared sources in natural order; they are sorted when the declaration changes."""
         declared = self._known.compiled.declaration.sources
         if declared is not self._sources:
-            names = await asyncio.to_thread(sorted, declared, key=natural_key)
-            self._sources, self._names = declared, names
+            names, texts = await asyncio.to_thread(_sorted, declared)
+            self._sources, self._names, self._texts = declared, names, texts
         return self._names
 
     async def choose(self, choice: SourceChoice) -> Sequence[str]:
@@ -53,31 +56,43 @@ class SourceChoices:
         names, key = await self.names(), _ORDERS.get(choice.order)
         if choice.is_all and key is None:
             return names
-        return await asyncio.to_thread(self._chosen, choice, names, key)
+        return await asyncio.to_thread(self._chosen, choice, names, self._texts, key)
 
-    def _chosen(self, choice: SourceChoice, names: Sequence[str], key: _Key | None) -> Sequence[str]:
-        compiled, states = self._known.compiled, self._known.estimates.states  # another declaration may come meanwhile
-        chosen = list(names) if choice.is_all else [each for each in names if self._is_chosen(choice, each, compiled)]
+    def _chosen(
+        self, choice: SourceChoice, names: Sequence[str], texts: Mapping[str, str], key: _Key | None
+    ) -> Sequence[str]:
+        text, among, states = choice.text.casefold(), choice.among, self._known.estimates.states
+        if among is not None:
+            names = [name for name in names if name in among]
+        if text:
+            names = [name for name in names if text in texts[name]]
+        if choice.kinds:
+            compiled = self._known.compiled  # another declaration may come meanwhile
+            found = {name for kind in choice.kinds for name in self._of_kind(kind, names, compiled)}
+            names = [name for name in names if name in found]
         if key is None:
-            return chosen
-        placed = {name: -key(state) if (state := states.get(name)) is not None else inf for name in chosen}
-        return sorted(chosen, key=placed.__getitem__)
+            return names
+        newest = ((-inf if (state := states.get(name)) is None else key(state)) for name in names)
+        order = np.argsort(-np.fromiter(newest, dtype=np.float64, count=len(names)), kind="stable")
+        return [names[place] for place in order.tolist()]
 
-    def _is_chosen(self, choice: SourceChoice, name: str, compiled: Compiled) -> bool:
-        source, text = compiled.sources.get(name), choice.text.casefold()
-        if source is None or (choice.among is not None and name not in choice.among):
-            return False
-        if text and text not in name.casefold() and text not in source.url.casefold():
-            return False
-        return not choice.kinds or any(self._is_of(source, kind, compiled) for kind in choice.kinds)
-
-    def _is_of(self, source: Source, kind: SourceKind, compiled: Compiled) -> bool:
-        """Return whether a source is of a kind; its stored state may be that of another address."""
+    def _of_kind(self, kind: SourceKind, names: Sequence[str], compiled: Compiled) -> Iterator[str]:
+        """Yield the sources of a kind; the stored state of one may be that of another address."""
         estimates, holds = self._known.estimates, _KINDS[kind]
-        stored = estimates.states.get(source.source_id)
-        if kind is not SourceKind.NEW and (stored is None or not holds(stored)):
-            return False
-        return holds(estimates.state(source, compiled.reading(source.source_id)))
+        states, is_new = estimates.states, kind is SourceKind.NEW
+        for name in names:
+            stored = states.get(name)
+            if not is_new and (stored is None or not holds(stored)):
+                continue
+            source = compiled.sources.get(name)
+            if source is not None and holds(estimates.state(source, compiled.reading(name))):
+                yield name
+
+
+def _sorted(sources: Mapping[str, Source]) -> tuple[list[str], dict[str, str]]:
+    """Return the names of sources in natural order, and the text of each that is searched."""
+    names = sorted(sources, key=natural_key)
+    return names, {name: f"{name}\n{sources[name].url}".casefold() for name in names}
 
 
 _KINDS: Mapping[SourceKind, Callable[[SourceState], bool]] = {

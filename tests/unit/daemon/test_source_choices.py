@@ -1,0 +1,95 @@
+"""The choice of sources for a list, beside a choice made one source after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+
+import numpy as np
+import pytest
+
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.core.rules.decider import Decider
+from proxyd.core.rules.state import SourceState
+from proxyd.daemon.source_choices import SourceChoices, natural_key
+from proxyd.queries import SourceChoice, SourceKind
+from tests.fleets import Drive, changed, decider, declaration, item, rule, source
+
+T0 = 1_000_000_000.0
+
+
+async def lived(count: int = 40) -> Decider:
+    """Return a decider some of whose sources have items, and some of which failed."""
+    rng = np.random.default_rng(4)
+    sources = [source(f"{'Ab'[n % 2]}{n}", host=f"h{n % 7}.example") for n in range(count)]
+    found = decider(declaration(*sources, rule("r")), now_s=T0)
+    drive = Drive(found)
+    for n, name in enumerate(sorted(found.known.compiled.sources)):
+        if n % 3 == 0:
+            times_s = T0 - rng.integers(0, 90_000, 1 + n % 4)
+            await drive.see(changed(name, [item(f"{name} {at}", float(at)) for at in times_s], T0 + n))
+        elif n % 3 == 1:
+            await drive.see(ProbeOutcome(name, OutcomeKind.TIMEOUT, T0 + n, T0 + n))
+    return found
+
+
+ORDERS: dict[str, Callable[[SourceState], float | None]] = {
+    "items": lambda state: state.items_seen,
+    "newest": lambda state: state.newest_s,
+    "probed": lambda state: state.last_start_s,
+}
+KINDS: dict[SourceKind, Callable[[SourceState], bool]] = {
+    SourceKind.FAILING: lambda state: state.failures > 0,
+    SourceKind.NEW: lambda state: state.last_start_s is None,
+    SourceKind.SILENT: lambda state: bool(state.health.silent),
+}
+
+
+def expected(found: Decider, choice: SourceChoice) -> list[str]:
+    known, chosen = found.known, []
+    for name, each in known.compiled.sources.items():
+        state, text = known.state(each), choice.text.lower()
+        if choice.among is not None and name not in choice.among:
+            continue
+        if text not in name.lower() and text not in each.url.lower():
+            continue
+        if not choice.kinds or any(KINDS[kind](state) for kind in choice.kinds):
+            chosen.append(name)
+
+    def place(name: str) -> float:
+        value = ORDERS[choice.order](known.states[name]) if choice.order in ORDERS and name in known.states else None
+        return inf if value is None else -value
+
+    return sorted(sorted(chosen, key=natural_key), key=place)
+
+
+@pytest.mark.parametrize("order", ["name", "items", "newest", "probed"])
+@pytest.mark.parametrize(
+    ("text", "kinds", "some"),
+    [
+        ("", (), None),
+        ("B1", (), None),
+        ("H3.EXAMPLE", (), None),
+        ("", (SourceKind.FAILING,), None),
+        ("", (SourceKind.NEW, SourceKind.FAILING), None),
+        ("a", (SourceKind.FAILING,), 20),
+    ],
+)
+async def test_sources_are_chosen_and_ordered(
+    order: str, text: str, kinds: tuple[SourceKind, ...], some: int | None
+) -> None:
+    found = await lived()
+    among = None if some is None else frozenset(sorted(found.known.compiled.sources)[:some])
+    choice = SourceChoice(text, frozenset(kinds), among, order)
+    assert list(await SourceChoices(found.known).choose(choice)) == expected(found, choice)
+
+
+async def test_a_declaration_that_comes_in_meanwhile_leaves_only_what_it_still_has() -> None:
+    found = await lived()
+    choices, failing = SourceChoices(found.known), SourceChoice("", frozenset({SourceKind.FAILING}), None, "name")
+    names, texts = list(await choices.names()), choices._texts
+    declared = declaration(source("A0"), source("b1"), rule("r"))
+    found.declare(declared, {"r": T0}, T0)
+    assert set(choices._chosen(failing, names, texts, None)) <= {"A0", "b1"}
+    assert list(await choices.names()) == ["A0", "b1"]
+    assert await choices.choose(SourceChoice("b1", frozenset(), None, "name")) == ["b1"]
