@@ -37,6 +37,7 @@ from proxyd.core.language import (
     parse,
     restarted_counters,
     rule_counting,
+    watch_of,
     what_changed,
     what_is_unfit,
     written_address,
@@ -117,6 +118,12 @@ class Declarations:
         """Return where the address of a source is written."""
         file, declared = self._declared.get((StatementKind.SOURCE, source), ("", None))
         return written_address(self._in_file[file], declared) if isinstance(declared, CreateSource) else None
+
+    def watch_of(self, rule: str) -> Watch | None:
+        """Return the WATCH that declares a rule over the API; ``None`` if another statement or a file does."""
+        file, declared = self._declared.get((StatementKind.NOTIFICATION, rule), ("", None))
+        is_ours = declared is not None and self.origin(file) == _API_TEXT
+        return watch_of(self._in_file[file], declared) if declared is not None and is_ours else None
 
     def origin(self, file: str) -> str:
         """Return ``api`` or the file that holds a declaration."""

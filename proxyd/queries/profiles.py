@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from proxyd.core.language import Parsed, Statement
+from proxyd.core.language import Parsed, Statement, Watch
 from proxyd.core.model.profile import Declaration
 from proxyd.core.model.suspension import Subject, Suspension
 from proxyd.core.rules.answers.trial import PlanCost
@@ -51,6 +51,9 @@ class Profiles(Protocol):
 
     def origin(self, file: str) -> str:
         """Return ``api`` or the file of a declaration, given its ``file``."""
+
+    def watch_of(self, rule: str) -> Watch | None:
+        """Return the WATCH that declares a rule over the API; ``None`` if another statement or a file does."""
 
     def text_of(self, profile: str) -> str:
         """Return a profile and its rules as text in canonical layout."""

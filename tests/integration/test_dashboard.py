@@ -360,6 +360,25 @@ async def test_silent_sources_do_not_look_healthy(browser: Browser) -> None:
 # -- what can be done
 
 
+async def test_what_is_watched_already_is_edited_and_said_so(browser: Browser) -> None:
+    await browser.sign_in()
+    form = {"url": "https://example.org/feed", "kind": "items", "words": "kernel", "to": "me@example.org", "watch": "1"}
+    answer, _ = await browser.post("/add", form)
+    assert answer.status == 303
+    profiles = browser.api.control.declarations
+    assert "ILIKE '%kernel%'" in profiles.text_of("default")
+    await browser.get("/")
+    answer, _ = await browser.post("/add", form | {"words": "rust, go", "to": ""})
+    assert answer.status == 303
+    text = profiles.text_of("default")
+    assert "'%rust%'" in text
+    assert "'%kernel%'" not in text
+    assert "TELL MAIL 'me@example.org'" in text
+    _, page = await browser.get("/sources")
+    assert "In place of: WATCH &#39;https://example.org/feed&#39; WHERE title ILIKE &#39;%kernel%&#39;" in page
+    assert 'class="said warn" role="status"><bdi>DELIVERY MAIL waits' in page
+
+
 async def test_a_message_is_shown_for_each_of_its_receivers(browser: Browser) -> None:
     hook = WebhookDelivery("https://r.example/hook", SecretRef("env", "SECRET_A"))
     mails = [MailDelivery("a@example.org"), MailDelivery("b@example.org")]

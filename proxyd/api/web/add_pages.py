@@ -16,14 +16,16 @@ from proxyd.api.web.gate import SIGNED, read_form
 from proxyd.api.web.page_texts import part, warnings_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
+from proxyd.core.language import Parsed, Watch, edited, format_statements, parse
 from proxyd.core.language.watch_wishes import VALUE_FIELD, WHEN_OF_VALUES, WatchWish, watch_text
+from proxyd.core.model.item import Value
 from proxyd.core.rules.answers.item_texts import price_text, texts_of
 from proxyd.errors import ConfigError
 from proxyd.queries import Discovered, Queries
-from proxyd.safe_text import is_web
+from proxyd.safe_text import is_web, one_line
 
 _MOST_ITEMS, _MOST_TEXT = 6, 4_000
-_LONGEST = 2_000  # characters of a field of the form
+_LONGEST, _LONGEST_NAME = 2_000, 80  # characters of a field of the form, and of a name
 _KINDS = ("items", "text", "price", "value")
 """What of an address to watch: a feed's items, a page's text, its price or one of its values."""
 
@@ -68,6 +70,7 @@ class Shown:
     """What an address holds, for people."""
 
     found: Discovered
+    title: str = ""
     titles: tuple[str, ...] = ()
     count: int = 0
     text: str = ""
@@ -79,11 +82,16 @@ class Shown:
         items = found.outcome.items
         price = "" if found.price is None else price_text(found.price.fields)
         if found.page_class == "FEED":
-            return cls(
-                found, tuple(texts_of(item.fields)[0] or item.item_id for item in items[:_MOST_ITEMS]), len(items)
-            )
+            title = next((_title(item.fields.get("channel.title")) for item in items), "")
+            titles = tuple(texts_of(item.fields)[0] or item.item_id for item in items[:_MOST_ITEMS])
+            return cls(found, title, titles, len(items))
         text = str(items[0].fields.get("text") or "")[:_MOST_TEXT] if items else ""
         return cls(found, text=text, price=price)
+
+
+def _title(value: Value) -> str:
+    """Return the title of a feed as a name, which is one line."""
+    return one_line(value, _LONGEST_NAME) if isinstance(value, str) else ""
 
 
 class AddPages:
@@ -107,29 +115,63 @@ class AddPages:
         if not found.outcome.kind.is_success:
             return self._page(request, chosen, error=f"{url} cannot be watched: {found.outcome.detail}")
         kind = "items" if found.page_class == "FEED" else "price" if found.price is not None else "text"
-        looked = Choices(url=found.outcome.source_id, kind=chosen.kind if chosen.kind in _KINDS else kind)
-        return self._page(request, looked, shown=Shown.of(found))
+        shown = Shown.of(found)
+        watched = self._watched(found.outcome.source_id, shown.title)
+        name = watched.name.value if watched is not None else self._free(shown.title)
+        looked = Choices(found.outcome.source_id, kind=chosen.kind if chosen.kind in _KINDS else kind, name=name)
+        return self._page(request, looked, shown=shown, watched=watched and format_statements([watched]))
+
+    def _watched(self, url: str, title: str) -> Watch | None:
+        """Return the WATCH of an address that goes by its address or by its title."""
+        name = next((watch.name.value for watch in _watches(parse(watch_text(WatchWish(url))))), "")
+        found = (self._profiles.watch_of(each) for each in (name, title))
+        return next((watch for watch in found if watch is not None and watch.url.value == url), None)
+
+    def _free(self, title: str) -> str:
+        """Return the title of a feed if no rule is called so, else nothing: the name is the address then."""
+        return "" if title in self._profiles.declaration.rules else title
 
     async def add(self, request: web.Request) -> web.StreamResponse:
         """Declare what the form asks for, or show it and its cost."""
         form = await read_form(request)
         chosen = Choices.of(form)
         try:
-            text = watch_text(chosen.wish())
+            text, old = self._edited(watch_text(chosen.wish()))
             value = await self._value(chosen)
             if "show" in form:
+                looked = await self._discovery.look(chosen.url, wants_preview=True)
+                shown = Shown.of(looked) if looked.outcome.kind.is_success else None
                 changes, cost = await self._profiles.try_out(text)
                 warnings = warnings_of(changes)
-                return self._page(request, chosen, text=text, value=value, cost=payloads.cost(cost), warnings=warnings)
+                return self._page(
+                    *(request, chosen),
+                    text=text,
+                    value=value,
+                    cost=payloads.cost(cost),
+                    warnings=warnings,
+                    shown=shown,
+                    watched=old,
+                )
             changes = await self._profiles.declare(text)
         except ConfigError as error:
             return self._page(request, chosen, status=422, error="; ".join(error.problems))
         except EXPECTED as error:
             return self._page(request, chosen, status=answer_to(error).status, error=_said(error))
         added = next(iter(changes.added), "")
-        said = f"Watching {chosen.url}: {text.splitlines()[-1]}" if added else "That was watched already."
+        said = f"Watching {chosen.url}: {_last_line(text)}"
+        said += "" if old is None else f" In place of: {_last_line(old)}"
         request[SIGNED].session.say(said, *warnings_of(changes))
         raise web.HTTPSeeOther(URL(f"/rules/{part(added)}" if added else "/sources", encoded=True))
+
+    def _edited(self, text: str) -> tuple[str, str | None]:
+        """Return a text whose WATCH keeps the options of the one that it replaces, and that one, if there is one."""
+        parsed = parse(text)
+        (watch,) = _watches(parsed) or (None,)
+        old = None if watch is None else self._profiles.watch_of(watch.name.value)
+        if watch is None or old is None:
+            return text, None
+        others = [each for each in parsed.statements if each is not watch]
+        return format_statements([*others, edited(old, watch)]), format_statements([old])
 
     async def add_list(self, request: web.Request) -> web.StreamResponse:
         """Declare the feeds of an uploaded list."""
@@ -161,11 +203,19 @@ class AddPages:
         return str(value)
 
     def _page(self, request: web.Request, chosen: Choices, *, status: int = 200, **facts: Any) -> web.Response:
-        empty: dict[str, Any] = {"shown": None, "error": "", "text": "", "value": None, "cost": None, "warnings": []}
-        return self._render(request, "add.html", status=status, chosen=chosen, **{**empty, **facts})
+        nothing = dict.fromkeys(("shown", "error", "text", "value", "cost", "warnings", "watched"))
+        return self._render(request, "add.html", status=status, chosen=chosen, **{**nothing, **facts})
+
+
+def _watches(parsed: Parsed) -> list[Watch]:
+    return [each for each in parsed.statements if isinstance(each, Watch)]
+
+
+def _last_line(text: str) -> str:
+    return " ".join(text.strip().rpartition(";\n")[2].split())
 
 
 def _said(error: Exception) -> str:
     """Return an error in words, with the faults of a text."""
     faults = getattr(error, "errors", ())
-    return "; ".join(str(each) for each in faults) or str(error)
+    return "; ".join(each.message for each in faults) or str(error)

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from proxyd.core.language.nodes import CreateSource, Located, Parsed, SourceText, Watch
+from proxyd.core.language.nodes import CreateSource, Located, Parsed, SourceText, Statement, Watch
 from proxyd.core.language.printing.quoting import quote_text
 from proxyd.core.language.watches import expand
 from proxyd.errors import RuleCheckError
@@ -55,8 +55,12 @@ def written_addresses(texts: Sequence[Parsed]) -> dict[str, WrittenAddress]:
 
 def written_address(text: Parsed, declared: CreateSource) -> WrittenAddress:
     """Return where a text writes the address of a source, which it declares or for which its WATCH stands."""
-    statements, start = text.statements, declared.span.start
+    return WrittenAddress(declared.name.value, text.source, declared.url, watch_of(text, declared))
+
+
+def watch_of(text: Parsed, expanded: Statement) -> Watch | None:
+    """Return the WATCH of a text that stands for a statement, or ``None`` if that is written itself."""
+    statements, start = text.statements, expanded.span.start
     at = bisect_left(statements, start, key=lambda each: each.span.start)
     written = statements[at] if at < len(statements) else None
-    watch = written if isinstance(written, Watch) and written.span == declared.span else None
-    return WrittenAddress(declared.name.value, text.source, declared.url, watch)
+    return written if isinstance(written, Watch) and written.span == expanded.span else None
