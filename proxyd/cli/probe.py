@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 _SHOWN = 10
 _LINE = 160
-_PAGES_TOO = """A source that is not a feed can be followed as a page: `proxyd import LIST --pages` takes addresses of
-whole pages, and a class whose fields have FROM reads values or rows of a page (docs/language.md)."""
+_PAGES_TOO = """A source that is not a feed can be followed as a page: `proxyd add ADDRESS` follows its text, and a
+class whose fields have FROM reads values or rows of it (docs/language.md)."""
 _SECRET_HEADERS = frozenset({"set-cookie"})
 
 

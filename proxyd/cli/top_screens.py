@@ -31,7 +31,7 @@ MOST_LISTED = 200
 """The most sources that are listed."""
 UNFINISHED = re.compile(r"\x1b([\[O][0-9;]*)?$")
 """The beginning of a key at the end of what a terminal sent."""
-_CELL, _LINE, _LONGEST_TEXT = 120, 500, 100
+_CELL, _LINE, _LONGEST_TEXT, _MOST_ROWS = 120, 500, 100, 20
 _TIMES, _CLOCK = frozenset({"at", "created", "next probe", "last probe"}), 8
 _HALF_DAY_S = 12 * 3600.0
 _STATE_LINES, _LIST_LINES, _SOURCE_LINES = 16, 6, 5  # of each screen, without the rows of its lists and the text
@@ -226,7 +226,7 @@ class _Lists:
             return [_line(f"\n{nothing}", style="dim")]
         table = Table(box=None, pad_edge=False, header_style="bold")
         for name in head:
-            width = _CLOCK if name in _TIMES else None  # it is never cut
+            width = max(len(name), _CLOCK if name in _TIMES else 0)  # these are never cut
             table.add_column(name, no_wrap=True, overflow="ellipsis", min_width=width)
         self.tables.append((table, len(self.rows)))
         for row, cells in rows:
@@ -262,7 +262,7 @@ def frame(
     elif state is not None and screen is Screen.SOURCES:
         body, rows = [*_sources(seen, state, lists, most=max(1, height - _LIST_LINES))], lists.rows
     else:
-        body, rows = [*_state(seen, lists, most=max(1, (height - _STATE_LINES) // 3))], lists.rows
+        body, rows = [*_state(seen, lists, room=max(3, height - _STATE_LINES))], lists.rows
     lists.mark()
     keys = [] if state is None else [_line(f"\n{_HELP[screen]}", style="dim")]
     return Group(_head(seen), *body, *keys), rows
@@ -285,14 +285,29 @@ def _head(seen: Seen) -> Text:
     return head
 
 
-def _state(seen: Seen, lists: _Lists, *, most: int) -> Iterator[RenderableType]:
+def shares(room: int, wanted: Sequence[int]) -> list[int]:
+    """Return how many rows each list has: all as many, but what one does not need goes to the others.
+
+    >>> shares(9, [20, 0, 20]), shares(9, [1, 2, 3]), shares(2, [5, 5, 5])
+    ([5, 0, 4], [1, 2, 3], [1, 1, 0])
+    """
+    found = [0] * len(wanted)
+    for _ in range(room):
+        left = [number for number, many in enumerate(wanted) if found[number] < many]
+        if left:
+            found[min(left, key=lambda number: found[number])] += 1
+    return found
+
+
+def _state(seen: Seen, lists: _Lists, *, room: int) -> Iterator[RenderableType]:
     yield from (_line(line) for line in health_lines(seen.samples))
-    coming = ((Row(f"coming {p['source']} {p['at']}", p["source"]), _coming(p, seen.at)) for p in seen.plan[:most])
+    probes, fails, told = shares(room, [min(_MOST_ROWS, len(each)) for each in (seen.plan, seen.failing, seen.news)])
+    coming = ((Row(f"coming {p['source']} {p['at']}", p["source"]), _coming(p, seen.at)) for p in seen.plan[:probes])
     yield from lists.listed("coming probes", ["at", "source", "reason", "rule"], coming, nothing="no coming probes")
-    failing = ((Row(f"failing {s['source']}", s["source"]), _failing(s, seen.at)) for s in seen.failing[:most])
+    failing = ((Row(f"failing {s['source']}", s["source"]), _failing(s, seen.at)) for s in seen.failing[:fails])
     head, called = ["source", "failures", "last outcome", "next probe"], "failing or silent sources"
     yield from lists.listed(called, head, failing, nothing=f"no {called}")
-    news = ((Row(f"new {n['id']}", n["source"]), _new(n, seen.at)) for n in seen.news[:most])
+    news = ((Row(f"new {n['id']}", n["source"]), _new(n, seen.at)) for n in seen.news[:told])
     head, called = ["created", "rule", "source", "what"], "newest notifications"
     yield from lists.listed(called, head, news, nothing=f"no {called}")
 

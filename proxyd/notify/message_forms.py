@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from proxyd.core.model.delivery import ChannelDelivery, LogDelivery, MailDelivery, WebhookForm
 from proxyd.core.model.field_values import iso_time
+from proxyd.core.rules.answers.item_texts import OF_ITEMS, readable
 from proxyd.core.rules.programs.message_program import MOST_TOLD, heading, notifications_of, title_of
 from proxyd.ports import Gathered
 from proxyd.safe_text import is_web, one_line
@@ -21,6 +22,7 @@ MOST_ITEMS = 1000
 _MOST_DIGEST_BYTES = 4_000_000
 _MOST_SUBJECT = 150
 _MOST_VALUE = 2000
+_MARKED_UP = frozenset({f"{OF_ITEMS}description", f"{OF_ITEMS}content"})
 _WORDED = frozenset(
     {"title", "heading", "headline", "name", "subject", "link", "url"}
 )  # columns that a row's text may be
@@ -219,7 +221,8 @@ def _told_items(data: Mapping[str, Any]) -> Iterator[tuple[str, str, list[tuple[
     """Yield each row's text, its link, which may be empty, and its other columns that fit."""
     changes = data.get("changes", ())
     for n, (line, item) in enumerate(zip(_lines(data), data.get("items", ()), strict=False)):
-        shown = {name: _in_line(_shown(value)) for name, value in _with_short_names(item).items() if value is not None}
+        read = {name: readable(value) if name in _MARKED_UP else value for name, value in item.items()}
+        shown = {n: _in_line(_shown(value)) for n, value in _with_short_names(read).items() if value is not None}
         link = next((shown[name] for name in ("link", "url") if is_web(shown.get(name, ""))), "")
         changed = _with_short_names(changes[n]) if n < len(changes) else {}
         others = [

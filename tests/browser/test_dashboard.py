@@ -195,7 +195,7 @@ async def shows_button(page: Page) -> None:
 async def read_the_week(page: Page) -> None:
     """Open the table behind the heat map."""
     await follow(page, "one", "one")
-    await tab_to(page, "Why it is asked when it is")
+    await tab_to(page, "Why it is probed when it is")
     await press(page, "Enter")
     await follow(page, "With the numbers, its week and the coming probes", "Why one is probed when it is")
     table = page.get_by_role("table", name="Items expected in each hour")
@@ -212,7 +212,7 @@ async def test_a_source_and_a_rule_are_read_by_keyboard_alone(chromium: Browser,
         await sign_in(page, base, token)
         await follow(page, "Sources", "Sources")
         await follow(page, "evening-news", "evening-news")
-        await tab_to(page, "Why it is asked when it is")
+        await tab_to(page, "Why it is probed when it is")
         await press(page, "Enter")
         line = page.get_by_role("img", name="Items and probes of the last 7 days")
         await expect(line).to_be_visible()
@@ -412,7 +412,7 @@ async def test_two_clicks_lead_to_why_to_what_arrived_and_to_silence_for_the_nig
         assert await arrived.count() == 12
         await page.locator(".needs").get_by_role("link", name="retired-blog").click()
         await expect(page.get_by_text("connection refused").first).to_be_visible()
-        await page.get_by_text("Why it is asked when it is").click()
+        await page.get_by_text("Why it is probed when it is").click()
         await expect(page.get_by_text("The next probe comes")).to_be_visible()
         await page.goto(base)
         await arrived.first.get_by_role("link", name="every-item").click()

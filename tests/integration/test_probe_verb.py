@@ -118,7 +118,7 @@ def test_a_feed_that_moved_for_good_is_declared_where_it_is(origin: str, capsys:
 
 def test_a_page_that_is_no_feed_can_be_followed_otherwise(origin: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["probe", f"{origin}/page"]) == 1
-    assert "`proxyd import LIST --pages`" in capsys.readouterr().out
+    assert "`proxyd add ADDRESS`" in capsys.readouterr().out
     assert main(["probe", f"{origin}/none"]) == 1
     assert "--pages" not in capsys.readouterr().out
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from math import floor, log10
 from urllib.parse import quote
 
 from markupsafe import Markup
@@ -23,7 +24,7 @@ MUTE_S: Mapping[str, float | None] = {
     "1 week": 7 * 86400.0,
 }
 """For how many seconds the dashboard mutes, by what it offers."""
-_UNITS = ((_DAY_S, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
+_UNITS = ((_DAY_S, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (0.001, "ms"))
 
 
 def shown(value: object, most: int = 160) -> Markup:
@@ -125,26 +126,28 @@ def part(text: str) -> str:
 def duration(seconds: float | None, digits: int = 3) -> str:
     """Return a time span in a suitable unit.
 
-    >>> [duration(each) for each in (None, 0.25, 90, 7200, 259200)]
-    ['—', '0.25 s', '1.5 min', '2 h', '3 d']
+    >>> [duration(each) for each in (None, 0.0, 0.000223, 0.25, 90, 7200, 259200)]
+    ['—', '0 s', '0.223 ms', '0.25 s', '1.5 min', '2 h', '3 d']
     """
     if seconds is None:
         return "—"
-    size, unit = next((each for each in _UNITS if abs(seconds) >= each[0] * 1.5 or each[1] == "s"), _UNITS[-1])
+    fitting = (each for each in _UNITS if abs(seconds) >= each[0] * (0.1 if each[1] == "s" else 1.5))
+    size, unit = next(fitting, (1.0, "s") if seconds == 0 else _UNITS[-1])
     return f"{number(seconds / size, digits)} {unit}"
 
 
 def number(value: float | None, digits: int = 3) -> str:
     """Return a number with so many significant digits; whole numbers in full.
 
-    >>> [number(each) for each in (None, 0.012345, 12.3456, 1234567.8, 5.0)]
-    ['—', '0.0123', '12.3', '1,234,568', '5']
+    >>> [number(each) for each in (None, 0.012345, 12.3456, 1234567.8, 5.0, 0.0000654, 0.999999)]
+    ['—', '0.0123', '12.3', '1,234,568', '5', '0.0000654', '1']
     """
     if value is None:
         return "—"
     if abs(value) >= 10 ** (digits - 1) or value == int(value):
         return f"{value:,.0f}"
-    return f"{value:.{digits}g}" if abs(value) >= 1e-4 else f"{value:.1e}"
+    places = digits - 1 - floor(log10(abs(value)))
+    return f"{value:.{places}f}".rstrip("0").rstrip(".")
 
 
 def size(count: float | None) -> str:

@@ -8,7 +8,7 @@ from importlib import resources
 from typing import Any
 
 from aiohttp import web
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import DictLoader, Environment, StrictUndefined
 
 from proxyd import __version__
 from proxyd.api import wire
@@ -42,13 +42,19 @@ def static_files() -> dict[str, StaticFile]:
     return found
 
 
+def _sources() -> dict[str, str]:
+    """Return the templates by name, read once: an upgrade of the files does not change a daemon that runs."""
+    folder = resources.files("proxyd.api.web").joinpath("templates")
+    return {each.name: each.read_text(encoding="utf-8") for each in folder.iterdir() if each.name.endswith(".html")}
+
+
 class Renderer:
     """Renders templates with the values that every page needs."""
 
     def __init__(self, queries: Queries, files: dict[str, StaticFile]) -> None:
         self._clock = queries.clock
         self._templates = Environment(
-            loader=PackageLoader("proxyd.api.web"),
+            loader=DictLoader(_sources()),
             autoescape=True,
             undefined=StrictUndefined,
             finalize=text.finalize,

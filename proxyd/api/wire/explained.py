@@ -118,7 +118,8 @@ def _summary(found: Explanation, kept: Sequence[KeptPromise]) -> list[str]:
 
 
 def _rate_line(found: Explanation) -> str:
-    known = "estimated" if found.state.rate.as_of_s is not None else "as declared, nothing learned yet"
+    guessed = "as declared, nothing learned yet" if found.is_declared else "guessed from the other sources"
+    known = "estimated" if found.state.rate.as_of_s is not None else guessed
     low, high = found.rate_range_per_day
     between = f"80 % sure: {_amount(low, 2)} to {_amount(high, 2)}"
     return f"rate: {_amount(found.rate_per_day, 3)} items a day ({known}; {between})"

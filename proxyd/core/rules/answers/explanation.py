@@ -87,6 +87,8 @@ class Explanation:
         Why the next probe is made, in words.
     is_learning
         Whether it is so new that its rate is hardly known.
+    is_declared
+        Whether its declaration says how often it changes.
     picturing
         The rules that keep a picture of what a browser shows.
     has_targets, spends_all
@@ -122,6 +124,7 @@ class Explanation:
     has_targets: bool = False
     spends_all: bool = False
     is_learning: bool = False
+    is_declared: bool = False
 
     @property
     def chance(self) -> float | None:
@@ -195,6 +198,7 @@ class Explainer:
             paused=self.known.paused.get(source_id),
             earliest_s=earliest if earliest > now_s else None,
             is_learning=state.first_contact_s is None or (planned is not None and planned.learns_until_s > now_s),
+            is_declared=source.expected_per_s is not None,
             rules=tuple(program.rule.name for program in programs),
             postponed=self.planner.postponed(source_id) if planned else {},
             unmet_intervals=sum(demand.missed for demand in planned.demands.rules) if planned else 0,

@@ -165,7 +165,7 @@ def _expected(outlook: RuleOutlook | None) -> str:
     if outlook is None:
         return ""
     because = "" if outlook.limit is None else f", because of {outlook.limit}"
-    return f"; {outlook.expected * 100:.3g}% expected{because}"
+    return f"; {outlook.expected * 100:.3g} % expected{because}"
 
 
 def _compared(program: RuleProgram, rate_per_s: float) -> str:

@@ -98,7 +98,7 @@ async def test_before_a_plan_even_gaps_meet_the_target() -> None:
 
 async def test_a_plan_meets_the_target_and_says_so() -> None:
     found = await planned(promising("WITHIN 1 HOUR FOR 95 %"))
-    assert why(found).endswith("; 95% expected")
+    assert why(found).endswith("; 95 % expected")
     outlook = advice(found).targets["r"]
     assert outlook.limit is None
     assert outlook.made == pytest.approx(0.95 / HOUR_S, rel=0.3)
@@ -175,7 +175,7 @@ def test_without_a_budget_that_is_what_holds_a_source_back() -> None:
 
 async def test_a_small_miss_is_not_rounded_to_everything() -> None:
     found = await planned(promising("WITHIN 1 HOUR FOR 99.6 %"))
-    assert why(found).endswith("; 99.6% expected")
+    assert why(found).endswith("; 99.6 % expected")
 
 
 @pytest.mark.parametrize("clauses", ["WITHIN 5 MINUTES FOR 90 %", "WITHIN 1 HOUR FOR 70 %", ""])
