@@ -147,7 +147,9 @@ class Dashboard:
 
     async def docs(self, request: web.Request) -> web.Response:
         """Show the reference of the REST API."""
-        return self._renderer.page(request, "docs.html", sections=sections(self._described))
+        page = self._renderer.page(request, "docs.html", sections=sections(self._described))
+        page.enable_compression()  # it is long, and holds nothing that a request chose
+        return page
 
     async def live(self, request: web.Request) -> web.StreamResponse:
         """Send notifications to an open page as they are recorded, until its session ends."""

@@ -37,7 +37,7 @@ from proxyd.core.rules.programs.message_program import heading
 from proxyd.metrics import SHARES
 from proxyd.queries import Queries
 
-_MOST_COMING = 200
+_MOST_COMING = 100
 _SPARK_DAYS, _MOST_CHOICES = 14, 500
 _MOST_DEAD = 20
 
