@@ -121,7 +121,7 @@ class PlanQueries:
         return await self._choices.choose(choice)
 
     async def recent_items(self, source_ids: Sequence[str], *, days: int) -> Mapping[str, RecentItems]:
-        """Return the items of some sources that came in the last days, including today; not of those without any."""
+        """Return the items of some sources that came or changed in the last days, including today."""
         return await self._store.history.recent_items(source_ids, self._clock.time_s(), days=days)
 
     def failing(self) -> list[str]:

@@ -193,7 +193,10 @@ class Plans(Protocol):
         """Return the names of some declared sources, in order."""
 
     async def recent_items(self, source_ids: Sequence[str], *, days: int) -> Mapping[str, RecentItems]:
-        """Return the items of some sources that came in the last days, including today; not of those without any."""
+        """Return the items of some sources that came or changed in the last days, including today.
+
+        Sources without any are left out.
+        """
 
     def failing(self) -> list[str]:
         """Return the declared sources whose last probe failed."""

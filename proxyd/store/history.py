@@ -104,14 +104,17 @@ class SqlHistory:
         return [SeenItem(row.event_s, row.seen_s) for row in await self._read(query)]
 
     async def recent_items(self, source_ids: Sequence[str], now_s: float, *, days: int) -> Mapping[str, RecentItems]:
-        """Return the items of some sources that came in the last days, including today; not of those without any."""
-        c, first = t.items.c, int(now_s // rows.DAY_S) - days + 1
-        since_s, day = first * rows.DAY_S, day_of(c.event_s)
-        query = (
-            select(c.source_id, day, func.count(), func.max(c.event_s))
-            .where(c.source_id.in_(source_ids), c.present_s >= since_s, c.event_s.between(since_s, now_s))
-            .group_by(c.source_id, day)
-        )
+        """Return the items of some sources that came or changed in the last days, including today.
+
+        Sources without any are left out.
+        """
+        i, u, first = t.items.c, t.changes.c, int(now_s // rows.DAY_S) - days + 1
+        since_s = first * rows.DAY_S
+        came = select(i.source_id, i.event_s).where(i.source_id.in_(source_ids), i.present_s >= since_s)
+        changed = select(u.source_id, u.event_s).where(u.source_id.in_(source_ids), u.kind == EventKind.UPDATE.value)
+        c = union_all(came, changed).subquery().c
+        day, in_time = day_of(c.event_s), c.event_s.between(since_s, now_s)
+        query = select(c.source_id, day, func.count(), func.max(c.event_s)).where(in_time).group_by(c.source_id, day)
         counts: dict[str, list[int]] = defaultdict(lambda: [0] * days)
         newest: dict[str, float] = {}
         for source_id, at, count, newest_s in await self._read(query):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, Executable, Table, bindparam, cast, delete
+from sqlalchemy import BigInteger, ColumnElement, Connection, Executable, Numeric, Table, bindparam, cast, delete, func
 from sqlalchemy.dialects import postgresql, sqlite
 
 
@@ -45,7 +45,7 @@ def add_up(table: Table) -> Upsert:
 
 def day_of(time_s: ColumnElement[float]) -> ColumnElement[int]:
     """Return the day of a time in unix seconds, in whole days since 1970-01-01 UTC."""
-    return cast(time_s - 0.5, BigInteger) // 86400  # PostgreSQL rounds, SQLite cuts off
+    return cast(func.round(cast(time_s / 86400.0 - 0.5, Numeric)), BigInteger)  # halves of numerics are rounded up
 
 
 def execute_many(connection: Connection, statement: Executable | Upsert, values: list[dict[str, Any]]) -> None:

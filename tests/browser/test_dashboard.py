@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
@@ -345,10 +345,19 @@ async def test_every_page_is_small_with_all_that_it_loads(chromium: Browser, tmp
         for name, path in (PAGES | {"notification": f"notifications/{await newest(api)}"}).items():
             asked: list[Request] = []
             async with opened(chromium, storage_state=signed_in) as fresh:  # nothing is cached
-                fresh.on("requestfinished", lambda request, to=asked: to.append(request))
+                fresh.on("requestfinished", adding_to(asked))
                 await fresh.goto(f"{base}/{path}")
                 sizes[name] = sum([(await each.sizes())["responseBodySize"] for each in asked])
         assert {name: size for name, size in sizes.items() if not 20_000 < size < MOST_BYTES} == {}
+
+
+def adding_to(asked: list[Request]) -> Callable[[Request], None]:
+    """Return what adds requests to a list."""
+
+    def add(request: Request) -> None:
+        asked.append(request)
+
+    return add
 
 
 async def too_wide(page: Page) -> list[str]:

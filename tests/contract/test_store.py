@@ -30,7 +30,7 @@ from proxyd.queries import StoredNotifications, Token, Wanted
 from proxyd.store import SqlStore, StoredPlan, StoredText, copy_database, open_store, owner_lock
 from proxyd.store.history import MOST_BYTES
 from proxyd.store.retention import expire
-from proxyd.store.tables import metadata, sources
+from proxyd.store.tables import items, metadata, sources
 from proxyd.store.writer import MAX_BATCH
 from tests.fleets import declaration, rule, source
 from tests.observations import altered, observed
@@ -156,6 +156,18 @@ async def test_the_intervals_of_a_rule_come_back_newest_first_whatever_became_of
     ]
     (week,) = await store.history.rule_week(0.0, 1e9, within_s=50.0, source_id="t")
     assert (week.rule, week.intervals, week.captured) == ("r", 1, 0)
+
+
+async def test_items_that_came_and_changed_are_counted_by_day(store: SqlStore) -> None:
+    day_s = 86400.0
+    await store.record(observation(events=(stored(1, "a", at_s=day_s), stored(2, "b", at_s=3 * day_s + 60.0))))
+    edit = replace(stored(3, "a", at_s=3 * day_s + 90.0), kind=EventKind.UPDATE, old=Item("a", {}, None, "h"))
+    gone = replace(stored(4, "b", at_s=3 * day_s + 95.0), kind=EventKind.DELETE)
+    kinds = frozenset({EventKind.UPDATE, EventKind.DELETE})
+    await store.record(altered(observation(events=(edit, gone)), kept_kinds=kinds))
+    await store.writer.submit(lambda connection: connection.execute(update(items).values(present_s=4 * day_s)))
+    found = await store.history.recent_items(["s", "none"], 3 * day_s + 100.0, days=3)
+    assert {name: (each.days, each.newest_s) for name, each in found.items()} == {"s": ((1, 0, 2), 3 * day_s + 90.0)}
 
 
 async def test_changes_are_kept_only_where_a_rule_waits_for_them(store: SqlStore) -> None:

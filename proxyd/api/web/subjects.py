@@ -140,6 +140,7 @@ class Subjects:
             "rule.html",
             found=found,
             tested=tested,
+            has_life=declared.life is not None,
             news=news,
             endpoints=[(each.kind, shown_endpoint(each.kind, each.endpoint)) for each in declared.deliveries],
             titles=titles_of(news.items),
