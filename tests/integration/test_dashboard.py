@@ -18,6 +18,7 @@ from proxyd.api.listings import Listings
 from proxyd.api.web import Dashboard
 from proxyd.api.web.gate import SESSION_S, Sessions
 from proxyd.core.model.delivery import ChannelDelivery, MailDelivery, SecretRef, WebhookDelivery
+from proxyd.core.model.field_values import iso_time
 from proxyd.core.rules.source_health import Spell
 from proxyd.queries import Scope
 from tests.fakes import FakeClock, no_queries
@@ -393,6 +394,19 @@ async def test_a_message_is_shown_for_each_of_its_receivers(browser: Browser) ->
     assert "&#34;type&#34;: &#34;proxyd.notification&#34;" in text
     assert "Source: s" in text
     assert "token/chat" not in text
+
+
+async def test_news_of_a_page_say_what_changed(browser: Browser) -> None:
+    rows = ["shop.example/lamp changed\n- 30 <b>\n+ 25 <b>"]
+    event = {"kind": "update", "time": iso_time(T0), "seen": iso_time(T0)}
+    await browser.api.tell(
+        told("n1", event=event, message={"title": "shop.example/lamp changed", "rows": rows}),
+        told("n2", message={"title": "an item", "rows": ["an item\nnot shown"]}),
+    )
+    await browser.sign_in("read")
+    _, page = await browser.get("/")
+    assert '<p class="text"><bdi>- 30 &lt;b&gt; + 25 &lt;b&gt;</bdi></p>' in page
+    assert "not shown" not in page
 
 
 async def test_only_what_was_sent_can_be_sent_again(browser: Browser) -> None:

@@ -11,7 +11,7 @@ from proxyd.api import wire
 from proxyd.api.listings import Listings
 from proxyd.api.rest.endpoint import read_query
 from proxyd.api.rest.problems import FaultsError
-from proxyd.api.web.pages import titles_of
+from proxyd.api.web.pages import changes_of, titles_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
 from proxyd.core.model.suspension import Subject
@@ -106,6 +106,7 @@ class News:
             "news.html",
             news=news,
             titles=titles_of(news.items),
+            changes=changes_of(news.items),
             kept=Kept.of(report.days),
             off=Named.of([each.source for each in report.off]),
             checks=await self._vitals.readiness(),

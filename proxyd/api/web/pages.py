@@ -32,6 +32,7 @@ from proxyd.api.web.page_texts import MUTE_S, duration, editor_of, number, part,
 from proxyd.api.web.rendering import Renderer
 from proxyd.core.language import no_such_source
 from proxyd.core.model.field_values import iso_time, parse_iso
+from proxyd.core.model.item import EventKind
 from proxyd.core.model.suspension import Subject
 from proxyd.core.rules.programs.message_program import heading
 from proxyd.metrics import SHARES
@@ -264,6 +265,17 @@ def _without_blanks(request: web.Request) -> None:
 def titles_of(news: list[wire.NotificationListed]) -> dict[str, str]:
     """Return the title of each notification, by its id."""
     return {each.id: _title(each) for each in news}
+
+
+def changes_of(news: list[wire.NotificationListed]) -> dict[str, str]:
+    """Return the first lines of what changed, by the id of the notification that tells of it."""
+    found = {}
+    for each in news:
+        data = each.body.get("data", {})
+        rows = data.get("message", {}).get("rows", ())
+        if rows and data.get("event", {}).get("kind") == EventKind.UPDATE.value:
+            found[each.id] = " ".join(line for line in rows[0].split("\n")[1:] if line)
+    return {name: text for name, text in found.items() if text}
 
 
 def _title(found: wire.NotificationListed) -> str:
