@@ -66,11 +66,11 @@ async def add(options: argparse.Namespace) -> int:
     if not options.json:
         _print_found(options.address, found, samples)
         print(visible(_written(watch)))
-    done = await _carry_out(options, watch, texts[0])
+    done, warnings = await _carry_out(options, watch, texts[0])
     if options.json:
-        print_json(_as_json(found, watch, samples, done))
+        print_json(_as_json(found, watch, samples, done) | {"warnings": warnings})
     else:
-        print_lines(done.splitlines())
+        print_lines([done, *(f"warning: {each}" for each in warnings)])
     return 0
 
 
@@ -285,19 +285,22 @@ async def _declared(options: argparse.Namespace) -> list[Statement]:
     return [each for each in statements if each.name.value in own]
 
 
-async def _carry_out(options: argparse.Namespace, watch: Watch, edited: SourceText) -> str:
-    """Write the ``edited`` file, or declare the WATCH to the daemon, unless it is a dry run; return what was done."""
+async def _carry_out(options: argparse.Namespace, watch: Watch, edited: SourceText) -> tuple[str, list[str]]:
+    """Write the ``edited`` file, or declare the WATCH to the daemon, unless it is a dry run.
+
+    Returns what was done, and the daemon's warnings.
+    """
     from proxyd.config.profile_files import write_text
 
     if options.dry_run:
-        return "nothing was changed"
+        return "nothing was changed", []
     if options.file is not None:
         write_text(options.file, edited.text)
-        return f"written to {options.file}"
+        return f"written to {options.file}", []
     async with client_of(options) as client:
         changes = await client.declare(_written(watch))
     done = "declared to the daemon" + ("" if changes["added"] else ", in place of the one before")
-    return "\n".join([done, *(f"warning: {each['detail']}" for each in changes.get("warnings", ()))])
+    return done, [each["detail"] for each in changes.get("warnings", ())]
 
 
 def _parsed(text: SourceText) -> Parsed:

@@ -366,8 +366,10 @@ async def test_an_address_is_added_to_the_daemon_and_edited_by_adding_it_again(t
         left = await w.daemon.cli("profile", "show", "default")
     assert removed.out.startswith(f"removed {url[7:]} from what was declared to the daemon\nto have it back: WATCH")
     assert (url in shown.out, url in left.out) == (True, False)
-    assert added.out.endswith("declared to the daemon\n")
+    waits = "DELIVERY MAIL waits while the settings smtp and mail_from are empty"
+    assert added.out.endswith(f"declared to the daemon\nwarning: {waits}\n")
     assert json.loads(edited.out)["done"] == "declared to the daemon, in place of the one before"
+    assert json.loads(edited.out)["warnings"] == [waits]
     assert len(json.loads(edited.out)["messages"]) == 2
     watch = next(line for line in shown.out.split(";") if url in line)
     assert watch.split() == f"WATCH '{url}' WHERE title ILIKE '%Nr.%' TELL MAIL 'me@example.org'".split()

@@ -168,6 +168,7 @@ def test_a_dry_run_changes_nothing_and_json_says_it_all(origin: str, capsys: pyt
         "messages": ["A CVE https://a.example/2", "100 % new"],
         "statement": f"WATCH '{origin}/feed' TELL WEBHOOK 'https://hook.example/' SECRET ENV 'SECRET_A';",
         "done": "nothing was changed",
+        "warnings": [],
     }
 
 
