@@ -150,6 +150,12 @@ def test_a_target_takes_as_many_probes_where_all_its_sources_become_slower_or_fa
     assert found.price_of(len(rates)) == found.prices.of_source[-1]
 
 
+def test_a_source_without_rate_in_the_plan_is_probed_once_it_has_one() -> None:
+    found = allocator(np.array([0.0, 0.1]), [0, 1])
+    found.probed_one(0, 0.1 / 1800.0, 1.0, now_s=1e6)
+    assert found.mean_gap_s(0) <= found.mean_gap_s(1)
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_prices_follow_rates_alike_one_by_one_and_together(seed: int) -> None:

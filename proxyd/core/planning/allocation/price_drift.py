@@ -50,7 +50,8 @@ class PriceDrift:
     @classmethod
     def of(cls, prices: Prices, group_of: Ints, rates: Floats) -> PriceDrift:
         """Return the drift from a plan with these rates, in items a slot times weight, shape (sources,)."""
-        planned = np.maximum(np.bincount(group_of, weights=rates), 1e-300)
+        sums = np.bincount(group_of, weights=rates)
+        planned = np.where(sums > 0, sums, 1.0)  # a group without rate keeps its price
         return cls(prices, group_of, planned, planned.copy())
 
     def copy(self) -> PriceDrift:
