@@ -73,7 +73,7 @@ class PriceDrift:
     def prices_of(self, sources: Ints) -> Floats:
         """Return the present prices of some sources."""
         groups = self.group_of[sources]
-        factors = np.maximum(self.present[groups], 0.0) / self.planned[groups]
+        factors = np.clip(self.present[groups] / self.planned[groups], 0.0, 1.0)
         prices: Floats = np.maximum(self.prices.held[sources], self.prices.least[sources] * factors)
         return prices
 
@@ -83,4 +83,4 @@ class PriceDrift:
 
     def _least(self, source: int) -> float:
         group = self.group_of[source]
-        return float(self.prices.least[source] * max(self.present[group], 0.0) / self.planned[group])
+        return float(self.prices.least[source] * min(max(self.present[group] / self.planned[group], 0.0), 1.0))
