@@ -13,9 +13,7 @@ from proxyd.core.model.profile import Declaration
 from proxyd.queries import DeclarationChanges
 from proxyd.safe_text import visible
 
-_MOST_WARNINGS = 20
-
-_DAY_S = 86400.0
+_DAY_S, _MOST_WARNINGS = 86400.0, 20
 MUTE_S: Mapping[str, float | None] = {
     "until I unmute it": None,
     "1 hour": 3600.0,

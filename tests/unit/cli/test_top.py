@@ -148,7 +148,7 @@ def test_every_screen_fits_the_window_and_rows_stay_on_their_line(width: int, he
         lines = drawn(what, state, width=width, height=height).splitlines()
         assert len(lines) <= height
         assert all(len(line) <= width for line in lines)
-        assert "q quit"[: width - 40] in lines[-1]
+        assert width < 80 or "q quit" in lines[-1]
 
 
 def test_as_many_rows_are_shown_as_fit() -> None:

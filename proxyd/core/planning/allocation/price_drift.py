@@ -1,4 +1,4 @@
-"""The prices of targets between two plans: they follow the rates of the sources that they were found for."""
+"""The prices of targets between two plans: they fall with the rates of the sources that they were found for."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ class PriceDrift:
 
     A source is probed as often as its price over its rate says, and the share of its items in time depends on that
     alone. If the sources of a target become slower together, an unchanged price would soon be too high: past the life
-    of their items, a probe does not pay at all. So the price of a target keeps its proportion to the sum of the rates
-    of the sources that it binds. What budget and hosts ask for does not change.
+    of their items, a probe does not pay at all. So the price of a target falls with the sum of the rates of the sources
+    that it binds. It does not rise with them, because one source that floods would stop the probes of the others. What
+    budget and hosts ask for does not change.
 
     Parameters
     ----------
@@ -63,7 +64,7 @@ class PriceDrift:
         self.present[self.group_of[source]] += after - before
 
     def follow_all(self, sources: Ints, before: Floats, after: Floats) -> None:
-        """Note the new rates of several sources."""
+        """Note the new rates of several sources, in items a slot times weight; shape (sources,)."""
         np.add.at(self.present, self.group_of[sources], after - before)
 
     def price(self, source: int) -> float:
@@ -71,14 +72,14 @@ class PriceDrift:
         return max(float(self.prices.held[source]), self._least(source))
 
     def prices_of(self, sources: Ints) -> Floats:
-        """Return the present prices of some sources."""
+        """Return the present prices of some sources, in item-slots; shape (sources,)."""
         groups = self.group_of[sources]
         factors = np.clip(self.present[groups] / self.planned[groups], 0.0, 1.0)
         prices: Floats = np.maximum(self.prices.held[sources], self.prices.least[sources] * factors)
         return prices
 
     def without_host(self, source: int) -> float:
-        """Return the present price of a source if its host had no limit."""
+        """Return what ``price`` would be if the host of the source had no limit."""
         return max(self.prices.budget, self._least(source))
 
     def _least(self, source: int) -> float:

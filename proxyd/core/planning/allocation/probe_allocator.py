@@ -175,11 +175,10 @@ class ProbeAllocator:
         self.spacing_s, self.hosts, self._limits = limits.spacing_s, limits.hosts, limits
         if not self.tables or not _same(limits.capacity, self._capacity):
             self._build(limits)
-        targets = self._target_prices(limits.targets, self._frequencies())
-        self.prices = self._priced(limits, self._frequencies(), targets)
-        self.drift = None
-        if targets is not None:
-            self.drift = PriceDrift.of(self.prices, targets.group_of, self._weighted() * self.grid.slot_s)
+        fleet = self._frequencies()
+        targets = self._target_prices(limits.targets, fleet)
+        self.prices = self._priced(limits, fleet, targets)
+        self.drift = None if targets is None else PriceDrift.of(self.prices, targets.group_of, fleet.rate)
         self._plan(np.arange(len(self.rate_per_s)))
         np.maximum(self.due_s, now_s, out=self.due_s)
 
