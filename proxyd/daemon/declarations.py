@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
 import structlog
 
-from proxyd.config.profile_files import read_directory
 from proxyd.core.language import (
     DEFAULT_PROFILE,
     MAX_SENT_BYTES,
@@ -47,6 +45,7 @@ from proxyd.core.model.profile import Declaration
 from proxyd.core.rates.siblings import MOST_CHANGES
 from proxyd.core.rules.answers.trial import PlanCost, Trial
 from proxyd.daemon.plan_record import load_record
+from proxyd.daemon.profile_folder import ProfileFolder
 from proxyd.daemon.stream_recall import StreamRecall
 from proxyd.daemon.suspensions import Suspensions
 from proxyd.errors import (
@@ -82,7 +81,7 @@ class Declarations:
         metrics: Metrics,
         secrets: ResolveSecret,
     ) -> None:
-        self._folder = _Folder(folder)
+        self._folder = ProfileFolder(folder)
         self._store = store = recall.store
         self._decider = decider = recall.decider
         self._known = decider.known
@@ -367,40 +366,6 @@ def _requeried(running: Declaration, wanted: Declaration) -> frozenset[str]:
     """Return the rules whose query is edited."""
     both = running.rules.keys() & wanted.rules.keys()
     return frozenset(name for name in both if running.rules[name].query != wanted.rules[name].query)
-
-
-class _Folder:
-    """The profiles directory, and what it looked like when it was last read and last looked at."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._read: tuple[tuple[str, int, int], ...] | None = None
-        self._looked: tuple[tuple[str, int, int], ...] | None = None
-
-    def read(self) -> list[SourceText]:
-        """Return the texts of the files; raises as ``read_directory`` does."""
-        self._read = self._snapshot()
-        return read_directory(self._folder)
-
-    def has_changed(self) -> bool:
-        """Return whether files have changed since they were read, but not since the last call.
-
-        Editors empty a file before they write it, so a file that still changes is not read yet.
-        """
-        found, before = self._snapshot(), self._looked
-        if found == self._read:
-            return False
-        self._looked = found
-        return found == before
-
-    def _snapshot(self) -> tuple[tuple[str, int, int], ...]:
-        found = []
-        with suppress(OSError):  # reading the folder reports the reason
-            for path in sorted(self._folder.glob("*.profile")):
-                with suppress(OSError):
-                    stat = path.stat()
-                    found.append((path.name, stat.st_mtime_ns, stat.st_size))
-        return tuple(found)
 
 
 def _without_texts(error: ConfigError | ProfileError) -> str:
