@@ -7,6 +7,7 @@ import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from html import unescape
+from io import BytesIO
 from pathlib import Path
 from typing import Any, cast
 
@@ -378,6 +379,50 @@ async def test_what_is_watched_already_is_edited_and_said_so(browser: Browser) -
     _, page = await browser.get("/sources")
     assert "In place of: WATCH &#39;https://example.org/feed&#39; WHERE title ILIKE &#39;%kernel%&#39;" in page
     assert 'class="said warn" role="status"><bdi>DELIVERY MAIL waits' in page
+
+
+@pytest.mark.parametrize("charset", ["punycode", "utf-7", "utf-16", "nosuch"])
+async def test_an_upload_is_read_as_utf_8_whatever_charset_it_names(browser: Browser, charset: str) -> None:
+    await browser.sign_in()
+    fields = {"csrf": browser.csrf, "name": "Fünf", "list": "https://example.org/feed-1\n"}
+    parts = [
+        f'--x\r\nContent-Disposition: form-data; name="{name}"{"; filename=a" * (name == "list")}\r\n'
+        f"Content-Type: text/plain; charset={charset}\r\n\r\n{text}\r\n"
+        for name, text in fields.items()
+    ]
+    headers = {"Content-Type": "multipart/form-data; boundary=x"}
+    body = "".join([*parts, "--x--\r\n"]).encode()
+    async with browser.api.client.post("/add/list", data=body, headers=headers, allow_redirects=False) as answer:
+        assert answer.status == 303
+    assert "Fünf" in browser.api.control.declarations.declaration.profiles
+    wrong = body.replace(browser.csrf.encode(), b"+2AA-")
+    async with browser.api.client.post("/add/list", data=wrong, headers=headers, allow_redirects=False) as answer:
+        assert answer.status == 403
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"--x\r\nContent-Disposition: form-data\r\n\r\na\r\n--x--\r\n", 400),
+        (b"--x\r\nContent-Type: multipart/mixed; boundary=y\r\n\r\n--y\r\n\r\na\r\n--y--\r\n--x--\r\n", 400),
+        (b"--x\r\nContent-Disposition: form-data; name=a\r\n\r\na\r\n" * 200 + b"--x--\r\n", 403),
+        (b"--x\r\nContent-Disposition: form-data; name=csrf\r\n\r\n" + b"a" * 9_000_000 + b"\r\n--x--\r\n", 413),
+    ],
+)
+async def test_an_upload_that_is_no_form_of_ours_is_refused(browser: Browser, body: bytes, status: int) -> None:
+    await browser.sign_in()
+    headers = {"Content-Type": "multipart/form-data; boundary=x"}
+    sent = BytesIO(body)
+    async with browser.api.client.post("/add/list", data=sent, headers=headers, allow_redirects=False) as answer:
+        assert answer.status == status
+
+
+async def test_a_client_that_opens_no_page_gathers_few_notes(browser: Browser) -> None:
+    await browser.sign_in()
+    for _ in range(40):
+        await browser.post("/reload")
+    _, page = await browser.get("/")
+    assert page.count('class="said good"') == 30
 
 
 async def test_a_message_is_shown_for_each_of_its_receivers(browser: Browser) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 from urllib.parse import parse_qsl
 
-from aiohttp import web
+from aiohttp import BodyPartReader, web
 from aiohttp.typedefs import Middleware
 from yarl import URL
 
@@ -21,7 +21,7 @@ from proxyd.api.rest.problems import BadRequestError, Handler, problem, problems
 from proxyd.queries import Queries, Scope, Token
 
 SESSION_S = 8 * 3600.0
-_MOST = 1000
+_MOST, _MOST_NOTES = 1000, 30
 
 
 class Note(NamedTuple):
@@ -45,6 +45,7 @@ class Session:
     def say(self, text: str, *warnings: str) -> None:
         """Show a message on the next page, and warnings below it."""
         self.notes.extend([Note(text, "good"), *(Note(each, "warn") for each in warnings)])
+        del self.notes[:-_MOST_NOTES]  # some clients never open a page
 
     def take_notes(self) -> list[Note]:
         """Return the messages for the next page, and forget them."""
@@ -105,7 +106,8 @@ class Sessions:
 
 
 COOKIE = "proxyd_session"
-_MAY_HAVE_FILES = web.RequestKey("may have files", bool)
+_MOST_WITH_FILES = web.RequestKey("the bytes of a form with files", int)
+_FIELDS = web.RequestKey("the fields of a form with files", dict[str, str])
 SIGNED = web.RequestKey("signed", Signed)
 """The session of a request to a page that requires one."""
 PROGRAMS = frozenset({"api", "healthz", "readyz", "metrics", "websub", "static"})
@@ -156,7 +158,7 @@ class Gate:
         async def guarded(request: web.Request) -> web.StreamResponse:
             if route.most_bytes is not None:
                 request = request.clone(client_max_size=route.most_bytes)
-                request[_MAY_HAVE_FILES] = True
+                request[_MOST_WITH_FILES] = route.most_bytes
             try:
                 answer = await problems(request, admitted)
             except web.HTTPRedirection as error:
@@ -262,7 +264,7 @@ async def read_form(request: web.Request) -> dict[str, str]:
 
     A file is the text that it holds; only routes that say how much a body may hold accept any.
     """
-    if request.content_type == _WITH_FILES and _MAY_HAVE_FILES in request:
+    if request.content_type == _WITH_FILES and _MOST_WITH_FILES in request:
         return await _read_files(request)
     if request.content_type != _MEDIA_TYPE:
         raise BadRequestError(f"send the form as {_MEDIA_TYPE}")
@@ -274,19 +276,32 @@ async def read_form(request: web.Request) -> dict[str, str]:
 
 
 async def _read_files(request: web.Request) -> dict[str, str]:
-    """Return the fields and the files of a form; aiohttp keeps them for a second reader."""
-    try:
-        async with asyncio.timeout(BODY_S):
-            fields = await request.post()
-    except (ValueError, LookupError, RuntimeError, ConnectionError, web.RequestPayloadError) as error:
-        raise BadRequestError("the form cannot be read; go back, reload the page and try again") from error
-    except TimeoutError as error:
-        raise web.HTTPRequestTimeout(text=f"the form did not arrive within {BODY_S:g} s") from error
+    """Return the fields and the files of a form, which are kept for a second reader."""
+    if _FIELDS not in request:
+        try:
+            async with asyncio.timeout(BODY_S):
+                request[_FIELDS] = await _parts_of(request, request[_MOST_WITH_FILES])
+        except (ValueError, LookupError, RuntimeError, ConnectionError, web.RequestPayloadError) as error:
+            raise BadRequestError("the form cannot be read; go back, reload the page and try again") from error
+        except TimeoutError as error:
+            raise web.HTTPRequestTimeout(text=f"the form did not arrive within {BODY_S:g} s") from error
+    return request[_FIELDS]
+
+
+async def _parts_of(request: web.Request, most: int) -> dict[str, str]:
+    """Return the parts of a form of at most ``most`` bytes as UTF-8, whatever charsets and encodings they name.
+
+    A client may name one that takes hours: Python's punycode needs time that grows with the square of the length.
+    """
     found: dict[str, str] = {}
-    for name, value in list(fields.items())[:_MOST_FIELDS]:
-        if isinstance(value, web.FileField):
-            value.file.seek(0)
-            found[name] = (await asyncio.to_thread(value.file.read)).decode("utf-8", "replace")
-        else:
-            found[name] = value if isinstance(value, str) else value.decode("utf-8", "replace")
+    size = 0
+    async for part in await request.multipart():
+        if not isinstance(part, BodyPartReader) or part.name is None or len(found) >= _MOST_FIELDS:
+            raise ValueError("not a form of ours")
+        data = bytearray()
+        while chunk := await part.read_chunk():
+            data += chunk
+            if (size := size + len(chunk)) > most:
+                raise web.HTTPRequestEntityTooLarge(most, size)
+        found[part.name] = data.decode("utf-8", "replace")
     return found
