@@ -40,7 +40,8 @@ def words_of(fields: Mapping[str, Value]) -> str:
     >>> words_of({"channel.title": "All", "channel.item.title": "Käse!", "channel.item.description": "<p>R&amp;D</p>"})
     'kase r d'
     """
-    return " ".join(_words(_folded(" ".join(texts_of(fields)))[:MOST_WORDS]))
+    read = " ".join(texts_of(fields))[:MOST_WORDS]
+    return " ".join(_words(_folded(read)[:MOST_WORDS]))  # one character may become eighteen
 
 
 def search_of(text: str) -> Search:

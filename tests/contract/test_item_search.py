@@ -15,7 +15,7 @@ from proxyd.probing.document_texts import clean
 from proxyd.store import SqlStore
 from proxyd.store import tables as t
 from proxyd.store.item_sizes import fitting_since_s, measure_items
-from proxyd.store.item_words import MOST_TERMS
+from proxyd.store.item_words import MOST_TERMS, MOST_WORDS, words_of
 from proxyd.store.retention import expire, expire_items
 from tests.hostile import CONTROLS, HUGE, MARKUP
 from tests.observations import altered, observed
@@ -109,6 +109,13 @@ async def test_a_search_finds_items_as_they_are_now_and_not_what_was_deleted(sto
 async def test_a_search_for_nothing_or_too_much_is_refused(store: SqlStore, text: str) -> None:
     with pytest.raises(BadSearchError):
         await found(store, text)
+
+
+def test_only_the_beginning_of_long_texts_is_read() -> None:
+    expands = "\N{ARABIC LIGATURE SALLALLAHOU ALAYHE WASALLAM}" * 60_000  # each becomes eighteen characters
+    found = words_of({"title": "calm", **{f"f{number}": f"{number}{expands}" for number in range(40)}})
+    assert found.startswith("calm 0")
+    assert len(found) <= MOST_WORDS
 
 
 async def test_hostile_titles_are_stored_and_never_break_a_search(store: SqlStore) -> None:
