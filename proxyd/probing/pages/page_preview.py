@@ -27,7 +27,7 @@ _LEFT_OUT = words(
 )
 _OWN_TAG = re.compile(r"[a-z]+-[a-z-]{1,40}")
 _ATTRIBUTES = ("id", "class")
-_LONGEST_ATTRIBUTE = 300
+_LONGEST_ATTRIBUTE, _LONGEST_ESCAPE = 300, len("&amp;")
 
 
 def preview_markup(body: LexborNode) -> str:
@@ -40,13 +40,19 @@ def preview_markup(body: LexborNode) -> str:
         if isinstance(node, str):
             parts.append(node)
         elif node.is_text_node:
-            parts.append(escape(clean(node.text_content or "")))
+            parts.append(_cut(node.text_content or "", MOST_CHARACTERS - size))
         elif node.is_element_node and (tag := _shown_tag(node)) is not None:
             elements += 1
             parts.append(f"<{tag}{_attributes(node)}>")
             stack += [] if tag in _VOID else [f"</{tag}>", *_children(node)]
         size += len(parts[-1]) if parts else 0
     return "".join([*parts, *(each for each in reversed(stack) if isinstance(each, str))])
+
+
+def _cut(text: str, most: int) -> str:
+    """Return a text as markup of at most ``most`` characters."""
+    written = escape(clean(text[:most]), quote=False)
+    return written if len(written) <= most else escape(clean(text[: most // _LONGEST_ESCAPE]), quote=False)
 
 
 def _children(node: LexborNode) -> Iterator[LexborNode]:
