@@ -29,7 +29,7 @@ ORDERS: Mapping[SourceOrder, str] = MappingProxyType(
 """The orders of the list of sources, in words."""
 MOST_LISTED = 200
 """The most sources that are listed."""
-UNFINISHED = re.compile(r"\x1b([\[O][0-9;]*)?$")
+UNFINISHED = re.compile(r"\x1b([\[O][0-9;]{0,16})?$")
 """The beginning of a key at the end of what a terminal sent."""
 _CELL, _LINE, _LONGEST_TEXT, _MOST_ROWS = 120, 500, 100, 20
 _TIMES, _CLOCK = frozenset({"at", "created", "next probe", "last probe"}), 8

@@ -230,6 +230,12 @@ def test_keys_that_arrive_in_parts_are_whole(sent: str) -> None:
         assert keys.take() == []
 
 
+def test_a_key_without_end_is_given_up() -> None:
+    keys = Keys(lambda: None)
+    keys.feed(b"\x1b[" + b"1" * 5000)
+    assert len(keys.take()) > 4900
+
+
 def test_escape_counts_once_nothing_follows_it() -> None:
     heard: list[int] = []
     keys = Keys(lambda: heard.append(1))
