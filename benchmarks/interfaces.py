@@ -539,11 +539,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few sources, for a test that it still runs")
     parser.add_argument("--only", default="", metavar="TEXT", help="addresses that hold this text")
-    parser.add_argument("--folder", type=Path, help="an empty one, which is kept, or one of a run before")
+    parser.add_argument("--folder", type=Path, help="a new one, which is kept, or one of a run before")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with TemporaryDirectory(prefix="proxyd-bench-") as name:
         folder = options.folder or Path(name)
+        folder.mkdir(parents=True, exist_ok=True)
         measured = asyncio.run(lines(QUICK if options.quick else Scale(), folder, options.only))
     if options.json:
         print(json.dumps(measured))
