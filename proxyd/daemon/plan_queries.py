@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 from proxyd.core.language import no_such, no_such_source
 from proxyd.core.model.profile import Declaration
+from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rules.answers.advice import Advice, advise
@@ -15,6 +17,7 @@ from proxyd.core.rules.answers.explanation import Explanation
 from proxyd.core.rules.answers.promises import KeptPromise, RuleWeek, fallen_shortest, promises_kept
 from proxyd.core.rules.answers.shown_events import ShownEvent, shown_event
 from proxyd.core.rules.capture_counts import CaptureCounts
+from proxyd.core.rules.compiled import Compiled
 from proxyd.core.rules.decider import Decider
 from proxyd.daemon.rule_weeks import RuleWeeks
 from proxyd.daemon.source_choices import SourceChoices
@@ -35,7 +38,18 @@ from proxyd.store import SqlStore
 
 _DAY_S = 86400.0
 MOST_ASKED = 1000  # sources of one request to probe now
+_ADVICE_KEPT_S = 60.0
 _MOST_PROMISES = 1000  # of rules and weeks, in a report
+
+
+@dataclass(frozen=True, slots=True)
+class _KeptAdvice:
+    """Advice for a plan and a declaration, and when it is too old."""
+
+    advice: Advice
+    week: WeekPlan | None
+    compiled: Compiled
+    until_s: float
 
 
 class PlanQueries:
@@ -50,6 +64,8 @@ class PlanQueries:
         self._profiles = profiles
         self._store = store
         self._clock = clock
+        self._advising = asyncio.Lock()
+        self._advised: _KeptAdvice | None = None
 
     def plan(self, *, limit: int) -> list[PlannedProbe]:
         """Return the planned probes."""
@@ -61,9 +77,18 @@ class PlanQueries:
         return await asyncio.to_thread(lambda: list(islice(preview, limit)))
 
     async def advise(self) -> Advice:
-        """Return what other budgets would capture, computed in a thread from a copy of the rules' demands."""
-        ahead, week = self._explainer.ahead(self._next_chronon()), self._planner.week
-        return await asyncio.to_thread(lambda: advise(self._planner.settings, week, ahead.forecast()))
+        """Return what other budgets would capture, computed in a thread from a copy of the rules' demands.
+
+        It is kept for a minute, unless there is another plan or declaration.
+        """
+        async with self._advising:  # who asks meanwhile gets the same
+            now_s, week, compiled = self._clock.time_s(), self._planner.week, self._known.compiled
+            kept = self._advised
+            if kept is None or kept.week is not week or kept.compiled is not compiled or now_s >= kept.until_s:
+                ahead = self._explainer.ahead(self._next_chronon())
+                found = await asyncio.to_thread(lambda: advise(self._planner.settings, week, ahead.forecast()))
+                kept = self._advised = _KeptAdvice(found, week, compiled, now_s + _ADVICE_KEPT_S)
+            return kept.advice
 
     async def report(self, *, days: int, with_promises: bool = True) -> Report:
         """Return what was found and predicted on each day, and the sources whose models fit badly."""

@@ -353,6 +353,21 @@ async def test_until_the_declarations_are_read_the_daemon_says_that_it_starts(wo
         await plans.intervals("q", days=1.0, limit=9)
 
 
+async def test_advice_is_kept_for_a_minute_of_one_declaration(world: World) -> None:
+    declarations, found = world.fresh()
+    await declarations.start()
+    plans = PlanQueries(found, declarations, world.store, world.clock)
+    first, second = await asyncio.gather(plans.advise(), plans.advise())
+    assert first is second
+    await world.clock.advance(59.0)
+    assert await plans.advise() is first
+    await world.clock.advance(2.0)
+    later = await plans.advise()
+    assert later is not first
+    await declarations.declare(profile("A"))
+    assert await plans.advise() is not later
+
+
 async def test_a_query_over_the_past_reads_what_was_stored(world: World) -> None:
     (world.folder / "a.profile").write_text(DOMAIN + source("s") + rule("r", query="SELECT title FROM RSS OVER 7 DAYS"))
     declarations, found = world.fresh()
