@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -9,6 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, String, cast, col
 
 from proxyd.core.rules.answers.item_texts import texts_of
 from proxyd.core.rules.programs.message_program import link_of
+from proxyd.errors import BusyError
 from proxyd.queries import FoundItem
 from proxyd.store import tables as t
 from proxyd.store.databases.connections import Connections
@@ -17,19 +19,24 @@ from proxyd.store.item_words import Search, in_postgresql, in_sqlite, search_of
 _i = t.items.c
 _SIMPLE: ColumnElement[str] = literal_column("'simple'::regconfig")
 _words = table("item_words", column("rowid"), column("item_words"))
+_MOST_WAIT_S = 5.0  # for the searches before
 _COLUMNS = (_i.position, _i.source_id, _i.item_id, _i.fields, _i.event_s, _i.seen_s, _i.exact, _i.gone_s)
 
 
 class SqlItemSearch:
-    """Searches on a connection for people, so a slow search delays neither probes nor deliveries."""
+    """Searches on a connection for people, so a slow search delays neither probes nor deliveries.
+
+    One search runs at a time: the other connections are left to those who want to see a page.
+    """
 
     def __init__(self, people: Connections) -> None:
         self._people = people
+        self._turn = asyncio.Lock()
 
     async def search(self, text: str, *, source_id: str | None, before: int | None, limit: int) -> list[FoundItem]:
         """Return the items that match a text, those seen last first; ``before`` is a position.
 
-        Raises ``BadSearchError`` if the text has no words, or too many.
+        Raises ``BadSearchError`` if the text has no words, or too many, and ``BusyError`` if others search for long.
         """
         search = search_of(text)
 
@@ -38,7 +45,15 @@ class SqlItemSearch:
             query = _by_fts5(search, source_id, before) if is_sqlite else _by_gin(search, source_id, before)
             return [_found(row) for row in connection.execute(query.limit(limit))]
 
-        return await self._people.call(read)
+        try:
+            async with asyncio.timeout(_MOST_WAIT_S):
+                await self._turn.acquire()
+        except TimeoutError:
+            raise BusyError("other searches take long; try again in a few seconds") from None
+        try:
+            return await self._people.call(read)
+        finally:
+            self._turn.release()
 
 
 def _by_fts5(search: Search, source_id: str | None, before: int | None) -> Select[*tuple[Any, ...]]:

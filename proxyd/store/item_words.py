@@ -14,7 +14,7 @@ from proxyd.errors import BadSearchError
 
 MOST_WORDS = 4_000
 """The most characters of an item that can be found."""
-MOST_TERMS = 20
+MOST_TERMS, MOST_BEGUN = 20, 3
 _TERM = re.compile(r'(-?)(?:"([^"]*)"?|(\S+))')
 _words = re.compile(r"[^\W_]+").findall
 
@@ -45,10 +45,10 @@ def words_of(fields: Mapping[str, Value]) -> str:
 
 
 def search_of(text: str) -> Search:
-    """Return what a text searches for; raises ``BadSearchError`` if it has no words, or too many.
+    """Return what a text searches for; raises ``BadSearchError`` if it has no words, or asks for too much.
 
     All words must be there; ``"so and so"`` are words that follow each other, ``word*`` is the beginning of a word, and
-    ``-word`` must not be there.
+    ``-word`` must not be there. A letter alone is no beginning, because most items have such a word.
 
     Examples
     --------
@@ -65,6 +65,10 @@ def search_of(text: str) -> Search:
             (unwanted if sign else begun if goes_on else wanted).append(phrase)
     if not (wanted or begun):
         raise BadSearchError("name a word to search for")
+    if len(begun) > MOST_BEGUN:
+        raise BadSearchError(f"search for at most {MOST_BEGUN} beginnings of words at once")
+    if any(len(each[-1]) < 2 and each[-1].isascii() for each in begun):
+        raise BadSearchError("write at least two letters before a *")
     if sum(map(len, (*wanted, *begun, *unwanted))) > MOST_TERMS:
         raise BadSearchError(f"search for at most {MOST_TERMS} words at once")
     return Search(tuple(wanted), tuple(begun), tuple(unwanted))
@@ -78,8 +82,8 @@ def _folded(text: str) -> str:
 def in_sqlite(search: Search, source_id: str | None) -> str:
     """Return a query of FTS5 for items, or for those of a source, whose name must be compared as well.
 
-    >>> in_sqlite(search_of('a "b c" d* -e'), "my-source")
-    '(words : ("a" AND "b c" AND "d" *) AND source_id : ("my source")) NOT words : ("e")'
+    >>> in_sqlite(search_of('a "b c" de* -e'), "my-source")
+    '(words : ("a" AND "b c" AND "de" *) AND source_id : ("my source")) NOT words : ("e")'
     """
     parts = [*map(_quoted, search.wanted), *(f"{_quoted(each)} *" for each in search.begun)]
     query = f"words : ({' AND '.join(parts)})"
@@ -96,8 +100,8 @@ def _quoted(phrase: Phrase) -> str:
 def in_postgresql(search: Search) -> str:
     """Return a query for ``to_tsquery``.
 
-    >>> in_postgresql(search_of('a "b c" d* -e'))
-    "'a' & ('b' <-> 'c') & 'd':* & !'e'"
+    >>> in_postgresql(search_of('a "b c" de* -e'))
+    "'a' & ('b' <-> 'c') & 'de':* & !'e'"
     """
     begun = [_followed(each) + ":*" for each in search.begun]
     return " & ".join([*map(_followed, search.wanted), *begun, *(f"!{_followed(each)}" for each in search.unwanted)])

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar, cast
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from proxyd.core.model.item import EventKind, Item, Value
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.rules.state import SourceState, StoredEvent
-from proxyd.errors import BadSearchError
+from proxyd.errors import BadSearchError, BusyError
 from proxyd.probing.document_texts import clean
-from proxyd.store import SqlStore
+from proxyd.store import SqlStore, item_search
 from proxyd.store import tables as t
+from proxyd.store.item_search import SqlItemSearch
 from proxyd.store.item_sizes import fitting_since_s, measure_items
-from proxyd.store.item_words import MOST_TERMS, MOST_WORDS, words_of
+from proxyd.store.item_words import MOST_BEGUN, MOST_TERMS, MOST_WORDS, words_of
 from proxyd.store.retention import expire, expire_items
 from tests.hostile import CONTROLS, HUGE, MARKUP
 from tests.observations import altered, observed
 
+T = TypeVar("T")
 DAY_S = 86400.0
 
 
@@ -58,6 +63,7 @@ async def found(store: SqlStore, text: str, *, source: str | None = None, limit:
         ("evil", []),
         ("дом", ["i4"]),
         ("ДОМ -kernel", ["i4"]),
+        ("д*", ["i4"]),
         ("example", []),
         ("words : kernel", []),
         ('kernel"', ["i3", "i1"]),
@@ -105,7 +111,10 @@ async def test_a_search_finds_items_as_they_are_now_and_not_what_was_deleted(sto
     assert await found(store, "teapot") == []
 
 
-@pytest.mark.parametrize("text", ["", "  ", "-kernel", '"" - *', "a " * (MOST_TERMS + 1)])
+@pytest.mark.parametrize(
+    "text",
+    ["", "  ", "-kernel", '"" - *', "a " * (MOST_TERMS + 1), "kernel a*", "A*", "ab* " * (MOST_BEGUN + 1)],
+)
 async def test_a_search_for_nothing_or_too_much_is_refused(store: SqlStore, text: str) -> None:
     with pytest.raises(BadSearchError):
         await found(store, text)
@@ -116,6 +125,34 @@ def test_only_the_beginning_of_long_texts_is_read() -> None:
     found = words_of({"title": "calm", **{f"f{number}": f"{number}{expands}" for number in range(40)}})
     assert found.startswith("calm 0")
     assert len(found) <= MOST_WORDS
+
+
+class Held:
+    """Connections of which each call waits until ``free`` is set."""
+
+    def __init__(self) -> None:
+        self.free = asyncio.Event()
+        self.under_way = 0
+
+    async def call(self, _function: Callable[[Connection], T]) -> T:
+        self.under_way += 1
+        await self.free.wait()
+        self.under_way -= 1
+        return cast("T", [])
+
+
+async def test_one_search_runs_at_a_time_and_none_waits_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Held()
+    searches = SqlItemSearch(held)
+    waiting = [asyncio.create_task(searches.search("kernel", source_id=None, before=None, limit=9)) for _ in range(3)]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert held.under_way == 1
+    monkeypatch.setattr(item_search, "_MOST_WAIT_S", 0.0)
+    with pytest.raises(BusyError, match="other searches take long; try again in a few seconds"):
+        await searches.search("kernel", source_id=None, before=None, limit=9)
+    held.free.set()
+    assert await asyncio.gather(*waiting) == [[], [], []]
 
 
 async def test_hostile_titles_are_stored_and_never_break_a_search(store: SqlStore) -> None:

@@ -16,7 +16,7 @@ from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
 from proxyd.core.model.suspension import Subject
 from proxyd.core.rules.answers.promises import falls_short
-from proxyd.errors import BadSearchError
+from proxyd.errors import BadSearchError, BusyError
 from proxyd.queries import Queries
 
 _MOST_NEWS, _MOST_NAMED, _MOST_DEAD = 12, 5, 20
@@ -129,7 +129,7 @@ class News:
         if request.query.get("q", "").strip():
             try:
                 found = await self._listings.plans.search_items(read_query(request, wire.SearchWindow))
-            except BadSearchError as refused:
+            except (BadSearchError, BusyError) as refused:
                 error = refused.message
             except FaultsError as refused:
                 error = refused.faults[0].detail
