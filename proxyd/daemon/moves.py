@@ -31,8 +31,8 @@ class Moves:
 
     def all(self) -> list[SourceMove]:
         """Return every move, by source; an accepted one stays until the declaration names the new address."""
-        moved = (name for name, state in self._known.states.items() if state.health.moved or state.health.accepted)
-        return [move for name in sorted(moved) for move in self.of(name)]
+        estimates = self._known.estimates
+        return [move for name in sorted(estimates.moved | estimates.accepted.keys()) for move in self.of(name)]
 
     def of(self, source: str) -> list[SourceMove]:
         """Return the moves of a source: an accepted one, then the one that its redirects show now."""

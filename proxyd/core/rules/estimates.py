@@ -38,12 +38,17 @@ _FIRST_PLAN = 8  # the first plan is made after this part of the time between tw
 class Estimates:
     """States, rates and weeks of sources, by name.
 
-    ``off`` names the sources whose models predict badly, and ``accepted`` holds the moves that were accepted.
+    ``off`` names the sources whose models predict badly, ``failing`` those whose last probe failed, ``silent`` those
+    that show no items or a field without a value, and ``moved`` those that a permanent redirect leads elsewhere, as
+    they were last read. ``accepted`` holds the moves that were accepted.
     """
 
     def __init__(self, prior_mean_per_s: float, cycle: Cycle) -> None:
         self.states: dict[str, SourceState] = {}
         self.off: set[str] = set()
+        self.failing: set[str] = set()
+        self.silent: set[str] = set()
+        self.moved: set[str] = set()
         self.accepted: dict[str, AcceptedMove] = {}
         self.weeks: dict[str, WeekCounts] = {}
         self.trust = WeekTrust()
@@ -91,10 +96,10 @@ class Estimates:
         old = self.states.get(state.source_id)
         self.blend.replace(old.rate if old else NO_EVIDENCE, state.rate)
         self.states[state.source_id] = state
-        if state.fit.is_off:
-            self.off.add(state.source_id)
-        else:
-            self.off.discard(state.source_id)
+        _mark(self.off, state.source_id, state.fit.is_off)
+        _mark(self.failing, state.source_id, state.failures > 0)
+        _mark(self.silent, state.source_id, bool(state.health.silent))
+        _mark(self.moved, state.source_id, state.health.moved is not None)
         if state.health.accepted is not None:
             self.accepted[state.source_id] = state.health.accepted
         else:
@@ -160,6 +165,13 @@ class Estimates:
     def forget_week(self, source_id: str) -> None:
         """Start the counts again, because the source is now another document."""
         self.weeks.pop(source_id, None)
+
+
+def _mark(names: set[str], name: str, is_marked: bool) -> None:
+    if is_marked:
+        names.add(name)
+    else:
+        names.discard(name)
 
 
 @dataclass(frozen=True, slots=True)

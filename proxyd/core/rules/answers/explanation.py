@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from math import expm1, inf
 from typing import Any
 
-import numpy as np
-
 from proxyd.core.model.chronon import Chronon, Epoch
 from proxyd.core.model.profile import Source
 from proxyd.core.model.schedule import Constraint
@@ -271,18 +269,16 @@ class Explainer:
 
     def failing(self) -> list[str]:
         """Return the declared sources whose last probe failed."""
-        return list(self._where(lambda state: state.failures > 0))
+        return self._still(self.known.estimates.failing, lambda state: state.failures > 0)
 
     def silent(self) -> list[str]:
         """Return the declared sources that show no items, or a field without a value."""
-        return list(self._where(lambda state: bool(state.health.silent)))
+        return self._still(self.known.estimates.silent, lambda state: bool(state.health.silent))
 
-    def _where(self, holds: Callable[[SourceState], bool]) -> Iterator[str]:
-        """Yield the declared sources in whose present reading something holds."""
-        for name, state in self.known.estimates.states.items():
-            source = self.known.compiled.sources.get(name) if holds(state) else None
-            if source is not None and holds(self.known.state(source)):
-                yield name
+    def _still(self, names: Iterable[str], holds: Callable[[SourceState], bool]) -> list[str]:
+        """Return those of the sources that are declared, and in whose present reading something holds; by name."""
+        found = ((name, self.known.compiled.sources.get(name)) for name in sorted(names))
+        return [name for name, source in found if source is not None and holds(self.known.state(source))]
 
     def misfits(self) -> list[Misfit]:
         """Return the sources whose rate or week predicts badly, by name."""
@@ -298,7 +294,8 @@ class Explainer:
         factors: tuple[float, ...] = ()
         if week is not None and source.source_id in week:
             ahead = round(zone_s(source.zone, now_s) / HOUR_S)
-            factors = tuple(np.roll(week.intensity(source.source_id), -ahead).tolist())
+            local = week.intensity(source.source_id).tolist()
+            factors = (*local[ahead:], *local[:ahead])
         price_item_s = None if week is None else week.price_of(source.source_id)
         without_host = None if week is None else week.price_without_host(source.source_id)
         fleet_price_item_s = without_host or self.planner.price_item_s
