@@ -59,7 +59,7 @@ class PlanQueries:
         self._explainer = decider.explainer
         self._planner = decider.planner
         self._known = decider.known
-        self._choices = SourceChoices(decider.known)
+        self._choices = SourceChoices(decider.known, clock)
         self._weeks = RuleWeeks(store)
         self._profiles = profiles
         self._store = store

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import inf
 from typing import TypeAlias
 
@@ -14,10 +15,12 @@ from proxyd.core.model.profile import Source
 from proxyd.core.rules.compiled import Compiled
 from proxyd.core.rules.knowledge import Knowledge
 from proxyd.core.rules.state import SourceState
+from proxyd.ports import Clock
 from proxyd.queries import SourceChoice, SourceKind
 
 _NUMBER = re.compile(r"(\d+)")
 NaturalKey: TypeAlias = tuple[str | int, ...]
+_KEPT_S = 5.0  # how long an order is kept
 _Key: TypeAlias = Callable[[SourceState], float]
 
 
@@ -31,17 +34,28 @@ def natural_key(name: str) -> NaturalKey:
     return (*(int(each[:300]) if k % 2 else each for k, each in enumerate(pieces)), name)
 
 
+@dataclass(frozen=True, slots=True)
+class _Ordered:
+    """All names in an order, those from which it was made, and when it is too old."""
+
+    names: Sequence[str]
+    of: Sequence[str]
+    until_s: float
+
+
 class SourceChoices:
     """Chooses sources in threads, however many there are.
 
     Threads may read the states: the event loop replaces each of them whole.
     """
 
-    def __init__(self, known: Knowledge) -> None:
+    def __init__(self, known: Knowledge, clock: Clock) -> None:
         self._known = known
+        self._clock = clock
         self._sources: Mapping[str, Source] = {}
         self._names: list[str] = []
         self._texts: dict[str, str] = {}  # name and address, as they are searched
+        self._ordered: dict[str, _Ordered] = {}
 
     async def names(self) -> Sequence[str]:
         """Return the names of the declared sources in natural order; they are sorted when the declaration changes."""
@@ -52,16 +66,27 @@ class SourceChoices:
         return self._names
 
     async def choose(self, choice: SourceChoice) -> Sequence[str]:
-        """Return the names of the chosen sources, in the order asked for."""
-        names, key = await self.names(), _ORDERS.get(choice.order)
-        if choice.is_all and key is None:
-            return names
-        return await asyncio.to_thread(self._chosen, choice, names, self._texts, key)
+        """Return the names of the chosen sources, in the order asked for, which may be that of some seconds ago."""
+        names, texts = await self.names(), self._texts
+        if choice.order in _ORDERS:
+            names = await self._in_order(choice.order, names)
+        return names if choice.is_all else await asyncio.to_thread(self._chosen, choice, names, texts)
 
-    def _chosen(
-        self, choice: SourceChoice, names: Sequence[str], texts: Mapping[str, str], key: _Key | None
-    ) -> Sequence[str]:
-        text, among, states = choice.text.casefold(), choice.among, self._known.estimates.states
+    async def _in_order(self, order: str, names: Sequence[str]) -> Sequence[str]:
+        kept = self._ordered.get(order)
+        if kept is None or kept.of is not names or self._clock.time_s() >= kept.until_s:
+            ordered = await asyncio.to_thread(self._sorted_by, _ORDERS[order], names)
+            kept = self._ordered[order] = _Ordered(ordered, names, self._clock.time_s() + _KEPT_S)
+        return kept.names
+
+    def _sorted_by(self, key: _Key, names: Sequence[str]) -> Sequence[str]:
+        states = self._known.estimates.states
+        values = (-inf if (state := states.get(name)) is None else key(state) for name in names)
+        order = np.argsort(-np.fromiter(values, dtype=np.float64, count=len(names)), kind="stable")
+        return [names[place] for place in order.tolist()]
+
+    def _chosen(self, choice: SourceChoice, names: Sequence[str], texts: Mapping[str, str]) -> Sequence[str]:
+        text, among = choice.text.casefold(), choice.among
         if among is not None:
             names = [name for name in names if name in among]
         if text:
@@ -70,20 +95,13 @@ class SourceChoices:
             compiled = self._known.compiled  # another declaration may come meanwhile
             found = {name for kind in choice.kinds for name in self._of_kind(kind, names, compiled)}
             names = [name for name in names if name in found]
-        if key is None:
-            return names
-        newest = ((-inf if (state := states.get(name)) is None else key(state)) for name in names)
-        order = np.argsort(-np.fromiter(newest, dtype=np.float64, count=len(names)), kind="stable")
-        return [names[place] for place in order.tolist()]
+        return names
 
     def _of_kind(self, kind: SourceKind, names: Sequence[str], compiled: Compiled) -> Iterator[str]:
         """Yield the sources of a kind; the stored state of one may be that of another address."""
         estimates, holds = self._known.estimates, _KINDS[kind]
-        states, is_new = estimates.states, kind is SourceKind.NEW
-        for name in names:
-            stored = states.get(name)
-            if not is_new and (stored is None or not holds(stored)):
-                continue
+        marked = {SourceKind.FAILING: estimates.failing, SourceKind.SILENT: estimates.silent}
+        for name in marked[kind].copy() if kind in marked else names:
             source = compiled.sources.get(name)
             if source is not None and holds(estimates.state(source, compiled.reading(name))):
                 yield name

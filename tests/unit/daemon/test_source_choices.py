@@ -13,6 +13,7 @@ from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.state import SourceState
 from proxyd.daemon.source_choices import SourceChoices, natural_key
 from proxyd.queries import SourceChoice, SourceKind
+from tests.fakes import FakeClock
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source
 
 T0 = 1_000_000_000.0
@@ -81,15 +82,33 @@ async def test_sources_are_chosen_and_ordered(
     found = await lived()
     among = None if some is None else frozenset(sorted(found.known.compiled.sources)[:some])
     choice = SourceChoice(text, frozenset(kinds), among, order)
-    assert list(await SourceChoices(found.known).choose(choice)) == expected(found, choice)
+    assert list(await SourceChoices(found.known, FakeClock(T0)).choose(choice)) == expected(found, choice)
 
 
 async def test_a_declaration_that_comes_in_meanwhile_leaves_only_what_it_still_has() -> None:
     found = await lived()
-    choices, failing = SourceChoices(found.known), SourceChoice("", frozenset({SourceKind.FAILING}), None, "name")
+    choices, failing = (
+        SourceChoices(found.known, FakeClock(T0)),
+        SourceChoice("", frozenset({SourceKind.FAILING}), None, "name"),
+    )
     names, texts = list(await choices.names()), choices._texts
     declared = declaration(source("A0"), source("b1"), rule("r"))
     found.declare(declared, {"r": T0}, T0)
-    assert set(choices._chosen(failing, names, texts, None)) <= {"A0", "b1"}
+    assert set(choices._chosen(failing, names, texts)) <= {"A0", "b1"}
     assert list(await choices.names()) == ["A0", "b1"]
     assert await choices.choose(SourceChoice("b1", frozenset(), None, "name")) == ["b1"]
+
+
+async def test_an_order_is_kept_for_some_seconds() -> None:
+    found = await lived()
+    clock = FakeClock(T0)
+    choices, newest = SourceChoices(found.known, clock), SourceChoice(order="newest")
+    before = list(await choices.choose(newest))
+    name = before[-1]
+    await Drive(found).see(changed(name, [item("new", T0 + 900.0)], T0 + 1000.0))
+    assert list(await choices.choose(newest)) == before
+    await clock.advance(5.0)
+    assert (await choices.choose(newest))[0] == name
+    assert await choices.choose(SourceChoice("b", frozenset(), None, "newest")) == [
+        each for each in await choices.choose(newest) if "b" in each.lower()
+    ]
