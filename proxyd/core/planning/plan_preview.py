@@ -69,6 +69,7 @@ def preview_source(planner: Planner, source_id: str, epoch: Epoch) -> PlannedPro
     alone = _alone(planner, source, epoch.start)
     blocked_s = alone.limits.blocked_until_s(source)
     now = max(epoch.start, planner.settings.grid.chronon_at(max(source.allowed_s(), blocked_s, 0.0)))
+    now = planner.settings.next_room(max(now, alone.queues.next_wake(now - 1)), epoch.stop)
     while now < epoch.stop:
         if chosen := alone.choose(now):
             return chosen[0]
