@@ -340,7 +340,7 @@ async def test_a_browser_that_is_lost_gets_a_page(browser: Browser, path: str) -
             assert (answer.status, answer.content_type) == (404, "text/html")
             assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
             page = await answer.text()
-            assert ("To the fleet" in page) == is_signed
+            assert ("To the news" in page) == is_signed
             assert "<script>" not in page
         async with browser.api.client.get(path) as answer:
             assert (answer.status, answer.content_type) == (404, "application/problem+json")

@@ -77,11 +77,16 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
     except web.HTTPException as error:
         if error.status < 400:
             raise
-        advice = "; send it in several requests" if error.status == 413 else ""
-        answer = problem(error.status, error.reason, f"{error.text or ''}{advice}")
+        answer = problem(error.status, error.reason, _said(error))
         if "Allow" in error.headers:
             answer.headers["Allow"] = error.headers["Allow"]
         return answer
+
+
+def _said(error: web.HTTPException) -> str:
+    if isinstance(error, web.HTTPNotFound):
+        return "nothing has this address; GET /api/v1/openapi.json lists what there is"
+    return (error.text or "") + "; send it in several requests" * (error.status == 413)
 
 
 def answer_to(error: Exception) -> web.Response:
