@@ -246,7 +246,7 @@ async def test_sources_that_fail_are_asked_for_alone(running: Running) -> None:
     async with Client.over_http(str(running.client.make_url("")), await token_of(running)) as client:
         assert await client.sources(failing=True) == []
         state = decider.known.state(decider.known.compiled.sources["s"])
-        decider.known.estimates.states["s"] = dataclasses.replace(state, failures=2)
+        decider.known.estimates.keep(dataclasses.replace(state, failures=2))
         assert [(each["source"], each["failures"]) for each in await client.sources(failing=True)] == [("s", 2)]
 
 

@@ -331,7 +331,7 @@ async def test_failing_sources_are_counted_and_shown_with_what_is_wrong(browser:
     assert "No source is like that." in (await browser.get("/sources?failing=true"))[1]
     decider = browser.api.control.decider
     state = decider.known.state(decider.known.compiled.declaration.sources["s"])
-    decider.known.estimates.states["s"] = replace(state, failures=2, last_detail="status 404")
+    decider.known.estimates.keep(replace(state, failures=2, last_detail="status 404"))
     assert '<dd>1</dd><dd class="sub"><a href="/sources?failing=true">' in (await browser.get("/state"))[1]
     assert '<span class="state bad">failing</span> <a href="/sources/s">' in (await browser.get("/"))[1]
     _, failing = await browser.get("/sources?failing=true")
@@ -347,7 +347,7 @@ async def test_silent_sources_do_not_look_healthy(browser: Browser) -> None:
     state = decider.known.state(decider.known.compiled.declaration.sources["s"])
     silent = {"price": Spell(5, T0 - 600.0, T0), "items": Spell(1, T0, T0)}
     health = replace(state.health, silent=silent)
-    decider.known.estimates.states["s"] = replace(state, health=health, last_outcome="not_modified")
+    decider.known.estimates.keep(replace(state, health=health, last_outcome="not_modified"))
     assert '<dd>1</dd><dd class="sub"><a href="/sources?silent=true">' in (await browser.get("/state"))[1]
     assert '<span class="state warn">silent</span> <a href="/sources/s">' in (await browser.get("/"))[1]
     _, text = await browser.get("/sources?silent=true")

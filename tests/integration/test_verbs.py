@@ -112,7 +112,7 @@ async def test_a_silent_field_is_a_warning_by_name(shell: Shell) -> None:
     decider = shell.running.control.decider
     state = decider.known.state(decider.known.compiled.sources["s"])
     health = replace(state.health, silent={"price": Spell(5, 0.0, 600.0)})
-    decider.known.estimates.states["s"] = replace(state, health=health, last_outcome="same_body")
+    decider.known.estimates.keep(replace(state, health=health, last_outcome="same_body"))
     _, out, _ = await shell("sources", "--silent")
     assert [line.split()[0] for line in out.splitlines()] == ["source", "s"]
     assert "same_body; no price" in out
