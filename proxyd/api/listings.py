@@ -27,7 +27,7 @@ from proxyd.core.model.profile import NotificationRule
 from proxyd.core.model.suspension import Subject
 from proxyd.queries import Queries, SourceChoice, SourceKind
 
-_PART = 8  # sources whose explanations take some milliseconds
+_PART = 2  # sources whose explanations take some milliseconds
 _MOST_RULES = 20_000  # of all sources on a page
 _PICTURE_HEADERS = {
     "Cache-Control": "private, no-cache",
