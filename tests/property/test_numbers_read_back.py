@@ -68,9 +68,9 @@ _PIECES = st.sampled_from([*"0123456789.,-+()%€$'", " ", "\u00a0", "e", "E", "
 @examples(400)
 @given(st.lists(_PIECES, max_size=30).map("".join) | st.text(max_size=60), st.sampled_from([None, ".", ","]))
 def test_any_text_is_read_soon_and_without_an_error(text: str, mark: str | None) -> None:
-    started = time.perf_counter()
+    started = time.thread_time()
     number = read_number(text, mark)
-    assert time.perf_counter() - started < 0.05
+    assert time.thread_time() - started < 0.05
     assert number is None or isinstance(number, int | float)
     if mark != ",":
         plain = plain_number(text)

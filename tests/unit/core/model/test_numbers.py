@@ -151,9 +151,9 @@ def test_what_was_a_number_before_is_the_same_number(text: str) -> None:
     ],
 )
 def test_a_hostile_text_costs_little(text: str) -> None:
-    started = time.perf_counter()
+    started = time.thread_time()
     read_number(text)
-    assert time.perf_counter() - started < 0.1
+    assert time.thread_time() - started < 0.1
 
 
 def test_every_language_has_a_mark_and_regions_may_differ() -> None:
