@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 
+from proxyd.core.language.checking.check_context import CheckSettings
+from proxyd.core.language.checking.check_memory import CheckMemory
 from proxyd.core.language.checking.classes import BUILT_IN
 from proxyd.core.language.nodes import (
     ClassDeclaration,
@@ -38,21 +40,23 @@ UPTIME_CLASS = ClassName("PAGE", BUILT_IN.name)
 SOURCE_CLASS_NAME = ClassName(SOURCE_CLASS.name, BUILT_IN.name)
 
 
-def expand(texts: Sequence[Parsed]) -> list[Parsed]:
+def expand(texts: Sequence[Parsed], memory: CheckMemory | None = None) -> list[Parsed]:
     """Return the texts of one declaration, each WATCH replaced by the statements that it stands for.
 
-    A source that is declared anywhere in the texts for the same address and class is used; so is a profile.
+    A source that is declared anywhere in the texts for the same address and class is used; so is a profile. What a
+    WATCH stood for before is taken from ``memory``.
     """
     if not any(isinstance(each, Watch) for parsed in texts for each in parsed.statements):
         return list(texts)
-    return _Expansion(texts).texts()
+    return _Expansion(texts, memory or CheckMemory(CheckSettings())).texts()
 
 
 class _Expansion:
     """The names that the texts declare, and those that earlier WATCH statements have added."""
 
-    def __init__(self, texts: Sequence[Parsed]) -> None:
+    def __init__(self, texts: Sequence[Parsed], memory: CheckMemory) -> None:
         self._texts = texts
+        self._memory = memory
         declared = [each for parsed in texts for each in parsed.statements]
         self._classes = dict(_classes(declared))
         self._profiles = {each.name.value for each in declared if isinstance(each, CreateProfile)}
@@ -82,21 +86,28 @@ class _Expansion:
             else:
                 yield each
 
-    def _meant_by(self, watch: Watch) -> Iterator[Statement]:
+    def _meant_by(self, watch: Watch) -> Sequence[Statement]:
+        """Return the statements that a WATCH stands for; the same objects as before if they mean the same."""
         page_class = watch.page_class or replace(self._class_of(watch), span=watch.url.span)
         profile = watch.profile or Located(DEFAULT_PROFILE, watch.url.span)
-        if profile.value not in self._profiles:
-            self._profiles.add(profile.value)
-            yield CreateProfile(profile, span=watch.span)
         reading = self._reading(watch.url, page_class)
-        source = self._sources.get(reading)
-        if source is None:
-            name = self._source_name(watch, page_class)
-            how = {option: getattr(watch, option) for option in _HOW_TO_READ}
-            source = CreateSource(name, page_class, watch.url, span=watch.span, **how)
-            self._sources[reading] = source
-            yield source
-        yield self._rule(watch, profile, source.name, page_class)
+        source, has_profile = self._sources.get(reading), profile.value in self._profiles
+        name = self._source_name(watch, page_class) if source is None else source.name
+        news = self._classes.get(page_class.name.casefold())
+        depends_on = page_class, has_profile, source is None, name.value, news
+        before = self._memory.recall(watch, ())
+        if before is not None and before[0] == depends_on:
+            meant: tuple[Statement, ...] = before[1]
+        else:
+            made: list[Statement] = [] if has_profile else [CreateProfile(profile, span=watch.span)]
+            if source is None:
+                how = {option: getattr(watch, option) for option in _HOW_TO_READ}
+                made.append(CreateSource(name, page_class, watch.url, span=watch.span, **how))
+            meant = (*made, self._rule(watch, profile, name, page_class))
+            self._memory.keep(watch, (), (depends_on, meant))
+        self._profiles.add(profile.value)
+        self._sources.update((reading, each) for each in meant if isinstance(each, CreateSource))
+        return meant
 
     def _other_options(self, watch: Watch, text: SourceText) -> Iterator[RuleError]:
         """Yield an error for each option that differs from that of the source which reads the address."""

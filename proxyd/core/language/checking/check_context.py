@@ -58,9 +58,11 @@ class Reporter:
         self.source = source
         self.errors: list[RuleCheckError] = []
         self.warnings: list[RuleCheckError] = []
+        self.reports = 0  # all that were made, with those that are not kept
 
     def error(self, message: str, span: TextSpan) -> None:
         """Report an error; after a hundred in one file the rest are dropped."""
+        self.reports += 1
         if len(self.errors) < MAX_ERRORS:
             self.errors.append(self._make(message, span))
 
@@ -70,11 +72,13 @@ class Reporter:
 
     def warn(self, message: str, span: TextSpan) -> None:
         """Report something that is allowed but probably not meant."""
+        self.reports += 1
         if len(self.warnings) < MAX_ERRORS:
             self.warnings.append(self._make(message, span))
 
     def warn_once(self, message: str, span: TextSpan) -> None:
         """Report at its first place something that the settings lack, and not again for each statement."""
+        self.reports += 1
         if all(each.message != message for each in self.warnings):
             self.warn(message, span)
 

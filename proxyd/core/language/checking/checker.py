@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from proxyd.core.language.checking.check_context import CheckSettings, Reporter
+from proxyd.core.language.checking.check_memory import CheckMemory
 from proxyd.core.language.checking.classes import BUILT_IN, ClassIndex, check_domain
 from proxyd.core.language.checking.rule_checker import KnownNames, RuleChecker
 from proxyd.core.language.checking.source_checker import check_profile, check_source
@@ -33,19 +34,25 @@ from proxyd.errors import RuleError
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A declaration, or all errors that prevent it. Warnings do not prevent it."""
+    """A declaration, or all errors that prevent it. Warnings do not prevent it.
+
+    ``expanded`` are the texts with what each WATCH stands for; ``memory`` is for the check of the next declaration.
+    """
 
     declaration: Declaration | None
     errors: tuple[RuleError, ...] = ()
     warnings: tuple[RuleError, ...] = ()
+    expanded: Sequence[Parsed] = ()
+    memory: CheckMemory | None = None
 
 
 class _Checker:
     """Checks the statements of all texts as one declaration."""
 
-    def __init__(self, texts: Sequence[Parsed], settings: CheckSettings) -> None:
+    def __init__(self, texts: Sequence[Parsed], settings: CheckSettings, memory: CheckMemory) -> None:
         self._texts = texts
         self._settings = settings
+        self._memory = memory
         self._reporters = [Reporter(parsed.source) for parsed in texts]
         broken = [each for parsed in texts for each in parsed.broken]
         self._unread = Unread(
@@ -55,7 +62,7 @@ class _Checker:
 
     def check(self) -> Checked:
         self._report_names()
-        domains = self._domains()
+        domains = self._memory.same_domains(self._domains())
         sources = self._sources(domains)
         profiles = self._profiles(domains)
         rules = self._rules(KnownNames(domains, sources, profiles, self._unread))
@@ -69,8 +76,10 @@ class _Checker:
             self._warn_of_unread_sources(rules)
         warned = (warning for reporter in self._reporters for warning in reporter.warnings)
         warnings = {(each.file, each.start, each.stop, each.message): each for each in warned}
-        declaration = None if errors else Declaration(domains | {BUILT_IN.name: BUILT_IN}, sources, profiles, rules)
-        return Checked(declaration, tuple(errors), tuple(warnings.values()))
+        known = {**domains, BUILT_IN.name: BUILT_IN}
+        declaration = None if errors else Declaration(known, sources, profiles, rules)
+        self._memory.finish()
+        return Checked(declaration, tuple(errors), tuple(warnings.values()), self._texts, self._memory)
 
     def _each(self) -> Iterator[tuple[Statement, Reporter]]:
         for parsed, reporter in zip(self._texts, self._reporters, strict=True):
@@ -100,7 +109,12 @@ class _Checker:
         unread: list[str] = []
         for statement, reporter in self._each():
             if isinstance(statement, CreateSource):
-                source = check_source(statement, classes, reporter, Values(reporter, self._settings))
+                source = self._memory.recall(statement, (domains,))
+                if source is None:
+                    reports = reporter.reports
+                    source = check_source(statement, classes, reporter, Values(reporter, self._settings))
+                    if source is not None and reporter.reports == reports:
+                        self._memory.keep(statement, (domains,), source)
                 if source is not None:
                     sources.setdefault(source.source_id, source)
                 else:
@@ -112,8 +126,12 @@ class _Checker:
         profiles: dict[str, Profile] = {}
         for statement, reporter in self._each():
             if isinstance(statement, CreateProfile):
-                values = Values(reporter, self._settings)
-                profile = check_profile(statement, domains, reporter, values, self._unread)
+                profile = self._memory.recall(statement, (domains,))
+                if profile is None:
+                    reports, values = reporter.reports, Values(reporter, self._settings)
+                    profile = check_profile(statement, domains, reporter, values, self._unread)
+                    if reporter.reports == reports:
+                        self._memory.keep(statement, (domains,), profile)
                 profiles.setdefault(profile.name, profile)
         return profiles
 
@@ -121,22 +139,37 @@ class _Checker:
         rules: dict[str, NotificationRule] = {}
         for statement, reporter in self._each():
             if isinstance(statement, InsertNotification):
-                rule = RuleChecker(known, reporter, self._settings).check(statement)
+                rule = self._rule(statement, known, reporter)
                 if rule is not None:
                     rules.setdefault(rule.name, rule)
         return rules | dict(self._trouble_rules(known, rules))
+
+    def _rule(self, statement: InsertNotification, known: KnownNames, reporter: Reporter) -> NotificationRule | None:
+        """Return a checked rule; of one that was checked before, only the sources are looked up."""
+        inputs, reports = known.named_by(statement), reporter.reports
+        kept: NotificationRule | None = self._memory.recall(statement, inputs)
+        sources = () if kept is None else kept.source_ids if statement.sources else known.sources_of(kept)
+        rule: NotificationRule | None
+        if kept is not None and sources:
+            rule = kept if sources == kept.source_ids else replace(kept, source_ids=sources)
+        else:
+            rule = RuleChecker(known, reporter, self._settings).check(statement)
+        is_clean = reporter.reports == reports and statement.screenshot is None  # its warnings depend on the sources
+        if rule is not None and is_clean:
+            self._memory.keep(statement, inputs, rule)
+        return rule
 
     def _trouble_rules(
         self, known: KnownNames, rules: Mapping[str, NotificationRule]
     ) -> Iterator[tuple[str, NotificationRule]]:
         """Yield the rules of ON TROUBLE; each has the sources that the other rules of its profile have."""
-        watched: dict[str, dict[str, None]] = {}
-        for rule in rules.values():
-            for profile in rule.profiles:
-                watched.setdefault(profile, {}).update(dict.fromkeys(rule.source_ids))
-        for statement, reporter in self._each():
-            if not isinstance(statement, CreateProfile) or not statement.trouble:
-                continue
+        each_profile = ((each, reporter) for each, reporter in self._each() if isinstance(each, CreateProfile))
+        troubled = [(each, reporter) for each, reporter in each_profile if each.trouble]
+        watched: dict[str, dict[str, None]] = {each.name.value: {} for each, _ in troubled}
+        for rule in rules.values() if troubled else ():
+            for profile in watched.keys() & rule.profiles:
+                watched[profile].update(dict.fromkeys(rule.source_ids))
+        for statement, reporter in troubled:
             meant = trouble_rule(statement)
             found = RuleChecker(known, reporter, self._settings).check(meant)
             if meant.name.value in rules:
@@ -148,9 +181,11 @@ class _Checker:
 
     def _warn_of_probes(self, rules: Mapping[str, NotificationRule]) -> None:
         """Warn of rules on SOURCE that have sources probed often which no rule on their items reads."""
-        read = {name for rule in rules.values() if not rule.trigger.kind.is_of_source for name in rule.source_ids}
+        of_items = (rule for rule in rules.values() if not rule.trigger.kind.is_of_source)
+        read: set[str] = set()
         for statement, reporter in self._each():
             if isinstance(statement, InsertNotification) and _asks_often(statement):
+                read.update(*(rule.source_ids for rule in of_items))  # once: nothing is left of them then
                 own = rules[statement.name.value].source_ids if statement.name.value in rules else ()
                 alone = [name for name in own if name not in read]
                 if 0 < len(alone) < len(own):
@@ -205,9 +240,22 @@ def _another_name(statement: Statement) -> str:
     return ""
 
 
-def check_parsed(texts: Sequence[Parsed], settings: CheckSettings | None = None) -> Checked:
-    """Return the declaration of parsed texts."""
-    return _Checker(expand(texts), settings or CheckSettings()).check()
+def check_parsed(
+    texts: Sequence[Parsed], settings: CheckSettings | None = None, before: CheckMemory | None = None
+) -> Checked:
+    """Return the declaration of parsed texts; statements that the memory of the check ``before`` holds are not checked.
+
+    Examples
+    --------
+    >>> text = parse("WATCH 'https://example.org/feed';")
+    >>> first = check_parsed([text])
+    >>> second = check_parsed([text], before=first.memory)
+    >>> second.declaration == first.declaration
+    True
+    """
+    settings = settings or CheckSettings()
+    memory = CheckMemory(settings) if before is None else before.following(settings)
+    return _Checker(expand(texts, memory), settings, memory).check()
 
 
 def check(texts: Sequence[SourceText], settings: CheckSettings | None = None) -> Checked:

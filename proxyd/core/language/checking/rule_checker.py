@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
 
@@ -57,6 +57,7 @@ class KnownNames:
     sources: Mapping[str, Source]
     profiles: Mapping[str, Profile]
     unread: Unread
+    _indices: dict[tuple[tuple[str, ...], bool, str], ClassIndex] = field(default_factory=dict)
 
     @cached_property
     def of_class(self) -> Mapping[tuple[str, str], Sequence[str]]:
@@ -64,7 +65,47 @@ class KnownNames:
         found: dict[tuple[str, str], list[str]] = {}
         for source in self.sources.values():
             found.setdefault((source.domain, source.page_class), []).append(source.source_id)
-        return found
+        return {of_class: tuple(names) for of_class, names in found.items()}
+
+    def named_by(self, rule: InsertNotification) -> tuple[object, ...]:
+        """Return all that the meaning of a rule depends on besides its text, but for the sources of its classes."""
+        profiles = (self.profiles.get(each.value) for each in rule.profiles)
+        return (self.domains, *profiles, *(self.sources.get(each.value) for each in rule.sources))
+
+    def fitting(self, wanted: Collection[tuple[str, str]]) -> Sequence[str]:
+        """Return the names of the sources of classes, in the order of their declaration."""
+        if len(wanted) == 1:
+            return self.of_class.get(next(iter(wanted)), ())
+        return [each.source_id for each in self.sources.values() if (each.domain, each.page_class) in wanted]
+
+    def of_profiles(self, profiles: Sequence[Profile]) -> Sequence[str]:
+        """Return the names of the sources of the profiles' domains, or of all domains if a profile names none."""
+        domains = {name for profile in profiles for name in profile.domains or self.domains}
+        if not all(profile.domains for profile in profiles):
+            domains.add(BUILT_IN_NAME)
+        return [each.source_id for each in self.sources.values() if each.domain in domains]
+
+    def sources_of(self, rule: NotificationRule) -> tuple[str, ...]:
+        """Return the sources of the classes that a checked rule reads, or of its profiles if it reads SOURCE."""
+        then = rule.trigger.then
+        read = [rule.trigger.page_class, *(each.page_class for each in rule.query.sources)]
+        read += [] if then is None else [then.page_class]
+        wanted = {(each.domain or "", each.name) for each in read}
+        if (SOURCE_CLASS.domain, SOURCE_CLASS.name) in wanted:
+            return tuple(self.of_profiles([self.profiles[name] for name in rule.profiles]))
+        return tuple(self.fitting(wanted))
+
+    def class_index(self, profiles: Sequence[Profile]) -> ClassIndex:
+        """Return the classes that rules of some profiles can name."""
+        names = dict.fromkeys(name for profile in profiles for name in profile.domains or self.domains)
+        is_complete = all(profile.domains for profile in profiles) or not self.unread.hides_any(StatementKind.DOMAIN)
+        where = " in the domains of this rule's profiles" if any(profile.domains for profile in profiles) else ""
+        asked = tuple(names), bool(profiles) and is_complete, where
+        if asked not in self._indices:
+            domains = [self.domains[name] for name in names if name in self.domains]
+            complete = bool(profiles) and len(domains) == len(names) and is_complete
+            self._indices[asked] = ClassIndex(domains, complete=complete, where=where)
+        return self._indices[asked]
 
 
 class RuleChecker:
@@ -79,7 +120,7 @@ class RuleChecker:
     def check(self, rule: InsertNotification) -> NotificationRule | None:
         """Return the rule as the daemon runs it, or ``None`` if a part of it is missing."""
         profiles = self._profiles(rule)
-        classes = self._classes(profiles)
+        classes = self._known.class_index(profiles)
         trigger, query, message, page_classes = self._read_texts(rule, classes)
         sources = self._sources(rule, profiles, page_classes)
         self._check_options(rule)
@@ -126,17 +167,6 @@ class RuleChecker:
                 self._reporter.error(f"there is no profile {name.value!r}.{hint}", name.span)
         return found
 
-    def _classes(self, profiles: Sequence[Profile]) -> ClassIndex:
-        known = self._known.domains
-        names = dict.fromkeys(name for profile in profiles for name in profile.domains or known)
-        domains = [known[name] for name in names if name in known]
-        is_complete = all(profile.domains for profile in profiles) or not self._known.unread.hides_any(
-            StatementKind.DOMAIN
-        )
-        complete = bool(profiles) and len(domains) == len(names) and is_complete
-        where = " in the domains of this rule's profiles" if any(profile.domains for profile in profiles) else ""
-        return ClassIndex(domains, complete=complete, where=where)
-
     def _read_texts(
         self, rule: InsertNotification, classes: ClassIndex
     ) -> tuple[Trigger | None, Select | None, MessageTemplate | None, list[PageClass]]:
@@ -165,8 +195,8 @@ class RuleChecker:
     ) -> tuple[str, ...]:
         is_of_sources = SOURCE_CLASS in page_classes
         wanted = {} if is_of_sources else dict.fromkeys((each.domain, each.name) for each in page_classes)
-        fitting = self._of_profiles(profiles) if is_of_sources else self._fitting(wanted)
         if not rule.sources:
+            fitting = self._known.of_profiles(profiles) if is_of_sources else self._known.fitting(wanted)
             if not fitting and page_classes and not self._known.unread.hides_any(StatementKind.SOURCE):
                 classes = " or ".join(dict.fromkeys(each.name for each in page_classes))
                 message = f"the notification {rule.name.value!r} has no source of class {classes} yet"
@@ -176,20 +206,6 @@ class RuleChecker:
         for name in rule.sources:
             self._check_named_source(name, wanted)
         return tuple(name.value for name in rule.sources)
-
-    def _fitting(self, wanted: Collection[tuple[str, str]]) -> Sequence[str]:
-        """Return the names of the sources of classes, in the order of their declaration."""
-        known = self._known
-        if len(wanted) == 1:
-            return known.of_class.get(next(iter(wanted)), ())
-        return [s.source_id for s in known.sources.values() if (s.domain, s.page_class) in wanted]
-
-    def _of_profiles(self, profiles: Sequence[Profile]) -> Sequence[str]:
-        """Return the names of the sources of the profiles' domains, or of all domains if a profile names none."""
-        domains = {name for profile in profiles for name in profile.domains or self._known.domains}
-        if not all(profile.domains for profile in profiles):
-            domains.add(BUILT_IN_NAME)
-        return [each.source_id for each in self._known.sources.values() if each.domain in domains]
 
     def _check_named_source(self, name: Located[str], wanted: Collection[tuple[str, str]]) -> None:
         source = self._known.sources.get(name.value)
