@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from proxyd.core.language import MEANING, rule_counting
 from proxyd.core.model.chronon import ChrononGrid
@@ -33,7 +35,10 @@ class StoredText:
 
 
 class SqlDeclarations:
-    """Stores the declaration; ``digests`` and ``limits`` hold those of its rules, by name."""
+    """Stores the declaration; ``digests`` and ``limits`` hold those of its rules, by name.
+
+    What is stored of texts and sources is remembered, so that a declaration writes what it changes.
+    """
 
     def __init__(self, writer: Writer, read: StoreReader, webhooks: SqlWebhooks, grid: ChrononGrid) -> None:
         self._writer = writer
@@ -42,11 +47,16 @@ class SqlDeclarations:
         self._chronon_s = grid.length_s
         self.digests: dict[str, DigestTimes] = {}
         self.limits: dict[str, LimitTimes] = {}
+        self._texts: dict[str, StoredText] | None = None
+        self._declared: dict[str, float] | None = None  # since when, in unix seconds
 
     async def load_texts(self) -> list[StoredText]:
-        """Return the texts of the last good declaration, in order."""
+        """Return the texts of the last good declaration: files by name, then what was sent over the API, in order."""
+        self._texts = self._declared = None  # another process may have changed them
         found = await self._read(select(t.texts).order_by(t.texts.c.position))
-        return [StoredText(row.name, row.origin, row.text) for row in found]
+        texts = [StoredText(row.name, row.origin, row.text) for row in found]
+        files = sorted((each for each in texts if each.origin == "file"), key=attrgetter("name"))
+        return [*files, *(each for each in texts if each.origin != "file")]
 
     async def meanings(self) -> dict[str, int]:
         """Return under which meaning of the language each rule was accepted last."""
@@ -60,17 +70,9 @@ class SqlDeclarations:
         An edit keeps it. A removed rule loses its streams.
         """
         rules = list(rules)
-        wanted = {rule.name: {"fingerprint": rule.fingerprint, "counting": rule_counting(rule)} for rule in rules}
-        self.digests = {
-            rule.name: DigestTimes(rule.digest, self._chronon_s) for rule in rules if rule.digest is not None
-        }
-        limits = {rule.name: rule.limit for rule in rules if rule.limit is not None}
-        self.limits = {
-            name: LimitTimes(limit.most, limit.per.in_seconds(chronon_s=self._chronon_s))
-            for name, limit in limits.items()
-        }
 
-        def write(connection: Connection) -> dict[str, float]:
+        def write(connection: Connection) -> tuple[dict[str, float], dict[str, StoredText]]:
+            wanted = {rule.name: {"fingerprint": rule.fingerprint, "counting": rule_counting(rule)} for rule in rules}
             stored = {row.name: row for row in connection.execute(select(t.rules))}
             gone = [name for name in stored if name not in wanted]
             fresh = [name for name in wanted if name not in stored]
@@ -82,33 +84,63 @@ class SqlDeclarations:
                 [wanted[name] | {"name": name, "accepted_s": now_s} for name in fresh],
             )
             _edit_rules(connection, stored, wanted)
-            connection.execute(update(t.rules).values(meaning=MEANING))
+            connection.execute(update(t.rules).where(t.rules.c.meaning != MEANING).values(meaning=MEANING))
             forget_changed_endpoints(connection, rules)
             self._webhooks.declare(connection, rules, now_s)
-            connection.execute(delete(t.texts))
-            execute_many(
-                connection,
-                insert(t.texts),
-                [{"name": x.name, "origin": x.origin, "position": n, "text": x.text} for n, x in enumerate(texts)],
-            )
+            written = {each.name: each for each in texts}
+            _write_texts(connection, _stored_texts(connection) if self._texts is None else self._texts, written)
             _forget_future(connection, now_s)
-            return {row.name: row.accepted_s for row in connection.execute(select(t.rules))}
+            return {row.name: row.accepted_s for row in connection.execute(select(t.rules))}, written
 
-        return await self._writer.submit(write)
+        accepted, self._texts = await self._writer.submit(write)
+        self.digests, self.limits = await asyncio.to_thread(self._times_of, rules)
+        return accepted
+
+    def _times_of(self, rules: Iterable[NotificationRule]) -> tuple[dict[str, DigestTimes], dict[str, LimitTimes]]:
+        """Return the digests and the limits of rules, by name."""
+        length_s, digests, limits = self._chronon_s, dict[str, DigestTimes](), dict[str, LimitTimes]()
+        for rule in rules:
+            if rule.digest is not None:
+                digests[rule.name] = DigestTimes(rule.digest, length_s)
+            if rule.limit is not None:
+                limits[rule.name] = LimitTimes(rule.limit.most, rule.limit.per.in_seconds(chronon_s=length_s))
+        return digests, limits
 
     async def declare_sources(self, names: Iterable[str], now_s: float) -> dict[str, float]:
         """Return when each of these sources was first declared, and forget all others."""
-        wanted = set(names)
 
         def write(connection: Connection) -> dict[str, float]:
-            stored = {row.source_id: row.declared_s for row in connection.execute(select(t.declared))}
-            gone = [name for name in stored if name not in wanted]
-            delete_named(connection, t.declared, t.declared.c.source_id, gone)
-            new = [{"source_id": name, "declared_s": now_s} for name in sorted(wanted - stored.keys())]
-            execute_many(connection, insert(t.declared), new)
-            return {name: min(stored.get(name, now_s), now_s) for name in wanted}
+            wanted, stored = set(names), self._declared
+            if stored is None:
+                found = {row.source_id: row.declared_s for row in connection.execute(select(t.declared))}
+                stored = {name: min(since_s, now_s) for name, since_s in found.items()}
+            gone, new = stored.keys() - wanted, sorted(wanted - stored.keys())
+            delete_named(connection, t.declared, t.declared.c.source_id, sorted(gone))
+            execute_many(connection, insert(t.declared), [{"source_id": name, "declared_s": now_s} for name in new])
+            kept = stored if not gone else {name: each for name, each in stored.items() if name not in gone}
+            return kept | dict.fromkeys(new, now_s) if new else kept
 
-        return await self._writer.submit(write)
+        self._declared = await self._writer.submit(write)
+        return self._declared
+
+
+def _stored_texts(connection: Connection) -> dict[str, StoredText]:
+    return {row.name: StoredText(row.name, row.origin, row.text) for row in connection.execute(select(t.texts))}
+
+
+def _write_texts(connection: Connection, stored: Mapping[str, StoredText], wanted: Mapping[str, StoredText]) -> None:
+    """Replace the texts that differ; new ones come last."""
+    delete_named(
+        connection, t.texts, t.texts.c.name, [name for name, each in stored.items() if wanted.get(name) != each]
+    )
+    new = [each for name, each in wanted.items() if stored.get(name) != each]
+    last = connection.scalar(select(func.max(t.texts.c.position))) if new else None
+    first = 0 if last is None else last + 1
+    execute_many(
+        connection,
+        insert(t.texts),
+        [{"name": x.name, "origin": x.origin, "position": n, "text": x.text} for n, x in enumerate(new, first)],
+    )
 
 
 _COUNTS_OTHERS = (
