@@ -32,7 +32,7 @@ from proxyd.core.planning.policies.demands import Demands
 from proxyd.core.politeness import PolitenessBudget, ProbeLog
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.core.rates.week_counts import WeekCounts
-from proxyd.core.rules.compiled import Compiled
+from proxyd.core.rules.compiled import compile_declaration
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.decider_settings import DeciderSettings
 from proxyd.daemon import Planning
@@ -76,7 +76,7 @@ def _declare(decider: Decider, names: Sequence[str], now_s: float) -> None:
     checked = check([SourceText("bench", _TEXT)], CheckSettings())
     assert checked.declaration is not None
     accepted = dict.fromkeys(checked.declaration.rules, now_s)
-    compiled = Compiled.of(checked.declaration, accepted, {}, chronon_s=1.0)
+    compiled = compile_declaration(checked.declaration, accepted, {}, chronon_s=1.0).after
     many = replace(checked.declaration, sources=dict.fromkeys(names, checked.declaration.sources["s"]))
     decider.known.compiled = replace(compiled, declaration=many, sources=many.sources)
 

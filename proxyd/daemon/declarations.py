@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +15,8 @@ from proxyd.core.language import (
     MAX_SENT_BYTES,
     MAX_STATEMENT_BYTES,
     MEANING,
+    Checked,
+    CheckMemory,
     CheckSettings,
     CreateProfile,
     CreateSource,
@@ -44,6 +45,7 @@ from proxyd.core.model.delivery import WebhookDelivery
 from proxyd.core.model.profile import Declaration
 from proxyd.core.rates.siblings import MOST_CHANGES
 from proxyd.core.rules.answers.trial import PlanCost, Trial
+from proxyd.daemon.plan_loop import in_parts
 from proxyd.daemon.plan_record import load_record
 from proxyd.daemon.profile_folder import ProfileFolder
 from proxyd.daemon.stream_recall import StreamRecall
@@ -67,6 +69,47 @@ log = structlog.get_logger("profiles")
 _API_TEXT = "api"
 MOST_STREAMS = 1_000_000  # each takes 400 bytes, and 10 µs of the event loop at every declaration
 _NOTHING: Mapping[SourceText, Parsed] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """The texts of a declaration, read; most texts of the next one are the same.
+
+    Parameters
+    ----------
+    parsed, in_file
+        What each text says, and the same by file.
+    statements, expanded
+        The statements as written, and with what each WATCH stands for, each with its file.
+    declared
+        The latter by kind and name.
+    memory
+        What the statements mean.
+    """
+
+    parsed: Mapping[SourceText, Parsed]
+    in_file: Mapping[str, Parsed]
+    statements: Sequence[tuple[str, Statement]]
+    expanded: Sequence[tuple[str, Statement]]
+    declared: Mapping[tuple[StatementKind, str], tuple[str, Statement]]
+    memory: CheckMemory | None
+
+    @classmethod
+    def of(cls, parsed: Sequence[Parsed], checked: Checked) -> _Written:
+        """Return the texts of a checked declaration."""
+        expanded = _by_file(checked.expanded)
+        return cls(
+            {each.source: each for each in parsed},
+            {each.source.file: each for each in parsed},
+            _by_file(parsed),
+            expanded,
+            {(kind_of_statement(each), each.name.value): (file, each) for file, each in expanded},
+            checked.memory,
+        )
+
+
+_NO_CHANGES = DeclarationChanges((), (), {})
+_NOTHING_WRITTEN = _Written({}, {}, (), (), {}, None)
 
 
 class Declarations:
@@ -94,11 +137,8 @@ class Declarations:
         self.declared = Signal()  # notified whenever a declaration has been swapped in
         self._files: list[SourceText] = []
         self._api: dict[str, str] = {}
-        self._statements: list[tuple[str, Statement]] = []  # as written
-        self._expanded: list[tuple[str, Statement]] = []  # with what each WATCH stands for
-        self._declared: dict[tuple[StatementKind, str], tuple[str, Statement]] = {}  # with the file of each
-        self._parsed: dict[SourceText, Parsed] = {}  # of the running declaration; most texts of the next are the same
-        self._in_file: dict[str, Parsed] = {}  # the same by file
+        self._written = _NOTHING_WRITTEN
+        self._is_sound = False  # whether the files that run would be accepted now
         self.suspensions = Suspensions(decider, store, clock)
         self._turn = self.suspensions.turn  # one declaration at a time, from its check to its swap
         self._started = asyncio.Event()
@@ -115,14 +155,14 @@ class Declarations:
 
     def address_of(self, source: str) -> WrittenAddress | None:
         """Return where the address of a source is written."""
-        file, declared = self._declared.get((StatementKind.SOURCE, source), ("", None))
-        return written_address(self._in_file[file], declared) if isinstance(declared, CreateSource) else None
+        file, declared = self._written.declared.get((StatementKind.SOURCE, source), ("", None))
+        return written_address(self._written.in_file[file], declared) if isinstance(declared, CreateSource) else None
 
     def watch_of(self, rule: str) -> Watch | None:
         """Return the WATCH that declares a rule over the API; ``None`` if another statement or a file does."""
-        file, declared = self._declared.get((StatementKind.NOTIFICATION, rule), ("", None))
+        file, declared = self._written.declared.get((StatementKind.NOTIFICATION, rule), ("", None))
         is_ours = declared is not None and self.origin(file) == _API_TEXT
-        return watch_of(self._in_file[file], declared) if declared is not None and is_ours else None
+        return watch_of(self._written.in_file[file], declared) if declared is not None and is_ours else None
 
     def origin(self, file: str) -> str:
         """Return ``api`` or the file that holds a declaration."""
@@ -146,6 +186,7 @@ class Declarations:
         meanings = await self._store.declarations.meanings()
         try:
             await self._swap(self._folder.read(), self._api)
+            self._is_sound = True
             self._metrics.reload_ok.set(1)
         except (ConfigError, ProfileError) as error:
             self._metrics.reload_ok.set(0)
@@ -171,7 +212,10 @@ class Declarations:
         await self._started.wait()
         try:
             async with self._turn:
-                changes = await self._swap(await asyncio.to_thread(self._folder.read), self._api)
+                files = await asyncio.to_thread(self._folder.read)
+                is_same = self._is_sound and files == self._files
+                changes = _NO_CHANGES if is_same else await self._swap(files, self._api)
+                self._is_sound = True
         except (ConfigError, ProfileError) as error:
             self._metrics.reload_ok.set(0)
             said = "profiles have errors; nothing was changed: `proxyd check` shows them"
@@ -257,27 +301,27 @@ class Declarations:
             if name not in self.declaration.profiles:
                 raise no_such("profile", name, self.declaration.profiles)
             gone = {_key(StatementKind.PROFILE, name)}
-            for origin, statement in self._expanded:
+            for origin, statement in self._written.expanded:
                 if isinstance(statement, InsertNotification) and {p.value for p in statement.profiles} == {name}:
                     gone.add(origin)
             return await self._swap(self._files, {key: text for key, text in self._api.items() if key not in gone})
 
     def text_of(self, profile: str) -> str:
         """Return the text of a profile and its rules in canonical layout."""
-        return format_statements(statement for _, statement in self._statements if _is_of(profile, statement))
+        return format_statements(statement for _, statement in self._written.statements if _is_of(profile, statement))
 
     def statements_of(self, profile: str) -> list[Statement]:
         """Return the statements of a profile and its rules, with what each WATCH stands for."""
-        watches = {(file, each.span) for file, each in self._statements if isinstance(each, Watch)}
-        own = {(file, each.span) for file, each in self._expanded if _is_of(profile, each)}
+        watches = {(file, each.span) for file, each in self._written.statements if isinstance(each, Watch)}
+        own = {(file, each.span) for file, each in self._written.expanded if _is_of(profile, each)}
         return [
             each
-            for file, each in self._expanded
+            for file, each in self._written.expanded
             if _is_of(profile, each) or (isinstance(each, CreateSource) and (file, each.span) in own & watches)
         ]
 
     def _refuse_owned(self, kind: StatementKind, name: str) -> None:
-        file, declared = self._declared.get((kind, name), ("", None))
+        file, declared = self._written.declared.get((kind, name), ("", None))
         if declared is not None and self.origin(file) != _API_TEXT:
             raise ConflictError(f"{kind.value.lower()} {name!r} is declared in {file}; change it there")
 
@@ -286,12 +330,12 @@ class Declarations:
     ) -> DeclarationChanges:
         texts = [*files, *_texts(api)]
         checked = await self._check(texts, accepted_before=accepted_before)
-        declaration = checked.declaration
+        declaration, running = checked.declaration, self.declaration
         now_s = self._clock.time_s()
         stored = [StoredText(f.file, "file", f.text) for f in files]
         stored += [StoredText(name, "api", text) for name, text in api.items()]
         accepted = await self._store.declarations.accept(stored, declaration.rules.values(), now_s)
-        changes = _changes(self.declaration, declaration)
+        changes = await asyncio.to_thread(_changes, running, declaration)
         if not self._started.is_set():
             states, streams = await self._store.load_states(), await self._store.load_streams()
             subscriptions, joint = await self._store.subscriptions.load(), await self._store.load_joint_intervals()
@@ -302,19 +346,15 @@ class Declarations:
             self._decider.restore_plan(await load_record(self._store, self._decider.settings, now_s))
         await self.suspensions.follow(declaration)
         declared = await self._store.declarations.declare_sources(declaration.sources, now_s)
-        requeried = _requeried(self.declaration, declaration)
-        compiled = await asyncio.to_thread(self._decider.compile, declaration, accepted, declared)
+        requeried = await asyncio.to_thread(_requeried, running, declaration)
+        swap = await asyncio.to_thread(self._decider.compile, declaration, accepted, declared)
         moved = set(self._known.estimates.accepted)
-        backlog = self._decider.declare(declaration, accepted, now_s, declared, compiled=compiled)
+        backlog = self._decider.declare(declaration, accepted, now_s, declared, swap=swap, in_parts=True)
         forgotten = moved - self._known.estimates.accepted.keys()
         await self._store.move([self._known.states[name] for name in sorted(forgotten)])
         await self._store.failing.keep(self._known.failing.all().keys())
         self._files, self._api = list(files), dict(api)
-        self._parsed = {each.source: each for each in checked.parsed}
-        self._in_file = {each.source.file: each for each in checked.parsed}
-        self._statements = _by_file(checked.parsed)
-        self._expanded = _by_file(expand(checked.parsed))
-        self._declared = {(kind_of_statement(s), s.name.value): (file, s) for file, s in self._expanded}
+        self._written = checked.written
         await self._store.forget_streams(changes.removed)  # an observation may have been committed after ``accept``
         await self._recall.rows_of_queries()
         await self._recall.requeried(requeried, now_s)
@@ -323,9 +363,10 @@ class Declarations:
         self._metrics.sources.set(len(declaration.sources))
         self._metrics.rules.set(len(declaration.rules))
         self._metrics.reload_s.set(now_s)
-        _warn_of_secrets(declaration, self._secrets)
+        await asyncio.to_thread(_warn_of_secrets, declaration, self._secrets)
         for warning in [*checked.warnings, *self._moved()]:
             log.warning(warning.message, file=warning.file, line=warning.line)
+        await in_parts(self._decider.placing(self._clock.time_s))
         self.declared.notify()
         return changes
 
@@ -344,9 +385,9 @@ class Declarations:
         accepted_before: bool = False,
     ) -> _Sound:
         """Check in a thread: a large declaration takes seconds, and probes must go on."""
-        known = ChainMap(dict(parsed), self._parsed)
+        known, before = [parsed, self._written.parsed], self._written.memory
         settings = replace(self._settings, from_api=from_api, accepted_before=accepted_before)
-        return await asyncio.to_thread(_check, texts, known, settings)
+        return await asyncio.to_thread(_check, texts, known, settings, before)
 
 
 def _changes(running: Declaration, wanted: Declaration) -> DeclarationChanges:
@@ -386,7 +427,7 @@ class _Sound:
 
     declaration: Declaration
     warnings: Sequence[RuleError]
-    parsed: Sequence[Parsed]
+    written: _Written
 
 
 def _parsed(text: str | Parsed) -> Parsed:
@@ -410,13 +451,19 @@ def _read(texts: Sequence[str | Parsed]) -> tuple[list[Parsed], dict[str, str]]:
     return parsed, printed
 
 
-def _check(texts: Sequence[SourceText], known: Mapping[SourceText, Parsed], settings: CheckSettings) -> _Sound:
-    """Return the declaration of all texts together, some parsed before; raises ``ProfileError``."""
-    parsed = [known.get(text) or parse(text.text, text.file) for text in texts]
-    checked = check_parsed(parsed, settings)
+def _check(
+    texts: Sequence[SourceText],
+    known: Sequence[Mapping[SourceText, Parsed]],
+    settings: CheckSettings,
+    before: CheckMemory | None,
+) -> _Sound:
+    """Return the declaration of all texts together, some parsed and checked before; raises ``ProfileError``."""
+    found = ((text, next((each[text] for each in known if text in each), None)) for text in texts)
+    parsed = [each or parse(text.text, text.file) for text, each in found]
+    checked = check_parsed(parsed, settings, before)
     if checked.declaration is None:
         raise ProfileError(checked.errors)
-    return _Sound(checked.declaration, checked.warnings, parsed)
+    return _Sound(checked.declaration, checked.warnings, _Written.of(parsed, checked))
 
 
 def _streams_of(declaration: Declaration) -> int:

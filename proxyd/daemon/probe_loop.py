@@ -97,6 +97,7 @@ class ProbeLoop:
         self._is_up = True
         self._is_ahead = False
         self._ending: asyncio.Task[None] | None = None
+        self._placing: asyncio.Task[None] | None = None
         self._used = _BudgetUse()
         self.last_chosen_s = float("-inf")
 
@@ -109,6 +110,8 @@ class ProbeLoop:
                 self._choose(grid.chronon_at(now_s))
                 if self._ending is None and self._captures.is_overdue(now_s):
                     self._ending = tasks.create_task(self._end_overdue(now_s), name="end intervals")
+                if self._placing is None and self._decider.is_placing:
+                    self._placing = tasks.create_task(self._place(), name="place sources")
                 self._start_due(now_s, tasks)
                 next_s = grid.start_s(grid.chronon_at(now_s) + 1)
                 if self._heap:
@@ -138,7 +141,7 @@ class ProbeLoop:
         while self._heap:
             self._drop(heappop(self._heap).planned)
         self._chosen, self._started = now, 0
-        chosen = self._decider.choose(now, self._overload.most)
+        chosen = self._decider.choose(now, self._overload.most, in_parts=True)
         for planned in chosen:
             heappush(self._heap, _Due(planned.start_s, planned.probe.source_id, planned))
             self._metrics.planned.labels(planned.probe.reason.value).inc()
@@ -284,6 +287,14 @@ class ProbeLoop:
                 await self._commit(self._memory.record_results(results), results)
                 self._count_results(results)
         self._ending = None
+
+    async def _place(self) -> None:
+        """Place the sources whose rules have begun or ended."""
+        for _ in self._decider.placing(self._clock.time_s):
+            if self._draining:
+                break
+            await asyncio.sleep(0)
+        self._placing = None
 
     async def _commit(self, recording: Awaitable[None], results: RuleResults, *, items: int = 0) -> None:
         began_s = self._clock.monotonic_s()

@@ -18,7 +18,7 @@ import structlog
 from proxyd.core.language import CheckSettings
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import EventKind
-from proxyd.core.rules.compiled import Compiled
+from proxyd.core.rules.compiled import Swap
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.stages.stored import StoredContext, StoreQuery
 from proxyd.daemon import Declarations
@@ -80,13 +80,13 @@ async def test_two_texts_sent_at_once_are_both_declared(world: World) -> None:
 async def test_rules_are_compiled_in_another_thread(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     declarations, found = world.fresh()
     threads: list[threading.Thread] = []
-    compile_rules = Compiled.of
+    compile_rules = Decider.compile
 
-    def compiled(*values: Any, **options: Any) -> Compiled:
+    def compiled(*values: Any, **options: Any) -> Swap:
         threads.append(threading.current_thread())
         return compile_rules(*values, **options)
 
-    monkeypatch.setattr(Compiled, "of", compiled)
+    monkeypatch.setattr(Decider, "compile", compiled)
     await declarations.start()
     await declarations.declare(profile("A"))
     assert "A" in found.known.compiled.declaration.profiles

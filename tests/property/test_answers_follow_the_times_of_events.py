@@ -51,7 +51,7 @@ class Course:
         assert DECLARATION is not None
         made = Decider(SETTINGS, np.random.default_rng(1))
         if before is not None:
-            made.restore(dict(before.known.states), dict(before.known.streams.data), joint=list(self.joint.values()))
+            made.restore(dict(before.known.states), before.known.streams.copy(), joint=list(self.joint.values()))
         made.declare(DECLARATION, dict.fromkeys(DECLARATION.rules, T0), T0)
         return made
 

@@ -60,7 +60,7 @@ def decider(before: Decider | None = None) -> Decider:
     """Return a decider, or one that goes on after a restart with what is stored."""
     made = Decider(SETTINGS, np.random.default_rng(1))
     if before is not None:
-        made.restore(dict(before.known.states), dict(before.known.streams.data))
+        made.restore(dict(before.known.states), before.known.streams.copy())
     made.declare(DECLARATION, dict.fromkeys(DECLARATION.rules, 0.0), 0.0)
     return made
 

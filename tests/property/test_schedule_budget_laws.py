@@ -156,8 +156,8 @@ class RecordingDecider:
         self.planned: list[PlannedProbe] = []
         choose = found.choose
 
-        def remember(now: int, most: float = inf) -> list[PlannedProbe]:
-            chosen = choose(now, most)
+        def remember(now: int, most: float = inf, *, in_parts: bool = False) -> list[PlannedProbe]:
+            chosen = choose(now, most, in_parts=in_parts)
             self.planned += chosen
             return chosen
 
@@ -330,12 +330,9 @@ def test_a_restart_breaks_no_budget(fleet: Fleet, after: int) -> None:
     now = first.settings.grid.chronon_at(START_S)
     for found, chronons in ((first, range(now, now + after)), (fleet.decider(), range(now + after, now + CHRONONS))):
         if found is not first:
+            declared = first.known.compiled.declaration
             found.restore(first.known.states, {})
-            found.declare(
-                found.known.compiled.declaration,
-                dict.fromkeys(found.known.compiled.declaration.rules, START_S),
-                START_S,
-            )
+            found.declare(declared, dict.fromkeys(declared.rules, START_S), START_S)
         for chronon in chronons:
             for planned in found.choose(chronon):
                 starts.append((planned.start_s, planned.probe.source_id))

@@ -44,7 +44,7 @@ class PlanForecast:
     @classmethod
     def of(cls, planner: Planner, epoch: Epoch) -> PlanForecast:
         """Return the forecast of a planner; sources with only fixed probes are needed only if there are intervals."""
-        sources = [source for source in planner.sources.values() if source.demands.has_deadlines]
+        sources = [source for source in planner.timed.values() if source.demands.has_deadlines]
         intervals = [
             ExecutionInterval(source.source_id, demand.rule, each.start, each.deadline)
             for source in sources

@@ -212,8 +212,8 @@ class ProbeLimits:
         return self.blocks.until_s(source.throttle_scope or source.host)
 
     def forget(self, used: Set[str], now_s: float) -> None:
-        """Forget all hosts but the used ones, and the throttles that are over."""
-        self.hosts.keep(used)
+        """Forget the hosts that are no longer used, and the throttles that are over."""
+        self.hosts.keep(used, now_s)
         self.blocks.forget(now_s)
 
     def part(self, hosts: Set[str]) -> ProbeLimits:

@@ -33,6 +33,7 @@ class Planner:
     objective is to spend, the probes that save most. A source is looked at only when it may be due: O(log n) a probe.
 
     It reads no clock: call ``choose`` with non-decreasing chronons. The budget that one chronon did not use is lost.
+    ``timed`` holds the sources that do not only detect, which are few in most fleets.
     ``held_back`` holds the sources that the last call wanted to probe and could not, with the constraint.
     ``passed_over`` is the number of further sources that only detect and found no room. ``limit`` is what left no room:
     the budget, or ``most``, which is what this machine can do. ``in_flight`` holds the sources whose probes were chosen
@@ -57,6 +58,7 @@ class Planner:
     def __init__(self, settings: PlannerSettings) -> None:
         self.settings = settings
         self.sources: dict[str, PlannedSource] = {}
+        self.timed: dict[str, PlannedSource] = {}
         self.limits = ProbeLimits(HostBudgets(settings.host_budget), ScopeBlocks())
         self.in_flight: dict[str, Chronon] = {}
         self.held_back: list[tuple[str, Constraint]] = []
@@ -89,11 +91,14 @@ class Planner:
         """Add or replace a source."""
         self.remove(source.source_id)
         self.sources[source.source_id] = source
+        if not source.demands.only_detects:
+            self.timed[source.source_id] = source
         self.reschedule(source.source_id, now)
 
     def remove(self, source_id: str) -> None:
         """Forget a source; does nothing if it is not known."""
         source = self.sources.pop(source_id, None)
+        self.timed.pop(source_id, None)
         if source is not None:
             self.queues.forget(source)
 
@@ -213,6 +218,7 @@ class Planner:
         """Return a copy that has only some of the sources."""
         part = Planner(self.settings)
         part.sources = {source_id: self.sources[source_id].copy() for source_id in source_ids}
+        part.timed = {source_id: source for source_id, source in part.sources.items() if source_id in self.timed}
         part._debt = self._debt.copy()
         part.limits = self.limits.part({source.host for source in part.sources.values()})
         part._due_times.week = deepcopy(self.week)

@@ -15,6 +15,9 @@ class _Host:
     started: ProbeLog
 
 
+_FORGOTTEN_AFTER_S = 3600.0
+
+
 class HostBudgets:
     """The politeness budget of every host, the same for all.
 
@@ -76,9 +79,12 @@ class HostBudgets:
         part._hosts = {host: deepcopy(self._hosts[host]) for host in hosts if host in self._hosts}
         return part
 
-    def keep(self, hosts: Set[str]) -> None:
-        """Forget all other hosts."""
-        self._hosts = {host: known for host, known in self._hosts.items() if host in hosts}
+    def keep(self, hosts: Set[str], now_s: float) -> None:
+        """Forget all other hosts that could have been asked an hour ago."""
+        since_s = now_s - _FORGOTTEN_AFTER_S
+        self._hosts = {
+            host: known for host, known in self._hosts.items() if host in hosts or known.planned.earliest_s() > since_s
+        }
 
     def remember(self, host: str, start_s: float) -> None:
         """Take over a host's last start before a restart, as if the whole budget had been used then."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import UserDict
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 
 from proxyd.core.rates.matching import MatchingShare
@@ -52,7 +51,7 @@ NO_CAPTURES = CaptureCounts()
 _ALL_MATCH = MatchingShare()
 
 
-class StreamTable(UserDict[tuple[str, str], StreamState]):
+class StreamTable(MutableMapping[tuple[str, str], StreamState]):
     """Streams by rule and source; the counts of each rule are kept up to date.
 
     Examples
@@ -69,42 +68,82 @@ class StreamTable(UserDict[tuple[str, str], StreamState]):
     """
 
     def __init__(self, streams: Iterable[StreamState] = ()) -> None:
-        super().__init__()
         self.restore(streams)
 
     def restore(self, streams: Iterable[StreamState]) -> None:
         """Replace the content by these streams."""
-        self.data = {(each.rule, each.source_id): each for each in streams}
-        sums: dict[str, list[float]] = {}  # there are many streams at the start, so avoid one object for each
-        for (rule, _), each in self.data.items():
-            total = sums.setdefault(rule, [0, 0, 0.0])
-            total[0] += each.captured
-            total[1] += each.missed
-            total[2] += each.utility
-        self._counts = {rule: CaptureCounts(int(total[0]), int(total[1]), total[2]) for rule, total in sums.items()}
+        self._streams: dict[str, dict[str, StreamState]] = {}  # by rule, then by source
+        self._counts: dict[str, CaptureCounts] = {}
         self._matching: dict[str, MatchingShare] = {}
-        for (rule, source_id), each in self.data.items():
+        of_rules: dict[str, list[StreamState]] = {}
+        for each in streams:
+            of_rules.setdefault(each.rule, []).append(each)
+        for rule, found in of_rules.items():
+            self.replace(rule, found)
+
+    def replace(self, rule: str, streams: Iterable[StreamState]) -> None:
+        """Replace the streams of a rule."""
+        self.forget(rule)
+        found = self._streams[rule] = {each.source_id: each for each in streams}
+        captured, missed, gained = 0, 0, 0.0  # there are many streams at the start, so avoid one object for each
+        for source_id, each in found.items():
+            captured, missed, gained = captured + each.captured, missed + each.missed, gained + each.utility
             if source_id and each.seen:
                 self._match(rule, (0, 0), _matched(each))
+        self._counts[rule] = CaptureCounts(captured, missed, gained)
+
+    def forget(self, rule: str) -> None:
+        """Forget the streams of a rule."""
+        for known in (self._streams, self._counts, self._matching):
+            known.pop(rule, None)
+
+    def keep(self, rules: Container[str]) -> None:
+        """Forget the streams of all other rules."""
+        for rule in [each for each in self._streams if each not in rules]:
+            self.forget(rule)
+
+    def of_rule(self, rule: str) -> Mapping[str, StreamState]:
+        """Return the streams of a rule by source."""
+        return self._streams.get(rule, {})
+
+    def copy(self) -> dict[tuple[str, str], StreamState]:
+        """Return all streams by rule and source."""
+        return {
+            (rule, source_id): each for rule, of_rule in self._streams.items() for source_id, each in of_rule.items()
+        }
+
+    def __len__(self) -> int:
+        return sum(map(len, self._streams.values()))
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return ((rule, source_id) for rule, of_rule in self._streams.items() for source_id in of_rule)
+
+    def __getitem__(self, key: tuple[str, str]) -> StreamState:
+        """Return a stream; raises ``KeyError`` if there is none."""
+        return self._streams[key[0]][key[1]]
 
     def __setitem__(self, key: tuple[str, str], stream: StreamState) -> None:
         """Keep a stream as the newest."""
-        change = _counts_of(stream) - (_counts_of(self.data[key]) if key in self.data else NO_CAPTURES)
-        self._counts[key[0]] = self._counts.get(key[0], NO_CAPTURES) + change
-        if key[1]:
-            self._match(key[0], _matched(self.data.get(key)), _matched(stream))
-        self.data[key] = stream
+        rule, source_id = key
+        of_rule = self._streams.setdefault(rule, {})
+        before = of_rule.get(source_id)
+        change = _counts_of(stream) - (NO_CAPTURES if before is None else _counts_of(before))
+        self._counts[rule] = self._counts.get(rule, NO_CAPTURES) + change
+        if source_id:
+            self._match(rule, _matched(before), _matched(stream))
+        of_rule[source_id] = stream
 
     def __delitem__(self, key: tuple[str, str]) -> None:
         """Forget a stream."""
-        stream = self.data.pop(key)
-        self._counts[key[0]] -= _counts_of(stream)
-        if key[1]:
-            self._match(key[0], _matched(stream), (0, 0))
+        rule, source_id = key
+        stream = self._streams[rule].pop(source_id)
+        self._counts[rule] -= _counts_of(stream)
+        if source_id:
+            self._match(rule, _matched(stream), (0, 0))
 
     def matching(self, rule: str, source_id: str) -> float:
         """Return the expected share of a source's events that a rule counts."""
-        return self._matching.get(rule, _ALL_MATCH).of(*_matched(self.data.get((rule, source_id))))
+        return self._matching.get(rule, _ALL_MATCH).of(*_matched(self.get((rule, source_id))))
 
     def _match(self, rule: str, old: tuple[int, int], new: tuple[int, int]) -> None:
         if old != new:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
+from operator import itemgetter
 
 from proxyd.core.model.outcome import ProbeRequest, host_of
-from proxyd.core.model.profile import EMPTY_DECLARATION, Declaration, Source
+from proxyd.core.model.profile import EMPTY_DECLARATION, Declaration, NotificationRule, Source
 from proxyd.core.rules.programs.rule_program import RuleProgram, compile_rule
 from proxyd.core.rules.source_health import AcceptedMove
 from proxyd.core.rules.source_requests import probe_request
@@ -17,9 +20,11 @@ from proxyd.core.rules.source_requests import probe_request
 class Compiled:
     """A declaration and what is derived from it, by source and by rule.
 
-    ``since_s`` says since when each source is declared, in unix seconds; ``rules_of`` leaves out sources without rules.
-    ``hosts`` is the number of hosts that are asked. ``moved`` holds the sources that are asked at another address than
-    the declared one, because their move was accepted.
+    ``since_s`` says since when each source is declared, in unix seconds. ``rules_of`` holds the rules of each source,
+    in the order of their declaration, and no sources without rules. ``asked_hosts`` counts the sources with rules on
+    each host. ``moved`` holds the sources that are asked at another address than the declared one, because their move
+    was accepted. ``edges`` are the beginnings and ends of periods that may lie ahead, in unix seconds, ascending, each
+    with its rule.
     """
 
     declaration: Declaration
@@ -27,29 +32,15 @@ class Compiled:
     requests: Mapping[str, ProbeRequest]
     programs: Mapping[str, RuleProgram]
     rules_of: Mapping[str, Sequence[str]]
-    hosts: int = 0
+    asked_hosts: Mapping[str, int] = field(default_factory=dict)
     sources: Mapping[str, Source] = field(default_factory=dict)
     moved: Mapping[str, AcceptedMove] = field(default_factory=dict)
+    edges: Sequence[tuple[float, str]] = ()
 
-    @classmethod
-    def of(
-        cls, declaration: Declaration, accepted: Mapping[str, float], since_s: Mapping[str, float], *, chronon_s: float
-    ) -> Compiled:
-        """Return a checked declaration ready to run; ``accepted`` holds each rule's NOW."""
-        rules_of: dict[str, list[str]] = {}
-        programs = {
-            name: compile_rule(rule, declaration, accepted_s=accepted[name], chronon_s=chronon_s)
-            for name, rule in declaration.rules.items()
-        }
-        for name, rule in declaration.rules.items():
-            for source_id in rule.source_ids:
-                rules_of.setdefault(source_id, []).append(name)
-        shown = {name for rule in declaration.rules.values() if rule.keeps_screenshot for name in rule.source_ids}
-        sources = declaration.sources
-        requests = {
-            name: probe_request(source, declaration, wants_picture=name in shown) for name, source in sources.items()
-        }
-        return cls(declaration, since_s, requests, programs, rules_of, _hosts(sources, rules_of), sources)
+    @property
+    def hosts(self) -> int:
+        """The number of hosts that are asked."""
+        return len(self.asked_hosts)
 
     def following(self, accepted: Mapping[str, AcceptedMove]) -> Compiled:
         """Return the same declaration with these moves, as far as they are of what is declared."""
@@ -58,14 +49,16 @@ class Compiled:
         moved = {name: move for name, move in accepted.items() if self.declared_reading(name) == move.instead_of}
         declared = self.declaration.sources
         sources = {**declared, **{name: replace(declared[name], url=move.url) for name, move in moved.items()}}
+        others = self.moved.keys() | moved.keys()
         again = {
             name: probe_request(sources[name], self.declaration, wants_picture=self.requests[name].wants_picture)
-            for name in self.moved.keys() | moved.keys()
+            for name in others
         }
+        asked = others & self.rules_of.keys()
         return replace(
             self,
             requests={**self.requests, **again},
-            hosts=_hosts(sources, self.rules_of),
+            asked_hosts=_recounted(self.asked_hosts, gone=_urls(self.sources, asked), new=_urls(sources, asked)),
             sources=sources,
             moved=moved,
         )
@@ -95,18 +88,196 @@ class Compiled:
         before, now = previous.programs.get(rule), self.programs.get(rule)
         return now is not None and (before is None or before.accepted_s == now.accepted_s)
 
-    def next_period_s(self, now_s: float) -> float:
-        """Return when the next period of a rule begins or ends, in unix seconds."""
-        edges = (edge for program in self.programs.values() for edge in (program.start_s, program.end_s))
-        return min((edge for edge in edges if edge > now_s), default=inf)
+    def edges_between(self, since_s: float, until_s: float) -> Sequence[tuple[float, str]]:
+        """Return the beginnings and ends of periods after one time and up to another, in unix seconds."""
+        first, last = (bisect_right(self.edges, at_s, key=itemgetter(0)) for at_s in (since_s, until_s))
+        return self.edges[first:last]
 
     def programs_of(self, source_id: str) -> list[RuleProgram]:
         """Return the rules that ask for a source."""
         return [self.programs[name] for name in self.rules_of.get(source_id, ())]
 
 
-def _hosts(sources: Mapping[str, Source], asked: Iterable[str]) -> int:
-    return len({host_of(sources[name].url) for name in asked})
-
-
 NOTHING_COMPILED = Compiled(EMPTY_DECLARATION, {}, {}, {}, {})
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """A declaration ready to run in place of another, and what is different about it.
+
+    Parameters
+    ----------
+    sources
+        The sources to plan again, or no longer: those that are declared otherwise, or asked for by other rules.
+    rules
+        The rules that are new, gone, or other than before in more than their sources.
+    gained
+        For each of the other rules, the sources that it had not before.
+    """
+
+    before: Compiled
+    after: Compiled
+    sources: Sequence[str]
+    rules: Sequence[str]
+    gained: Mapping[str, Sequence[str]]
+
+
+def compile_declaration(
+    declaration: Declaration,
+    accepted: Mapping[str, float],
+    since_s: Mapping[str, float],
+    *,
+    chronon_s: float,
+    before: Compiled = NOTHING_COMPILED,
+) -> Swap:
+    """Return a checked declaration ready to run in place of ``before``; what is declared alike is taken from there.
+
+    Parameters
+    ----------
+    accepted
+        Each rule's NOW, in unix seconds.
+    since_s
+        Since when each source is declared, in unix seconds.
+    """
+    return _Compilation(declaration, accepted, before, chronon_s).swap(since_s)
+
+
+class _Compilation:
+    """Compiles what one declaration has that another has not."""
+
+    def __init__(
+        self, declaration: Declaration, accepted: Mapping[str, float], before: Compiled, chronon_s: float
+    ) -> None:
+        self._new, self._old = declaration, before.declaration
+        self._accepted = accepted
+        self._before = before
+        self._chronon_s = chronon_s
+        self._has_same_classes = declaration.domains == before.declaration.domains
+        self._other_sources = self._differing()  # new, gone or declared otherwise
+        self._rules: list[str] = []
+        self._gained: dict[str, list[str]] = {}
+        self._to_place = dict(self._other_sources)
+        self._changed_rules_of: dict[str, set[str]] = {}  # rules that ask for a source, or do not, unlike before
+
+    def swap(self, since_s: Mapping[str, float]) -> Swap:
+        programs = {name: self._program(rule) for name, rule in self._new.rules.items()}
+        for name in [each for each in self._old.rules if each not in programs]:
+            self._rules.append(name)
+            self._note(name, self._old.rules[name].source_ids)
+        rules_of = self._rules_of()
+        edges = ((at_s, p.rule.name) for p in programs.values() for at_s in (p.start_s, p.end_s) if at_s > p.accepted_s)
+        after = Compiled(
+            self._new,
+            since_s,
+            self._requests(),
+            programs,
+            rules_of,
+            self._hosts(rules_of),
+            self._new.sources,
+            edges=sorted(edge for edge in edges if edge[0] < inf),
+        )
+        return Swap(self._before, after, tuple(self._to_place), self._rules, self._gained)
+
+    def _differing(self) -> dict[str, None]:
+        """Return the sources that are new, gone or declared otherwise."""
+        new, old = self._new.sources, self._old.sources
+        found = {name: None for name, each in new.items() if (was := old.get(name)) is not each and was != each}
+        found |= {name: None for name in old if name not in new}
+        if self._has_same_classes:
+            return found
+        known = self._old.domains
+        others = {
+            (domain.name, name)
+            for domain in self._new.domains.values()
+            for name, page_class in domain.classes.items()
+            if domain.name not in known or known[domain.name].classes.get(name) != page_class
+        }
+        return found | {name: None for name, each in new.items() if (each.domain, each.page_class) in others}
+
+    def _program(self, rule: NotificationRule) -> RuleProgram:
+        """Return the program of a rule, the one from before if everything that it depends on is the same."""
+        name, old, accepted_s = rule.name, self._before.programs.get(rule.name), self._accepted[rule.name]
+        is_kept = old is not None and (old.accepted_s, old.chronon_s) == (accepted_s, self._chronon_s)
+        is_kept = is_kept and self._has_same_classes
+        if old is not None and is_kept and old.rule == rule and self._other_sources.keys().isdisjoint(rule.source_ids):
+            return old
+        if old is not None and is_kept and replace(old.rule, source_ids=rule.source_ids) == rule:
+            was = set(old.rule.source_ids)
+            self._gained[name] = [each for each in rule.source_ids if each not in was]
+            self._note(name, was.symmetric_difference(rule.source_ids))
+        else:
+            self._rules.append(name)
+            was = set() if old is None else set(old.rule.source_ids)
+            self._note(name, was.symmetric_difference(rule.source_ids))
+            self._to_place.update(dict.fromkeys(rule.source_ids))
+        return compile_rule(rule, self._new, accepted_s=accepted_s, chronon_s=self._chronon_s)
+
+    def _note(self, rule: str, sources: Iterable[str]) -> None:
+        """Note that a rule asks for these sources, or does not, unlike before."""
+        for name in sources:
+            self._changed_rules_of.setdefault(name, set()).add(rule)
+
+    def _rules_of(self) -> dict[str, Sequence[str]]:
+        """Return the rules of each source in the order of their declaration, which decides between equals."""
+        found = dict(self._before.rules_of)
+        place = {name: number for number, name in enumerate(self._new.rules)}
+        alike: dict[tuple[str, ...], tuple[str, ...]] = {}  # most sources share their rules with others
+        others: Iterable[str] = self._changed_rules_of
+        for name in others if self._has_same_order() else dict.fromkeys((*found, *others)):
+            before = found.pop(name, ())
+            changed = self._changed_rules_of.get(name, set())
+            rules = tuple(sorted(changed.symmetric_difference(before), key=place.__getitem__))
+            if rules != before:
+                self._to_place[name] = None
+            if rules:
+                found[name] = alike.setdefault(rules, rules)
+        return found
+
+    def _has_same_order(self) -> bool:
+        """Whether the rules that stay have the order that they had."""
+        new, old = self._new.rules, self._old.rules
+        return [name for name in new if name in old] == [name for name in old if name in new]
+
+    def _requests(self) -> dict[str, ProbeRequest]:
+        wanted, before = _pictured(self._new), _pictured(self._old)
+        found = dict(self._before.requests)
+        for name in self._other_sources.keys() | self._before.moved.keys() | (wanted ^ before):
+            source = self._new.sources.get(name)
+            if source is None:
+                found.pop(name, None)
+            else:
+                found[name] = probe_request(source, self._new, wants_picture=name in wanted)
+        return found
+
+    def _hosts(self, rules_of: Mapping[str, Sequence[str]]) -> Mapping[str, int]:
+        others = self._other_sources.keys() | self._changed_rules_of.keys() | self._before.moved.keys()
+        return _recounted(
+            self._before.asked_hosts,
+            gone=_urls(self._before.sources, others & self._before.rules_of.keys()),
+            new=_urls(self._new.sources, others & rules_of.keys()),
+        )
+
+
+def _pictured(declaration: Declaration) -> set[str]:
+    """Return the sources of which some rule keeps pictures."""
+    return {name for rule in declaration.rules.values() if rule.keeps_screenshot for name in rule.source_ids}
+
+
+def _urls(sources: Mapping[str, Source], names: Iterable[str]) -> list[str]:
+    return [sources[name].url for name in names]
+
+
+def _recounted(asked: Mapping[str, int], *, gone: Iterable[str], new: Iterable[str]) -> Mapping[str, int]:
+    """Return the number of sources on each host, without those at some addresses and with those at others.
+
+    >>> _recounted({"a.example": 2, "b.example": 1}, gone=["https://b.example/"], new=["https://a.example/x"])
+    {'a.example': 3}
+    """
+    change = Counter(map(host_of, new))
+    change.subtract(map(host_of, gone))
+    found = dict(asked)
+    for host, more in change.items():
+        found[host] = found.get(host, 0) + more
+        if not found[host]:
+            del found[host]
+    return found

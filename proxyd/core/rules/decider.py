@@ -6,7 +6,7 @@ explanations come out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from types import MappingProxyType
@@ -30,7 +30,7 @@ from proxyd.core.rates.evidence import Evidence
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.burst_hints import BurstHints
-from proxyd.core.rules.compiled import Compiled
+from proxyd.core.rules.compiled import NOTHING_COMPILED, Compiled, Swap, compile_declaration
 from proxyd.core.rules.decider_settings import DeciderSettings
 from proxyd.core.rules.estimates import Fleet, FleetRecord
 from proxyd.core.rules.failing import FailingRule
@@ -96,10 +96,11 @@ class Decider:
         changes: Iterable[tuple[str, float]] = (),
         failing: Mapping[str, FailingRule] = MappingProxyType({}),
     ) -> None:
-        """Take over what a store remembers; call it before the first ``declare``.
+        """Take over what a store remembers; the next ``declare`` is then taken in whole.
 
         ``changes`` holds pairs of a source and the time of an item, oldest first.
         """
+        self.known.compiled = NOTHING_COMPILED
         self.known.streams.restore(streams.values())
         self.known.estimates.restore(states, weeks)
         self.known.failing.restore(failing)
@@ -116,11 +117,11 @@ class Decider:
             self._hints.siblings = record.week.siblings
         self._placement.restore(record.sources)
 
-    def compile(
-        self, declaration: Declaration, accepted: Mapping[str, float], declared: Mapping[str, float]
-    ) -> Compiled:
+    def compile(self, declaration: Declaration, accepted: Mapping[str, float], declared: Mapping[str, float]) -> Swap:
         """Return a declaration ready to run; this changes nothing, and may take long in another thread."""
-        return Compiled.of(declaration, accepted, declared, chronon_s=self.settings.grid.length_s)
+        return compile_declaration(
+            declaration, accepted, declared, chronon_s=self.settings.grid.length_s, before=self.known.compiled
+        )
 
     def declare(
         self,
@@ -129,30 +130,40 @@ class Decider:
         now_s: float,
         declared: Mapping[str, float] = MappingProxyType({}),
         *,
-        compiled: Compiled | None = None,
+        swap: Swap | None = None,
+        in_parts: bool = False,
     ) -> list[Backlog]:
         """Swap in a declaration; ``accepted`` holds each rule's NOW, ``declared`` since when each source is.
 
-        ``compiled`` is what ``compile`` returned for the same; without it, the declaration is compiled here.
+        ``swap`` is what ``compile`` returned for the same; without it, the declaration is compiled here. What did not
+        change is left alone. With ``in_parts`` the caller has sources placed by ``placing``.
 
         Sources that stay keep what was learned; streams keep the counts that the rule still counts if its NOW is
         unchanged. Returns the new streams whose START lies in the past of a known source, for ``recalls.replay``.
         """
         known, previous = self.known, self.known.compiled
-        compiled = compiled or self.compile(declaration, accepted, declared)
-        forget_moves(known.estimates, compiled)
-        known.compiled = compiled = compiled.following(known.estimates.accepted)
-        known.failing.keep(compiled.programs)
-        known.streams.restore(
-            compiled.programs[name].opened(stream, known.next_seq(source_id, compiled.programs[name]), now_s)
-            for (name, source_id), stream in list(known.streams.items())
-            if compiled.continues(name, previous)
-        )
-        backlog = [each for program in compiled.programs.values() for each in self.recalls.open_streams(program)]
-        self._allow_hubs()
+        if swap is None or swap.before is not previous:
+            swap = self.compile(declaration, accepted, declared)
+        forget_moves(known.estimates, swap.after)
+        known.compiled = swap.after.following(known.estimates.accepted)
+        known.failing.keep(known.compiled.programs)
+        backlog = self.recalls.follow(swap, now_s)
+        changed = (*swap.sources, *_moved_otherwise(previous, known.compiled))
+        self._allow_hubs(changed)
         self.captures.declare()
-        self._placement.place_all(now_s)
+        self._placement.declare(changed, now_s)
+        if not in_parts:
+            run_parts(self.placing(lambda: now_s))
         return backlog
+
+    @property
+    def is_placing(self) -> bool:
+        """Whether sources wait to be placed."""
+        return self._placement.is_waiting
+
+    def placing(self, now_s: Callable[[], float]) -> Chunked[None]:
+        """Place the sources that wait for it, in parts; ``now_s`` returns the time, in unix seconds."""
+        return self._placement.parts(now_s)
 
     def accept_move(self, source_id: str, now_s: float) -> SourceState | None:
         """Read a source where its permanent redirects lead, and return its new state; ``None`` if it has not moved.
@@ -166,15 +177,19 @@ class Decider:
             return None
         known.estimates.keep(state)
         known.compiled = known.compiled.following(known.estimates.accepted)
-        self._allow_hubs()
+        self._allow_hubs([source_id])
         self._placement.place(source_id, now_s)
         return state
 
-    def _allow_hubs(self) -> None:
+    def _allow_hubs(self, changed: Iterable[str]) -> None:
         """Let hubs push the sources that rules ask for, at the addresses at which they are read."""
-        if self.settings.subscribes:
-            sources = (self.known.compiled.sources[source_id] for source_id in self.known.compiled.rules_of)
-            self.hubs.allow({source.source_id: source.url for source in sources if source.may_be_pushed})
+        compiled = self.known.compiled
+        if not self.settings.subscribes:
+            return
+        gone = [source_id for source_id in self.hubs.subscriptions() if source_id not in compiled.rules_of]
+        for source_id in (*changed, *gone):
+            source = compiled.sources.get(source_id) if source_id in compiled.rules_of else None
+            self.hubs.allow(source_id, source.url if source is not None and source.may_be_pushed else None)
 
     def pause(self, paused: Mapping[str, Suspension], now_s: float) -> None:
         """Probe these sources no more, and all others that rules ask for again."""
@@ -186,11 +201,31 @@ class Decider:
 
     # -- probes
 
-    def choose(self, now: Chronon, most: float = inf) -> list[PlannedProbe]:
-        """Return the probes to start in chronon ``now``; each is in flight until ``finished`` is called."""
+    def choose(self, now: Chronon, most: float = inf, *, in_parts: bool = False) -> list[PlannedProbe]:
+        """Return the probes to start in chronon ``now``; each is in flight until ``finished`` is called.
+
+        With ``in_parts`` the caller has the sources placed whose rules begin or end, but for the first few.
+        """
+        now_s = self.settings.grid.start_s(now)
         self._placement.refresh(now)
-        self._bursts.give(self.settings.grid.start_s(now))
-        return self.planner.choose(now, most)
+        placing = self.placing(lambda: now_s)
+        if in_parts:
+            next(placing, None)
+        else:
+            run_parts(placing)
+        self._bursts.give(now_s)
+        return [planned for planned in self.planner.choose(now, most) if self._is_still_asked(planned, now_s)]
+
+    def _is_still_asked(self, planned: PlannedProbe, now_s: float) -> bool:
+        """Return whether a rule still asks for a probe of a source that may wait to be placed; else drop the probe."""
+        source_id = planned.probe.source_id
+        if not self._placement.settle(source_id, now_s):
+            return True
+        source = self.planner.sources.get(source_id)
+        is_asked = source is not None and (bool(source.demands) or source.asked_s is not None)
+        if not is_asked:
+            self.planner.drop(planned, now_s)
+        return is_asked
 
     def request(self, source_id: str, now_s: float) -> ProbeRequest | None:
         """Return what the prober needs, or ``None`` if the source has been removed or paused since."""
@@ -255,6 +290,11 @@ class Decider:
         known, context = self.known, prepared.context
         if known.compiled.sources.get(context.source.source_id) is not context.source:
             return False
+        running = known.running(context.source.source_id)
+        if len(running) != len(context.rules) or any(
+            now is not then for now, (then, _) in zip(running, context.rules, strict=True)
+        ):
+            return False
         blamed = self._blamed(context, prepared.outcome)
         if (blamed.is_excused, blamed.is_sure) != (context.is_excused, context.is_sure):
             return False
@@ -269,6 +309,7 @@ class Decider:
         tasks make that are returned with it.
         """
         outcome, found, step = prepared.outcome, prepared.found, merged(steps)
+        self._placement.settle(outcome.source_id, outcome.finished_s)
         offline = tuple(self._ended_outage(prepared.context, outcome))
         context = self._judged(prepared.context, outcome)
         judged = calibrate(context, found, step.intervals)
@@ -398,12 +439,19 @@ class Decider:
             if number:
                 yield
             taken.add(planned)
+        self.planner.limits.forget(taken.hosts, now_s)
         return taken.fleet(self.planner.week, self.settings.planner, self._hints.changes())
 
     def switch_plan(self, week: WeekPlan, now_s: float) -> Chunked[None]:
         """Detect by a new plan of the week from now on, in parts; sources probed meanwhile are planned again."""
         self._hints.siblings = week.siblings
         return switch_plan(self.planner, week, self.settings.grid.chronon_at(now_s))
+
+
+def _moved_otherwise(before: Compiled, after: Compiled) -> list[str]:
+    """Return the sources that are read at another address than before, because their move is accepted or forgotten."""
+    both = before.moved.keys() | after.moved.keys()
+    return [name for name in sorted(both) if before.moved.get(name) != after.moved.get(name)]
 
 
 def _picture_of(outcome: ProbeOutcome) -> str | None:

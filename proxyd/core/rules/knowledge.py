@@ -98,15 +98,20 @@ class Knowledge:
         for stream in streams:
             self.streams[stream.rule, stream.source_id] = stream
 
+    def running(self, source_id: str) -> list[RuleProgram]:
+        """Return the rules that a source's events are evaluated for: those that did not fail too often."""
+        asking = self.compiled.programs_of(source_id)
+        return [program for program in asking if not self.failing.is_suspended(program.rule.name)]
+
     def context(self, source: Source) -> SourceContext:
         """Return what the observation of a source depends on; rules that failed too often are left out."""
-        of_source = self.compiled.rules_of.get(source.source_id, ())
-        names = [name for name in of_source if not self.failing.is_suspended(name)]
+        running = self.running(source.source_id)
+        names = [program.rule.name for program in running]
         return SourceContext(
             source=source,
             page_class=self.compiled.declaration.page_class(source),
             state=self.state(source),
-            rules=[(self.compiled.programs[name], self.streams[name, source.source_id]) for name in names],
+            rules=[(program, self.streams[program.rule.name, source.source_id]) for program in running],
             across={name: self.streams[name, ""] for name in names if (name, "") in self.streams},
             grid=self.grid,
             spacing_s=self.politeness(source).spacing_s,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from itertools import islice
 from math import floor, inf
 
 import numpy as np
@@ -12,6 +13,7 @@ from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, host_of
 from proxyd.core.model.profile import Source
 from proxyd.core.planning.allocation.week_plan import WeekPlan
+from proxyd.core.planning.chunks import Chunked
 from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.policies.demands import Demands
@@ -27,6 +29,7 @@ from proxyd.core.rules.state import SourceState
 from proxyd.core.rules.subscriptions import Hubs
 
 _ROUNDING = 1e-9
+_PART = 20  # sources that are placed at once, which takes some milliseconds
 _MOST_EPOCHS = 100  # that are followed up after a restart
 
 
@@ -45,41 +48,68 @@ class SourcePlacement:
         self._throttles = Throttles()
         self._set_aside: dict[str, PlannedSource] = {}  # paused: their past probes still count for politeness
         self._records: dict[str, SourceRecord] = {}  # of sources that were not placed since the start
+        self._waiting: dict[str, None] = {}  # sources to be placed again, or removed
+        self._shared: dict[tuple[int, ...], Demands] = {}  # by the identities of the present declaration's programs
+        self._laid: dict[str, None] = {}  # sources with planned intervals
         self._epoch: int | None = None
-        self._next_period_s = inf
+        self._looked_s = -inf  # until when the edges of periods were looked at
 
     def restore(self, records: Mapping[str, SourceRecord]) -> None:
         """Take over how sources stood before a restart, by name."""
         self._records = dict(records)
 
-    def place_all(self, now_s: float) -> None:
-        """Put in every source that a rule asks for now, and remove the others."""
-        compiled, now = self._known.compiled, self._grid.chronon_at(now_s)
-        self._set_aside = {name: each for name, each in self._set_aside.items() if name in compiled.rules_of}
-        for source_id in [name for name in self._planner.sources if name not in compiled.rules_of]:
-            self._planner.remove(source_id)
-        for source_id in compiled.rules_of:
-            if source_id not in self._known.paused:
-                self._planner.put(self._placed(compiled.sources[source_id], now_s), now)
+    def declare(self, changed: Iterable[str], now_s: float) -> None:
+        """Note the sources that a new declaration has placed again, or removed; ``parts`` does so."""
+        rules_of = self._known.compiled.rules_of
+        self._set_aside = {name: each for name, each in self._set_aside.items() if name in rules_of}
+        self._waiting.update(dict.fromkeys(changed))
+        self._shared = {}
+        self._looked_s = now_s if self._looked_s == -inf else self._looked_s
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether sources are still to be placed."""
+        return bool(self._waiting)
+
+    def parts(self, now_s: Callable[[], float], size: int = _PART) -> Chunked[None]:
+        """Place the sources that wait for it, in parts; another declaration may come in between."""
+        while self._waiting:
+            for source_id in list(islice(self._waiting, size)):
+                self.settle(source_id, now_s())
+            yield
         self._records = {name: each for name, each in self._records.items() if name in self._known.paused}
-        self._planner.limits.forget({each.host for each in self._planner.sources.values()}, now_s)
-        self._next_period_s = compiled.next_period_s(now_s)
+
+    def settle(self, source_id: str, now_s: float) -> bool:
+        """Place a source now if it waits for that; return whether it did."""
+        is_waiting = source_id in self._waiting
+        if is_waiting:
+            self.place(source_id, now_s)
+        return is_waiting
 
     def place(self, source_id: str, now_s: float) -> None:
-        """Put in a source again that is declared otherwise now, if a rule asks for it and it is not paused."""
+        """Put in a source again that is declared otherwise now; remove it if no rule asks for it or it is paused."""
+        self._waiting.pop(source_id, None)
+        self._laid.pop(source_id, None)
         if source_id in self._known.compiled.rules_of and source_id not in self._known.paused:
             placed = self._placed(self._known.compiled.sources[source_id], now_s)
             self._planner.put(placed, self._grid.chronon_at(now_s))
+            if placed.demands.has_intervals:
+                self._laid[source_id] = None
+        else:
+            self._planner.remove(source_id)
 
     def refresh(self, now: Chronon) -> None:
-        """Place sources again if a rule's period begins or ends, and lay planned intervals once an epoch."""
+        """Have sources placed again whose rules begin or end, and lay planned intervals once an epoch."""
         now_s = self._grid.start_s(now)
-        if now_s >= self._next_period_s:
-            self.place_all(now_s)
+        compiled = self._known.compiled
+        for _, rule in compiled.edges_between(self._looked_s, now_s):
+            self._waiting.update(dict.fromkeys(compiled.programs[rule].rule.source_ids))
+        self._looked_s = max(self._looked_s, now_s)
         epoch = self._epoch_at(now)
         if self._epoch is not None and epoch > self._epoch:
-            for source_id, planned in self._planner.sources.items():
-                if planned.demands.has_intervals:
+            for source_id in list(self._laid):
+                self.settle(source_id, now_s)
+                if (planned := self._planner.sources.get(source_id)) is not None:
                     self._lay(planned, now_s)
                     self._planner.reschedule(source_id, now)
         self._epoch = epoch
@@ -95,15 +125,14 @@ class SourcePlacement:
         """Plan a source again if a rule asks for it; what its hub did not push meanwhile does not count against it."""
         if source_id in self._known.compiled.rules_of:
             self._hubs.trust_since(source_id, now_s)
-            placed = self._placed(self._known.compiled.sources[source_id], now_s)
-            self._planner.put(placed, self._grid.chronon_at(now_s))
+            self.place(source_id, now_s)
 
     def ask_once(self, sources: Iterable[str], now_s: float) -> None:
         """Place sources again so that they are probed for the joint intervals that want them."""
         for source_id in sources:
             planned = self._planner.sources.get(source_id)
             if planned is not None:
-                planned.demands.once = self._captures.asked_once(source_id)
+                planned.demands = replace(planned.demands, once=self._captures.asked_once(source_id))
                 self._planner.reschedule(source_id, self._grid.chronon_at(now_s))
 
     def subscribed(self, source_id: str, now_s: float) -> None:
@@ -173,13 +202,13 @@ class SourcePlacement:
 
     def _feed_back(self, planned: PlannedSource, outcome: ProbeOutcome, observation: Observation) -> None:
         """Update the demands of a source with what was found."""
-        now_s = outcome.finished_s
+        now_s, programs = outcome.finished_s, self._known.compiled.programs
         if planned.demands.only_detects:
             return
         fired = {record.rule for record in observation.rules.intervals}
-        for demand in planned.demands.rules:
+        for demand in [each for each in planned.demands.rules if each.rule in programs]:  # one may just have gone
             events, passing = self._counted(demand.rule, planned.source_id)
-            counting_s = now_s - counts_since_s(self._known.compiled.programs[demand.rule])
+            counting_s = now_s - counts_since_s(programs[demand.rule])
             demand.found(Found(now_s, planned.rate_per_s, events, demand.rule in fired, passing, counting_s))
 
     def _counted_s(self, coming: PlannedSource, week: WeekPlan) -> float | None:
@@ -197,6 +226,7 @@ class SourcePlacement:
         old = self._planner.sources.get(source.source_id) or self._set_aside.pop(source.source_id, None)
         record = self._records.get(source.source_id) if old is None else None
         state = self._known.state(source)
+        rate_per_s = self._known.rate_per_s(source, now_s)
         host = host_of(moved_url(state, source) or source.url)
         scope = self._known.settings.throttle_scope(host)
         host_budget = self._planner.limits.hosts.budget
@@ -213,8 +243,8 @@ class SourcePlacement:
             host=host,
             throttle_scope=scope,
             log=log,
-            demands=self._demands(source, now_s, old.demands if old else record),
-            rate_per_s=self._known.rate_per_s(source, now_s),
+            demands=self._demands(source.source_id, rate_per_s, now_s, old.demands if old else record),
+            rate_per_s=rate_per_s,
             items_known=self._known.items_known(source, now_s),
             learns_until_s=state.learns_until_s(self._known.settings.planner.first_day_s),
             hidden=old.hidden if old else record.hidden if record and is_hidden else 0.0,
@@ -261,21 +291,31 @@ class SourcePlacement:
                 demand.pending(laid - 1)
             self._lay(placed, self._grid.start_s(laid))
 
-    def _demands(self, source: Source, now_s: float, before: Demands | SourceRecord | None) -> Demands:
-        """Return the demands of the active rules on a source; demands that were there before continue."""
-        asking = self._known.compiled.programs_of(source.source_id)
-        programs = [program for program in asking if source.source_id in program.event_sources]
-        demands = demands_of(
-            [program for program in programs if program.is_active(now_s)],
-            {each.rule.name: self._counted(each.rule.name, source.source_id) for each in programs},
-            before,
-            source_id=source.source_id,
-            rate_per_s=self._known.rate_per_s(source, now_s),
-            now_s=now_s,
-            settings=self._known.settings.planner,
-        )
-        demands.once = self._captures.asked_once(source.source_id)
-        return demands
+    def _demands(
+        self, source_id: str, rate_per_s: float, now_s: float, before: Demands | SourceRecord | None
+    ) -> Demands:
+        """Return the demands of the active rules on a source; demands that were there before continue.
+
+        Demands that only detect do not change, so all sources of the same rules share theirs.
+        """
+        asking = self._known.compiled.programs_of(source_id)
+        programs = [each for each in asking if source_id in each.event_sources and each.is_active(now_s)]
+        alike = tuple(map(id, programs))
+        demands = self._shared.get(alike)
+        if demands is None:
+            demands = demands_of(
+                programs,
+                {each.rule.name: self._counted(each.rule.name, source_id) for each in programs},
+                before,
+                source_id=source_id,
+                rate_per_s=rate_per_s,
+                now_s=now_s,
+                settings=self._known.settings.planner,
+            )
+            if demands.only_detects and not any(each.rule.importance for each in programs):
+                self._shared[alike] = demands
+        once = self._captures.asked_once(source_id)
+        return replace(demands, once=once) if once else demands
 
     def _counted(self, rule: str, source_id: str) -> Counted:
         """Return what a rule has counted on a source, and what part of its items."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from proxyd.core.rules.compiled import Swap
 from proxyd.core.rules.knowledge import Knowledge
 from proxyd.core.rules.observation import RuleResults
 from proxyd.core.rules.programs.rule_program import RuleProgram
@@ -18,12 +19,26 @@ class Recalls:
     def __init__(self, known: Knowledge) -> None:
         self._known = known
 
-    def open_streams(self, program: RuleProgram) -> Iterator[Backlog]:
+    def follow(self, swap: Swap, now_s: float) -> list[Backlog]:
+        """Let streams follow a declaration; return the new ones through which the past must be replayed."""
+        known, programs = self._known, self._known.compiled.programs
+        known.streams.keep(programs)
+        rules = [name for name in swap.rules if name in programs]
+        for name in rules:
+            program, streams = programs[name], known.streams.of_rule(name)
+            is_kept = known.compiled.continues(name, swap.before)
+            kept = streams.items() if is_kept else ()
+            opened = [program.opened(each, known.next_seq(source_id, program), now_s) for source_id, each in kept]
+            known.streams.replace(name, opened)
+        gained = {name: programs[name].rule.source_ids for name in rules} | dict(swap.gained)
+        return [each for name, sources in gained.items() for each in self._opened(programs[name], sources)]
+
+    def _opened(self, program: RuleProgram, sources: Iterable[str]) -> Iterator[Backlog]:
         """Open the missing streams of a rule, and yield those through which the past must be replayed."""
         name, known = program.rule.name, self._known
         if program.trigger.counts_across:
             known.streams.setdefault((name, ""), program.new_stream(""))
-        for source_id in program.rule.source_ids:
+        for source_id in sources:
             if (name, source_id) in known.streams:
                 continue
             known.streams[name, source_id] = program.new_stream(source_id)

@@ -36,6 +36,7 @@ class Snapshot:
         self._now_s = now_s
         self._length_s = known.grid.length_s
         self._week_s = known.estimates.cycle.week_s(now_s)
+        self.hosts: set[str] = set()
         self._source_ids: list[str] = []
         self._weeks: list[WeekCounts] = []
         self._numbers: list[Floats] = []
@@ -59,7 +60,9 @@ class Snapshot:
             if asked_per_s := source.demands.asked_per_s(self._length_s):
                 self._asked_per_s += asked_per_s
                 self._asked_of[source.host] = self._asked_of.get(source.host, 0.0) + asked_per_s
-        seen = [source for source in planned if source.last_seen_s is not None and source.demands.in_week]
+        self.hosts.update(source.host for source in planned)
+        seen = [each for each in planned if each.last_seen_s is not None and each.demands.in_week]
+        seen = [each for each in seen if each.source_id in sources and programs.keys() >= set(each.demands.in_week)]
         rows = [
             (
                 source.rate_per_s,

@@ -210,7 +210,7 @@ class Hubs:
         self._rng = rng
         self._known: dict[str, Subscription] = {}
         self._by_callback: dict[str, str] = {}
-        self._allowed: Mapping[str, str] = {}
+        self._allowed: dict[str, str] = {}
         self._left: list[Subscription] = []
 
     def restore(self, known: Mapping[str, Subscription]) -> None:
@@ -226,11 +226,15 @@ class Hubs:
         """Return a subscription after its hub refused a request."""
         return refused(subscription, now_s=now_s, rng=self._rng)
 
-    def allow(self, urls: Mapping[str, str]) -> None:
-        """Allow subscriptions only for these sources at these addresses; the others are to be cancelled."""
-        self._allowed = dict(urls)
-        for each in [s for s in self._known.values() if urls.get(s.source_id) != s.url]:
-            self._leave(each)
+    def allow(self, source_id: str, url: str | None) -> None:
+        """Allow a subscription for a source at this address alone, or none; another is to be cancelled."""
+        if url is None:
+            self._allowed.pop(source_id, None)
+        else:
+            self._allowed[source_id] = url
+        known = self._known.get(source_id)
+        if known is not None and known.url != url:
+            self._leave(known)
 
     def subscriptions(self) -> dict[str, Subscription]:
         """Return all subscriptions by source."""

@@ -182,7 +182,7 @@ class World:
         """Go on with what a store remembers."""
         known = self.decider.known
         self.decider = Decider(self.decider.settings, np.random.default_rng(2))
-        self.decider.restore(dict(known.states), dict(known.streams.data), joint=list(self.joint.values()))
+        self.decider.restore(dict(known.states), known.streams.copy(), joint=list(self.joint.values()))
         self.decider.declare(known.compiled.declaration, {"r": T0}, at_s)
         return []
 

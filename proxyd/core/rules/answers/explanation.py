@@ -166,7 +166,7 @@ class Explainer:
     def ahead(self, now: Chronon, *, most_chronons: int = _MOST_CHRONONS) -> PlanForecast:
         """Return the forecast of a cycle, or of less if many probes are asked for; the caller plays it elsewhere."""
         grid = self.known.grid
-        per_s = sum(planned.demands.asked_per_s(grid.length_s) for planned in self.planner.sources.values())
+        per_s = sum(planned.demands.asked_per_s(grid.length_s) for planned in self.planner.timed.values())
         length_s = min(
             self.known.estimates.cycle.length_s, _MOST_INTERVALS / max(per_s, 1e-12), most_chronons * grid.length_s
         )
@@ -245,8 +245,10 @@ class Explainer:
         self, source_id: str, planned: PlannedSource | None, now_s: float, coming: PlannedProbe | None
     ) -> str | None:
         """Return what holds the next probe back; a limit that ends a chronon or more before it does not."""
+        if planned is None and source_id in self.known.paused:
+            return "it is paused"
         if planned is None:
-            return "it is paused" if source_id in self.known.paused else "no rule uses it"
+            return "it is about to be planned" if source_id in self.known.compiled.rules_of else "no rule uses it"
         last_s = now_s if coming is None else max(now_s, coming.start_s - self.known.grid.length_s)
         return self.planner.limits.blocked_by(planned, last_s)
 

@@ -82,7 +82,7 @@ class Trial:
         if not settings.planner.has_targets:
             settings = replace(settings, planner=replace(settings.planner, price_item_s=planner.price_item_s))
         estimates = known.estimates
-        seen = dict(known.states), dict(known.streams.data), decider.hubs.subscriptions(), dict(estimates.weeks)
+        seen = dict(known.states), known.streams.copy(), decider.hubs.subscriptions(), dict(estimates.weeks)
         return cls(settings, running, wanted, running_s, wanted_s, *seen, estimates.record(), known.paused, now_s)
 
     def cost(self) -> PlanCost:

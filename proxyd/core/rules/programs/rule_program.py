@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import log
@@ -85,7 +86,7 @@ class AwaitedEvent:
 class RuleProgram:
     """A rule ready to run: its period in unix seconds, its life and the length of its utility's decay in seconds.
 
-    ``event_sources`` are the sources whose events its trigger takes, with the ``answer_sources`` of its THEN;
+    ``event_sources`` are the sources whose events its trigger takes, in order, with the ``answer_sources`` of its THEN;
     ``table_sources`` are those of each table of its query. ``answer`` is the THEN.
     ``counting`` says what its counters count; ``limit_key`` returns the value that has a limit of its own. ``mark`` is
     the decimal mark by the LOCALE that its sources share.
@@ -97,7 +98,7 @@ class RuleProgram:
     query: QueryProgram
     message: MessagePlan
     event_class: PageClass
-    event_sources: tuple[str, ...]
+    event_sources: AbstractSet[str]
     table_sources: tuple[tuple[str, ...], ...]
     joined: tuple[JoinedClass, ...]
     accepted_s: float
@@ -271,7 +272,7 @@ def compile_rule(
         query=compile_query(rule.query, classes, event_class, chronon_s, (*message.expressions, *_limited(rule)), mark),
         message=message,
         event_class=event_class,
-        event_sources=tuple(dict.fromkeys((*sources_of[event_class], *answer_sources))),
+        event_sources=dict.fromkeys((*sources_of[event_class], *answer_sources)).keys(),
         table_sources=tuple(sources_of[each] for each in classes),
         joined=tuple(
             JoinedClass(
@@ -328,7 +329,7 @@ def _limited(rule: NotificationRule) -> tuple[Expression, ...]:
 
 def _shared_mark(sources: Iterable[Source]) -> str | None:
     """Return the decimal mark by LOCALE if it is the same for all sources."""
-    marks = {Languages(each.locale).declared_mark for each in sources}
+    marks = {Languages(locale).declared_mark for locale in {each.locale for each in sources}}
     return marks.pop() if len(marks) == 1 else None
 
 

@@ -49,7 +49,7 @@ def declare(found: Decider, wanted: Declaration, now_s: float) -> None:
 def restarted(found: Decider, wanted: Declaration) -> Decider:
     """Return the decider of a new process, with what the store remembers."""
     again = Decider(found.settings, np.random.default_rng(1))
-    again.restore(dict(found.known.states), dict(found.known.streams.data))
+    again.restore(dict(found.known.states), found.known.streams.copy())
     declare(again, wanted, T0)
     return again
 

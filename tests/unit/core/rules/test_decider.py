@@ -382,3 +382,52 @@ async def test_a_source_that_goes_and_comes_back_fires_nothing_again() -> None:
     assert drive.decider.declare(back, {"past": T0}, T0 + 20.0, {"a": T0, "b": T0 + 20.0}) == []
     again = await drive.see(changed("b", [item("two", T0 + 15.0), item("one", T0 - 50.0)], T0 + 30.0))
     assert [json.loads(n.body)["data"]["items"][0]["channel.item.title"] for n in again.rules.notifications] == ["two"]
+
+
+async def test_a_probe_under_way_is_evaluated_again_for_a_rule_that_has_come() -> None:
+    declared = declaration(source("s"), rule("a"))
+    drive = Drive(decider(declared, now_s=T0))
+    await drive.see(changed("s", [], T0))
+    outcome = changed("s", [item("x", T0 + 15.0)], T0 + 20.0)
+    prepared = drive.decider.prepare(outcome)
+    assert prepared is not None
+    assert drive.decider.is_current(prepared)
+    more = replace(declaration(source("s"), rule("a"), rule("b")), sources=declared.sources)
+    drive.decider.declare(more, {"a": T0, "b": T0 + 10.0}, T0 + 10.0)
+    assert not drive.decider.is_current(prepared)
+    assert [each.rule for each in (await drive.see(outcome)).rules.notifications] == ["a", "b"]
+
+
+async def test_a_probe_of_a_source_that_waits_to_be_placed_is_taken_in() -> None:
+    drive = Drive(decider(declaration(source("s"), rule("a"), rule("b", clauses="SET POLICY SUP")), now_s=T0))
+    await drive.see(changed("s", [], T0))
+    drive.decider.declare(declaration(source("s"), rule("a")), {"a": T0}, T0 + 10.0, in_parts=True)
+    assert drive.decider.is_placing
+    seen = await drive.see(changed("s", [item("x", T0 + 15.0)], T0 + 20.0))
+    assert [each.rule for each in seen.rules.notifications] == ["a"]
+    assert not drive.decider.is_placing
+    assert [each.rule for each in drive.decider.planner.sources["s"].demands.rules] == ["a"]
+
+
+def test_sources_are_placed_in_parts_where_a_period_begins() -> None:
+    sources = [source(f"s{number}") for number in range(50)]
+    found = decider(declaration(*sources, rule("r", start='NOW + "20 SECONDS"')), now_s=T0)
+    assert found.choose(NOW, in_parts=True) == []
+    assert not found.is_placing
+    assert len(found.choose(NOW + 2, in_parts=True)) == 10
+
+    def placed() -> int:
+        return sum(bool(each.demands.rules) for each in found.planner.sources.values())
+
+    assert [placed(), *(placed() for _ in found.placing(lambda: T0 + 20.0))] == [20, 40, 50]
+    assert len(found.choose(NOW + 3, in_parts=True)) == 10
+
+
+def test_no_source_is_probed_after_its_rule_has_ended_though_it_is_still_to_be_placed() -> None:
+    sources = [source(f"s{number}") for number in range(50)]
+    found = decider(declaration(*sources, rule("r", end='NOW + "20 SECONDS"')), now_s=T0)
+    assert len(found.choose(NOW + 1)) == 10
+    assert found.choose(NOW + 2, in_parts=True) == []
+    assert found.is_placing
+    assert [found.choose(NOW + after, in_parts=True) for after in range(3, 9)] == [[]] * 6
+    assert not any(each.demands.rules for each in found.planner.sources.values())

@@ -100,7 +100,7 @@ async def test_an_outage_goes_on_over_a_restart() -> None:
     for name in "ab":
         await drive.see(silent(name, T0 + 600))
     again = Decider(drive.decider.settings, np.random.default_rng(1))
-    again.restore(dict(drive.decider.known.states), dict(drive.decider.known.streams.data))
+    again.restore(dict(drive.decider.known.states), drive.decider.known.streams.copy())
     declared = drive.decider.known.compiled.declaration
     again.declare(declared, dict.fromkeys(declared.rules, T0), T0 + 700)
     drive.decider = again

@@ -51,7 +51,7 @@ def probe(at_s: float, kind: OutcomeKind = OutcomeKind.CHANGED) -> ProbeOutcome:
 def hubs() -> Hubs:
     made = Hubs(np.random.default_rng(1))
     made.restore({"s": active()})
-    made.allow({"s": URL})
+    made.allow("s", URL)
     return made
 
 
@@ -115,7 +115,7 @@ def test_what_came_before_the_hub_verified_was_not_its_business() -> None:
 
 def test_a_source_with_another_address_leaves_its_hub() -> None:
     made = hubs()
-    made.allow({"s": "https://example.org/elsewhere"})
+    made.allow("s", "https://example.org/elsewhere")
     assert made.of("s") is None
     assert made.called("c") is None
     assert [left.callback_id for left in made.take_left()] == ["c"]

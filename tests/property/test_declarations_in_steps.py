@@ -1,0 +1,126 @@
+"""A declaration plans the same sources alike, however it was come by: at once, or by many edits, each in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import repeat
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxyd.core.model.suspension import Subject, Suspension
+from proxyd.core.planning.planned_source import PlannedSource
+from proxyd.core.rules.compiled import Compiled
+from proxyd.core.rules.decider import Decider
+from tests.fleets import Drive, changed, decider, declaration, item, rule, source
+
+T0 = 1_000_000_000.0
+NAMES = [f"s{number}" for number in range(5)]
+_sources = st.dictionaries(
+    st.sampled_from(NAMES),
+    st.builds(
+        lambda host, options: {"host": host, "options": options},
+        st.sampled_from(["a.example", "b.example", "c.example"]),
+        st.sampled_from(["", "EXPECT 3 PER HOUR", "POLITENESS 1 PROBES PER HOUR", "LOCALE 'de'"]),
+    ),
+)
+_rules = st.dictionaries(
+    st.sampled_from(["r0", "r1", "r2", "r3"]),
+    st.builds(
+        lambda when, start, end, clauses, named: (
+            {"when": when, "start": start, "end": end, "clauses": clauses},
+            named,
+        ),
+        st.sampled_from(["", "COUNT(*) % 3 = 0", "title LIKE '%x%'"]),
+        st.sampled_from(["NOW", '"20 minutes" + NOW', "'2001-09-09T02:00:00Z'"]),
+        st.sampled_from(["NEVER", '"40 minutes" + NOW']),
+        st.sampled_from(["", "SET LIFE WINDOW(10 MINUTES)", "SET POLICY UNIFORM(5 MINUTES)", "SET POLICY SUP"]),
+        st.sets(st.sampled_from(NAMES)),
+    ),
+    max_size=3,
+)
+_edits = st.lists(
+    st.tuples(
+        _sources,
+        _rules,
+        st.integers(0, 3),  # parts in which sources are placed before the next edit
+        st.sampled_from([None, *NAMES]),  # the source that is probed then
+        st.sets(st.sampled_from(NAMES), max_size=2),  # the paused sources
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+def declared(sources: Mapping[str, Mapping[str, str]], rules: Mapping[str, Any]) -> Any:
+    texts = [source(name, **how) for name, how in sources.items()]
+    for name, (how, named) in rules.items():
+        known = sorted(named & sources.keys())
+        only = "FROM SOURCES " + ", ".join(known) if known else ""
+        texts.append(rule(name, **{**how, "clauses": f"{how['clauses']} {only}"}))
+    return declaration(*texts)
+
+
+def derived(compiled: Compiled) -> dict[str, Any]:
+    """Return what a declaration is compiled to, in a form that can be compared."""
+    return {
+        "sources": compiled.sources,
+        "requests": compiled.requests,
+        "rules_of": {name: list(rules) for name, rules in compiled.rules_of.items()},
+        "hosts": dict(compiled.asked_hosts),
+        "edges": list(compiled.edges),
+        "programs": {
+            name: (each.rule, each.accepted_s, each.event_sources, each.mark)
+            for name, each in compiled.programs.items()
+        },
+    }
+
+
+def planned(each: PlannedSource) -> dict[str, Any]:
+    return {
+        "host": each.host,
+        "budget": each.log.budget,
+        "rate": each.rate_per_s,
+        "weight": each.weight,
+        "seen": each.last_seen_s,
+        "demands": [(type(demand).__name__, demand.rule) for demand in each.demands.rules],
+        "losses": each.demands.losses,
+    }
+
+
+@given(edits=_edits)
+async def test_edits_lead_where_the_last_declaration_leads_at_once(edits: list[Any]) -> None:
+    found, accepted = decider(declaration(), now_s=T0), dict[str, float]()
+    drive = Drive(found)
+    for number, (sources, rules, parts, probed, paused) in enumerate(edits):
+        now_s = T0 + 600.0 * number
+        wanted = declared(sources, rules)
+        accepted = {name: accepted.get(name, now_s) for name in wanted.rules}
+        found.pause({name: Suspension(Subject.SOURCE, name, now_s, "ada", None) for name in paused}, now_s)
+        found.declare(wanted, accepted, now_s, in_parts=True)
+        some = found._placement.parts(repeat(now_s).__next__, size=1)
+        for _ in range(parts):
+            next(some, None)
+        if probed in found.known.compiled.sources:
+            await drive.see(changed(probed, [item(f"{number}", now_s)], now_s + 60.0))
+    end_s = T0 + 600.0 * len(edits)
+    now = found.settings.grid.chronon_at(end_s)
+    found.choose(now)
+    fresh = restarted(found, end_s)
+    assert derived(found.known.compiled) == derived(fresh.known.compiled)
+    assert found.known.streams.copy() == fresh.known.streams.copy()
+    fresh.choose(now)
+    plans = [{name: planned(each) for name, each in sorted(made.planner.sources.items())} for made in (found, fresh)]
+    assert plans[0] == plans[1]
+
+
+def restarted(found: Decider, now_s: float) -> Decider:
+    """Return a decider that knows the same and takes the declaration in whole."""
+    known = found.known
+    accepted = {name: each.accepted_s for name, each in known.compiled.programs.items()}
+    fresh = decider(declaration(), now_s=now_s)
+    fresh.restore(dict(known.states), known.streams.copy(), weeks=dict(known.estimates.weeks))
+    fresh.pause(known.paused, now_s)
+    fresh.declare(known.compiled.declaration, accepted, now_s)
+    return fresh
