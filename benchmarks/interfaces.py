@@ -321,14 +321,14 @@ def proxyd(folder: Path, *arguments: str) -> list[str]:
     return [sys.executable, "-m", "proxyd", "--config", str(folder / "proxyd.toml"), *arguments]
 
 
-def set_up(folder: Path, scale: Scale, origin_port: int) -> str:
+def set_up(folder: Path, scale: Scale, origin_port: int, *, budget: str = BUDGET, is_filled: bool = True) -> str:
     """Write settings, profiles and database where there are none; return where the daemon will listen."""
     listen = f"127.0.0.1:{_free_port()}"
     settings = {
         "profiles": str(folder / "profiles"),
         "database": str(folder / "bench.db"),
         "listen": listen,
-        "budget": BUDGET,
+        "budget": budget,
         "host_spacing": "0s",
         "host_concurrency": 64,
         "allow_networks": "127.0.0.0/8",
@@ -341,7 +341,8 @@ def set_up(folder: Path, scale: Scale, origin_port: int) -> str:
         for number, text in enumerate(texts(scale, origin_port)):
             (folder / "profiles" / f"{number:05d}.profile").write_text(text)
         subprocess.run(proxyd(folder, "db", "migrate"), check=True, stdout=subprocess.DEVNULL)
-        fill(folder / "bench.db", scale, origin_port)
+        if is_filled:
+            fill(folder / "bench.db", scale, origin_port)
     return f"http://{listen}"
 
 
