@@ -57,6 +57,11 @@ class SystemClock:
         await asyncio.sleep(max(0.0, seconds))
 
 
+def awake_or_asleep_s() -> float:
+    """Return seconds that never go back and also pass while the machine sleeps; any thread may ask."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
 async def wait_until(clock: Clock, time_s: float) -> None:
     """Wait until that time by the machine's clock, which may be set back or forward meanwhile."""
     while (left_s := time_s - clock.time_s()) > 0:

@@ -264,6 +264,10 @@ class StoreUnreachableError(StoreError):
     """The database does not answer."""
 
 
+class NotLeadingError(StoreUnreachableError):
+    """Another machine may lead now, and do the work of this one."""
+
+
 class NotFoundError(StoreError, LookupError):
     """Nothing with this name exists."""
 

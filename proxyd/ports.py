@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from proxyd.core.model.delivery import SecretRef, WebhookDelivery
 from proxyd.core.model.item import Item
@@ -33,11 +33,22 @@ class Clock(Protocol):
         """Wait; returns at once if ``seconds`` is not positive."""
 
 
+MaySend: TypeAlias = Callable[[], bool]
+
+
+def always() -> bool:
+    """Return that requests may be sent, whatever happens."""
+    return True
+
+
 class Prober(Protocol):
     """Turns a request into an outcome; it never raises for anything that the origin does."""
 
-    async def probe(self, request: ProbeRequest) -> ProbeOutcome:
-        """Fetch and read one source once, within the prober's limits of time and size."""
+    async def probe(self, request: ProbeRequest, may_send: MaySend = always) -> ProbeOutcome:
+        """Fetch and read one source once, within the prober's limits of time and size.
+
+        Raises ``NotLeadingError`` if ``may_send``, which is asked before each request, does not allow it.
+        """
 
 
 class Unmade(Enum):

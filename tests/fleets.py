@@ -25,6 +25,7 @@ from proxyd.core.rules.state import StoredEvent, StreamState
 from proxyd.daemon.rule_evaluation import RuleEvaluation
 from proxyd.daemon.stream_recall import StreamRecall
 from proxyd.metrics import Metrics
+from proxyd.ports import MaySend, always
 from proxyd.store import SqlStore
 
 DOMAIN = """CREATE DOMAIN "D" AS CLASS::RSS(channel.item.title:String, channel.item.link:URL,
@@ -176,7 +177,7 @@ class PoissonOrigin:
         self._window = window
         self.started: list[tuple[float, str]] = []
 
-    async def probe(self, request: ProbeRequest) -> ProbeOutcome:
+    async def probe(self, request: ProbeRequest, may_send: MaySend = always) -> ProbeOutcome:
         now_s: float = self._time_s()  # type: ignore[operator]
         self.started.append((now_s, request.source_id))
         seen = [t for t in self._times_s[request.source_id] if t <= now_s][-self._window :]

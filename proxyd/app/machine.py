@@ -20,18 +20,18 @@ from proxyd.cluster import LocalTransport
 from proxyd.config import SecretStore, Settings, supervision
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.daemon import Daemon, DistantNotifier, PushParts, Supervisor
-from proxyd.errors import ClusterError, ConfigError, StoreUnreachableError
+from proxyd.errors import ClusterError, ConfigError, NotLeadingError, StoreUnreachableError
 from proxyd.metrics import ROLES, Metrics
-from proxyd.notify import Channels
+from proxyd.notify import Channels, LeaderChannel
 from proxyd.ports import Transport
-from proxyd.store import SqlStore, StoreConnections
+from proxyd.store import SqlStore
 from proxyd.tracing import NO_TRACES, Tracer
 
 try:
     from proxyd.cluster.batch_prober import BatchProber, ProberSettings
     from proxyd.cluster.link import OUTBOX, ClusterSettings, NatsConnection, open_link
     from proxyd.cluster.nats_transport import NatsTransport
-    from proxyd.store.databases.leading import hold, leading
+    from proxyd.store.databases.leading import Leadership, leading
 except ModuleNotFoundError as error:  # the optional dependency is not installed
     raise ConfigError(
         [f"this needs {error.name}: pip install '.[cluster]' in proxyd's folder (docs/scaling.md)"]
@@ -105,15 +105,14 @@ class Machine:
     async def _plan(self) -> None:
         """Plan as the leader until ``stop``."""
         async with AsyncExitStack() as stack:
-            connections, term = await stack.enter_async_context(self._leading("planner"))
+            leads = await stack.enter_async_context(self._leading("planner"))
+            await self._announce(leads.term)
             await self._step_up()
-            store = SqlStore(connections, ChrononGrid(self.settings.chronon))
             distant = None if self.link is None else DistantNotifier(self.link.ring, self.clock)
-            built = app.build(
-                self.settings, self._parts(store, self._transport(term)), metrics=self.metrics, notifying=distant
-            )
+            parts = self._parts(leads, self._transport(leads))
+            built = app.build(self.settings, parts, metrics=self.metrics, notifying=distant)
             async with serve_api(built.queries, app.api_settings(self.settings)):
-                await self._lead("planner", connections, store, lambda: self._run(built.daemon))
+                await self._lead(leads, parts.store, lambda: self._run(built.daemon))
 
     async def _run(self, daemon: Daemon) -> None:
         self.daemon = daemon
@@ -126,9 +125,9 @@ class Machine:
 
     async def _notify(self, works_on: asyncio.Event) -> None:
         """Deliver as the leader until the planner has ended."""
-        async with self._leading("notifier") as (connections, _):
-            store = SqlStore(connections, ChrononGrid(self.settings.chronon))
-            parts = self._parts(store, LocalTransport(self.network.prober))
+        async with self._leading("notifier") as leads:
+            parts = self._parts(leads, LocalTransport(self.network.prober, leads.lease.is_held))
+            store = parts.store
             notifier = app.make_notifier(self.settings, parts, self.metrics)
 
             async def deliver() -> None:
@@ -142,7 +141,7 @@ class Machine:
                     await running
                     store.writer.close()
 
-            await self._lead("notifier", connections, store, deliver)
+            await self._lead(leads, store, deliver)
 
     async def _wake_often(self, *wakers: Callable[[], None]) -> None:
         """Wake whenever the planner sends a message, and regularly in case one is lost."""
@@ -185,9 +184,9 @@ class Machine:
                 return
             except (StoreUnreachableError, ExceptionGroup) as error:
                 _raise_others(error)
-                trouble = str(_first(error))
+                trouble = _trouble(error)
                 if trouble != said:
-                    log.warning("the database is away, or another machine leads", role=role, error=trouble)
+                    log.warning(trouble, role=role)
                 said = trouble
             finally:
                 self.stores.pop(role, None)
@@ -208,24 +207,28 @@ class Machine:
         await self.standby.aclose()
         self.is_standing_by = False
 
-    def _leading(self, role: str) -> AbstractAsyncContextManager[tuple[StoreConnections, int]]:
+    def _leading(self, role: str) -> AbstractAsyncContextManager[Leadership]:
         settings = self.settings
         return leading(
             settings.database, role, lease_s=settings.lease, name=self.name, time_s=self.clock.time_s, wait=self._wait
         )
 
-    async def _lead(
-        self, role: str, connections: StoreConnections, store: SqlStore, work: Callable[[], Awaitable[None]]
-    ) -> None:
-        """Do a role's work as its leader, while the session that holds its lock lives."""
+    async def _lead(self, leads: Leadership, store: SqlStore, work: Callable[[], Awaitable[None]]) -> None:
+        """Do a role's work as its leader, as long as it has the lease."""
+        role = leads.lease.role
         log.info("leading", role=role)
         self._note(role, active=True)
         self.stores[role] = store
         async with asyncio.TaskGroup() as tasks:
-            holding = hold(connections, lease_s=self.settings.lease, wait=self.clock.sleep)
-            keeper = tasks.create_task(holding, name=f"lease of the {role}")
+            losing = tasks.create_task(leads.lost(), name=f"end of the {role}")
             await work()
-            keeper.cancel()
+            losing.cancel()
+
+    async def _announce(self, term: int) -> None:
+        """Tell the probers at once that we lead, so that they make no more requests of the last planner."""
+        if self.link is not None:
+            with suppress(ClusterError):  # the transport announces it again, once it has made the streams
+                await self.link.announce(term)
 
     def _note(self, role: str, *, active: bool) -> None:
         """Report whether this machine does a role's work; a planner without other machines does all of it."""
@@ -247,21 +250,30 @@ class Machine:
 
     # -- parts
 
-    def _transport(self, term: int) -> Transport:
+    def _transport(self, leads: Leadership) -> Transport:
+        may_send = leads.lease.is_held
         if self.link is None:
-            return LocalTransport(self.network.prober)
+            return LocalTransport(self.network.prober, may_send)
         patience_s = self.link.settings.queue_s + self.link.settings.lease_s + 3.0 * self.settings.probe_timeout
         spacing_s = self.settings.host_spacing
-        return NatsTransport(self.link, self.clock, self.metrics, term=term, spacing_s=spacing_s, patience_s=patience_s)
+        return NatsTransport(
+            self.link,
+            self.clock,
+            self.metrics,
+            term=leads.term,
+            spacing_s=spacing_s,
+            patience_s=patience_s,
+            may_send=may_send,
+        )
 
-    def _parts(self, store: SqlStore, transport: Transport) -> app.Resources:
+    def _parts(self, leads: Leadership, transport: Transport) -> app.Resources:
         return app.Resources(
             clock=self.clock,
-            store=store,
+            store=SqlStore(leads.connections, ChrononGrid(self.settings.chronon)),
             transport=transport,
             prober=self.network.prober,
             pushes=PushParts(self.network.hubs, self.network.parser, self.settings.public_url),
-            channel=self.channels,
+            channel=LeaderChannel(self.channels, leads.lease.is_held),
             secrets=SecretStore(self.settings),
             rng=np.random.default_rng(),  # noqa: TID251 - here and in ``wiring`` one is made
             tracer=self.tracer,
@@ -308,6 +320,14 @@ def _raise_others(error: Exception) -> None:
         others = error.split(StoreUnreachableError)[1]
         if others is not None:
             raise others
+
+
+def _trouble(error: Exception) -> str:
+    """Return why this machine does not lead, or no longer."""
+    lost = error.split(NotLeadingError)[0] if isinstance(error, ExceptionGroup) else None
+    if lost is not None or isinstance(error, NotLeadingError):
+        return f"lost leadership: {_first(lost or error)}"
+    return f"the database is away: {_first(error)}"
 
 
 def _first(error: BaseException) -> BaseException:

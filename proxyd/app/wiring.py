@@ -355,7 +355,7 @@ def request_of(settings: Settings, target: str) -> ProbeRequest:
 async def probe_once(settings: Settings, request: ProbeRequest, trace: ProbeTrace) -> ProbeOutcome:
     """Return the outcome of one probe, without a daemon or a store."""
     async with open_network(settings, SystemClock()) as network:
-        return await network.prober.probe(request, trace)
+        return await network.prober.probe(request, trace=trace)
 
 
 @asynccontextmanager

@@ -7,20 +7,29 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
-from proxyd.ports import Prober, TakeStray, Unmade
+from proxyd.errors import NotLeadingError
+from proxyd.ports import MaySend, Prober, TakeStray, Unmade, always
 
 
 class LocalTransport:
-    """The Transport port over this process's prober, which itself keeps the hosts' turns."""
+    """The Transport port over this process's prober, which itself keeps the hosts' turns.
 
-    def __init__(self, prober: Prober) -> None:
+    ``may_send`` is asked before each request.
+    """
+
+    def __init__(self, prober: Prober, may_send: MaySend = always) -> None:
         self._prober = prober
+        self._may_send = may_send
         self._stopped = asyncio.Event()
 
     @asynccontextmanager
     async def probe(self, request: ProbeRequest) -> AsyncIterator[ProbeOutcome | Unmade]:
         """Yield the outcome of a probe."""
-        yield await self._prober.probe(request)
+        try:
+            outcome: ProbeOutcome | Unmade = await self._prober.probe(request, self._may_send)
+        except NotLeadingError:
+            outcome = Unmade.LOST
+        yield outcome
 
     async def run(self, take_stray: TakeStray) -> None:
         """Wait for ``stop``: there are no stray outcomes here."""

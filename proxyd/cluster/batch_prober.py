@@ -10,10 +10,11 @@ from dataclasses import dataclass
 import structlog
 from nats.js import JetStreamContext
 
+from proxyd.clock import awake_or_asleep_s
 from proxyd.cluster.batches import BATCHES, Batch, ProbeReport
 from proxyd.cluster.link import PARTITIONS, TERM, NatsConnection, Taken
 from proxyd.core.model.outcome import ProbeOutcome
-from proxyd.errors import ClusterError, LostLeaseError
+from proxyd.errors import ClusterError, LostLeaseError, NotLeadingError
 from proxyd.metrics import Metrics
 from proxyd.ports import Clock, Prober
 
@@ -48,6 +49,23 @@ class _Room:
         """Give the slot back."""
         if self.is_ours:
             self.places.release()
+
+
+class _Hold:
+    """Until when a batch is ours, also by what passes while this machine sleeps."""
+
+    def __init__(self, length_s: float) -> None:
+        self.length_s = length_s
+        self.until_s = awake_or_asleep_s() + length_s
+
+    @property
+    def left_s(self) -> float:
+        """For how long it is still ours."""
+        return self.until_s - awake_or_asleep_s()
+
+    def is_held(self) -> bool:
+        """Whether it is ours."""
+        return self.left_s > 0.0
 
 
 class BatchProber:
@@ -174,59 +192,66 @@ class BatchProber:
             await self._link.done(taken)
 
     async def _make(self, batch: Batch, taken: Taken, room: _Room) -> bool:
-        """Make the requests of a batch; return whether all were made while we held the batch."""
-        self._term, asked_s = max(self._term, batch.term), asyncio.get_running_loop().time()
+        """Make the requests of a batch; return whether all were made, or reported, while we held the batch."""
+        self._term, hold = max(self._term, batch.term), _Hold(_HELD * self._link.settings.lease_s)
         try:
             await self._link.extend(taken)  # it may have waited here, and been given to another prober
-            async with self._holding(taken, asked_s):
+            async with self._holding(taken, hold):
                 await room.enter()
                 with self._metrics.prober_hosts.track_inprogress():
-                    await self._make_all(batch)
+                    is_whole = await self._make_all(batch, hold)
         except (TimeoutError, ClusterError) as error:
             why = str(error) or "its lease could not be extended in time"
             log.warning("a batch was given up: the other machines cannot be reached", host=batch.host, error=why)
             self._count("given_up")
             return False
+        if not is_whole:
+            return hold.is_held() and await self._report_lost(batch, "outdated")
         self._count("made")
         return True
 
-    async def _make_all(self, batch: Batch) -> None:
-        for number, request in enumerate(batch.requests):
-            await self._report(batch, number, await self._prober.probe(request))
+    async def _make_all(self, batch: Batch, hold: _Hold) -> bool:
+        """Make the requests of a batch; return ``False`` if it is no longer ours, or the term of its planner ends."""
+
+        def may_send() -> bool:
+            return hold.is_held() and batch.term >= self._term
+
+        try:
+            for number, request in enumerate(batch.requests):
+                await self._report(batch, number, await self._prober.probe(request, may_send))
+        except NotLeadingError:
+            return False
+        return True
 
     @asynccontextmanager
-    async def _holding(self, taken: Taken, asked_s: float) -> AsyncIterator[None]:
-        """Hold a batch, last extended at ``asked_s``, while the context is open.
-
-        If it cannot be held, the context ends with ``TimeoutError`` in time.
-        """
-        until_s, is_over = asked_s + _HELD * self._link.settings.lease_s, asyncio.Event()
-        async with asyncio.timeout_at(until_s) as limit, asyncio.TaskGroup() as tasks:
-            keeper = tasks.create_task(self._extend(taken, limit, is_over), name="lease")
+    async def _holding(self, taken: Taken, hold: _Hold) -> AsyncIterator[None]:
+        """Hold a batch while the context is open; if it cannot be held, end with ``TimeoutError`` in time."""
+        is_over = asyncio.Event()
+        async with asyncio.timeout(hold.left_s) as limit, asyncio.TaskGroup() as tasks:
+            keeper = tasks.create_task(self._extend(taken, hold, limit, is_over), name="lease")
             try:
                 yield
             finally:
                 is_over.set()  # an answer from NATS at this moment hides the cancellation
                 keeper.cancel()
 
-    async def _extend(self, taken: Taken, limit: asyncio.Timeout, is_over: asyncio.Event) -> None:
-        loop, hold_s = asyncio.get_running_loop(), _HELD * self._link.settings.lease_s
-        wait_s = hold_s / 4.0
+    async def _extend(self, taken: Taken, hold: _Hold, limit: asyncio.Timeout, is_over: asyncio.Event) -> None:
+        wait_s = hold.length_s / 4.0
         while not is_over.is_set():
             await self._clock.sleep(wait_s)
-            asked_s = loop.time()
+            asked_s = awake_or_asleep_s()
             try:
                 await self._link.extend(taken)
             except LostLeaseError:
-                until_s = asked_s
+                hold.until_s = asked_s
             except ClusterError as error:
                 log.debug("a lease is not extended yet", error=error.message)
-                wait_s = hold_s / 16.0
+                wait_s = hold.length_s / 16.0
                 continue
             else:
-                until_s, wait_s = asked_s + hold_s, hold_s / 4.0
+                hold.until_s, wait_s = asked_s + hold.length_s, hold.length_s / 4.0
             if not is_over.is_set() and not limit.expired():
-                limit.reschedule(until_s)
+                limit.reschedule(asyncio.get_running_loop().time() + hold.left_s)
 
     async def _report(self, batch: Batch, number: int, outcome: ProbeOutcome | None) -> None:
         """Report the result of a request, repeatedly if necessary, until the lease ends."""

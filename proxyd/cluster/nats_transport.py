@@ -16,7 +16,7 @@ from proxyd.cluster.link import NatsConnection, Sent, Taken
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.errors import ClusterError, UnreadableError
 from proxyd.metrics import Metrics
-from proxyd.ports import Clock, TakeStray, Unmade
+from proxyd.ports import Clock, MaySend, TakeStray, Unmade, always
 
 _MOST_REQUESTS = 8  # in a batch: the host's partition waits for all of them
 _MOST_REPORTS = 64
@@ -47,11 +47,20 @@ class NatsTransport:
 
     The next batch of a host is sent ``spacing_s`` after the last request began, once every request of the last batch
     was reported or its prober must have given it up. ``patience_s`` is how long a report may take, including the wait
-    in the queue. Batches carry their ``term``, so those of a planner that was taken for dead are not made.
+    in the queue. Batches carry their ``term``, so those of a planner that was taken for dead are not made; none is
+    sent unless ``may_send`` allows it.
     """
 
     def __init__(
-        self, link: NatsConnection, clock: Clock, metrics: Metrics, *, term: int, spacing_s: float, patience_s: float
+        self,
+        link: NatsConnection,
+        clock: Clock,
+        metrics: Metrics,
+        *,
+        term: int,
+        spacing_s: float,
+        patience_s: float,
+        may_send: MaySend = always,
     ) -> None:
         self._link = link
         self._clock = clock
@@ -59,6 +68,7 @@ class NatsTransport:
         self._term = term
         self._spacing_s = spacing_s
         self._patience_s = patience_s
+        self._may_send = may_send
         self._lanes: dict[str, _HostQueue] = {}
         self._asked: dict[tuple[str, int], _Asked] = {}
         self._limits: set[asyncio.Timeout] = set()
@@ -154,7 +164,7 @@ class NatsTransport:
 
     async def _make(self, host: str, asked: list[_Asked]) -> float:
         """Send a batch and wait for all its results; return when its last request began, at the latest."""
-        if not self._link.is_up:
+        if not self._link.is_up or not self._may_send():
             return self._end(asked, Unmade.NOT_BEGUN)
         sent_s = self._clock.time_s()
         batch = Batch(uuid.uuid4().hex, self._term, host, sent_s, tuple(each.request for each in asked))

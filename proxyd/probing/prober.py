@@ -11,6 +11,7 @@ from proxyd.core.model.notations import NO_LANGUAGES, Languages
 from proxyd.core.model.outcome import HubLinks, OutcomeKind, ProbeOutcome, ProbeRequest, Validators
 from proxyd.errors import ProbeError
 from proxyd.net import absolute, read_links
+from proxyd.ports import always
 from proxyd.probing.feeds.feed_items import ParsedFeed
 from proxyd.probing.http.fetcher import THROTTLING, FetchRequest, FetchResponse, ProbeTrace
 from proxyd.probing.pages.page_values import ParsedPage
@@ -21,7 +22,7 @@ from proxyd.tracing import NO_TRACES, Tracer
 if TYPE_CHECKING:
     from proxyd.core.model.delivery import SecretRef
     from proxyd.core.model.profile import Auth, PageClass, Rendering
-    from proxyd.ports import Clock, ResolveSecret
+    from proxyd.ports import Clock, MaySend, ResolveSecret
     from proxyd.probing.document_parser import ParsedDocument
     from proxyd.probing.http.fetcher import Fetch, RequestGate
 
@@ -108,9 +109,15 @@ class HttpProber:
         self._browser = browser
         self._tracer = tracer
 
-    async def probe(self, request: ProbeRequest, trace: ProbeTrace | None = None) -> ProbeOutcome:
-        """Fetch and read one source once; ``trace`` records the requests and responses."""
-        probe = _Probe(request, trace if trace is not None else ProbeTrace(is_shown=False), self._clock.time_s())
+    async def probe(
+        self, request: ProbeRequest, may_send: MaySend = always, *, trace: ProbeTrace | None = None
+    ) -> ProbeOutcome:
+        """Fetch and read one source once; ``trace`` records the requests and responses.
+
+        Raises ``NotLeadingError`` if ``may_send``, which is asked before each request, does not allow it.
+        """
+        trace = trace if trace is not None else ProbeTrace(is_shown=False, may_send=may_send)
+        probe = _Probe(request, trace, self._clock.time_s())
         with self._tracer.span("fetch", {"source": request.source_id}, parent=request.trace) as span:
             outcome = await self._outcome_of(probe)
             span.note(outcome=outcome.kind.value, requests=outcome.requests, body_bytes=outcome.body_bytes)

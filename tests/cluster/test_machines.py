@@ -150,7 +150,7 @@ async def test_a_planner_that_was_taken_for_dead_comes_back(tmp_path: Path, post
         other = await leader_of(machines, "planner")
         leader.signal(signal.SIGCONT)
         await delivered(machines, origin)
-        await eventually(lambda: "another machine leads" in leader.log, "it has noticed", state=lambda: leader.log)
+        await eventually(lambda: "lost leadership" in leader.log, "it has noticed", state=lambda: leader.log)
         assert await leader_of(machines, "planner") is other
 
 

@@ -18,7 +18,7 @@ from proxyd.cluster.nats_transport import NatsTransport
 from proxyd.core.model.item import Item, Value
 from proxyd.core.model.outcome import HubLinks, OutcomeKind, ProbeOutcome, ProbeRequest, Validators
 from proxyd.metrics import Metrics
-from proxyd.ports import Prober, Transport
+from proxyd.ports import MaySend, Prober, Transport, always
 from tests.servers import nats_server
 
 FULL = {
@@ -50,7 +50,7 @@ class Hosts:
         self.begun: Counter[str] = Counter()
         self.most: Counter[str] = Counter()
 
-    async def probe(self, request: ProbeRequest) -> ProbeOutcome:
+    async def probe(self, request: ProbeRequest, may_send: MaySend = always) -> ProbeOutcome:
         self.begun[request.host] += 1
         self.most[request.host] = max(self.most[request.host], self.begun[request.host])
         started_s = self._clock.time_s()

@@ -17,10 +17,12 @@ import pytest
 from aiohttp import ThreadedResolver, web
 from aiohttp.abc import ResolveResult
 
+from proxyd.cluster import LocalTransport
 from proxyd.core.model.notations import NO_LANGUAGES, Languages
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest, Validators
 from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass, Reader
 from proxyd.net import Guard, HostTokens, SessionLimits, make_session
+from proxyd.ports import Unmade
 from proxyd.probing import Fetcher, FetchLimits, FetchRequest, HttpProber, ParsedDocument, parse_document
 from proxyd.probing.document_texts import MOST_ITEMS
 from proxyd.probing.probe_failures import ParserFailedError
@@ -568,3 +570,17 @@ async def test_items_that_are_left_out_are_said_to_be() -> None:
     assert outcome.kind is OutcomeKind.CHANGED
     assert len(outcome.items) == MOST_ITEMS
     assert outcome.detail == "rss20, 10000 items; more were left out"
+
+
+async def test_no_request_is_sent_after_a_redirect_once_another_machine_leads() -> None:
+    asked: list[str] = []
+
+    async def redirect(request: web.Request) -> web.StreamResponse:
+        asked.append(request.path)
+        raise web.HTTPFound("/other")
+
+    async with serving(redirect) as origin, rigged() as rig:
+        transport = LocalTransport(rig.prober, lambda: not asked)
+        async with transport.probe(ProbeRequest("s", origin.url + "/feed")) as outcome:
+            assert outcome is Unmade.LOST
+    assert asked == ["/feed"]

@@ -13,19 +13,90 @@ from sqlalchemy import text
 from proxyd.app.wiring import create_token
 from proxyd.clock import SystemClock
 from proxyd.config import Settings
-from proxyd.errors import StoreError, StoreUnreachableError
-from proxyd.store.databases.connections import StoreConnections, is_newest, migration_config
-from proxyd.store.databases.leading import hold, leading
+from proxyd.errors import NotLeadingError, StoreError, StoreUnreachableError
+from proxyd.store.databases.connections import is_newest, migration_config
+from proxyd.store.databases.leading import Leadership, leading
+from proxyd.store.databases.lease import Lease
 from proxyd.store.databases.opening import open_connections
 from proxyd.store.databases.postgresql import answered, session_of
 from tests.servers import PostgresServer
 
 CLOCK = SystemClock()
 LEASE_S = 5.0
+END_LEASES = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE '%lease'"
 
 
-def leads(database: str, role: str) -> AbstractAsyncContextManager[tuple[StoreConnections, int]]:
-    return leading(database, role, lease_s=LEASE_S, name="m", time_s=CLOCK.time_s, wait=CLOCK.sleep)
+def leads(database: str, role: str, lease_s: float = LEASE_S) -> AbstractAsyncContextManager[Leadership]:
+    return leading(database, role, lease_s=lease_s, name="m", time_s=CLOCK.time_s, wait=CLOCK.sleep)
+
+
+def test_a_lease_counts_from_the_question_and_ends_before_the_server_gives_it_away() -> None:
+    now_s = [100.0]
+
+    async def answer_late() -> bool:
+        now_s[0] += 3.0
+        return True
+
+    lease = Lease("planner", 10.0, lambda: now_s[0])
+    assert not lease.is_held()
+    assert asyncio.run(lease.asked(answer_late(), 10.0))
+    assert lease.left_s == 5.0
+    now_s[0] = 108.0
+    assert not lease.is_held()
+
+
+async def test_who_leads_still_leads_after_the_event_loop_was_busy_for_longer_than_the_lease(
+    postgresql: PostgresServer,
+) -> None:
+    async with leads(postgresql.create(), "planner", 1.0) as leader:
+        losing = asyncio.create_task(leader.lost())
+        end_s = CLOCK.monotonic_s() + 2.5
+        while CLOCK.monotonic_s() < end_s:
+            sum(range(10_000))
+        assert leader.lease.is_held()
+        assert await session_of(leader.connections).call(lambda c: c.scalar(text("SELECT 1"))) == 1
+        assert not losing.done()
+        losing.cancel()
+
+
+async def test_who_loses_its_session_stops_leading_and_says_why(postgresql: PostgresServer) -> None:
+    database = postgresql.create()
+    async with leads(database, "planner") as leader, open_connections(database) as other:
+        await other.writer.call(lambda c: c.execute(text(END_LEASES)))
+        with pytest.raises(NotLeadingError, match="the database ended the session"):
+            await leader.lost()
+
+
+async def test_nothing_is_written_once_another_machine_leads(postgresql: PostgresServer) -> None:
+    database = postgresql.create()
+    async with leads(database, "planner") as first, open_connections(database) as other:
+        write = text("CREATE TABLE IF NOT EXISTS written (n int)")
+        await session_of(first.connections).call(lambda c: c.execute(write))
+        await other.writer.call(lambda c: c.execute(text(END_LEASES)))
+        async with leads(database, "planner") as second:
+            assert second.term > first.term
+            await session_of(second.connections).call(lambda c: c.execute(write))
+            with pytest.raises(NotLeadingError, match="another machine leads"):
+                await session_of(first.connections).call(lambda c: c.execute(write))
+
+
+async def test_a_standby_leads_within_a_fifth_of_a_lease_after_the_leader_ended(postgresql: PostgresServer) -> None:
+    database, began = postgresql.create(), asyncio.Event()
+
+    async def stand_by() -> float:
+        began.set()
+        async with leads(database, "planner"):
+            return CLOCK.monotonic_s()
+
+    async with leads(database, "planner") as leader, open_connections(database) as other:
+        standing = asyncio.create_task(stand_by())
+        await began.wait()
+        sessions = text("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'proxyd planner lease'")
+        while await other.writer.call(lambda c: c.scalar(sessions)) != 2:
+            assert not standing.done()
+        assert leader.lease.is_held()
+    ended_s = CLOCK.monotonic_s()
+    assert await standing - ended_s < LEASE_S / 5.0
 
 
 async def test_what_does_not_answer_is_not_waited_for_either_when_it_is_given_up() -> None:
@@ -46,17 +117,18 @@ async def test_who_leads_gives_up_once_a_newer_version_has_changed_the_tables(po
     database = postgresql.create()
     async with leads(database, "planner"):
         pass
-    async with leads(database, "notifier") as (connections, _), open_connections(database) as other:
-        holding = asyncio.create_task(hold(connections, lease_s=LEASE_S, wait=CLOCK.sleep))
+    async with leads(database, "notifier") as leader, open_connections(database) as other:
         await other.writer.call(lambda c: command.stamp(migration_config(c), "0015"))
-        with pytest.raises(StoreUnreachableError, match="another version"):
-            await holding
+        with pytest.raises(NotLeadingError, match="another version"):
+            await leader.lost()
 
 
 async def test_who_finds_the_tables_of_a_newer_version_says_so_and_ends(postgresql: PostgresServer) -> None:
     database = postgresql.create()
-    async with leads(database, "planner") as (connections, _):
-        await session_of(connections).call(lambda c: c.execute(text("UPDATE alembic_version SET version_num = '9999'")))
+    async with leads(database, "planner") as leader:
+        await session_of(leader.connections).call(
+            lambda c: c.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+        )
     for role in ("planner", "notifier"):
         with pytest.raises(StoreError, match="a newer proxyd created the"):
             async with leads(database, role):
@@ -68,7 +140,8 @@ async def test_a_token_is_not_worth_changing_the_tables_under_a_daemon(
 ) -> None:
     database = postgresql.create()
     settings = Settings(database=database, profiles=tmp_path)
-    async with leads(database, "planner") as (connections, _):
+    async with leads(database, "planner") as leader:
+        connections = leader.connections
         await session_of(connections).call(lambda c: command.stamp(migration_config(c), "0015"))
         with pytest.raises(StoreError, match="a daemon uses this database as planner"):
             await create_token(settings, "t", "read", expires_in_s=None)

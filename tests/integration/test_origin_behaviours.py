@@ -43,7 +43,7 @@ class Rig:
 
     async def probe(self, url: str, **known: Any) -> ProbeOutcome:
         self.trace = ProbeTrace()
-        return await self.prober.probe(ProbeRequest("s", url, **known), self.trace)
+        return await self.prober.probe(ProbeRequest("s", url, **known), trace=self.trace)
 
     async def ask(self, path: str, query: Mapping[str, str | int] | None = None, **known: Any) -> ProbeOutcome:
         return await self.probe(self.origin.at(path, **(query or {})), **known)

@@ -69,7 +69,7 @@ async def probe(
     async with make_session(guard, contact="x", resolver=NamesResolver(**PUBLIC), proxy=proxy.url(userinfo)) as session:
         fetcher = Fetcher(session, guard, tokens, clock, FetchLimits(total_s=10.0))
         prober = HttpProber(fetcher, InlineParser(), clock, robots=Robots(fetcher, clock))
-        return await prober.probe(ProbeRequest("s", url, obeys_robots=robots), trip)
+        return await prober.probe(ProbeRequest("s", url, obeys_robots=robots), trace=trip)
 
 
 async def test_every_request_goes_through_the_proxy_whose_own_address_is_allowed() -> None:

@@ -15,6 +15,7 @@ from proxyd.config import load
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.daemon.housekeeping import make_scheduler
+from proxyd.ports import MaySend, always
 from proxyd.store import open_store
 from tests.fleets import DOMAIN, rule, source
 from tests.integration.api_world import offline_parts
@@ -28,7 +29,7 @@ class SilentOrigin:
     def __init__(self) -> None:
         self.asked = asyncio.Event()
 
-    async def probe(self, request: ProbeRequest) -> ProbeOutcome:
+    async def probe(self, request: ProbeRequest, may_send: MaySend = always) -> ProbeOutcome:
         self.asked.set()
         return await asyncio.Future()
 

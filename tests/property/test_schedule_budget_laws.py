@@ -32,6 +32,7 @@ from proxyd.core.rules.decider import Decider
 from proxyd.daemon import Planning, ProbeLoop
 from proxyd.lab.replay.rehearsal import Origins, rehearse
 from proxyd.metrics import Metrics
+from proxyd.ports import MaySend, always
 from tests.examples import examples
 from tests.fakes import FakeClock, settle
 from tests.fleets import PoissonOrigin, RecordingMemory, decider, declaration, rule, source, unchanged
@@ -171,7 +172,7 @@ class FailingOrigin(PoissonOrigin):
         super().__init__(times_s, time_s)
         self._fate = fate
 
-    async def probe(self, request: ProbeRequest) -> ProbeOutcome:
+    async def probe(self, request: ProbeRequest, may_send: MaySend = always) -> ProbeOutcome:
         outcome = await super().probe(request)
         kind = self._fate(outcome.finished_s)
         return outcome if kind is None else ProbeOutcome(request.source_id, kind, outcome.started_s, outcome.finished_s)
@@ -232,7 +233,7 @@ class OriginsProber:
         self._origins, self._time_s = origins, time_s
         self.started: list[tuple[float, str]] = []
 
-    async def probe(self, request: ProbeRequest) -> ProbeOutcome:
+    async def probe(self, request: ProbeRequest, may_send: MaySend = always) -> ProbeOutcome:
         now_s = self._time_s()
         self.started.append((now_s, request.source_id))
         return self._origins.answer(request.source_id, now_s)[0]

@@ -21,7 +21,7 @@ from proxyd.daemon import ProbeLoop
 from proxyd.errors import ConfigError, DeliveryError, FetchError
 from proxyd.metrics import Metrics
 from proxyd.notify import Channels
-from proxyd.ports import Message
+from proxyd.ports import MaySend, Message, always
 from proxyd.probing import HttpProber, ParserPool
 from proxyd.probing.http.fetcher import FetchRequest, FetchResponse, ProbeTrace
 from proxyd.tracing import NO_TRACES
@@ -66,7 +66,7 @@ class Asked(PoissonOrigin):
 
     traces: list[str]
 
-    async def probe(self, request: ProbeRequest) -> ProbeOutcome:
+    async def probe(self, request: ProbeRequest, may_send: MaySend = always) -> ProbeOutcome:
         self.traces = [*getattr(self, "traces", []), request.trace]
         return replace(await super().probe(request), trace=request.trace)
 

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from proxyd.core.model.delivery import ChannelDelivery, LogDelivery, MailDelivery, WebhookDelivery
+from proxyd.errors import NotLeadingError
 from proxyd.notify.channels import ChannelResources
 from proxyd.notify.channels.apprise_channel import open_apprise
 from proxyd.notify.channels.log_channel import open_log
 from proxyd.notify.channels.mail import open_mail
 from proxyd.notify.channels.webhook import open_webhooks
-from proxyd.ports import Channel, Message
+from proxyd.ports import Channel, MaySend, Message
 from proxyd.tracing import NO_TRACES, Tracer
 
 OPENERS: Mapping[str, Callable[[ChannelResources], Channel]] = MappingProxyType(
@@ -37,6 +38,20 @@ class Channels:
         facts = {"notification": message.message_id, "rule": message.rule, "kind": message.kind}
         with self._tracer.span("deliver", facts):
             return await self._channels[message.kind].deliver(message)
+
+
+class LeaderChannel:
+    """The Channel port of a process that may lose its lease: once it has, nothing is sent."""
+
+    def __init__(self, channel: Channel, may_send: MaySend) -> None:
+        self._channel = channel
+        self._may_send = may_send
+
+    async def deliver(self, message: Message) -> str:
+        """Deliver a message; raise ``NotLeadingError`` if another machine may deliver it now."""
+        if not self._may_send():
+            raise NotLeadingError("a notification was not sent: this machine no longer leads")
+        return await self._channel.deliver(message)
 
 
 def make_channels(resources: ChannelResources) -> Channels:

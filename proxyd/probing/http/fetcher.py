@@ -13,8 +13,9 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from proxyd.core.model.outcome import NO_VALIDATORS, Validators
-from proxyd.errors import FetchError, FetchTimeoutError
+from proxyd.errors import FetchError, FetchTimeoutError, NotLeadingError
 from proxyd.net import describe, fresh_for_s, read_url, refusal_in, retry_after_s
+from proxyd.ports import always
 from proxyd.probing.http.body_decoding import Decoder, read_decoded
 from proxyd.probing.probe_failures import QueueTimeoutError, TooLargeError, TooManyRedirectsError
 from proxyd.tracing import NO_TRACES, Tracer
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from proxyd.core.model.outcome import Picture
     from proxyd.net import Guard, HostTokens, Turn
-    from proxyd.ports import Clock
+    from proxyd.ports import Clock, MaySend
 
 ACCEPT = (
     "application/atom+xml, application/rss+xml, application/rdf+xml;q=0.9, "
@@ -97,10 +98,11 @@ class ProbeTrace:
     """The steps of a fetch so far, recorded even if it fails.
 
     ``exchanges`` are kept only if ``is_shown``: nobody looks at those of the daemon's probes. ``remarks`` are shown to
-    people with the outcome.
+    people with the outcome. ``may_send`` is asked before each request.
     """
 
     is_shown: bool = True
+    may_send: MaySend = always
     requests: int = 0
     started_s: float | None = None
     body_bytes: int = 0
@@ -113,7 +115,9 @@ class ProbeTrace:
         self.body_bytes += number
 
     def begin(self, now_s: float) -> None:
-        """Record that a request is about to be sent."""
+        """Record that a request is about to be sent; raise ``NotLeadingError`` if it may not be."""
+        if not self.may_send():
+            raise NotLeadingError("a request was not sent: this machine no longer leads")
         self.requests += 1
         self.started_s = now_s if self.started_s is None else self.started_s
 

@@ -179,7 +179,7 @@ class Robots:
         return record.rules
 
     async def _refresh(self, url: URL, record: _Record, trace: ProbeTrace) -> None:
-        detour = ProbeTrace()
+        detour = ProbeTrace(may_send=trace.may_send)
         try:
             response = await self._fetcher.fetch(FetchRequest(str(url.origin().with_path("/robots.txt"))), detour)
         except (BlockedAddressError, QueueTimeoutError):

@@ -1,22 +1,41 @@
-"""Leader election for a role: the process whose session holds the role's lock does the work."""
+"""Leader election for a role: the process that holds the role's lease does the work."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from math import inf
 from typing import Any
 
 import structlog
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, insert, inspect, text, update
 
-from proxyd.errors import StoreUnreachableError
 from proxyd.store import tables as t
 from proxyd.store.databases.connections import StoreConnections, is_newest, migrate
-from proxyd.store.databases.postgresql import LOCK_OF, answered, postgresql_connections, session_of
+from proxyd.store.databases.lease import Lease, keep, term_of
+from proxyd.store.databases.own_loops import on_own_loop
+from proxyd.store.databases.postgresql import SessionConnection, answered, postgresql_connections, session_of
 
 _LOOKS = 5  # tries of a standby process during one lease
-_BELIEF = 0.5  # the part of a lease for which a leader that hears nothing still leads
+_LONGEST_TURN = 2.0  # leases: the server ends what the last leader has begun within one
 log = structlog.get_logger("roles")
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    """The connections of a role's leader, whose writes are refused once another machine leads, and its lease."""
+
+    connections: StoreConnections
+    lease: Lease
+    term: int
+    _renewing: asyncio.Task[None]
+
+    async def lost(self) -> None:
+        """Wait until another machine may lead; then raise ``NotLeadingError``, which says why."""
+        await asyncio.shield(self._renewing)
 
 
 @asynccontextmanager
@@ -28,53 +47,71 @@ async def leading(
     name: str,
     time_s: Callable[[], float],
     wait: Callable[[float], Awaitable[None]],
-) -> AsyncIterator[tuple[StoreConnections, int]]:
-    """Wait until this process leads, and yield its connections and its term, which counts the leaders.
+) -> AsyncIterator[Leadership]:
+    """Wait until this process leads, and yield its connections and its lease.
 
-    It leads as long as its writing session lives, so it commits only while it leads. The planner migrates the tables to
-    the newest schema; the other roles wait for that.
+    The planner migrates the tables to the newest schema; the other roles wait for that.
 
     Raises
     ------
     StoreUnreachableError
-        The database is unreachable or the session ended: another process may lead now.
+        The database is unreachable.
     StoreError
         A newer proxyd made the tables.
     """
     async with postgresql_connections(url, role=role, lease_s=lease_s) as connections:
         session = session_of(connections)
-
-        async def until(ask: Callable[[], Coroutine[Any, Any, bool]], waiting: str) -> None:
-            looks = 0
-            while not await answered(ask(), lease_s):
-                if looks == 0:
-                    log.info(waiting, role=role)
-                looks += 1
-                await wait(lease_s / _LOOKS)
-
         if role != "planner":
-            await until(lambda: session.call(is_newest), "waiting for a planner of this version to change the tables")
-        await until(lambda: session.take_lock(LOCK_OF[role]), "standing by: another machine leads")
-        if role == "planner":
-            await migrate(session)
-        yield connections, await answered(session.call(lambda c: _begin_term(c, role, name, time_s())), lease_s)
+            await _until_newest(session, role, lease_s, wait)
+        lease, taken = Lease(role, lease_s), asyncio.Event()
+        tell = partial(asyncio.get_running_loop().call_soon_threadsafe, taken.set)
+        renewing = asyncio.create_task(on_own_loop(keep(lease, url, tell)), name=f"lease of the {role}")
+        try:
+            await _first(renewing, taken.wait(), wait(inf))
+            if role == "planner":
+                await answered(session.call(partial(_end_terms, role=role)), _LONGEST_TURN * lease_s)
+                await migrate(session)
+            begin = partial(_begin_term, role=role, name=name, now_s=time_s())
+            lease.term = term = await answered(session.call(begin), _LONGEST_TURN * lease_s)
+            session.check = lease.must_be_ours
+            yield Leadership(connections, lease, term, renewing)
+        finally:
+            renewing.cancel()
+            await asyncio.wait([renewing])
 
 
-async def hold(connections: StoreConnections, *, lease_s: float, wait: Callable[[float], Awaitable[None]]) -> None:
-    """Keep alive a session that holds a lock; raise ``StoreUnreachableError`` once it may have lost the lock.
-
-    It raises before the server gives up the session, so two processes never lead at once. A leader of an older version
-    gives up once a newer one has migrated the tables.
-    """
-    session = session_of(connections)
-    while True:
+async def _until_newest(
+    session: SessionConnection, role: str, lease_s: float, wait: Callable[[float], Awaitable[None]]
+) -> None:
+    looks = 0
+    while not await answered(session.call(is_newest), lease_s):
+        if looks == 0:
+            log.info("waiting for a planner of this version to change the tables", role=role)
+        looks += 1
         await wait(lease_s / _LOOKS)
-        if not await answered(session.call(is_newest), _BELIEF * lease_s):
-            raise StoreUnreachableError("another version of proxyd has changed the tables")
+
+
+async def _first(renewing: asyncio.Task[None], *others: Awaitable[Any]) -> None:
+    """Return once one of them has ended; raise its error."""
+    waiting = [asyncio.ensure_future(each) for each in others]
+    try:
+        done, _ = await asyncio.wait([renewing, *waiting], return_when=asyncio.FIRST_COMPLETED)
+        for each in done:
+            each.result()
+    finally:
+        for each in waiting:
+            each.cancel()
+        await asyncio.wait(waiting)
+
+
+def _end_terms(connection: Connection, role: str) -> None:
+    """End the term of the last leader, before the tables change; it can write no more."""
+    if inspect(connection).has_table(t.leaders.name):
+        connection.execute(update(t.leaders).where(t.leaders.c.role == role).values(term=text("term + 1")))
 
 
 def _begin_term(connection: Connection, role: str, name: str, now_s: float) -> int:
-    found = connection.execute(select(t.leaders.c.term).where(t.leaders.c.role == role)).scalar()
+    found = connection.execute(term_of(role)).scalar()
     term = max(found or 0, int(now_s)) + 1  # after a restore, a term must not repeat one that probers have seen
     values = {"term": term, "name": name, "since_s": now_s}
     if found is None:

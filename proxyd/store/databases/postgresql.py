@@ -15,8 +15,9 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from proxyd.errors import StoreError, StoreUnreachableError
-from proxyd.store.databases.connections import LOCKS, StoreConnections, breakable, store_errors
+from proxyd.store.databases.connections import LOCKS, StoreConnections, store_errors
 from proxyd.store.databases.database_copies import copy_to_file
+from proxyd.store.databases.own_loops import on_own_loop
 from proxyd.store.tables import metadata
 
 LOCK_OF = {"planner": 2, "notifier": 3}
@@ -56,9 +57,13 @@ def _connect_args(name: str, **settings: str) -> dict[str, object]:
 
 
 class SessionConnection:
-    """A single session, never replaced by another: its locks are ours as long as its commits succeed."""
+    """A single session, never replaced by another: its locks are ours as long as its commits succeed.
+
+    ``check``, if given, is called first in every transaction, and refuses it by raising an error.
+    """
 
     def __init__(self, connection: AsyncConnection) -> None:
+        self.check: Callable[[Connection], None] | None = None
         self._connection = connection
         self._turn = asyncio.Lock()
 
@@ -72,6 +77,8 @@ class SessionConnection:
                 raise StoreUnreachableError("the session with the database has ended")
             with _errors():
                 async with self._connection.begin():
+                    if self.check is not None:
+                        await self._connection.run_sync(self.check)
                     return await self._connection.run_sync(function)
 
     async def close(self) -> None:
@@ -141,21 +148,9 @@ class PostgresUpkeep:
     async def backup(self, target: Path) -> None:
         """Write a consistent copy to ``target``, which must not exist; other work continues.
 
-        The copy runs on its own loop in a thread, because its SQLite side would block this one.
+        The copy runs on a loop of its own, because its SQLite side would block this one.
         """
-        runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
-        loop = runner.get_loop()
-        copying = loop.create_task(_copy(self._engine.url, target), name="copy")
-
-        def run() -> None:
-            with runner:
-                loop.run_until_complete(copying)
-
-        def break_off() -> None:
-            with suppress(RuntimeError):  # the thread has just ended, and its loop with it
-                loop.call_soon_threadsafe(copying.cancel)
-
-        await breakable(asyncio.to_thread(run), break_off)
+        await on_own_loop(_copy(self._engine.url, target))
 
 
 async def _copy(url: URL, target: Path) -> None:
@@ -171,8 +166,7 @@ async def _copy(url: URL, target: Path) -> None:
 async def postgresql_connections(url: str, *, role: str, lease_s: float) -> AsyncIterator[StoreConnections]:
     """Yield the writing session and those that read; close them at the end.
 
-    The server ends the writing session and frees its locks after ``lease_s`` without a request, so a process that
-    needs a lock must write more often. With 0, only the end of the session frees them.
+    The server ends the writing session if a transaction does nothing for ``lease_s``, unless that is 0.
     """
     parsed = postgresql_url(url)
     async with AsyncExitStack() as stack:
@@ -189,15 +183,34 @@ async def postgresql_connections(url: str, *, role: str, lease_s: float) -> Asyn
             stack.push_async_callback(_dispose, engine)
             return engine
 
-        lease_ms = str(round(lease_s * 1000))
-        leased = {"idle_session_timeout": lease_ms, "idle_in_transaction_session_timeout": lease_ms}
-        writing = opened(role, 1, **leased)
+        kept = {"idle_session_timeout": "0", "idle_in_transaction_session_timeout": _milliseconds(lease_s)}
+        writing = opened(role, 1, **kept)
         with _errors():
             session = SessionConnection(await writing.connect())
         stack.push_async_callback(session.close)
         people = opened(f"{role} people", _PEOPLE)
         readers = PooledConnections(opened(f"{role} readers", _READERS))
         yield StoreConnections(session, readers, PooledConnections(people), PostgresUpkeep(people))
+
+
+@asynccontextmanager
+async def leased_session(url: str, role: str, lease_s: float) -> AsyncIterator[SessionConnection]:
+    """Yield a session for the lock of a role; the server ends it, and frees the lock, after a lease of silence."""
+    lease_ms = _milliseconds(lease_s)
+    arguments = _connect_args(
+        f"{role} lease", idle_session_timeout=lease_ms, idle_in_transaction_session_timeout=lease_ms
+    )
+    engine = create_async_engine(postgresql_url(url), poolclass=NullPool, hide_parameters=True, connect_args=arguments)
+    with _errors():
+        session = SessionConnection(await engine.connect())
+    try:
+        yield session
+    finally:
+        await session.close()
+
+
+def _milliseconds(seconds: float) -> str:
+    return str(round(seconds * 1000))
 
 
 async def _dispose(engine: AsyncEngine) -> None:

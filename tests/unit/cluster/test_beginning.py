@@ -16,6 +16,7 @@ from proxyd.cluster.nats_transport import NatsTransport
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.errors import ClusterError
 from proxyd.metrics import Metrics
+from proxyd.ports import MaySend, always
 from tests.fakes import FakeClock
 
 LEASE_S = 4.0
@@ -85,7 +86,7 @@ class FakeLink:
 class Slow:
     """A prober that takes longer than a lease."""
 
-    async def probe(self, request: ProbeRequest) -> ProbeOutcome:
+    async def probe(self, request: ProbeRequest, may_send: MaySend = always) -> ProbeOutcome:
         now_s = CLOCK.time_s()
         await asyncio.sleep(1.2 * LEASE_S)
         return ProbeOutcome(request.source_id, OutcomeKind.NOT_MODIFIED, now_s, now_s)

@@ -18,9 +18,9 @@ from proxyd.cluster.batches import BATCHES, REPORTS, Batch, ProbeReport, without
 from proxyd.cluster.link import ClusterSettings, NatsConnection, Sent, Taken
 from proxyd.cluster.nats_transport import NatsTransport
 from proxyd.core.model.outcome import OutcomeKind, Picture, ProbeOutcome, ProbeRequest
-from proxyd.errors import ClusterError, LostLeaseError, UnreadableError
+from proxyd.errors import ClusterError, LostLeaseError, NotLeadingError, UnreadableError
 from proxyd.metrics import Metrics
-from proxyd.ports import Unmade
+from proxyd.ports import MaySend, Unmade, always
 from tests.fakes import FakeClock, settle
 from tests.unit.cluster.test_beginning import LEASE_S, FakeLink, Message, never
 
@@ -99,8 +99,12 @@ class Answering:
     def __init__(self, *, hangs: bool = False) -> None:
         self._hangs = hangs
         self.asked: list[str] = []
+        self.before_each: Callable[[], object] = lambda: None
 
-    async def probe(self, request: ProbeRequest) -> ProbeOutcome:
+    async def probe(self, request: ProbeRequest, may_send: MaySend = always) -> ProbeOutcome:
+        self.before_each()
+        if not may_send():
+            raise NotLeadingError
         self.asked.append(request.source_id)
         if self._hangs:
             await asyncio.Future()
@@ -112,8 +116,16 @@ def worker(link: FakeLink, clock: FakeClock, prober: Answering | None = None) ->
     return BatchProber(link, prober or Answering(), clock, Metrics(), settings)  # type: ignore[arg-type]
 
 
-def planner(link: FakeLink, clock: FakeClock) -> NatsTransport:
-    return NatsTransport(link, clock, Metrics(), term=7, spacing_s=0.0, patience_s=1e6)  # type: ignore[arg-type]
+def planner(link: FakeLink, clock: FakeClock, may_send: MaySend = always) -> NatsTransport:
+    return NatsTransport(
+        link,  # type: ignore[arg-type]
+        clock,
+        Metrics(),
+        term=7,
+        spacing_s=0.0,
+        patience_s=1e6,
+        may_send=may_send,
+    )
 
 
 def taken(message: Message) -> Taken:
@@ -323,3 +335,24 @@ async def test_a_report_that_is_too_large_with_its_picture_goes_without_it(size:
     assert found == (report if has_picture else without_picture(report))
     assert found.outcome is not None
     assert ("no screenshot: it does not fit into a message" in found.outcome.detail) is not has_picture
+
+
+async def test_a_planner_that_no_longer_leads_sends_nothing() -> None:
+    link, clock = Faulty(), FakeClock()
+    planning = planner(link, clock, may_send=lambda: False)
+    running = asyncio.create_task(planning.run(never))
+    await settle()
+    assert await ended(planning) is Unmade.NOT_BEGUN
+    assert "send" not in link.said
+    planning.stop()
+    await running
+
+
+async def test_a_prober_makes_no_request_of_a_term_that_ends_while_it_works() -> None:
+    link, clock, prober = Faulty(), FakeClock(), Answering()
+    probing = worker(link, clock, prober)
+    prober.before_each = lambda: setattr(probing, "_term", BATCH.term + 1)
+    await probing._work(taken(Message(BATCHES.write(BATCH))), has_room=False)
+    assert prober.asked == []
+    assert [report.outcome for report in link.reports] == [None]
+    assert link.said[-1] == "done"
