@@ -1,15 +1,16 @@
-"""Turns trees of the grammar into nodes. Nothing here recurses, so long chains of operators are safe."""
+"""Turns pieces into nodes. Nothing here recurses, so long chains of operators are safe."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from lark import Token, Tree
+from lark import Token
 
 from proxyd.core.language.reading.expression_rules import EXPRESSION_RULES, BuildError, Clause
-from proxyd.core.language.reading.pieces import Complaint, complain, read_piece
+from proxyd.core.language.reading.pieces import Complaint, Piece, complain, read_piece
 from proxyd.core.language.reading.scanner import RawToken, TokenShape
+from proxyd.core.language.reading.shapes import Shape
 from proxyd.core.language.reading.statement_rules import STATEMENT_RULES
 from proxyd.core.model.expression import Expression, Select, TextSpan, children
 from proxyd.core.model.profile import Trigger
@@ -18,10 +19,12 @@ MAX_DEPTH = 200
 _RULES = {**EXPRESSION_RULES, **STATEMENT_RULES}
 
 
-def build(tree: Tree[Token]) -> Any:
-    """Return the nodes of a tree, or a :class:`Complaint`."""
+def build(piece: Piece) -> Any:
+    """Return the nodes of a piece, or a :class:`Complaint`."""
+    if piece.shape is None:
+        return piece.complaint
     try:
-        built = _apply_rules(tree)
+        built = _apply_rules(piece, piece.shape)
     except BuildError as error:
         return error.complaint
     if isinstance(built, Select | Trigger | Clause):
@@ -29,23 +32,30 @@ def build(tree: Tree[Token]) -> Any:
     return built
 
 
-def _apply_rules(tree: Tree[Token]) -> Any:
-    """Return what the rules make of a tree, from the leaves to the root."""
-    built: dict[int, Any] = {}
-    for each in tree.iter_subtrees():
-        parts = [built[id(child)] if isinstance(child, Tree) else child for child in each.children]
-        built[id(each)] = _RULES[each.data](parts, TextSpan(each.meta.start_pos, each.meta.end_pos))
-    return built[id(tree)]
+def _apply_rules(piece: Piece, shape: Shape) -> Any:
+    """Return what the rules make of a piece, step by step."""
+    tokens, begin = piece.tokens, piece.at
+    built: list[Any] = []
+    for step in shape.steps:
+        parts = [
+            built[place] if terminal is None else _token(terminal, tokens[begin + place])
+            for terminal, place in step.parts
+        ]
+        span = TextSpan(tokens[begin + step.first].start, tokens[begin + step.last].stop)
+        built.append(_RULES[step.rule](parts, span))
+    return built[-1]
+
+
+def _token(terminal: str, token: RawToken) -> Token:
+    return Token(terminal, token.value, start_pos=token.start, end_pos=token.stop)
 
 
 def read_whole(tokens: Sequence[RawToken], rule: str) -> Any:
     """Return the nodes of tokens that form exactly one piece, or a :class:`Complaint`."""
     piece = read_piece(tokens, 0, rule)
-    if piece.tree is None:
-        return piece.complaint
-    if tokens[piece.next].shape is not TokenShape.END:
+    if piece.shape is not None and tokens[piece.next].shape is not TokenShape.END:
         return complain(tokens, piece.next, piece.more() - {"$END"}, ["the end of the text"])
-    return build(piece.tree)
+    return build(piece)
 
 
 def _refuse_depth(node: Any) -> Complaint | None:

@@ -31,6 +31,7 @@ from proxyd.core.language.reading.pieces import (
     complain,
     read_piece,
 )
+from proxyd.core.language.reading.plain_statements import read_plain
 from proxyd.core.language.reading.recovery import later_in_head, read_text
 from proxyd.core.language.reading.scanner import Comment, RawToken, TokenShape, scan, scan_inner
 from proxyd.core.language.words import get_keyword
@@ -94,11 +95,11 @@ class _Reader:
 
     def __init__(self, source: SourceText) -> None:
         self._source = source
-        scanned = scan(source)
+        self._statements, begin = read_plain(source.text)
+        scanned = scan(source, begin)
         self._tokens = scanned.tokens
         self._comments = list(scanned.comments)
         self._errors: list[RuleError] = list(scanned.errors)
-        self._statements: list[Statement] = []
         self._broken: list[Broken] = []
         self._at = 0
 
@@ -275,7 +276,7 @@ class _Reader:
 
     def _build(self, piece: Piece, *, label: bool = False) -> Any:
         """Return the nodes of a piece, or report why there are none."""
-        built = build(piece.tree) if piece.tree is not None else piece.complaint
+        built = build(piece)
         if not isinstance(built, Complaint):
             return built
         if piece.next > 0 and self._tokens[piece.next - 1].broken:

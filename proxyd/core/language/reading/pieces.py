@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from types import MappingProxyType
 from typing import TypeAlias, cast
 
-from lark import Token, Tree
+from lark import Token
 from lark.parsers.lalr_analysis import Shift
 from lark.parsers.lalr_interactive_parser import InteractiveParser
 
 from proxyd.core.language.reading.scanner import RawToken, TokenShape
+from proxyd.core.language.reading.shapes import Readings, Shape, known_shapes
 from proxyd.core.language.words import (
     BEFORE_A_PARENTHESIS,
     can_follow_case,
@@ -44,10 +46,15 @@ class Complaint:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A tree or a complaint. ``next`` is where reading stopped; ``more()`` tells how the piece could have continued."""
+    """The shape of tokens or a complaint.
 
-    tree: Tree[Token] | None
+    ``next`` is where reading stopped; ``more()`` tells how the piece could have continued.
+    """
+
+    tokens: Sequence[RawToken]
+    at: int
     next: int
+    shape: Shape | None = None
     complaint: Complaint | None = None
     more: More = frozenset
 
@@ -70,27 +77,39 @@ class _Nesting:
 
 def read_piece(tokens: Sequence[RawToken], at: int, rule: str) -> Piece:
     """Read the tokens from ``at`` as ``rule``; errors in the text are not raised."""
+    known = known_shapes()
+    shape = known.find(rule, (_readings(tokens, place) for place in range(at, len(tokens))))
+    if shape is not None and tokens[at + shape.length - 1].stop - tokens[at].start <= MAX_STATEMENT_BYTES:
+        return Piece(tokens, at, at + shape.length, shape, more=lambda: read_by_grammar(tokens, at, rule).more())
+    piece = read_by_grammar(tokens, at, rule)
+    if piece.shape is not None:
+        known.keep(rule, [_readings(tokens, place) for place in range(at, piece.next + 1)], piece.shape)
+    return piece
+
+
+def read_by_grammar(tokens: Sequence[RawToken], begin: int, rule: str) -> Piece:
+    """Read the tokens from ``begin`` as ``rule``, whatever shapes are known."""
     parser = load_grammar().parse_interactive(start=rule)
-    nesting, first = _Nesting(), tokens[at].start
+    nesting, at = _Nesting(), begin
     while True:
         token = tokens[at]
-        terminal = _choose(token, tokens[min(at + 1, len(tokens) - 1)], parser)
+        terminal = _choose(_readings(tokens, at), parser)
         if terminal is None:
-            return _finish(parser, tokens, at)
-        if token.stop - first > MAX_STATEMENT_BYTES:
-            return Piece(None, at, Complaint(TOO_LONG, token.start, token.stop))
+            return _finish(parser, tokens, begin, at)
+        if token.stop - tokens[begin].start > MAX_STATEMENT_BYTES:
+            return Piece(tokens, begin, at, complaint=Complaint(TOO_LONG, token.start, token.stop))
         prefix = terminal in ("NOT", "MINUS", "PLUS") and "NUMBER" in _choices(parser)
         if nesting.is_too_deep(terminal, prefix=prefix):
             message = f"this is nested more than {MAX_NESTING} deep"
-            return Piece(None, at, Complaint(message, token.start, token.stop))
-        parser.feed_token(Token(terminal, token.value, start_pos=token.start, end_pos=token.stop))
+            return Piece(tokens, begin, at, complaint=Complaint(message, token.start, token.stop))
+        parser.feed_token(Token(terminal, token.value, start_pos=at - begin, end_pos=at - begin))
         at += 1
 
 
-def _choose(token: RawToken, following: RawToken, parser: InteractiveParser) -> str | None:
+def _choose(readings: Readings, parser: InteractiveParser) -> str | None:
     """Return the terminal that a token stands for in the parser's state, or ``None`` if it fits nowhere."""
     possible = _choices(parser)
-    for terminal in _readings(token, following):
+    for terminal in readings:
         if terminal in possible and (possible[terminal][0] is Shift or _takes(parser, terminal)):
             return terminal
     return None
@@ -123,21 +142,43 @@ def _takes(parser: InteractiveParser, terminal: str) -> bool:
     return False
 
 
-def _readings(token: RawToken, following: RawToken) -> list[str]:
+def _readings(tokens: Sequence[RawToken], at: int) -> Readings:
+    """Return the terminals that a token can stand for."""
+    token = tokens[at]
     if token.shape is TokenShape.WORD:
         keyword = get_keyword(token.value)
+        if keyword is None:
+            return _NAME
+        following = tokens[min(at + 1, len(tokens) - 1)]
         if keyword in BEFORE_A_PARENTHESIS and following.value != "(":
-            keyword = None
+            return _NAME
         if keyword == "CASE" and not _opens_case(following):
-            keyword = None
-        terminal = get_terminal(keyword) if keyword else None
-        return [terminal, "NAME"] if terminal else ["NAME"]
-    if token.shape is TokenShape.QUOTED:
-        return ["NAME", "QUOTED"]
-    if token.shape is TokenShape.SIGN:
-        terminal = get_terminal(token.value)
-        return [terminal] if terminal else []
-    return [] if token.shape is TokenShape.END else [token.shape.name]
+            return _NAME
+        return _keyword_readings(keyword)
+    return _sign_readings(token.value) if token.shape is TokenShape.SIGN else _READINGS[token.shape]
+
+
+_NAME: Readings = ("NAME",)
+_READINGS: Mapping[TokenShape, Readings] = MappingProxyType(
+    {
+        TokenShape.NUMBER: ("NUMBER",),
+        TokenShape.TEXT: ("TEXT",),
+        TokenShape.QUOTED: ("NAME", "QUOTED"),
+        TokenShape.END: (),
+    }
+)
+
+
+@cache
+def _keyword_readings(keyword: str) -> Readings:
+    terminal = get_terminal(keyword)
+    return _NAME if terminal is None else (terminal, "NAME")
+
+
+@cache
+def _sign_readings(sign: str) -> Readings:
+    terminal = get_terminal(sign)
+    return () if terminal is None else (terminal,)
 
 
 def _opens_case(following: RawToken) -> bool:
@@ -145,11 +186,11 @@ def _opens_case(following: RawToken) -> bool:
     return is_quoted or can_follow_case(following.value)
 
 
-def _finish(parser: InteractiveParser, tokens: Sequence[RawToken], at: int) -> Piece:
+def _finish(parser: InteractiveParser, tokens: Sequence[RawToken], begin: int, at: int) -> Piece:
     if not _takes(parser, "$END"):
-        return Piece(None, at, complain(tokens, at, _accepts(parser)))
+        return Piece(tokens, begin, at, complaint=complain(tokens, at, _accepts(parser)))
     tree = parser.parser_state.copy(deepcopy_values=False).feed_token(Token("$END", ""), is_end=True)
-    return Piece(tree, at, more=partial(_accepts, parser))
+    return Piece(tokens, begin, at, Shape.of(tree, at - begin), more=partial(_accepts, parser))
 
 
 def complain(tokens: Sequence[RawToken], at: int, terminals: frozenset[str], extra: Sequence[str] = ()) -> Complaint:

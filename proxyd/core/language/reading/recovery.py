@@ -106,7 +106,7 @@ def _depths(tokens: Sequence[RawToken], begin: int) -> Iterator[tuple[int, int]]
 def _read(tokens: Sequence[RawToken], at: int, rule: str) -> tuple[int, Complaint | None]:
     """Return where a part ends, and why it cannot be read."""
     piece = read_piece(tokens, at, rule)
-    built = build(piece.tree) if piece.tree is not None else piece.complaint
+    built = build(piece)
     is_reported = piece.next > 0 and tokens[piece.next - 1].broken
     return max(piece.next, at + 1), built if isinstance(built, Complaint) and not is_reported else None
 

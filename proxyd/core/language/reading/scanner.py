@@ -96,8 +96,8 @@ class _Scanner:
         self._comments: list[Comment] = []
         self._errors: list[RuleSyntaxError] = []
 
-    def scan(self) -> Scan:
-        position = 0
+    def scan(self, begin: int = 0) -> Scan:
+        position = begin
         while position < len(self._text):
             match = _TOKEN.match(self._text, position)
             assert match is not None
@@ -180,9 +180,9 @@ class _Scanner:
             self._errors.append(RuleSyntaxError(message, text=source.text, start=at, stop=end, file=source.file))
 
 
-def scan(source: SourceText) -> Scan:
-    """Return the tokens of a whole file."""
-    return _Scanner(source, source.text, lambda offset: offset).scan()
+def scan(source: SourceText, begin: int = 0) -> Scan:
+    """Return the tokens of a file from some place on."""
+    return _Scanner(source, source.text, lambda offset: offset).scan(begin)
 
 
 def scan_part(source: SourceText, span: TextSpan) -> Scan:
