@@ -16,7 +16,6 @@ from proxyd.core.language import (
     MAX_STATEMENT_BYTES,
     MEANING,
     Checked,
-    CheckMemory,
     CheckSettings,
     CreateProfile,
     CreateSource,
@@ -83,8 +82,8 @@ class _Written:
         The statements as written, and with what each WATCH stands for, each with its file.
     declared
         The latter by kind and name.
-    memory
-        What the statements mean.
+    checked
+        What they mean.
     """
 
     parsed: Mapping[SourceText, Parsed]
@@ -92,19 +91,23 @@ class _Written:
     statements: Sequence[tuple[str, Statement]]
     expanded: Sequence[tuple[str, Statement]]
     declared: Mapping[tuple[StatementKind, str], tuple[str, Statement]]
-    memory: CheckMemory | None
+    checked: Checked | None
 
-    @classmethod
-    def of(cls, parsed: Sequence[Parsed], checked: Checked) -> _Written:
-        """Return the texts of a checked declaration."""
-        expanded = _by_file(checked.expanded)
-        return cls(
-            {each.source: each for each in parsed},
-            {each.source.file: each for each in parsed},
-            _by_file(parsed),
-            expanded,
-            {(kind_of_statement(each), each.name.value): (file, each) for file, each in expanded},
-            checked.memory,
+    def followed_by(self, checked: Checked) -> _Written:
+        """Return the texts of a declaration that was checked after this one."""
+        first = 0 if checked.added is None else len(checked.texts) - checked.added
+        before = _NOTHING_WRITTEN if checked.added is None else self
+        parsed, expanded = checked.texts[first:], _by_file(checked.expanded[first:])
+        return _Written(
+            {**before.parsed, **{each.source: each for each in parsed}},
+            {**before.in_file, **{each.source.file: each for each in parsed}},
+            [*before.statements, *_by_file(parsed)],
+            [*before.expanded, *expanded],
+            {
+                **before.declared,
+                **{(kind_of_statement(each), each.name.value): (file, each) for file, each in expanded},
+            },
+            checked,
         )
 
 
@@ -385,9 +388,8 @@ class Declarations:
         accepted_before: bool = False,
     ) -> _Sound:
         """Check in a thread: a large declaration takes seconds, and probes must go on."""
-        known, before = [parsed, self._written.parsed], self._written.memory
         settings = replace(self._settings, from_api=from_api, accepted_before=accepted_before)
-        return await asyncio.to_thread(_check, texts, known, settings, before)
+        return await asyncio.to_thread(_check, texts, parsed, settings, self._written)
 
 
 def _changes(running: Declaration, wanted: Declaration) -> DeclarationChanges:
@@ -453,17 +455,16 @@ def _read(texts: Sequence[str | Parsed]) -> tuple[list[Parsed], dict[str, str]]:
 
 def _check(
     texts: Sequence[SourceText],
-    known: Sequence[Mapping[SourceText, Parsed]],
+    parsed: Mapping[SourceText, Parsed],
     settings: CheckSettings,
-    before: CheckMemory | None,
+    before: _Written,
 ) -> _Sound:
     """Return the declaration of all texts together, some parsed and checked before; raises ``ProfileError``."""
-    found = ((text, next((each[text] for each in known if text in each), None)) for text in texts)
-    parsed = [each or parse(text.text, text.file) for text, each in found]
-    checked = check_parsed(parsed, settings, before)
+    found = ((text, parsed.get(text) or before.parsed.get(text)) for text in texts)
+    checked = check_parsed([each or parse(text.text, text.file) for text, each in found], settings, before.checked)
     if checked.declaration is None:
         raise ProfileError(checked.errors)
-    return _Sound(checked.declaration, checked.warnings, _Written.of(parsed, checked))
+    return _Sound(checked.declaration, checked.warnings, before.followed_by(checked))
 
 
 def _streams_of(declaration: Declaration) -> int:

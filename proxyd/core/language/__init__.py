@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from proxyd.core.language.checking.check_context import CheckSettings
-from proxyd.core.language.checking.check_memory import CheckMemory
 from proxyd.core.language.checking.checker import Checked, check, check_parsed
 from proxyd.core.language.checking.classes import BUILT_IN, FEED_PATHS
 from proxyd.core.language.checking.counting import counting_of, restarted_counters, rule_counting
@@ -53,7 +52,6 @@ __all__ = [
     "MAX_STATEMENT_BYTES",
     "MEANING",
     "Broken",
-    "CheckMemory",
     "CheckSettings",
     "Checked",
     "CreateDomain",

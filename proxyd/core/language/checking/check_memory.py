@@ -34,15 +34,28 @@ class CheckMemory:
     def __init__(
         self, settings: CheckSettings, before: Mapping[int, _Kept] = _NOTHING, domains: Mapping[str, Domain] = _NOTHING
     ) -> None:
-        # Only statements without errors are kept, and such errors are all that these two decide on.
-        self._settings = replace(settings, from_api=False, accepted_before=False)
+        self._settings = _relevant(settings)
         self._before, self._domains = before, domains
         self._known: dict[int, _Kept] = {}
 
     def following(self, settings: CheckSettings) -> CheckMemory:
         """Return a memory for the check of the next declaration; with other settings it knows nothing."""
-        found = CheckMemory(settings, self._known, self._domains)
-        return found if found._settings == self._settings else CheckMemory(settings)
+        return CheckMemory(settings, self._known, self._domains) if self.holds_for(settings) else CheckMemory(settings)
+
+    def growing(self) -> CheckMemory:
+        """Return a memory of its own that knows the same, for what is added."""
+        found = CheckMemory(self._settings, domains=self._domains)
+        found._known = dict(self._known)
+        return found
+
+    def holds_for(self, settings: CheckSettings) -> bool:
+        """Return whether what is known was checked with the same settings."""
+        return _relevant(settings) == self._settings
+
+    @property
+    def domains(self) -> Mapping[str, Domain]:
+        """The domains of the declaration, without the built-in one."""
+        return self._domains
 
     def same_domains(self, domains: Mapping[str, Domain]) -> Mapping[str, Domain]:
         """Return these domains, as the object of the declaration before if they are equal."""
@@ -67,3 +80,8 @@ class CheckMemory:
     def finish(self) -> None:
         """Forget the statements of the declaration before."""
         self._before = {}
+
+
+def _relevant(settings: CheckSettings) -> CheckSettings:
+    """Return settings without those that only decide on errors: statements with errors are not kept."""
+    return replace(settings, from_api=False, accepted_before=False)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from operator import is_
 
+from proxyd.core.language.checking.additions import DeclaredNames, check_added, no_rule_reads
 from proxyd.core.language.checking.check_context import CheckSettings, Reporter
 from proxyd.core.language.checking.check_memory import CheckMemory
 from proxyd.core.language.checking.classes import BUILT_IN, ClassIndex, check_domain
@@ -32,25 +35,41 @@ from proxyd.core.model.profile import Declaration, Domain, NotificationRule, Pro
 from proxyd.errors import RuleError
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Checked:
     """A declaration, or all errors that prevent it. Warnings do not prevent it.
 
-    ``expanded`` are the texts with what each WATCH stands for; ``memory`` is for the check of the next declaration.
+    ``texts`` are what was checked, and ``expanded`` the same with what each WATCH stands for. ``memory`` is for the
+    check of the next declaration. If ``added`` is not ``None``, so many texts at the end were added to the declaration
+    that was checked before.
     """
 
     declaration: Declaration | None
     errors: tuple[RuleError, ...] = ()
     warnings: tuple[RuleError, ...] = ()
+    texts: Sequence[Parsed] = ()
     expanded: Sequence[Parsed] = ()
     memory: CheckMemory | None = None
+    added: int | None = None
+    _names: DeclaredNames | None = None
+
+    @cached_property
+    def names(self) -> DeclaredNames:
+        """What the texts use up."""
+        if self._names is not None:
+            return self._names
+        assert self.declaration is not None
+        asked = {name for rule in self.declaration.rules.values() for name in rule.source_ids}
+        has_unread = not self.declaration.sources.keys() <= asked
+        return DeclaredNames.of(self.texts, self.expanded, has_unread=has_unread)
 
 
 class _Checker:
     """Checks the statements of all texts as one declaration."""
 
-    def __init__(self, texts: Sequence[Parsed], settings: CheckSettings, memory: CheckMemory) -> None:
-        self._texts = texts
+    def __init__(self, written: Sequence[Parsed], settings: CheckSettings, memory: CheckMemory) -> None:
+        self._written = written
+        self._texts = texts = expand(written, memory)
         self._settings = settings
         self._memory = memory
         self._reporters = [Reporter(parsed.source) for parsed in texts]
@@ -79,7 +98,7 @@ class _Checker:
         known = {**domains, BUILT_IN.name: BUILT_IN}
         declaration = None if errors else Declaration(known, sources, profiles, rules)
         self._memory.finish()
-        return Checked(declaration, tuple(errors), tuple(warnings.values()), self._texts, self._memory)
+        return Checked(declaration, tuple(errors), tuple(warnings.values()), self._written, self._texts, self._memory)
 
     def _each(self) -> Iterator[tuple[Statement, Reporter]]:
         for parsed, reporter in zip(self._texts, self._reporters, strict=True):
@@ -199,9 +218,7 @@ class _Checker:
             if isinstance(statement, CreateSource) and statement.name.value not in asked:
                 unread.setdefault(reporter, []).append(statement.name)
         for reporter, names in unread.items():
-            first, others = names[0], len(names) - 1
-            also = f" and {others} more" if others else ""
-            reporter.warn(f"no rule here reads the source {first.value!r}{also}, so nothing asks for it", first.span)
+            reporter.warn(no_rule_reads(names), names[0].span)
 
 
 def _report_name(
@@ -241,21 +258,47 @@ def _another_name(statement: Statement) -> str:
 
 
 def check_parsed(
-    texts: Sequence[Parsed], settings: CheckSettings | None = None, before: CheckMemory | None = None
+    texts: Sequence[Parsed], settings: CheckSettings | None = None, before: Checked | None = None
 ) -> Checked:
-    """Return the declaration of parsed texts; statements that the memory of the check ``before`` holds are not checked.
+    """Return the declaration of parsed texts; what is as in the declaration checked ``before`` is not checked again.
 
     Examples
     --------
     >>> text = parse("WATCH 'https://example.org/feed';")
     >>> first = check_parsed([text])
-    >>> second = check_parsed([text], before=first.memory)
+    >>> second = check_parsed([text], before=first)
     >>> second.declaration == first.declaration
     True
     """
     settings = settings or CheckSettings()
-    memory = CheckMemory(settings) if before is None else before.following(settings)
-    return _Checker(expand(texts, memory), settings, memory).check()
+    if before is None or before.memory is None or before.declaration is None:
+        return _Checker(texts, settings, CheckMemory(settings)).check()
+    added = _with_added(texts, settings, before, before.memory)
+    return added or _Checker(texts, settings, before.memory.following(settings)).check()
+
+
+def _with_added(
+    texts: Sequence[Parsed], settings: CheckSettings, before: Checked, memory: CheckMemory
+) -> Checked | None:
+    """Return the declaration if the texts are those before and simple ones after them."""
+    first = len(before.texts)
+    is_longer = len(texts) >= first and all(map(is_, before.texts, texts))
+    if not is_longer or before.declaration is None or not memory.holds_for(settings):
+        return None
+    memory = memory.growing()
+    found = check_added(texts[first:], settings, before.declaration, before.names, memory)
+    if found is None:
+        return None
+    return Checked(
+        found.declaration,
+        (),
+        (*before.warnings, *found.warnings),
+        texts,
+        [*before.expanded, *found.expanded],
+        memory,
+        len(texts) - first,
+        found.names,
+    )
 
 
 def check(texts: Sequence[SourceText], settings: CheckSettings | None = None) -> Checked:
