@@ -207,7 +207,7 @@ class Declarations:
 
     async def reload_if_changed(self) -> None:
         """Reload if a file was added, changed or removed, and nothing has changed since the last check."""
-        if self._folder.has_changed():
+        if await asyncio.to_thread(self._folder.has_changed):
             await self.reload()
 
     async def reload(self) -> tuple[str, ...]:
@@ -355,7 +355,8 @@ class Declarations:
         backlog = self._decider.declare(declaration, accepted, now_s, declared, swap=swap, in_parts=True)
         forgotten = moved - self._known.estimates.accepted.keys()
         await self._store.move([self._known.states[name] for name in sorted(forgotten)])
-        await self._store.failing.keep(self._known.failing.all().keys())
+        if changes.removed or not self._started.is_set():
+            await self._store.failing.keep(self._known.failing.all().keys())
         self._files, self._api = list(files), dict(api)
         self._written = checked.written
         await self._store.forget_streams(changes.removed)  # an observation may have been committed after ``accept``

@@ -43,6 +43,28 @@ class _Ordered:
     until_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """The sources of a declaration: their names in natural order, the keys of these, and the texts to search."""
+
+    sources: Mapping[str, Source]
+    names: Sequence[str]
+    keys: Mapping[str, NaturalKey]
+    texts: Mapping[str, str]
+
+    def following(self, sources: Mapping[str, Source]) -> _Named:
+        """Return the same for another declaration; what it has in common with this one is not made again."""
+        before = self.sources
+        others = {name: each for name, each in sources.items() if before.get(name) is not each}
+        new, gone = others.keys() - before.keys(), before.keys() - sources.keys()
+        keys = {**self.keys, **{name: natural_key(name) for name in new}}
+        texts = {**self.texts, **{name: f"{name}\n{each.url}".casefold() for name, each in others.items()}}
+        for name in gone:
+            del keys[name], texts[name]
+        names = [name for name in self.names if name not in gone] if gone else self.names
+        return _Named(sources, sorted([*names, *new], key=keys.__getitem__) if new else names, keys, texts)
+
+
 class SourceChoices:
     """Chooses sources in threads, however many there are.
 
@@ -52,22 +74,25 @@ class SourceChoices:
     def __init__(self, known: Knowledge, clock: Clock) -> None:
         self._known = known
         self._clock = clock
-        self._sources: Mapping[str, Source] = {}
-        self._names: list[str] = []
-        self._texts: dict[str, str] = {}  # name and address, as they are searched
+        self._named = _Named({}, (), {}, {})
+        self._naming = asyncio.Lock()
         self._ordered: dict[str, _Ordered] = {}
 
     async def names(self) -> Sequence[str]:
-        """Return the names of the declared sources in natural order; they are sorted when the declaration changes."""
-        declared = self._known.compiled.declaration.sources
-        if declared is not self._sources:
-            names, texts = await asyncio.to_thread(_sorted, declared)
-            self._sources, self._names, self._texts = declared, names, texts
-        return self._names
+        """Return the names of the declared sources in natural order."""
+        return (await self._current()).names
+
+    async def _current(self) -> _Named:
+        async with self._naming:
+            declared = self._known.compiled.declaration.sources
+            if declared is not self._named.sources:
+                self._named = await asyncio.to_thread(self._named.following, declared)
+            return self._named
 
     async def choose(self, choice: SourceChoice) -> Sequence[str]:
         """Return the names of the chosen sources, in the order asked for, which may be that of some seconds ago."""
-        names, texts = await self.names(), self._texts
+        named = await self._current()
+        names, texts = named.names, named.texts
         if choice.order in _ORDERS:
             names = await self._in_order(choice.order, names)
         return names if choice.is_all else await asyncio.to_thread(self._chosen, choice, names, texts)
@@ -105,12 +130,6 @@ class SourceChoices:
             source = compiled.sources.get(name)
             if source is not None and holds(estimates.state(source, compiled.reading(name))):
                 yield name
-
-
-def _sorted(sources: Mapping[str, Source]) -> tuple[list[str], dict[str, str]]:
-    """Return the names of sources in natural order, and the text of each that is searched."""
-    names = sorted(sources, key=natural_key)
-    return names, {name: f"{name}\n{sources[name].url}".casefold() for name in names}
 
 
 _KINDS: Mapping[SourceKind, Callable[[SourceState], bool]] = {

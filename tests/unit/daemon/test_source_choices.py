@@ -91,10 +91,10 @@ async def test_a_declaration_that_comes_in_meanwhile_leaves_only_what_it_still_h
         SourceChoices(found.known, FakeClock(T0)),
         SourceChoice("", frozenset({SourceKind.FAILING}), None, "name"),
     )
-    names, texts = list(await choices.names()), choices._texts
+    named = await choices._current()
     declared = declaration(source("A0"), source("b1"), rule("r"))
     found.declare(declared, {"r": T0}, T0)
-    assert set(choices._chosen(failing, names, texts)) <= {"A0", "b1"}
+    assert set(choices._chosen(failing, named.names, named.texts)) <= {"A0", "b1"}
     assert list(await choices.names()) == ["A0", "b1"]
     assert await choices.choose(SourceChoice("b1", frozenset(), None, "name")) == ["b1"]
 
@@ -112,3 +112,14 @@ async def test_an_order_is_kept_for_some_seconds() -> None:
     assert await choices.choose(SourceChoice("b", frozenset(), None, "newest")) == [
         each for each in await choices.choose(newest) if "b" in each.lower()
     ]
+
+
+async def test_the_order_follows_a_declaration_by_what_it_changes() -> None:
+    found = decider(declaration(source("a2"), source("B1"), source("a10"), rule("r")), now_s=T0)
+    choices = SourceChoices(found.known, FakeClock(T0))
+    assert list(await choices.names()) == ["a2", "a10", "B1"]
+    declared = declaration(source("a10", host="other.example"), source("a3"), source("B1"), rule("r"))
+    found.declare(declared, {"r": T0}, T0)
+    assert list(await choices.names()) == ["a3", "a10", "B1"]
+    assert await choices.choose(SourceChoice("other", frozenset(), None, "name")) == ["a10"]
+    assert await choices.choose(SourceChoice("a2", frozenset(), None, "name")) == []
