@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from proxyd.core.rates.week_bins import WEEK_S
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -117,6 +119,8 @@ def _related(numbers: Ints, columns: Ints, sources: int, times: float) -> _Pairs
 
     def changed(lag: int) -> csr_array:
         """Return which sources changed ``lag`` bins after each bin, shape (bins, sources)."""
+        from scipy.sparse import csr_array
+
         place = np.searchsorted(bins, numbers - lag)
         there = np.flatnonzero(bins[np.minimum(place, len(bins) - 1)] == numbers - lag)
         return csr_array((np.ones(len(there)), (place[there], columns[there])), shape=(len(bins), sources))

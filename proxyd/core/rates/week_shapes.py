@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammaln, logsumexp
 
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 
@@ -117,6 +116,8 @@ def _shape(seen: Floats, flat: Floats) -> Floats:
 
 def _shrunk(counts: Floats, flat: Floats, base: Floats) -> Floats:
     """Return the factors' posterior means around ``base``, at the likeliest concentration of the prior."""
+    from scipy.special import gammaln
+
     means = np.maximum(base * flat, 1e-12)
     k = _CONCENTRATIONS[:, None]
     likelihood = gammaln(counts + k) - gammaln(k) + k * np.log(k / (k + means)) + counts * np.log(means / (k + means))
@@ -289,6 +290,8 @@ def _split(counts: Floats, passed: Floats, shapes: Floats, members: Ints, cluste
 
 
 def _mixture(counts: Floats, passed: Floats, shapes: Floats) -> tuple[Floats, Ints]:
+    from scipy.special import logsumexp
+
     for _ in range(_ROUNDS):
         logs = _log_likelihoods(counts, passed, shapes)
         belongs = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
@@ -315,6 +318,8 @@ def _likelihoods(counts: Floats, expected: Floats, shapes: Floats) -> Floats:
 
 def _evidence(counts: Floats, passed: Floats, shapes: Floats) -> float:
     """Return the mixture's log-likelihood minus the cost of its parameters (BIC)."""
+    from scipy.special import logsumexp
+
     logs = _log_likelihoods(counts, passed, shapes)
     fit = float(logsumexp(logs, axis=1).sum()) - len(counts) * float(np.log(len(shapes)))
     smooth = sum(_freedom(shape) for shape in shapes)

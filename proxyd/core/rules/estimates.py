@@ -9,7 +9,6 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaincinv
 
 from proxyd.core.model.profile import Source
 from proxyd.core.model.target import Target
@@ -154,6 +153,8 @@ class Estimates:
 
     def rate_range_per_day(self, state: SourceState, rate_per_s: float, now_s: float) -> tuple[float, float]:
         """Return the range in which the update rate lies in four of five cases, in items a day."""
+        from scipy.special import gammaincinv
+
         shape = self.blend.items_known(state.rate, now_s)
         low, high = gammaincinv(shape, _IN_FOUR_OF_FIVE) / shape * rate_per_s * 86400.0
         return float(low), float(high)

@@ -7,7 +7,6 @@ from math import inf
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import gammainc
 
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.allocation.losses import MISSED_S
@@ -157,6 +156,8 @@ class CountedDemand(RuleDemand):
 
     def chance(self, last_s: float, until_s: float, line: ItemsLine) -> float:
         """Return the probability that the rule fires between two times."""
+        from scipy.special import gammainc
+
         items = np.diff(line.items(np.array([last_s, until_s])))
         return float(gammainc(self.to_come, max(0.0, items[0])))
 

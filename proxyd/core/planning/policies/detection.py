@@ -8,8 +8,6 @@ from functools import lru_cache
 from math import expm1, inf, sqrt
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import betainc, gammaincinv
 
 from proxyd.core.model.target import Target
 from proxyd.core.planning.allocation.losses import NO_LOSSES, Losses, even_gaps
@@ -43,6 +41,9 @@ def most_items(window: int, probability: float, dispersion: float = 1.0) -> floa
     >>> round(most_items(20, 0.01), 2), round(most_items(20, 0.01, dispersion=4.0), 2)
     (11.83, 5.22)
     """
+    from scipy.optimize import brentq
+    from scipy.special import betainc, gammaincinv
+
     calm = float(gammaincinv(window + 1.0, probability))
     if dispersion < _CALM:
         return calm
@@ -107,6 +108,7 @@ def meets_after_s(targets: Iterable[Target], rate_per_s: float) -> float:
 @lru_cache(65_536)
 def _gap_s(target: Target, rate_per_s: float) -> float:
     """Return the gap that meets a target; the share of an item's worth that is kept falls with the gap."""
+    from scipy.optimize import brentq
 
     def over(gap_s: float) -> float:
         return sum(part * _kept(gap_s, after_s, rate_per_s) for after_s, part in target.parts) - target.share

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from heapq import nsmallest
 from math import inf, sqrt
 
-from scipy.special import gammainc, pdtr
-
 from proxyd.core.model.profile import PolicyName
 from proxyd.core.model.target import Target
 from proxyd.core.planning.allocation.targets import RuleOutlook
@@ -173,6 +171,8 @@ def _compared(program: RuleProgram, rate_per_s: float) -> str:
 
     SUP probes once where the mean says that the n-th item is. The n-th item of a Poisson process is rarely there.
     """
+    from scipy.special import gammainc, pdtr
+
     every, life_s = program.trigger.firing.every, program.life_s
     if not rate_per_s > 0:
         return ""
