@@ -264,6 +264,7 @@ class Declarations:
         async with self._turn:
             api, warnings = await self._with(texts, only_if)
             checked = await self._check([*self._files, *_texts(api)])
+            await in_parts(self._decider.placing(self._clock.time_s))
             trial = Trial.of(self._decider, checked.declaration, self._clock.time_s())
             changes = _changes(self.declaration, checked.declaration)
         return replace(changes, warnings=warnings), await asyncio.to_thread(trial.cost)
@@ -370,7 +371,11 @@ class Declarations:
         await asyncio.to_thread(_warn_of_secrets, declaration, self._secrets)
         for warning in [*checked.warnings, *self._moved()]:
             log.warning(warning.message, file=warning.file, line=warning.line)
-        await in_parts(self._decider.placing(self._clock.time_s))
+        placing = self._decider.placing(self._clock.time_s)
+        if self._started.is_set():
+            await in_parts(placing)
+        else:  # most are placed while others are probed
+            next(placing, None)
         self.declared.notify()
         return changes
 

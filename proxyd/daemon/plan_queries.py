@@ -57,6 +57,7 @@ class PlanQueries:
 
     def __init__(self, decider: Decider, profiles: Profiles, store: SqlStore, clock: Clock) -> None:
         self._explainer = decider.explainer
+        self._decider = decider
         self._planner = decider.planner
         self._known = decider.known
         self._choices = SourceChoices(decider.known, clock)
@@ -162,6 +163,8 @@ class PlanQueries:
         names = self._meant(name)
         if len(names) > MOST_ASKED:
             raise ConflictError(f"{name} has {len(names)} sources; at most {MOST_ASKED} are probed at once on request")
+        for each in names:
+            self._decider.settle(each, self._clock.time_s())
         there = [each for each in names if each in self._planner.sources]
         if not names:
             raise ConflictError(f"{name} has no source yet")

@@ -88,6 +88,7 @@ class Blend:
         self._credit = [PRIOR_ITEMS / members] * members
         self._expected = [PRIOR_ITEMS] * members
         self._population = [PopulationPrior(mean_per_s) for _ in half_lives_s]
+        self._unseen: dict[float | None, float] = {}  # rates without evidence, by what their authors expect
 
     @property
     def credits(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -104,7 +105,7 @@ class Blend:
         True
         """
         if len(credit) == len(expected) == len(self._credit):
-            self._credit, self._expected = list(credit), list(expected)
+            self._credit, self._expected, self._unseen = list(credit), list(expected), {}
 
     @property
     def weights(self) -> list[float]:
@@ -125,11 +126,20 @@ class Blend:
             The author's expectation (``EXPECT``): this source's prior mean instead of the population's, with less
             spread.
         """
+        if known is not NO_EVIDENCE:
+            return self._blended(known, now_s, expect_per_s)
+        if expect_per_s not in self._unseen:  # the same for all sources that nothing is known of
+            self._unseen[expect_per_s] = self._blended(known, now_s, expect_per_s)
+        return self._unseen[expect_per_s]
+
+    def _blended(self, known: RateEvidence, now_s: float, expect_per_s: float | None) -> float:
         members = self._members(known, now_s, expect_per_s)
         return sum(weight * member for weight, member in zip(self.weights, members, strict=True))
 
     def items_known(self, known: RateEvidence, now_s: float) -> float:
         """Return the number of items behind a rate: its uncertainty is that of a Gamma distribution of this shape."""
+        if known is NO_EVIDENCE:
+            return PRIOR_EVENTS
         faded, weights = self._faded(known, now_s), self.weights[:-1]
         shares = sum(weights) or 1.0
         return PRIOR_EVENTS + sum(weight * found for weight, found in zip(weights, faded.events, strict=True)) / shares
@@ -158,6 +168,7 @@ class Blend:
             return
         found = float(len(evidence.times_s)) if isinstance(evidence, ItemTimes) else self._count(known, evidence, gap_s)
         weights, members = self.weights, self._members(known, evidence.since_s, None)
+        self._unseen = {}
         share = found / max(sum(map(float.__mul__, weights, members)), 1e-300)
         forget = exp(-found / MEMORY_ITEMS)
         for place, (weight, member) in enumerate(zip(weights, members, strict=True)):
@@ -166,6 +177,7 @@ class Blend:
 
     def replace(self, old: RateEvidence, new: RateEvidence) -> None:
         """Replace one source's evidence in that of the population."""
+        self._unseen = {}
         for place, population in enumerate(self._population):
             population.replace(
                 old=(old.events[place], old.exposure_s[place]), new=(new.events[place], new.exposure_s[place])

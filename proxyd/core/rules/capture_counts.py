@@ -92,6 +92,11 @@ class StreamTable(MutableMapping[tuple[str, str], StreamState]):
                 self._match(rule, (0, 0), _matched(each))
         self._counts[rule] = CaptureCounts(captured, missed, gained)
 
+    def begin(self, rule: str, streams: Iterable[StreamState]) -> None:
+        """Keep streams that have seen nothing."""
+        self._streams.setdefault(rule, {}).update((each.source_id, each) for each in streams)
+        self._counts.setdefault(rule, NO_CAPTURES)
+
     def forget(self, rule: str) -> None:
         """Forget the streams of a rule."""
         for known in (self._streams, self._counts, self._matching):

@@ -165,6 +165,10 @@ class Decider:
         """Place the sources that wait for it, in parts; ``now_s`` returns the time, in unix seconds."""
         return self._placement.parts(now_s)
 
+    def settle(self, source_id: str, now_s: float) -> None:
+        """Place a source now if it waits for that."""
+        self._placement.settle(source_id, now_s)
+
     def accept_move(self, source_id: str, now_s: float) -> SourceState | None:
         """Read a source where its permanent redirects lead, and return its new state; ``None`` if it has not moved.
 

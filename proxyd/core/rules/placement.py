@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from math import floor, inf
 
@@ -53,18 +54,28 @@ class SourcePlacement:
         self._laid: dict[str, None] = {}  # sources with planned intervals
         self._epoch: int | None = None
         self._looked_s = -inf  # until when the edges of periods were looked at
+        self._declared_s = -inf
 
     def restore(self, records: Mapping[str, SourceRecord]) -> None:
         """Take over how sources stood before a restart, by name."""
         self._records = dict(records)
 
     def declare(self, changed: Iterable[str], now_s: float) -> None:
-        """Note the sources that a new declaration has placed again, or removed; ``parts`` does so."""
+        """Note which sources a new declaration has placed again, or removed; ``parts`` does so, urgent ones first."""
         rules_of = self._known.compiled.rules_of
         self._set_aside = {name: each for name, each in self._set_aside.items() if name in rules_of}
-        self._waiting.update(dict.fromkeys(changed))
+        self._waiting.update(dict.fromkeys(sorted(changed, key=partial(self._missed, now_s), reverse=True)))
         self._shared = {}
         self._looked_s = now_s if self._looked_s == -inf else self._looked_s
+        self._declared_s = now_s
+
+    def _missed(self, now_s: float, source_id: str) -> float:
+        """Return about how many items a source has had since its last probe: the most are placed first."""
+        state = self._known.states.get(source_id)
+        if state is None or state.last_start_s is None:
+            return inf
+        per_s = sum(state.rate.events) / max(sum(state.rate.exposure_s), 1.0)
+        return per_s * (now_s - state.last_start_s)
 
     @property
     def is_waiting(self) -> bool:
@@ -87,7 +98,11 @@ class SourcePlacement:
         return is_waiting
 
     def place(self, source_id: str, now_s: float) -> None:
-        """Put in a source again that is declared otherwise now; remove it if no rule asks for it or it is paused."""
+        """Put in a source again that is declared otherwise now; remove it if no rule asks for it or it is paused.
+
+        A chronon may have begun before the declaration, whose rules begin with it.
+        """
+        now_s = max(now_s, self._declared_s)
         self._waiting.pop(source_id, None)
         self._laid.pop(source_id, None)
         if source_id in self._known.compiled.rules_of and source_id not in self._known.paused:
@@ -225,8 +240,8 @@ class SourcePlacement:
         """Return a source in the planner's form, with what the planner already knows of it."""
         old = self._planner.sources.get(source.source_id) or self._set_aside.pop(source.source_id, None)
         record = self._records.get(source.source_id) if old is None else None
-        state = self._known.state(source)
-        rate_per_s = self._known.rate_per_s(source, now_s)
+        state, estimates = self._known.state(source), self._known.estimates
+        rate_per_s = estimates.rate_per_s(state, source, now_s)
         host = host_of(moved_url(state, source) or source.url)
         scope = self._known.settings.throttle_scope(host)
         host_budget = self._planner.limits.hosts.budget
@@ -245,7 +260,7 @@ class SourcePlacement:
             log=log,
             demands=self._demands(source.source_id, rate_per_s, now_s, old.demands if old else record),
             rate_per_s=rate_per_s,
-            items_known=self._known.items_known(source, now_s),
+            items_known=estimates.blend.items_known(state.rate, now_s),
             learns_until_s=state.learns_until_s(self._known.settings.planner.first_day_s),
             hidden=old.hidden if old else record.hidden if record and is_hidden else 0.0,
             hidden_since_s=old.hidden_since_s if old else record.hidden_since_s if record and is_hidden else 0.0,

@@ -38,10 +38,10 @@ class Recalls:
         name, known = program.rule.name, self._known
         if program.trigger.counts_across:
             known.streams.setdefault((name, ""), program.new_stream(""))
-        for source_id in sources:
-            if (name, source_id) in known.streams:
-                continue
-            known.streams[name, source_id] = program.new_stream(source_id)
+        there = known.streams.of_rule(name)
+        new = [source_id for source_id in sources if source_id not in there]
+        known.streams.begin(name, map(program.new_stream, new))
+        for source_id in new:
             state = known.states.get(source_id)
             looks_back = program.looks_back(known.compiled.declared_s(source_id))
             if state is not None and state.first_contact_s is not None and looks_back and not program.is_of_source:

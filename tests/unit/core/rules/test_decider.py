@@ -431,3 +431,9 @@ def test_no_source_is_probed_after_its_rule_has_ended_though_it_is_still_to_be_p
     assert found.is_placing
     assert [found.choose(NOW + after, in_parts=True) for after in range(3, 9)] == [[]] * 6
     assert not any(each.demands.rules for each in found.planner.sources.values())
+
+
+def test_what_is_declared_within_a_chronon_is_probed_in_it() -> None:
+    found = decider(declaration(source("other"), rule("other")), now_s=T0)
+    found.declare(declaration(source("s"), rule("r")), {"r": T0 + 5.5}, T0 + 5.5, in_parts=True)
+    assert [each.probe.source_id for each in found.choose(NOW, in_parts=True)] == ["s"]
