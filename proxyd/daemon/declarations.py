@@ -42,6 +42,7 @@ from proxyd.core.language import (
 )
 from proxyd.core.model.delivery import WebhookDelivery
 from proxyd.core.model.profile import Declaration
+from proxyd.core.planning.numba_kernels import load_libraries
 from proxyd.core.rates.siblings import MOST_CHANGES
 from proxyd.core.rules.answers.trial import PlanCost, Trial
 from proxyd.daemon.plan_loop import in_parts
@@ -351,6 +352,8 @@ class Declarations:
         await self.suspensions.follow(declaration)
         declared = await self._store.declarations.declare_sources(declaration.sources, now_s)
         requeried = await asyncio.to_thread(_requeried, running, declaration)
+        if declaration.sources:
+            await asyncio.to_thread(load_libraries)
         swap = await asyncio.to_thread(self._decider.compile, declaration, accepted, declared)
         moved = set(self._known.estimates.accepted)
         backlog = self._decider.declare(declaration, accepted, now_s, declared, swap=swap, in_parts=True)

@@ -1,12 +1,14 @@
 """Kernels are plain Python over arrays; numba (extra ``fast``), if installed, compiles them with equal results.
 
-Numba takes half a second and 50 MiB to load, which the first kernel that is called does: without sources none is.
+Numba takes half a second and 50 MiB to load, as scipy does. ``load_libraries`` loads both in a thread, so that this
+does not happen on the event loop: without sources nobody needs them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import update_wrapper
+from functools import cache, update_wrapper
+from importlib import import_module
 from importlib.util import find_spec
 from threading import Lock
 from types import FunctionType
@@ -69,6 +71,13 @@ class Kernel(Generic[P, R]):
             self._compiled = njit(nogil=True)(clone)
         compiled: Callable[..., Any] = self._compiled
         return compiled
+
+
+@cache
+def load_libraries() -> None:
+    """Load what plans of probes need; later calls do nothing."""
+    for name in ("scipy.special", "scipy.optimize", *(["numba"] if HAS_NUMBA else [])):
+        import_module(name)
 
 
 def kernel(function: Callable[P, R]) -> Kernel[P, R]:
