@@ -39,7 +39,7 @@ class Recalls:
         if program.trigger.counts_across:
             known.streams.setdefault((name, ""), program.new_stream(""))
         there = known.streams.of_rule(name)
-        new = [source_id for source_id in sources if source_id not in there]
+        new = [source_id for source_id in dict.fromkeys(sources) if source_id not in there]
         known.streams.begin(name, map(program.new_stream, new))
         for source_id in new:
             state = known.states.get(source_id)
