@@ -10,7 +10,6 @@ from collections.abc import Callable
 from functools import cache, update_wrapper
 from importlib import import_module
 from importlib.util import find_spec
-from threading import Lock
 from types import FunctionType
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
@@ -22,9 +21,6 @@ R = TypeVar("R")
 T = TypeVar("T", bound=np.generic)
 
 HAS_NUMBA = find_spec("numba") is not None
-
-
-_compiling = Lock()
 
 
 class Kernel(Generic[P, R]):
@@ -47,12 +43,11 @@ class Kernel(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the compiled function, or the plain one without numba."""
         if self._compiled is None:
-            with _compiling:
-                self._compiled = self.compile()
+            self._compiled = self.compile()
         return cast("R", self._compiled(*args, **kwargs))
 
     def compile(self) -> Callable[..., Any]:
-        """Return the function compiled, with the kernels that it calls; one thread at a time may do so."""
+        """Return the function compiled, with the kernels that it calls; threads that meet here get equal ones."""
         if self._compiled is not None:
             return self._compiled
         plain = self.py_func
