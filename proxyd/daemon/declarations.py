@@ -4,61 +4,50 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 
 import structlog
 
 from proxyd.core.language import (
-    DEFAULT_PROFILE,
-    MAX_SENT_BYTES,
-    MAX_STATEMENT_BYTES,
     MEANING,
-    Checked,
     CheckSettings,
-    CreateProfile,
-    CreateSource,
     DropStatement,
-    InsertNotification,
     Parsed,
     SourceText,
     Statement,
     StatementKind,
     Watch,
     WrittenAddress,
-    check_parsed,
-    expand,
-    format_statements,
     kind_of_statement,
     no_such,
-    parse,
     restarted_counters,
     rule_counting,
-    watch_of,
     what_changed,
-    what_is_unfit,
-    written_address,
 )
 from proxyd.core.model.delivery import WebhookDelivery
 from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.numba_kernels import load_libraries
 from proxyd.core.rates.siblings import MOST_CHANGES
 from proxyd.core.rules.answers.trial import PlanCost, Trial
+from proxyd.daemon.declared_texts import (
+    API_TEXT,
+    NOTHING_DECLARED,
+    NOTHING_PARSED,
+    CheckedTexts,
+    check_texts,
+    key_of,
+    only_profile,
+    origin,
+    read_sent,
+    texts_of,
+)
 from proxyd.daemon.plan_loop import in_parts
 from proxyd.daemon.plan_record import load_record
 from proxyd.daemon.profile_folder import ProfileFolder
 from proxyd.daemon.stream_recall import StreamRecall
 from proxyd.daemon.suspensions import Suspensions
-from proxyd.errors import (
-    ChangedError,
-    ConfigError,
-    ConflictError,
-    NotFoundError,
-    ProfileError,
-    RuleError,
-    RuleSyntaxError,
-)
+from proxyd.errors import ChangedError, ConfigError, ConflictError, NotFoundError, ProfileError, RuleError
 from proxyd.metrics import Metrics
 from proxyd.ports import Clock, ResolveSecret
 from proxyd.queries import DeclarationChanges, OnlyIf
@@ -66,54 +55,10 @@ from proxyd.signals import Signal
 from proxyd.store import StoredText
 
 log = structlog.get_logger("profiles")
-_API_TEXT = "api"
 MOST_STREAMS = 1_000_000  # each takes 400 bytes, and 10 µs of the event loop at every declaration
-_NOTHING: Mapping[SourceText, Parsed] = MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True)
-class _Written:
-    """The texts of a declaration, read; most texts of the next one are the same.
-
-    Parameters
-    ----------
-    parsed, in_file
-        What each text says, and the same by file.
-    statements, expanded
-        The statements as written, and with what each WATCH stands for, each with its file.
-    declared
-        The latter by kind and name.
-    checked
-        What they mean.
-    """
-
-    parsed: Mapping[SourceText, Parsed]
-    in_file: Mapping[str, Parsed]
-    statements: Sequence[tuple[str, Statement]]
-    expanded: Sequence[tuple[str, Statement]]
-    declared: Mapping[tuple[StatementKind, str], tuple[str, Statement]]
-    checked: Checked | None
-
-    def followed_by(self, checked: Checked) -> _Written:
-        """Return the texts of a declaration that was checked after this one."""
-        first = 0 if checked.added is None else len(checked.texts) - checked.added
-        before = _NOTHING_WRITTEN if checked.added is None else self
-        parsed, expanded = checked.texts[first:], _by_file(checked.expanded[first:])
-        return _Written(
-            {**before.parsed, **{each.source: each for each in parsed}},
-            {**before.in_file, **{each.source.file: each for each in parsed}},
-            [*before.statements, *_by_file(parsed)],
-            [*before.expanded, *expanded],
-            {
-                **before.declared,
-                **{(kind_of_statement(each), each.name.value): (file, each) for file, each in expanded},
-            },
-            checked,
-        )
 
 
 _NO_CHANGES = DeclarationChanges((), (), {})
-_NOTHING_WRITTEN = _Written({}, {}, (), (), {}, None)
 
 
 class Declarations:
@@ -141,7 +86,7 @@ class Declarations:
         self.declared = Signal()  # notified whenever a declaration has been swapped in
         self._files: list[SourceText] = []
         self._api: dict[str, str] = {}
-        self._written = _NOTHING_WRITTEN
+        self._texts = NOTHING_DECLARED
         self._is_sound = False  # whether the files that run would be accepted now
         self.suspensions = Suspensions(decider, store, clock)
         self._turn = self.suspensions.turn  # one declaration at a time, from its check to its swap
@@ -157,20 +102,17 @@ class Declarations:
         """Whether the store's state has been loaded."""
         return self._started.is_set()
 
+    def origin(self, file: str) -> str:
+        """Return ``api`` or the file that holds a declaration."""
+        return origin(file)
+
     def address_of(self, source: str) -> WrittenAddress | None:
         """Return where the address of a source is written."""
-        file, declared = self._written.declared.get((StatementKind.SOURCE, source), ("", None))
-        return written_address(self._written.in_file[file], declared) if isinstance(declared, CreateSource) else None
+        return self._texts.address_of(source)
 
     def watch_of(self, rule: str) -> Watch | None:
         """Return the WATCH that declares a rule over the API; ``None`` if another statement or a file does."""
-        file, declared = self._written.declared.get((StatementKind.NOTIFICATION, rule), ("", None))
-        is_ours = declared is not None and self.origin(file) == _API_TEXT
-        return watch_of(self._written.in_file[file], declared) if declared is not None and is_ours else None
-
-    def origin(self, file: str) -> str:
-        """Return ``api`` or the file that holds a declaration."""
-        return _API_TEXT if file.startswith(f"{_API_TEXT}:") else file
+        return self._texts.watch_of(rule)
 
     async def start(self) -> None:
         """Load the directory; if it has errors, run on the last good declaration in the store.
@@ -251,7 +193,7 @@ class Declarations:
     def _look(self, parsed: Sequence[Parsed], only_if: OnlyIf | None) -> None:
         """Raise ``ChangedError`` if a text's profile has changed since its sender read it."""
         if only_if is not None:
-            name = only_if.profile if only_if.profile is not None else _only_profile(parsed[0])
+            name = only_if.profile if only_if.profile is not None else only_profile(parsed[0])
             self._must_take(name, only_if.takes)
 
     def _must_take(self, name: str, takes: Callable[[str], bool]) -> None:
@@ -264,7 +206,7 @@ class Declarations:
         await self._started.wait()
         async with self._turn:
             api, warnings = await self._with(texts, only_if)
-            checked = await self._check([*self._files, *_texts(api)])
+            checked = await self._check([*self._files, *texts_of(api)])
             await in_parts(self._decider.placing(self._clock.time_s))
             trial = Trial.of(self._decider, checked.declaration, self._clock.time_s())
             changes = _changes(self.declaration, checked.declaration)
@@ -277,18 +219,18 @@ class Declarations:
 
         Raises ``ChangedError`` unless ``only_if`` accepts.
         """
-        parsed, new = await asyncio.to_thread(_read, texts)
+        parsed, new = await asyncio.to_thread(read_sent, texts)
         self._look(parsed, only_if)
         statements = [statement for each in parsed for statement in each.statements]
         api = dict(self._api)
         for statement in statements:
             kind, name = kind_of_statement(statement), statement.name.value
             self._refuse_owned(kind, name)
-            if isinstance(statement, DropStatement) and api.pop(_key(kind, name), None) is None:
+            if isinstance(statement, DropStatement) and api.pop(key_of(kind, name), None) is None:
                 raise NotFoundError(f"DROP: the API has not declared a {kind.value.lower()} {name!r}")
         api = {key: value for key, value in api.items() if key not in new}
         added = {each.source: each for each in parsed}
-        checked = await self._check([*self._files, *_texts(api), *added], added, from_api=True)
+        checked = await self._check([*self._files, *texts_of(api), *added], added, from_api=True)
         _refuse_many(_streams_of(checked.declaration), _streams_of(self.declaration))
         sent = {each.source.text for each in parsed}
         return api | new, tuple(each for each in checked.warnings if each.text in sent)
@@ -305,35 +247,27 @@ class Declarations:
             self._refuse_owned(StatementKind.PROFILE, name)
             if name not in self.declaration.profiles:
                 raise no_such("profile", name, self.declaration.profiles)
-            gone = {_key(StatementKind.PROFILE, name)}
-            for origin, statement in self._written.expanded:
-                if isinstance(statement, InsertNotification) and {p.value for p in statement.profiles} == {name}:
-                    gone.add(origin)
+            gone = {key_of(StatementKind.PROFILE, name)}
+            gone.update(self._texts.files_of_rules_only_in(name))
             return await self._swap(self._files, {key: text for key, text in self._api.items() if key not in gone})
 
     def text_of(self, profile: str) -> str:
         """Return the text of a profile and its rules in canonical layout."""
-        return format_statements(statement for _, statement in self._written.statements if _is_of(profile, statement))
+        return self._texts.text_of(profile)
 
     def statements_of(self, profile: str) -> list[Statement]:
         """Return the statements of a profile and its rules, with what each WATCH stands for."""
-        watches = {(file, each.span) for file, each in self._written.statements if isinstance(each, Watch)}
-        own = {(file, each.span) for file, each in self._written.expanded if _is_of(profile, each)}
-        return [
-            each
-            for file, each in self._written.expanded
-            if _is_of(profile, each) or (isinstance(each, CreateSource) and (file, each.span) in own & watches)
-        ]
+        return self._texts.statements_of(profile)
 
     def _refuse_owned(self, kind: StatementKind, name: str) -> None:
-        file, declared = self._written.declared.get((kind, name), ("", None))
-        if declared is not None and self.origin(file) != _API_TEXT:
+        file = self._texts.file_of(kind, name)
+        if file is not None and origin(file) != API_TEXT:
             raise ConflictError(f"{kind.value.lower()} {name!r} is declared in {file}; change it there")
 
     async def _swap(
         self, files: Sequence[SourceText], api: dict[str, str], *, accepted_before: bool = False
     ) -> DeclarationChanges:
-        texts = [*files, *_texts(api)]
+        texts = [*files, *texts_of(api)]
         checked = await self._check(texts, accepted_before=accepted_before)
         declaration, running = checked.declaration, self.declaration
         now_s = self._clock.time_s()
@@ -362,7 +296,7 @@ class Declarations:
         if changes.removed or not self._started.is_set():
             await self._store.failing.keep(self._known.failing.all().keys())
         self._files, self._api = list(files), dict(api)
-        self._written = checked.written
+        self._texts = checked.written
         await self._store.forget_streams(changes.removed)  # an observation may have been committed after ``accept``
         await self._recall.rows_of_queries()
         await self._recall.requeried(requeried, now_s)
@@ -391,14 +325,14 @@ class Declarations:
     async def _check(
         self,
         texts: Sequence[SourceText],
-        parsed: Mapping[SourceText, Parsed] = _NOTHING,
+        parsed: Mapping[SourceText, Parsed] = NOTHING_PARSED,
         *,
         from_api: bool = False,
         accepted_before: bool = False,
-    ) -> _Sound:
+    ) -> CheckedTexts:
         """Check in a thread: a large declaration takes seconds, and probes must go on."""
         settings = replace(self._settings, from_api=from_api, accepted_before=accepted_before)
-        return await asyncio.to_thread(_check, texts, parsed, settings, self._written)
+        return await asyncio.to_thread(check_texts, texts, parsed, settings, self._texts)
 
 
 def _changes(running: Declaration, wanted: Declaration) -> DeclarationChanges:
@@ -432,50 +366,6 @@ def _warn_of_secrets(declaration: Declaration, secrets: ResolveSecret) -> None:
                 log.warning("a webhook's secret is not set", rule=rule.name, secret=delivery.secret.name)
 
 
-@dataclass(frozen=True, slots=True)
-class _Sound:
-    """A declaration without errors."""
-
-    declaration: Declaration
-    warnings: Sequence[RuleError]
-    written: _Written
-
-
-def _parsed(text: str | Parsed) -> Parsed:
-    return text if isinstance(text, Parsed) else parse(text, _API_TEXT, most_bytes=MAX_SENT_BYTES)
-
-
-def _read(texts: Sequence[str | Parsed]) -> tuple[list[Parsed], dict[str, str]]:
-    """Return the API's texts parsed, and the text of each of their statements; raises ``ProfileError``."""
-    parsed = [_parsed(text) for text in texts]
-    if errors := [error for each in parsed for error in each.errors]:
-        raise ProfileError(errors)
-    kept = [(p.source, s) for p in parsed for s in p.statements if not isinstance(s, DropStatement)]
-    printed = {_key(kind_of_statement(s), s.name.value): format_statements([s]) for _, s in kept}
-    for source, s in kept:  # printing may lengthen a text: it doubles the quotes in names
-        text = printed[_key(kind_of_statement(s), s.name.value)]
-        if (unfit := what_is_unfit(SourceText("", text), MAX_STATEMENT_BYTES)) is not None:
-            at = s.name.span
-            raise ProfileError(
-                [RuleSyntaxError(unfit.message, text=source.text, start=at.start, stop=at.stop, file=source.file)]
-            )
-    return parsed, printed
-
-
-def _check(
-    texts: Sequence[SourceText],
-    parsed: Mapping[SourceText, Parsed],
-    settings: CheckSettings,
-    before: _Written,
-) -> _Sound:
-    """Return the declaration of all texts together, some parsed and checked before; raises ``ProfileError``."""
-    found = ((text, parsed.get(text) or before.parsed.get(text)) for text in texts)
-    checked = check_parsed([each or parse(text.text, text.file) for text, each in found], settings, before.checked)
-    if checked.declaration is None:
-        raise ProfileError(checked.errors)
-    return _Sound(checked.declaration, checked.warnings, before.followed_by(checked))
-
-
 def _streams_of(declaration: Declaration) -> int:
     """Return how many streams a declaration opens: one for each source of each rule."""
     return sum(len(rule.source_ids) for rule in declaration.rules.values())
@@ -488,47 +378,3 @@ def _refuse_many(streams: int, before: int) -> None:
             f"the rules would lead to {streams} pairs of a rule and a source; at most {MOST_STREAMS} are allowed "
             "through the API: let rules name fewer sources with FROM SOURCES, or declare them in files"
         )
-
-
-def _is_of(profile: str, statement: Statement) -> bool:
-    """Return whether a statement declares a profile or a rule of it."""
-    match statement:
-        case CreateProfile():
-            return statement.name.value == profile
-        case InsertNotification():
-            return profile in {each.value for each in statement.profiles}
-        case Watch():
-            return profile == (statement.profile.value if statement.profile else DEFAULT_PROFILE)
-        case _:
-            return False
-
-
-def _by_file(parsed: Sequence[Parsed]) -> list[tuple[str, Statement]]:
-    return [(each.source.file, statement) for each in parsed for statement in each.statements]
-
-
-def _only_profile(parsed: Parsed) -> str:
-    """Return the name of the only profile that a text declares.
-
-    Raises
-    ------
-    ConflictError
-        It declares no profile, or several.
-
-    Examples
-    --------
-    >>> _only_profile(parse('CREATE PROFILE "P" AS (DOMAIN "D", USER "u");'))
-    'P'
-    """
-    names = [each.name.value for each in expand([parsed])[0].statements if isinstance(each, CreateProfile)]
-    if len(names) != 1:
-        raise ConflictError("If-Match applies to one profile; send a text that declares exactly one")
-    return names[0]
-
-
-def _key(kind: StatementKind, name: str) -> str:
-    return f"{_API_TEXT}:{kind.value.lower()}:{name}"
-
-
-def _texts(api: dict[str, str]) -> list[SourceText]:
-    return [SourceText(name, text) for name, text in api.items()]

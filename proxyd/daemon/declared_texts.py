@@ -1,0 +1,214 @@
+"""The texts of a declaration, of files and of the API: read, checked, and asked what they declare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from proxyd.core.language import (
+    DEFAULT_PROFILE,
+    MAX_SENT_BYTES,
+    MAX_STATEMENT_BYTES,
+    Checked,
+    CheckSettings,
+    CreateProfile,
+    CreateSource,
+    DropStatement,
+    InsertNotification,
+    Parsed,
+    SourceText,
+    Statement,
+    StatementKind,
+    Watch,
+    WrittenAddress,
+    check_parsed,
+    expand,
+    format_statements,
+    kind_of_statement,
+    parse,
+    watch_of,
+    what_is_unfit,
+    written_address,
+)
+from proxyd.core.model.profile import Declaration
+from proxyd.errors import ConflictError, ProfileError, RuleCheckError, RuleError
+
+API_TEXT = "api"
+NOTHING_PARSED: Mapping[SourceText, Parsed] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredTexts:
+    """The texts of a declaration, read; most texts of the next one are the same.
+
+    Parameters
+    ----------
+    parsed, in_file
+        What each text says, and the same by file.
+    statements, expanded
+        The statements as written, and with what each WATCH stands for, each with its file.
+    declared
+        The latter by kind and name.
+    checked
+        What they mean.
+    """
+
+    parsed: Mapping[SourceText, Parsed]
+    in_file: Mapping[str, Parsed]
+    statements: Sequence[tuple[str, Statement]]
+    expanded: Sequence[tuple[str, Statement]]
+    declared: Mapping[tuple[StatementKind, str], tuple[str, Statement]]
+    checked: Checked | None
+
+    def followed_by(self, checked: Checked) -> DeclaredTexts:
+        """Return the texts of a declaration that was checked after this one."""
+        first = 0 if checked.added is None else len(checked.texts) - checked.added
+        before = NOTHING_DECLARED if checked.added is None else self
+        parsed, expanded = checked.texts[first:], _by_file(checked.expanded[first:])
+        return DeclaredTexts(
+            {**before.parsed, **{each.source: each for each in parsed}},
+            {**before.in_file, **{each.source.file: each for each in parsed}},
+            [*before.statements, *_by_file(parsed)],
+            [*before.expanded, *expanded],
+            {
+                **before.declared,
+                **{(kind_of_statement(each), each.name.value): (file, each) for file, each in expanded},
+            },
+            checked,
+        )
+
+    def file_of(self, kind: StatementKind, name: str) -> str | None:
+        """Return the file that declares something, or the name of the API's text; ``None`` if nothing does."""
+        found = self.declared.get((kind, name))
+        return None if found is None else found[0]
+
+    def address_of(self, source: str) -> WrittenAddress | None:
+        """Return where the address of a source is written."""
+        file, declared = self.declared.get((StatementKind.SOURCE, source), ("", None))
+        return written_address(self.in_file[file], declared) if isinstance(declared, CreateSource) else None
+
+    def watch_of(self, rule: str) -> Watch | None:
+        """Return the WATCH that declares a rule over the API; ``None`` if another statement or a file does."""
+        file, declared = self.declared.get((StatementKind.NOTIFICATION, rule), ("", None))
+        is_ours = declared is not None and origin(file) == API_TEXT
+        return watch_of(self.in_file[file], declared) if declared is not None and is_ours else None
+
+    def text_of(self, profile: str) -> str:
+        """Return the text of a profile and its rules in canonical layout."""
+        return format_statements(statement for _, statement in self.statements if _is_of(profile, statement))
+
+    def statements_of(self, profile: str) -> list[Statement]:
+        """Return the statements of a profile and its rules, with what each WATCH stands for."""
+        watches = {(file, each.span) for file, each in self.statements if isinstance(each, Watch)}
+        own = {(file, each.span) for file, each in self.expanded if _is_of(profile, each)}
+        return [
+            each
+            for file, each in self.expanded
+            if _is_of(profile, each) or (isinstance(each, CreateSource) and (file, each.span) in own & watches)
+        ]
+
+    def files_of_rules_only_in(self, profile: str) -> Iterator[str]:
+        """Yield where each rule stands that is in this profile and in no other."""
+        for file, statement in self.expanded:
+            if isinstance(statement, InsertNotification) and {p.value for p in statement.profiles} == {profile}:
+                yield file
+
+
+NOTHING_DECLARED = DeclaredTexts(NOTHING_PARSED, {}, (), (), {}, None)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedTexts:
+    """A declaration without errors."""
+
+    declaration: Declaration
+    warnings: Sequence[RuleError]
+    written: DeclaredTexts
+
+
+def origin(file: str) -> str:
+    """Return ``api`` or the file that holds a declaration."""
+    return API_TEXT if file.startswith(f"{API_TEXT}:") else file
+
+
+def key_of(kind: StatementKind, name: str) -> str:
+    """Return the name of the API's text that declares something."""
+    return f"{API_TEXT}:{kind.value.lower()}:{name}"
+
+
+def texts_of(api: Mapping[str, str]) -> list[SourceText]:
+    """Return the API's texts."""
+    return [SourceText(name, text) for name, text in api.items()]
+
+
+def read_sent(texts: Sequence[str | Parsed]) -> tuple[list[Parsed], dict[str, str]]:
+    """Return texts sent to the API parsed, and the text of each of their statements; raises ``ProfileError``."""
+    parsed = [_parsed(text) for text in texts]
+    if errors := [error for each in parsed for error in each.errors]:
+        raise ProfileError(errors)
+    kept = [(p.source, s) for p in parsed for s in p.statements if not isinstance(s, DropStatement)]
+    printed = {key_of(kind_of_statement(s), s.name.value): format_statements([s]) for _, s in kept}
+    for source, statement in kept:
+        text = printed[key_of(kind_of_statement(statement), statement.name.value)]
+        if (problem := _what_is_unfit(statement, text)) is not None:
+            at, text = statement.name.span, source.text
+            raise ProfileError([RuleCheckError(problem, text=text, start=at.start, stop=at.stop, file=source.file)])
+    return parsed, printed
+
+
+def check_texts(
+    texts: Sequence[SourceText], parsed: Mapping[SourceText, Parsed], settings: CheckSettings, before: DeclaredTexts
+) -> CheckedTexts:
+    """Return the declaration of all texts together, some parsed and checked before; raises ``ProfileError``."""
+    found = ((text, parsed.get(text) or before.parsed.get(text)) for text in texts)
+    checked = check_parsed([each or parse(text.text, text.file) for text, each in found], settings, before.checked)
+    if checked.declaration is None:
+        raise ProfileError(checked.errors)
+    return CheckedTexts(checked.declaration, checked.warnings, before.followed_by(checked))
+
+
+def only_profile(parsed: Parsed) -> str:
+    """Return the name of the only profile that a text declares.
+
+    Raises
+    ------
+    ConflictError
+        It declares no profile, or several.
+
+    Examples
+    --------
+    >>> only_profile(parse('CREATE PROFILE "P" AS (DOMAIN "D", USER "u");'))
+    'P'
+    """
+    names = [each.name.value for each in expand([parsed])[0].statements if isinstance(each, CreateProfile)]
+    if len(names) != 1:
+        raise ConflictError("If-Match applies to one profile; send a text that declares exactly one")
+    return names[0]
+
+
+def _parsed(text: str | Parsed) -> Parsed:
+    return text if isinstance(text, Parsed) else parse(text, API_TEXT, most_bytes=MAX_SENT_BYTES)
+
+
+def _what_is_unfit(statement: Statement, printed: str) -> str | None:
+    """Return why a statement cannot be kept by the API; printing may lengthen it: it doubles the quotes in names."""
+    unfit = what_is_unfit(SourceText("", printed), MAX_STATEMENT_BYTES)
+    return None if unfit is None else unfit.message
+
+
+def _is_of(profile: str, statement: Statement) -> bool:
+    """Return whether a statement declares a profile or a rule of it."""
+    match statement:
+        case CreateProfile():
+            return statement.name.value == profile
+        case InsertNotification():
+            return profile in {each.value for each in statement.profiles}
+        case Watch():
+            return profile == (statement.profile.value if statement.profile else DEFAULT_PROFILE)
+        case _:
+            return False
+
+
+def _by_file(parsed: Sequence[Parsed]) -> list[tuple[str, Statement]]:
+    return [(each.source.file, statement) for each in parsed for statement in each.statements]
