@@ -221,9 +221,9 @@ async def _asked(settings: Settings, question: Callable[[Client], Awaitable[Sequ
 )
 def fmt(options: argparse.Namespace) -> int:
     """Print profiles in the canonical layout."""
-    from proxyd.core.language import expand, format_parsed, parse
+    from proxyd.core.language import expand, format_parsed, is_list, parse
 
-    texts = _texts(options.paths)
+    texts = [each for each in _texts(options.paths) if not is_list(each.file)]
     parsed = [parse(text.text, text.file) for text in texts]
     if errors := [error for each in parsed for error in each.errors]:
         raise ProfileError(errors)
@@ -238,14 +238,16 @@ def fmt(options: argparse.Namespace) -> int:
 
 
 def _texts(paths: list[Path]) -> list[SourceText]:
-    from proxyd.config.profile_files import read_directory, read_text
+    """Return the texts of files and directories with the lists that they name, each once."""
+    from proxyd.config.profile_files import read_directory, read_profile
 
-    texts: list[SourceText] = []
+    texts: dict[str, SourceText] = {}
     for path in paths:
         if not path.exists():
             raise ConfigError([f"{path}: no such file or directory"])
-        texts += read_directory(path) if path.is_dir() else [read_text(path)]
-    return texts
+        found = read_directory(path) if path.is_dir() else read_profile(path)
+        texts |= {each.file: each for each in found}
+    return list(texts.values())
 
 
 @verb(

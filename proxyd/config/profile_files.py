@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
-from proxyd.core.language import SourceText
+from proxyd.core.language import SourceText, is_list
 from proxyd.errors import ConfigError, ProfileError, RuleSyntaxError
 
 
 def read_directory(folder: Path) -> list[SourceText]:
-    """Return the ``*.profile`` texts of a directory, in order of name.
+    """Return the ``*.profile`` texts of a directory, in order of name, and the lists that they name.
 
     Raises
     ------
@@ -23,9 +24,25 @@ def read_directory(folder: Path) -> list[SourceText]:
     try:  # glob treats an unreadable folder as empty
         if not folder.is_dir():
             raise ConfigError([f"profiles: there is no directory {folder}; create it, or name another one"])
-        return [read_text(path) for path in sorted(each for each in folder.iterdir() if each.match("*.profile"))]
+        texts = [read_text(path) for path in sorted(each for each in folder.iterdir() if each.match("*.profile"))]
+        return [*texts, *_lists_of(texts, folder)]
     except OSError as error:
         raise ConfigError([f"profiles: {folder} cannot be read ({error.strerror or error})"]) from error
+
+
+def read_profile(path: Path) -> list[SourceText]:
+    """Return a profile text and the lists that it names; raises as ``read_directory`` does."""
+    text = read_text(path)
+    try:
+        return [text, *_lists_of([text], path.parent)]
+    except OSError as error:
+        raise ConfigError([f"{path.parent} cannot be read ({error.strerror or error})"]) from error
+
+
+def _lists_of(texts: Sequence[SourceText], folder: Path) -> list[SourceText]:
+    """Return the lists in a directory whose names occur in texts, in order of name."""
+    lists = sorted(each for each in folder.iterdir() if is_list(each.name))
+    return [read_text(each) for each in lists if any(each.name in text.text for text in texts)]
 
 
 def write_text(path: Path, text: str) -> None:

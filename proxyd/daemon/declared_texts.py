@@ -14,6 +14,7 @@ from proxyd.core.language import (
     CheckSettings,
     CreateProfile,
     CreateSource,
+    CreateSources,
     DropStatement,
     InsertNotification,
     Parsed,
@@ -193,6 +194,8 @@ def _parsed(text: str | Parsed) -> Parsed:
 
 def _what_is_unfit(statement: Statement, printed: str) -> str | None:
     """Return why a statement cannot be kept by the API; printing may lengthen it: it doubles the quotes in names."""
+    if isinstance(statement, CreateSources):
+        return "CREATE SOURCES is for files of the profiles directory; send a CREATE SOURCE for each address"
     unfit = what_is_unfit(SourceText("", printed), MAX_STATEMENT_BYTES)
     return None if unfit is None else unfit.message
 

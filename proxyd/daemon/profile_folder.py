@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from proxyd.config.profile_files import read_directory
-from proxyd.core.language import SourceText
+from proxyd.core.language import SourceText, is_list
 
 
 class ProfileFolder:
@@ -36,7 +36,8 @@ class ProfileFolder:
     def _snapshot(self) -> tuple[tuple[str, int, int], ...]:
         found = []
         with suppress(OSError):  # reading the folder reports the reason
-            for path in sorted(self._folder.glob("*.profile")):
+            paths = [path for path in self._folder.iterdir() if path.match("*.profile") or is_list(path.name)]
+            for path in sorted(paths):
                 with suppress(OSError):
                     stat = path.stat()
                     found.append((path.name, stat.st_mtime_ns, stat.st_size))

@@ -132,6 +132,38 @@ async def test_a_file_that_is_still_being_written_is_not_taken(world: World) -> 
     assert set(declarations.declaration.rules) == {"r"}
 
 
+async def test_a_list_beside_the_profile_is_followed(world: World) -> None:
+    profiles, found = world.fresh()
+    (world.folder / "many.profile").write_text("CREATE SOURCES \"many/\" OF FEED FROM FILE 'many.csv';")
+    (world.folder / "many.csv").write_text("https://example.org/a\n")
+    (world.folder / "other.csv").write_text("of something else\n")
+    await profiles.start()
+    assert profiles.declaration.sources["many/example.org/a"].url == "https://example.org/a"
+    assert found.known.compiled.declaration is profiles.declaration
+    (world.folder / "many.csv").write_text("https://example.org/a\nhttps://example.org/b\n")
+    await profiles.reload_if_changed()  # it may still be being written
+    assert "many/example.org/b" not in profiles.declaration.sources
+    await profiles.reload_if_changed()
+    assert "many/example.org/b" in profiles.declaration.sources
+    address = profiles.address_of("many/example.org/b")
+    assert address is not None
+    assert (address.text.file, address.line) == (str(world.folder / "many.csv"), 2)
+    with pytest.raises(ConflictError, match=r"declared in .*many\.csv; change it there"):
+        await profiles.declare('DROP SOURCE "many/example.org/a";')
+    (world.folder / "many.csv").unlink()
+    assert "beside this profile; create it" in "".join(await profiles.reload())
+    again, _ = world.fresh()
+    await again.start()  # on the last good declaration
+    assert list(again.declaration.sources) == list(profiles.declaration.sources)
+
+
+async def test_lists_are_for_files_only(world: World) -> None:
+    profiles, _ = world.fresh()
+    await profiles.start()
+    with pytest.raises(ProfileError, match="CREATE SOURCES is for files of the profiles directory"):
+        await profiles.declare("CREATE SOURCES \"many/\" OF FEED FROM FILE 'many.csv';")
+
+
 async def test_an_edit_keeps_the_counters_that_stay_even_of_an_observation_under_way(world: World) -> None:
     declarations, found = world.fresh()
     await declarations.start()

@@ -42,14 +42,16 @@ TEXTS = [
         'INSERT NOTIFICATION "t" INTO "P" SET QUERY "SELECT last FROM QUOTE" SET TRIGGER "ON UPDATE TO QUOTE'
         ' WHERE NEW.last < OLD.last" START NOW END NEVER SET UTILITY STRICT;'
     ),
+    "CREATE SOURCES \"many/\" OF NEWS FROM FILE '20.csv' ZONE 'Europe/Berlin';",
+    "https://example.org/m\nhttps://example.org/n\n",
 ]
-PARSED = [parse(text, f"{number}.profile") for number, text in enumerate(TEXTS)]
+PARSED = [parse(text, "20.csv" if number == 20 else f"{number}.profile") for number, text in enumerate(TEXTS)]
 
 
 _chosen = st.builds(  # most of these are declarations
     lambda some, others: {3, *some, *others},
     st.tuples(st.sampled_from([0, 1]), st.sampled_from([4, 5, 6]), st.sampled_from([7, 8]), st.sampled_from([15, 16])),
-    st.sets(st.sampled_from([9, 10, 11, 12, 13, 14, 17, 18]) | st.sampled_from([2, 9, 10, 11, 12, 13, 14, 17, 18])),
+    st.sets(st.sampled_from([9, 10, 11, 12, 13, 14, 17, 18, 20]) | st.sampled_from([2, *range(9, 15), *range(17, 21)])),
 )
 
 

@@ -14,6 +14,7 @@ from proxyd.core.language.nodes import (
     CreateDomain,
     CreateProfile,
     CreateSource,
+    CreateSources,
     DropStatement,
     InsertNotification,
     Located,
@@ -35,6 +36,7 @@ from proxyd.core.language.printing.printer import (
     format_statements,
     format_trigger,
 )
+from proxyd.core.language.reading.address_lists import is_list
 from proxyd.core.language.reading.member_reader import MemberReader
 from proxyd.core.language.reading.parser import MAX_SENT_BYTES, parse, what_is_unfit, what_lacks
 from proxyd.core.language.reading.pieces import MAX_STATEMENT_BYTES
@@ -57,6 +59,7 @@ __all__ = [
     "CreateDomain",
     "CreateProfile",
     "CreateSource",
+    "CreateSources",
     "DropStatement",
     "During",
     "Family",
@@ -90,6 +93,7 @@ __all__ = [
     "format_settings",
     "format_statements",
     "format_trigger",
+    "is_list",
     "kind_of_statement",
     "merge_listing",
     "no_such",

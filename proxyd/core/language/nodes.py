@@ -81,13 +81,10 @@ class CreateDomain:
     span: TextSpan = field(default=NO_SPAN, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class CreateSource:
-    """``CREATE SOURCE`` and its options; an option that was not written is ``None`` or empty."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """How a source is asked; an option that was not written is ``None`` or empty."""
 
-    name: Located[str]
-    page_class: ClassName
-    url: Located[str]
     politeness: Located[Politeness] | None = None
     expect: Located[Expect] | None = None
     zone: Located[str] | None = None
@@ -103,6 +100,37 @@ class CreateSource:
     wait_for: Located[str] | None = None
     comments: tuple[str, ...] = field(default=(), compare=False)
     span: TextSpan = field(default=NO_SPAN, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSource(SourceOptions):
+    """``CREATE SOURCE`` and its options."""
+
+    name: Located[str]
+    page_class: ClassName
+    url: Located[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ListedSource(CreateSource):
+    """A source that a line of a list declares; its class and options are checked with its ``CREATE SOURCES``."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSources(SourceOptions):
+    """``CREATE SOURCES "prefix" OF class FROM FILE 'list.csv'``: a source for each line, all with the same options."""
+
+    name: Located[str]
+    page_class: ClassName
+    file: Located[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ListLine:
+    """A line of a list: an address, and its name if the list gives one."""
+
+    url: Located[str]
+    name: Located[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,13 +214,21 @@ class Watch:
     @property
     def address(self) -> Located[str]:
         """The address without its scheme: the name of the source, and of the rule unless AS gives one."""
-        url = self.url.value
-        return Located(url.partition("://")[2].rstrip("/") or url, self.url.span)
+        return Located(without_scheme(self.url.value), self.url.span)
 
     @property
     def name(self) -> Located[str]:
         """The name of the rule."""
         return self.rule_name or self.address
+
+
+def without_scheme(url: str) -> str:
+    """Return an address without its scheme and the slashes at its end.
+
+    >>> without_scheme("https://example.org/feed/")
+    'example.org/feed'
+    """
+    return url.partition("://")[2].rstrip("/") or url
 
 
 class StatementKind(Enum):
@@ -214,13 +250,17 @@ class DropStatement:
     span: TextSpan = field(default=NO_SPAN, compare=False)
 
 
-Statement: TypeAlias = CreateDomain | CreateSource | CreateProfile | InsertNotification | Watch | DropStatement
+Statement: TypeAlias = (
+    CreateDomain | CreateSource | CreateSources | CreateProfile | InsertNotification | Watch | DropStatement
+)
 
 
 _KINDS: Mapping[type[Statement], StatementKind] = MappingProxyType(
     {
         CreateDomain: StatementKind.DOMAIN,
         CreateSource: StatementKind.SOURCE,
+        ListedSource: StatementKind.SOURCE,
+        CreateSources: StatementKind.SOURCE,
         CreateProfile: StatementKind.PROFILE,
         InsertNotification: StatementKind.NOTIFICATION,
         Watch: StatementKind.NOTIFICATION,
@@ -266,7 +306,7 @@ class Parsed:
     """The statements of one text and every error found while reading it.
 
     ``tail_comments`` are those after the last statement. ``broken`` holds the names that faulty statements declare, so
-    that these names do not count as unknown elsewhere.
+    that these names do not count as unknown elsewhere. A list of addresses has ``lines`` instead of statements.
     """
 
     source: SourceText
@@ -274,3 +314,4 @@ class Parsed:
     errors: tuple[RuleError, ...] = ()
     tail_comments: tuple[str, ...] = ()
     broken: tuple[Broken, ...] = ()
+    lines: tuple[ListLine, ...] = ()

@@ -1,7 +1,7 @@
 """The statements that short ones stand for.
 
-WATCH stands for a source, a rule on it and, if nothing else declares it, a profile. ON TROUBLE of a profile stands for
-a rule.
+CREATE SOURCES stands for the sources of a list. WATCH stands for a source, a rule on it and, if nothing else declares
+it, a profile. ON TROUBLE of a profile stands for a rule.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from proxyd.core.language.checking.check_context import CheckSettings
 from proxyd.core.language.checking.check_memory import CheckMemory
 from proxyd.core.language.checking.classes import BUILT_IN
+from proxyd.core.language.listed_sources import with_listed
 from proxyd.core.language.nodes import (
     ClassDeclaration,
     CreateDomain,
@@ -63,14 +64,17 @@ _NOTHING_TAKEN = TakenNames()
 def expand(
     texts: Sequence[Parsed], memory: CheckMemory | None = None, taken: TakenNames = _NOTHING_TAKEN
 ) -> list[Parsed]:
-    """Return texts, each WATCH replaced by the statements that it stands for.
+    """Return texts, each WATCH and each CREATE SOURCES replaced by the statements that it stands for.
 
-    A source that is declared anywhere in the texts for the same address and class is used; so is a profile. What a
-    WATCH stood for before is taken from ``memory``. Names that are ``taken`` by other texts are not given again.
+    The sources of a list stand in the list's text. A source that is declared anywhere in the texts for the same address
+    and class is used; so is a profile. What a statement stood for before is taken from ``memory``. Names that are
+    ``taken`` by other texts are not given again.
     """
+    memory = memory or CheckMemory(CheckSettings())
+    texts = with_listed(texts, memory)
     if not any(isinstance(each, Watch) for parsed in texts for each in parsed.statements):
-        return list(texts)
-    return _Expansion(texts, memory or CheckMemory(CheckSettings()), taken).texts()
+        return texts
+    return _Expansion(texts, memory, taken).texts()
 
 
 class _Expansion:

@@ -19,6 +19,7 @@ from proxyd.core.language.checking.value_reader import Values
 from proxyd.core.language.nodes import (
     CreateProfile,
     CreateSource,
+    CreateSources,
     InsertNotification,
     Located,
     Parsed,
@@ -121,6 +122,8 @@ def check_added(
 ) -> Added | None:
     """Return a declaration with texts added, or ``None`` if it must be checked as a whole."""
     written = [each for parsed in texts for each in parsed.statements]
+    if any(isinstance(each, CreateSources) for each in written):
+        return None
     if known.is_touchy or any(parsed.errors or parsed.broken for parsed in texts) or not _is_new(written, known):
         return None
     taken = TakenNames(known.classes, known.names[StatementKind.PROFILE], known.names[StatementKind.SOURCE])

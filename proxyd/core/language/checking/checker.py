@@ -12,14 +12,17 @@ from proxyd.core.language.checking.check_context import CheckSettings, Reporter
 from proxyd.core.language.checking.check_memory import CheckMemory
 from proxyd.core.language.checking.classes import BUILT_IN, ClassIndex, check_domain
 from proxyd.core.language.checking.rule_checker import KnownNames, RuleChecker
-from proxyd.core.language.checking.source_checker import check_profile, check_source
+from proxyd.core.language.checking.source_checker import check_profile, check_reading, check_source
 from proxyd.core.language.checking.value_reader import Values
+from proxyd.core.language.listed_sources import list_problem
 from proxyd.core.language.nodes import (
     CreateDomain,
     CreateProfile,
     CreateSource,
+    CreateSources,
     DropStatement,
     InsertNotification,
+    ListedSource,
     Located,
     Parsed,
     SourceText,
@@ -125,6 +128,7 @@ class _Checker:
     def _sources(self, domains: Mapping[str, Domain]) -> dict[str, Source]:
         classes = ClassIndex(domains.values(), complete=not self._unread.hides_any(StatementKind.DOMAIN), where="")
         sources: dict[str, Source] = {}
+        self._check_lists(classes)
         unread: list[str] = []
         for statement, reporter in self._each():
             if isinstance(statement, CreateSource):
@@ -140,6 +144,16 @@ class _Checker:
                     unread.append(statement.name.value)
         self._unread = self._unread.adding(StatementKind.SOURCE, unread)
         return sources
+
+    def _check_lists(self, classes: ClassIndex) -> None:
+        """Check each CREATE SOURCES, once for all its sources."""
+        files = {parsed.source.file for parsed in self._written}
+        for parsed, reporter in zip(self._written, self._reporters, strict=True):
+            for statement in parsed.statements:
+                if isinstance(statement, CreateSources):
+                    if (problem := list_problem(statement, parsed.source, files)) is not None:
+                        reporter.error(problem, statement.file.span)
+                    check_reading(statement, classes, reporter, Values(reporter, self._settings))
 
     def _profiles(self, domains: Mapping[str, Domain]) -> dict[str, Profile]:
         profiles: dict[str, Profile] = {}
@@ -252,6 +266,8 @@ def _another_name(statement: Statement) -> str:
     match statement:
         case InsertNotification(name=name, sources=(source,)) if source.span == name.span:
             return '; give this WATCH a name of its own: AS "name"'
+        case ListedSource():
+            return "; remove one of the lines, or give each a name"
         case CreateSource(name=name, url=url) if url.span == name.span:
             return "; to read an address in two ways, declare one of the sources with CREATE SOURCE"
     return ""

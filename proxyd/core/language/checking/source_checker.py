@@ -8,7 +8,16 @@ from proxyd.core.language.checking.check_context import Reporter
 from proxyd.core.language.checking.classes import ClassIndex
 from proxyd.core.language.checking.value_reader import Values
 from proxyd.core.language.deliveries import kind_of
-from proxyd.core.language.nodes import CreateProfile, CreateSource, Located, StatementKind, Unread
+from proxyd.core.language.nodes import (
+    CreateProfile,
+    CreateSource,
+    CreateSources,
+    ListedSource,
+    Located,
+    SourceOptions,
+    StatementKind,
+    Unread,
+)
 from proxyd.core.language.readers import READER_KINDS
 from proxyd.core.language.words import did_you_mean
 from proxyd.core.model.delivery import Delivery
@@ -23,14 +32,12 @@ MAX_BODY_BYTES = 65_536
 def check_source(statement: CreateSource, classes: ClassIndex, reporter: Reporter, values: Values) -> Source | None:
     """Return the source, or ``None`` if its class cannot be found."""
     values.url(statement.url.value, statement.url.span)
-    _check_options(statement, reporter, values)
-    page_class = classes.find(statement.page_class, reporter)
-    if page_class == SOURCE_CLASS:
-        reporter.error("SOURCE is the class of all sources, and not of a kind of page", statement.page_class.span)
+    if isinstance(statement, ListedSource):
+        page_class = classes.find(statement.page_class, Reporter(reporter.source))
+    else:
+        page_class = check_reading(statement, classes, reporter, values)
     if page_class is None:
         return None
-    if statement.browser is not None:
-        _check_rendered(page_class, statement.browser.span, reporter)
     return Source(
         source_id=statement.name.value,
         page_class=page_class.name,
@@ -51,7 +58,20 @@ def check_source(statement: CreateSource, classes: ClassIndex, reporter: Reporte
     )
 
 
-def _check_options(statement: CreateSource, reporter: Reporter, values: Values) -> None:
+def check_reading(
+    statement: CreateSource | CreateSources, classes: ClassIndex, reporter: Reporter, values: Values
+) -> PageClass | None:
+    """Check how sources are asked and read; return their class, or ``None`` if it cannot be found."""
+    _check_options(statement, reporter, values)
+    page_class = classes.find(statement.page_class, reporter)
+    if page_class == SOURCE_CLASS:
+        reporter.error("SOURCE is the class of all sources, and not of a kind of page", statement.page_class.span)
+    if page_class is not None and statement.browser is not None:
+        _check_rendered(page_class, statement.browser.span, reporter)
+    return page_class
+
+
+def _check_options(statement: SourceOptions, reporter: Reporter, values: Values) -> None:
     if statement.politeness is not None:
         _check_politeness(statement.politeness, values)
     if statement.expect is not None:
@@ -74,7 +94,7 @@ def _check_options(statement: CreateSource, reporter: Reporter, values: Values) 
     _check_fetching(statement, reporter, values)
 
 
-def _check_fetching(statement: CreateSource, reporter: Reporter, values: Values) -> None:
+def _check_fetching(statement: SourceOptions, reporter: Reporter, values: Values) -> None:
     if statement.wait_for is not None:
         values.css(statement.wait_for.value, statement.wait_for.span)
         if statement.browser is None:
@@ -111,7 +131,7 @@ def _check_politeness(politeness: Located[Politeness], values: Values) -> None:
     values.durations([("the period of POLITENESS", limit.per), ("SPACING", limit.spacing)], span)
 
 
-def _check_post(statement: CreateSource, post: Located[str], reporter: Reporter) -> None:
+def _check_post(statement: SourceOptions, post: Located[str], reporter: Reporter) -> None:
     if len(post.value.encode("utf-8", "surrogatepass")) > MAX_BODY_BYTES:
         reporter.error(f"the BODY of a request may have {MAX_BODY_BYTES:,} bytes at most", post.span)
     if statement.websub is not None and statement.websub.value:

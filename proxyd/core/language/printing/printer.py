@@ -13,10 +13,12 @@ from proxyd.core.language.nodes import (
     CreateDomain,
     CreateProfile,
     CreateSource,
+    CreateSources,
     DropStatement,
     InsertNotification,
     Located,
     Parsed,
+    SourceOptions,
     Statement,
     TimeSpec,
     Watch,
@@ -76,7 +78,9 @@ def _statement(statement: Statement) -> list[str]:
         case CreateDomain():
             lines = _domain(statement)
         case CreateSource():
-            lines = _source(statement)
+            lines = _source(statement, f"AT {quote_text(statement.url.value)}", "SOURCE")
+        case CreateSources():
+            lines = _source(statement, f"FROM FILE {quote_text(statement.file.value)}", "SOURCES")
         case CreateProfile():
             lines = _profile(statement)
         case InsertNotification():
@@ -124,12 +128,12 @@ def _extraction(extraction: Extraction) -> str:
     return f"{extraction.reader.value} {quote_text(extraction.selector)}"
 
 
-def _source(source: CreateSource) -> list[str]:
-    head = f"CREATE SOURCE {quote_name(source.name.value)} OF {format_class(source.page_class)}"
-    return [f"{head} AT {quote_text(source.url.value)}", *(f"  {option}" for option in format_options(source))]
+def _source(source: CreateSource | CreateSources, where: str, noun: str) -> list[str]:
+    head = f"CREATE {noun} {quote_name(source.name.value)} OF {format_class(source.page_class)} {where}"
+    return [head, *(f"  {option}" for option in format_options(source))]
 
 
-def format_options(source: CreateSource) -> list[str]:
+def format_options(source: SourceOptions) -> list[str]:
     """Return the options of a source in their written form."""
     options = []
     if source.politeness is not None:
@@ -156,7 +160,7 @@ def format_options(source: CreateSource) -> list[str]:
     return options + _fetching(source)
 
 
-def _fetching(statement: CreateSource | Watch) -> list[str]:
+def _fetching(statement: SourceOptions | Watch) -> list[str]:
     """Return how a page is fetched."""
     fetching = ["FETCH BROWSER"] if statement.browser is not None else []
     return fetching + [f"WAIT FOR {quote_text(each.value)}" for each in [statement.wait_for] if each is not None]

@@ -12,6 +12,7 @@ from proxyd.core.language.nodes import (
     Broken,
     CreateProfile,
     CreateSource,
+    CreateSources,
     InsertNotification,
     Parsed,
     SourceText,
@@ -20,6 +21,7 @@ from proxyd.core.language.nodes import (
     Watch,
     kind_of_statement,
 )
+from proxyd.core.language.reading.address_lists import MAX_ERRORS, is_list, read_list
 from proxyd.core.language.reading.build import build
 from proxyd.core.language.reading.expression_rules import Clause
 from proxyd.core.language.reading.pieces import (
@@ -41,7 +43,6 @@ from proxyd.errors import RuleError, RuleSyntaxError, suggest
 MAX_FILE_BYTES = 8 * 1024 * 1024
 MAX_SENT_BYTES = 1024 * 1024
 """Length of a text that is sent to the API."""
-MAX_ERRORS = 100
 _EVERYTHING = tuple(Broken(kind, None) for kind in StatementKind)
 _GAP = re.compile("[ \t;]*")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
@@ -212,7 +213,7 @@ class _Reader:
             return
         if isinstance(head, InsertNotification):
             self._require(draft, head)
-        if isinstance(head, CreateSource | CreateProfile | InsertNotification | Watch):
+        if isinstance(head, CreateSource | CreateSources | CreateProfile | InsertNotification | Watch):
             head = replace(head, **draft.values)
         self._statements.append(replace(head, span=span))
 
@@ -364,8 +365,8 @@ def _is_longer(text: str, most_bytes: int) -> bool:
 
 
 def parse(text: str, file: str = "<text>", *, most_bytes: int = MAX_FILE_BYTES) -> Parsed:
-    """Return the statements and errors of a text; errors in the text are not raised."""
+    """Return the statements and errors of a text, or the lines of a list; errors in the text are not raised."""
     source = SourceText(file, text)
     if (error := what_is_unfit(source, most_bytes)) is not None:
         return Parsed(source, (), (error,), broken=_EVERYTHING)
-    return _Reader(source).read()
+    return read_list(source) if is_list(file) else _Reader(source).read()
