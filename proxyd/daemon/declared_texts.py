@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from types import MappingProxyType
 
 from proxyd.core.language import (
@@ -59,41 +60,49 @@ class DeclaredTexts:
     in_file: Mapping[str, Parsed]
     statements: Sequence[tuple[str, Statement]]
     expanded: Sequence[tuple[str, Statement]]
-    declared: Mapping[tuple[StatementKind, str], tuple[str, Statement]]
+    declared: Mapping[StatementKind, Mapping[str, tuple[str, Statement]]]
     checked: Checked | None
 
     def followed_by(self, checked: Checked) -> DeclaredTexts:
         """Return the texts of a declaration that was checked after this one."""
         first = 0 if checked.added is None else len(checked.texts) - checked.added
         before = NOTHING_DECLARED if checked.added is None else self
-        parsed, expanded = checked.texts[first:], _by_file(checked.expanded[first:])
+        parsed, meant = checked.texts[first:], checked.expanded[first:]
+        written = [_by_file(each) for each in parsed]
+        expanded = [
+            pairs if each is text else _by_file(each) for text, each, pairs in zip(parsed, meant, written, strict=True)
+        ]
+        declared = {kind: dict(names) for kind, names in before.declared.items()}
+        for pair in chain.from_iterable(expanded):
+            declared.setdefault(kind_of_statement(pair[1]), {})[pair[1].name.value] = pair
         return DeclaredTexts(
             {**before.parsed, **{each.source: each for each in parsed}},
             {**before.in_file, **{each.source.file: each for each in parsed}},
-            [*before.statements, *_by_file(parsed)],
-            [*before.expanded, *expanded],
-            {
-                **before.declared,
-                **{(kind_of_statement(each), each.name.value): (file, each) for file, each in expanded},
-            },
+            [*before.statements, *chain.from_iterable(written)],
+            [*before.expanded, *chain.from_iterable(expanded)],
+            declared,
             checked,
         )
 
     def file_of(self, kind: StatementKind, name: str) -> str | None:
         """Return the file that declares something, or the name of the API's text; ``None`` if nothing does."""
-        found = self.declared.get((kind, name))
-        return None if found is None else found[0]
+        return self._declared(kind, name)[0]
+
+    def _declared(self, kind: StatementKind, name: str) -> tuple[str | None, Statement | None]:
+        """Return the file and the statement that declare something."""
+        return self.declared.get(kind, {}).get(name, (None, None))
 
     def address_of(self, source: str) -> WrittenAddress | None:
         """Return where the address of a source is written."""
-        file, declared = self.declared.get((StatementKind.SOURCE, source), ("", None))
-        return written_address(self.in_file[file], declared) if isinstance(declared, CreateSource) else None
+        file, declared = self._declared(StatementKind.SOURCE, source)
+        return written_address(self.in_file[file], declared) if isinstance(declared, CreateSource) and file else None
 
     def watch_of(self, rule: str) -> Watch | None:
         """Return the WATCH that declares a rule over the API; ``None`` if another statement or a file does."""
-        file, declared = self.declared.get((StatementKind.NOTIFICATION, rule), ("", None))
-        is_ours = declared is not None and origin(file) == API_TEXT
-        return watch_of(self.in_file[file], declared) if declared is not None and is_ours else None
+        file, declared = self._declared(StatementKind.NOTIFICATION, rule)
+        if file is None or declared is None or origin(file) != API_TEXT:
+            return None
+        return watch_of(self.in_file[file], declared)
 
     def text_of(self, profile: str) -> str:
         """Return the text of a profile and its rules in canonical layout."""
@@ -213,5 +222,5 @@ def _is_of(profile: str, statement: Statement) -> bool:
             return False
 
 
-def _by_file(parsed: Sequence[Parsed]) -> list[tuple[str, Statement]]:
-    return [(each.source.file, statement) for each in parsed for statement in each.statements]
+def _by_file(parsed: Parsed) -> list[tuple[str, Statement]]:
+    return [(parsed.source.file, statement) for statement in parsed.statements]

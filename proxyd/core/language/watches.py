@@ -100,8 +100,10 @@ class _Expansion:
         return [self._expanded_text(parsed) for parsed in self._texts]
 
     def _expanded_text(self, parsed: Parsed) -> Parsed:
-        statements = tuple(self._expanded(parsed.statements))
         watches = [each for each in parsed.statements if isinstance(each, Watch)]
+        if not watches:
+            return parsed
+        statements = tuple(self._expanded(parsed.statements))
         errors = [error for each in watches for error in self._other_options(each, parsed.source)]
         return replace(parsed, statements=statements, errors=(*parsed.errors, *errors))
 

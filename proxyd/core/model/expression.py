@@ -13,12 +13,21 @@ from enum import Enum
 from typing import TypeAlias
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class TextSpan:
-    """Characters ``start`` to ``stop`` (exclusive) of the text of a file."""
+    """Characters ``start`` to ``stop`` (exclusive) of the text of a file; a large declaration has millions of these."""
 
     start: int
-    stop: int
+    length: int
+
+    def __init__(self, start: int, stop: int) -> None:
+        object.__setattr__(self, "start", start)
+        object.__setattr__(self, "length", stop - start)  # small numbers take no memory of their own
+
+    @property
+    def stop(self) -> int:
+        """The first character after it."""
+        return self.start + self.length
 
 
 NO_SPAN = TextSpan(0, 0)

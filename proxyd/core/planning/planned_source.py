@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -13,6 +13,7 @@ from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.policies.demands import Demands
 from proxyd.core.politeness import HostBudgets, ProbeLog, ScopeBlocks
 
+_NEVER: Mapping[Constraint, int] = {}  # shared by all that were never held back
 _KNOWN_ITEMS = 4.0  # four of five rates are then within a factor of two
 
 
@@ -84,7 +85,7 @@ class PlannedSource:
     matching: float = 1.0
     wake: Chronon = 0
     probe_units: int = 1
-    postponed: dict[Constraint, int] = field(default_factory=dict)
+    postponed: Mapping[Constraint, int] = field(default_factory=lambda: _NEVER)
 
     @property
     def priced_weight(self) -> float:
@@ -117,7 +118,11 @@ class PlannedSource:
         """Return an independent copy; a source that only detects shares its demands, because they do not change."""
         demands = self.demands if self.demands.only_detects else deepcopy(self.demands)
         log = replace(self.log, starts_s=list(self.log.starts_s))
-        return replace(self, log=log, demands=demands, postponed=dict(self.postponed))
+        return replace(self, log=log, demands=demands)
+
+    def postpone(self, constraint: Constraint, times: int = 1) -> None:
+        """Count that a constraint held a probe back."""
+        self.postponed = {**self.postponed, constraint: self.postponed.get(constraint, 0) + times}
 
     def follow(self, week: WeekPlan) -> None:
         """Tell a plan of the week when the source was last seen, and its rate and weight."""

@@ -273,5 +273,5 @@ class Planner:
 
     def _postpone(self, source: PlannedSource, constraint: Constraint) -> None:
         self.held_back.append((source.source_id, constraint))
-        source.postponed[constraint] = source.postponed.get(constraint, 0) + 1
+        source.postpone(constraint)
         self.queues.looked_at(source.source_id, self.limit)

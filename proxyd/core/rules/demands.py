@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from math import inf
 from typing import NamedTuple
 
@@ -181,7 +182,13 @@ def politeness_of(source: Source, *, spacing_s: float, chronon_s: float) -> Poli
     """Return a source's politeness budget: its own, or ``spacing_s`` between two probes if it sets none."""
     asked = source.politeness
     if asked is None:
-        return PolitenessBudget(spacing_s)
+        return _spaced(spacing_s)
     spacing_s = asked.spacing.in_seconds(chronon_s=chronon_s) if asked.spacing else spacing_s
     per_s = asked.per.in_seconds(chronon_s=chronon_s) if asked.per else 0.0
     return PolitenessBudget(spacing_s, asked.probes, per_s)
+
+
+@lru_cache
+def _spaced(spacing_s: float) -> PolitenessBudget:
+    """Return a spacing, which many sources share."""
+    return PolitenessBudget(spacing_s)

@@ -272,8 +272,9 @@ class SourcePlacement:
             matching=self._known.matching(source.source_id),
             pushed_until_s=self._hubs.pushes_until_s(source.source_id),
             probe_units=source.probe_units,
-            postponed=old.postponed if old else {},
         )
+        if old is not None:
+            placed.postponed = old.postponed
         if record is not None:
             self._continue(placed, record, source, now_s)
         return placed

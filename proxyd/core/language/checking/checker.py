@@ -130,14 +130,15 @@ class _Checker:
         sources: dict[str, Source] = {}
         self._check_lists(classes)
         unread: list[str] = []
+        inputs = (domains,)  # all sources share it
         for statement, reporter in self._each():
             if isinstance(statement, CreateSource):
-                source = self._memory.recall(statement, (domains,))
+                source = self._memory.recall(statement, inputs)
                 if source is None:
                     reports = reporter.reports
                     source = check_source(statement, classes, reporter, Values(reporter, self._settings))
                     if source is not None and reporter.reports == reports:
-                        self._memory.keep(statement, (domains,), source)
+                        self._memory.keep(statement, inputs, source)
                 if source is not None:
                     sources.setdefault(source.source_id, source)
                 else:

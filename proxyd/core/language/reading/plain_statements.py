@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from functools import lru_cache
 
 from proxyd.core.language.nodes import CreateSource, Located, Statement, Watch
 from proxyd.core.language.words import get_keyword
@@ -52,12 +53,17 @@ def _statement(found: re.Match[str]) -> Statement | None:
         unit = get_keyword(found["unit"])
         if unit not in _UNITS:
             return None
-        rate = Expect(Decimal(found["number"]), Duration(Decimal(1), Unit(unit)))
-        expect = Located(rate, _span(found, "expect"))
+        expect = Located(_rate(found["number"], Unit(unit)), _span(found, "expect"))
     if not name.value.strip():
         return None
     page_class = ClassName(found["class"], None, _span(found, "class"))
     return CreateSource(name, page_class, _quoted(found, "url"), expect=expect, span=span)
+
+
+@lru_cache
+def _rate(number: str, unit: Unit) -> Expect:
+    """Return a rate; many statements of a list share one."""
+    return Expect(Decimal(number), Duration(Decimal(1), unit))
 
 
 def _span(found: re.Match[str], group: str) -> TextSpan:

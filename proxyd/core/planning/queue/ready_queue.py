@@ -88,7 +88,7 @@ class ReadyQueue:
             return
         source = self._sources[place]
         for limit, passed in self.passed_over(source_id).items():
-            source.postponed[limit] = source.postponed.get(limit, 0) + passed
+            source.postpone(limit, passed)
         del self._place[source_id]
         last = self._sources.pop()
         if last is not source:

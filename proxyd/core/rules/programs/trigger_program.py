@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from proxyd.core.model.expression import (
     Aggregate,
@@ -82,10 +83,7 @@ class TriggerProgram:
     @property
     def zero(self) -> Tally:
         """The tally of no events."""
-        return Tally(
-            tuple(Total.of(each.aggregate) for each in self.counters),
-            tuple(None if each.over_s is None else Window(each.over_s) for each in self.counters),
-        )
+        return _zero(self.counters)
 
     @property
     def counts_across(self) -> bool:
@@ -128,6 +126,15 @@ class TriggerProgram:
             for index, (counter, is_across) in enumerate(zip(self.counters, self.across, strict=True))
         ]
         return is_true(self.condition(replace(Row.of(event, meter=meter), aggregates=values[1:])))
+
+
+@lru_cache
+def _zero(counters: tuple[Counter, ...]) -> Tally:
+    """Return the tally of no events, which all streams of a rule share until their first."""
+    return Tally(
+        tuple(Total.of(each.aggregate) for each in counters),
+        tuple(None if each.over_s is None else Window(each.over_s) for each in counters),
+    )
 
 
 def _value(counter: Counter, tally: Tally, index: int, meter: Meter) -> Value:
