@@ -13,6 +13,7 @@ from proxyd.core.model.suspension import Subject, Suspension
 from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.rules.compiled import Compiled
 from proxyd.core.rules.decider import Decider
+from proxyd.core.rules.knowledge import Knowledge
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source
 
 T0 = 1_000_000_000.0
@@ -77,7 +78,8 @@ def derived(compiled: Compiled) -> dict[str, Any]:
     }
 
 
-def planned(each: PlannedSource) -> dict[str, Any]:
+def planned(each: PlannedSource, known: Knowledge) -> dict[str, Any]:
+    each.matching = known.matching(each.source_id)  # learned with all sources, and taken over with its own outcomes
     return {
         "host": each.host,
         "budget": each.log.budget,
@@ -111,7 +113,10 @@ async def test_edits_lead_where_the_last_declaration_leads_at_once(edits: list[A
     assert derived(found.known.compiled) == derived(fresh.known.compiled)
     assert found.known.streams.copy() == fresh.known.streams.copy()
     fresh.choose(now)
-    plans = [{name: planned(each) for name, each in sorted(made.planner.sources.items())} for made in (found, fresh)]
+    plans = [
+        {name: planned(each, made.known) for name, each in sorted(made.planner.sources.items())}
+        for made in (found, fresh)
+    ]
     assert plans[0] == plans[1]
 
 
@@ -124,3 +129,14 @@ def restarted(found: Decider, now_s: float) -> Decider:
     fresh.pause(known.paused, now_s)
     fresh.declare(known.compiled.declaration, accepted, now_s)
     return fresh
+
+
+async def test_a_source_is_seen_before_it_is_placed_without_a_rule_that_asked_for_it() -> None:
+    found = decider(declaration(source("s"), rule("r"), rule("gone", clauses="SET POLICY SUP")), now_s=T0)
+    drive = Drive(found)
+    wanted = declaration(source("s"), rule("r"))
+    found.declare(wanted, {"r": T0}, T0 + 60.0, in_parts=True)
+    assert found.is_placing
+    await drive.see(changed("s", [item("1", T0 + 60.0)], T0 + 120.0))
+    found.settle("s", T0 + 120.0)
+    assert [each.rule for each in found.planner.sources["s"].demands.rules] == ["r"]

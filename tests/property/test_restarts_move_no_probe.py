@@ -117,3 +117,8 @@ def test_restarts_move_no_probe(policy: str, seed: int, restarts: set[int], plan
 def test_a_daemon_that_restarts_all_the_time_probes_as_one_that_never_does(policy: str) -> None:
     scene = Scene(policy, seed=5, plans=(40,))
     assert scene.probes(range(1, CHRONONS, 5)) == scene.probes()
+
+
+def test_a_plan_does_not_depend_on_which_sources_were_placed_first() -> None:
+    scene = Scene("MEMORYLESS", seed=986562, plans=(26,))
+    assert scene.probes([4]) == scene.probes()

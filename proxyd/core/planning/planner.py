@@ -82,9 +82,12 @@ class Planner:
         self._due_times.week, self._coming = week, None
         self.queues.due.renumber(week)
 
-    def in_parts(self) -> Iterator[list[PlannedSource]]:
-        """Yield all sources in parts; those that are put or removed meanwhile may be missing."""
-        for names in chunks(tuple(self.sources)):
+    def in_parts(self, order: Iterable[str] | None = None) -> Iterator[list[PlannedSource]]:
+        """Yield all sources in parts, or those of ``order`` in that order.
+
+        Those that are put or removed meanwhile may be missing.
+        """
+        for names in chunks(tuple(self.sources if order is None else order)):
             yield [source for name in names if (source := self.sources.get(name)) is not None]
 
     def put(self, source: PlannedSource, now: Chronon) -> None:

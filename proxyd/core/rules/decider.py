@@ -437,9 +437,12 @@ class Decider:
         return run_parts(self.snapshot(now_s))
 
     def snapshot(self, now_s: float) -> Chunked[Fleet]:
-        """Gather the fleet in parts; ``switch_plan`` follows up sources that change after their part."""
+        """Gather the fleet in parts; ``switch_plan`` follows up sources that change after their part.
+
+        The order is that of the declaration, so that a plan does not depend on which sources were placed first.
+        """
         taken = Snapshot(self.known, self.planner.limits.hosts, now_s)
-        for number, planned in enumerate(self.planner.in_parts()):
+        for number, planned in enumerate(self.planner.in_parts(self.known.compiled.sources)):
             if number:
                 yield
             taken.add(planned)

@@ -217,11 +217,11 @@ class SourcePlacement:
 
     def _feed_back(self, planned: PlannedSource, outcome: ProbeOutcome, observation: Observation) -> None:
         """Update the demands of a source with what was found."""
-        now_s, programs = outcome.finished_s, self._known.compiled.programs
+        now_s, programs, streams = outcome.finished_s, self._known.compiled.programs, self._known.streams
         if planned.demands.only_detects:
             return
         fired = {record.rule for record in observation.rules.intervals}
-        for demand in [each for each in planned.demands.rules if each.rule in programs]:  # one may just have gone
+        for demand in [each for each in planned.demands.rules if (each.rule, planned.source_id) in streams]:
             events, passing = self._counted(demand.rule, planned.source_id)
             counting_s = now_s - counts_since_s(programs[demand.rule])
             demand.found(Found(now_s, planned.rate_per_s, events, demand.rule in fired, passing, counting_s))
@@ -338,8 +338,12 @@ class SourcePlacement:
         return Counted(self._known.count(rule, source_id), self._known.matching_share(rule, source_id))
 
     def _lay(self, planned: PlannedSource, now_s: float, *, is_first: bool = False) -> None:
-        """Lay planned intervals; after the first time only if one has passed, or a slow source's would never come."""
-        for demand in planned.demands.rules:
+        """Lay planned intervals; after the first time only if one has passed, or a slow source's would never come.
+
+        A source that waits to be placed may have demands of rules that no longer ask for it.
+        """
+        streams = self._known.streams
+        for demand in [each for each in planned.demands.rules if (each.rule, planned.source_id) in streams]:
             count = self._known.count(demand.rule, planned.source_id)
             demand.lay(now_s, rate_per_s=planned.rate_per_s, count=count, is_first=is_first)
 
