@@ -142,3 +142,15 @@ def test_what_did_not_change_is_the_same_object() -> None:
     assert second is not None
     assert all(second.sources[name] is source for name, source in first.declaration.sources.items())
     assert all(second.rules[name] is rule for name, rule in first.declaration.rules.items())
+
+
+def test_a_rule_that_gets_its_first_source_is_no_longer_warned_of() -> None:
+    texts = [PARSED[number] for number in (0, 3, 5, 18)]
+    before = check_parsed(texts)
+    assert ["has no source of class QUOTE yet" in str(each) for each in before.warnings] == [True]
+    after = check_parsed(
+        [*texts, parse("CREATE SOURCE \"q\" OF QUOTE AT 'https://example.org/q';", "q")], before=before
+    )
+    assert after.declaration is not None
+    assert list(after.declaration.rules["t"].source_ids) == ["q"]
+    assert not any("no source of class" in str(each) for each in after.warnings)

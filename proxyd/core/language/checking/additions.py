@@ -173,6 +173,8 @@ class _Addition:
         if any(reporter.errors for reporter in self._reporters) or (known.has_unread and not own <= sources.keys()):
             return None
         gained = self._gained(sources)
+        if any(not before.rules[name].source_ids for name in gained):  # the warning that they have none is over
+            return None
         has_unread = self._warn_of_unread(own.union(*gained.values()))
         names = known.with_added(self._texts, self._expanded, has_unread=has_unread)
         if names.is_touchy:
