@@ -333,7 +333,7 @@ def set_up(folder: Path, scale: Scale, origin_port: int, *, budget: str = BUDGET
         "host_concurrency": 64,
         "allow_networks": "127.0.0.0/8",
         "api_rate": "",
-        "log_level": "warning",
+        "log_level": "error",
     }
     (folder / "proxyd.toml").write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items()))
     if not (folder / "profiles").exists():
