@@ -65,6 +65,15 @@ class Metrics:
 
     def _add_fleet(self) -> None:
         r = self.registry
+        self.unanswered = Gauge(
+            "proxyd_probes_unanswered_seconds", "For how long probes have been started without any outcome.", registry=r
+        )
+        self.prober_aside = Gauge(
+            "proxyd_prober_aside",
+            "1 for a prober that fails where others do not, and has no work.",
+            ["prober"],
+            registry=r,
+        )
         self.batches = Counter("proxyd_batches", "Batches that this prober took, by result.", ["result"], registry=r)
         for result in ("made", "lost", "outdated", "given_up"):
             self.batches.labels(result)

@@ -85,6 +85,10 @@ class Transport(Protocol):
     def is_up(self) -> bool:
         """Whether a prober can be reached now."""
 
+    @property
+    def aside(self) -> Mapping[str, str]:
+        """The probers that have no work because they fail where others do not, and why."""
+
 
 class Memory(Protocol):
     """The storage that probes use."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
@@ -43,3 +43,8 @@ class LocalTransport:
     def is_up(self) -> bool:
         """Whether probes can be made."""
         return True
+
+    @property
+    def aside(self) -> Mapping[str, str]:
+        """No prober: there is only this one."""
+        return {}

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from math import inf
 
 import structlog
 from nats.js import JetStreamContext
 
 from proxyd.clock import awake_or_asleep_s
 from proxyd.cluster.batches import BATCHES, Batch, ProbeReport
-from proxyd.cluster.link import PARTITIONS, TERM, NatsConnection, Taken
+from proxyd.cluster.link import ASIDE, PARTITIONS, TERM, NatsConnection, Taken
 from proxyd.core.model.outcome import ProbeOutcome
 from proxyd.errors import ClusterError, LostLeaseError, NotLeadingError
 from proxyd.metrics import Metrics
@@ -85,6 +87,7 @@ class BatchProber:
         self._metrics = metrics
         self._settings = settings
         self._term = 0
+        self._aside_until_s = -inf
         self._busy: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(settings.hosts)
         self._stopping = asyncio.Event()
@@ -101,34 +104,51 @@ class BatchProber:
     async def run(self) -> None:
         """Make probes until ``stop``."""
         async with asyncio.TaskGroup() as tasks:
-            listening = tasks.create_task(self._heed_terms(), name="terms")
+            terms = tasks.create_task(self._heed(TERM, self._hear_term), name="terms")
+            aside = tasks.create_task(self._heed(ASIDE, self._hear_aside), name="aside")
             pulling = [
                 tasks.create_task(self._serve(number, tasks), name=f"partition {number}")
                 for number in range(PARTITIONS)
             ]
             await self._stopping.wait()
-            for task in (listening, *pulling):
+            for task in (terms, aside, *pulling):
                 task.cancel()
             if self._busy:
                 _, late = await asyncio.wait(list(self._busy), timeout=self._settings.drain_timeout_s)
                 for task in late:
                     task.cancel()
 
-    async def _heed_terms(self) -> None:
-        """Learn at once that another planner leads; a prober that misses this learns it from the next batch."""
-
-        def heard(data: bytes) -> None:
-            if data.isdigit():
-                self._term = max(self._term, int(data))
-
+    async def _heed(self, subject: str, heard: Callable[[bytes], None]) -> None:
+        """Call ``heard`` with what the planner tells all probers."""
         while True:
             await self._link.server.until_up()
             try:
-                async with self._link.heeding(TERM, heard):
+                async with self._link.heeding(subject, heard):
                     await asyncio.Future()
             except ClusterError as error:
-                log.debug("terms are not heard of yet", error=error.message)
+                log.debug("the planner is not heard yet", subject=subject, error=error.message)
                 await self._clock.sleep(self._link.settings.lease_s / 4.0)
+
+    def _hear_term(self, data: bytes) -> None:
+        """Learn at once that another planner leads; a prober that misses this learns it from the next batch."""
+        if data.isdigit():
+            self._term = max(self._term, int(data))
+
+    def _hear_aside(self, data: bytes) -> None:
+        """Take no work for a while if the planner has put this prober aside."""
+        with suppress(ValueError, RecursionError):
+            named = json.loads(data)
+            if not isinstance(named, list) or self._settings.name not in named:
+                return
+            now_s = self._clock.monotonic_s()
+            if self._aside_until_s < now_s:
+                log.warning("put aside: this prober fails where others do not; check its network, clock and settings")
+            self._aside_until_s = now_s + self._link.settings.lease_s / 2.0
+
+    async def _until_wanted(self) -> None:
+        """Wait while this prober is put aside."""
+        while (left_s := self._aside_until_s - self._clock.monotonic_s()) > 0.0:
+            await self._clock.sleep(left_s)
 
     async def _serve(self, number: int, tasks: asyncio.TaskGroup) -> None:
         """Take the batches of a partition, one after the other.
@@ -148,6 +168,7 @@ class BatchProber:
                 await self._clock.sleep(self._link.settings.pull_s / 4.0)
 
     async def _serve_next(self, pulled: JetStreamContext.PullSubscription, tasks: asyncio.TaskGroup) -> None:
+        await self._until_wanted()
         await self._room.acquire()
         is_given = False
         try:

@@ -9,9 +9,10 @@ planner acknowledges once they are recorded.
 from __future__ import annotations
 
 import asyncio
+import json
 import uuid
 import zlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -32,7 +33,7 @@ from proxyd.errors import ClusterError, LostLeaseError, UnreadableError
 
 PARTITIONS = 512
 _PROBES, _REPORTS, _LARGE = "PROXYD_PROBES", "PROXYD_REPORTS", "PROXYD_LARGE"
-OUTBOX, TERM = "proxyd.outbox", "proxyd.term"
+OUTBOX, TERM, ASIDE = "proxyd.outbox", "proxyd.term", "proxyd.aside"
 _OBJECT = "Proxyd-Object"
 _HEADERS_BYTES = 1024
 _LONGEST_PULL_S = 30.0
@@ -322,6 +323,10 @@ class NatsConnection:
     async def announce(self, term: int) -> None:
         """Tell the probers that a new planner leads."""
         await self._checked(self._client.publish(TERM, str(term).encode()))
+
+    async def tell_aside(self, probers: Iterable[str]) -> None:
+        """Tell which probers are to take no work; each believes it for half a lease."""
+        await self._checked(self._client.publish(ASIDE, json.dumps(list(probers)).encode()))
 
 
 def partition(host: str) -> int:

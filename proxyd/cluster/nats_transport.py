@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -14,6 +14,7 @@ import structlog
 from proxyd.cluster.batches import Batch, ProbeReport, by_our_clock
 from proxyd.cluster.link import NatsConnection, Sent, Taken
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
+from proxyd.core.politeness import ProberTrust, may_be_its_own
 from proxyd.errors import ClusterError, UnreadableError
 from proxyd.metrics import Metrics
 from proxyd.ports import Clock, MaySend, TakeStray, Unmade, always
@@ -74,6 +75,8 @@ class NatsTransport:
         self._limits: set[asyncio.Timeout] = set()
         self._taking: set[tuple[str, int]] = set()  # reports that are not recorded yet
         self._recorded: deque[tuple[str, int]] = deque(maxlen=_REMEMBERED)
+        self._trust = ProberTrust()
+        self._aside: Mapping[str, str] = {}
         self._mending = asyncio.Lock()
         self._are_made = asyncio.Event()  # the streams
         self._tasks: asyncio.TaskGroup | None = None
@@ -83,6 +86,11 @@ class NatsTransport:
     def is_up(self) -> bool:
         """Whether NATS is connected."""
         return self._link.is_up
+
+    @property
+    def aside(self) -> Mapping[str, str]:
+        """The probers that have no work because they fail where others do not, and why."""
+        return self._aside
 
     def stop(self) -> None:
         """End ``run``; returns at once. The next planner receives the outstanding reports."""
@@ -96,9 +104,11 @@ class NatsTransport:
         async with asyncio.TaskGroup() as tasks:
             taking = tasks.create_task(self._take_reports(take_stray), name="reports")
             beginning = tasks.create_task(self._begin(tasks), name="begin")
+            telling = tasks.create_task(self._tell_aside(), name="aside")
             await self._stopped.wait()
             self._tasks = None
             beginning.cancel()
+            telling.cancel()
             taking.cancel()
             for lane in self._lanes.values():
                 if lane.driver is not None:
@@ -212,6 +222,31 @@ class NatsTransport:
                 each.answer.set_result(why)
         return self._clock.time_s()
 
+    # -- probers
+
+    async def _tell_aside(self) -> None:
+        """Tell the probers again and again which of them are to have no work; nothing if all are to have some."""
+        try:
+            while True:
+                self._note_aside(self._trust.aside(self._clock.time_s()))
+                if self._aside:
+                    with suppress(ClusterError):
+                        await self._link.tell_aside(self._aside)
+                await self._clock.sleep(self._link.settings.lease_s / 8.0)
+        finally:
+            self._note_aside({})
+
+    def _note_aside(self, aside: Mapping[str, str]) -> None:
+        """Say which probers are put aside, and which have work again."""
+        for prober in aside.keys() - self._aside.keys():
+            said = "a prober is put aside: check its network, clock, version, secrets and settings"
+            log.warning(said, prober=prober, why=aside[prober])
+            self._metrics.prober_aside.labels(prober).set(1)
+        for prober in self._aside.keys() - aside.keys():
+            log.info("a prober may have work again", prober=prober)
+            self._metrics.prober_aside.remove(prober)
+        self._aside = aside
+
     # -- reports
 
     async def _take_reports(self, take_stray: TakeStray) -> None:
@@ -265,7 +300,7 @@ class NatsTransport:
         asked = self._asked.get(key)
         if asked is not None and not asked.answer.done():
             asked.message = message
-            asked.answer.set_result(self._found(report))
+            asked.answer.set_result(self._found(report, asked.request.host))
             return
         if report.outcome is not None:
             await take_stray(self._placed(report, report.outcome), reading=report.reading)
@@ -277,8 +312,15 @@ class NatsTransport:
         self._recorded.append(key)
         await self._link.done(message)
 
-    def _found(self, report: ProbeReport) -> ProbeOutcome | Unmade:
-        return Unmade.LOST if report.outcome is None else self._placed(report, report.outcome)
+    def _found(self, report: ProbeReport, host: str) -> ProbeOutcome | Unmade:
+        """Return the outcome of a report, unless its failure may be that of a prober that is not trusted."""
+        outcome = report.outcome
+        if outcome is None:
+            return Unmade.LOST
+        self._trust.take_in(report.prober, host, outcome.kind, now_s=self._clock.time_s())
+        if may_be_its_own(outcome.kind) and not self._trust.is_trusted(report.prober):
+            return Unmade.LOST
+        return self._placed(report, outcome)
 
     def _placed(self, report: ProbeReport, outcome: ProbeOutcome) -> ProbeOutcome:
         return by_our_clock(outcome, sent_s=report.sent_s, arrived_s=self._clock.time_s())

@@ -100,6 +100,7 @@ class ProbeLoop:
         self._placing: asyncio.Task[None] | None = None
         self._used = _BudgetUse()
         self.last_chosen_s = float("-inf")
+        self._unanswered_since_s: float | None = None
 
     async def run(self) -> None:
         """Probe until ``drain``."""
@@ -126,6 +127,10 @@ class ProbeLoop:
             _, late = await asyncio.wait(list(self._tasks), timeout=timeout_s)
             for task in late:
                 task.cancel()
+
+    def unanswered_s(self, now_s: float) -> float:
+        """For how long probes have been started without any outcome, in seconds; 0 if none was started since one."""
+        return 0.0 if self._unanswered_since_s is None else max(0.0, now_s - self._unanswered_since_s)
 
     @property
     def is_draining(self) -> bool:
@@ -198,6 +203,8 @@ class ProbeLoop:
             heappush(self._heap, _Due(at_s, planned.probe.source_id, planned))
             return
         self._started += 1
+        if self._unanswered_since_s is None:
+            self._unanswered_since_s = now_s
         task = tasks.create_task(self._probe(planned), name=f"probe {planned.probe.source_id}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -215,6 +222,7 @@ class ProbeLoop:
                     self._give_up(planned, outcome)
                     span.fail(outcome.value)
                     return
+                self._unanswered_since_s = None
                 lateness_s = max(0.0, outcome.started_s - planned.start_s)
                 self._metrics.lateness.observe(lateness_s)
                 span.note(outcome=outcome.kind.value, lateness_s=lateness_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from proxyd.core.rules.answers.explanation import Explainer
@@ -15,6 +16,7 @@ from proxyd.store import SqlStore
 
 _FRESH_CHRONONS = 10
 _PING_S = 2.0
+_MOST_UNANSWERED_S = 300.0  # a probe that times out is an outcome too
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +52,19 @@ class DaemonVitals:
         counts = self.known.capture_counts(self.known.compiled.declaration.rules)
         metrics.completeness.set(1.0 if counts.completeness is None else counts.completeness)
         metrics.utility.set(1.0 if counts.utility is None else counts.utility)
+        metrics.unanswered.set(self.probes.unanswered_s(self.clock.time_s()))
         metrics.models_off.set(len(self.explainer.misfits()))
 
+    @property
+    def probers_aside(self) -> Mapping[str, str]:
+        """The probers that have no work because they fail where others do not, and why."""
+        return self.transport.aside
+
     async def readiness(self) -> dict[str, bool]:
-        """Return whether the writer commits and the plan is fresh; migrations ran before anything listened."""
+        """Return whether the writer commits, the plan is fresh and probes have outcomes.
+
+        Migrations ran before anything listened.
+        """
         try:
             async with asyncio.timeout(_PING_S):
                 await self.store.ping()
@@ -67,5 +78,6 @@ class DaemonVitals:
             "writer": writes,
             "plan": 0 <= age_s <= fresh_s,
             "transport": self.transport.is_up,
+            "probes": self.probes.unanswered_s(self.clock.time_s()) <= _MOST_UNANSWERED_S,
             "serving": not self.probes.is_draining,
         }

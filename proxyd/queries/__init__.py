@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -99,6 +100,10 @@ class Vitals(Protocol):
 
     async def samples(self) -> Samples:
         """Return the metrics' samples, with fresh gauges."""
+
+    @property
+    def probers_aside(self) -> Mapping[str, str]:
+        """The probers that have no work because they fail where others do not, and why."""
 
     async def readiness(self) -> dict[str, bool]:
         """Return the conditions of readiness, by name."""

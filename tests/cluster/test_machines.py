@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -129,6 +130,20 @@ async def test_a_prober_killed_while_it_holds_batches(tmp_path: Path, postgresql
         await recovers(machines, origin, kill)
         planner = await leader_of(machines, "planner")
         await planner.metric_reaches("proxyd_lost_probes_total", 1)
+
+
+async def test_a_prober_in_a_wrong_network_is_put_aside(tmp_path: Path, postgresql: PostgresServer) -> None:
+    async with working(tmp_path, postgresql, "planner", "prober", "notifier") as (machines, origin):
+        planner, wrong = machines.machines[0], await machines.machine("prober", allow_networks="10.99.0.0/16")
+        name = f"{socket.gethostname()}:{wrong.pid}"
+        await eventually(
+            lambda: "a prober is put aside" in planner.log and "put aside: this prober fails" in wrong.log,
+            "both have said it",
+            state=lambda: [machine.log[-1500:] for machine in machines.machines],
+        )
+        assert f'"prober": "{name}"' in planner.log
+        await delivered(machines, origin)
+        assert await planner.metric(f'proxyd_prober_aside{{prober="{name}"}}') == 1.0
 
 
 async def test_a_planner_killed_at_work(tmp_path: Path, postgresql: PostgresServer) -> None:

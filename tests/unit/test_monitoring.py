@@ -97,8 +97,9 @@ def matchers(expression: str) -> Iterator[tuple[str, str, str]]:
 
 def samples() -> set[tuple[str, str, str]]:
     """Return name, label and value of all that a daemon shows, and its names with an empty label."""
-    families = text_string_to_metric_families(Metrics().render().decode())
-    found = set()
+    metrics, found = Metrics(), set()
+    metrics.prober_aside.labels("far:7").set(1)  # only shown for those that are
+    families = text_string_to_metric_families(metrics.render().decode())
     for sample in (each for family in families for each in family.samples):
         found |= {(sample.name, "", ""), *((sample.name, *label) for label in sample.labels.items())}
     return found

@@ -111,6 +111,7 @@ class News:
             off=Named.of([each.source for each in report.off]),
             checks=await self._vitals.readiness(),
             values=samples.values,
+            probers_aside=self._vitals.probers_aside,
             failing=Named.of(self._plans.failing()),
             silent=Named.of(self._plans.silent()),
             moved=Named.of([each.source_id for each in self._moves.all() if each.is_proposed]),

@@ -4,6 +4,7 @@ from proxyd.core.politeness.backoff import BackOff, back_off, fresh_until_s
 from proxyd.core.politeness.connectivity import Connectivity, Outage
 from proxyd.core.politeness.endpoints import EndpointLimits, Endpoints, retry_after_s
 from proxyd.core.politeness.host_budgets import HostBudgets
+from proxyd.core.politeness.prober_trust import ProberTrust, may_be_its_own
 from proxyd.core.politeness.spacing import PolitenessBudget, ProbeLog
 from proxyd.core.politeness.throttle import HostThrottle, ScopeBlocks, Throttles, throttled
 
@@ -17,10 +18,12 @@ __all__ = [
     "Outage",
     "PolitenessBudget",
     "ProbeLog",
+    "ProberTrust",
     "ScopeBlocks",
     "Throttles",
     "back_off",
     "fresh_until_s",
+    "may_be_its_own",
     "retry_after_s",
     "throttled",
 ]

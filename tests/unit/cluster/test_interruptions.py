@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,7 +15,7 @@ from nats.js.errors import NotFoundError, ObjectNotFoundError
 
 from proxyd.cluster.batch_prober import BatchProber, ProberSettings
 from proxyd.cluster.batches import BATCHES, REPORTS, Batch, ProbeReport, without_picture
-from proxyd.cluster.link import ClusterSettings, NatsConnection, Sent, Taken
+from proxyd.cluster.link import ASIDE, TERM, ClusterSettings, NatsConnection, Sent, Taken
 from proxyd.cluster.nats_transport import NatsTransport
 from proxyd.core.model.outcome import OutcomeKind, Picture, ProbeOutcome, ProbeRequest
 from proxyd.errors import ClusterError, LostLeaseError, NotLeadingError, UnreadableError
@@ -43,7 +43,8 @@ class Faulty(FakeLink):
     fails: dict[str, int] = field(default_factory=dict)
     batches: list[int] = field(default_factory=list)
     messages: asyncio.Queue[Taken] = field(default_factory=asyncio.Queue)
-    hear: Callable[[bytes], None] | None = None
+    hear: dict[str, Callable[[bytes], None]] = field(default_factory=dict)
+    aside: list[list[str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.made.set()
@@ -80,10 +81,13 @@ class Faulty(FakeLink):
         return [await self.messages.get()]
 
     @asynccontextmanager
-    async def heeding(self, _subject: str, heard: Callable[[bytes], None]) -> AsyncIterator[None]:
+    async def heeding(self, subject: str, heard: Callable[[bytes], None]) -> AsyncIterator[None]:
         self._asked("heed")
-        self.hear = heard
+        self.hear[subject] = heard
         yield
+
+    async def tell_aside(self, probers: Iterable[str]) -> None:
+        self.aside.append(list(probers))
 
     @asynccontextmanager
     async def pulling_batches(self, number: int) -> AsyncIterator[None]:
@@ -158,10 +162,9 @@ async def test_a_prober_asks_again_for_terms_and_work_and_gives_up_what_hangs_at
     probing = worker(link, clock, prober)
     running = asyncio.create_task(probing.run())
     await clock.advance(LEASE_S)
-    assert sorted(link.said) == ["heed", "heed", "pull batches", "pull batches"]
-    assert link.hear is not None
-    link.hear(b"no number")
-    link.hear(b"4")
+    assert sorted(link.said) == ["heed", "heed", "heed", "pull batches", "pull batches"]
+    link.hear[TERM](b"no number")
+    link.hear[TERM](b"4")
     link.messages.put_nowait(taken(Message(BATCHES.write(BATCH))))
     await clock.advance(0.0)
     assert [report.outcome for report in link.reports] == [None]  # its planner no longer leads
@@ -173,6 +176,60 @@ async def test_a_prober_asks_again_for_terms_and_work_and_gives_up_what_hangs_at
     assert not probing.is_up
     await running
     assert len(link.reports) == 1
+
+
+async def test_a_prober_that_is_put_aside_takes_no_work_for_half_a_lease_after_each_word_of_it() -> None:
+    link, clock, prober = Faulty(), FakeClock(), Answering()
+    running = asyncio.create_task(worker(link, clock, prober).run())
+    await settle()
+    link.messages.put_nowait(taken(Message(BATCHES.write(BATCH))))  # taken by a pull that was already open
+    link.hear[ASIDE](b'["q", "p"]')
+    await settle()
+    assert prober.asked == ["s"]
+    for said in (b"no list", b'{"p": 1}', b'["q"]', b"[" * 100_000, b'["p"]'):
+        link.hear[ASIDE](said)
+    link.messages.put_nowait(taken(Message(BATCHES.write(replace(BATCH, batch_id="c")))))
+    await clock.advance(0.4 * LEASE_S)
+    link.hear[ASIDE](b'["p"]')
+    await clock.advance(0.4 * LEASE_S)
+    assert prober.asked == ["s"]
+    await clock.advance(0.1 * LEASE_S)
+    assert prober.asked == ["s", "s"]
+    running.cancel()
+
+
+async def test_the_failures_of_a_prober_that_is_put_aside_are_not_those_of_sources() -> None:
+    link, clock = Faulty(), FakeClock()
+    planning = planner(link, clock)
+    running = asyncio.create_task(planning.run(never))
+    await settle()
+
+    async def asked(prober: str, kind: OutcomeKind, host: str) -> ProbeOutcome | Unmade:
+        request = ProbeRequest("s", f"https://{host}/")
+        asking = asyncio.create_task(ended_of(planning, request))
+        await settle()
+        ((batch, number),) = planning._asked
+        report = ProbeReport(batch, number, prober, "r", clock.time_s(), replace(OUTCOME, kind=kind))
+        link.messages.put_nowait(taken(Message(REPORTS.write(report))))
+        found = await asking
+        await clock.advance(0.0)
+        return found
+
+    for number in range(5):
+        failed = await asked("bad", OutcomeKind.BLOCKED, f"{number}.example")
+        assert isinstance(failed, ProbeOutcome)
+        await asked("good", OutcomeKind.SAME_BODY, f"{number}.example")
+    assert link.aside == []
+    with structlog.testing.capture_logs() as logged:
+        await clock.advance(LEASE_S / 8.0)
+    assert [(each["event"].split(":")[0], each["prober"]) for each in logged] == [("a prober is put aside", "bad")]
+    assert (list(planning.aside), link.aside) == (["bad"], [["bad"]])
+    assert await asked("bad", OutcomeKind.BLOCKED, "x.example") is Unmade.LOST
+    assert isinstance(await asked("bad", OutcomeKind.SAME_BODY, "x.example"), ProbeOutcome)
+    assert isinstance(await asked("good", OutcomeKind.BLOCKED, "y.example"), ProbeOutcome)
+    planning.stop()
+    await running
+    assert planning.aside == {}
 
 
 async def test_a_planner_asks_for_the_streams_again_and_lets_earlier_batches_end() -> None:
@@ -195,7 +252,11 @@ async def test_a_planner_asks_for_the_streams_again_and_lets_earlier_batches_end
 
 
 async def ended(planning: NatsTransport) -> ProbeOutcome | Unmade:
-    async with planning.probe(REQUEST) as outcome:
+    return await ended_of(planning, REQUEST)
+
+
+async def ended_of(planning: NatsTransport, request: ProbeRequest) -> ProbeOutcome | Unmade:
+    async with planning.probe(request) as outcome:
         return outcome
 
 

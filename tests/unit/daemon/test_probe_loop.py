@@ -30,6 +30,7 @@ class Nobody:
     def __init__(self, why: Unmade) -> None:
         self._why = why
         self.is_up = True
+        self.aside: dict[str, str] = {}
         self.asked: list[str] = []
 
     @asynccontextmanager
@@ -77,6 +78,26 @@ async def test_a_probe_that_no_machine_made_is_counted_and_planned_again(why: Un
     assert len(transport.asked) > 1
     assert sample(metrics, counted) == len(transport.asked)
     assert sample(metrics, other) == 0
+
+
+async def test_probes_without_any_outcome_are_seen() -> None:
+    clock, found = FakeClock(T0), every(100)
+    loop = ProbeLoop(found, Nobody(Unmade.LOST), RecordingMemory(), clock, Metrics())
+    task = asyncio.create_task(loop.run())
+    await settle()
+    assert loop.unanswered_s(clock.time_s()) == 0.0
+    await clock.advance(500.0)
+    assert loop.unanswered_s(clock.time_s()) > 300.0
+    await loop.drain(0.0)
+    await task
+    clock, found = FakeClock(T0), every(100)
+    origin = LocalTransport(PoissonOrigin({"s": []}, clock.time_s))
+    loop = ProbeLoop(found, origin, RecordingMemory(), clock, Metrics())
+    task = asyncio.create_task(loop.run())
+    await clock.advance(500.0)
+    assert loop.unanswered_s(clock.time_s()) == 0.0
+    await loop.drain(0.0)
+    await task
 
 
 async def test_the_share_of_the_budget_is_that_of_the_last_hour() -> None:

@@ -1,0 +1,138 @@
+"""Finds the prober that fails where others do not: a wrong network or clock, a captive portal, a missing secret."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import inf
+
+from proxyd.core.model.outcome import OutcomeKind
+
+HALF_LIFE_S = 3600.0
+FEWEST = 5.0  # contradictions until a prober is put aside
+TIMES_OTHERS = 5.0  # how much more often than the others it must be contradicted
+PROBATION = 20.0  # judged probes after which a prober that was aside is trusted again
+REST_S, MOST_REST_S = 600.0, 6 * 3600.0
+_OTHERS_PRIOR = (1.0, 20.0)  # contradictions and answers that the others are taken to have had anyway
+_KEPT_S = 86400.0
+_MOST_FAILURES = 100_000  # of hosts whose next answer is awaited
+_ITS_OWN = frozenset(
+    {
+        OutcomeKind.TIMEOUT,
+        OutcomeKind.UNREACHABLE,
+        OutcomeKind.BLOCKED,
+        OutcomeKind.NO_SECRET,
+        OutcomeKind.NO_BROWSER,
+        OutcomeKind.NOT_A_FEED,
+    }
+)
+
+
+def may_be_its_own(kind: OutcomeKind) -> bool:
+    """Return whether a failure may be that of the machine that made the probe.
+
+    >>> may_be_its_own(OutcomeKind.BLOCKED), may_be_its_own(OutcomeKind.GONE)
+    (True, False)
+    """
+    return kind in _ITS_OWN
+
+
+@dataclass(slots=True)
+class _Tally:
+    """The judged probes of a prober, and those in which others contradicted it; older ones count less.
+
+    It is aside until ``until_s``, for the ``rests``-th time in a row, and then on probation.
+    """
+
+    judged: float = 0.0
+    contradicted: float = 0.0
+    as_of_s: float = 0.0
+    until_s: float = -inf
+    rests: int = 0
+    why: str = ""
+
+    def fade(self, now_s: float) -> None:
+        """Let what was counted before count less."""
+        share = 0.5 ** (max(0.0, now_s - self.as_of_s) / HALF_LIFE_S)
+        self.judged, self.contradicted, self.as_of_s = self.judged * share, self.contradicted * share, now_s
+
+    def rest(self, now_s: float) -> None:
+        """Put it aside, twice as long as the last time."""
+        counts = f"{round(self.contradicted)} of its last {round(self.judged)} probes"
+        self.why = f"{counts} failed where another prober had an answer"
+        self.until_s = now_s + min(MOST_REST_S, REST_S * 2.0**self.rests)
+        self.rests += 1
+        self.judged = self.contradicted = 0.0
+
+
+@dataclass(slots=True)
+class ProberTrust:
+    """How often each prober failed at a host where the next other prober had an answer.
+
+    A prober is put aside once that has happened to it five times, and five times as often as to the others. It has
+    work again after ten minutes, and is put aside for twice as long if nothing has changed. Until twenty of its
+    probes agree with those of others, its failures say nothing of sources.
+
+    Examples
+    --------
+    >>> trust = ProberTrust()
+    >>> for number in range(5):
+    ...     trust.take_in("a", f"{number}.example", OutcomeKind.UNREACHABLE, now_s=0.0)
+    ...     trust.take_in("b", f"{number}.example", OutcomeKind.CHANGED, now_s=60.0)
+    >>> trust.aside(60.0), trust.aside(660.0), trust.is_trusted("a")
+    ({'a': '5 of its last 5 probes failed where another prober had an answer'}, {}, False)
+    """
+
+    _tallies: dict[str, _Tally] = field(default_factory=dict)
+    _failures: OrderedDict[str, str] = field(default_factory=OrderedDict)  # hosts, and the prober that failed last
+
+    def take_in(self, prober: str, host: str, kind: OutcomeKind, *, now_s: float) -> None:
+        """Note how a probe ended that a prober made; what one does that is aside says nothing."""
+        failed, is_failure = self._failures.pop(host, None), may_be_its_own(kind)
+        if failed is not None and failed != prober:
+            self._judge(failed, now_s, is_contradicted=not is_failure)
+        if not is_failure:
+            self._judge(prober, now_s, is_contradicted=False)
+            return
+        self._failures[host] = prober
+        if len(self._failures) > _MOST_FAILURES:
+            self._failures.popitem(last=False)
+
+    def aside(self, now_s: float) -> Mapping[str, str]:
+        """Return the probers that are to have no work now, and why."""
+        return {name: each.why for name, each in sorted(self._tallies.items()) if now_s < each.until_s}
+
+    def is_trusted(self, prober: str) -> bool:
+        """Whether the failures of a prober count as those of sources: it is neither aside nor on probation."""
+        return prober not in self._tallies or not self._tallies[prober].rests
+
+    def _judge(self, prober: str, now_s: float, *, is_contradicted: bool) -> None:
+        tally = self._tallies.get(prober)
+        if tally is None:
+            self._forget(now_s)
+            tally = self._tallies[prober] = _Tally(as_of_s=now_s)
+        if now_s < tally.until_s:
+            return
+        tally.fade(now_s)
+        tally.judged += 1.0
+        tally.contradicted += is_contradicted
+        if tally.contradicted >= FEWEST and self._is_worse(prober, tally, now_s):
+            tally.rest(now_s)
+        elif tally.judged >= PROBATION:
+            tally.rests = 0
+
+    def _is_worse(self, prober: str, tally: _Tally, now_s: float) -> bool:
+        """Whether a prober is contradicted far more often than those that are trusted."""
+        contradicted, judged = _OTHERS_PRIOR
+        for name, other in self._tallies.items():
+            if name != prober and not other.rests:
+                other.fade(now_s)
+                contradicted, judged = contradicted + other.contradicted, judged + other.judged
+        return tally.contradicted / tally.judged >= min(0.9, TIMES_OTHERS * contradicted / judged)
+
+    def _forget(self, now_s: float) -> None:
+        """Forget probers that have not been heard of for long: each start of one has a name of its own."""
+        gone = [name for name, each in self._tallies.items() if now_s > max(each.as_of_s, each.until_s) + _KEPT_S]
+        for name in gone:
+            del self._tallies[name]
