@@ -49,7 +49,7 @@ class DeclaredTexts:
     parsed, in_file
         What each text says, and the same by file.
     statements, expanded
-        The statements as written, and with what each WATCH stands for, each with its file.
+        The statements as written, and with what each WATCH and each list stands for, each with its file.
     declared
         The latter by kind and name.
     checked

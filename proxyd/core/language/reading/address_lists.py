@@ -7,12 +7,11 @@ import re
 from collections.abc import Sequence
 
 from proxyd.core.language.nodes import ListLine, Located, Parsed, SourceText
+from proxyd.core.language.reading.pieces import MAX_ERRORS
 from proxyd.core.model.expression import TextSpan
 from proxyd.errors import RuleSyntaxError
 
 LIST_SUFFIX = ".csv"
-MAX_ERRORS = 100
-"""How many errors of one text are told."""
 _LINE = re.compile(r"[^\r\n\ufeff][^\r\n]*")
 
 

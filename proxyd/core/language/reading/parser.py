@@ -21,10 +21,11 @@ from proxyd.core.language.nodes import (
     Watch,
     kind_of_statement,
 )
-from proxyd.core.language.reading.address_lists import MAX_ERRORS, is_list, read_list
+from proxyd.core.language.reading.address_lists import is_list, read_list
 from proxyd.core.language.reading.build import build
 from proxyd.core.language.reading.expression_rules import Clause
 from proxyd.core.language.reading.pieces import (
+    MAX_ERRORS,
     MAX_STATEMENT_BYTES,
     TOO_LONG,
     Complaint,

@@ -30,6 +30,7 @@ from proxyd.core.language.words import (
 
 MAX_NESTING = 64
 MAX_STATEMENT_BYTES = 65_536
+MAX_ERRORS = 100  # of one text that are told
 TOO_LONG = f"a statement may have {MAX_STATEMENT_BYTES} bytes at most; split it into several statements"
 More: TypeAlias = Callable[[], frozenset[str]]
 """Finds the terminals that a piece could go on with: only those who complain want to know."""
