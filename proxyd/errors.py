@@ -229,10 +229,6 @@ class UnreadableError(ClusterError):
     """Another machine sent a message that this version of proxyd cannot read."""
 
 
-class LostLeaseError(ClusterError):
-    """The lease has expired or belongs to another machine."""
-
-
 class EvaluationError(ProxydError):
     """The expressions of a rule exceed a limit."""
 

@@ -195,9 +195,8 @@ def stop_shared_postgres(folder: Path) -> None:
 
 @dataclass
 class NatsServer:
-    """A server of NATS with JetStream, whose streams outlive it; with a password it wants that of the user ``me``."""
+    """A server of NATS; with a password it wants that of the user ``me``."""
 
-    folder: Path
     port: int
     listens: str = "127.0.0.1"
     password: str = ""
@@ -215,7 +214,7 @@ class NatsServer:
 
     def start(self) -> None:
         """Start the server."""
-        command = ["nats-server", "-js", "-sd", str(self.folder), "-a", self.listens, "-p", str(self.port)]
+        command = ["nats-server", "-a", self.listens, "-p", str(self.port)]
         command += ["--user", "me", "--pass", self.password] if self.password else []
         self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         wait_for_port(self.port, self.process)
@@ -229,11 +228,11 @@ class NatsServer:
 
 
 @contextmanager
-def nats_server(folder: Path, listens: str = "127.0.0.1", password: str = "") -> Iterator[NatsServer]:
+def nats_server(listens: str = "127.0.0.1", password: str = "") -> Iterator[NatsServer]:
     """Run a server of NATS."""
     if shutil.which("nats-server") is None:
         pytest.skip("nats-server is not installed")
-    server = NatsServer(folder / "nats", free_port(), listens, password)
+    server = NatsServer(free_port(), listens, password)
     server.start()
     try:
         yield server

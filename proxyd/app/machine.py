@@ -15,7 +15,7 @@ import structlog
 
 from proxyd.api import serve_api, serve_health
 from proxyd.app import wiring as app
-from proxyd.clock import SystemClock
+from proxyd.clock import SystemClock, awake_or_asleep_s
 from proxyd.cluster import LocalTransport
 from proxyd.config import SecretStore, Settings, supervision
 from proxyd.core.model.chronon import ChrononGrid
@@ -30,7 +30,7 @@ from proxyd.tracing import NO_TRACES, Tracer
 try:
     from proxyd.cluster.batch_prober import BatchProber, ProberSettings
     from proxyd.cluster.link import OUTBOX, ClusterSettings, NatsConnection, open_link
-    from proxyd.cluster.nats_transport import NatsTransport
+    from proxyd.cluster.nats_transport import NatsTransport, TransportSettings
     from proxyd.store.databases.leading import Leadership, leading
 except ModuleNotFoundError as error:  # the optional dependency is not installed
     raise ConfigError(
@@ -39,7 +39,8 @@ except ModuleNotFoundError as error:  # the optional dependency is not installed
 
 _LOOK_S = 2.0  # how often the notifier polls
 _QUEUE_S = 30.0
-_PROBER_LEASES = 0.5  # of the planner's: both must be over before work goes on, within two of them
+_HOLD = 0.4  # of a lease, for which a silent prober works on: work goes on within two leases
+_PATIENCE = 4.0  # times probe_timeout, for one request with its redirects and robots.txt
 log = structlog.get_logger("roles")
 
 
@@ -106,13 +107,15 @@ class Machine:
         """Plan as the leader until ``stop``."""
         async with AsyncExitStack() as stack:
             leads = await stack.enter_async_context(self._leading("planner"))
-            await self._announce(leads.term)
+            transport = self._transport(leads)
             await self._step_up()
             distant = None if self.link is None else DistantNotifier(self.link.ring, self.clock)
-            parts = self._parts(leads, self._transport(leads))
+            parts = self._parts(leads, transport)
             built = app.build(self.settings, parts, metrics=self.metrics, notifying=distant)
             async with serve_api(built.queries, app.api_settings(self.settings)):
                 await self._lead(leads, parts.store, lambda: self._run(built.daemon))
+            if isinstance(transport, NatsTransport):
+                await leads.hand_over(transport.busy_s)
 
     async def _run(self, daemon: Daemon) -> None:
         self.daemon = daemon
@@ -147,7 +150,7 @@ class Machine:
         """Wake whenever the planner sends a message, and regularly in case one is lost."""
         assert self.link is not None
 
-        def heard(_data: bytes) -> None:
+        def heard(_received: object = None) -> None:
             for wake in wakers:
                 wake()
 
@@ -156,11 +159,11 @@ class Machine:
                 async with self.link.heeding(OUTBOX, heard):
                     while self.link.is_up:
                         await self.clock.sleep(_LOOK_S)
-                        heard(b"")
+                        heard()
             except ClusterError as error:
                 log.debug("hints are not heard", error=error.message)
             await self.clock.sleep(_LOOK_S)
-            heard(b"")
+            heard()
 
     async def _probe(self, link: NatsConnection, works_on: asyncio.Event) -> None:
         """Make probes until the planner has ended."""
@@ -210,7 +213,13 @@ class Machine:
     def _leading(self, role: str) -> AbstractAsyncContextManager[Leadership]:
         settings = self.settings
         return leading(
-            settings.database, role, lease_s=settings.lease, name=self.name, time_s=self.clock.time_s, wait=self._wait
+            settings.database,
+            role,
+            lease_s=settings.lease,
+            hold_s=_HOLD * settings.lease if role == "planner" and self.link is not None else 0.0,
+            name=self.name,
+            time_s=self.clock.time_s,
+            wait=self._wait,
         )
 
     async def _lead(self, leads: Leadership, store: SqlStore, work: Callable[[], Awaitable[None]]) -> None:
@@ -223,12 +232,6 @@ class Machine:
             losing = tasks.create_task(leads.lost(), name=f"end of the {role}")
             await work()
             losing.cancel()
-
-    async def _announce(self, term: int) -> None:
-        """Tell the probers at once that we lead, so that they make no more requests of the last planner."""
-        if self.link is not None:
-            with suppress(ClusterError):  # the transport announces it again, once it has made the streams
-                await self.link.announce(term)
 
     def _note(self, role: str, *, active: bool) -> None:
         """Report whether this machine does a role's work; a planner without other machines does all of it."""
@@ -254,17 +257,15 @@ class Machine:
         may_send = leads.lease.is_held
         if self.link is None:
             return LocalTransport(self.network.prober, may_send)
-        patience_s = self.link.settings.queue_s + self.link.settings.lease_s + 3.0 * self.settings.probe_timeout
-        spacing_s = self.settings.host_spacing
-        return NatsTransport(
-            self.link,
-            self.clock,
-            self.metrics,
-            term=leads.term,
-            spacing_s=spacing_s,
-            patience_s=patience_s,
-            may_send=may_send,
+        settings = TransportSettings(
+            term=leads.lease.term,
+            hold_s=_HOLD * self.settings.lease,
+            begins_s=awake_or_asleep_s() + leads.rest_s,
+            spacing_s=self.settings.host_spacing,
+            queue_s=_QUEUE_S,
+            patience_s=_PATIENCE * self.settings.probe_timeout,
         )
+        return NatsTransport(self.link, self.clock, self.metrics, settings, may_send)
 
     def _parts(self, leads: Leadership, transport: Transport) -> app.Resources:
         return app.Resources(
@@ -311,7 +312,7 @@ async def serve(settings: Settings) -> None:
 
 def _cluster_settings(settings: Settings) -> ClusterSettings:
     name = f"proxyd {settings.role} {socket.gethostname()}:{os.getpid()}"
-    return ClusterSettings(settings.nats, name, _PROBER_LEASES * settings.lease, _QUEUE_S)
+    return ClusterSettings(settings.nats, name)
 
 
 def _raise_others(error: Exception) -> None:

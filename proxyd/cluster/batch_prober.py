@@ -1,27 +1,36 @@
-"""The prober's side: takes batches of hosts, makes their requests one after the other, and reports each."""
+"""The prober's side: makes the requests of batches, each host's one after the other, and reports each."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 
 import structlog
-from nats.js import JetStreamContext
 
+from proxyd import __version__
 from proxyd.clock import awake_or_asleep_s
-from proxyd.cluster.batches import BATCHES, Batch, ProbeReport
-from proxyd.cluster.link import ASIDE, PARTITIONS, TERM, NatsConnection, Taken
+from proxyd.cluster.link import HELLO, REPORT, TERM, Handler, NatsConnection, Received, work_of
+from proxyd.cluster.messages import ANSWERS, BATCHES, HELLOS, RECORDED, REPORTS, Answer, Batch, Hello, ProbeReport
+from proxyd.cluster.planner_session import PlannerSession
+from proxyd.cluster.prober_roster import HELLO_EVERY_S
 from proxyd.core.model.outcome import ProbeOutcome
-from proxyd.errors import ClusterError, LostLeaseError, NotLeadingError
+from proxyd.errors import ClusterError, NotLeadingError, UnreadableError
 from proxyd.metrics import Metrics
 from proxyd.ports import Clock, Prober
+from proxyd.signals import Signal
 
-_GLANCE_S = 0.02
-_HELD = 0.8  # of the lease: a batch not extended by then is given up, before the server gives it to another prober
+_ALONE_S = 10.0  # between hellos that no planner answers
+_BEATS = 4.0  # hellos in a hold, while a batch takes long
+_LOOKS = 16.0  # in a hold, for batches that are no longer ours; and hellos, while none is answered
+_MORE_HOSTS = 2  # times the setting: several planners do not know of each other's batches
+_SHORTEST_WAIT_S, _LONGEST_WAIT_S = 1.0, 60.0  # until a report is sent again
+_MOST_UNRECORDED = 10_000  # reports
+_MOST_REMEMBERED = 100_000  # batches
 log = structlog.get_logger("cluster")
 
 
@@ -34,62 +43,58 @@ class ProberSettings:
     drain_timeout_s: float
 
 
+@dataclass(eq=False, slots=True)
+class _Held:
+    """A batch that is being made, and until when it is ours, by the planner's clock."""
+
+    batch: Batch
+    received_s: float
+    until_s: float
+    task: asyncio.Task[None] | None = None
+    limit: asyncio.Timeout | None = None
+
+
 @dataclass(slots=True)
-class _Room:
-    """A batch's slot among those that run at once."""
+class _Unrecorded:
+    """A report of which the planner has not said that it is recorded, and when it is sent again."""
 
-    places: asyncio.Semaphore
-    is_ours: bool
-
-    async def enter(self) -> None:
-        """Wait for a slot, unless the batch has one."""
-        if not self.is_ours:
-            await self.places.acquire()
-            self.is_ours = True
-
-    def leave(self) -> None:
-        """Give the slot back."""
-        if self.is_ours:
-            self.places.release()
-
-
-class _Hold:
-    """Until when a batch is ours, also by what passes while this machine sleeps."""
-
-    def __init__(self, length_s: float) -> None:
-        self.length_s = length_s
-        self.until_s = awake_or_asleep_s() + length_s
-
-    @property
-    def left_s(self) -> float:
-        """For how long it is still ours."""
-        return self.until_s - awake_or_asleep_s()
-
-    def is_held(self) -> bool:
-        """Whether it is ours."""
-        return self.left_s > 0.0
+    data: bytes
+    again_s: float = inf
+    wait_s: float = _SHORTEST_WAIT_S
 
 
 class BatchProber:
     """Makes the probes of batches until ``stop``.
 
-    A batch that another prober began is not repeated, because its host may just have been asked. It is reported as
-    lost, and the planner, which knows the host's spacing, plans it again. A batch whose lease cannot be extended is
-    cancelled.
+    A request is made only while its batch is ours by the clock of the planner that leads (``PlannerSession``). A report
+    is sent again until a planner has recorded it, that of a later term too.
     """
 
     def __init__(
-        self, link: NatsConnection, prober: Prober, clock: Clock, metrics: Metrics, settings: ProberSettings
+        self,
+        link: NatsConnection,
+        prober: Prober,
+        clock: Clock,
+        metrics: Metrics,
+        settings: ProberSettings,
+        now_s: Callable[[], float] = awake_or_asleep_s,
     ) -> None:
+        self.prober_id = uuid.uuid4().hex
         self._link = link
         self._prober = prober
         self._clock = clock
         self._metrics = metrics
         self._settings = settings
-        self._term = 0
-        self._aside_until_s = -inf
-        self._busy: set[asyncio.Task[None]] = set()
-        self._room = asyncio.Semaphore(settings.hosts)
+        self._now_s = now_s
+        self._session = PlannerSession()
+        self._held: dict[str, _Held] = {}
+        self._known: OrderedDict[str, None] = OrderedDict()  # batches that have come, so that none is made twice
+        self._unrecorded: OrderedDict[tuple[str, int], _Unrecorded] = OrderedDict()
+        self._asked_s = -inf  # when the last hello was said
+        self._is_called = False  # a planner asks who is there
+        self._is_aside = False
+        self._to_greet, self._to_send, self._recorded = Signal(), Signal(), Signal()
+        self._tasks: asyncio.TaskGroup | None = None
         self._stopping = asyncio.Event()
 
     @property
@@ -103,204 +108,215 @@ class BatchProber:
 
     async def run(self) -> None:
         """Make probes until ``stop``."""
+        handlers: dict[str, Handler] = {TERM: self._hear_call, f"{work_of(self.prober_id)}.*": self._hear}
         async with asyncio.TaskGroup() as tasks:
-            terms = tasks.create_task(self._heed(TERM, self._hear_term), name="terms")
-            aside = tasks.create_task(self._heed(ASIDE, self._hear_aside), name="aside")
-            pulling = [
-                tasks.create_task(self._serve(number, tasks), name=f"partition {number}")
-                for number in range(PARTITIONS)
+            self._tasks = tasks
+            talking = [
+                tasks.create_task(self._link.listen(handlers, self._greet), name="planner"),
+                tasks.create_task(self._watch(), name="hellos"),
+                tasks.create_task(self._send_again(), name="reports"),
             ]
             await self._stopping.wait()
-            for task in (terms, aside, *pulling):
+            self._hear_call()
+            await self._drain()
+            self._tasks = None
+            for task in talking:
                 task.cancel()
-            if self._busy:
-                _, late = await asyncio.wait(list(self._busy), timeout=self._settings.drain_timeout_s)
-                for task in late:
-                    task.cancel()
 
-    async def _heed(self, subject: str, heard: Callable[[bytes], None]) -> None:
-        """Call ``heard`` with what the planner tells all probers."""
-        while True:
-            await self._link.server.until_up()
+    async def _drain(self) -> None:
+        """Finish the batches that are ours, and wait until the planner has recorded the last reports."""
+        until_s = self._clock.monotonic_s() + self._settings.drain_timeout_s
+        making = [each.task for each in self._held.values() if each.task is not None]
+        if making:
+            _, late = await asyncio.wait(making, timeout=self._settings.drain_timeout_s)
+            for task in late:
+                task.cancel()
+        while self._unrecorded and self._link.is_up:
+            recorded = self._recorded.next
             try:
-                async with self._link.heeding(subject, heard):
-                    await asyncio.Future()
-            except ClusterError as error:
-                log.debug("the planner is not heard yet", subject=subject, error=error.message)
-                await self._clock.sleep(self._link.settings.lease_s / 4.0)
+                async with asyncio.timeout(until_s - self._clock.monotonic_s()):
+                    await recorded.wait()
+            except TimeoutError:
+                break
 
-    def _hear_term(self, data: bytes) -> None:
-        """Learn at once that another planner leads; a prober that misses this learns it from the next batch."""
-        if data.isdigit():
-            self._term = max(self._term, int(data))
+    # -- the planner
 
-    def _hear_aside(self, data: bytes) -> None:
-        """Take no work for a while if the planner has put this prober aside."""
-        with suppress(ValueError, RecursionError):
-            named = json.loads(data)
-            if not isinstance(named, list) or self._settings.name not in named:
-                return
-            now_s = self._clock.monotonic_s()
-            if self._aside_until_s < now_s:
-                log.warning("put aside: this prober fails where others do not; check its network, clock and settings")
-            self._aside_until_s = now_s + self._link.settings.lease_s / 2.0
+    async def _greet(self) -> None:
+        """Say that this prober is there, and what it works on."""
+        self._is_called, self._asked_s = False, self._now_s()
+        settings = self._settings
+        hello = Hello(
+            self.prober_id,
+            settings.name,
+            __version__,
+            settings.hosts,
+            self._asked_s,
+            tuple(self._held),
+            self._stopping.is_set(),
+        )
+        await self._link.send(HELLO, HELLOS.write(hello))
+        self._to_greet.notify()
 
-    async def _until_wanted(self) -> None:
-        """Wait while this prober is put aside."""
-        while (left_s := self._aside_until_s - self._clock.monotonic_s()) > 0.0:
-            await self._clock.sleep(left_s)
-
-    async def _serve(self, number: int, tasks: asyncio.TaskGroup) -> None:
-        """Take the batches of a partition, one after the other.
-
-        With a free slot, it checks for a batch; otherwise it waits for one without holding a slot. So a busy prober
-        takes no batch that another could begin, except one that arrives while it waits: it holds that until a slot is
-        free.
-        """
+    async def _watch(self) -> None:
+        """Say hello when a planner calls, while a batch takes long, and now and then; give up what is not ours."""
         while True:
-            await self._link.server.until_up()
-            try:
-                async with self._link.pulling_batches(number) as pulled:
-                    while True:
-                        await self._serve_next(pulled, tasks)
-            except ClusterError as error:
-                log.debug("no work can be had", partition=number, error=error.message)
-                await self._clock.sleep(self._link.settings.pull_s / 4.0)
+            look_s = self._session.hold_s / _LOOKS
+            greeting_s = self._greeting_s() - self._now_s()
+            await self._to_greet.sleep(self._clock, min(look_s, greeting_s) if self._held else greeting_s)
+            for held in self._held.values():
+                if self._left_s(held) <= look_s:  # it would be over before the next look
+                    _end(held)
+            if self._now_s() >= self._greeting_s():
+                try:
+                    await self._greet()
+                except ClusterError as error:
+                    log.debug("no planner can be asked yet", error=error.message)
 
-    async def _serve_next(self, pulled: JetStreamContext.PullSubscription, tasks: asyncio.TaskGroup) -> None:
-        await self._until_wanted()
-        await self._room.acquire()
-        is_given = False
+    def _greeting_s(self) -> float:
+        """Return when the next hello is due."""
+        if self._is_called:
+            return -inf
+        if self._asked_s == -inf:  # the first one is said once a server is connected
+            return inf
+        session = self._session
+        if session.heard_s < self._asked_s:  # no answer yet
+            return self._asked_s + (session.hold_s / _LOOKS if self._held else _ALONE_S)
+        if not self._held:
+            return self._asked_s + HELLO_EVERY_S
+        first_s = min(each.received_s for each in self._held.values())
+        return max(self._asked_s, first_s) + session.hold_s / _BEATS
+
+    def _hear_call(self, _received: Received | None = None) -> None:
+        """Say hello soon, because a planner begins, or something has changed."""
+        self._is_called = True
+        self._to_greet.notify()
+
+    def _hear(self, received: Received) -> None:
+        """Take in what the planner says."""
         try:
-            messages = await self._link.pull(pulled, _GLANCE_S)
-            is_given = bool(messages)
-        finally:
-            if not is_given:
-                self._room.release()
-        if not messages:
-            messages = await self._link.pull(pulled, self._link.settings.pull_s)
-        for message in messages:
-            await asyncio.shield(self._start(message, tasks, has_room=is_given))
+            if received.last_word == "batch":
+                self._take(BATCHES.read(received.data))
+            elif received.last_word == "answer":
+                self._take_answer(ANSWERS.read(received.data))
+            elif received.last_word == "recorded":
+                told = RECORDED.read(received.data)
+                self._unrecorded.pop((told.batch_id, told.number), None)
+                self._recorded.notify()
+        except UnreadableError as error:
+            log.error("a message of the planner cannot be read", error=error.message)  # noqa: TRY400 - the message says everything
 
-    def _start(self, taken: Taken, tasks: asyncio.TaskGroup, *, has_room: bool) -> asyncio.Task[None]:
-        task = tasks.create_task(self._work(taken, has_room=has_room), name="batch")
-        self._busy.add(task)
-        task.add_done_callback(self._busy.discard)
-        return task
-
-    async def _work(self, taken: Taken, *, has_room: bool) -> None:
-        """Complete one batch and give its slot back."""
-        room = _Room(self._room, is_ours=has_room)
-        try:
-            await self._see_through(taken, room)
-        finally:
-            room.leave()
-
-    async def _see_through(self, taken: Taken, room: _Room) -> None:
-        try:
-            batch = BATCHES.read(taken.message.data)
-        except ClusterError as error:
-            log.error("a batch cannot be read and is dropped", error=error.message)  # noqa: TRY400 - the message says everything
-            await self._link.done(taken)
+    def _take_answer(self, answer: Answer) -> None:
+        now_s, term = self._now_s(), self._session.term
+        if not self._session.take(answer, now_s=now_s, wall_s=self._clock.wall_s()):
+            log.debug("the answer of another planner is not heeded", term=answer.term, ours=term)
             return
-        if batch.term < self._term:
-            is_over = await self._report_lost(batch, "outdated")
-        elif not taken.is_first:
-            is_over = await self._report_lost(batch, "lost")
-        else:
-            is_over = await self._make(batch, taken, room)
-        if is_over:
-            await self._link.done(taken)
+        if answer.echo_s is not None and now_s - answer.echo_s > answer.hold_s / _BEATS:
+            self._is_called = True  # it took too long to tell the planner's clock well
+        self._to_greet.notify()
+        for batch_id in answer.held:
+            if (held := self._held.get(batch_id)) is not None:
+                held.until_s = max(held.until_s, answer.now_s + answer.hold_s)
+        ended = {each.batch.batch_id for each in self._held.values() if each.batch.term != answer.term}
+        for batch_id in ended.union(answer.ended):
+            if (held := self._held.get(batch_id)) is not None:
+                _end(held)
+        if answer.term != term:
+            for report in self._unrecorded.values():
+                report.again_s = now_s
+            self._to_send.notify()
+        if answer.aside and not self._is_aside:
+            said = "put aside: this prober fails where others do not; check its network, clock and settings"
+            log.warning(said, why=answer.aside)
+        self._is_aside = bool(answer.aside)
 
-    async def _make(self, batch: Batch, taken: Taken, room: _Room) -> bool:
-        """Make the requests of a batch; return whether all were made, or reported, while we held the batch."""
-        self._term, hold = max(self._term, batch.term), _Hold(_HELD * self._link.settings.lease_s)
+    # -- batches
+
+    def _take(self, batch: Batch) -> None:
+        """Begin a batch, unless it has come before; refuse one that is not for us, or came too late."""
+        if self._tasks is None or batch.batch_id in self._known:
+            return
+        self._known[batch.batch_id] = None
+        if len(self._known) > _MOST_REMEMBERED:
+            self._known.popitem(last=False)
+        held = _Held(batch, self._now_s(), batch.until_s)
+        is_room = len(self._held) < _MORE_HOSTS * self._settings.hosts
+        if self._stopping.is_set() or not is_room or not self._is_ours(held):
+            self._tasks.create_task(self._refuse(batch), name="refuse")
+            return
+        self._held[batch.batch_id] = held
+        held.task = self._tasks.create_task(self._work(held), name="batch")
+        if len(self._held) == 1:
+            self._to_greet.notify()
+
+    async def _refuse(self, batch: Batch) -> None:
+        """Say that a batch is not begun, and hello, because we may not know the planner's term or clock."""
+        self._count("refused")
+        self._hear_call()
+        report = ProbeReport(batch.batch_id, 0, self.prober_id, "", batch.sent_s)
+        with suppress(ClusterError):
+            await self._link.send(REPORT, REPORTS.write(report))
+
+    def _left_s(self, held: _Held) -> float:
+        """Return for how long a batch is still ours."""
+        return self._session.left_s(held.until_s, self._now_s())
+
+    def _is_ours(self, held: _Held) -> bool:
+        """Whether a request of a batch may be made."""
+        return held.batch.term == self._session.term and self._left_s(held) > 0.0
+
+    async def _work(self, held: _Held) -> None:
+        """Complete a batch, or give it up when it is no longer ours."""
+        batch, result = held.batch, "made"
         try:
-            await self._link.extend(taken)  # it may have waited here, and been given to another prober
-            async with self._holding(taken, hold):
-                await room.enter()
+            async with asyncio.timeout(-1.0 if held.until_s == -inf else None) as held.limit:
                 with self._metrics.prober_hosts.track_inprogress():
-                    is_whole = await self._make_all(batch, hold)
-        except (TimeoutError, ClusterError) as error:
-            why = str(error) or "its lease could not be extended in time"
-            log.warning("a batch was given up: the other machines cannot be reached", host=batch.host, error=why)
-            self._count("given_up")
-            return False
-        if not is_whole:
-            return hold.is_held() and await self._report_lost(batch, "outdated")
-        self._count("made")
-        return True
-
-    async def _make_all(self, batch: Batch, hold: _Hold) -> bool:
-        """Make the requests of a batch; return ``False`` if it is no longer ours, or the term of its planner ends."""
-
-        def may_send() -> bool:
-            return hold.is_held() and batch.term >= self._term
-
-        try:
-            for number, request in enumerate(batch.requests):
-                await self._report(batch, number, await self._prober.probe(request, may_send))
-        except NotLeadingError:
-            return False
-        return True
-
-    @asynccontextmanager
-    async def _holding(self, taken: Taken, hold: _Hold) -> AsyncIterator[None]:
-        """Hold a batch while the context is open; if it cannot be held, end with ``TimeoutError`` in time."""
-        is_over = asyncio.Event()
-        async with asyncio.timeout(hold.left_s) as limit, asyncio.TaskGroup() as tasks:
-            keeper = tasks.create_task(self._extend(taken, hold, limit, is_over), name="lease")
-            try:
-                yield
-            finally:
-                is_over.set()  # an answer from NATS at this moment hides the cancellation
-                keeper.cancel()
-
-    async def _extend(self, taken: Taken, hold: _Hold, limit: asyncio.Timeout, is_over: asyncio.Event) -> None:
-        wait_s = hold.length_s / 4.0
-        while not is_over.is_set():
-            await self._clock.sleep(wait_s)
-            asked_s = awake_or_asleep_s()
-            try:
-                await self._link.extend(taken)
-            except LostLeaseError:
-                hold.until_s = asked_s
-            except ClusterError as error:
-                log.debug("a lease is not extended yet", error=error.message)
-                wait_s = hold.length_s / 16.0
-                continue
-            else:
-                hold.until_s, wait_s = asked_s + hold.length_s, hold.length_s / 4.0
-            if not is_over.is_set() and not limit.expired():
-                limit.reschedule(asyncio.get_running_loop().time() + hold.left_s)
-
-    async def _report(self, batch: Batch, number: int, outcome: ProbeOutcome | None) -> None:
-        """Report the result of a request, repeatedly if necessary, until the lease ends."""
-        reading = batch.requests[number].reading
-        report = ProbeReport(batch.batch_id, number, self._settings.name, reading, batch.sent_s, outcome)
-        while True:
-            try:
-                await self._link.report(report)
-            except ClusterError as error:
-                log.debug("a report cannot be sent yet", error=error.message)
-                await self._clock.sleep(self._link.settings.lease_s / 8.0)
-            else:
-                return
-
-    async def _report_lost(self, batch: Batch, result: str) -> bool:
-        """Report a batch that another prober left unfinished, or one of a planner that no longer leads.
-
-        Returns whether the report arrived.
-        """
-        try:
-            async with asyncio.timeout(_HELD * self._link.settings.lease_s):
-                for number in range(len(batch.requests)):
-                    await self._report(batch, number, None)
-        except TimeoutError:
-            log.warning("a lost batch cannot be reported yet; it comes again", host=batch.host)
-            return False
+                    for number, request in enumerate(batch.requests):
+                        outcome = await self._prober.probe(request, lambda: self._is_ours(held))
+                        await self._report(batch, number, outcome)
+        except (TimeoutError, NotLeadingError):
+            result = "given_up"
+            log.warning("a batch was given up: its planner has not extended it", host=batch.host)
+        finally:
+            held.limit = None
+            del self._held[batch.batch_id]
         self._count(result)
-        return True
 
     def _count(self, result: str) -> None:
         self._metrics.batches.labels(result).inc()
+
+    # -- reports
+
+    async def _report(self, batch: Batch, number: int, outcome: ProbeOutcome) -> None:
+        """Report the result of a request."""
+        reading = batch.requests[number].reading
+        report = ProbeReport(batch.batch_id, number, self.prober_id, reading, batch.sent_s, outcome)
+        key = (batch.batch_id, number)
+        self._unrecorded[key] = unrecorded = _Unrecorded(REPORTS.write(report))
+        if len(self._unrecorded) > _MOST_UNRECORDED:
+            self._unrecorded.popitem(last=False)
+            log.warning("a report is dropped: no planner has recorded the last ones", most=_MOST_UNRECORDED)
+        await self._send(unrecorded)
+        if len(self._unrecorded) == 1:
+            self._to_send.notify()
+
+    async def _send(self, report: _Unrecorded) -> None:
+        report.again_s = self._now_s() + report.wait_s
+        report.wait_s = min(_LONGEST_WAIT_S, 2.0 * report.wait_s)
+        try:
+            await self._link.send(REPORT, report.data)
+        except ClusterError as error:
+            log.debug("a report cannot be sent yet", error=error.message)
+
+    async def _send_again(self) -> None:
+        """Send each report again that the planner has not recorded for long."""
+        while True:
+            await self._to_send.sleep(self._clock, _SHORTEST_WAIT_S if self._unrecorded else inf)
+            for report in [each for each in self._unrecorded.values() if each.again_s <= self._now_s()]:
+                await self._send(report)
+
+
+def _end(held: _Held) -> None:
+    """Break off the requests of a batch, which is no longer ours."""
+    held.until_s = -inf
+    if held.limit is not None and not held.limit.expired():
+        held.limit.reschedule(asyncio.get_running_loop().time())

@@ -1,86 +1,94 @@
-"""The connection to NATS and its streams.
+"""The connection to NATS: messages of any size between machines, and what is the matter with the server.
 
-It has two JetStream streams, both in memory, because only PostgreSQL is the record: lost messages are planned again.
-``PROXYD_PROBES`` is a work queue with a consumer for each of 512 partitions of the hosts, and at most one
-unacknowledged batch in each, so a host is never on two machines. ``PROXYD_REPORTS`` returns the outcomes, which the
-planner acknowledges once they are recorded.
+Nothing is stored there, because only PostgreSQL is the record: a lost message is sent again, or its probe planned
+again.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import uuid
-import zlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, TypeVar
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
 
 import structlog
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
-from nats.js import JetStreamContext
-from nats.js.api import AckPolicy, ConsumerConfig, ObjectStoreConfig, RetentionPolicy, StorageType, StreamConfig
-from nats.js.errors import APIError, NotFoundError, ObjectNotFoundError
-from nats.js.object_store import ObjectStore
 
-from proxyd.cluster.batches import BATCHES, REPORTS, Batch, ProbeReport, without_picture
-from proxyd.errors import ClusterError, LostLeaseError, UnreadableError
+from proxyd.errors import ClusterError
+from proxyd.signals import Signal
 
-PARTITIONS = 512
-_PROBES, _REPORTS, _LARGE = "PROXYD_PROBES", "PROXYD_REPORTS", "PROXYD_LARGE"
-OUTBOX, TERM, ASIDE = "proxyd.outbox", "proxyd.term", "proxyd.aside"
-_OBJECT = "Proxyd-Object"
+OUTBOX, TERM, HELLO, REPORT = "proxyd.outbox", "proxyd.term", "proxyd.hello", "proxyd.report"
+ABSENT = "proxyd.absent"  # where the server says that nobody received a batch
+_PART, _STATUS, _NOBODY = "Proxyd-Part", "Status", "503"
 _HEADERS_BYTES = 1024
-_LONGEST_PULL_S = 30.0
-_SHORTEST_WAIT_S = 2.0
-_FORGOTTEN_S = 3600.0  # its sender is long gone
+_MOST_PARTS = 256  # of a message
+_MOST_UNFINISHED = 64  # messages of which some parts have come
+_PING_S = 2
+_AGAIN_S = 0.5  # until a lost connection is tried again
 log = structlog.get_logger("cluster")
 _AWAY = "no NATS server is connected; check the servers of the setting nats"
-T = TypeVar("T")
+Handler = Callable[["Received"], object]
+
+
+def work_of(prober_id: str) -> str:
+    """Return the subject of what the planner tells a prober; the kind of message follows, after a point."""
+    return f"proxyd.prober.{prober_id}"
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """Servers, and times in seconds.
-
-    ``lease_s`` is how long a silent prober keeps a batch, ``queue_s`` how long a batch waits for a prober.
-    """
+    """The servers, and the name under which they list this connection."""
 
     servers: Sequence[str]
     name: str
-    lease_s: float
-    queue_s: float
-
-    @property
-    def pull_s(self) -> float:
-        """How long a request for work stays open: after an outage of the server it is repeated within this time."""
-        return min(_LONGEST_PULL_S, self.lease_s / 2.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
-    """A batch in the queue: its number, and its bytes, because a restarted server counts from the start."""
+class Received:
+    """A message; ``is_unheard`` tells that it is the server's, about one that nobody received."""
 
-    number: int
+    subject: str
     data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """A pulled message, and the number of the connection that it came over."""
-
-    message: Msg
-    connection: int
+    is_unheard: bool = False
 
     @property
-    def is_first(self) -> bool:
-        """Whether this is its first delivery."""
-        return self.message.metadata.num_delivered == 1
+    def last_word(self) -> str:
+        """What follows the last point of the subject."""
+        return self.subject.rpartition(".")[2]
+
+
+@dataclass(slots=True)
+class Parts:
+    """Joins messages that came in parts; the oldest unfinished ones are dropped, because their senders send them again.
+
+    Examples
+    --------
+    >>> parts = Parts()
+    >>> parts.join("m 1 2", b"-b"), parts.join("m 0 2", b"a"), parts.join("no header", b"")
+    (None, b'a-b', None)
+    """
+
+    _unfinished: OrderedDict[str, dict[int, bytes]] = field(default_factory=OrderedDict)
+
+    def join(self, header: str, data: bytes) -> bytes | None:
+        """Return the whole message once all its parts are here."""
+        message_id, _, numbers = header.partition(" ")
+        number, _, count = numbers.partition(" ")
+        if not (number.isdecimal() and count.isdecimal() and int(number) < int(count) <= _MOST_PARTS):
+            return None
+        found = self._unfinished.setdefault(message_id, {})
+        found[int(number)] = data
+        if len(found) < int(count):
+            if len(self._unfinished) > _MOST_UNFINISHED:
+                self._unfinished.popitem(last=False)
+            return None
+        del self._unfinished[message_id]
+        return b"".join(found[each] for each in sorted(found))
 
 
 class NatsServer:
@@ -91,12 +99,19 @@ class NatsServer:
         self.is_closing = False
         self.refused = asyncio.Event()
         self._found = asyncio.Event()
+        self._changes = Signal()
         self._trouble = ""
         self._troubles: set[str] = set()
 
     async def until_up(self) -> None:
         """Return once a server is connected."""
         await self._found.wait()
+
+    async def another_connection(self, than: int) -> int:
+        """Return the number of the present connection, once it is another."""
+        while self.connection == than or not self._found.is_set():
+            await self._changes.next.wait()
+        return self.connection
 
     async def fail_if_refused(self) -> None:
         """Raise ``ClusterError`` once the server rejects us; nothing else ends this."""
@@ -114,11 +129,12 @@ class NatsServer:
         self._troubles.add(self._trouble)
 
     def note_found(self) -> None:
-        """Note that a server is connected, perhaps again: earlier numbers are invalid."""
+        """Note that a server is connected, perhaps again."""
         self.connection += 1
         self._trouble = ""
         self._troubles.clear()
         self._found.set()
+        self._changes.notify()
 
     def note_lost(self) -> None:
         """Note that no server is connected."""
@@ -134,215 +150,85 @@ class NatsConnection:
         self.server = NatsServer()
         self.settings = settings
         self._client = client
-        self._streams = client.jetstream(timeout=max(_SHORTEST_WAIT_S, settings.lease_s / 2.0))
-        self._leases = client.jetstream(timeout=settings.lease_s / 4.0)  # leaves time to ask again
-        self._made: datetime | None = None
 
     @property
     def is_up(self) -> bool:
         """Whether a server is connected."""
         return self._client.is_connected
 
-    async def ensure(self) -> bool:
-        """Create missing streams and consumers: a restarted server has none.
+    async def send(self, subject: str, data: bytes = b"", *, reply: str = "") -> None:
+        """Send a message, in parts if it is too large for one; nobody may receive it.
 
-        Returns whether the queue is a new one, which means that its batches are lost.
-        """
-        streams = (
-            StreamConfig(_PROBES, subjects=["proxyd.probe.*"], max_age=_FORGOTTEN_S),
-            StreamConfig(_REPORTS, subjects=["proxyd.report"], max_age=_FORGOTTEN_S),
-        )
-        for each in streams:
-            each.retention, each.storage = RetentionPolicy.WORK_QUEUE, StorageType.MEMORY
-            await self._checked(self._streams.add_stream(each))
-        one = [self._add_consumer(_PROBES, f"p{n}", _subject(n), pending=1) for n in range(PARTITIONS)]
-        await asyncio.gather(*one, self._add_consumer(_REPORTS, "planner", "proxyd.report", pending=1000))
-        before, self._made = self._made, (await self._checked(self._streams.stream_info(_PROBES))).created
-        return before != self._made
-
-    async def _add_consumer(self, stream: str, name: str, subject: str, *, pending: int) -> None:
-        config = ConsumerConfig(
-            durable_name=name,
-            filter_subject=subject,
-            ack_policy=AckPolicy.EXPLICIT,
-            ack_wait=self.settings.lease_s,
-            max_ack_pending=pending,
-        )
-        await self._checked(self._streams.add_consumer(stream, config))
-
-    # -- batches
-
-    async def send(self, batch: Batch) -> Sent:
-        """Put a batch into the queue of its host's partition."""
-        subject, data = _subject(partition(batch.host)), BATCHES.write(batch)
-        return Sent((await self._checked(self._streams.publish(subject, data, stream=_PROBES))).seq, data)
-
-    async def withdraw(self, sent: Sent) -> None:
-        """Remove a batch from the queue; a prober that has begun it notices within a lease."""
-        found = await self._checked(self._streams.get_msg(_PROBES, sent.number))
-        if found.data == sent.data:
-            await self._checked(self._streams.delete_msg(_PROBES, sent.number))
-
-    async def count_batches(self) -> int:
-        """Return how many batches wait or run."""
-        return (await self._checked(self._streams.stream_info(_PROBES))).state.messages
-
-    def pulling_batches(self, number: int) -> AbstractAsyncContextManager[JetStreamContext.PullSubscription]:
-        """Yield the subscription that pulls the batches of a partition."""
-        return self._pulling(f"p{number}", _PROBES)
-
-    async def extend(self, taken: Taken) -> None:
-        """Hold a batch for another ``lease_s``; raises ``ClusterError`` if the server does not answer.
+        With a ``reply``, a server that knows nobody who receives the message says so at that subject.
 
         Raises
         ------
-        LostLeaseError
-            The batch is no longer in the queue. The server confirms every extension, even of a prober that it took
-            for dead, so this looks at the queue itself.
+        ClusterError
+            Nothing was sent.
         """
-        message, wait_s = taken.message, self.settings.lease_s / 4.0
-        await self._checked(self._client.request(message.reply, b"+WPI", timeout=wait_s))
-        number = message.metadata.sequence.stream
-        try:
-            found = await self._checked(self._leases.get_msg(_PROBES, number))
-        except ClusterError as error:
-            if isinstance(error.__cause__, NotFoundError):
-                raise LostLeaseError from error
-            raise
-        if found.data != message.data:
-            raise LostLeaseError
-
-    # -- reports
-
-    async def report(self, report: ProbeReport) -> None:
-        """Send a report: without its picture if it is too large for a message, or else stored as an object."""
-        data, headers = REPORTS.write(report), {"Nats-Msg-Id": f"{report.batch_id} {report.number}"}
+        if not self.is_up:
+            raise ClusterError(_AWAY)
         most = self._client.max_payload - _HEADERS_BYTES
-        if len(data) > most and (smaller := without_picture(report)) is not report:
-            data = REPORTS.write(smaller)
-        if len(data) > most:
-            name = uuid.uuid4().hex
-            await self._checked((await self._large()).put(name, data))
-            data, headers = b"", headers | {_OBJECT: name}
-        await self._checked(self._streams.publish("proxyd.report", data, stream=_REPORTS, headers=headers))
-
-    def pulling_reports(self) -> AbstractAsyncContextManager[JetStreamContext.PullSubscription]:
-        """Yield the subscription that pulls reports."""
-        return self._pulling("planner", _REPORTS)
-
-    async def read_report(self, taken: Taken) -> ProbeReport:
-        """Return the report in a message; raises ``UnreadableError`` if it has none."""
-        name = (taken.message.headers or {}).get(_OBJECT)
-        if name is None:
-            return REPORTS.read(taken.message.data)
+        count = -(-len(data) // most)
+        if count > _MOST_PARTS:
+            raise ClusterError(f"a message of {len(data)} bytes is too large for NATS; raise its max_payload")
+        message_id = uuid.uuid4().hex
         try:
-            found = await self._checked((await self._large()).get(name))
-        except ClusterError as error:
-            if isinstance(error.__cause__, (NotFoundError, ObjectNotFoundError)):
-                raise UnreadableError("the stored part of a large message has expired") from error
-            raise
-        return REPORTS.read(found.data or b"")
-
-    async def done(self, taken: Taken) -> None:
-        """Acknowledge a message, which removes it; if that fails it is delivered again.
-
-        A restarted server counts from the start, so an earlier message's number would name another one.
-        """
-        if taken.connection != self.server.connection:
-            return
-        with suppress(ClusterError):
-            await self._checked(taken.message.ack())
-            name = (taken.message.headers or {}).get(_OBJECT)
-            if name is not None:
-                await self._checked((await self._large()).delete(name))
-
-    async def _large(self) -> ObjectStore:
-        try:
-            return await self._checked(self._streams.object_store(_LARGE))
-        except ClusterError:
-            config = ObjectStoreConfig(_LARGE, ttl=_FORGOTTEN_S, storage=StorageType.MEMORY)
-            return await self._checked(self._streams.create_object_store(_LARGE, config))
-
-    # -- both
-
-    @asynccontextmanager
-    async def _pulling(self, consumer: str, stream: str) -> AsyncIterator[JetStreamContext.PullSubscription]:
-        """Cancel unanswered pulls at the end: otherwise a message could go to nobody, for a lease."""
-        subscription = await self._checked(self._streams.pull_subscribe_bind(consumer, stream))
-        try:
-            yield subscription
-        finally:
-            await _forget(subscription)
-
-    async def pull(self, subscription: JetStreamContext.PullSubscription, wait_s: float, most: int = 1) -> list[Taken]:
-        """Return the next messages, or none if none arrives within ``wait_s``."""
-        if not self.is_up:
-            raise ClusterError(_AWAY)
-        connection = self.server.connection
-        try:
-            found = await subscription.fetch(most, timeout=wait_s)
-        except TimeoutError:
-            found = []
-        except (NatsError, APIError) as error:
+            if count <= 1:
+                await self._client.publish(subject, data, reply=reply)
+            for number in range(count if count > 1 else 0):
+                part = data[number * most : (number + 1) * most]
+                headers = {_PART: f"{message_id} {number} {count}"}
+                await self._client.publish(subject, part, reply=reply, headers=headers)
+        except (NatsError, OSError) as error:
             raise ClusterError(f"NATS failed: {error!r}") from error
         _end_if_cancelled()
-        return [Taken(message, connection) for message in found]
-
-    async def _checked(self, asked: Coroutine[Any, Any, T]) -> T:
-        """Return the answer or raise ``ClusterError``: at once while no server is connected."""
-        if not self.is_up:
-            asked.close()
-            raise ClusterError(_AWAY)
-        try:
-            found = await asked
-        except (NatsError, APIError, TimeoutError, OSError) as error:
-            raise ClusterError(f"NATS failed: {error!r}") from error
-        _end_if_cancelled()
-        return found
-
-    # -- hints
-
-    async def ring(self) -> None:
-        """Tell the notifier that the outbox has new deliveries; nothing is lost if it does not hear this."""
-        if self.is_up:
-            await self._checked(self._client.publish(OUTBOX))
 
     @asynccontextmanager
-    async def heeding(self, subject: str, heard: Callable[[bytes], None]) -> AsyncIterator[None]:
+    async def heeding(self, subject: str, heard: Handler) -> AsyncIterator[None]:
         """Call ``heard`` with each message while the context is open."""
+        parts = Parts()
 
         async def take(message: Msg) -> None:
-            heard(message.data)
+            headers = message.headers or {}
+            data: bytes | None = message.data
+            if _PART in headers:
+                data = parts.join(headers[_PART], message.data)
+            if data is not None:
+                heard(Received(message.subject, data, headers.get(_STATUS) == _NOBODY))
 
-        subscription = await self._checked(self._client.subscribe(subject, cb=take))
+        try:
+            subscription = await self._client.subscribe(subject, cb=take)
+        except (NatsError, OSError) as error:
+            raise ClusterError(f"NATS failed: {error!r}") from error
         try:
             yield
         finally:
             await _forget(subscription)
 
-    async def announce(self, term: int) -> None:
-        """Tell the probers that a new planner leads."""
-        await self._checked(self._client.publish(TERM, str(term).encode()))
+    async def listen(self, handlers: Mapping[str, Handler], greet: Callable[[], Awaitable[None]]) -> None:
+        """Call the handlers with the messages of their subjects, until cancelled; ``greet`` at each new connection."""
+        while True:
+            await self.server.until_up()
+            try:
+                async with AsyncExitStack() as stack:
+                    for subject, heard in handlers.items():
+                        await stack.enter_async_context(self.heeding(subject, heard))
+                    connection = 0
+                    while True:
+                        connection = await self.server.another_connection(connection)
+                        await greet()
+            except ClusterError as error:
+                log.debug("nothing is heard yet", error=error.message)
+                await asyncio.sleep(_AGAIN_S)
 
-    async def tell_aside(self, probers: Iterable[str]) -> None:
-        """Tell which probers are to take no work; each believes it for half a lease."""
-        await self._checked(self._client.publish(ASIDE, json.dumps(list(probers)).encode()))
+    async def ring(self) -> None:
+        """Tell the notifier that the outbox has new deliveries; nothing is lost if it does not hear this."""
+        if self.is_up:
+            await self.send(OUTBOX)
 
 
-def partition(host: str) -> int:
-    """Return the partition of a host, which is the same on every machine, forever.
-
-    >>> partition("example.org")
-    223
-    """
-    return zlib.crc32(host.encode()) % PARTITIONS
-
-
-def _subject(number: int) -> str:
-    return f"proxyd.probe.{number}"
-
-
-async def _forget(subscription: Subscription | JetStreamContext.PullSubscription) -> None:
+async def _forget(subscription: Subscription) -> None:
     """End a subscription, even without a server: the client would renew it with the next one."""
     with suppress(NatsError):
         await subscription.unsubscribe()
@@ -395,8 +281,8 @@ async def _connect(client: Client, link: NatsConnection) -> None:
             list(settings.servers),
             name=settings.name,
             max_reconnect_attempts=-1,
-            reconnect_time_wait=min(1.0, settings.lease_s / 8.0),  # type: ignore[arg-type]
-            ping_interval=max(1, round(settings.lease_s / 4.0)),
+            reconnect_time_wait=_AGAIN_S,  # type: ignore[arg-type]
+            ping_interval=_PING_S,
             max_outstanding_pings=2,
             disconnected_cb=lost,
             reconnected_cb=found,

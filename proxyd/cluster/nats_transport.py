@@ -1,38 +1,103 @@
-"""The planner's side: sends requests in batches, one for each host at a time, and receives reports."""
+"""The planner's side: gives probers requests in batches, one for each host at a time, and takes in their reports."""
 
 from __future__ import annotations
 
 import asyncio
 import uuid
-from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from math import inf
 
 import structlog
 
-from proxyd.cluster.batches import Batch, ProbeReport, by_our_clock
-from proxyd.cluster.link import NatsConnection, Sent, Taken
+from proxyd.clock import awake_or_asleep_s
+from proxyd.cluster.link import ABSENT, HELLO, REPORT, TERM, NatsConnection, Received, work_of
+from proxyd.cluster.messages import (
+    ANSWERS,
+    BATCHES,
+    HELLOS,
+    RECORDED,
+    REPORTS,
+    Answer,
+    Batch,
+    ProbeReport,
+    Recorded,
+    by_our_clock,
+)
+from proxyd.cluster.prober_roster import ProberRoster
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.core.politeness import ProberTrust, may_be_its_own
 from proxyd.errors import ClusterError, UnreadableError
 from proxyd.metrics import Metrics
 from proxyd.ports import Clock, MaySend, TakeStray, Unmade, always
 
-_MOST_REQUESTS = 8  # in a batch: the host's partition waits for all of them
-_MOST_REPORTS = 64
-_REMEMBERED = 1000  # reports; there are never more on their way
+_MOST_REQUESTS = 8  # in a batch: the host waits for all of them
+_REMEMBERED = 10_000  # reports that may be sent again
+_LARGE_BYTES = 65536  # a larger message is read in a thread
+_LOOKS = 16.0  # at the batches in a hold, for those that are over
+_SILENCE = 0.5  # of a hold: a prober that is silent for longer while it works has no more work
 log = structlog.get_logger("cluster")
+Key = tuple[str, int]  # of a request: its batch, and its place there
+
+
+@dataclass(frozen=True, slots=True)
+class TransportSettings:
+    """The planner's term, and times in seconds.
+
+    A silent prober works on a batch for ``hold_s`` at most. The probers of the last planner have stopped at
+    ``begins_s``, by the clock of ``awake_or_asleep_s``. Requests to a host are ``spacing_s`` apart. A batch waits
+    ``queue_s`` for a prober with room, and each of its reports may take ``patience_s``.
+    """
+
+    term: int
+    hold_s: float
+    begins_s: float
+    spacing_s: float
+    queue_s: float
+    patience_s: float
 
 
 @dataclass(eq=False, slots=True)
 class _Asked:
-    """A request on its way, and the future of its result; ``message`` is that of its report."""
+    """A request on its way, and the future of its result."""
 
     request: ProbeRequest
     answer: asyncio.Future[ProbeOutcome | Unmade]
-    key: tuple[str, int] = ("", 0)
-    message: Taken | None = None
+    key: Key = ("", 0)
+    prober_id: str = ""
+    is_reported: bool = False
+
+    def end(self, result: ProbeOutcome | Unmade) -> None:
+        """Set the result, unless there is one."""
+        if not self.answer.done():
+            self.answer.set_result(result)
+
+
+@dataclass(eq=False, slots=True)
+class _Sent:
+    """A batch that a prober has until ``until_s``; it is not extended after ``patient_until_s``."""
+
+    batch_id: str
+    prober_id: str
+    asked: list[_Asked]
+    until_s: float
+    patient_until_s: float
+
+    def end(self, result: Unmade) -> None:
+        """End the requests that are not reported."""
+        for each in self.asked:
+            each.end(result)
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting:
+    """A batch that waits for a prober with room, and the future of its id, which is "" if there is none in time."""
+
+    batch_id: str
+    until_s: float
+    place: asyncio.Future[str]
 
 
 @dataclass(slots=True)
@@ -46,10 +111,12 @@ class _HostQueue:
 class NatsTransport:
     """The Transport port over NATS.
 
+    The planner sends each batch to one prober, the emptiest, which makes its requests until the hold of the batch ends.
+    While it works for long it says hello now and then, and the answer extends the hold. So a probe that is made soon
+    costs three messages: batch, report, and the word that it is recorded.
+
     The next batch of a host is sent ``spacing_s`` after the last request began, once every request of the last batch
-    was reported or its prober must have given it up. ``patience_s`` is how long a report may take, including the wait
-    in the queue. Batches carry their ``term``, so those of a planner that was taken for dead are not made; none is
-    sent unless ``may_send`` allows it.
+    was reported, or its hold is over. None is sent unless ``may_send`` allows it.
     """
 
     def __init__(
@@ -57,29 +124,28 @@ class NatsTransport:
         link: NatsConnection,
         clock: Clock,
         metrics: Metrics,
-        *,
-        term: int,
-        spacing_s: float,
-        patience_s: float,
+        settings: TransportSettings,
         may_send: MaySend = always,
+        now_s: Callable[[], float] = awake_or_asleep_s,
     ) -> None:
         self._link = link
         self._clock = clock
         self._metrics = metrics
-        self._term = term
-        self._spacing_s = spacing_s
-        self._patience_s = patience_s
+        self._settings = settings
         self._may_send = may_send
+        self._now_s = now_s
         self._lanes: dict[str, _HostQueue] = {}
-        self._asked: dict[tuple[str, int], _Asked] = {}
-        self._limits: set[asyncio.Timeout] = set()
-        self._taking: set[tuple[str, int]] = set()  # reports that are not recorded yet
-        self._recorded: deque[tuple[str, int]] = deque(maxlen=_REMEMBERED)
+        self._asked: dict[Key, _Asked] = {}
+        self._sent: dict[str, _Sent] = {}
+        self._taking: set[Key] = set()  # reports that are not recorded yet
+        self._recorded: OrderedDict[Key, None] = OrderedDict()
+        self._roster = ProberRoster(_SILENCE * settings.hold_s)
+        self._queue: deque[_Waiting] = deque()
         self._trust = ProberTrust()
         self._aside: Mapping[str, str] = {}
-        self._mending = asyncio.Lock()
-        self._are_made = asyncio.Event()  # the streams
         self._tasks: asyncio.TaskGroup | None = None
+        self._has_begun = False
+        self._announced_s = -inf
         self._stopped = asyncio.Event()
 
     @property
@@ -92,235 +158,284 @@ class NatsTransport:
         """The probers that have no work because they fail where others do not, and why."""
         return self._aside
 
+    @property
+    def busy_s(self) -> float:
+        """For how long probers may still work on batches of this planner, at most."""
+        return max([0.0, *(each.until_s - self._now_s() for each in self._sent.values())])
+
     def stop(self) -> None:
         """End ``run``; returns at once. The next planner receives the outstanding reports."""
         self._stopped.set()
 
     async def run(self, take_stray: TakeStray) -> None:
-        """Send batches and receive reports until ``stop``.
+        """Send batches and take in reports until ``stop``; begins once the probers of the last planner have stopped."""
 
-        Begins once the batches of an earlier planner are over, or after a lease.
-        """
+        def hear_report(received: Received) -> None:
+            self._start(self._take(received.data, take_stray), "report")
+
+        handlers = {HELLO: self._hear_hello, REPORT: hear_report, f"{ABSENT}.*": self._hear_absent}
         async with asyncio.TaskGroup() as tasks:
-            taking = tasks.create_task(self._take_reports(take_stray), name="reports")
-            beginning = tasks.create_task(self._begin(tasks), name="begin")
-            telling = tasks.create_task(self._tell_aside(), name="aside")
+            self._tasks = tasks
+            working = [
+                tasks.create_task(self._link.listen(handlers, self._announce), name="probers"),
+                tasks.create_task(self._begin(), name="begin"),
+                tasks.create_task(self._watch(), name="watch"),
+            ]
             await self._stopped.wait()
             self._tasks = None
-            beginning.cancel()
-            telling.cancel()
-            taking.cancel()
-            for lane in self._lanes.values():
-                if lane.driver is not None:
-                    lane.driver.cancel()
+            for task in (*working, *(lane.driver for lane in self._lanes.values())):
+                if task is not None:
+                    task.cancel()
 
-    async def _begin(self, tasks: asyncio.TaskGroup) -> None:
-        while True:
-            await self._link.server.until_up()
-            try:
-                await self._link.ensure()
-                self._are_made.set()
-                await self._link.announce(self._term)
-                await self._wait_for_batches(self._clock.monotonic_s() + self._link.settings.lease_s)
-                break
-            except ClusterError as error:
-                self._warn("the streams cannot be made yet", error)
-                await self._clock.sleep(self._link.settings.lease_s / 4.0)
-        self._tasks = tasks
+    async def _announce(self) -> None:
+        """Let every prober say hello."""
+        self._announced_s = self._now_s()
+        await self._link.send(TERM)
+
+    async def _begin(self) -> None:
+        await self._clock.sleep(self._settings.begins_s - self._now_s())
+        await self._link.server.until_up()
+        self._has_begun = True
         for host, lane in self._lanes.items():
             self._drive(host, lane)
 
-    def _warn(self, what: str, error: ClusterError) -> None:
-        """Log what cannot be done, unless NATS is down, which was logged already."""
-        if self._link.is_up:
-            log.warning(what, error=error.message)
-
-    async def _wait_for_batches(self, until_s: float) -> None:
-        """Wait until the batches of an earlier planner are made or refused, but only until ``until_s``.
-
-        A batch that takes longer keeps its partition: only one machine asks a host, but perhaps sooner than its
-        spacing allows.
-        """
-        while await self._link.count_batches() and self._clock.monotonic_s() < until_s:
-            await self._clock.sleep(self._link.settings.lease_s / 16.0)
+    def _start(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None] | None:
+        """Run something as long as the transport runs; it does not begin if that has ended."""
+        if self._tasks is None:
+            work.close()
+            return None
+        return self._tasks.create_task(work, name=name)
 
     # -- requests
 
     @asynccontextmanager
     async def probe(self, request: ProbeRequest) -> AsyncIterator[ProbeOutcome | Unmade]:
-        """Yield the outcome of a probe on any machine; its report is acknowledged when the context ends."""
+        """Yield the outcome of a probe on any machine; its prober may forget it when the context ends."""
         asked = _Asked(request, asyncio.get_running_loop().create_future())
         lane = self._lanes.setdefault(request.host, _HostQueue())
         lane.waiting.append(asked)
         self._drive(request.host, lane)
-        yield await asked.answer
-        if asked.message is not None:
-            await self._acknowledge(asked.key, asked.message)
+        outcome = await asyncio.shield(asked.answer)
+        try:
+            yield outcome
+            if asked.is_reported:
+                await self._tell_recorded(asked.key, asked.prober_id)
+        finally:
+            self._taking.discard(asked.key)
 
     def _drive(self, host: str, lane: _HostQueue) -> None:
         """Start a task for a host's requests, unless one runs."""
-        if lane.driver is None and self._tasks is not None:
-            lane.driver = self._tasks.create_task(self._see_to(host, lane), name=f"batches of {host}")
+        if lane.driver is None and self._has_begun:
+            lane.driver = self._start(self._see_to(host, lane), f"batches of {host}")
 
     async def _see_to(self, host: str, lane: _HostQueue) -> None:
         try:
             while lane.waiting:
                 batch = [lane.waiting.popleft() for _ in range(min(_MOST_REQUESTS, len(lane.waiting)))]
-                began_s = await self._make(host, batch)
-                await self._clock.sleep(began_s + self._spacing_s - self._clock.time_s())
+                await self._make(host, batch)
+                began_s = max(self._began_s(each) for each in batch)
+                await self._clock.sleep(began_s + self._settings.spacing_s - self._clock.time_s())
         finally:
             lane.driver = None
         del self._lanes[host]
 
-    async def _make(self, host: str, asked: list[_Asked]) -> float:
-        """Send a batch and wait for all its results; return when its last request began, at the latest."""
-        if not self._link.is_up or not self._may_send():
-            return self._end(asked, Unmade.NOT_BEGUN)
-        sent_s = self._clock.time_s()
-        batch = Batch(uuid.uuid4().hex, self._term, host, sent_s, tuple(each.request for each in asked))
-        sent: Sent | None = None
-        for place, each in enumerate(asked):
-            each.key = (batch.batch_id, place)
-            self._asked[each.key] = each
+    def _began_s(self, asked: _Asked) -> float:
+        """Return when a request that has ended began, at the latest."""
+        outcome = asked.answer.result()
+        if isinstance(outcome, ProbeOutcome):
+            return outcome.started_s
+        return self._clock.time_s() if outcome is Unmade.LOST else 0.0
+
+    async def _make(self, host: str, asked: list[_Asked]) -> None:
+        """Send a batch and wait until each of its requests has ended."""
+        batch_id = uuid.uuid4().hex
+        prober_id = await self._prober_for(batch_id) if self._link.is_up and self._may_send() else ""
         try:
-            async with asyncio.timeout(self._patience_s) as limit:
-                self._limits.add(limit)
-                sent = await self._send(batch)
-                return await self._answered(asked, limit)
-        except TimeoutError:
-            if sent is not None:
-                with suppress(ClusterError):
-                    await self._link.withdraw(sent)
-            return self._end(asked, Unmade.LOST) + self._link.settings.lease_s  # its prober may notice only then
+            if prober_id and self._may_send():
+                await self._send(host, batch_id, prober_id, asked)
+                await self._await(self._sent[batch_id])
+        except ClusterError as error:
+            log.warning("a batch cannot be sent", host=host, error=error.message)
         finally:
-            self._limits.discard(limit)
+            self._sent.pop(batch_id, None)
+            self._roster.free(prober_id, batch_id)
+            self._give_waiting()
             for each in asked:
                 self._asked.pop(each.key, None)
+                each.end(Unmade.NOT_BEGUN)
 
-    async def _answered(self, asked: list[_Asked], limit: asyncio.Timeout) -> float:
-        """Wait for the report of each request; return when the last one began, at the latest."""
-        began_s = self._clock.time_s()
-        for each in asked:
-            outcome = await asyncio.shield(each.answer)
-            limit.reschedule(asyncio.get_running_loop().time() + self._patience_s)
-            began_s = outcome.started_s if isinstance(outcome, ProbeOutcome) else self._clock.time_s()
-        return began_s
+    async def _send(self, host: str, batch_id: str, prober_id: str, asked: list[_Asked]) -> None:
+        """Send a batch; it is known to be sent before it is, so that no report comes too early."""
+        now_s = self._now_s()
+        until_s = now_s + self._settings.hold_s
+        self._sent[batch_id] = _Sent(batch_id, prober_id, asked, until_s, now_s + self._settings.patience_s)
+        for place, each in enumerate(asked):
+            each.key, each.prober_id = (batch_id, place), prober_id
+            self._asked[each.key] = each
+        requests = tuple(each.request for each in asked)
+        batch = Batch(batch_id, self._settings.term, host, self._clock.time_s(), until_s, requests)
+        reply = f"{ABSENT}.{batch_id}"
+        await self._link.send(f"{work_of(prober_id)}.batch", BATCHES.write(batch), reply=reply)
 
-    async def _send(self, batch: Batch) -> Sent | None:
-        """Send a batch and return its place, or ``None`` if it may not have arrived; its reports are awaited anyway."""
-        try:
-            return await self._link.send(batch)
-        except ClusterError as error:
-            log.warning("a batch may not have arrived", host=batch.host, error=error.message)
-            await self._mend()
-            return None
+    async def _await(self, sent: _Sent) -> None:
+        """Wait for the result of each request; each shows that its prober works on."""
+        for each in sent.asked:
+            await each.answer
+            sent.patient_until_s = self._now_s() + self._settings.patience_s
 
-    def _end(self, asked: list[_Asked], why: Unmade) -> float:
-        """End the requests whose results are unknown."""
-        for each in asked:
-            if not each.answer.done():
-                each.answer.set_result(why)
-        return self._clock.time_s()
+    def _hear_absent(self, received: Received) -> None:
+        """Take note that a prober is gone, which a batch did not reach."""
+        sent = self._sent.get(received.last_word)
+        if sent is not None and received.is_unheard:
+            self._roster.leave(sent.prober_id)
+            sent.end(Unmade.NOT_BEGUN)
 
     # -- probers
 
-    async def _tell_aside(self) -> None:
-        """Tell the probers again and again which of them are to have no work; nothing if all are to have some."""
+    async def _prober_for(self, batch_id: str) -> str:
+        """Return the prober that a batch is given to, or "" if none has room in time."""
+        if not self._queue:
+            given = self._roster.give(batch_id, now_s=self._now_s(), aside=self._aside)
+            if given:
+                return given
+        place: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._queue.append(_Waiting(batch_id, self._now_s() + self._settings.queue_s, place))
+        self._metrics.batches_waiting.set(len(self._queue))
+        return await place
+
+    def _give_waiting(self) -> None:
+        """Give the batches that wait to probers, as long as there is room, and none to those that waited too long."""
+        now_s = self._now_s()
+        while self._queue:
+            first = self._queue[0]
+            given = ""
+            if not first.place.done():
+                given = self._roster.give(first.batch_id, now_s=now_s, aside=self._aside)
+                if not given and now_s < first.until_s:
+                    break
+                first.place.set_result(given)
+            self._queue.popleft()
+        self._metrics.batches_waiting.set(len(self._queue))
+
+    def _hear_hello(self, received: Received) -> None:
+        """Answer a prober, and extend the batches that it works on."""
+        try:
+            hello = HELLOS.read(received.data)
+        except UnreadableError as error:
+            log.error("a prober cannot be understood", error=error.message)  # noqa: TRY400 - the message says everything
+            return
+        now_s = self._now_s()
+        if not self._may_send():
+            return
+        self._roster.hear(hello, now_s)
+        self._metrics.probers.set(len(self._roster))
+        held, ended = [], []
+        for batch_id in hello.batches:
+            sent = self._sent.get(batch_id)
+            if sent is None or sent.prober_id != hello.prober_id or now_s > min(sent.until_s, sent.patient_until_s):
+                ended.append(batch_id)
+            else:
+                sent.until_s = now_s + self._settings.hold_s
+                held.append(batch_id)
+        answer = self._answer(hello.name, now_s, echo_s=hello.sent_s, held=tuple(held), ended=tuple(ended))
+        self._start(self._tell(hello.prober_id, "answer", ANSWERS.write(answer)), "answer")
+        self._give_waiting()
+
+    def _answer(
+        self,
+        prober: str,
+        now_s: float,
+        *,
+        echo_s: float | None = None,
+        held: tuple[str, ...] = (),
+        ended: tuple[str, ...] = (),
+    ) -> Answer:
+        aside = self._aside.get(prober, "")
+        return Answer(self._settings.term, now_s, self._settings.hold_s, echo_s, held, ended, aside)
+
+    async def _tell(self, prober_id: str, kind: str, data: bytes) -> None:
+        """Tell a prober something that it does without, or asks for again, if it does not hear it."""
+        with suppress(ClusterError):
+            await self._link.send(f"{work_of(prober_id)}.{kind}", data)
+
+    async def _watch(self) -> None:
+        """Look again and again which batches are over, and which probers are to have no work."""
         try:
             while True:
+                now_s = self._now_s()
+                for sent in [each for each in self._sent.values() if each.until_s <= now_s]:
+                    sent.end(Unmade.LOST)
                 self._note_aside(self._trust.aside(self._clock.time_s()))
-                if self._aside:
+                self._give_waiting()
+                if self._queue and now_s > self._announced_s + self._settings.hold_s:  # who has not heard of us?
                     with suppress(ClusterError):
-                        await self._link.tell_aside(self._aside)
-                await self._clock.sleep(self._link.settings.lease_s / 8.0)
+                        await self._announce()
+                await self._clock.sleep(self._settings.hold_s / _LOOKS)
         finally:
             self._note_aside({})
 
     def _note_aside(self, aside: Mapping[str, str]) -> None:
-        """Say which probers are put aside, and which have work again."""
-        for prober in aside.keys() - self._aside.keys():
+        """Say which probers are put aside, also to them, and which have work again."""
+        before, self._aside = self._aside, aside
+        for prober in aside.keys() - before.keys():
             said = "a prober is put aside: check its network, clock, version, secrets and settings"
             log.warning(said, prober=prober, why=aside[prober])
             self._metrics.prober_aside.labels(prober).set(1)
-        for prober in self._aside.keys() - aside.keys():
+        for prober in before.keys() - aside.keys():
             log.info("a prober may have work again", prober=prober)
             self._metrics.prober_aside.remove(prober)
-        self._aside = aside
+        for prober in aside.keys() ^ before.keys():
+            data = ANSWERS.write(self._answer(prober, self._now_s()))
+            for prober_id in self._roster.ids(prober):
+                self._start(self._tell(prober_id, "answer", data), "aside")
 
     # -- reports
 
-    async def _take_reports(self, take_stray: TakeStray) -> None:
-        await self._are_made.wait()
-        async with asyncio.TaskGroup() as tasks:
-            while True:
-                await self._link.server.until_up()
-                try:
-                    async with self._link.pulling_reports() as pulled:
-                        while True:
-                            for message in await self._link.pull(pulled, self._link.settings.pull_s, _MOST_REPORTS):
-                                tasks.create_task(self._take(message, take_stray), name="report")
-                except ClusterError as error:
-                    self._warn("reports cannot be had", error)
-                    await self._clock.sleep(self._link.settings.lease_s / 4.0)
-                    await self._mend()
-
-    async def _mend(self) -> None:
-        """Recreate the streams if a server lost them: only its prober can still report a batch that was in them."""
-        if self._mending.locked():  # another task is at it
-            return
+    async def _take(self, data: bytes, take_stray: TakeStray) -> None:
         try:
-            async with self._mending:
-                is_empty = await self._link.ensure()
-        except ClusterError as error:
-            log.debug("the streams cannot be made yet", error=error.message)
-            return
-        if is_empty:
-            over_s = asyncio.get_running_loop().time() + self._link.settings.lease_s
-            for limit in self._limits:
-                if not limit.expired():
-                    limit.reschedule(min(limit.when() or over_s, over_s))
-
-    async def _take(self, message: Taken, take_stray: TakeStray) -> None:
-        try:
-            report = await self._link.read_report(message)
+            report = await asyncio.to_thread(REPORTS.read, data) if len(data) > _LARGE_BYTES else REPORTS.read(data)
         except UnreadableError as error:
             log.error("a report cannot be read and is dropped", error=error.message)  # noqa: TRY400 - the message says everything
-            await self._link.done(message)
             return
-        except ClusterError as error:
-            log.warning("a report cannot be had yet; it comes again", error=error.message)
+        self._roster.hear_of(report.prober_id, self._now_s())
+        if report.outcome is None:
+            sent = self._sent.get(report.batch_id)
+            if sent is not None and sent.prober_id == report.prober_id:
+                sent.end(Unmade.NOT_BEGUN)
             return
+        await self._take_outcome(report, report.outcome, take_stray)
+
+    async def _take_outcome(self, report: ProbeReport, found: ProbeOutcome, take_stray: TakeStray) -> None:
+        placed = by_our_clock(found, sent_s=report.sent_s, arrived_s=self._clock.time_s())
         key = (report.batch_id, report.number)
-        if key in self._taking:  # delivered again because recording it takes long
+        if key in self._taking:  # sent again because recording it takes long
             return
-        if key in self._recorded:  # its acknowledgement was lost
-            await self._link.done(message)
+        if key in self._recorded:  # word of that was lost
+            await self._tell_recorded(key, report.prober_id)
+            return
+        asked = self._asked.get(key)
+        if asked is not None and asked.prober_id != report.prober_id:
+            log.warning("a report of a batch that another prober has is dropped", prober=report.prober_id)
             return
         self._taking.add(key)
-        asked = self._asked.get(key)
         if asked is not None and not asked.answer.done():
-            asked.message = message
-            asked.answer.set_result(self._found(report, asked.request.host))
+            asked.is_reported = True
+            prober = self._roster.name(report.prober_id)
+            self._trust.take_in(prober, asked.request.host, found.kind, now_s=self._clock.time_s())
+            asked.end(Unmade.LOST if self._is_doubtful(report.prober_id, found) else placed)
             return
-        if report.outcome is not None:
-            await take_stray(self._placed(report, report.outcome), reading=report.reading)
-        await self._acknowledge(key, message)
-
-    async def _acknowledge(self, key: tuple[str, int], message: Taken) -> None:
-        """Acknowledge a fully recorded report, and remember it for as long as it may be delivered again."""
+        if not self._is_doubtful(report.prober_id, found):
+            await take_stray(placed, reading=report.reading)
         self._taking.discard(key)
-        self._recorded.append(key)
-        await self._link.done(message)
+        await self._tell_recorded(key, report.prober_id)
 
-    def _found(self, report: ProbeReport, host: str) -> ProbeOutcome | Unmade:
-        """Return the outcome of a report, unless its failure may be that of a prober that is not trusted."""
-        outcome = report.outcome
-        if outcome is None:
-            return Unmade.LOST
-        self._trust.take_in(report.prober, host, outcome.kind, now_s=self._clock.time_s())
-        if may_be_its_own(outcome.kind) and not self._trust.is_trusted(report.prober):
-            return Unmade.LOST
-        return self._placed(report, outcome)
+    async def _tell_recorded(self, key: Key, prober_id: str) -> None:
+        """Let a prober forget a report that is recorded, and remember it for as long as it may come again."""
+        self._recorded[key] = None
+        if len(self._recorded) > _REMEMBERED:
+            self._recorded.popitem(last=False)
+        await self._tell(prober_id, "recorded", RECORDED.write(Recorded(*key)))
 
-    def _placed(self, report: ProbeReport, outcome: ProbeOutcome) -> ProbeOutcome:
-        return by_our_clock(outcome, sent_s=report.sent_s, arrived_s=self._clock.time_s())
+    def _is_doubtful(self, prober_id: str, outcome: ProbeOutcome) -> bool:
+        """Whether the failure of a probe may be that of its prober, which is not trusted."""
+        return may_be_its_own(outcome.kind) and not self._trust.is_trusted(self._roster.name(prober_id))

@@ -434,4 +434,5 @@ leaders = Table(  # the machine that does each role's work
     Column("term", Integer, nullable=False),  # counts the leaders
     Column("name", String, nullable=False),
     Column("since_s", Float, nullable=False),
+    Column("rest_s", Float),  # for how long its probers may work once it has ended; unknown before 0027
 )

@@ -64,7 +64,7 @@ async def cluster(
     """Yield a cluster without machines."""
     origin, receiver = Origin(), Receiver()
     async with AsyncExitStack() as stack:
-        nats = stack.enter_context(nats_server(folder, nats_host))
+        nats = stack.enter_context(nats_server(nats_host))
         await stack.enter_async_context(listening(origin))
         await stack.enter_async_context(listening(receiver))
         yield Cluster(folder, origin, receiver, postgresql, postgresql.create(), nats, stack, dict(settings))

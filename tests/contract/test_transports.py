@@ -14,7 +14,7 @@ from proxyd.clock import SystemClock
 from proxyd.cluster import LocalTransport
 from proxyd.cluster.batch_prober import BatchProber, ProberSettings
 from proxyd.cluster.link import ClusterSettings, open_link
-from proxyd.cluster.nats_transport import NatsTransport
+from proxyd.cluster.nats_transport import NatsTransport, TransportSettings
 from proxyd.core.model.item import Item, Value
 from proxyd.core.model.outcome import HubLinks, OutcomeKind, ProbeOutcome, ProbeRequest, Validators
 from proxyd.metrics import Metrics
@@ -92,10 +92,11 @@ async def local(prober: Prober, clock: SystemClock, folder: Path) -> AsyncIterat
 
 @asynccontextmanager
 async def distant(prober: Prober, clock: SystemClock, folder: Path) -> AsyncIterator[Transport]:
-    with nats_server(folder) as server:
-        settings = ClusterSettings([server.url], "test", 30.0, 30.0)
+    with nats_server() as server:
+        settings = ClusterSettings([server.url], "test")
         async with open_link(settings) as ours, open_link(settings) as theirs, asyncio.TaskGroup() as tasks:
-            transport = NatsTransport(ours, clock, Metrics(), term=1, spacing_s=0.0, patience_s=60.0)
+            times = TransportSettings(1, hold_s=15.0, begins_s=0.0, spacing_s=0.0, queue_s=30.0, patience_s=60.0)
+            transport = NatsTransport(ours, clock, Metrics(), times)
             tasks.create_task(transport.run(no_strays))
             worker = BatchProber(theirs, prober, clock, Metrics(), ProberSettings("p", 64, 1.0))
             tasks.create_task(worker.run())

@@ -11,11 +11,11 @@ from math import inf
 from typing import Any
 
 import structlog
-from sqlalchemy import Connection, insert, inspect, text, update
+from sqlalchemy import Connection, insert, inspect, select, text, update
 
 from proxyd.store import tables as t
 from proxyd.store.databases.connections import StoreConnections, is_newest, migrate
-from proxyd.store.databases.lease import Lease, keep, term_of
+from proxyd.store.databases.lease import Lease, keep
 from proxyd.store.databases.own_loops import on_own_loop
 from proxyd.store.databases.postgresql import SessionConnection, answered, postgresql_connections, session_of
 
@@ -26,16 +26,24 @@ log = structlog.get_logger("roles")
 
 @dataclass(frozen=True, slots=True)
 class Leadership:
-    """The connections of a role's leader, whose writes are refused once another machine leads, and its lease."""
+    """The connections of a role's leader, whose writes are refused once another machine leads, and its lease.
+
+    The probers of the last leader may still work for ``rest_s`` after this one has begun.
+    """
 
     connections: StoreConnections
     lease: Lease
-    term: int
+    rest_s: float
     _renewing: asyncio.Task[None]
 
     async def lost(self) -> None:
         """Wait until another machine may lead; then raise ``NotLeadingError``, which says why."""
         await asyncio.shield(self._renewing)
+
+    async def hand_over(self, rest_s: float) -> None:
+        """Record for how long probers may still work, now that this leader sends nothing more."""
+        leave = partial(_note_rest, lease=self.lease, rest_s=rest_s)
+        await answered(session_of(self.connections).call(leave), _LONGEST_TURN * self.lease.length_s)
 
 
 @asynccontextmanager
@@ -44,12 +52,14 @@ async def leading(
     role: str,
     *,
     lease_s: float,
+    hold_s: float,
     name: str,
     time_s: Callable[[], float],
     wait: Callable[[float], Awaitable[None]],
 ) -> AsyncIterator[Leadership]:
     """Wait until this process leads, and yield its connections and its lease.
 
+    ``hold_s`` is for how long its probers may work after it has ended; its successor waits for that.
     The planner migrates the tables to the newest schema; the other roles wait for that.
 
     Raises
@@ -71,10 +81,10 @@ async def leading(
             if role == "planner":
                 await answered(session.call(partial(_end_terms, role=role)), _LONGEST_TURN * lease_s)
                 await migrate(session)
-            begin = partial(_begin_term, role=role, name=name, now_s=time_s())
-            lease.term = term = await answered(session.call(begin), _LONGEST_TURN * lease_s)
+            begin = partial(_begin_term, role=role, name=name, now_s=time_s(), hold_s=hold_s)
+            lease.term, rest_s = await answered(session.call(begin), _LONGEST_TURN * lease_s)
             session.check = lease.must_be_ours
-            yield Leadership(connections, lease, term, renewing)
+            yield Leadership(connections, lease, rest_s, renewing)
         finally:
             renewing.cancel()
             await asyncio.wait([renewing])
@@ -110,12 +120,20 @@ def _end_terms(connection: Connection, role: str) -> None:
         connection.execute(update(t.leaders).where(t.leaders.c.role == role).values(term=text("term + 1")))
 
 
-def _begin_term(connection: Connection, role: str, name: str, now_s: float) -> int:
-    found = connection.execute(term_of(role)).scalar()
-    term = max(found or 0, int(now_s)) + 1  # after a restore, a term must not repeat one that probers have seen
-    values = {"term": term, "name": name, "since_s": now_s}
+def _begin_term(connection: Connection, role: str, name: str, now_s: float, hold_s: float) -> tuple[int, float]:
+    """Begin a term and return its number, and for how long the probers of the last one may work."""
+    c = t.leaders.c
+    found = connection.execute(select(c.term, c.rest_s).where(c.role == role)).one_or_none()
+    last, rest_s = (0, 0.0) if found is None else (found.term, hold_s if found.rest_s is None else found.rest_s)
+    term = max(last, int(now_s)) + 1  # after a restore, a term must not repeat one that probers have seen
+    values = {"term": term, "name": name, "since_s": now_s, "rest_s": max(hold_s, rest_s)}
     if found is None:
         connection.execute(insert(t.leaders), {"role": role} | values)
     else:
-        connection.execute(update(t.leaders).where(t.leaders.c.role == role).values(**values))
-    return term
+        connection.execute(update(t.leaders).where(c.role == role).values(**values))
+    return term, rest_s
+
+
+def _note_rest(connection: Connection, lease: Lease, rest_s: float) -> None:
+    c = t.leaders.c
+    connection.execute(update(t.leaders).where(c.role == lease.role, c.term == lease.term).values(rest_s=rest_s))

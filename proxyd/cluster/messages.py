@@ -4,16 +4,59 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.errors import UnreadableError
 
 T = TypeVar("T")
-_MOST_BYTES = 256 * 2**20  # in a decompressed message
 _CONFIG = ConfigDict(ser_json_inf_nan="constants", ser_json_bytes="base64", val_json_bytes="base64")
+MIB = 2**20
+
+Id = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
+Said = Annotated[str, Field(max_length=500)]
+Count = Annotated[int, Field(ge=0, le=2**53)]
+Seconds = Annotated[float, Field(allow_inf_nan=False)]
+_MOST_HOSTS = 100_000  # of a prober
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """A prober says that it is there, for how many hosts at once, and which batches it works on.
+
+    ``sent_s`` is by its own clock, which the answer repeats.
+    """
+
+    __pydantic_config__ = _CONFIG
+
+    prober_id: Id
+    name: Said
+    version: Said
+    hosts: Annotated[int, Field(ge=1, le=_MOST_HOSTS)]
+    sent_s: Seconds
+    batches: Annotated[tuple[Id, ...], Field(max_length=_MOST_HOSTS)] = ()
+    is_leaving: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The planner of a term answers a prober, or tells it something unasked (``echo_s`` is ``None`` then).
+
+    ``now_s`` is the planner's clock. The batches of ``held`` are the prober's until ``now_s + hold_s``, those of
+    ``ended`` no longer. ``aside`` says why the prober has no work, if it is put aside.
+    """
+
+    __pydantic_config__ = _CONFIG
+
+    term: Count
+    now_s: Seconds
+    hold_s: Annotated[float, Field(gt=0.0, le=86400.0)]
+    echo_s: Seconds | None = None
+    held: Annotated[tuple[Id, ...], Field(max_length=_MOST_HOSTS)] = ()
+    ended: Annotated[tuple[Id, ...], Field(max_length=_MOST_HOSTS)] = ()
+    aside: Said = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,40 +64,52 @@ class Batch:
     """Requests to one host, in the order in which they are to be made.
 
     ``term`` counts the planners: requests of any but the newest are not made. ``sent_s`` is unix seconds by the
-    planner's clock.
+    planner's clock. The batch is its prober's until ``until_s``, by the clock of the planner's answers.
     """
 
     __pydantic_config__ = _CONFIG
 
-    batch_id: str
-    term: int
+    batch_id: Id
+    term: Count
     host: str
-    sent_s: float
+    sent_s: Seconds
+    until_s: Seconds
     requests: tuple[ProbeRequest, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeReport:
-    """The result of one request of a batch; ``outcome`` is ``None`` if it is unknown what the last prober did.
+    """The result of one request of a batch; without an outcome its prober refuses the batch, and has begun nothing.
 
     ``number`` is the request's place in the batch, ``reading`` what its outcome is about; ``sent_s`` is the batch's.
     """
 
     __pydantic_config__ = _CONFIG
 
-    batch_id: str
-    number: int
-    prober: str
+    batch_id: Id
+    number: Count
+    prober_id: Id
     reading: str
-    sent_s: float
+    sent_s: Seconds
     outcome: ProbeOutcome | None = None
 
 
-class Form(Generic[T]):
-    """The form of one kind of message."""
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The planner has recorded the report of a request; its prober need not send it again."""
 
-    def __init__(self, kind: type[T]) -> None:
+    __pydantic_config__ = _CONFIG
+
+    batch_id: Id
+    number: Count
+
+
+class Form(Generic[T]):
+    """The form of one kind of message, of at most so many bytes before compression."""
+
+    def __init__(self, kind: type[T], most_bytes: int) -> None:
         self._adapter = TypeAdapter(kind)
+        self._most_bytes = most_bytes
 
     def write(self, message: T) -> bytes:
         """Return a message in the form in which it is sent."""
@@ -64,7 +119,7 @@ class Form(Generic[T]):
         """Return the message; raises ``UnreadableError`` if ``data`` is not one."""
         unpacker = zlib.decompressobj()
         try:
-            text = unpacker.decompress(data, _MOST_BYTES)
+            text = unpacker.decompress(data, self._most_bytes)
             if not unpacker.eof:
                 raise UnreadableError("a message is truncated, or larger than proxyd sends")
             return self._adapter.validate_json(text)
@@ -72,24 +127,8 @@ class Form(Generic[T]):
             raise UnreadableError(f"a message cannot be read: {error}") from error
 
 
-BATCHES, REPORTS = Form(Batch), Form(ProbeReport)
-
-
-def without_picture(report: ProbeReport) -> ProbeReport:
-    """Return a report without the picture of its probe, with a remark about it.
-
-    Examples
-    --------
-    >>> from proxyd.core.model.outcome import OutcomeKind, Picture
-    >>> shown = ProbeOutcome("s", OutcomeKind.SAME_BODY, 1.0, 2.0, detail="the same", picture=Picture("image/png", b""))
-    >>> without_picture(ProbeReport("b", 0, "p", "r", 1.0, shown)).outcome.detail
-    'the same; no screenshot: it does not fit into a message to the planner'
-    """
-    outcome = report.outcome
-    if outcome is None or outcome.picture is None:
-        return report
-    detail = f"{outcome.detail}; no screenshot: it does not fit into a message to the planner"
-    return replace(report, outcome=replace(outcome, picture=None, detail=detail))
+HELLOS, ANSWERS, RECORDED = Form(Hello, 8 * MIB), Form(Answer, 16 * MIB), Form(Recorded, MIB)
+BATCHES, REPORTS = Form(Batch, 64 * MIB), Form(ProbeReport, 256 * MIB)
 
 
 def by_our_clock(outcome: ProbeOutcome, *, sent_s: float, arrived_s: float) -> ProbeOutcome:

@@ -1,0 +1,194 @@
+"""A bus in memory in place of NATS, and machines over it: messages come at once, late, twice or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from proxyd.cluster.batch_prober import BatchProber, ProberSettings
+from proxyd.cluster.link import Handler, NatsServer, Received
+from proxyd.cluster.nats_transport import NatsTransport, TransportSettings
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
+from proxyd.errors import ClusterError, NotLeadingError
+from proxyd.metrics import Metrics
+from proxyd.ports import MaySend, Unmade, always
+from tests.fakes import FakeClock, settle
+
+HOLD_S = 8.0
+REQUEST = ProbeRequest("s", "https://a.example/")
+
+
+@dataclass
+class Bus:
+    """Carries messages to whoever heeds their subject, as ``fate`` says: how often, and how many seconds late."""
+
+    clock: FakeClock
+    fate: Callable[[str], list[float]] = lambda _: [0.0]
+    links: list[BusLink] = field(default_factory=list)
+    sent: list[tuple[str, bytes]] = field(default_factory=list)
+
+    def link(self) -> BusLink:
+        """Return the link of one more machine."""
+        link = BusLink(self)
+        link.server.note_found()
+        self.links.append(link)
+        return link
+
+    def kinds(self) -> list[str]:
+        """Return what kinds of messages were sent so far."""
+        return [subject.rpartition(".")[2] for subject, _ in self.sent]
+
+    async def carry(self, sender: BusLink, subject: str, data: bytes, reply: str) -> None:
+        """Bring a message to everybody who can be reached."""
+        self.sent.append((subject, data))
+        for late_s in self.fate(subject):
+            await self.clock.sleep(late_s)
+            heard = [each.deliver(subject, data) for each in self.links if sender.reaches(each)]
+            if reply and not any(heard):
+                sender.deliver(reply, b"", is_unheard=True)
+
+
+@dataclass
+class BusLink:
+    """The link of one machine."""
+
+    bus: Bus
+    is_up: bool = True
+    server: NatsServer = field(default_factory=NatsServer)
+    handlers: Mapping[str, Handler] = field(default_factory=dict)
+    _sending: set[asyncio.Task[None]] = field(default_factory=set)
+
+    async def send(self, subject: str, data: bytes = b"", *, reply: str = "") -> None:
+        if not self.is_up:
+            raise ClusterError("no server is connected")
+        task = asyncio.create_task(self.bus.carry(self, subject, data, reply))
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
+
+    async def listen(self, handlers: Mapping[str, Handler], greet: Callable[[], Awaitable[None]]) -> None:
+        self.handlers = handlers
+        connection = 0
+        try:
+            while True:
+                connection = await self.server.another_connection(connection)
+                await greet()
+        finally:
+            self.handlers = {}
+
+    def reaches(self, other: BusLink) -> bool:
+        """Whether both are connected."""
+        return self.is_up and other.is_up
+
+    def deliver(self, subject: str, data: bytes, *, is_unheard: bool = False) -> bool:
+        """Hand a message to those who heed its subject; return whether there is one."""
+        heeding = [handler for pattern, handler in self.handlers.items() if fnmatchcase(subject, pattern)]
+        for handler in heeding:
+            handler(Received(subject, data, is_unheard))
+        return bool(heeding)
+
+    @contextmanager
+    def cut(self) -> Iterator[None]:
+        """Let nothing through while the context is open."""
+        self.is_up = False
+        self.server.note_lost()
+        yield
+        self.is_up = True
+        self.server.note_found()
+
+
+class Origin:
+    """Makes probes that take a time, and notes which machine asks a host when."""
+
+    def __init__(
+        self, clock: FakeClock, takes_s: float | Callable[[], float] = 0.0, kind: OutcomeKind = OutcomeKind.SAME_BODY
+    ) -> None:
+        self.clock = clock
+        self.takes_s = takes_s if callable(takes_s) else lambda: takes_s
+        self.kind = kind
+        self.asked: list[str] = []
+        self.now = 0
+        self.most = 0
+        self.at_once: Counter[str] = Counter()
+        self.most_of_a_host = 0
+
+    async def probe(self, request: ProbeRequest, may_send: MaySend = always) -> ProbeOutcome:
+        if not may_send():
+            raise NotLeadingError
+        self.asked.append(request.source_id)
+        self.now += 1
+        self.most = max(self.most, self.now)
+        self.at_once[request.host] += 1
+        self.most_of_a_host = max(self.most_of_a_host, self.at_once[request.host])
+        began_s = self.clock.time_s()
+        try:
+            await self.clock.sleep(self.takes_s())
+        finally:
+            self.now -= 1
+            self.at_once[request.host] -= 1
+        return ProbeOutcome(request.source_id, self.kind, began_s, self.clock.time_s())
+
+
+@dataclass
+class Machines:
+    """A planner and probers over a bus; ``strays`` are outcomes that the planner did not wait for."""
+
+    clock: FakeClock = field(default_factory=FakeClock)
+    bus: Bus = field(init=False)
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    strays: list[tuple[str, str]] = field(default_factory=list)
+    metrics: Metrics = field(default_factory=Metrics)
+
+    def __post_init__(self) -> None:
+        self.bus = Bus(self.clock)
+
+    def planner(
+        self, term: int = 7, *, begins_s: float = 0.0, queue_s: float = 30.0, may_send: MaySend = always
+    ) -> NatsTransport:
+        """Return a planner that runs."""
+        clock = self.clock
+        times = TransportSettings(term, HOLD_S, begins_s, spacing_s=0.0, queue_s=queue_s, patience_s=60.0)
+        link = self.bus.link()
+        made = NatsTransport(link, clock, self.metrics, times, may_send, clock.monotonic_s)  # type: ignore[arg-type]
+
+        async def take(outcome: ProbeOutcome, *, reading: str) -> None:
+            self.strays.append((outcome.source_id, reading))
+
+        self.tasks.append(asyncio.create_task(made.run(take)))
+        return made
+
+    def prober(self, origin: Origin, name: str = "p", *, hosts: int = 4, ahead_s: float = 0.0) -> BatchProber:
+        """Return a prober that runs, whose clock is so far ahead of the planner's."""
+        settings, link = ProberSettings(name, hosts, 5.0), self.bus.link()
+
+        def now_s() -> float:
+            return self.clock.monotonic_s() + ahead_s
+
+        made = BatchProber(link, origin, self.clock, Metrics(), settings, now_s)  # type: ignore[arg-type]
+        self.tasks.append(asyncio.create_task(made.run()))
+        return made
+
+    async def end(self) -> None:
+        """Let every machine die."""
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.wait(self.tasks)
+
+
+async def ended(planner: NatsTransport, request: ProbeRequest = REQUEST) -> ProbeOutcome | Unmade:
+    """Return the result of a request."""
+    async with planner.probe(request) as outcome:
+        return outcome
+
+
+def asked_of(planner: NatsTransport, request: ProbeRequest = REQUEST) -> asyncio.Task[ProbeOutcome | Unmade]:
+    """Ask without waiting."""
+    return asyncio.create_task(ended(planner, request))
+
+
+async def settled() -> None:
+    """Let everything happen that takes no time."""
+    await settle(60)

@@ -1,0 +1,385 @@
+"""What planner and probers say to each other, and what they do when messages are lost, late, repeated or forged."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+import structlog
+
+from proxyd.cluster.link import HELLO, REPORT, TERM, work_of
+from proxyd.cluster.messages import ANSWERS, BATCHES, HELLOS, REPORTS, Answer, Batch, Hello, ProbeReport
+from proxyd.cluster.prober_roster import HELLO_EVERY_S
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
+from proxyd.ports import Unmade
+from tests.unit.cluster.bus import HOLD_S, REQUEST, Machines, Origin, asked_of, ended, settled
+
+
+@pytest.fixture
+async def machines() -> AsyncIterator[Machines]:
+    made = Machines()
+    yield made
+    await made.end()
+
+
+async def test_a_probe_costs_three_messages_and_an_idle_cluster_almost_none(machines: Machines) -> None:
+    planner, _ = machines.planner(), machines.prober(Origin(machines.clock))
+    await settled()
+    machines.bus.sent.clear()
+    for number in range(5):
+        await ended(planner, ProbeRequest(f"s{number}", f"https://{number}.example/"))
+    await settled()
+    assert sorted(machines.bus.kinds()) == sorted(["batch", "report", "recorded"] * 5)
+    machines.bus.sent.clear()
+    await machines.clock.advance(2.5 * HELLO_EVERY_S)
+    assert machines.bus.kinds() == ["hello", "answer"] * 2
+
+
+async def test_a_batch_that_takes_long_stays_with_its_prober(machines: Machines) -> None:
+    origin, other = Origin(machines.clock, takes_s=5.0 * HOLD_S), Origin(machines.clock)
+    planner, _ = machines.planner(), machines.prober(origin)
+    await settled()
+    asked = asked_of(planner)
+    await settled()
+    machines.prober(other, "q")
+    await machines.clock.advance(5.0 * HOLD_S)
+    assert isinstance(await asked, ProbeOutcome)
+    assert (origin.asked, other.asked) == (["s"], [])
+
+
+async def test_one_lost_answer_ends_no_batch(machines: Machines) -> None:
+    planner, _ = machines.planner(), machines.prober(Origin(machines.clock, takes_s=2.0 * HOLD_S))
+    await settled()
+    asked = asked_of(planner)
+    await settled()
+    lost = ["answer", "hello"]
+
+    def fate(subject: str) -> list[float]:
+        kind = subject.rpartition(".")[2]
+        return [] if kind in lost and not lost.remove(kind) else [0.0]  # type: ignore[func-returns-value]
+
+    machines.bus.fate = fate
+    await machines.clock.advance(2.0 * HOLD_S)
+    assert isinstance(await asked, ProbeOutcome)
+    assert lost == []
+
+
+async def test_a_prober_that_hears_nothing_stops_before_its_batch_is_planned_again(machines: Machines) -> None:
+    deaf, other = Origin(machines.clock, takes_s=100.0), Origin(machines.clock)
+    planner, prober = machines.planner(), machines.prober(deaf)
+    await settled()
+    asked = asked_of(planner)
+    await settled()
+    machines.prober(other, "q")
+    await settled()
+    with prober._link.cut():  # type: ignore[attr-defined]
+        while not asked.done():
+            await machines.clock.advance(0.1)
+            assert deaf.now == 0 or not asked.done()
+        assert await asked is Unmade.LOST
+        assert deaf.now == 0
+        assert isinstance(await ended(planner), ProbeOutcome)
+        assert other.asked == ["s"]
+
+
+async def test_a_batch_that_was_held_up_longer_than_its_hold_is_not_made(machines: Machines) -> None:
+    origin = Origin(machines.clock)
+    planner, _ = machines.planner(), machines.prober(origin, ahead_s=1e5)
+    await settled()
+    machines.bus.fate = lambda subject: [1.1 * HOLD_S if subject.endswith("batch") else 0.0]
+    asked = asked_of(planner)
+    await machines.clock.advance(3.0 * HOLD_S)
+    assert await asked is Unmade.LOST
+    assert origin.asked == []
+    machines.bus.fate = lambda _: [0.9 * HOLD_S]
+    asked = asked_of(planner)
+    await machines.clock.advance(3.0 * HOLD_S)
+    assert origin.asked == ["s"]
+
+
+async def test_a_prober_that_is_wrong_about_the_clock_of_the_planner_asks_again(machines: Machines) -> None:
+    origin = Origin(machines.clock)
+    machines.bus.fate = lambda subject: [1.1 * HOLD_S if subject == HELLO else 0.0]
+    planner, _ = machines.planner(), machines.prober(origin)
+    await machines.clock.advance(1.15 * HOLD_S)
+    machines.bus.fate = lambda _: [0.0]
+    assert await ended(planner) is Unmade.NOT_BEGUN  # its question came late, so the batch may be over
+    await machines.clock.advance(0.1)
+    assert isinstance(await ended(planner), ProbeOutcome)
+
+
+async def test_a_batch_that_comes_again_is_not_made_again(machines: Machines) -> None:
+    origin = Origin(machines.clock)
+    planner, prober = machines.planner(), machines.prober(origin)
+    await settled()
+    await ended(planner)
+    (batch,) = [each for each in machines.bus.sent if each[0].endswith("batch")]
+    await machines.bus.links[0].send(*batch)
+    await settled()
+    assert origin.asked == ["s"]
+    assert prober._held == {}
+
+
+async def test_a_batch_for_a_prober_that_is_gone_goes_to_another_at_once(machines: Machines) -> None:
+    gone, other = Origin(machines.clock), Origin(machines.clock)
+    planner = machines.planner()
+    machines.prober(gone)
+    dying = machines.tasks[-1]
+    await settled()
+    dying.cancel()
+    machines.prober(other, "q")
+    await settled()
+    results = [await ended(planner) for _ in range(3)]
+    assert results.count(Unmade.NOT_BEGUN) == 1
+    assert (gone.asked, other.asked) == ([], ["s", "s"])
+
+
+async def test_a_report_that_is_lost_is_sent_again_and_taken_in(machines: Machines) -> None:
+    planner, _ = machines.planner(), machines.prober(Origin(machines.clock))
+    await settled()
+    tries: list[str] = []
+    machines.bus.fate = lambda subject: [0.0] if subject != REPORT or tries.append(subject) or len(tries) > 2 else []  # type: ignore[func-returns-value]
+    asked = asked_of(planner)
+    await machines.clock.advance(4.0)
+    assert isinstance(await asked, ProbeOutcome)
+    assert len(tries) == 3
+
+
+async def test_a_report_that_comes_after_its_batch_was_given_up_is_a_stray(machines: Machines) -> None:
+    planner, _ = machines.planner(), machines.prober(Origin(machines.clock))
+    await settled()
+    machines.bus.fate = lambda subject: [] if subject == REPORT else [0.0]
+    asked = asked_of(planner, replace(REQUEST, reading="r"))
+    await machines.clock.advance(1.1 * HOLD_S)
+    assert await asked is Unmade.LOST
+    machines.bus.fate = lambda _: [0.0]
+    await machines.clock.advance(60.0)
+    assert machines.strays == [("s", "r")]
+    machines.bus.sent.clear()
+    await machines.clock.advance(300.0)
+    assert REPORT not in [subject for subject, _ in machines.bus.sent]
+
+
+async def test_a_report_is_recorded_once_however_often_it_comes(machines: Machines) -> None:
+    planner, _ = machines.planner(), machines.prober(Origin(machines.clock))
+    await settled()
+    machines.bus.fate = lambda subject: [] if subject.endswith("recorded") else [0.0]
+    assert isinstance(await ended(planner), ProbeOutcome)
+    await machines.clock.advance(10.0)
+    reports = [subject for subject, _ in machines.bus.sent].count(REPORT)
+    assert reports > 2
+    machines.bus.fate = lambda _: [0.0]
+    await machines.clock.advance(60.0)
+    assert [subject for subject, _ in machines.bus.sent].count(REPORT) == reports + 1
+    assert machines.strays == []
+
+
+async def test_the_next_planner_takes_in_the_reports_of_the_last_one(machines: Machines) -> None:
+    origin = Origin(machines.clock, takes_s=1.0)
+    planner, _ = machines.planner(), machines.prober(origin)
+    dying = machines.tasks[0]
+    await settled()
+    asked = asked_of(planner)
+    await settled()
+    asked.cancel()
+    dying.cancel()
+    await machines.clock.advance(2.0)
+    machines.planner(term=8)
+    await settled()
+    assert machines.strays == [("s", "")]
+
+
+async def test_a_new_planner_begins_when_the_probers_of_the_last_have_stopped(machines: Machines) -> None:
+    origin = Origin(machines.clock, takes_s=100.0)
+    first, prober = machines.planner(), machines.prober(origin)
+    await settled()
+    asked = asked_of(first)
+    await settled()
+    assert first.busy_s == HOLD_S
+    machines.bus.fate = lambda _: [0.0]
+    machines.tasks[0].cancel()
+    asked.cancel()
+    second = machines.planner(term=8, begins_s=machines.clock.monotonic_s() + HOLD_S)
+    again = asked_of(second)
+    await settled()
+    assert (origin.now, prober._session.term) == (0, 8)  # it stops when it hears of the new one
+    await machines.clock.advance(0.9 * HOLD_S)
+    assert origin.asked == ["s"]
+    await machines.clock.advance(0.2 * HOLD_S)
+    assert origin.asked == ["s", "s"]
+    again.cancel()
+
+
+async def test_a_planner_of_an_earlier_term_is_not_heeded_until_the_later_one_is_silent(machines: Machines) -> None:
+    machines.planner(term=9)
+    prober = machines.prober(Origin(machines.clock))
+    await settled()
+    old = machines.planner(term=8, queue_s=1.0)
+    await settled()
+    assert prober._session.term == 9
+    assert isinstance(prober.prober_id, str)
+    asked = asked_of(old)
+    await settled()
+    assert await asked is Unmade.NOT_BEGUN  # the prober has refused it
+    machines.tasks[0].cancel()
+    await machines.clock.advance(2.0 * HELLO_EVERY_S)
+    assert prober._session.term == 8
+
+
+async def test_a_planner_that_no_longer_leads_says_nothing(machines: Machines) -> None:
+    leads = True
+    planner, prober = machines.planner(may_send=lambda: leads), machines.prober(Origin(machines.clock, takes_s=99.0))
+    await settled()
+    asked = asked_of(planner)
+    await settled()
+    leads = False
+    await machines.clock.advance(1.1 * HOLD_S)
+    assert await asked is Unmade.LOST  # nothing has extended it
+    machines.bus.sent.clear()
+    assert await ended(planner) is Unmade.NOT_BEGUN
+    await machines.clock.advance(HELLO_EVERY_S)
+    assert set(machines.bus.kinds()) == {"hello"}
+    assert prober._held == {}
+
+
+async def test_a_term_that_cannot_be_stops_nothing(machines: Machines) -> None:
+    planner, prober = machines.planner(), machines.prober(Origin(machines.clock))
+    await settled()
+    now_s = machines.clock.monotonic_s()
+    forged = Answer(99_999_999_999, now_s, HOLD_S, echo_s=now_s)
+    subject = work_of(prober.prober_id)
+    link = machines.bus.links[0]
+    await link.send(f"{subject}.answer", ANSWERS.write(forged))
+    await link.send(TERM, b"99999999999")
+    await link.send(f"{subject}.batch", BATCHES.write(Batch("0" * 32, 99_999_999_999, "a", 0.0, now_s + 9.0, ())))
+    await settled()
+    assert prober._session.term == 7
+    assert isinstance(await ended(planner), ProbeOutcome)
+
+
+async def test_what_cannot_be_read_is_dropped_and_named(machines: Machines) -> None:
+    planner, prober = machines.planner(), machines.prober(Origin(machines.clock))
+    await settled()
+    with structlog.testing.capture_logs() as logged:
+        for subject in (HELLO, REPORT, *(f"{work_of(prober.prober_id)}.{kind}" for kind in ("batch", "answer"))):
+            for data in (b"", b"no message", REPORTS.write(_report(prober.prober_id))[:-3]):
+                await machines.bus.links[0].send(subject, data)
+        await settled()
+    assert len([each for each in logged if each["log_level"] == "error"]) == 12
+    assert isinstance(await ended(planner), ProbeOutcome)
+
+
+async def test_a_report_of_a_batch_that_another_prober_has_is_dropped(machines: Machines) -> None:
+    planner, prober = machines.planner(), machines.prober(Origin(machines.clock, takes_s=3.0))
+    await settled()
+    asked = asked_of(planner)
+    await settled()
+    (batch_id,) = prober._held
+    forged = replace(_report("f" * 32), batch_id=batch_id)
+    with structlog.testing.capture_logs() as logged:
+        await machines.bus.links[1].send(REPORT, REPORTS.write(forged))
+        await settled()
+    assert [each["event"] for each in logged] == ["a report of a batch that another prober has is dropped"]
+    assert not asked.done()
+    await machines.clock.advance(3.0)
+    outcome = await asked
+    assert isinstance(outcome, ProbeOutcome)
+    assert outcome.kind is OutcomeKind.SAME_BODY
+
+
+def _report(prober_id: str) -> ProbeReport:
+    outcome = ProbeOutcome("s", OutcomeKind.GONE, 1e9, 1e9)
+    return ProbeReport("b" * 32, 0, prober_id, "r", 1e9, outcome)
+
+
+async def test_batches_wait_for_room_and_are_not_begun_if_there_is_none_for_long(machines: Machines) -> None:
+    origin = Origin(machines.clock, takes_s=3.0)
+    planner = machines.planner(queue_s=5.0)
+    early = asked_of(planner)
+    await machines.clock.advance(6.0)
+    assert await early is Unmade.NOT_BEGUN
+    machines.prober(origin, hosts=2)
+    await settled()
+    asked = [asked_of(planner, ProbeRequest(f"s{n}", f"https://{n}.example/")) for n in range(6)]
+    await settled()
+    assert machines.metrics.registry.get_sample_value("proxyd_batches_waiting") == 4
+    await machines.clock.advance(9.0)
+    results = [await each for each in asked]
+    assert origin.most == 2
+    assert [type(each) for each in results] == [ProbeOutcome] * 4 + [Unmade] * 2
+    assert results[-1] is Unmade.NOT_BEGUN
+    assert machines.metrics.registry.get_sample_value("proxyd_batches_waiting") == 0
+
+
+async def test_a_prober_that_stops_finishes_its_batches_and_reports_and_gets_no_more(machines: Machines) -> None:
+    origin, other = Origin(machines.clock, takes_s=3.0), Origin(machines.clock)
+    planner, prober = machines.planner(), machines.prober(origin)
+    stopping = machines.tasks[-1]
+    await settled()
+    first = asked_of(planner)
+    await settled()
+    prober.stop()
+    assert not prober.is_up
+    machines.prober(other, "q")
+    await settled()
+    second = asked_of(planner, ProbeRequest("t", "https://b.example/"))
+    await machines.clock.advance(3.0)
+    assert isinstance(await first, ProbeOutcome)
+    assert isinstance(await second, ProbeOutcome)
+    await asyncio.wait_for(stopping, 5.0)
+    assert (origin.asked, other.asked) == (["s"], ["t"])
+
+
+async def test_a_stop_gives_up_what_takes_too_long(machines: Machines) -> None:
+    origin = Origin(machines.clock, takes_s=1000.0)
+    planner, prober = machines.planner(), machines.prober(origin)
+    prober._settings = replace(prober._settings, drain_timeout_s=0.0)
+    await settled()
+    asked = asked_of(planner)
+    await settled()
+    prober.stop()
+    await asyncio.wait_for(machines.tasks[-1], 5.0)
+    assert origin.now == 0
+    asked.cancel()
+
+
+async def test_the_failures_of_a_prober_that_is_put_aside_are_not_those_of_sources(machines: Machines) -> None:
+    bad, good = Origin(machines.clock, kind=OutcomeKind.BLOCKED), Origin(machines.clock)
+    planner = machines.planner()
+    machines.prober(bad, "bad", hosts=1)
+    await settled()
+
+    async def asked(number: int) -> ProbeOutcome | Unmade:
+        return await ended(planner, ProbeRequest("s", f"https://{number}.example/"))
+
+    for number in range(5):
+        assert isinstance(await asked(number), ProbeOutcome)
+    machines.prober(good, "good", hosts=1000)
+    await settled()
+    for number in range(5):  # those that are equally empty have their turns
+        for _ in range(2):
+            await asked(number)
+    with structlog.testing.capture_logs() as logged:
+        await machines.clock.advance(HOLD_S)
+    assert [each["event"].split(":")[0] for each in logged] == ["a prober is put aside", "put aside"]
+    assert list(planner.aside) == ["bad"]
+    before = len(bad.asked)
+    for number in range(10):
+        assert isinstance(await asked(number), ProbeOutcome)
+    assert len(bad.asked) == before
+    await machines.clock.advance(700.0)
+    assert planner.aside == {}
+    results = [await asked(number) for number in range(4)]
+    assert results.count(Unmade.LOST) == len(bad.asked) - before == 2
+    planner.stop()
+    await asyncio.wait_for(machines.tasks[0], 5.0)
+
+
+def test_messages_are_the_same_on_the_other_side() -> None:
+    request = replace(ProbeRequest("s", "https://a.example/"), headers=(("Accept", "text/html"),), obeys_robots=True)
+    batch = Batch("b" * 32, 3, "a.example", 1.5, 2.5, (request, request))
+    hello = Hello("a" * 32, "host:1", "1.0", 4, 2.5, ("b" * 32,))
+    assert BATCHES.read(BATCHES.write(batch)) == batch
+    assert HELLOS.read(HELLOS.write(hello)) == hello
