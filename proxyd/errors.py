@@ -25,7 +25,6 @@
     |  `- SilentError                   it did not answer in time, and may have done what was asked
     |- ClusterError                     the other machines cannot be reached
     |  |- UnreadableError               another machine sent an unreadable message
-    |  `- LostLeaseError                the lease expired, or another machine took it over
     |- DeliveryError                    retryable: the outbox decides from it
     `- StoreError
        |- StoreUnreachableError        the database does not answer; it may come back

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -19,6 +20,8 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+
+from proxyd.cluster.nats_users import CONFIG, files_of
 
 _WAIT_S = 60.0
 _FIRST_PORT, _PORTS = 10_000, 22_000
@@ -195,11 +198,12 @@ def stop_shared_postgres(folder: Path) -> None:
 
 @dataclass
 class NatsServer:
-    """A server of NATS; with a password it wants that of the user ``me``."""
+    """A server of NATS; with a password it wants that of the user ``me``, or it has a configuration of its own."""
 
     port: int
     listens: str = "127.0.0.1"
     password: str = ""
+    config: Path | None = None
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -216,6 +220,7 @@ class NatsServer:
         """Start the server."""
         command = ["nats-server", "-a", self.listens, "-p", str(self.port)]
         command += ["--user", "me", "--pass", self.password] if self.password else []
+        command += ["--config", str(self.config), "-m", "0"] if self.config else []
         self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         wait_for_port(self.port, self.process)
 
@@ -228,11 +233,17 @@ class NatsServer:
 
 
 @contextmanager
-def nats_server(listens: str = "127.0.0.1", password: str = "") -> Iterator[NatsServer]:
-    """Run a server of NATS."""
+def nats_server(listens: str = "127.0.0.1", password: str = "", *, config: Path | None = None) -> Iterator[NatsServer]:
+    """Run a server of NATS; ``config`` is the folder into which one with users is written."""
     if shutil.which("nats-server") is None:
         pytest.skip("nats-server is not installed")
     server = NatsServer(free_port(), listens, password)
+    if config is not None:
+        for name, text in files_of(
+            f"127.0.0.1:{server.port}", lambda: secrets.token_hex(8), is_encrypted=False
+        ).items():
+            (config / name).write_text(re.sub("(?m)^http: .*$", "", text), encoding="utf-8")
+        server.config = config / CONFIG
     server.start()
     try:
         yield server

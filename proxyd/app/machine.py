@@ -17,6 +17,7 @@ from proxyd.api import serve_api, serve_health
 from proxyd.app import wiring as app
 from proxyd.clock import SystemClock, awake_or_asleep_s
 from proxyd.cluster import LocalTransport
+from proxyd.cluster.subjects import OUTBOX
 from proxyd.config import SecretStore, Settings, supervision
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.daemon import Daemon, DistantNotifier, PushParts, Supervisor
@@ -29,7 +30,7 @@ from proxyd.tracing import NO_TRACES, Tracer
 
 try:
     from proxyd.cluster.batch_prober import BatchProber, ProberSettings
-    from proxyd.cluster.link import OUTBOX, ClusterSettings, NatsConnection, open_link
+    from proxyd.cluster.link import ClusterSettings, NatsConnection, open_link
     from proxyd.cluster.nats_transport import NatsTransport, TransportSettings
     from proxyd.store.databases.leading import Leadership, leading
 except ModuleNotFoundError as error:  # the optional dependency is not installed

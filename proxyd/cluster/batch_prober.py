@@ -14,10 +14,11 @@ import structlog
 
 from proxyd import __version__
 from proxyd.clock import awake_or_asleep_s
-from proxyd.cluster.link import HELLO, REPORT, TERM, Handler, NatsConnection, Received, work_of
+from proxyd.cluster.link import Handler, NatsConnection, Received
 from proxyd.cluster.messages import ANSWERS, BATCHES, HELLOS, RECORDED, REPORTS, Answer, Batch, Hello, ProbeReport
 from proxyd.cluster.planner_session import PlannerSession
 from proxyd.cluster.prober_roster import HELLO_EVERY_S
+from proxyd.cluster.subjects import CALL, HELLO, REPORT, work_of
 from proxyd.core.model.outcome import ProbeOutcome
 from proxyd.errors import ClusterError, NotLeadingError, UnreadableError
 from proxyd.metrics import Metrics
@@ -108,7 +109,7 @@ class BatchProber:
 
     async def run(self) -> None:
         """Make probes until ``stop``."""
-        handlers: dict[str, Handler] = {TERM: self._hear_call, f"{work_of(self.prober_id)}.*": self._hear}
+        handlers: dict[str, Handler] = {CALL: self._hear_call, f"{work_of(self.prober_id)}.*": self._hear}
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             talking = [

@@ -19,11 +19,10 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
+from proxyd.cluster.subjects import OUTBOX
 from proxyd.errors import ClusterError
 from proxyd.signals import Signal
 
-OUTBOX, TERM, HELLO, REPORT = "proxyd.outbox", "proxyd.term", "proxyd.hello", "proxyd.report"
-ABSENT = "proxyd.absent"  # where the server says that nobody received a batch
 _PART, _STATUS, _NOBODY = "Proxyd-Part", "Status", "503"
 _HEADERS_BYTES = 1024
 _MOST_PARTS = 256  # of a message
@@ -33,11 +32,6 @@ _AGAIN_S = 0.5  # until a lost connection is tried again
 log = structlog.get_logger("cluster")
 _AWAY = "no NATS server is connected; check the servers of the setting nats"
 Handler = Callable[["Received"], object]
-
-
-def work_of(prober_id: str) -> str:
-    """Return the subject of what the planner tells a prober; the kind of message follows, after a point."""
-    return f"proxyd.prober.{prober_id}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from math import inf
 import structlog
 
 from proxyd.clock import awake_or_asleep_s
-from proxyd.cluster.link import ABSENT, HELLO, REPORT, TERM, NatsConnection, Received, work_of
+from proxyd.cluster.link import NatsConnection, Received
 from proxyd.cluster.messages import (
     ANSWERS,
     BATCHES,
@@ -27,6 +27,7 @@ from proxyd.cluster.messages import (
     by_our_clock,
 )
 from proxyd.cluster.prober_roster import ProberRoster
+from proxyd.cluster.subjects import ABSENT, CALL, HELLO, REPORT, work_of
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.core.politeness import ProberTrust, may_be_its_own
 from proxyd.errors import ClusterError, UnreadableError
@@ -190,7 +191,7 @@ class NatsTransport:
     async def _announce(self) -> None:
         """Let every prober say hello."""
         self._announced_s = self._now_s()
-        await self._link.send(TERM)
+        await self._link.send(CALL)
 
     async def _begin(self) -> None:
         await self._clock.sleep(self._settings.begins_s - self._now_s())

@@ -107,6 +107,8 @@ def _from_environment(env: Mapping[str, str], problems: list[str]) -> dict[str, 
             continue
         key = name.removeprefix(PREFIX).lower()
         if key.endswith("_file") and key.removesuffix("_file") in Settings.model_fields:
+            if not value:
+                continue
             try:
                 values.setdefault(key.removesuffix("_file"), Path(value).read_text(encoding="utf-8").strip())
             except OSError as error:

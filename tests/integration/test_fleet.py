@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -15,6 +18,8 @@ from proxyd.clock import SystemClock
 from proxyd.cluster.batch_prober import BatchProber, ProberSettings
 from proxyd.cluster.link import ClusterSettings, NatsConnection, Parts, Received, open_link
 from proxyd.cluster.nats_transport import NatsTransport, TransportSettings
+from proxyd.cluster.nats_users import USERS
+from proxyd.cluster.subjects import ABSENT, CALL, HELLO, OUTBOX, REPORT, rights_of, work_of
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.errors import ClusterError
 from proxyd.metrics import Metrics
@@ -194,3 +199,35 @@ async def test_a_server_that_refuses_is_named_once(monkeypatch: pytest.MonkeyPat
             await eventually(lambda: note.call_count > 6, "it was refused several times")
     assert sum("Authorization" in str(each) for each in said) == 1
     assert "wrong" not in str(said)
+
+
+async def test_each_user_of_a_server_may_do_what_its_role_does_and_nothing_else(tmp_path: Path) -> None:
+    said = [CALL, OUTBOX, HELLO, REPORT, f"{work_of('a')}.batch", f"{ABSENT}.a", "other"]
+    heard: list[tuple[str, str]] = []
+    async with AsyncExitStack() as stack:
+        stack.enter_context(nats_server(config=tmp_path))
+        links = {}
+        for role in USERS:
+            settings = ClusterSettings([(tmp_path / f"nats_url_{role}").read_text(encoding="utf-8")], role)
+            link = links[role] = await stack.enter_async_context(open_link(settings))
+            await eventually(partial(getattr, link, "is_up"), f"{role} is connected")
+            for subject in ("proxyd.>", *rights_of(role).hear):
+                await stack.enter_async_context(link.heeding(subject, partial(_note, heard, role)))
+            await link._client.flush()
+        for role, link in links.items():
+            heard.clear()
+            for subject in said:
+                await link.send(subject)
+            await link._client.flush()
+            allowed = [subject for subject in said if _may(rights_of(role).publish, subject)]
+            wanted = {(to, subject) for to in USERS for subject in allowed if _may(rights_of(to).hear, subject)}
+            await eventually(partial(wanted.issubset, heard), f"{role} is heard", state=partial(list, heard))
+            assert sorted(heard) == sorted(wanted)
+
+
+def _note(heard: list[tuple[str, str]], role: str, received: Received) -> None:
+    heard.append((role, received.subject))
+
+
+def _may(rights: Sequence[str], subject: str) -> bool:
+    return any(fnmatchcase(subject, right.replace(">", "*")) for right in rights)

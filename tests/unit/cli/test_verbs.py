@@ -16,6 +16,8 @@ from proxyd.terminal.verbs import address, whole
 
 WITHOUT_JSON = {
     "serve",
+    "cluster",
+    "cluster init",
     "db",
     "db migrate",
     "db vacuum",

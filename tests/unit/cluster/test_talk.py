@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 import structlog
 
-from proxyd.cluster.link import HELLO, REPORT, TERM, work_of
 from proxyd.cluster.messages import ANSWERS, BATCHES, HELLOS, REPORTS, Answer, Batch, Hello, ProbeReport
 from proxyd.cluster.prober_roster import HELLO_EVERY_S
+from proxyd.cluster.subjects import CALL, HELLO, REPORT, work_of
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.ports import Unmade
 from tests.unit.cluster.bus import HOLD_S, REQUEST, Machines, Origin, asked_of, ended, settled
@@ -252,7 +252,7 @@ async def test_a_term_that_cannot_be_stops_nothing(machines: Machines) -> None:
     subject = work_of(prober.prober_id)
     link = machines.bus.links[0]
     await link.send(f"{subject}.answer", ANSWERS.write(forged))
-    await link.send(TERM, b"99999999999")
+    await link.send(CALL, b"99999999999")
     await link.send(f"{subject}.batch", BATCHES.write(Batch("0" * 32, 99_999_999_999, "a", 0.0, now_s + 9.0, ())))
     await settled()
     assert prober._session.term == 7

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from proxyd import __version__
+from proxyd.cluster.nats_users import USERS
 from tests.deployment import DEPLOY, ROOT, documents, is_there, unknown_settings
 
 (COMPOSE,) = documents(ROOT / "docker-compose.yml")
@@ -112,7 +113,7 @@ def test_every_file_with_a_secret_is_given_to_the_service_that_reads_it(name: st
     service = SERVICES[name]
     given = secrets(service)
     assert set(given) <= set(COMPOSE["secrets"])
-    named = {v for k, v in service.get("environment", {}).items() if re.search(r"_FILE$|__FILE$", k)}
+    named = {v for k, v in service.get("environment", {}).items() if v and re.search(r"_FILE$|__FILE$", k)}
     assert named <= set(given.values())
 
 
@@ -147,16 +148,16 @@ def test_nats_reads_its_users_from_the_secret() -> None:
     included = re.search(r'^include "(.*)"$', (DEPLOY / "nats/nats.conf").read_text(encoding="utf-8"), re.MULTILINE)
     assert included is not None
     config = Path(SERVICES["nats"]["command"][1])
-    assert (config.parent / included[1]).resolve() == Path(secrets(SERVICES["nats"])["nats_users"])
+    assert (config.parent / included[1]).resolve() == Path(secrets(SERVICES["nats"])["nats_passwords"])
 
 
 @pytest.mark.skipif(shutil.which("nats-server") is None, reason="nats-server is not installed")
 @pytest.mark.parametrize(
-    ("users", "code"), [('authorization { user: proxyd, password: "a" }\n', 0), ("authorization {", 1)]
+    ("passwords", "code"), [("".join(f'proxyd_{role}: "a"\n' for role in USERS), 0), ('proxyd_all: "a"\n', 1)]
 )
-def test_nats_takes_its_configuration(tmp_path: Path, users: str, code: int) -> None:
+def test_nats_takes_its_configuration(tmp_path: Path, passwords: str, code: int) -> None:
     for name, text in (("etc/nats/nats.conf", (DEPLOY / "nats/nats.conf").read_text(encoding="utf-8")),
-                       ("run/secrets/nats_users", users)):  # fmt: skip
+                       ("run/secrets/nats_passwords", passwords)):  # fmt: skip
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
     done = subprocess.run(

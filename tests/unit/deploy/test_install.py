@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from proxyd import __version__
+from proxyd.cluster.nats_users import USERS
 from tests.deployment import ROOT, documents
 from tests.pages import Block, blocks
 
@@ -51,9 +52,12 @@ def test_the_secrets_of_compose_are_made_and_fit_together(tmp_path: Path) -> Non
     (compose,) = documents(ROOT / "docker-compose.yml")
     assert {Path(secret["file"]).name for secret in compose["secrets"].values()} == set(made)
     assert folder.stat().st_mode & 0o777 == 0o700
-    database, nats = urlsplit(made["database_url"]), urlsplit(made["nats_url"])
+    database = urlsplit(made["database_url"])
     assert database.password == made["postgres_password"]
-    assert nats.password is not None
-    assert f'password: "{nats.password}"' in made["nats_users"]
-    assert {database.hostname, nats.hostname} <= set(compose["services"])
+    assert database.hostname in compose["services"]
+    for role in USERS:
+        nats = urlsplit(made[f"nats_url_{role}"])
+        assert nats.username == role
+        assert f'proxyd_{role}: "{nats.password}"' in made["nats_passwords"].splitlines()
+        assert nats.hostname in compose["services"]
     assert database.username == compose["services"]["postgres"]["environment"]["POSTGRES_USER"]

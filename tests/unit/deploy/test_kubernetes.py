@@ -66,7 +66,7 @@ def test_there_is_a_deployment_for_each_role() -> None:
     assert set(DEPLOYMENTS) == {"planner", "prober", "notifier"}
     assert DEPLOYMENTS["planner"]["spec"]["replicas"] == 2
     for role in DEPLOYMENTS:
-        assert container(role)["env"] == [{"name": "PROXYD_ROLE", "value": role}]
+        assert container(role)["env"][0] == {"name": "PROXYD_ROLE", "value": role}
         make_parser().parse_args(container(role)["args"])
 
 
@@ -131,8 +131,20 @@ def test_every_setting_is_one_and_every_file_that_it_names_is_a_key_of_a_secret(
     assert unknown_settings(set(settings)) == set()
     keys = {example["metadata"]["name"]: set(example["stringData"]) for example in EXAMPLES}
     files = {Path(value) for name, value in settings.items() if name.endswith("_FILE")}
-    assert {path.name for path in files} <= keys["proxyd"]
     assert {str(path.parent) for path in files} == {"/run/secrets/proxyd"}
+    for role in DEPLOYMENTS:
+        mounted = {
+            item["path"]: item["key"]
+            for volume in pod(role)["volumes"]
+            if volume["name"] == "secrets"
+            for item in volume["secret"]["items"]
+        }
+        unset = {each["name"] for each in container(role)["env"] if each["value"] == ""}
+        wanted = {name: Path(value).name for name, value in settings.items() if name.endswith("_FILE")}
+        assert set(mounted) == {file for name, file in wanted.items() if name not in unset}
+        assert set(mounted.values()) <= keys["proxyd"]
+        assert mounted["nats_url"] == f"nats_url_{role}"
+        assert ("database_url" in mounted) == (role != "prober")  # the least that each needs
     assert settings["PROXYD_SECRETS"] == "/run/secrets/hooks"  # what profiles may name holds no password of a store
 
 
