@@ -76,6 +76,8 @@ def test_shapes_are_forgotten_rather_than_kept_without_limit(most_nodes: int) ->
     kept = [Shape((), number) for number in range(50)]
     for each, shape in zip(readings, kept, strict=True):
         shapes.keep("rule", each, shape)
+        assert shapes.find("rule", iter(each)) is None  # it may be the only one of its shape
+        shapes.keep("rule", each, shape)
     found = [shapes.find("rule", iter(each)) for each in readings]
     assert all(shape in {None, its} for shape, its in zip(found, kept, strict=True))
     assert found[-1] == kept[-1]

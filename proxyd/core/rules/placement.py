@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -49,7 +50,7 @@ class SourcePlacement:
         self._throttles = Throttles()
         self._set_aside: dict[str, PlannedSource] = {}  # paused: their past probes still count for politeness
         self._records: dict[str, SourceRecord] = {}  # of sources that were not placed since the start
-        self._waiting: dict[str, None] = {}  # sources to be placed again, or removed
+        self._waiting: OrderedDict[str, None] = OrderedDict()  # sources to be placed again, or removed
         self._shared: dict[tuple[int, ...], Demands] = {}  # by the identities of the present declaration's programs
         self._laid: dict[str, None] = {}  # sources with planned intervals
         self._epoch: int | None = None

@@ -16,7 +16,7 @@ from lark import Token, Tree
 Readings: TypeAlias = tuple[str, ...]
 """The terminals that a token can stand for, the best first."""
 _MOST_TOKENS = 64  # of a piece that is remembered
-_MOST_NODES = 20_000
+_MOST_NODES = 8_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +73,15 @@ class _Node:
 
 
 class KnownShapes:
-    """The shapes that were found, by rule and by what their tokens can mean; at some number all are forgotten."""
+    """The shapes that were found twice, by rule and by what their tokens can mean; at some number all are forgotten.
+
+    Of one that was found once a number is kept: statements of which each has its own shape would leave objects behind,
+    through which every garbage collection would have to go.
+    """
 
     def __init__(self, most_nodes: int = _MOST_NODES) -> None:
         self._most_nodes = most_nodes
+        self._found_once: set[int] = set()
         self._roots: dict[str, _Node] = {}
         self._nodes = 0
 
@@ -90,8 +95,8 @@ class KnownShapes:
         return None
 
     def keep(self, rule: str, readings: Sequence[Readings], shape: Shape) -> None:
-        """Remember a shape; the last readings are those of the token that ends the piece."""
-        if len(readings) > _MOST_TOKENS:
+        """Remember a shape that is found again; the last readings are those of the token that ends the piece."""
+        if len(readings) > _MOST_TOKENS or not self._is_again(hash((rule, *readings))):
             return
         if self._nodes > self._most_nodes:
             self._roots, self._nodes = {}, 0
@@ -103,6 +108,15 @@ class KnownShapes:
             node = node.following[each]
         node.shape = shape
         node.ends.add(readings[-1])
+
+    def _is_again(self, found: int) -> bool:
+        if found in self._found_once:
+            self._found_once.discard(found)
+            return True
+        if len(self._found_once) > self._most_nodes:
+            self._found_once.clear()
+        self._found_once.add(found)
+        return False
 
 
 @cache
