@@ -46,7 +46,7 @@ def _aggregates(expression: Expression | None) -> Iterator[Aggregate]:
             yield from _aggregates(child)
 
 
-@lru_cache(maxsize=4096)  # most rules count in few ways, and there may be very many rules
+@lru_cache(256)  # most rules count in few ways, and there may be very many rules
 def _aggregate_hash(aggregate: Aggregate) -> str:
     return _hash(format_expression(aggregate))
 
