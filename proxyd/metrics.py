@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from math import isinf
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
 
 from proxyd import __version__
 from proxyd.core.model.outcome import OutcomeKind
 from proxyd.core.model.schedule import Constraint, Reason
 
 ROLES = ("planner", "prober", "notifier")
+_OF_EVERY_PROCESS, _OF_PROBERS = ("proxyd_build_info", "proxyd_role_active"), "proxyd_prober_hosts"
 SHARES = (0.5, 0.9, 0.99)
 _DELAYS_S = (1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 28800, 57600, 86400, 604800)
 _FINE_DELAYS_S = (0.05, 0.1, 0.25, 0.5, *_DELAYS_S)
@@ -214,8 +216,30 @@ class Metrics:
         return Samples.of(self.registry.collect())
 
     def render(self) -> bytes:
-        """Return the text format that Prometheus scrapes."""
-        return generate_latest(self.registry)
+        """Return the text format that Prometheus scrapes, without the gauges of what this process does not do."""
+        families = list(self.registry.collect())
+        roles = Samples.of(families).roles
+        shown = CollectorRegistry(auto_describe=False)
+        shown.register(_Shown([each for each in families if _is_of(each, roles)]))
+        return generate_latest(shown)
+
+
+class _Shown(Collector):
+    """Metrics that are collected already."""
+
+    def __init__(self, families: Sequence[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        """Return them."""
+        return self._families
+
+
+def _is_of(metric: Metric, roles: Collection[str]) -> bool:
+    """Whether a metric tells something of a process that does these roles; all gauges but a few are the planner's."""
+    if metric.type != "gauge" or not metric.name.startswith("proxyd_") or metric.name in _OF_EVERY_PROCESS:
+        return True
+    return ("prober" if metric.name == _OF_PROBERS else "planner") in roles
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,6 @@ except ModuleNotFoundError as error:  # the optional dependency is not installed
     ) from error
 
 _LOOK_S = 2.0  # how often the notifier polls
-_QUEUE_S = 30.0
 _HOLD = 0.4  # of a lease, for which a silent prober works on: work goes on within two leases
 _PATIENCE = 4.0  # times probe_timeout, for one request with its redirects and robots.txt
 log = structlog.get_logger("roles")
@@ -263,7 +262,7 @@ class Machine:
             hold_s=_HOLD * self.settings.lease,
             begins_s=awake_or_asleep_s() + leads.rest_s,
             spacing_s=self.settings.host_spacing,
-            queue_s=_QUEUE_S,
+            queue_s=self.settings.chronon,
             patience_s=_PATIENCE * self.settings.probe_timeout,
         )
         return NatsTransport(self.link, self.clock, self.metrics, settings, may_send)

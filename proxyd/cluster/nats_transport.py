@@ -48,8 +48,9 @@ class TransportSettings:
     """The planner's term, and times in seconds.
 
     A silent prober works on a batch for ``hold_s`` at most. The probers of the last planner have stopped at
-    ``begins_s``, by the clock of ``awake_or_asleep_s``. Requests to a host are ``spacing_s`` apart. A batch waits
-    ``queue_s`` for a prober with room, and each of its reports may take ``patience_s``.
+    ``begins_s``, by the clock of ``awake_or_asleep_s``. Requests to a host are ``spacing_s`` apart. A request that is
+    not sent within ``queue_s`` is planned again, so that no more are made at once later than the budget allows. Each
+    report may take ``patience_s``.
     """
 
     term: int
@@ -65,6 +66,7 @@ class _Asked:
     """A request on its way, and the future of its result."""
 
     request: ProbeRequest
+    until_s: float  # when it is given back if it has not been sent
     answer: asyncio.Future[ProbeOutcome | Unmade]
     key: Key = ("", 0)
     prober_id: str = ""
@@ -200,6 +202,13 @@ class NatsTransport:
         for host, lane in self._lanes.items():
             self._drive(host, lane)
 
+    def _is_late(self, asked: _Asked) -> bool:
+        """Give a request back that has waited too long, and return whether it has."""
+        if self._now_s() > asked.until_s:
+            asked.end(Unmade.NOT_BEGUN)
+            return True
+        return False
+
     def _start(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None] | None:
         """Run something as long as the transport runs; it does not begin if that has ended."""
         if self._tasks is None:
@@ -212,7 +221,8 @@ class NatsTransport:
     @asynccontextmanager
     async def probe(self, request: ProbeRequest) -> AsyncIterator[ProbeOutcome | Unmade]:
         """Yield the outcome of a probe on any machine; its prober may forget it when the context ends."""
-        asked = _Asked(request, asyncio.get_running_loop().create_future())
+        until_s = self._now_s() + self._settings.queue_s
+        asked = _Asked(request, until_s, asyncio.get_running_loop().create_future())
         lane = self._lanes.setdefault(request.host, _HostQueue())
         lane.waiting.append(asked)
         self._drive(request.host, lane)
@@ -232,10 +242,12 @@ class NatsTransport:
     async def _see_to(self, host: str, lane: _HostQueue) -> None:
         try:
             while lane.waiting:
-                batch = [lane.waiting.popleft() for _ in range(min(_MOST_REQUESTS, len(lane.waiting)))]
-                await self._make(host, batch)
-                began_s = max(self._began_s(each) for each in batch)
-                await self._clock.sleep(began_s + self._settings.spacing_s - self._clock.time_s())
+                taken = [lane.waiting.popleft() for _ in range(min(_MOST_REQUESTS, len(lane.waiting)))]
+                batch = [each for each in taken if not self._is_late(each)]
+                if batch:
+                    await self._make(host, batch)
+                    began_s = max(self._began_s(each) for each in batch)
+                    await self._clock.sleep(began_s + self._settings.spacing_s - self._clock.time_s())
         finally:
             lane.driver = None
         del self._lanes[host]
@@ -250,7 +262,8 @@ class NatsTransport:
     async def _make(self, host: str, asked: list[_Asked]) -> None:
         """Send a batch and wait until each of its requests has ended."""
         batch_id = uuid.uuid4().hex
-        prober_id = await self._prober_for(batch_id) if self._link.is_up and self._may_send() else ""
+        until_s = min(each.until_s for each in asked)
+        prober_id = await self._prober_for(batch_id, until_s) if self._link.is_up and self._may_send() else ""
         try:
             if prober_id and self._may_send():
                 await self._send(host, batch_id, prober_id, asked)
@@ -293,14 +306,14 @@ class NatsTransport:
 
     # -- probers
 
-    async def _prober_for(self, batch_id: str) -> str:
+    async def _prober_for(self, batch_id: str, until_s: float) -> str:
         """Return the prober that a batch is given to, or "" if none has room in time."""
         if not self._queue:
             given = self._roster.give(batch_id, now_s=self._now_s(), aside=self._aside)
             if given:
                 return given
         place: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._queue.append(_Waiting(batch_id, self._now_s() + self._settings.queue_s, place))
+        self._queue.append(_Waiting(batch_id, until_s, place))
         self._metrics.batches_waiting.set(len(self._queue))
         return await place
 

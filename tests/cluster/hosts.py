@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -62,6 +63,11 @@ class Hosts:
     def publish(self, count: int = 1) -> list[str]:
         """Publish items on every host and return their guids."""
         return [guid for feed in self.feeds.values() for guid in feed.add(count)]
+
+    def most_within(self, window_s: float) -> int:
+        """Return how many requests came within so many seconds at most."""
+        times = [at_s for at_s, _ in self.asked]
+        return max(bisect_left(times, at_s + window_s) - number for number, at_s in enumerate(times))
 
     @property
     def in_turn(self) -> bool:

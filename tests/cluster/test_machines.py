@@ -6,12 +6,16 @@ import asyncio
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from proxyd.cluster.link import ClusterSettings, Received, open_link
+from proxyd.cluster.messages import ANSWERS
+from proxyd.cluster.subjects import CALL
 from tests.acceptance.support import PATIENCE_S, Daemon, eventually
 from tests.cluster import support
 from tests.cluster.hosts import Hosts, hosts
@@ -25,13 +29,13 @@ SLOW_S = 0.3
 
 @asynccontextmanager
 async def working(
-    folder: Path, postgresql: PostgresServer, *roles: str, delay_s: float = 0.0
+    folder: Path, postgresql: PostgresServer, *roles: str, delay_s: float = 0.0, leases: Sequence[str] = ()
 ) -> AsyncIterator[tuple[Cluster, Hosts]]:
-    """Yield a cluster whose machines know every host, and whose webhook is confirmed."""
+    """Yield a cluster whose machines know every host, and whose webhook is confirmed; ``leases`` are theirs."""
     async with hosts(HOSTS, delay_s) as origin, cluster(folder, postgresql) as machines:
         machines.declare(origin.texts(machines.receiver.url("each")))
-        for role in roles:
-            await machines.machine(role)
+        for number, role in enumerate(roles):
+            await machines.machine(role, **({"lease": leases[number]} if leases else {}))
         await delivered(machines, origin)
         yield machines, origin
 
@@ -132,6 +136,47 @@ async def test_a_prober_killed_while_it_holds_batches(tmp_path: Path, postgresql
         await planner.metric_reaches("proxyd_lost_probes_total", 1)
 
 
+async def test_machines_that_have_different_leases_never_ask_a_host_at_once(
+    tmp_path: Path, postgresql: PostgresServer
+) -> None:
+    leases = (f"{LEASE_S:g}s", "60s", "1s", "10s")
+    roles = ("planner", "prober", "prober", "notifier")
+    async with working(tmp_path, postgresql, *roles, delay_s=SLOW_S, leases=leases) as (machines, origin):
+        for victim in machines.machines[1:3]:
+
+            async def freeze(victim: Daemon = victim) -> None:
+                origin.delay_s = LEASE_S
+                await victim.metric_reaches("proxyd_prober_hosts", 2)
+                victim.signal(signal.SIGSTOP)
+                origin.delay_s = SLOW_S
+
+            await recovers(machines, origin, freeze)
+            victim.signal(signal.SIGCONT)
+            await delivered(machines, origin)
+
+
+async def test_messages_that_come_again_or_are_forged_do_nothing(tmp_path: Path, postgresql: PostgresServer) -> None:
+    roles = ("planner", "prober", "prober", "notifier")
+    async with AsyncExitStack() as stack:
+        machines, origin = await stack.enter_async_context(working(tmp_path, postgresql, *roles))
+        rogue = await stack.enter_async_context(open_link(ClusterSettings([machines.nats.url], "rogue")))
+        await eventually(lambda: rogue.is_up, "it is connected")
+        heard: list[Received] = []
+        async with rogue.heeding("proxyd.>", heard.append):
+            await rogue.send(CALL)
+            await delivered(machines, origin)
+        answer = ANSWERS.read(next(each.data for each in heard if each.last_word == "answer"))
+        for prober in {each.subject.rpartition(".")[0] for each in heard if each.last_word == "batch"}:
+            for term in (0, answer.term + 1, 99_999_999_999):
+                forged = replace(answer, term=term)
+                await rogue.send(f"{prober}.answer", ANSWERS.write(forged))
+                await rogue.send(f"{prober}.answer", ANSWERS.write(replace(forged, echo_s=None)))
+        for each in heard:
+            await rogue.send(each.subject, each.data)
+            await rogue.send(each.subject, b"no message")
+        await delivered(machines, origin)
+
+
 async def test_a_prober_in_a_wrong_network_is_put_aside(tmp_path: Path, postgresql: PostgresServer) -> None:
     async with working(tmp_path, postgresql, "planner", "prober", "notifier") as (machines, origin):
         planner, wrong = machines.machines[0], await machines.machine("prober", allow_networks="10.99.0.0/16")
@@ -207,3 +252,40 @@ async def test_one_machine_does_everything_and_another_takes_over(tmp_path: Path
         leader = await leader_of(machines, "planner")
         await recovers(machines, origin, leader.kill)
         assert await leader_of(machines, "planner") is not leader
+
+
+@pytest.mark.long
+async def test_the_budget_holds_when_the_first_prober_comes(tmp_path: Path, postgresql: PostgresServer) -> None:
+    async with hosts(300) as origin, cluster(tmp_path, postgresql, budget="20/s", chronon="1s") as machines:
+        machines.declare(origin.texts(machines.receiver.url("each"), "UNIFORM(5 SECONDS)"))
+        planner = await machines.machine("planner")
+        await planner.metric_reaches("proxyd_budget_probes_total", 200)
+        prober = await machines.machine("prober")
+        await eventually(lambda: len(origin.asked) > 150, "the probers work")
+        prober.signal(signal.SIGSTOP)
+        planned = await planner.metric("proxyd_budget_probes_total")
+        await planner.metric_reaches("proxyd_budget_probes_total", planned + 100)
+        prober.signal(signal.SIGCONT)
+        before = len(origin.asked)
+        await eventually(lambda: len(origin.asked) > before + 150, "they work again")
+        assert origin.most_within(1.0) <= 40  # the budgets of two chronons, if the second's came at once
+
+
+@pytest.mark.long
+async def test_forty_thousand_sources_at_a_short_lease_begin_and_go_on(
+    tmp_path: Path, postgresql: PostgresServer
+) -> None:
+    settings = {"lease": "5s", "budget": "500/s", "chronon": "1s", "host_spacing": "0s"}
+    async with hosts(400, pages=100) as origin, cluster(tmp_path, postgresql, **settings) as machines:
+        machines.declare(origin.texts(machines.receiver.url("each")))
+        planner = await machines.machine("planner")
+        await machines.machine("planner")
+        await machines.machine("prober")
+        await eventually(
+            lambda: len({url for _, url in origin.asked}) > 5_000,
+            "sources are asked",
+            timeout_s=4 * PATIENCE_S,
+            state=lambda: [machine.log[-1500:] for machine in machines.machines],
+        )
+        assert await leader_of(machines, "planner") is planner
+        assert "lost leadership" not in planner.log

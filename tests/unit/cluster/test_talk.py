@@ -313,6 +313,20 @@ async def test_batches_wait_for_room_and_are_not_begun_if_there_is_none_for_long
     assert machines.metrics.registry.get_sample_value("proxyd_batches_waiting") == 0
 
 
+async def test_what_could_not_be_sent_in_time_is_given_back_and_makes_no_burst(machines: Machines) -> None:
+    origin = Origin(machines.clock)
+    planner = machines.planner(queue_s=5.0, begins_s=machines.clock.monotonic_s() + 20.0)
+    machines.prober(origin, hosts=1000)
+    asked = []
+    for second in range(20):
+        asked += [asked_of(planner, ProbeRequest("s", f"https://{second}-{n}.example/")) for n in range(3)]
+        await machines.clock.advance(1.0)
+    await machines.clock.advance(0.5)
+    results = [await each for each in asked]
+    assert results.count(Unmade.NOT_BEGUN) == 45
+    assert len(origin.asked) == 15  # of the last five seconds
+
+
 async def test_a_prober_that_stops_finishes_its_batches_and_reports_and_gets_no_more(machines: Machines) -> None:
     origin, other = Origin(machines.clock, takes_s=3.0), Origin(machines.clock)
     planner, prober = machines.planner(), machines.prober(origin)
