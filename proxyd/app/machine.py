@@ -40,6 +40,7 @@ except ModuleNotFoundError as error:  # the optional dependency is not installed
 
 _LOOK_S = 2.0  # how often the notifier polls
 _HOLD = 0.4  # of a lease, for which a silent prober works on: work goes on within two leases
+_QUEUE = 0.25  # of a chronon, for which a probe waits for a prober
 _PATIENCE = 4.0  # times probe_timeout, for one request with its redirects and robots.txt
 log = structlog.get_logger("roles")
 
@@ -262,7 +263,7 @@ class Machine:
             hold_s=_HOLD * self.settings.lease,
             begins_s=awake_or_asleep_s() + leads.rest_s,
             spacing_s=self.settings.host_spacing,
-            queue_s=self.settings.chronon,
+            queue_s=_QUEUE * self.settings.chronon,
             patience_s=_PATIENCE * self.settings.probe_timeout,
         )
         return NatsTransport(self.link, self.clock, self.metrics, settings, may_send)

@@ -276,6 +276,7 @@ class BatchProber:
                         await self._report(batch, number, outcome)
         except (TimeoutError, NotLeadingError):
             result = "given_up"
+            self._hear_call()  # we may get nothing more until the planner hears of us
             log.warning("a batch was given up: its planner has not extended it", host=batch.host)
         finally:
             held.limit = None

@@ -378,6 +378,9 @@ class NatsTransport:
             while True:
                 now_s = self._now_s()
                 for sent in [each for each in self._sent.values() if each.until_s <= now_s]:
+                    self._roster.leave(
+                        sent.prober_id
+                    )  # until it says hello: one that is frozen would lose the next too
                     sent.end(Unmade.LOST)
                 self._note_aside(self._trust.aside(self._clock.time_s()))
                 self._give_waiting()

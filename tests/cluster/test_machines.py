@@ -259,6 +259,7 @@ async def test_the_budget_holds_when_the_first_prober_comes(tmp_path: Path, post
     async with hosts(300) as origin, cluster(tmp_path, postgresql, budget="20/s", chronon="1s") as machines:
         machines.declare(origin.texts(machines.receiver.url("each"), "UNIFORM(5 SECONDS)"))
         planner = await machines.machine("planner")
+        await planner.started()
         await planner.metric_reaches("proxyd_budget_probes_total", 200)
         prober = await machines.machine("prober")
         await eventually(lambda: len(origin.asked) > 150, "the probers work")
@@ -268,7 +269,7 @@ async def test_the_budget_holds_when_the_first_prober_comes(tmp_path: Path, post
         prober.signal(signal.SIGCONT)
         before = len(origin.asked)
         await eventually(lambda: len(origin.asked) > before + 150, "they work again")
-        assert origin.most_within(1.0) <= 40  # the budgets of two chronons, if the second's came at once
+        assert origin.most_within(1.0) <= 30  # what a chronon allows, and what waited for a quarter of one
 
 
 @pytest.mark.long
