@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from proxyd.cli.main import make_parser
 from proxyd.config import Settings
-from proxyd.metrics import Metrics
+from proxyd.metrics import ROLES, Metrics
 from tests.pages import ROOT, anchors
 
 PROMETHEUS = ROOT / "deploy" / "prometheus"
@@ -98,6 +98,7 @@ def matchers(expression: str) -> Iterator[tuple[str, str, str]]:
 def samples() -> set[tuple[str, str, str]]:
     """Return name, label and value of all that a daemon shows, and its names with an empty label."""
     metrics, found = Metrics(), set()
+    metrics.take_roles(*ROLES)
     metrics.prober_aside.labels("far:7").set(1)  # only shown for those that are
     families = text_string_to_metric_families(metrics.render().decode())
     for sample in (each for family in families for each in family.samples):
