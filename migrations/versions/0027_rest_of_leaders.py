@@ -1,4 +1,4 @@
-"""Stores for how long the probers of a leader may work once it has ended."""
+"""Stores who may work for a leader, and for how long once it has ended."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -11,7 +11,9 @@ depends_on = None
 
 def upgrade() -> None:
     op.add_column("leaders", sa.Column("rest_s", sa.Float()))
+    op.add_column("leaders", sa.Column("probers", sa.JSON()))
 
 
 def downgrade() -> None:
+    op.execute("ALTER TABLE leaders DROP COLUMN probers")
     op.execute("ALTER TABLE leaders DROP COLUMN rest_s")

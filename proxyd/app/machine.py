@@ -261,12 +261,13 @@ class Machine:
         settings = TransportSettings(
             term=leads.lease.term,
             hold_s=_HOLD * self.settings.lease,
-            begins_s=awake_or_asleep_s() + leads.rest_s,
+            begins_s=awake_or_asleep_s() + leads.last.rest_s,
             spacing_s=self.settings.host_spacing,
             queue_s=_QUEUE * self.settings.chronon,
             patience_s=_PATIENCE * self.settings.probe_timeout,
+            waits_for=leads.last.probers,
         )
-        return NatsTransport(self.link, self.clock, self.metrics, settings, may_send)
+        return NatsTransport(self.link, self.clock, self.metrics, settings, may_send, leads.keep_probers)
 
     def _parts(self, leads: Leadership, transport: Transport) -> app.Resources:
         return app.Resources(

@@ -93,6 +93,7 @@ class BatchProber:
         self._unrecorded: OrderedDict[tuple[str, int], _Unrecorded] = OrderedDict()
         self._asked_s = -inf  # when the last hello was said
         self._is_called = False  # a planner asks who is there
+        self._is_answered = False  # the last hello is
         self._is_aside = False
         self._to_greet, self._to_send, self._recorded = Signal(), Signal(), Signal()
         self._tasks: asyncio.TaskGroup | None = None
@@ -120,6 +121,8 @@ class BatchProber:
             await self._stopping.wait()
             self._hear_call()
             await self._drain()
+            with suppress(ClusterError):
+                await self._greet()  # the next planner need not wait for us
             self._tasks = None
             for task in talking:
                 task.cancel()
@@ -144,7 +147,7 @@ class BatchProber:
 
     async def _greet(self) -> None:
         """Say that this prober is there, and what it works on."""
-        self._is_called, self._asked_s = False, self._now_s()
+        self._is_called, self._is_answered, self._asked_s = False, False, self._now_s()
         settings = self._settings
         hello = Hello(
             self.prober_id,
@@ -152,6 +155,7 @@ class BatchProber:
             __version__,
             settings.hosts,
             self._asked_s,
+            self._session.term,
             tuple(self._held),
             self._stopping.is_set(),
         )
@@ -180,7 +184,7 @@ class BatchProber:
         if self._asked_s == -inf:  # the first one is said once a server is connected
             return inf
         session = self._session
-        if session.heard_s < self._asked_s:  # no answer yet
+        if not self._is_answered:
             return self._asked_s + (session.hold_s / _LOOKS if self._held else _ALONE_S)
         if not self._held:
             return self._asked_s + HELLO_EVERY_S
@@ -211,8 +215,10 @@ class BatchProber:
         if not self._session.take(answer, now_s=now_s, wall_s=self._clock.wall_s()):
             log.debug("the answer of another planner is not heeded", term=answer.term, ours=term)
             return
-        if answer.echo_s is not None and now_s - answer.echo_s > answer.hold_s / _BEATS:
-            self._is_called = True  # it took too long to tell the planner's clock well
+        if answer.echo_s is not None:
+            self._is_answered = True
+            is_vague = now_s - answer.echo_s > answer.hold_s / _BEATS  # the planner's clock may be far behind
+            self._is_called = self._is_called or is_vague
         self._to_greet.notify()
         for batch_id in answer.held:
             if (held := self._held.get(batch_id)) is not None:
@@ -225,6 +231,7 @@ class BatchProber:
             for report in self._unrecorded.values():
                 report.again_s = now_s
             self._to_send.notify()
+            self._is_called = True  # a planner that begins waits until it knows that we make no other's batches
         if answer.aside and not self._is_aside:
             said = "put aside: this prober fails where others do not; check its network, clock and settings"
             log.warning(said, why=answer.aside)

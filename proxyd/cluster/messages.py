@@ -26,7 +26,7 @@ _MOST_HOSTS = 100_000  # of a prober
 class Hello:
     """A prober says that it is there, for how many hosts at once, and which batches it works on.
 
-    ``sent_s`` is by its own clock, which the answer repeats.
+    ``sent_s`` is by its own clock, which the answer repeats. ``term`` is that of the planner whose batches it makes.
     """
 
     __pydantic_config__ = _CONFIG
@@ -36,6 +36,7 @@ class Hello:
     version: Said
     hosts: Annotated[int, Field(ge=1, le=_MOST_HOSTS)]
     sent_s: Seconds
+    term: Count = 0
     batches: Annotated[tuple[Id, ...], Field(max_length=_MOST_HOSTS)] = ()
     is_leaving: bool = False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from math import inf
@@ -22,6 +22,7 @@ from proxyd.cluster.messages import (
     REPORTS,
     Answer,
     Batch,
+    Hello,
     ProbeReport,
     Recorded,
     by_our_clock,
@@ -41,16 +42,23 @@ _LOOKS = 16.0  # at the batches in a hold, for those that are over
 _SILENCE = 0.5  # of a hold: a prober that is silent for longer while it works has no more work
 log = structlog.get_logger("cluster")
 Key = tuple[str, int]  # of a request: its batch, and its place there
+KeepProbers = Callable[[Collection[str]], Awaitable[None]]
+"""Records the ids of the probers that may have work, for the next planner."""
+_UNKNOWN = "unknown"
+
+
+async def _keep_nothing(_probers: Collection[str]) -> None:
+    """Record nothing: there is no other planner."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransportSettings:
     """The planner's term, and times in seconds.
 
-    A silent prober works on a batch for ``hold_s`` at most. The probers of the last planner have stopped at
-    ``begins_s``, by the clock of ``awake_or_asleep_s``. Requests to a host are ``spacing_s`` apart. A request that is
-    not sent within ``queue_s`` is planned again, so that no more are made at once later than the budget allows. Each
-    report may take ``patience_s``.
+    A silent prober works on a batch for ``hold_s`` at most. The probers of the last planner (``waits_for``, by their
+    ids; ``None`` if they are unknown) have stopped at ``begins_s``, by the clock of ``awake_or_asleep_s``. Requests to
+    a host are ``spacing_s`` apart. A request that is not sent within ``queue_s`` is planned again, so that no more are
+    made at once later than the budget allows. Each report may take ``patience_s``.
     """
 
     term: int
@@ -59,6 +67,7 @@ class TransportSettings:
     spacing_s: float
     queue_s: float
     patience_s: float
+    waits_for: frozenset[str] | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -129,12 +138,14 @@ class NatsTransport:
         metrics: Metrics,
         settings: TransportSettings,
         may_send: MaySend = always,
+        keep_probers: KeepProbers = _keep_nothing,
         now_s: Callable[[], float] = awake_or_asleep_s,
     ) -> None:
         self._link = link
         self._clock = clock
         self._metrics = metrics
         self._settings = settings
+        self._keep_probers = keep_probers
         self._may_send = may_send
         self._now_s = now_s
         self._lanes: dict[str, _HostQueue] = {}
@@ -143,6 +154,10 @@ class NatsTransport:
         self._taking: set[Key] = set()  # reports that are not recorded yet
         self._recorded: OrderedDict[Key, None] = OrderedDict()
         self._roster = ProberRoster(_SILENCE * settings.hold_s)
+        self._absent = {_UNKNOWN} if settings.waits_for is None else set(settings.waits_for)  # of the last planner's
+        self._kept: set[str] = set()  # probers that the next planner will know of
+        self._joining: dict[str, Hello] = {}
+        self._recording: asyncio.Task[None] | None = None
         self._queue: deque[_Waiting] = deque()
         self._trust = ProberTrust()
         self._aside: Mapping[str, str] = {}
@@ -196,8 +211,11 @@ class NatsTransport:
         await self._link.send(CALL)
 
     async def _begin(self) -> None:
-        await self._clock.sleep(self._settings.begins_s - self._now_s())
+        """Begin once no prober makes batches of another planner: all have said so, or their holds are over."""
         await self._link.server.until_up()
+        while self._absent and self._now_s() < self._settings.begins_s:
+            await self._clock.sleep(min(self._settings.hold_s / _LOOKS, self._settings.begins_s - self._now_s()))
+        self._absent.clear()
         self._has_begun = True
         for host, lane in self._lanes.items():
             self._drive(host, lane)
@@ -301,7 +319,7 @@ class NatsTransport:
         """Take note that a prober is gone, which a batch did not reach."""
         sent = self._sent.get(received.last_word)
         if sent is not None and received.is_unheard:
-            self._roster.leave(sent.prober_id)
+            self._leave(sent.prober_id)
             sent.end(Unmade.NOT_BEGUN)
 
     # -- probers
@@ -341,8 +359,15 @@ class NatsTransport:
         now_s = self._now_s()
         if not self._may_send():
             return
-        self._roster.hear(hello, now_s)
-        self._metrics.probers.set(len(self._roster))
+        if hello.term == self._settings.term:
+            self._absent.discard(hello.prober_id)
+        if hello.is_leaving:
+            self._leave(hello.prober_id)
+        elif hello.prober_id in self._kept:
+            self._roster.hear(hello, now_s)
+        else:
+            self._joining[hello.prober_id] = hello
+            self._record_probers()
         held, ended = [], []
         for batch_id in hello.batches:
             sent = self._sent.get(batch_id)
@@ -354,6 +379,33 @@ class NatsTransport:
         answer = self._answer(hello.name, now_s, echo_s=hello.sent_s, held=tuple(held), ended=tuple(ended))
         self._start(self._tell(hello.prober_id, "answer", ANSWERS.write(answer)), "answer")
         self._give_waiting()
+
+    def _leave(self, prober_id: str) -> None:
+        """Give a prober no more work until it says hello."""
+        self._roster.leave(prober_id)
+        self._record_probers()
+
+    def _record_probers(self) -> None:
+        if self._recording is None:
+            self._recording = self._start(self._follow_probers(), "record the probers")
+
+    async def _follow_probers(self) -> None:
+        """Record the probers that may have work, for the next planner, and then give new ones some."""
+        is_new = True
+        while is_new:
+            joining, self._joining = self._joining, {}
+            busy = (sent.prober_id for sent in self._sent.values())
+            known = {*joining, *self._absent, *self._roster, *busy}
+            if known != self._kept:
+                self._kept &= known
+                await self._keep_probers(known)
+                self._kept = known
+            for hello in joining.values():
+                self._roster.hear(hello, self._now_s())
+            self._metrics.probers.set(len(self._roster))
+            self._give_waiting()
+            is_new = bool(self._joining)
+        self._recording = None
 
     def _answer(
         self,
@@ -378,9 +430,7 @@ class NatsTransport:
             while True:
                 now_s = self._now_s()
                 for sent in [each for each in self._sent.values() if each.until_s <= now_s]:
-                    self._roster.leave(
-                        sent.prober_id
-                    )  # until it says hello: one that is frozen would lose the next too
+                    self._leave(sent.prober_id)  # one that is frozen would lose the next batch too
                     sent.end(Unmade.LOST)
                 self._note_aside(self._trust.aside(self._clock.time_s()))
                 self._give_waiting()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from proxyd.cluster.messages import Hello
@@ -50,6 +50,9 @@ class ProberRoster:
     def __len__(self) -> int:
         return len(self._members)
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
     def name(self, prober_id: str) -> str:
         """Return the name of a prober, or its id if it is not known."""
         member = self._members.get(prober_id)
@@ -60,11 +63,9 @@ class ProberRoster:
         return [prober_id for prober_id, member in self._members.items() if member.name == name]
 
     def hear(self, hello: Hello, now_s: float) -> None:
-        """Take in that a prober is there, or leaves."""
+        """Take in that a prober is there."""
         member = self._members.get(hello.prober_id)
-        if hello.is_leaving:
-            self._members.pop(hello.prober_id, None)
-        elif member is not None:
+        if member is not None:
             member.name, member.hosts, member.heard_s = hello.name, hello.hosts, now_s
         else:
             self._forget(now_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sqlalchemy import (
+    JSON,
     BigInteger,
     Boolean,
     Column,
@@ -435,4 +436,5 @@ leaders = Table(  # the machine that does each role's work
     Column("name", String, nullable=False),
     Column("since_s", Float, nullable=False),
     Column("rest_s", Float),  # for how long its probers may work once it has ended; unknown before 0027
+    Column("probers", JSON),  # the ids of those that it may have given work, and of those before
 )

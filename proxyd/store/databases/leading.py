@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -25,15 +25,20 @@ log = structlog.get_logger("roles")
 
 
 @dataclass(frozen=True, slots=True)
-class Leadership:
-    """The connections of a role's leader, whose writes are refused once another machine leads, and its lease.
+class LastTerm:
+    """What a leader has left behind: ``probers`` (ids; ``None`` if unknown) may work for ``rest_s`` more."""
 
-    The probers of the last leader may still work for ``rest_s`` after this one has begun.
-    """
+    rest_s: float
+    probers: frozenset[str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    """The connections of a role's leader, whose writes are refused once another machine leads, and its lease."""
 
     connections: StoreConnections
     lease: Lease
-    rest_s: float
+    last: LastTerm
     _renewing: asyncio.Task[None]
 
     async def lost(self) -> None:
@@ -42,8 +47,15 @@ class Leadership:
 
     async def hand_over(self, rest_s: float) -> None:
         """Record for how long probers may still work, now that this leader sends nothing more."""
-        leave = partial(_note_rest, lease=self.lease, rest_s=rest_s)
-        await answered(session_of(self.connections).call(leave), _LONGEST_TURN * self.lease.length_s)
+        await self._note({"rest_s": rest_s})
+
+    async def keep_probers(self, probers: Collection[str]) -> None:
+        """Record which probers may have work; the next leader waits for these."""
+        await self._note({"probers": sorted(probers)})
+
+    async def _note(self, values: Mapping[str, object]) -> None:
+        note = partial(_note_in_term, lease=self.lease, values=values)
+        await answered(session_of(self.connections).call(note), _LONGEST_TURN * self.lease.length_s)
 
 
 @asynccontextmanager
@@ -82,9 +94,9 @@ async def leading(
                 await answered(session.call(partial(_end_terms, role=role)), _LONGEST_TURN * lease_s)
                 await migrate(session)
             begin = partial(_begin_term, role=role, name=name, now_s=time_s(), hold_s=hold_s)
-            lease.term, rest_s = await answered(session.call(begin), _LONGEST_TURN * lease_s)
+            lease.term, last = await answered(session.call(begin), _LONGEST_TURN * lease_s)
             session.check = lease.must_be_ours
-            yield Leadership(connections, lease, rest_s, renewing)
+            yield Leadership(connections, lease, last, renewing)
         finally:
             renewing.cancel()
             await asyncio.wait([renewing])
@@ -120,20 +132,25 @@ def _end_terms(connection: Connection, role: str) -> None:
         connection.execute(update(t.leaders).where(t.leaders.c.role == role).values(term=text("term + 1")))
 
 
-def _begin_term(connection: Connection, role: str, name: str, now_s: float, hold_s: float) -> tuple[int, float]:
-    """Begin a term and return its number, and for how long the probers of the last one may work."""
+def _begin_term(connection: Connection, role: str, name: str, now_s: float, hold_s: float) -> tuple[int, LastTerm]:
+    """Begin a term and return its number, and what the last one has left behind."""
     c = t.leaders.c
-    found = connection.execute(select(c.term, c.rest_s).where(c.role == role)).one_or_none()
-    last, rest_s = (0, 0.0) if found is None else (found.term, hold_s if found.rest_s is None else found.rest_s)
-    term = max(last, int(now_s)) + 1  # after a restore, a term must not repeat one that probers have seen
-    values = {"term": term, "name": name, "since_s": now_s, "rest_s": max(hold_s, rest_s)}
+    found = connection.execute(select(c.term, c.rest_s, c.probers).where(c.role == role)).one_or_none()
     if found is None:
-        connection.execute(insert(t.leaders), {"role": role} | values)
+        before, last = 0, LastTerm(0.0, frozenset())
+    else:
+        probers = None if found.probers is None else frozenset(found.probers)
+        before, last = found.term, LastTerm(hold_s if found.rest_s is None else found.rest_s, probers)
+    term = max(before, int(now_s)) + 1  # after a restore, a term must not repeat one that probers have seen
+    values: dict[str, object] = {"term": term, "name": name, "since_s": now_s, "rest_s": max(hold_s, last.rest_s)}
+    if found is None:
+        connection.execute(insert(t.leaders), {"role": role, "probers": []} | values)
     else:
         connection.execute(update(t.leaders).where(c.role == role).values(**values))
-    return term, rest_s
+    return term, last
 
 
-def _note_rest(connection: Connection, lease: Lease, rest_s: float) -> None:
+def _note_in_term(connection: Connection, lease: Lease, values: Mapping[str, object]) -> None:
+    """Write something about a leader, unless another one has begun."""
     c = t.leaders.c
-    connection.execute(update(t.leaders).where(c.role == lease.role, c.term == lease.term).values(rest_s=rest_s))
+    connection.execute(update(t.leaders).where(c.role == lease.role, c.term == lease.term).values(values))

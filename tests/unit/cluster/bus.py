@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -140,19 +140,37 @@ class Machines:
     bus: Bus = field(init=False)
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     strays: list[tuple[str, str]] = field(default_factory=list)
+    kept: frozenset[str] = frozenset()
     metrics: Metrics = field(default_factory=Metrics)
 
     def __post_init__(self) -> None:
         self.bus = Bus(self.clock)
 
     def planner(
-        self, term: int = 7, *, begins_s: float = 0.0, queue_s: float = 30.0, may_send: MaySend = always
+        self,
+        term: int = 7,
+        *,
+        begins_s: float = 0.0,
+        queue_s: float = 30.0,
+        may_send: MaySend = always,
+        waits_for: frozenset[str] | None = None,
     ) -> NatsTransport:
-        """Return a planner that runs."""
-        clock = self.clock
-        times = TransportSettings(term, HOLD_S, begins_s, spacing_s=0.0, queue_s=queue_s, patience_s=60.0)
-        link = self.bus.link()
-        made = NatsTransport(link, clock, self.metrics, times, may_send, clock.monotonic_s)  # type: ignore[arg-type]
+        """Return a planner that runs; ``kept`` is what it tells the next one."""
+        clock, link = self.clock, self.bus.link()
+        times = TransportSettings(
+            term,
+            HOLD_S,
+            begins_s,
+            spacing_s=0.0,
+            queue_s=queue_s,
+            patience_s=60.0,
+            waits_for=self.kept if waits_for is None else waits_for,
+        )
+
+        async def keep(probers: Collection[str]) -> None:
+            self.kept = frozenset(probers)
+
+        made = NatsTransport(link, clock, self.metrics, times, may_send, keep, clock.monotonic_s)  # type: ignore[arg-type]
 
         async def take(outcome: ProbeOutcome, *, reading: str) -> None:
             self.strays.append((outcome.source_id, reading))

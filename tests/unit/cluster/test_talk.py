@@ -201,7 +201,8 @@ async def test_a_new_planner_begins_when_the_probers_of_the_last_have_stopped(ma
     machines.bus.fate = lambda _: [0.0]
     machines.tasks[0].cancel()
     asked.cancel()
-    second = machines.planner(term=8, begins_s=machines.clock.monotonic_s() + HOLD_S)
+    gone = frozenset({*machines.kept, "f" * 32})  # one of them is not heard of
+    second = machines.planner(term=8, begins_s=machines.clock.monotonic_s() + HOLD_S, waits_for=gone)
     again = asked_of(second)
     await settled()
     assert (origin.now, prober._session.term) == (0, 8)  # it stops when it hears of the new one
@@ -209,6 +210,26 @@ async def test_a_new_planner_begins_when_the_probers_of_the_last_have_stopped(ma
     assert origin.asked == ["s"]
     await machines.clock.advance(0.2 * HOLD_S)
     assert origin.asked == ["s", "s"]
+    again.cancel()
+
+
+async def test_a_new_planner_begins_at_once_if_every_prober_of_the_last_is_with_it(machines: Machines) -> None:
+    origin = Origin(machines.clock, takes_s=100.0)
+    first, prober = machines.planner(), machines.prober(origin)
+    await settled()
+    asked = asked_of(first)
+    await settled()
+    assert machines.kept == {prober.prober_id}
+    machines.tasks[0].cancel()
+    asked.cancel()
+    machines.bus.fate = lambda subject: [] if subject.endswith("answer") else [0.0]
+    second = machines.planner(term=8, begins_s=machines.clock.monotonic_s() + HOLD_S)
+    again = asked_of(second)
+    await settled()
+    assert (origin.now, len(origin.asked)) == (1, 1)  # it does not know yet, and works on
+    machines.bus.fate = lambda _: [0.0]
+    await machines.clock.advance(0.2 * HOLD_S)
+    assert (origin.now, len(origin.asked)) == (1, 2)
     again.cancel()
 
 
@@ -315,7 +336,8 @@ async def test_batches_wait_for_room_and_are_not_begun_if_there_is_none_for_long
 
 async def test_what_could_not_be_sent_in_time_is_given_back_and_makes_no_burst(machines: Machines) -> None:
     origin = Origin(machines.clock)
-    planner = machines.planner(queue_s=5.0, begins_s=machines.clock.monotonic_s() + 20.0)
+    begins_s = machines.clock.monotonic_s() + 20.0
+    planner = machines.planner(queue_s=5.0, begins_s=begins_s, waits_for=frozenset({"f" * 32}))
     machines.prober(origin, hosts=1000)
     asked = []
     for second in range(20):
@@ -343,7 +365,9 @@ async def test_a_prober_that_stops_finishes_its_batches_and_reports_and_gets_no_
     assert isinstance(await first, ProbeOutcome)
     assert isinstance(await second, ProbeOutcome)
     await asyncio.wait_for(stopping, 5.0)
+    await settled()
     assert (origin.asked, other.asked) == (["s"], ["t"])
+    assert prober.prober_id not in machines.kept
 
 
 async def test_a_stop_gives_up_what_takes_too_long(machines: Machines) -> None:
@@ -394,6 +418,6 @@ async def test_the_failures_of_a_prober_that_is_put_aside_are_not_those_of_sourc
 def test_messages_are_the_same_on_the_other_side() -> None:
     request = replace(ProbeRequest("s", "https://a.example/"), headers=(("Accept", "text/html"),), obeys_robots=True)
     batch = Batch("b" * 32, 3, "a.example", 1.5, 2.5, (request, request))
-    hello = Hello("a" * 32, "host:1", "1.0", 4, 2.5, ("b" * 32,))
+    hello = Hello("a" * 32, "host:1", "1.0", 4, 2.5, 3, ("b" * 32,))
     assert BATCHES.read(BATCHES.write(batch)) == batch
     assert HELLOS.read(HELLOS.write(hello)) == hello
