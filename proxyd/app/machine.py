@@ -15,12 +15,13 @@ import structlog
 
 from proxyd.api import serve_api, serve_health
 from proxyd.app import wiring as app
+from proxyd.app.check_settings import check_settings
 from proxyd.clock import SystemClock, awake_or_asleep_s
 from proxyd.cluster import LocalTransport
 from proxyd.cluster.subjects import OUTBOX
 from proxyd.config import SecretStore, Settings, supervision
 from proxyd.core.model.chronon import ChrononGrid
-from proxyd.daemon import Daemon, DistantNotifier, PushParts, Supervisor
+from proxyd.daemon import Daemon, DistantNotifier, PushParts, StandbyTexts, Supervisor
 from proxyd.errors import ClusterError, ConfigError, NotLeadingError, StoreUnreachableError
 from proxyd.metrics import ROLES, Metrics
 from proxyd.notify import Channels, LeaderChannel
@@ -32,7 +33,8 @@ try:
     from proxyd.cluster.batch_prober import BatchProber, ProberSettings
     from proxyd.cluster.link import ClusterSettings, NatsConnection, open_link
     from proxyd.cluster.nats_transport import NatsTransport, TransportSettings
-    from proxyd.store.databases.leading import Leadership, leading
+    from proxyd.store.databases.connections import StoreConnections
+    from proxyd.store.databases.leading import Candidate, Leadership, leading, stand_by
 except ModuleNotFoundError as error:  # the optional dependency is not installed
     raise ConfigError(
         [f"this needs {error.name}: pip install '.[cluster]' in proxyd's folder (docs/scaling.md)"]
@@ -107,12 +109,13 @@ class Machine:
     async def _plan(self) -> None:
         """Plan as the leader until ``stop``."""
         async with AsyncExitStack() as stack:
-            leads = await stack.enter_async_context(self._leading("planner"))
+            standby = StandbyTexts(self.settings.profiles, check_settings(self.settings), self.clock)
+            leads = await stack.enter_async_context(self._leading("planner", self._follow(standby)))
             transport = self._transport(leads)
             await self._step_up()
             distant = None if self.link is None else DistantNotifier(self.link.ring, self.clock)
             parts = self._parts(leads, transport)
-            built = app.build(self.settings, parts, metrics=self.metrics, notifying=distant)
+            built = app.build(self.settings, parts, metrics=self.metrics, notifying=distant, texts=standby.texts)
             async with serve_api(built.queries, app.api_settings(self.settings)):
                 await self._lead(leads, parts.store, lambda: self._run(built.daemon))
             if isinstance(transport, NatsTransport):
@@ -211,17 +214,18 @@ class Machine:
         await self.standby.aclose()
         self.is_standing_by = False
 
-    def _leading(self, role: str) -> AbstractAsyncContextManager[Leadership]:
+    def _follow(self, standby: StandbyTexts) -> Callable[[StoreConnections], Awaitable[None]]:
+        """Return what follows the texts of the leader, so that this planner begins soon when it leads."""
+        grid = ChrononGrid(self.settings.chronon)
+        return lambda connections: standby.follow(SqlStore(connections, grid).declarations.load_texts)
+
+    def _leading(
+        self, role: str, meanwhile: Callable[[StoreConnections], Awaitable[None]] = stand_by
+    ) -> AbstractAsyncContextManager[Leadership]:
         settings = self.settings
-        return leading(
-            settings.database,
-            role,
-            lease_s=settings.lease,
-            hold_s=_HOLD * settings.lease if role == "planner" and self.link is not None else 0.0,
-            name=self.name,
-            time_s=self.clock.time_s,
-            wait=self._wait,
-        )
+        hold_s = _HOLD * settings.lease if role == "planner" and self.link is not None else 0.0
+        candidate = Candidate(role, self.name, settings.lease, hold_s)
+        return leading(settings.database, candidate, time_s=self.clock.time_s, wait=self._wait, meanwhile=meanwhile)
 
     async def _lead(self, leads: Leadership, store: SqlStore, work: Callable[[], Awaitable[None]]) -> None:
         """Do a role's work as its leader, as long as it has the lease."""

@@ -52,6 +52,7 @@ from proxyd.daemon import (
     StreamRecall,
     Supervisor,
 )
+from proxyd.daemon.declared_texts import NOTHING_DECLARED, DeclaredTexts
 from proxyd.errors import ConfigError, NotFoundError
 from proxyd.metrics import Metrics
 from proxyd.net import (
@@ -181,9 +182,17 @@ class Built:
 
 
 def build(
-    settings: Settings, parts: Resources, *, metrics: Metrics | None = None, notifying: Notifying | None = None
+    settings: Settings,
+    parts: Resources,
+    *,
+    metrics: Metrics | None = None,
+    notifying: Notifying | None = None,
+    texts: DeclaredTexts = NOTHING_DECLARED,
 ) -> Built:
-    """Return a daemon over ``parts``; it delivers in this process unless another notifier is given."""
+    """Return a daemon over ``parts``; it delivers in this process unless another notifier is given.
+
+    ``texts`` is what was read and checked before.
+    """
     metrics = metrics or Metrics()
     decider = Decider(decider_settings(settings), parts.rng)
     evaluation = RuleEvaluation(metrics)
@@ -194,6 +203,7 @@ def build(
         check_settings(settings),
         metrics,
         parts.secrets.resolve,
+        texts,
     )
     suspensions = declarations.suspensions
     notifying = notifying or make_notifier(settings, parts, metrics)

@@ -35,6 +35,7 @@ from proxyd.daemon.declared_texts import (
     NOTHING_DECLARED,
     NOTHING_PARSED,
     CheckedTexts,
+    DeclaredTexts,
     check_texts,
     key_of,
     only_profile,
@@ -72,6 +73,7 @@ class Declarations:
         settings: CheckSettings,
         metrics: Metrics,
         secrets: ResolveSecret,
+        texts: DeclaredTexts = NOTHING_DECLARED,
     ) -> None:
         self._folder = ProfileFolder(folder)
         self._store = store = recall.store
@@ -86,7 +88,7 @@ class Declarations:
         self.declared = Signal()  # notified whenever a declaration has been swapped in
         self._files: list[SourceText] = []
         self._api: dict[str, str] = {}
-        self._texts = NOTHING_DECLARED
+        self._texts = texts  # what was read before the start serves where it is still the same
         self._is_sound = False  # whether the files that run would be accepted now
         self.suspensions = Suspensions(decider, store, clock)
         self._turn = self.suspensions.turn  # one declaration at a time, from its check to its swap

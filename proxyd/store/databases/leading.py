@@ -58,21 +58,37 @@ class Leadership:
         await answered(session_of(self.connections).call(note), _LONGEST_TURN * self.lease.length_s)
 
 
+async def stand_by(_connections: StoreConnections) -> None:
+    """Do nothing, without an end."""
+    await asyncio.Future()
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A machine that wants to lead in a role; times in seconds.
+
+    ``hold_s`` is for how long its probers may work after it has ended; its successor waits for that.
+    """
+
+    role: str
+    name: str
+    lease_s: float
+    hold_s: float = 0.0
+
+
 @asynccontextmanager
 async def leading(
     url: str,
-    role: str,
+    candidate: Candidate,
     *,
-    lease_s: float,
-    hold_s: float,
-    name: str,
     time_s: Callable[[], float],
     wait: Callable[[float], Awaitable[None]],
+    meanwhile: Callable[[StoreConnections], Awaitable[None]] = stand_by,
 ) -> AsyncIterator[Leadership]:
     """Wait until this process leads, and yield its connections and its lease.
 
-    ``hold_s`` is for how long its probers may work after it has ended; its successor waits for that.
-    The planner migrates the tables to the newest schema; the other roles wait for that.
+    ``meanwhile`` is what it does until then, without an end. The planner migrates the tables to the newest schema; the
+    other roles wait for that.
 
     Raises
     ------
@@ -81,6 +97,7 @@ async def leading(
     StoreError
         A newer proxyd made the tables.
     """
+    role, lease_s = candidate.role, candidate.lease_s
     async with postgresql_connections(url, role=role, lease_s=lease_s) as connections:
         session = session_of(connections)
         if role != "planner":
@@ -89,11 +106,11 @@ async def leading(
         tell = partial(asyncio.get_running_loop().call_soon_threadsafe, taken.set)
         renewing = asyncio.create_task(on_own_loop(keep(lease, url, tell)), name=f"lease of the {role}")
         try:
-            await _first(renewing, taken.wait(), wait(inf))
+            await _first(renewing, taken.wait(), wait(inf), meanwhile(connections))
             if role == "planner":
                 await answered(session.call(partial(_end_terms, role=role)), _LONGEST_TURN * lease_s)
                 await migrate(session)
-            begin = partial(_begin_term, role=role, name=name, now_s=time_s(), hold_s=hold_s)
+            begin = partial(_begin_term, candidate=candidate, now_s=time_s())
             lease.term, last = await answered(session.call(begin), _LONGEST_TURN * lease_s)
             session.check = lease.must_be_ours
             yield Leadership(connections, lease, last, renewing)
@@ -132,9 +149,9 @@ def _end_terms(connection: Connection, role: str) -> None:
         connection.execute(update(t.leaders).where(t.leaders.c.role == role).values(term=text("term + 1")))
 
 
-def _begin_term(connection: Connection, role: str, name: str, now_s: float, hold_s: float) -> tuple[int, LastTerm]:
+def _begin_term(connection: Connection, candidate: Candidate, now_s: float) -> tuple[int, LastTerm]:
     """Begin a term and return its number, and what the last one has left behind."""
-    c = t.leaders.c
+    c, role, hold_s = t.leaders.c, candidate.role, candidate.hold_s
     found = connection.execute(select(c.term, c.rest_s, c.probers).where(c.role == role)).one_or_none()
     if found is None:
         before, last = 0, LastTerm(0.0, frozenset())
@@ -142,7 +159,8 @@ def _begin_term(connection: Connection, role: str, name: str, now_s: float, hold
         probers = None if found.probers is None else frozenset(found.probers)
         before, last = found.term, LastTerm(hold_s if found.rest_s is None else found.rest_s, probers)
     term = max(before, int(now_s)) + 1  # after a restore, a term must not repeat one that probers have seen
-    values: dict[str, object] = {"term": term, "name": name, "since_s": now_s, "rest_s": max(hold_s, last.rest_s)}
+    rest_s = max(hold_s, last.rest_s)
+    values: dict[str, object] = {"term": term, "name": candidate.name, "since_s": now_s, "rest_s": rest_s}
     if found is None:
         connection.execute(insert(t.leaders), {"role": role, "probers": []} | values)
     else:
