@@ -1,0 +1,91 @@
+"""Shards that share a budget by price plan nearly as one planner of all sources does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimits, WeekGrid
+from proxyd.core.planning.allocation.prices import HostLimits
+from proxyd.core.planning.allocation.probe_allocator import ProbeAllocator
+from proxyd.core.planning.allocation.shared_budget import PriceSearch, part_of
+from tests.examples import examples
+
+GRID = WeekGrid(4 * 3600.0)
+SHAPES = np.array([np.ones(GRID.slots), 1.0 + np.sin(np.arange(GRID.slots))])
+SOURCES_A_HOST = 5
+
+
+def fleet(rates: np.ndarray, hosts: np.ndarray) -> FleetDemand:
+    """Return sources whose week is that of their host."""
+    return FleetDemand(GRID, SHAPES, hosts % len(SHAPES), rates, last_s=0.0)
+
+
+def limits(budget: float, hosts: np.ndarray, per_host: float, capacity: np.ndarray | None = None) -> FleetLimits:
+    """Return limits of a fleet and of each host."""
+    known, of_source = np.unique(hosts, return_inverse=True)
+    return FleetLimits(budget, capacity, HostLimits(of_source, np.full(len(known), per_host)))
+
+
+def shared(shards: list[ProbeAllocator], budget: float) -> PriceSearch:
+    """Find the common price."""
+    search = PriceSearch(budget)
+    for _ in range(9):
+        if search.is_done:
+            break
+        search = search.narrowed([each.demand(search.asked) for each in shards])
+    assert search.is_done
+    return search
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 9), st.floats(0.05, 2.0), st.sampled_from([None, 1.2]))
+@examples(30)
+def test_the_parts_of_a_budget_save_nearly_as_much_as_the_whole(
+    seed: int, many: int, a_source: float, room: float | None
+) -> None:
+    rng = np.random.default_rng(seed)
+    hosts = np.arange(300) // SOURCES_A_HOST
+    rates = np.exp(rng.normal(-11.0, 2.0, len(hosts)))
+    budget, per_host = a_source * len(hosts) / 10.0, SOURCES_A_HOST / 4.0
+    capacity = None if room is None else room * budget * (1.0 + 0.5 * np.cos(np.arange(GRID.slots)))
+    whole = ProbeAllocator(fleet(rates, hosts), limits(budget, hosts, per_host, capacity), now_s=0.0)
+    of_shard = rng.integers(many, size=hosts.max() + 1)[hosts]
+    taken = [np.flatnonzero(of_shard == shard) for shard in range(many)]
+    taken = [each for each in taken if len(each)]
+    asked = [limits(budget, hosts[each], per_host, capacity) for each in taken]
+    first = [part_of(each, budget / len(taken)) for each in asked]
+    shards = [
+        ProbeAllocator(fleet(rates[each], hosts[each]), its, now_s=0.0) for each, its in zip(taken, first, strict=True)
+    ]
+    search = shared(shards, budget)
+    parts = search.parts([each.demand(np.array([search.log_price])) for each in shards])
+    assert parts.sum() == pytest.approx(budget)
+    for shard, its, part in zip(shards, asked, parts, strict=True):
+        shard.reprice(part_of(its, float(part)), now_s=0.0)
+    items = [rates[each].sum() for each in taken]
+    delay_s = np.average([each.mean_delay_s() for each in shards], weights=items)
+    assert delay_s <= 1.02 * whole.mean_delay_s() + 1.0
+    made = sum(float(each.demand(np.log2([each.prices.budget])).sum()) for each in shards)
+    assert made <= 1.001 * budget
+
+
+@given(st.floats(1e-9, 1e9), st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=5))
+def test_the_price_is_that_at_which_the_budget_is_spent(budget: float, sizes: list[float]) -> None:
+    search, rounds = PriceSearch(budget), 0
+    while not search.is_done:
+        search = search.narrowed([size * np.exp2(-search.asked) for size in sizes])
+        rounds += 1
+    assert rounds <= 4
+    spent = sum(sizes) * 2.0**-search.log_price
+    assert spent == pytest.approx(budget, rel=0.01)
+
+
+def test_a_fleet_that_asks_for_less_than_the_budget_shares_it_all_the_same() -> None:
+    search = PriceSearch(5.0)
+    while not search.is_done:
+        search = search.narrowed([np.zeros(len(search.asked))] * 2)
+    assert search.parts([np.zeros(1)] * 2).tolist() == [2.5, 2.5]
+    while_all_want = PriceSearch(5.0).narrowed([np.full(33, 9.0)])
+    assert while_all_want.log_price == 120.0
