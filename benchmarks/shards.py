@@ -86,7 +86,7 @@ def measured(sources: int, many: int, rng: np.random.Generator) -> Iterator[Line
             demands.append(shard.demand(search.asked))
             answered_s.append(perf_counter() - began)
         search, rounds = search.narrowed(demands), rounds + 1
-    yield {"what": "answer of a shard", "seconds": float(np.mean(answered_s)), "rounds": rounds}
+    yield {"what": f"a shard's answer in each of {rounds} rounds", "seconds": float(np.mean(answered_s))}
     parts = search.parts([shard.demand(np.array([search.log_price])) for shard in shards])
     priced_s = []
     for shard, part in zip(shards, parts, strict=True):

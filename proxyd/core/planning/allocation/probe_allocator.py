@@ -66,6 +66,7 @@ class ProbeAllocator:
     prices: Prices
     tables: list[Timetable]
     table_of: Ints
+    limits: FleetLimits
     drift: PriceDrift | None = None
 
     def __init__(self, demand: FleetDemand, limits: FleetLimits, *, now_s: float) -> None:
