@@ -213,6 +213,7 @@ def build(
     news = Signal()
     news.listen(notifying.wake)
     suspensions.released.listen(notifying.wake)
+    probes.many_placed.listen(leave_out_of_collections)
     for each in (declarations.news, probes.news):
         each.listen(news.notify)
     declarations.declared.listen(notifying.wake_pings)
@@ -396,18 +397,23 @@ def tune_interpreter() -> None:
     """Make garbage collection rarer and thread switches more frequent, and return freed arrays to the system at once.
 
     Each collection stops the event loop, and probes leave few cycles. What was imported stays and is not looked at
-    again. SQLite releases the interpreter's lock with
-    every row: with the usual 5 ms, a commit of 64 rows took 200 ms next to a busy event loop. Plans are made in
-    threads from arrays of megabytes; glibc keeps what each thread freed, and the process grew by that. The figures
-    are in docs/decisions/large-fleets.md.
+    again; the same holds later for many sources. SQLite releases the interpreter's lock with every row: with the usual
+    5 ms, a commit of 64 rows took 200 ms next to a busy event loop. Plans are made in threads from arrays of megabytes;
+    glibc keeps what each thread freed, and the process grew by that. The figures are in docs/decisions/large-fleets.md.
     """
-    gc.freeze()
+    leave_out_of_collections()
     gc.set_threshold(_YOUNG_OBJECTS, 20, 20)
     sys.setswitchinterval(_THREAD_TURN_S)
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):  # glibc
         for option, value in _MALLOC.items():
             libc.mallopt(option, value)
+
+
+def leave_out_of_collections() -> None:
+    """Have garbage collections leave out what is there now, after the young garbage is collected."""
+    gc.collect(1)
+    gc.freeze()
 
 
 async def serve(

@@ -155,3 +155,20 @@ async def test_it_warns_of_a_feed_that_changes_its_guids() -> None:
     with capture_logs() as logged:
         await loop.take_in(changed("s", [replace(each, item_id=f"new {each.item_id}") for each in shown], T0 + 100.0))
     assert [(entry["log_level"], entry["source"], entry["items"]) for entry in logged] == [("warning", "s", 3)]
+
+
+@pytest.mark.parametrize(("sources", "expected"), [(40, 0), (2500, 1)])
+async def test_it_says_when_many_sources_have_been_placed(sources: int, expected: int) -> None:
+    clock, told = FakeClock(), list[int]()
+    found = decider(declaration(), now_s=clock.time_s())
+    declared = declaration(*(source(f"s{number}") for number in range(sources)), rule("r"))
+    accepted = dict.fromkeys(declared.rules, clock.time_s())
+    found.declare(declared, accepted, clock.time_s(), in_parts=True)
+    loop = ProbeLoop(found, Nobody(Unmade.NOT_BEGUN), RecordingMemory(), clock, Metrics())
+    loop.many_placed.listen(lambda: told.append(1))
+    task = asyncio.create_task(loop.run())
+    await settle(sources)
+    assert not found.is_placing
+    assert len(told) == expected
+    await asyncio.gather(loop.drain(0.0), clock.advance(10.0))
+    await task
