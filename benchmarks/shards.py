@@ -1,4 +1,4 @@
-"""A fleet divided into shards that share its budget by price, beside the plan of all its sources at once.
+"""A fleet divided into shards that share its budget by price, compared with one plan of all its sources.
 
 Run ``python benchmarks/shards.py`` (some minutes and 8 GiB: ten million sources over 64 shards); ``--quick`` for few,
 ``--json`` for machines. Each shard makes its own plan of the week and answers at which price it would make how many
@@ -11,19 +11,22 @@ from __future__ import annotations
 import argparse
 import json
 import resource
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
+from typing import TypeVar
 
 import numpy as np
 
 from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimits, WeekGrid
 from proxyd.core.planning.allocation.prices import HostLimits
 from proxyd.core.planning.allocation.probe_allocator import ProbeAllocator
-from proxyd.core.planning.allocation.shared_budget import PriceSearch, part_of
 from proxyd.core.planning.allocation.timetable import Floats, Ints
+from proxyd.lab.algorithms.shared_budget import PriceSearch, demand, mean_delay_s, shard_limits
 
 Line = dict[str, object]
+T = TypeVar("T")
 
 SOURCES, SHARDS = 10_000_000, 64
 QUICK = (20_000, 4)
@@ -56,53 +59,76 @@ class Fleet:
             np.arange(sources) // SOURCES_A_HOST,
         )
 
-    def allocator(self, taken: Ints, budget: float) -> ProbeAllocator:
-        """Return the plan of some sources, which are all those of their hosts."""
+    def limits(self, taken: Ints, budget: float) -> FleetLimits:
+        """Return the limits of some sources, which are all those of their hosts."""
         known, of_source = np.unique(self.host_of[taken], return_inverse=True)
         a_slot = GRID.slot_s / 86400.0
-        hosts = HostLimits(of_source, np.full(len(known), HOST_PROBES_A_DAY * a_slot))
-        demand = FleetDemand(GRID, self.shapes, self.shape_of[taken], self.rates[taken], last_s=0.0)
-        return ProbeAllocator(demand, FleetLimits(budget, hosts=hosts), now_s=0.0)
+        return FleetLimits(budget, hosts=HostLimits(of_source, np.full(len(known), HOST_PROBES_A_DAY * a_slot)))
+
+    def planned(self, taken: Ints, limits: FleetLimits) -> ProbeAllocator:
+        """Return the plan of some sources."""
+        sources = FleetDemand(GRID, self.shapes, self.shape_of[taken], self.rates[taken], last_s=0.0)
+        return ProbeAllocator(sources, limits, now_s=0.0)
+
+    def divided(self, many: int, rng: np.random.Generator) -> list[Ints]:
+        """Return the sources of each of ``many`` shards; those of a host are in one."""
+        shard_of = rng.integers(many, size=len(self.rates) // SOURCES_A_HOST + 1)[self.host_of]
+        order = np.argsort(shard_of, kind="stable")
+        return np.split(order, np.cumsum(np.bincount(shard_of, minlength=many))[:-1])
+
+
+class Timed:
+    """How long each of several calls took, in seconds."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    def __call__(self, work: Callable[[], T]) -> T:
+        """Return the result of a call."""
+        began = perf_counter()
+        result = work()
+        self.seconds.append(perf_counter() - began)
+        return result
+
+    def line(self, what: str) -> Line:
+        """Return the mean and the longest."""
+        return {"what": what, "seconds": float(np.mean(self.seconds)), "longest_s": max(self.seconds)}
 
 
 def measured(sources: int, many: int, rng: np.random.Generator) -> Iterator[Line]:
     """Yield the figures of a fleet."""
     fleet = Fleet.drawn(sources, rng)
     budget = sources * PROBES_A_DAY * GRID.slot_s / 86400.0
-    shard_of = rng.integers(many, size=sources // SOURCES_A_HOST + 1)[fleet.host_of]
-    order = np.argsort(shard_of, kind="stable")
-    taken = np.split(order, np.cumsum(np.bincount(shard_of, minlength=many))[:-1])
-    shards, planned_s = [], []
-    for each in taken:
-        began = perf_counter()
-        shards.append(fleet.allocator(each, budget * len(each) / sources))
-        planned_s.append(perf_counter() - began)
-    yield {"what": "plan of a shard", "seconds": float(np.mean(planned_s)), "longest_s": max(planned_s)}
-    search, answered_s, rounds = PriceSearch(budget), [], 0
+    taken = fleet.divided(many, rng)
+    limits = [fleet.limits(each, budget) for each in taken]
+    first = [shard_limits(its, budget * len(each) / sources) for each, its in zip(taken, limits, strict=True)]
+    planning = Timed()
+    shards = [planning(partial(fleet.planned, each, its)) for each, its in zip(taken, first, strict=True)]
+    yield planning.line("plan of a shard")
+    search, answering, rounds = PriceSearch(budget), Timed(), 0
     while not search.is_done:
-        demands = []
-        for shard in shards:
-            began = perf_counter()
-            demands.append(shard.demand(search.asked))
-            answered_s.append(perf_counter() - began)
-        search, rounds = search.narrowed(demands), rounds + 1
-    yield {"what": f"a shard's answer in each of {rounds} rounds", "seconds": float(np.mean(answered_s))}
-    parts = search.parts([shard.demand(np.array([search.log_price])) for shard in shards])
-    priced_s = []
-    for shard, part in zip(shards, parts, strict=True):
-        began = perf_counter()
-        shard.reprice(part_of(shard.limits, float(part)), now_s=0.0)
-        priced_s.append(perf_counter() - began)
-    yield {"what": "a shard's new prices", "seconds": float(np.mean(priced_s)), "longest_s": max(priced_s)}
+        search, rounds = search.narrowed(_demands(shards, limits, search.asked, answering)), rounds + 1
+    yield answering.line(f"a shard's answer in each of {rounds} rounds")
+    parts = search.parts(_demands(shards, limits, np.array([search.log_price]), answering))
+    pricing = Timed()
+    for shard, its, part in zip(shards, limits, parts, strict=True):
+        pricing(partial(shard.reprice, shard_limits(its, float(part)), now_s=0.0))
+    yield pricing.line("a shard's new prices")
     items = [float(fleet.rates[each].sum()) for each in taken]
-    divided_h = float(np.average([shard.mean_delay_s() for shard in shards], weights=items)) / 3600.0
+    divided_h = float(np.average([mean_delay_s(each, GRID.slot_s) for each in shards], weights=items)) / 3600.0
     del shards
-    began = perf_counter()
-    whole = fleet.allocator(np.arange(sources), budget)
-    yield {"what": "plan of the whole", "seconds": perf_counter() - began}
-    whole_h = whole.mean_delay_s() / 3600.0
+    whole, every = Timed(), np.arange(sources)
+    whole_h = mean_delay_s(whole(partial(fleet.planned, every, fleet.limits(every, budget))), GRID.slot_s) / 3600.0
+    yield whole.line("plan of the whole")
     yield {"what": "mean delay", "divided_h": divided_h, "whole_h": whole_h, "ratio": divided_h / whole_h}
     yield {"what": "memory", "gigabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20}
+
+
+def _demands(
+    shards: Sequence[ProbeAllocator], limits: Sequence[FleetLimits], prices: Floats, answering: Timed
+) -> list[Floats]:
+    pairs = zip(shards, limits, strict=True)
+    return [answering(partial(demand, shard, prices, its.hosts)) for shard, its in pairs]
 
 
 def main() -> None:

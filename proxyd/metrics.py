@@ -76,11 +76,11 @@ class Metrics:
             ["prober"],
             registry=r,
         )
-        self.probers = Gauge("proxyd_probers", "Probers that this planner gives work to.", registry=r)
+        self.probers = Gauge("proxyd_probers", "Probers that this planner knows.", registry=r)
         self.batches_waiting = Gauge(
             "proxyd_batches_waiting", "Batches of due probes that wait for a prober with room.", registry=r
         )
-        self.batches = Counter("proxyd_batches", "Batches that this prober took, by result.", ["result"], registry=r)
+        self.batches = Counter("proxyd_batches", "Batches that came to this prober, by result.", ["result"], registry=r)
         for result in ("made", "refused", "given_up"):
             self.batches.labels(result)
         self.prober_hosts = Gauge("proxyd_prober_hosts", "Hosts that this prober is asking now.", registry=r)

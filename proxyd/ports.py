@@ -54,8 +54,8 @@ class Prober(Protocol):
 class Unmade(Enum):
     """Why a probe has no outcome."""
 
-    NOT_BEGUN = "not_begun"  # no machine took it
-    LOST = "lost"  # a machine took it, but is no longer heard of
+    NOT_BEGUN = "not_begun"  # no machine took it in time
+    LOST = "lost"  # a machine took it and was silent too long, or its failure may be its own
 
 
 class TakeStray(Protocol):

@@ -34,7 +34,7 @@ try:
     from proxyd.cluster.link import ClusterSettings, NatsConnection, open_link
     from proxyd.cluster.nats_transport import NatsTransport, TransportSettings
     from proxyd.store.databases.connections import StoreConnections
-    from proxyd.store.databases.leading import Candidate, Leadership, leading, stand_by
+    from proxyd.store.databases.leading import LeaderCandidate, Leadership, leading, wait_forever
 except ModuleNotFoundError as error:  # the optional dependency is not installed
     raise ConfigError(
         [f"this needs {error.name}: pip install '.[cluster]' in proxyd's folder (docs/scaling.md)"]
@@ -109,13 +109,13 @@ class Machine:
     async def _plan(self) -> None:
         """Plan as the leader until ``stop``."""
         async with AsyncExitStack() as stack:
-            standby = StandbyTexts(self.settings.profiles, check_settings(self.settings), self.clock)
-            leads = await stack.enter_async_context(self._leading("planner", self._follow(standby)))
+            texts = StandbyTexts(self.settings.profiles, check_settings(self.settings), self.clock)
+            leads = await stack.enter_async_context(self._leading("planner", self._follow(texts)))
             transport = self._transport(leads)
             await self._step_up()
             distant = None if self.link is None else DistantNotifier(self.link.ring, self.clock)
             parts = self._parts(leads, transport)
-            built = app.build(self.settings, parts, metrics=self.metrics, notifying=distant, texts=standby.texts)
+            built = app.build(self.settings, parts, metrics=self.metrics, notifying=distant, texts=texts.texts)
             async with serve_api(built.queries, app.api_settings(self.settings)):
                 await self._lead(leads, parts.store, lambda: self._run(built.daemon))
             if isinstance(transport, NatsTransport):
@@ -214,17 +214,17 @@ class Machine:
         await self.standby.aclose()
         self.is_standing_by = False
 
-    def _follow(self, standby: StandbyTexts) -> Callable[[StoreConnections], Awaitable[None]]:
+    def _follow(self, texts: StandbyTexts) -> Callable[[StoreConnections], Awaitable[None]]:
         """Return what follows the texts of the leader, so that this planner begins soon when it leads."""
         grid = ChrononGrid(self.settings.chronon)
-        return lambda connections: standby.follow(SqlStore(connections, grid).declarations.load_texts)
+        return lambda connections: texts.follow(SqlStore(connections, grid).declarations.load_texts)
 
     def _leading(
-        self, role: str, meanwhile: Callable[[StoreConnections], Awaitable[None]] = stand_by
+        self, role: str, meanwhile: Callable[[StoreConnections], Awaitable[None]] = wait_forever
     ) -> AbstractAsyncContextManager[Leadership]:
         settings = self.settings
         hold_s = _HOLD * settings.lease if role == "planner" and self.link is not None else 0.0
-        candidate = Candidate(role, self.name, settings.lease, hold_s)
+        candidate = LeaderCandidate(role, self.name, settings.lease, hold_s)
         return leading(settings.database, candidate, time_s=self.clock.time_s, wait=self._wait, meanwhile=meanwhile)
 
     async def _lead(self, leads: Leadership, store: SqlStore, work: Callable[[], Awaitable[None]]) -> None:
@@ -262,8 +262,10 @@ class Machine:
         may_send = leads.lease.is_held
         if self.link is None:
             return LocalTransport(self.network.prober, may_send)
+        term = leads.lease.term
+        assert term is not None  # it leads
         settings = TransportSettings(
-            term=leads.lease.term,
+            term=term,
             hold_s=_HOLD * self.settings.lease,
             begins_s=awake_or_asleep_s() + leads.last.rest_s,
             spacing_s=self.settings.host_spacing,

@@ -397,9 +397,10 @@ def tune_interpreter() -> None:
     """Make garbage collection rarer and thread switches more frequent, and return freed arrays to the system at once.
 
     Each collection stops the event loop, and probes leave few cycles. What was imported stays and is not looked at
-    again; the same holds later for many sources. SQLite releases the interpreter's lock with every row: with the usual
-    5 ms, a commit of 64 rows took 200 ms next to a busy event loop. Plans are made in threads from arrays of megabytes;
-    glibc keeps what each thread freed, and the process grew by that. The figures are in docs/decisions/large-fleets.md.
+    again, nor are sources once many have been placed. SQLite releases the interpreter's lock with every row: with the
+    usual 5 ms, a commit of 64 rows took 200 ms next to a busy event loop. Plans are made in threads from arrays of
+    megabytes; glibc keeps what each thread freed, and the process grew by that. The figures are in
+    docs/decisions/large-fleets.md.
     """
     leave_out_of_collections()
     gc.set_threshold(_YOUNG_OBJECTS, 20, 20)

@@ -19,7 +19,7 @@ CLUSTER = Verb("cluster", "prepare a cluster of several machines", ["proxyd clus
     takes=[
         argument("folder", "folder to write the files into", type=Path, metavar="DIR"),
         argument("--server", "host of the NATS server, and its port if not 4222", required=True, metavar="HOST[:PORT]"),
-        flag("--tls", "encrypt: put the server's certificate beside its configuration"),
+        flag("--tls", "let the server encrypt; put its certificate next to its configuration"),
     ],
 )
 def init(options: argparse.Namespace) -> int:

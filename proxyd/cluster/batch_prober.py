@@ -57,7 +57,7 @@ class _Held:
 
 @dataclass(slots=True)
 class _Unrecorded:
-    """A report of which the planner has not said that it is recorded, and when it is sent again."""
+    """A report that no planner has confirmed yet, and when it is sent again."""
 
     data: bytes
     again_s: float = inf
@@ -91,9 +91,9 @@ class BatchProber:
         self._held: dict[str, _Held] = {}
         self._known: OrderedDict[str, None] = OrderedDict()  # batches that have come, so that none is made twice
         self._unrecorded: OrderedDict[tuple[str, int], _Unrecorded] = OrderedDict()
-        self._asked_s = -inf  # when the last hello was said
+        self._greeted_s = -inf  # when the last hello was sent
         self._is_called = False  # a planner asks who is there
-        self._is_answered = False  # the last hello is
+        self._is_answered = False  # whether the last hello was answered
         self._is_aside = False
         self._to_greet, self._to_send, self._recorded = Signal(), Signal(), Signal()
         self._tasks: asyncio.TaskGroup | None = None
@@ -147,14 +147,14 @@ class BatchProber:
 
     async def _greet(self) -> None:
         """Say that this prober is there, and what it works on."""
-        self._is_called, self._is_answered, self._asked_s = False, False, self._now_s()
+        self._is_called, self._is_answered, self._greeted_s = False, False, self._now_s()
         settings = self._settings
         hello = Hello(
             self.prober_id,
             settings.name,
             __version__,
             settings.hosts,
-            self._asked_s,
+            self._greeted_s,
             self._session.term,
             tuple(self._held),
             self._stopping.is_set(),
@@ -181,15 +181,15 @@ class BatchProber:
         """Return when the next hello is due."""
         if self._is_called:
             return -inf
-        if self._asked_s == -inf:  # the first one is said once a server is connected
+        if self._greeted_s == -inf:  # the first one is said once a server is connected
             return inf
         session = self._session
         if not self._is_answered:
-            return self._asked_s + (session.hold_s / _LOOKS if self._held else _ALONE_S)
+            return self._greeted_s + (session.hold_s / _LOOKS if self._held else _ALONE_S)
         if not self._held:
-            return self._asked_s + HELLO_EVERY_S
+            return self._greeted_s + HELLO_EVERY_S
         first_s = min(each.received_s for each in self._held.values())
-        return max(self._asked_s, first_s) + session.hold_s / _BEATS
+        return max(self._greeted_s, first_s) + session.hold_s / _BEATS
 
     def _hear_call(self, _received: Received | None = None) -> None:
         """Say hello soon, because a planner begins, or something has changed."""

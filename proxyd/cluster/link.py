@@ -1,4 +1,4 @@
-"""The connection to NATS: messages of any size between machines, and what is the matter with the server.
+"""The connection to NATS: large messages in parts, and the state of the server.
 
 Nothing is stored there, because only PostgreSQL is the record: a lost message is sent again, or its probe planned
 again.
@@ -44,7 +44,7 @@ class ClusterSettings:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A message; ``is_unheard`` tells that it is the server's, about one that nobody received."""
+    """A message; one that ``is_unheard`` is the server's: nobody received what was sent with this subject as reply."""
 
     subject: str
     data: bytes
@@ -57,12 +57,12 @@ class Received:
 
 
 @dataclass(slots=True)
-class Parts:
+class PartJoiner:
     """Joins messages that came in parts; the oldest unfinished ones are dropped, because their senders send them again.
 
     Examples
     --------
-    >>> parts = Parts()
+    >>> parts = PartJoiner()
     >>> parts.join("m 1 2", b"-b"), parts.join("m 0 2", b"a"), parts.join("no header", b"")
     (None, b'a-b', None)
     """
@@ -85,7 +85,7 @@ class Parts:
         return b"".join(found[each] for each in sorted(found))
 
 
-class NatsServer:
+class ServerState:
     """Whether a server is connected, and the trouble that it gives; ``connection`` counts its connections."""
 
     def __init__(self) -> None:
@@ -141,7 +141,7 @@ class NatsConnection:
     """The NATS operations of planner and probers; errors are ``ClusterError``."""
 
     def __init__(self, client: Client, settings: ClusterSettings) -> None:
-        self.server = NatsServer()
+        self.server = ServerState()
         self.settings = settings
         self._client = client
 
@@ -181,7 +181,7 @@ class NatsConnection:
     @asynccontextmanager
     async def heeding(self, subject: str, heard: Handler) -> AsyncIterator[None]:
         """Call ``heard`` with each message while the context is open."""
-        parts = Parts()
+        parts = PartJoiner()
 
         async def take(message: Msg) -> None:
             headers = message.headers or {}

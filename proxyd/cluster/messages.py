@@ -26,7 +26,7 @@ _MOST_HOSTS = 100_000  # of a prober
 class Hello:
     """A prober says that it is there, for how many hosts at once, and which batches it works on.
 
-    ``sent_s`` is by its own clock, which the answer repeats. ``term`` is that of the planner whose batches it makes.
+    ``sent_s`` is by the prober's clock; the answer repeats it. ``term`` is that of the planner whose batches it makes.
     """
 
     __pydantic_config__ = _CONFIG
@@ -64,8 +64,8 @@ class Answer:
 class Batch:
     """Requests to one host, in the order in which they are to be made.
 
-    ``term`` counts the planners: requests of any but the newest are not made. ``sent_s`` is unix seconds by the
-    planner's clock. The batch is its prober's until ``until_s``, by the clock of the planner's answers.
+    A prober makes the requests only while it follows the planner of ``term``. ``sent_s`` is unix time. ``until_s``, the
+    end of the hold, is by the clock of ``Answer.now_s``.
     """
 
     __pydantic_config__ = _CONFIG

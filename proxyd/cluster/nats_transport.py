@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from math import inf
@@ -13,6 +13,7 @@ from math import inf
 import structlog
 
 from proxyd.clock import awake_or_asleep_s
+from proxyd.cluster.known_probers import KeepProbers, KnownProbers, keep_nothing
 from proxyd.cluster.link import NatsConnection, Received
 from proxyd.cluster.messages import (
     ANSWERS,
@@ -42,13 +43,6 @@ _LOOKS = 16.0  # at the batches in a hold, for those that are over
 _SILENCE = 0.5  # of a hold: a prober that is silent for longer while it works has no more work
 log = structlog.get_logger("cluster")
 Key = tuple[str, int]  # of a request: its batch, and its place there
-KeepProbers = Callable[[Collection[str]], Awaitable[None]]
-"""Records the ids of the probers that may have work, for the next planner."""
-_UNKNOWN = "unknown"
-
-
-async def _keep_nothing(_probers: Collection[str]) -> None:
-    """Record nothing: there is no other planner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,19 +66,25 @@ class TransportSettings:
 
 @dataclass(eq=False, slots=True)
 class _Asked:
-    """A request on its way, and the future of its result."""
+    """A request on its way, and the future of its result; ``reported`` is the key of the report that ended it."""
 
     request: ProbeRequest
     until_s: float  # when it is given back if it has not been sent
     answer: asyncio.Future[ProbeOutcome | Unmade]
-    key: Key = ("", 0)
-    prober_id: str = ""
-    is_reported: bool = False
+    reported: Key | None = None
+    prober_id: str | None = None
 
     def end(self, result: ProbeOutcome | Unmade) -> None:
         """Set the result, unless there is one."""
         if not self.answer.done():
             self.answer.set_result(result)
+
+    def end_if_late(self, now_s: float) -> bool:
+        """Give a request back that has waited too long, and return whether it has."""
+        is_late = now_s > self.until_s
+        if is_late:
+            self.end(Unmade.NOT_BEGUN)
+        return is_late
 
 
 @dataclass(eq=False, slots=True)
@@ -104,12 +104,12 @@ class _Sent:
 
 
 @dataclass(eq=False, slots=True)
-class _Waiting:
-    """A batch that waits for a prober with room, and the future of its id, which is "" if there is none in time."""
+class _WaitingBatch:
+    """A batch that waits for a prober with room, and the future of its id; ``None`` if there is none in time."""
 
     batch_id: str
     until_s: float
-    place: asyncio.Future[str]
+    prober_id: asyncio.Future[str | None]
 
 
 @dataclass(slots=True)
@@ -117,7 +117,7 @@ class _HostQueue:
     """One host: its waiting requests, and the task that sends them."""
 
     waiting: deque[_Asked] = field(default_factory=deque)
-    driver: asyncio.Task[None] | None = None
+    server: asyncio.Task[None] | None = None
 
 
 class NatsTransport:
@@ -138,32 +138,26 @@ class NatsTransport:
         metrics: Metrics,
         settings: TransportSettings,
         may_send: MaySend = always,
-        keep_probers: KeepProbers = _keep_nothing,
+        keep_probers: KeepProbers = keep_nothing,
         now_s: Callable[[], float] = awake_or_asleep_s,
     ) -> None:
         self._link = link
         self._clock = clock
         self._metrics = metrics
         self._settings = settings
-        self._keep_probers = keep_probers
         self._may_send = may_send
         self._now_s = now_s
-        self._lanes: dict[str, _HostQueue] = {}
-        self._asked: dict[Key, _Asked] = {}
+        self._probers = KnownProbers(ProberRoster(_SILENCE * settings.hold_s), settings.waits_for, keep_probers)
+        self._host_queues: dict[str, _HostQueue] = {}
+        self._waiting_batches: deque[_WaitingBatch] = deque()
         self._sent: dict[str, _Sent] = {}
         self._taking: set[Key] = set()  # reports that are not recorded yet
         self._recorded: OrderedDict[Key, None] = OrderedDict()
-        self._roster = ProberRoster(_SILENCE * settings.hold_s)
-        self._absent = {_UNKNOWN} if settings.waits_for is None else set(settings.waits_for)  # of the last planner's
-        self._kept: set[str] = set()  # probers that the next planner will know of
-        self._joining: dict[str, Hello] = {}
-        self._recording: asyncio.Task[None] | None = None
-        self._queue: deque[_Waiting] = deque()
         self._trust = ProberTrust()
         self._aside: Mapping[str, str] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._has_begun = False
-        self._announced_s = -inf
+        self._called_s = -inf
         self._stopped = asyncio.Event()
 
     @property
@@ -181,6 +175,11 @@ class NatsTransport:
         """For how long probers may still work on batches of this planner, at most."""
         return max([0.0, *(each.until_s - self._now_s() for each in self._sent.values())])
 
+    @property
+    def probers(self) -> int:
+        """How many probers the planner knows."""
+        return len(self._probers.roster)
+
     def stop(self) -> None:
         """End ``run``; returns at once. The next planner receives the outstanding reports."""
         self._stopped.set()
@@ -189,43 +188,37 @@ class NatsTransport:
         """Send batches and take in reports until ``stop``; begins once the probers of the last planner have stopped."""
 
         def hear_report(received: Received) -> None:
-            self._start(self._take(received.data, take_stray), "report")
+            self._start(self._take_report(received.data, take_stray), "report")
 
         handlers = {HELLO: self._hear_hello, REPORT: hear_report, f"{ABSENT}.*": self._hear_absent}
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             working = [
-                tasks.create_task(self._link.listen(handlers, self._announce), name="probers"),
+                tasks.create_task(self._link.listen(handlers, self._call), name="probers"),
+                tasks.create_task(self._probers.follow(self._busy, self._now_s, self._give_waiting), name="known"),
                 tasks.create_task(self._begin(), name="begin"),
                 tasks.create_task(self._watch(), name="watch"),
             ]
             await self._stopped.wait()
             self._tasks = None
-            for task in (*working, *(lane.driver for lane in self._lanes.values())):
+            for task in (*working, *(queue.server for queue in self._host_queues.values())):
                 if task is not None:
                     task.cancel()
 
-    async def _announce(self) -> None:
+    async def _call(self) -> None:
         """Let every prober say hello."""
-        self._announced_s = self._now_s()
+        self._called_s = self._now_s()
         await self._link.send(CALL)
 
     async def _begin(self) -> None:
         """Begin once no prober makes batches of another planner: all have said so, or their holds are over."""
         await self._link.server.until_up()
-        while self._absent and self._now_s() < self._settings.begins_s:
-            await self._clock.sleep(min(self._settings.hold_s / _LOOKS, self._settings.begins_s - self._now_s()))
-        self._absent.clear()
+        while self._probers.absent and (left_s := self._settings.begins_s - self._now_s()) > 0.0:
+            await self._clock.sleep(min(self._settings.hold_s / _LOOKS, left_s))
+        self._probers.absent.clear()
         self._has_begun = True
-        for host, lane in self._lanes.items():
-            self._drive(host, lane)
-
-    def _is_late(self, asked: _Asked) -> bool:
-        """Give a request back that has waited too long, and return whether it has."""
-        if self._now_s() > asked.until_s:
-            asked.end(Unmade.NOT_BEGUN)
-            return True
-        return False
+        for host, queue in self._host_queues.items():
+            self._start_serving(host, queue)
 
     def _start(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None] | None:
         """Run something as long as the transport runs; it does not begin if that has ended."""
@@ -234,6 +227,10 @@ class NatsTransport:
             return None
         return self._tasks.create_task(work, name=name)
 
+    def _busy(self) -> list[str]:
+        """Return the probers that have batches."""
+        return [each.prober_id for each in self._sent.values()]
+
     # -- requests
 
     @asynccontextmanager
@@ -241,34 +238,36 @@ class NatsTransport:
         """Yield the outcome of a probe on any machine; its prober may forget it when the context ends."""
         until_s = self._now_s() + self._settings.queue_s
         asked = _Asked(request, until_s, asyncio.get_running_loop().create_future())
-        lane = self._lanes.setdefault(request.host, _HostQueue())
-        lane.waiting.append(asked)
-        self._drive(request.host, lane)
+        queue = self._host_queues.setdefault(request.host, _HostQueue())
+        queue.waiting.append(asked)
+        self._start_serving(request.host, queue)
         outcome = await asyncio.shield(asked.answer)
         try:
             yield outcome
-            if asked.is_reported:
-                await self._tell_recorded(asked.key, asked.prober_id)
+            if asked.reported is not None and asked.prober_id is not None:
+                await self._tell_recorded(asked.reported, asked.prober_id)
         finally:
-            self._taking.discard(asked.key)
+            if asked.reported is not None:
+                self._taking.discard(asked.reported)
 
-    def _drive(self, host: str, lane: _HostQueue) -> None:
+    def _start_serving(self, host: str, queue: _HostQueue) -> None:
         """Start a task for a host's requests, unless one runs."""
-        if lane.driver is None and self._has_begun:
-            lane.driver = self._start(self._see_to(host, lane), f"batches of {host}")
+        if queue.server is None and self._has_begun:
+            queue.server = self._start(self._serve_host(host, queue), f"batches of {host}")
 
-    async def _see_to(self, host: str, lane: _HostQueue) -> None:
+    async def _serve_host(self, host: str, queue: _HostQueue) -> None:
+        """Send a host's requests in batches, one after the other, until none waits."""
         try:
-            while lane.waiting:
-                taken = [lane.waiting.popleft() for _ in range(min(_MOST_REQUESTS, len(lane.waiting)))]
-                batch = [each for each in taken if not self._is_late(each)]
+            while queue.waiting:
+                taken = [queue.waiting.popleft() for _ in range(min(_MOST_REQUESTS, len(queue.waiting)))]
+                batch = [each for each in taken if not each.end_if_late(self._now_s())]
                 if batch:
-                    await self._make(host, batch)
+                    await self._run_batch(host, batch)
                     began_s = max(self._began_s(each) for each in batch)
                     await self._clock.sleep(began_s + self._settings.spacing_s - self._clock.time_s())
         finally:
-            lane.driver = None
-        del self._lanes[host]
+            queue.server = None
+        del self._host_queues[host]
 
     def _began_s(self, asked: _Asked) -> float:
         """Return when a request that has ended began, at the latest."""
@@ -277,23 +276,23 @@ class NatsTransport:
             return outcome.started_s
         return self._clock.time_s() if outcome is Unmade.LOST else 0.0
 
-    async def _make(self, host: str, asked: list[_Asked]) -> None:
+    async def _run_batch(self, host: str, asked: list[_Asked]) -> None:
         """Send a batch and wait until each of its requests has ended."""
-        batch_id = uuid.uuid4().hex
-        until_s = min(each.until_s for each in asked)
-        prober_id = await self._prober_for(batch_id, until_s) if self._link.is_up and self._may_send() else ""
+        batch_id, prober_id = uuid.uuid4().hex, None
         try:
-            if prober_id and self._may_send():
+            if self._link.is_up and self._may_send():
+                prober_id = await self._prober_for(batch_id, min(each.until_s for each in asked))
+            if prober_id is not None and self._may_send():
                 await self._send(host, batch_id, prober_id, asked)
-                await self._await(self._sent[batch_id])
+                await self._await_results(self._sent[batch_id])
         except ClusterError as error:
             log.warning("a batch cannot be sent", host=host, error=error.message)
         finally:
             self._sent.pop(batch_id, None)
-            self._roster.free(prober_id, batch_id)
+            if prober_id is not None:
+                self._probers.roster.free(prober_id, batch_id)
             self._give_waiting()
             for each in asked:
-                self._asked.pop(each.key, None)
                 each.end(Unmade.NOT_BEGUN)
 
     async def _send(self, host: str, batch_id: str, prober_id: str, asked: list[_Asked]) -> None:
@@ -301,53 +300,52 @@ class NatsTransport:
         now_s = self._now_s()
         until_s = now_s + self._settings.hold_s
         self._sent[batch_id] = _Sent(batch_id, prober_id, asked, until_s, now_s + self._settings.patience_s)
-        for place, each in enumerate(asked):
-            each.key, each.prober_id = (batch_id, place), prober_id
-            self._asked[each.key] = each
         requests = tuple(each.request for each in asked)
         batch = Batch(batch_id, self._settings.term, host, self._clock.time_s(), until_s, requests)
         reply = f"{ABSENT}.{batch_id}"
         await self._link.send(f"{work_of(prober_id)}.batch", BATCHES.write(batch), reply=reply)
 
-    async def _await(self, sent: _Sent) -> None:
+    async def _await_results(self, sent: _Sent) -> None:
         """Wait for the result of each request; each shows that its prober works on."""
         for each in sent.asked:
-            await each.answer
+            await asyncio.shield(each.answer)
             sent.patient_until_s = self._now_s() + self._settings.patience_s
 
     def _hear_absent(self, received: Received) -> None:
         """Take note that a prober is gone, which a batch did not reach."""
         sent = self._sent.get(received.last_word)
         if sent is not None and received.is_unheard:
-            self._leave(sent.prober_id)
+            self._probers.leave(sent.prober_id)
             sent.end(Unmade.NOT_BEGUN)
 
     # -- probers
 
-    async def _prober_for(self, batch_id: str, until_s: float) -> str:
-        """Return the prober that a batch is given to, or "" if none has room in time."""
-        if not self._queue:
-            given = self._roster.give(batch_id, now_s=self._now_s(), aside=self._aside)
-            if given:
+    async def _prober_for(self, batch_id: str, until_s: float) -> str | None:
+        """Return the prober that a batch is given to, or ``None`` if none has room in time."""
+        if not self._waiting_batches:
+            given = self._given(batch_id)
+            if given is not None:
                 return given
-        place: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._queue.append(_Waiting(batch_id, until_s, place))
-        self._metrics.batches_waiting.set(len(self._queue))
-        return await place
+        prober_id: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        self._waiting_batches.append(_WaitingBatch(batch_id, until_s, prober_id))
+        self._metrics.batches_waiting.set(len(self._waiting_batches))
+        return await prober_id
+
+    def _given(self, batch_id: str) -> str | None:
+        return self._probers.roster.give(batch_id, now_s=self._now_s(), aside=self._aside)
 
     def _give_waiting(self) -> None:
         """Give the batches that wait to probers, as long as there is room, and none to those that waited too long."""
-        now_s = self._now_s()
-        while self._queue:
-            first = self._queue[0]
-            given = ""
-            if not first.place.done():
-                given = self._roster.give(first.batch_id, now_s=now_s, aside=self._aside)
-                if not given and now_s < first.until_s:
+        while self._waiting_batches:
+            first = self._waiting_batches[0]
+            if not first.prober_id.done():
+                given = self._given(first.batch_id)
+                if given is None and self._now_s() < first.until_s:
                     break
-                first.place.set_result(given)
-            self._queue.popleft()
-        self._metrics.batches_waiting.set(len(self._queue))
+                first.prober_id.set_result(given)
+            self._waiting_batches.popleft()
+        self._metrics.batches_waiting.set(len(self._waiting_batches))
+        self._metrics.probers.set(self.probers)
 
     def _hear_hello(self, received: Received) -> None:
         """Answer a prober, and extend the batches that it works on."""
@@ -356,18 +354,17 @@ class NatsTransport:
         except UnreadableError as error:
             log.error("a prober cannot be understood", error=error.message)  # noqa: TRY400 - the message says everything
             return
-        now_s = self._now_s()
         if not self._may_send():
             return
-        if hello.term == self._settings.term:
-            self._absent.discard(hello.prober_id)
-        if hello.is_leaving:
-            self._leave(hello.prober_id)
-        elif hello.prober_id in self._kept:
-            self._roster.hear(hello, now_s)
-        else:
-            self._joining[hello.prober_id] = hello
-            self._record_probers()
+        now_s = self._now_s()
+        self._probers.hear(hello, term=self._settings.term, now_s=now_s)
+        held, ended = self._extend(hello, now_s)
+        answer = self._answer(hello.name, now_s, echo_s=hello.sent_s, held=held, ended=ended)
+        self._start(self._tell(hello.prober_id, "answer", ANSWERS.write(answer)), "answer")
+        self._give_waiting()
+
+    def _extend(self, hello: Hello, now_s: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Extend a prober's batches; return those that are still its own, and those that are not."""
         held, ended = [], []
         for batch_id in hello.batches:
             sent = self._sent.get(batch_id)
@@ -376,36 +373,7 @@ class NatsTransport:
             else:
                 sent.until_s = now_s + self._settings.hold_s
                 held.append(batch_id)
-        answer = self._answer(hello.name, now_s, echo_s=hello.sent_s, held=tuple(held), ended=tuple(ended))
-        self._start(self._tell(hello.prober_id, "answer", ANSWERS.write(answer)), "answer")
-        self._give_waiting()
-
-    def _leave(self, prober_id: str) -> None:
-        """Give a prober no more work until it says hello."""
-        self._roster.leave(prober_id)
-        self._record_probers()
-
-    def _record_probers(self) -> None:
-        if self._recording is None:
-            self._recording = self._start(self._follow_probers(), "record the probers")
-
-    async def _follow_probers(self) -> None:
-        """Record the probers that may have work, for the next planner, and then give new ones some."""
-        is_new = True
-        while is_new:
-            joining, self._joining = self._joining, {}
-            busy = (sent.prober_id for sent in self._sent.values())
-            known = {*joining, *self._absent, *self._roster, *busy}
-            if known != self._kept:
-                self._kept &= known
-                await self._keep_probers(known)
-                self._kept = known
-            for hello in joining.values():
-                self._roster.hear(hello, self._now_s())
-            self._metrics.probers.set(len(self._roster))
-            self._give_waiting()
-            is_new = bool(self._joining)
-        self._recording = None
+        return tuple(held), tuple(ended)
 
     def _answer(
         self,
@@ -430,13 +398,13 @@ class NatsTransport:
             while True:
                 now_s = self._now_s()
                 for sent in [each for each in self._sent.values() if each.until_s <= now_s]:
-                    self._leave(sent.prober_id)  # one that is frozen would lose the next batch too
+                    self._probers.leave(sent.prober_id)  # one that is frozen would lose the next batch too
                     sent.end(Unmade.LOST)
                 self._note_aside(self._trust.aside(self._clock.time_s()))
                 self._give_waiting()
-                if self._queue and now_s > self._announced_s + self._settings.hold_s:  # who has not heard of us?
-                    with suppress(ClusterError):
-                        await self._announce()
+                if self._waiting_batches and now_s > self._called_s + self._settings.hold_s:
+                    with suppress(ClusterError):  # a prober may not have heard of us
+                        await self._call()
                 await self._clock.sleep(self._settings.hold_s / _LOOKS)
         finally:
             self._note_aside({})
@@ -453,46 +421,47 @@ class NatsTransport:
             self._metrics.prober_aside.remove(prober)
         for prober in aside.keys() ^ before.keys():
             data = ANSWERS.write(self._answer(prober, self._now_s()))
-            for prober_id in self._roster.ids(prober):
+            for prober_id in self._probers.roster.ids(prober):
                 self._start(self._tell(prober_id, "answer", data), "aside")
 
     # -- reports
 
-    async def _take(self, data: bytes, take_stray: TakeStray) -> None:
+    async def _take_report(self, data: bytes, take_stray: TakeStray) -> None:
         try:
             report = await asyncio.to_thread(REPORTS.read, data) if len(data) > _LARGE_BYTES else REPORTS.read(data)
         except UnreadableError as error:
             log.error("a report cannot be read and is dropped", error=error.message)  # noqa: TRY400 - the message says everything
             return
-        self._roster.hear_of(report.prober_id, self._now_s())
-        if report.outcome is None:
-            sent = self._sent.get(report.batch_id)
-            if sent is not None and sent.prober_id == report.prober_id:
-                sent.end(Unmade.NOT_BEGUN)
-            return
-        await self._take_outcome(report, report.outcome, take_stray)
+        self._probers.roster.hear_of(report.prober_id, self._now_s())
+        sent = self._sent.get(report.batch_id)
+        if sent is not None and sent.prober_id != report.prober_id:
+            log.warning("a report of a batch that another prober has is dropped", prober=report.prober_id)
+        elif report.outcome is not None:
+            await self._take_outcome(report, report.outcome, sent, take_stray)
+        elif sent is not None:
+            sent.end(Unmade.NOT_BEGUN)
 
-    async def _take_outcome(self, report: ProbeReport, found: ProbeOutcome, take_stray: TakeStray) -> None:
-        placed = by_our_clock(found, sent_s=report.sent_s, arrived_s=self._clock.time_s())
+    async def _take_outcome(
+        self, report: ProbeReport, found: ProbeOutcome, sent: _Sent | None, take_stray: TakeStray
+    ) -> None:
+        """Take in an outcome, once, for whoever waits for it, or as a stray one."""
         key = (report.batch_id, report.number)
         if key in self._taking:  # sent again because recording it takes long
             return
         if key in self._recorded:  # word of that was lost
             await self._tell_recorded(key, report.prober_id)
             return
-        asked = self._asked.get(key)
-        if asked is not None and asked.prober_id != report.prober_id:
-            log.warning("a report of a batch that another prober has is dropped", prober=report.prober_id)
-            return
         self._taking.add(key)
+        outcome = by_our_clock(found, sent_s=report.sent_s, arrived_s=self._clock.time_s())
+        asked = sent.asked[report.number] if sent is not None and report.number < len(sent.asked) else None
         if asked is not None and not asked.answer.done():
-            asked.is_reported = True
-            prober = self._roster.name(report.prober_id)
+            asked.reported, asked.prober_id = key, report.prober_id
+            prober = self._probers.roster.name(report.prober_id)
             self._trust.take_in(prober, asked.request.host, found.kind, now_s=self._clock.time_s())
-            asked.end(Unmade.LOST if self._is_doubtful(report.prober_id, found) else placed)
+            asked.end(Unmade.LOST if self._is_doubtful(report.prober_id, found) else outcome)
             return
         if not self._is_doubtful(report.prober_id, found):
-            await take_stray(placed, reading=report.reading)
+            await take_stray(outcome, reading=report.reading)
         self._taking.discard(key)
         await self._tell_recorded(key, report.prober_id)
 
@@ -505,4 +474,4 @@ class NatsTransport:
 
     def _is_doubtful(self, prober_id: str, outcome: ProbeOutcome) -> bool:
         """Whether the failure of a probe may be that of its prober, which is not trusted."""
-        return may_be_its_own(outcome.kind) and not self._trust.is_trusted(self._roster.name(prober_id))
+        return may_be_its_own(outcome.kind) and not self._trust.is_trusted(self._probers.roster.name(prober_id))

@@ -16,10 +16,10 @@ _TERMS_AHEAD = 366 * 86400  # terms are unix seconds or a little more: one far i
 class PlannerSession:
     """The planner whose batches a prober makes.
 
-    A planner's clock is known by its answers: it had said ``now_s`` before the answer came and after it was asked. So
-    it now shows at most ``now_s`` and what has passed since the question, by a clock that also runs while the machine
-    sleeps. A batch is given up once the planner's clock may show its end, so it ends here before it does there, also if
-    this process or the planner is frozen in between, or a message takes long.
+    An answer says what the planner's clock showed (``now_s``) at some time after the question. So the clock now shows
+    at most ``now_s`` plus the time since the question, by a clock that also runs while the machine sleeps. The prober
+    gives a batch up once that bound reaches its end: never later than the planner does, even if either is frozen or a
+    message is late.
 
     Times are seconds of this machine's clock, except ``until_s``.
 

@@ -39,8 +39,9 @@ class ProberRoster:
     >>> roster = ProberRoster(silence_s=3.0)
     >>> for letter in "ab":
     ...     roster.hear(Hello(letter * 32, f"prober {letter}", "1", hosts=2, sent_s=0.0), now_s=0.0)
-    >>> [roster.give(f"batch {number}", now_s=1.0)[:1] for number in range(4)], roster.give("batch 4", now_s=1.0)
-    (['a', 'b', 'a', 'b'], '')
+    >>> given = [roster.give(f"batch {number}", now_s=1.0) for number in range(5)]
+    >>> [None if prober_id is None else prober_id[0] for prober_id in given]
+    ['a', 'b', 'a', 'b', None]
     """
 
     silence_s: float
@@ -82,8 +83,8 @@ class ProberRoster:
         """Forget a prober until it is there again."""
         self._members.pop(prober_id, None)
 
-    def give(self, batch_id: str, *, now_s: float, aside: Collection[str] = ()) -> str:
-        """Give a batch to a prober that is not in ``aside`` (names) and return its id, or "" if none has room."""
+    def give(self, batch_id: str, *, now_s: float, aside: Collection[str] = ()) -> str | None:
+        """Give a batch to a prober that is not in ``aside`` (names) and return its id, or ``None`` without room."""
         best = None
         for prober_id, member in self._members.items():
             if len(member.batches) >= member.hosts or member.name in aside:
@@ -93,7 +94,7 @@ class ProberRoster:
             if best is None or member.load < self._members[best].load:
                 best = prober_id
         if best is None:
-            return ""
+            return None
         member = self._members[best]
         if not member.batches:
             member.heard_s = now_s

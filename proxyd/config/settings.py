@@ -73,7 +73,8 @@ class Settings(BaseModel):
     )
     lease: Annotated[PositiveSeconds, Field(ge=1)] = Field(
         30.0,
-        description="time after which another machine takes over from one that no longer answers (PostgreSQL, NATS)",
+        description="time after which another machine takes over from a leader that no longer answers; a silent prober "
+        "keeps its batches for 0.4 of the planner's",
     )
     prober_hosts: Annotated[int, Field(ge=1, le=256)] = Field(
         64, description="maximum number of hosts that one prober in a cluster asks at once"

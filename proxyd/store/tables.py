@@ -436,5 +436,5 @@ leaders = Table(  # the machine that does each role's work
     Column("name", String, nullable=False),
     Column("since_s", Float, nullable=False),
     Column("rest_s", Float),  # for how long its probers may work once it has ended; unknown before 0027
-    Column("probers", JSON),  # the ids of those that it may have given work, and of those before
+    Column("probers", JSON),  # ids of those that it may have given work, or that may still work for an earlier one
 )

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimits, WeekGrid
 from proxyd.core.planning.allocation.prices import HostLimits
 from proxyd.core.planning.allocation.probe_allocator import ProbeAllocator
-from proxyd.core.planning.allocation.shared_budget import PriceSearch, part_of
+from proxyd.lab.algorithms.shared_budget import PriceSearch, demand, mean_delay_s, shard_limits
 from tests.examples import examples
 
 GRID = WeekGrid(4 * 3600.0)
@@ -29,13 +29,13 @@ def limits(budget: float, hosts: np.ndarray, per_host: float, capacity: np.ndarr
     return FleetLimits(budget, capacity, HostLimits(of_source, np.full(len(known), per_host)))
 
 
-def shared(shards: list[ProbeAllocator], budget: float) -> PriceSearch:
+def shared(shards: list[ProbeAllocator], hosts: list[HostLimits | None], budget: float) -> PriceSearch:
     """Find the common price."""
     search = PriceSearch(budget)
     for _ in range(9):
         if search.is_done:
             break
-        search = search.narrowed([each.demand(search.asked) for each in shards])
+        search = search.narrowed([demand(each, search.asked, its) for each, its in zip(shards, hosts, strict=True)])
     assert search.is_done
     return search
 
@@ -55,19 +55,24 @@ def test_the_parts_of_a_budget_save_nearly_as_much_as_the_whole(
     taken = [np.flatnonzero(of_shard == shard) for shard in range(many)]
     taken = [each for each in taken if len(each)]
     asked = [limits(budget, hosts[each], per_host, capacity) for each in taken]
-    first = [part_of(each, budget / len(taken)) for each in asked]
+    first = [shard_limits(each, budget / len(taken)) for each in asked]
     shards = [
         ProbeAllocator(fleet(rates[each], hosts[each]), its, now_s=0.0) for each, its in zip(taken, first, strict=True)
     ]
-    search = shared(shards, budget)
-    parts = search.parts([each.demand(np.array([search.log_price])) for each in shards])
+    hosts_of = [each.hosts for each in asked]
+    search = shared(shards, hosts_of, budget)
+    at = np.array([search.log_price])
+    parts = search.parts([demand(each, at, its) for each, its in zip(shards, hosts_of, strict=True)])
     assert parts.sum() == pytest.approx(budget)
     for shard, its, part in zip(shards, asked, parts, strict=True):
-        shard.reprice(part_of(its, float(part)), now_s=0.0)
+        shard.reprice(shard_limits(its, float(part)), now_s=0.0)
     items = [rates[each].sum() for each in taken]
-    delay_s = np.average([each.mean_delay_s() for each in shards], weights=items)
-    assert delay_s <= 1.02 * whole.mean_delay_s() + 1.0
-    made = sum(float(each.demand(np.log2([each.prices.budget])).sum()) for each in shards)
+    delay_s = np.average([mean_delay_s(each, GRID.slot_s) for each in shards], weights=items)
+    assert delay_s <= 1.02 * mean_delay_s(whole, GRID.slot_s) + 1.0
+    made = sum(
+        float(demand(each, np.log2([each.prices.budget]), its).sum())
+        for each, its in zip(shards, hosts_of, strict=True)
+    )
     assert made <= 1.001 * budget
 
 

@@ -58,13 +58,13 @@ class Leadership:
         await answered(session_of(self.connections).call(note), _LONGEST_TURN * self.lease.length_s)
 
 
-async def stand_by(_connections: StoreConnections) -> None:
-    """Do nothing, without an end."""
+async def wait_forever(_connections: StoreConnections) -> None:
+    """Wait until cancelled."""
     await asyncio.Future()
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class LeaderCandidate:
     """A machine that wants to lead in a role; times in seconds.
 
     ``hold_s`` is for how long its probers may work after it has ended; its successor waits for that.
@@ -79,15 +79,15 @@ class Candidate:
 @asynccontextmanager
 async def leading(
     url: str,
-    candidate: Candidate,
+    candidate: LeaderCandidate,
     *,
     time_s: Callable[[], float],
     wait: Callable[[float], Awaitable[None]],
-    meanwhile: Callable[[StoreConnections], Awaitable[None]] = stand_by,
+    meanwhile: Callable[[StoreConnections], Awaitable[None]] = wait_forever,
 ) -> AsyncIterator[Leadership]:
     """Wait until this process leads, and yield its connections and its lease.
 
-    ``meanwhile`` is what it does until then, without an end. The planner migrates the tables to the newest schema; the
+    ``meanwhile`` runs until then; it must not return. The planner migrates the tables to the newest schema; the
     other roles wait for that.
 
     Raises
@@ -149,7 +149,7 @@ def _end_terms(connection: Connection, role: str) -> None:
         connection.execute(update(t.leaders).where(t.leaders.c.role == role).values(term=text("term + 1")))
 
 
-def _begin_term(connection: Connection, candidate: Candidate, now_s: float) -> tuple[int, LastTerm]:
+def _begin_term(connection: Connection, candidate: LeaderCandidate, now_s: float) -> tuple[int, LastTerm]:
     """Begin a term and return its number, and what the last one has left behind."""
     c, role, hold_s = t.leaders.c, candidate.role, candidate.hold_s
     found = connection.execute(select(c.term, c.rest_s, c.probers).where(c.role == role)).one_or_none()

@@ -26,14 +26,13 @@ class Lease:
     """The right to do a role's work, as long as the database confirms it.
 
     If it does not, the lease is over before the server gives the lock to another machine, even if this machine slept
-    meanwhile. ``is_held`` may be asked in any thread. ``term`` counts the role's leaders; it is 0 until this one has
-    begun.
+    meanwhile. ``is_held`` may be asked in any thread. ``term`` counts the role's leaders, once this one has begun.
     """
 
     def __init__(self, role: str, length_s: float, now_s: Callable[[], float] = awake_or_asleep_s) -> None:
         self.role = role
         self.length_s = length_s
-        self.term = 0
+        self.term: int | None = None
         self._now_s = now_s
         self._until_s = -inf
 
@@ -61,7 +60,7 @@ class Lease:
 
     def is_ours(self, connection: Connection) -> bool:
         """Whether no other machine has led since our term began; raises ``NotLeadingError`` after an upgrade."""
-        if not self.term:
+        if self.term is None:
             return connection.scalar(select(1)) == 1
         if not is_newest(connection):
             raise NotLeadingError("another version of proxyd has changed the tables")

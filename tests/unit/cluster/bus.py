@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from proxyd.cluster.batch_prober import BatchProber, ProberSettings
-from proxyd.cluster.link import Handler, NatsServer, Received
+from proxyd.cluster.link import Handler, Received, ServerState
 from proxyd.cluster.nats_transport import NatsTransport, TransportSettings
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.errors import ClusterError, NotLeadingError
@@ -58,7 +58,7 @@ class BusLink:
 
     bus: Bus
     is_up: bool = True
-    server: NatsServer = field(default_factory=NatsServer)
+    server: ServerState = field(default_factory=ServerState)
     handlers: Mapping[str, Handler] = field(default_factory=dict)
     _sending: set[asyncio.Task[None]] = field(default_factory=set)
 

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, create_engine, update
 
 from proxyd.errors import StoreError
 from proxyd.store.databases.database_copies import copy_tables
-from proxyd.store.databases.leading import Candidate, LastTerm, _begin_term, _note_in_term
+from proxyd.store.databases.leading import LastTerm, LeaderCandidate, _begin_term, _note_in_term
 from proxyd.store.databases.lease import Lease
 from proxyd.store.tables import leaders, metadata
 
@@ -30,7 +30,7 @@ def began(empty: Connection) -> Began:
     """Begin a term: role, name, time and hold."""
 
     def begin(role: str, name: str, now_s: float, hold_s: float) -> tuple[int, LastTerm]:
-        return _begin_term(empty, Candidate(role, name, 10.0, hold_s), now_s)
+        return _begin_term(empty, LeaderCandidate(role, name, 10.0, hold_s), now_s)
 
     return begin
 

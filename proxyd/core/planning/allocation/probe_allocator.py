@@ -66,7 +66,6 @@ class ProbeAllocator:
     prices: Prices
     tables: list[Timetable]
     table_of: Ints
-    limits: FleetLimits
     drift: PriceDrift | None = None
 
     def __init__(self, demand: FleetDemand, limits: FleetLimits, *, now_s: float) -> None:
@@ -173,10 +172,10 @@ class ProbeAllocator:
 
     def reprice(self, limits: FleetLimits, *, now_s: float) -> None:
         """Find the prices at which the present rates spend the budget, and plan every source again."""
-        self.spacing_s, self.hosts, self.limits = limits.spacing_s, limits.hosts, limits
+        self.spacing_s, self.hosts, self._limits = limits.spacing_s, limits.hosts, limits
         if not self.tables or not _same(limits.capacity, self._capacity):
             self._build(limits)
-        fleet = self._frequencies()
+        fleet = self.frequencies()
         targets = self._target_prices(limits.targets, fleet)
         self.prices = self._priced(limits, fleet, targets)
         self.drift = None if targets is None else PriceDrift.of(self.prices, targets.group_of, fleet.rate)
@@ -185,7 +184,7 @@ class ProbeAllocator:
 
     def outlooks(self) -> list[RuleOutlook]:
         """Return what each rule that has a target may expect at the present prices."""
-        priced = self._target_prices(self.limits.targets, self._frequencies())
+        priced = self._target_prices(self._limits.targets, self.frequencies())
         return [] if priced is None else priced.outlooks(self.prices)
 
     def at_share(self, share: float) -> tuple[Frequencies, Floats, float] | None:
@@ -193,33 +192,15 @@ class ProbeAllocator:
 
         The first result turns prices into frequencies. ``None`` if no rule has a target.
         """
-        asked, fleet = self.limits.targets and self.limits.targets.asking(share), self._frequencies()
+        asked, fleet = self._limits.targets and self._limits.targets.asking(share), self.frequencies()
         priced = self._target_prices(asked, fleet)
         if priced is None:
             return None
         log_price = priced.log_prices()
         return fleet, log_price, priced.mean_share(log_price)
 
-    def demand(self, log_prices: Floats) -> Floats:
-        """Return how many probes a slot all sources would make at each price, shape (prices,); prices are logarithms.
-
-        The limits of hosts, and the targets, hold as at the last ``reprice``.
-        """
-        fleet, limits = self._frequencies(), self.limits
-        with np.errstate(divide="ignore"):
-            floor = np.log2(self.prices.least)
-        if limits.hosts is not None:
-            floor = np.maximum(floor, fleet.host_floors(limits.hosts))
-        return np.array([fleet.frequencies(np.maximum(floor, each)).sum() for each in log_prices])
-
-    def mean_delay_s(self) -> float:
-        """Return the mean delay of all items at the present prices, weighted by importance, in seconds."""
-        fleet = self._frequencies()
-        delays = fleet.delays(np.log2(self._prices_of(np.arange(len(fleet.rate)))))
-        total = fleet.rate.sum()
-        return float((fleet.rate * delays).sum() / total) * self.grid.slot_s if total > 0 else 0.0
-
-    def _frequencies(self) -> Frequencies:
+    def frequencies(self) -> Frequencies:
+        """Return the frequencies of all sources as functions of their prices."""
         return Frequencies(self.tables, self.table_of, self._weighted() * self.grid.slot_s)
 
     def loads(self) -> Floats:

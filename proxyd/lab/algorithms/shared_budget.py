@@ -2,7 +2,7 @@
 
 A shard needs to know nothing of the others' sources. It says how many probes it would make at some prices; the sums
 tell between which of them the common price lies, and three rounds find it to a hundredth of an octave. With its part
-of the budget, a shard's own plan has that price.
+of the budget, a shard's own plan has that price. The daemon does not divide its fleet yet.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from proxyd.core.planning.allocation.fleet_demand import FleetLimits
+from proxyd.core.planning.allocation.prices import HostLimits
+from proxyd.core.planning.allocation.probe_allocator import ProbeAllocator
 from proxyd.core.planning.allocation.timetable import Floats
 
 _LOWEST, _HIGHEST = -60.0, 120.0  # at the first every source is probed all the time, at the last none
@@ -22,7 +24,7 @@ _PRECISE = 0.01  # octaves
 
 @dataclass(frozen=True, slots=True)
 class PriceSearch:
-    """Where the common price of a fleet's shards lies: between two prices, which are logarithms.
+    """Where the common price of a fleet's shards lies: between two prices, which are base-2 logarithms.
 
     Examples
     --------
@@ -46,7 +48,7 @@ class PriceSearch:
 
     @property
     def log_price(self) -> float:
-        """The price: at it no more is spent than the budget."""
+        """The base-2 logarithm of the price, at which at most the budget is spent if any price is high enough."""
         return self.high
 
     @property
@@ -74,8 +76,29 @@ class PriceSearch:
         return parts
 
 
-def part_of(limits: FleetLimits, budget: float) -> FleetLimits:
-    """Return a fleet's limits for a shard that has ``budget`` of its probes a slot; its hosts are not in it."""
+def shard_limits(limits: FleetLimits, budget: float) -> FleetLimits:
+    """Return the limits of a shard that has ``budget`` probes a slot; its hosts in ``limits`` stay as they are."""
     share = budget / limits.probes_per_slot
     capacity = None if limits.capacity is None else limits.capacity * share
     return replace(limits, probes_per_slot=budget, capacity=capacity)
+
+
+def demand(shard: ProbeAllocator, log_prices: Floats, hosts: HostLimits | None = None) -> Floats:
+    """Return how many probes a slot a shard's sources would make at each price, shape (prices,).
+
+    Prices are base-2 logarithms. What targets ask for holds as at the shard's last prices.
+    """
+    fleet = shard.frequencies()
+    with np.errstate(divide="ignore"):
+        floor = np.log2(shard.prices.least)
+    if hosts is not None:
+        floor = np.maximum(floor, fleet.host_floors(hosts))
+    return np.array([fleet.frequencies(np.maximum(floor, each)).sum() for each in log_prices])
+
+
+def mean_delay_s(shard: ProbeAllocator, slot_s: float) -> float:
+    """Return the mean delay of the items of a shard without targets, weighted by importance, in seconds."""
+    fleet = shard.frequencies()
+    delays = fleet.delays(np.log2(shard.prices.of_source))
+    total = fleet.rate.sum()
+    return float((fleet.rate * delays).sum() / total) * slot_s if total > 0 else 0.0

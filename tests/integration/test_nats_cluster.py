@@ -16,7 +16,7 @@ import structlog
 
 from proxyd.clock import SystemClock
 from proxyd.cluster.batch_prober import BatchProber, ProberSettings
-from proxyd.cluster.link import ClusterSettings, NatsConnection, Parts, Received, open_link
+from proxyd.cluster.link import ClusterSettings, NatsConnection, PartJoiner, Received, open_link
 from proxyd.cluster.nats_transport import NatsTransport, TransportSettings
 from proxyd.cluster.nats_users import USERS
 from proxyd.cluster.subjects import ABSENT, CALL, HELLO, OUTBOX, REPORT, rights_of, work_of
@@ -34,7 +34,7 @@ REQUEST = ProbeRequest("s", "https://a.example/")
 
 
 @dataclass
-class Fleet:
+class Cluster:
     """A planner's transport, its server, and links for others."""
 
     server: NatsServer
@@ -46,7 +46,7 @@ class Fleet:
 
     async def prober(self, prober: Hosts) -> asyncio.Task[None]:
         """Run a prober that the planner knows; cancelling it is its sudden death."""
-        before = len(self.transport._roster)
+        before = self.transport.probers
         link = await self.stack.enter_async_context(open_link(self.link.settings))
         worker = BatchProber(link, prober, CLOCK, self.metrics, ProberSettings("p", 64, 0.0))
         task = asyncio.create_task(worker.run())
@@ -56,25 +56,25 @@ class Fleet:
             await asyncio.wait([task])
 
         self.stack.push_async_callback(end)
-        await eventually(lambda: len(self.transport._roster) > before, "the planner knows it")
+        await eventually(lambda: self.transport.probers > before, "the planner knows it")
         return task
 
 
 @pytest.fixture
-async def fleet() -> AsyncIterator[Fleet]:
-    async with fleet_of() as found:
+async def cluster() -> AsyncIterator[Cluster]:
+    async with cluster_of() as found:
         yield found
 
 
 @asynccontextmanager
-async def fleet_of(hold_s: float = HOLD_S) -> AsyncIterator[Fleet]:
+async def cluster_of(hold_s: float = HOLD_S) -> AsyncIterator[Cluster]:
     async with AsyncExitStack() as stack:
         server = stack.enter_context(nats_server())
         link = await stack.enter_async_context(open_link(ClusterSettings([server.url], "test")))
         metrics = Metrics()
         times = TransportSettings(1, hold_s, begins_s=0.0, spacing_s=0.0, queue_s=30.0, patience_s=60.0)
         transport = NatsTransport(link, CLOCK, metrics, times)
-        found = Fleet(server, transport, link, metrics, stack)
+        found = Cluster(server, transport, link, metrics, stack)
 
         async def take(outcome: ProbeOutcome, *, reading: str) -> None:
             found.strays.append((outcome, reading))
@@ -91,13 +91,13 @@ async def ended(transport: Transport, request: ProbeRequest = REQUEST) -> ProbeO
         return outcome
 
 
-async def test_a_host_is_asked_by_one_request_at_a_time_and_others_meanwhile(fleet: Fleet) -> None:
+async def test_a_host_is_asked_by_one_request_at_a_time_and_others_meanwhile(cluster: Cluster) -> None:
     prober = Hosts(CLOCK)
     prober.release.clear()
     for _ in range(2):
-        await fleet.prober(prober)
+        await cluster.prober(prober)
     requests = [ProbeRequest(f"s{n}", f"https://h{n % 5}.example/{n}") for n in range(40)]
-    asked = [asyncio.create_task(ended(fleet.transport, request)) for request in requests]
+    asked = [asyncio.create_task(ended(cluster.transport, request)) for request in requests]
     await eventually(lambda: prober.begun.total() == 5, "every host is asked", state=lambda: prober.begun)
     prober.release.set()
     outcomes = await asyncio.gather(*asked)
@@ -105,20 +105,20 @@ async def test_a_host_is_asked_by_one_request_at_a_time_and_others_meanwhile(fle
     assert set(prober.most.values()) == {1}
 
 
-async def test_a_prober_that_dies_loses_what_it_had_begun_and_gets_nothing_more(fleet: Fleet) -> None:
+async def test_a_prober_that_dies_loses_what_it_had_begun_and_gets_nothing_more(cluster: Cluster) -> None:
     dying, other = Hosts(CLOCK), Hosts(CLOCK)
     dying.release.clear()
-    victim = await fleet.prober(dying)
-    asked = asyncio.create_task(ended(fleet.transport))
+    victim = await cluster.prober(dying)
+    asked = asyncio.create_task(ended(cluster.transport))
     await eventually(lambda: dying.begun["a.example"] == 1, "the host is asked")
     victim.cancel()
     await asyncio.wait([victim])
-    await fleet.prober(other)
-    elsewhere = [await ended(fleet.transport, ProbeRequest("t", f"https://{n}.example/")) for n in range(4)]
+    await cluster.prober(other)
+    elsewhere = [await ended(cluster.transport, ProbeRequest("t", f"https://{n}.example/")) for n in range(4)]
     assert not asked.done()
     assert await asked is Unmade.LOST
     assert "a.example" not in other.most
-    elsewhere += [await ended(fleet.transport) for _ in range(3)]
+    elsewhere += [await ended(cluster.transport) for _ in range(3)]
     unmade = [each for each in elsewhere if not isinstance(each, ProbeOutcome)]
     assert unmade in ([], [Unmade.NOT_BEGUN])  # the server says at once that it is gone
 
@@ -126,11 +126,11 @@ async def test_a_prober_that_dies_loses_what_it_had_begun_and_gets_nothing_more(
 async def test_a_batch_that_takes_longer_than_its_hold_stays_where_it_is() -> None:
     slow, other = Hosts(CLOCK), Hosts(CLOCK)
     slow.release.clear()
-    async with fleet_of(hold_s=12.0) as fleet:  # a loop that is held up for 3 s keeps it
-        await fleet.prober(slow)
-        asked = asyncio.create_task(ended(fleet.transport))
+    async with cluster_of(hold_s=12.0) as cluster:  # a loop that is held up for 3 s keeps it
+        await cluster.prober(slow)
+        asked = asyncio.create_task(ended(cluster.transport))
         await eventually(lambda: slow.begun["a.example"] == 1, "the host is asked")
-        await fleet.prober(other)
+        await cluster.prober(other)
         await asyncio.wait([asked], timeout=1.3 * 12.0)
         assert not asked.done()
         slow.release.set()
@@ -138,43 +138,43 @@ async def test_a_batch_that_takes_longer_than_its_hold_stays_where_it_is() -> No
         assert not other.most
 
 
-async def test_a_server_that_restarts_forgets_nothing_for_long(fleet: Fleet) -> None:
+async def test_a_server_that_restarts_forgets_nothing_for_long(cluster: Cluster) -> None:
     prober = Hosts(CLOCK)
-    await fleet.prober(prober)
-    assert isinstance(await ended(fleet.transport), ProbeOutcome)
-    fleet.server.stop()
-    await eventually(lambda: not fleet.transport.is_up, "it is away")
-    assert await ended(fleet.transport) is Unmade.NOT_BEGUN
-    fleet.server.start()
+    await cluster.prober(prober)
+    assert isinstance(await ended(cluster.transport), ProbeOutcome)
+    cluster.server.stop()
+    await eventually(lambda: not cluster.transport.is_up, "it is away")
+    assert await ended(cluster.transport) is Unmade.NOT_BEGUN
+    cluster.server.start()
 
     async def goes_on() -> bool:
-        return isinstance(await ended(fleet.transport), ProbeOutcome)
+        return isinstance(await ended(cluster.transport), ProbeOutcome)
 
     await eventually(goes_on, "work goes on")
 
 
-async def test_messages_of_any_size_arrive_whole_and_in_order(fleet: Fleet) -> None:
+async def test_messages_of_any_size_arrive_whole_and_in_order(cluster: Cluster) -> None:
     found: list[Received] = []
     sent = [bytes(size) + b"end" for size in (0, 10, 3_000_000, 5, 2_500_000)]
-    async with fleet.link.heeding("some.*", found.append):
+    async with cluster.link.heeding("some.*", found.append):
         for data in sent:
-            await fleet.link.send("some.thing", data)
+            await cluster.link.send("some.thing", data)
         await eventually(lambda: len(found) == len(sent), "all have come")
     assert [(each.last_word, each.data, each.is_unheard) for each in found] == [("thing", data, False) for data in sent]
     with pytest.raises(ClusterError, match="too large for NATS; raise its max_payload"):
-        await fleet.link.send("some.thing", bytes(300 * 2**20))
+        await cluster.link.send("some.thing", bytes(300 * 2**20))
 
 
-async def test_the_server_says_that_nobody_has_received_a_message(fleet: Fleet) -> None:
+async def test_the_server_says_that_nobody_has_received_a_message(cluster: Cluster) -> None:
     found: list[Received] = []
-    async with fleet.link.heeding("nobody.*", found.append):
-        await fleet.link.send("not.heeded", b"x", reply="nobody.here")
+    async with cluster.link.heeding("nobody.*", found.append):
+        await cluster.link.send("not.heeded", b"x", reply="nobody.here")
         await eventually(lambda: found, "the server says so")
     assert found == [Received("nobody.here", b"", is_unheard=True)]
 
 
 def test_parts_that_never_become_whole_are_dropped() -> None:
-    parts = Parts()
+    parts = PartJoiner()
     for number in range(1000):
         assert parts.join(f"m{number} 0 2", b"x") is None
     assert len(parts._unfinished) < 100
