@@ -15,7 +15,18 @@ import structlog
 from proxyd import __version__
 from proxyd.clock import awake_or_asleep_s
 from proxyd.cluster.link import Handler, NatsConnection, Received
-from proxyd.cluster.messages import ANSWERS, BATCHES, HELLOS, RECORDED, REPORTS, Answer, Batch, Hello, ProbeReport
+from proxyd.cluster.messages import (
+    ANSWERS,
+    BATCHES,
+    HELLOS,
+    RECORDED,
+    REPORTS,
+    Answer,
+    Batch,
+    Hello,
+    ProbeReport,
+    by_our_clock,
+)
 from proxyd.cluster.planner_session import PlannerSession
 from proxyd.cluster.prober_roster import HELLO_EVERY_S
 from proxyd.cluster.subjects import CALL, HELLO, REPORT, work_of
@@ -94,7 +105,7 @@ class BatchProber:
         self._greeted_s = -inf  # when the last hello was sent
         self._is_called = False  # a planner asks who is there
         self._is_answered = False  # whether the last hello was answered
-        self._is_aside = False
+        self._is_aside = self._has_warned = False
         self._to_greet, self._to_send, self._recorded = Signal(), Signal(), Signal()
         self._tasks: asyncio.TaskGroup | None = None
         self._stopping = asyncio.Event()
@@ -118,12 +129,14 @@ class BatchProber:
                 tasks.create_task(self._watch(), name="hellos"),
                 tasks.create_task(self._send_again(), name="reports"),
             ]
-            await self._stopping.wait()
-            self._hear_call()
-            await self._drain()
-            with suppress(ClusterError):
-                await self._greet()  # the next planner need not wait for us
-            self._tasks = None
+            try:
+                await self._stopping.wait()
+                self._hear_call()
+                await self._drain()
+                with suppress(ClusterError):
+                    await self._greet()  # the next planner need not wait for us
+            finally:
+                self._tasks = None  # nothing can be begun any more, also when an error ends this
             for task in talking:
                 task.cancel()
 
@@ -155,12 +168,16 @@ class BatchProber:
             __version__,
             settings.hosts,
             self._greeted_s,
-            self._session.term,
+            0 if self._has_others() else self._session.term,
             tuple(self._held),
             self._stopping.is_set(),
         )
         await self._link.send(HELLO, HELLOS.write(hello))
         self._to_greet.notify()
+
+    def _has_others(self) -> bool:
+        """Whether a batch of another planner has not ended yet."""
+        return any(each.batch.term != self._session.term for each in self._held.values())
 
     async def _watch(self) -> None:
         """Say hello when a planner calls, while a batch takes long, and now and then; give up what is not ours."""
@@ -213,7 +230,7 @@ class BatchProber:
     def _take_answer(self, answer: Answer) -> None:
         now_s, term = self._now_s(), self._session.term
         if not self._session.take(answer, now_s=now_s, wall_s=self._clock.wall_s()):
-            log.debug("the answer of another planner is not heeded", term=answer.term, ours=term)
+            self._note_unheeded(answer.term)
             return
         if answer.echo_s is not None:
             self._is_answered = True
@@ -236,6 +253,12 @@ class BatchProber:
             said = "put aside: this prober fails where others do not; check its network, clock and settings"
             log.warning(said, why=answer.aside)
         self._is_aside = bool(answer.aside)
+
+    def _note_unheeded(self, term: int) -> None:
+        """Say once that a planner is not believed, which may be this machine's fault."""
+        if self._session.term == 0 and not self._has_warned:
+            self._has_warned = True
+            log.warning("no planner is believed: the term is far from the time; check the clock", term=term)
 
     # -- batches
 
@@ -288,6 +311,8 @@ class BatchProber:
         finally:
             held.limit = None
             del self._held[batch.batch_id]
+            if batch.term != self._session.term:
+                self._hear_call()  # the planner that begins waits for that
         self._count(result)
 
     def _count(self, result: str) -> None:
@@ -297,16 +322,22 @@ class BatchProber:
 
     async def _report(self, batch: Batch, number: int, outcome: ProbeOutcome) -> None:
         """Report the result of a request."""
-        reading = batch.requests[number].reading
-        report = ProbeReport(batch.batch_id, number, self.prober_id, reading, batch.sent_s, outcome)
+        reading, placed = batch.requests[number].reading, self._placed(batch, outcome)
+        report = ProbeReport(batch.batch_id, number, self.prober_id, reading, batch.sent_s, placed)
         key = (batch.batch_id, number)
         self._unrecorded[key] = unrecorded = _Unrecorded(REPORTS.write(report))
         if len(self._unrecorded) > _MOST_UNRECORDED:
             self._unrecorded.popitem(last=False)
             log.warning("a report is dropped: no planner has recorded the last ones", most=_MOST_UNRECORDED)
+        self._to_send.notify()
         await self._send(unrecorded)
-        if len(self._unrecorded) == 1:
-            self._to_send.notify()
+
+    def _placed(self, batch: Batch, outcome: ProbeOutcome) -> ProbeOutcome:
+        """Return an outcome with times by the planner's clock, the same each time that its report is sent."""
+        if batch.term != self._session.term:
+            return outcome
+        passed_s = self._session.since_s(batch.until_s - self._session.hold_s, self._now_s())
+        return by_our_clock(outcome, sent_s=batch.sent_s, arrived_s=batch.sent_s + passed_s)
 
     async def _send(self, report: _Unrecorded) -> None:
         report.again_s = self._now_s() + report.wait_s

@@ -36,15 +36,19 @@ class KnownProbers:
         self._keep = keep
         self._recorded: set[str] = set()
         self._joining: dict[str, Hello] = {}
+        self._left: set[str] = set()  # since the last record was begun
         self._changed = asyncio.Event()
 
     def hear(self, hello: Hello, *, term: int, now_s: float) -> None:
         """Take in a hello; ``term`` is that of this planner."""
-        if hello.term == term:
-            self.absent.discard(hello.prober_id)
         if hello.is_leaving:
             self.leave(hello.prober_id)
-        elif hello.prober_id in self._recorded:
+        if hello.term != term:  # it says hello again once it follows this planner
+            return
+        self.absent.discard(hello.prober_id)
+        if hello.is_leaving:
+            return
+        if hello.prober_id in self._recorded:
             self.roster.hear(hello, now_s)
         else:
             self._joining[hello.prober_id] = hello
@@ -54,6 +58,7 @@ class KnownProbers:
         """Give a prober no more work until it says hello."""
         self.roster.leave(prober_id)
         self._joining.pop(prober_id, None)
+        self._left.add(prober_id)
         self._changed.set()
 
     async def follow(
@@ -63,12 +68,12 @@ class KnownProbers:
         while True:
             await self._changed.wait()
             self._changed.clear()
-            joining, self._joining = self._joining, {}
+            joining, self._joining, self._left = self._joining, {}, set()
             known = {*joining, *self.absent, *self.roster, *busy()}
             if known != self._recorded:
                 self._recorded &= known
                 await self._keep(known)
                 self._recorded = known
-            for hello in joining.values():
-                self.roster.hear(hello, now_s())
+            for prober_id in joining.keys() - self._left:
+                self.roster.hear(joining[prober_id], now_s())
             changed()

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import structlog
 from nats.aio.client import Client
@@ -28,6 +29,7 @@ _HEADERS_BYTES = 1024
 _MOST_PARTS = 256  # of a message
 _MOST_UNFINISHED = 64  # messages of which some parts have come
 _PING_S = 2
+_CLOSE_S = 5.0
 _AGAIN_S = 0.5  # until a lost connection is tried again
 log = structlog.get_logger("cluster")
 _AWAY = "no NATS server is connected; check the servers of the setting nats"
@@ -236,10 +238,20 @@ def _end_if_cancelled() -> None:
         raise asyncio.CancelledError
 
 
+class _Client(Client):
+    """The client; a message that it cannot read costs that message alone, not the connection."""
+
+    async def _process_msg(self, *message: Any) -> None:
+        try:
+            await super()._process_msg(*message)
+        except (ValueError, IndexError) as error:
+            log.warning("a message of NATS cannot be read and is dropped", error=repr(error))
+
+
 @asynccontextmanager
 async def open_link(settings: ClusterSettings) -> AsyncIterator[NatsConnection]:
     """Yield a link at once, and keep it connected until the context ends, retrying forever."""
-    client = Client()
+    client = _Client()
     link = NatsConnection(client, settings)
     connecting = asyncio.create_task(_connect(client, link), name="connect to NATS")
     try:
@@ -248,7 +260,9 @@ async def open_link(settings: ClusterSettings) -> AsyncIterator[NatsConnection]:
         link.server.is_closing = True
         connecting.cancel()
         if not link.server.refused.is_set():
-            await client.close()
+            with suppress(TimeoutError):  # a frozen server may never take what is written
+                async with asyncio.timeout(_CLOSE_S):
+                    await client.close()
 
 
 async def _connect(client: Client, link: NatsConnection) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass, replace
-from typing import Annotated, Generic, TypeVar
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
+from math import isfinite
+from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import SchemaValidator
 
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.errors import UnreadableError
@@ -14,12 +17,16 @@ from proxyd.errors import UnreadableError
 T = TypeVar("T")
 _CONFIG = ConfigDict(ser_json_inf_nan="constants", ser_json_bytes="base64", val_json_bytes="base64")
 MIB = 2**20
+_LONG_BYTES = 262_144
+_LONGEST_ERROR = 300
+_SEQUENCES = frozenset({"tuple", "list", "dict", "set", "frozenset"})
+_LARGEST = 2**53
 
 Id = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 Said = Annotated[str, Field(max_length=500)]
 Count = Annotated[int, Field(ge=0, le=2**53)]
 Seconds = Annotated[float, Field(allow_inf_nan=False)]
-_MOST_HOSTS = 100_000  # of a prober
+_MOST_HOSTS = 1000  # of a prober
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +117,7 @@ class Form(Generic[T]):
 
     def __init__(self, kind: type[T], most_bytes: int) -> None:
         self._adapter = TypeAdapter(kind)
+        self._validator = SchemaValidator(_that_fails_soon(self._adapter.core_schema))
         self._most_bytes = most_bytes
 
     def write(self, message: T) -> bytes:
@@ -123,13 +131,50 @@ class Form(Generic[T]):
             text = unpacker.decompress(data, self._most_bytes)
             if not unpacker.eof:
                 raise UnreadableError("a message is truncated, or larger than proxyd sends")
-            return self._adapter.validate_json(text)
-        except (zlib.error, ValidationError) as error:
+            message: T = self._validator.validate_json(text)
+        except zlib.error as error:
             raise UnreadableError(f"a message cannot be read: {error}") from error
+        except ValidationError as error:
+            (first, *_) = error.errors(include_input=False, include_url=False, include_context=False)
+            where = ".".join(map(str, first["loc"]))
+            raise UnreadableError(f"a message cannot be read: {where}: {first['msg']}"[:_LONGEST_ERROR]) from None
+        return message
+
+    def is_long(self, data: bytes) -> bool:
+        """Whether reading the message takes so long that a thread should do it."""
+        with suppress(zlib.error):
+            return len(zlib.decompressobj().decompress(data, _LONG_BYTES)) == _LONG_BYTES
+        return False
 
 
-HELLOS, ANSWERS, RECORDED = Form(Hello, 8 * MIB), Form(Answer, 16 * MIB), Form(Recorded, MIB)
+def _that_fails_soon(schema: Any) -> Any:
+    """Return pydantic's schema so that a sequence fails with its first error: a message may hold millions."""
+    if isinstance(schema, dict):
+        changed = {key: _that_fails_soon(value) for key, value in schema.items()}
+        return changed | {"fail_fast": True} if schema.get("type") in _SEQUENCES else changed
+    if isinstance(schema, list | tuple):
+        return type(schema)(_that_fails_soon(each) for each in schema)
+    return schema
+
+
+HELLOS, ANSWERS, RECORDED = Form(Hello, MIB), Form(Answer, MIB), Form(Recorded, MIB)
 BATCHES, REPORTS = Form(Batch, 64 * MIB), Form(ProbeReport, 256 * MIB)
+
+
+def is_plausible(outcome: ProbeOutcome) -> bool:
+    """Whether the numbers of an outcome can be worked with; a forged one may hold any.
+
+    >>> from proxyd.core.model.outcome import OutcomeKind
+    >>> [is_plausible(ProbeOutcome("s", OutcomeKind.GONE, 1.0, end_s)) for end_s in (2.0, float("nan"), 0.5)]
+    [True, False, False]
+    """
+    values = [getattr(outcome, each.name) for each in fields(outcome)]
+    numbers = [each for each in values if isinstance(each, int | float)]
+    return all(map(_is_number, numbers)) and outcome.started_s <= outcome.finished_s < _LARGEST
+
+
+def _is_number(number: float) -> bool:
+    return isfinite(number) and abs(number) < _LARGEST
 
 
 def by_our_clock(outcome: ProbeOutcome, *, sent_s: float, arrived_s: float) -> ProbeOutcome:

@@ -27,6 +27,7 @@ from proxyd.cluster.messages import (
     ProbeReport,
     Recorded,
     by_our_clock,
+    is_plausible,
 )
 from proxyd.cluster.prober_roster import ProberRoster
 from proxyd.cluster.subjects import ABSENT, CALL, HELLO, REPORT, work_of
@@ -38,7 +39,6 @@ from proxyd.ports import Clock, MaySend, TakeStray, Unmade, always
 
 _MOST_REQUESTS = 8  # in a batch: the host waits for all of them
 _REMEMBERED = 10_000  # reports that may be sent again
-_LARGE_BYTES = 65536  # a larger message is read in a thread
 _LOOKS = 16.0  # at the batches in a hold, for those that are over
 _SILENCE = 0.5  # of a hold: a prober that is silent for longer while it works has no more work
 log = structlog.get_logger("cluster")
@@ -96,6 +96,7 @@ class _Sent:
     asked: list[_Asked]
     until_s: float
     patient_until_s: float
+    sent_s: float
 
     def end(self, result: Unmade) -> None:
         """End the requests that are not reported."""
@@ -157,6 +158,8 @@ class NatsTransport:
         self._aside: Mapping[str, str] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._has_begun = False
+        self._rest_until_s = -inf
+        self._must_call = False  # a prober may not know that it has no more work
         self._called_s = -inf
         self._stopped = asyncio.Event()
 
@@ -172,8 +175,8 @@ class NatsTransport:
 
     @property
     def busy_s(self) -> float:
-        """For how long probers may still work on batches of this planner, at most."""
-        return max([0.0, *(each.until_s - self._now_s() for each in self._sent.values())])
+        """For how long, once this has ended, probers may work on its batches, or on those of the last planner."""
+        return max(0.0, self._rest_until_s - self._now_s())
 
     @property
     def probers(self) -> int:
@@ -199,8 +202,12 @@ class NatsTransport:
                 tasks.create_task(self._begin(), name="begin"),
                 tasks.create_task(self._watch(), name="watch"),
             ]
-            await self._stopped.wait()
-            self._tasks = None
+            try:
+                await self._stopped.wait()
+            finally:
+                self._tasks = None  # nothing can be begun any more, also when an error ends this
+                last_s = self._settings.begins_s if self._probers.absent else -inf
+                self._rest_until_s = max([last_s, *(each.until_s for each in self._sent.values())])
             for task in (*working, *(queue.server for queue in self._host_queues.values())):
                 if task is not None:
                     task.cancel()
@@ -209,6 +216,7 @@ class NatsTransport:
         """Let every prober say hello."""
         self._called_s = self._now_s()
         await self._link.send(CALL)
+        self._must_call = False
 
     async def _begin(self) -> None:
         """Begin once no prober makes batches of another planner: all have said so, or their holds are over."""
@@ -263,7 +271,7 @@ class NatsTransport:
                 batch = [each for each in taken if not each.end_if_late(self._now_s())]
                 if batch:
                     await self._run_batch(host, batch)
-                    began_s = max(self._began_s(each) for each in batch)
+                    began_s = min(self._clock.time_s(), max(self._began_s(each) for each in batch))
                     await self._clock.sleep(began_s + self._settings.spacing_s - self._clock.time_s())
         finally:
             queue.server = None
@@ -297,11 +305,11 @@ class NatsTransport:
 
     async def _send(self, host: str, batch_id: str, prober_id: str, asked: list[_Asked]) -> None:
         """Send a batch; it is known to be sent before it is, so that no report comes too early."""
-        now_s = self._now_s()
+        now_s, sent_s = self._now_s(), self._clock.time_s()
         until_s = now_s + self._settings.hold_s
-        self._sent[batch_id] = _Sent(batch_id, prober_id, asked, until_s, now_s + self._settings.patience_s)
+        self._sent[batch_id] = _Sent(batch_id, prober_id, asked, until_s, now_s + self._settings.patience_s, sent_s)
         requests = tuple(each.request for each in asked)
-        batch = Batch(batch_id, self._settings.term, host, self._clock.time_s(), until_s, requests)
+        batch = Batch(batch_id, self._settings.term, host, sent_s, until_s, requests)
         reply = f"{ABSENT}.{batch_id}"
         await self._link.send(f"{work_of(prober_id)}.batch", BATCHES.write(batch), reply=reply)
 
@@ -315,8 +323,13 @@ class NatsTransport:
         """Take note that a prober is gone, which a batch did not reach."""
         sent = self._sent.get(received.last_word)
         if sent is not None and received.is_unheard:
-            self._probers.leave(sent.prober_id)
-            sent.end(Unmade.NOT_BEGUN)
+            self._lose(sent, Unmade.NOT_BEGUN)
+
+    def _lose(self, sent: _Sent, why: Unmade) -> None:
+        """End a batch whose prober is silent or gone; it gets no more until it says hello, for which it is called."""
+        self._probers.leave(sent.prober_id)
+        self._must_call = True
+        sent.end(why)
 
     # -- probers
 
@@ -398,16 +411,24 @@ class NatsTransport:
             while True:
                 now_s = self._now_s()
                 for sent in [each for each in self._sent.values() if each.until_s <= now_s]:
-                    self._probers.leave(sent.prober_id)  # one that is frozen would lose the next batch too
-                    sent.end(Unmade.LOST)
+                    self._lose(sent, Unmade.LOST)
                 self._note_aside(self._trust.aside(self._clock.time_s()))
                 self._give_waiting()
-                if self._waiting_batches and now_s > self._called_s + self._settings.hold_s:
-                    with suppress(ClusterError):  # a prober may not have heard of us
+                if not self._has_begun:
+                    self._give_back_late(now_s)
+                if (self._must_call or self._waiting_batches) and now_s > self._called_s + self._settings.hold_s:
+                    with suppress(ClusterError):
                         await self._call()
                 await self._clock.sleep(self._settings.hold_s / _LOOKS)
         finally:
-            self._note_aside({})
+            for prober in self._aside:
+                self._metrics.prober_aside.remove(prober)
+            self._aside = {}
+
+    def _give_back_late(self, now_s: float) -> None:
+        """Give requests back that have waited too long for the beginning."""
+        for queue in self._host_queues.values():
+            queue.waiting = deque(each for each in queue.waiting if not each.end_if_late(now_s))
 
     def _note_aside(self, aside: Mapping[str, str]) -> None:
         """Say which probers are put aside, also to them, and which have work again."""
@@ -428,7 +449,7 @@ class NatsTransport:
 
     async def _take_report(self, data: bytes, take_stray: TakeStray) -> None:
         try:
-            report = await asyncio.to_thread(REPORTS.read, data) if len(data) > _LARGE_BYTES else REPORTS.read(data)
+            report = await asyncio.to_thread(REPORTS.read, data) if REPORTS.is_long(data) else REPORTS.read(data)
         except UnreadableError as error:
             log.error("a report cannot be read and is dropped", error=error.message)  # noqa: TRY400 - the message says everything
             return
@@ -436,10 +457,13 @@ class NatsTransport:
         sent = self._sent.get(report.batch_id)
         if sent is not None and sent.prober_id != report.prober_id:
             log.warning("a report of a batch that another prober has is dropped", prober=report.prober_id)
-        elif report.outcome is not None:
+        elif report.outcome is None:
+            if sent is not None:
+                sent.end(Unmade.NOT_BEGUN)
+        elif is_plausible(report.outcome):
             await self._take_outcome(report, report.outcome, sent, take_stray)
-        elif sent is not None:
-            sent.end(Unmade.NOT_BEGUN)
+        else:
+            log.warning("a report with impossible numbers is dropped", prober=report.prober_id)
 
     async def _take_outcome(
         self, report: ProbeReport, found: ProbeOutcome, sent: _Sent | None, take_stray: TakeStray
@@ -451,9 +475,13 @@ class NatsTransport:
         if key in self._recorded:  # word of that was lost
             await self._tell_recorded(key, report.prober_id)
             return
-        self._taking.add(key)
-        outcome = by_our_clock(found, sent_s=report.sent_s, arrived_s=self._clock.time_s())
         asked = sent.asked[report.number] if sent is not None and report.number < len(sent.asked) else None
+        if asked is not None and asked.request.source_id != found.source_id:
+            log.warning("a report on another source than was asked for is dropped", prober=report.prober_id)
+            return
+        self._taking.add(key)
+        sent_s = report.sent_s if sent is None else sent.sent_s
+        outcome = by_our_clock(found, sent_s=sent_s, arrived_s=self._clock.time_s())
         if asked is not None and not asked.answer.done():
             asked.reported, asked.prober_id = key, report.prober_id
             prober = self._probers.roster.name(report.prober_id)

@@ -64,6 +64,10 @@ class PlannerSession:
         """Return for how long, at least, the planner's clock does not show ``until_s``; a hold at most."""
         return min(self.hold_s, until_s - self._at_most_s(now_s))
 
+    def since_s(self, then_s: float, now_s: float) -> float:
+        """Return how long ago, at most, the planner's clock showed ``then_s``."""
+        return max(0.0, self._at_most_s(now_s) - then_s)
+
     def _at_most_s(self, now_s: float) -> float:
         """Return what the planner's clock shows at most."""
         return self._shown_s + (now_s - self._as_of_s) * (1.0 + CLOCK_DRIFT)

@@ -109,6 +109,7 @@ class Origin:
         self.clock = clock
         self.takes_s = takes_s if callable(takes_s) else lambda: takes_s
         self.kind = kind
+        self.ahead_s = self.ends_s = 0.0
         self.asked: list[str] = []
         self.now = 0
         self.most = 0
@@ -123,13 +124,16 @@ class Origin:
         self.most = max(self.most, self.now)
         self.at_once[request.host] += 1
         self.most_of_a_host = max(self.most_of_a_host, self.at_once[request.host])
-        began_s = self.clock.time_s()
+        began_s = self.clock.time_s() + self.ahead_s
         try:
             await self.clock.sleep(self.takes_s())
+        except asyncio.CancelledError:
+            await self.clock.sleep(self.ends_s)
+            raise
         finally:
             self.now -= 1
             self.at_once[request.host] -= 1
-        return ProbeOutcome(request.source_id, self.kind, began_s, self.clock.time_s())
+        return ProbeOutcome(request.source_id, self.kind, began_s, self.clock.time_s() + self.ahead_s)
 
 
 @dataclass

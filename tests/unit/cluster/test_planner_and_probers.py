@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import zlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from proxyd.cluster.messages import ANSWERS, BATCHES, HELLOS, REPORTS, Answer, B
 from proxyd.cluster.prober_roster import HELLO_EVERY_S
 from proxyd.cluster.subjects import CALL, HELLO, REPORT, work_of
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
+from proxyd.errors import ClusterError, UnreadableError
 from proxyd.ports import Unmade
 from tests.unit.cluster.bus import HOLD_S, REQUEST, Machines, Origin, asked_of, ended, settled
 
@@ -99,14 +101,15 @@ async def test_a_batch_that_was_held_up_longer_than_its_hold_is_not_made(machine
     assert origin.asked == ["s"]
 
 
-async def test_a_prober_that_is_wrong_about_the_clock_of_the_planner_asks_again(machines: Machines) -> None:
+async def test_a_prober_whose_questions_come_late_asks_until_it_can_tell_the_clock_of_the_planner(
+    machines: Machines,
+) -> None:
     origin = Origin(machines.clock)
     machines.bus.fate = lambda subject: [1.1 * HOLD_S if subject == HELLO else 0.0]
     planner, _ = machines.planner(), machines.prober(origin)
     await machines.clock.advance(1.15 * HOLD_S)
     machines.bus.fate = lambda _: [0.0]
-    assert await ended(planner) is Unmade.NOT_BEGUN  # its question came late, so the batch may be over
-    await machines.clock.advance(0.1)
+    await machines.clock.advance(1.1 * HOLD_S)
     assert isinstance(await ended(planner), ProbeOutcome)
 
 
@@ -197,10 +200,10 @@ async def test_a_new_planner_begins_when_the_probers_of_the_last_have_stopped(ma
     await settled()
     asked = asked_of(first)
     await settled()
-    assert first.busy_s == HOLD_S
-    machines.bus.fate = lambda _: [0.0]
     machines.tasks[0].cancel()
     asked.cancel()
+    await settled()
+    assert first.busy_s == HOLD_S  # for which the next one waits
     gone = frozenset({*machines.kept, "f" * 32})  # one of them is not heard of
     second = machines.planner(term=8, begins_s=machines.clock.monotonic_s() + HOLD_S, waits_for=gone)
     again = asked_of(second)
@@ -240,10 +243,9 @@ async def test_a_planner_of_an_earlier_term_is_not_heeded_until_the_later_one_is
     old = machines.planner(term=8, queue_s=1.0)
     await settled()
     assert prober._session.term == 9
-    assert isinstance(prober.prober_id, str)
     asked = asked_of(old)
-    await settled()
-    assert await asked is Unmade.NOT_BEGUN  # the prober has refused it
+    await machines.clock.advance(2.0)
+    assert await asked is Unmade.NOT_BEGUN  # no prober follows it
     machines.tasks[0].cancel()
     await machines.clock.advance(2.0 * HELLO_EVERY_S)
     assert prober._session.term == 8
@@ -413,6 +415,168 @@ async def test_the_failures_of_a_prober_that_is_put_aside_are_not_those_of_sourc
     assert results.count(Unmade.LOST) == len(bad.asked) - before == 2
     planner.stop()
     await asyncio.wait_for(machines.tasks[0], 5.0)
+
+
+async def test_losing_the_lead_while_a_prober_is_aside_ends_in_order(machines: Machines) -> None:
+    planner = machines.planner()
+    machines.prober(Origin(machines.clock))
+    await settled()
+    planner._aside = {"p": "why"}
+    planner._metrics.prober_aside.labels("p").set(1)
+    machines.tasks[0].cancel()
+    await asyncio.wait([machines.tasks[0]])
+    assert machines.tasks[0].cancelled()
+    assert planner.aside == {}
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"started_s": float("nan")},
+        {"finished_s": float("inf")},
+        {"finished_s": 0.0},
+        {"retry_after_s": float("nan")},
+        {"body_bytes": 10**30},
+        {"source_id": "another"},
+    ],
+)
+async def test_a_report_that_cannot_be_true_is_dropped(machines: Machines, forged: dict[str, object]) -> None:
+    planner, prober = machines.planner(), machines.prober(Origin(machines.clock, takes_s=3.0))
+    await settled()
+    asked = asked_of(planner)
+    await settled()
+    (batch_id,) = prober._held
+    outcome = replace(ProbeOutcome("s", OutcomeKind.GONE, 1e9, 1e9), **forged)  # type: ignore[arg-type]
+    for report_of in (batch_id, "d" * 32):
+        report = ProbeReport(report_of, 0, prober.prober_id, "", 1e9, outcome)
+        await machines.bus.links[1].send(REPORT, REPORTS.write(report))
+    await settled()
+    assert not asked.done()
+    assert machines.strays == ([] if "source_id" not in forged else [("another", "")])
+    await machines.clock.advance(3.0)
+    assert isinstance(await asked, ProbeOutcome)
+
+
+async def test_a_sending_time_that_cannot_be_true_does_not_hold_up_the_host(machines: Machines) -> None:
+    planner, prober = machines.planner(), machines.prober(Origin(machines.clock, takes_s=3.0))
+    await settled()
+    asked = asked_of(planner)
+    await settled()
+    (batch_id,) = prober._held
+    far_s = machines.clock.time_s() + 1e9
+    outcome = ProbeOutcome("s", OutcomeKind.GONE, far_s, far_s)
+    await machines.bus.links[1].send(
+        REPORT, REPORTS.write(ProbeReport(batch_id, 0, prober.prober_id, "", far_s, outcome))
+    )
+    found = await asked
+    assert isinstance(found, ProbeOutcome)
+    assert found.started_s <= machines.clock.time_s()
+    again = asked_of(planner)
+    await machines.clock.advance(4.0)
+    assert isinstance(await again, ProbeOutcome)
+
+
+async def test_reports_that_fail_together_are_sent_again(machines: Machines) -> None:
+    planner, prober = machines.planner(), machines.prober(Origin(machines.clock, takes_s=1.0))
+    await settled()
+    asked = [asked_of(planner, ProbeRequest("s", f"https://{number}.example/")) for number in range(2)]
+    await settled()
+    really_send, failing = prober._link.send, [True]
+
+    async def send(subject: str, data: bytes = b"", *, reply: str = "") -> None:
+        if subject == REPORT and failing:
+            await machines.clock.sleep(0.5)
+            raise ClusterError("NATS failed")
+        await really_send(subject, data, reply=reply)
+
+    prober._link.send = send  # type: ignore[method-assign]
+    await machines.clock.advance(1.7)
+    failing.clear()
+    await machines.clock.advance(4.0)
+    assert [isinstance(await each, ProbeOutcome) for each in asked] == [True, True]
+
+
+async def test_a_prober_that_lost_one_batch_soon_has_work_again(machines: Machines) -> None:
+    lost, other = Origin(machines.clock), Origin(machines.clock)
+    planner = machines.planner()
+    machines.prober(lost, "p")
+    await settled()
+    machines.bus.fate = lambda subject: [] if subject.endswith("batch") else [0.0]
+    asked = asked_of(planner)
+    await machines.clock.advance(1.1 * HOLD_S)
+    assert await asked is Unmade.LOST
+    machines.bus.fate = lambda _: [0.0]
+    machines.prober(other, "q")
+    await machines.clock.advance(2.0 * HOLD_S)
+    for number in range(10):
+        await ended(planner, ProbeRequest("s", f"https://{number}.example/"))
+    assert min(len(lost.asked), len(other.asked)) == 5
+
+
+async def test_a_prober_that_believes_no_planner_gets_no_work_and_says_why(machines: Machines) -> None:
+    machines.planner(term=int(machines.clock.time_s()) + 10 * 365 * 86400, queue_s=1.0)
+    with structlog.testing.capture_logs() as logged:
+        prober = machines.prober(Origin(machines.clock))
+        await machines.clock.advance(60.0)
+    assert [each["event"].partition(":")[0] for each in logged] == ["no planner is believed"]
+    assert prober.prober_id not in machines.kept
+
+
+async def test_the_times_of_a_probe_are_the_same_each_time_that_it_is_reported(machines: Machines) -> None:
+    planner = machines.planner()
+    ahead = Origin(machines.clock)
+    ahead.ahead_s = 20.0  # the wall clock of its machine
+    machines.prober(ahead)
+    await settled()
+    machines.bus.fate = lambda subject: [] if subject.endswith("recorded") else [0.0]
+    asked_s = machines.clock.time_s()
+    found = await ended(planner)
+    assert isinstance(found, ProbeOutcome)
+    await machines.clock.advance(5.0)
+    reports = [REPORTS.read(data) for subject, data in machines.bus.sent if subject == REPORT]
+    starts = {each.outcome.started_s for each in reports if each.outcome is not None}
+    assert len(reports) > 2
+    assert len(starts) == 1
+    assert found.started_s == starts.pop() == pytest.approx(asked_s, abs=0.1)
+
+
+async def test_a_new_planner_waits_until_the_old_request_has_ended(machines: Machines) -> None:
+    origin = Origin(machines.clock, takes_s=100.0)
+    origin.ends_s = 0.6  # to clean up
+    first = machines.planner()
+    machines.prober(origin)
+    await settled()
+    asked = asked_of(first)
+    await settled()
+    machines.tasks[0].cancel()
+    asked.cancel()
+    second = machines.planner(term=8, begins_s=machines.clock.monotonic_s() + HOLD_S)
+    again = asked_of(second)
+    await machines.clock.advance(2.0)
+    assert (origin.most, len(origin.asked)) == (1, 2)
+    origin.ends_s = 0.0
+    again.cancel()
+
+
+async def test_requests_do_not_wait_for_a_server_that_is_away(machines: Machines) -> None:
+    planner = machines.planner(queue_s=1.0)
+    with machines.bus.links[0].cut():
+        asked = asked_of(planner)
+        await machines.clock.advance(2.0)
+        assert await asked is Unmade.NOT_BEGUN
+
+
+def test_a_hostile_message_is_soon_refused_in_few_words() -> None:
+    head = b'{"batch_id":"%s","number":0,"prober_id":"%s","reading":"","sent_s":1.0,"outcome":{"items":[' % (
+        b"b" * 32,
+        b"a" * 32,
+    )
+    data = zlib.compress(head + b"0," * 200_000 + b"0]}}", 9)
+    assert REPORTS.is_long(data)
+    with pytest.raises(UnreadableError) as caught:
+        REPORTS.read(data)
+    assert len(str(caught.value)) < 400
+    assert not REPORTS.is_long(b"no message")
 
 
 def test_messages_are_the_same_on_the_other_side() -> None:
