@@ -239,7 +239,13 @@ def _end_if_cancelled() -> None:
 
 
 class _Client(Client):
-    """The client; a message that it cannot read costs that message alone, not the connection."""
+    """The client; it loses a message that it cannot read, and leaves a server that is frozen."""
+
+    async def _attempt_reconnect(self) -> None:
+        writer = getattr(self._transport, "_io_writer", None)
+        if writer is not None:
+            writer.transport.abort()  # it would wait until the server has taken what is written
+        await super()._attempt_reconnect()
 
     async def _process_msg(self, *message: Any) -> None:
         try:

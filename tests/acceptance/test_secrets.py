@@ -224,7 +224,7 @@ async def test_a_start_that_is_refused_shows_a_journal_where_and_a_terminal_what
 
 
 @pytest.fixture(scope="module")
-def guarded(postgresql: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+def guarded(postgresql: PostgresServer) -> Iterator[NatsServer]:
     """A server of NATS that wants a password, as that of PostgreSQL does."""
     postgresql.guard(secret("database"))
     with nats_server(password=secret("nats")) as nats:

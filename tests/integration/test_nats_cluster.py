@@ -191,6 +191,32 @@ async def test_what_can_never_connect_says_why() -> None:
         await link.ring()  # nothing is lost: the notifier looks for itself
 
 
+async def test_a_server_that_is_frozen_is_left_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With more written than the system's buffers take, the client would wait for the frozen one."""
+    monkeypatch.setattr("nats.aio.client.shuffle", lambda servers: servers)
+    frozen = asyncio.Event()
+
+    async def freeze(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'INFO {"server_id":"x","version":"2.10.0","max_payload":1048576,"headers":true}\r\n')
+        while not (await reader.readline()).startswith(b"PING"):
+            continue
+        writer.write(b"PONG\r\n")
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await frozen.wait()
+        writer.transport.abort()
+
+    listening = await asyncio.start_server(freeze, "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    with nats_server() as server:
+        async with listening, open_link(ClusterSettings([f"nats://127.0.0.1:{port}", server.url], "test")) as link:
+            await eventually(lambda: link.is_up, "the first server is connected")
+            sending = asyncio.create_task(link.send("large", bytes(12_000_000)))
+            await eventually(lambda: link.server.connection == 2, "the second server is connected")
+            await asyncio.wait([sending])
+            assert sending.exception() is None or isinstance(sending.exception(), ClusterError)
+            frozen.set()
+
+
 async def test_a_server_that_refuses_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with nats_server(password="right") as server, structlog.testing.capture_logs() as said:
         settings = ClusterSettings([server.url.replace("right", "wrong")], "test")
