@@ -28,6 +28,7 @@ from proxyd.core.rules.observation import RuleResults
 from proxyd.core.rules.state import Notification
 from proxyd.daemon import PushParts
 from proxyd.errors import DeliveryError, FetchError
+from proxyd.metrics import ROLES
 from proxyd.ports import Clock, Message, Prober
 from proxyd.probing.feeds.feed_items import ParsedFeed
 from proxyd.queries import Scope
@@ -145,6 +146,7 @@ async def running_api(
     async with open_store(migrated_file(folder / "p.db"), ChrononGrid(10.0)) as store, store.writer.running():
         parts = offline_parts(settings, store, clock, PoissonOrigin({}, clock.time_s))
         control = build(settings, parts)
+        control.metrics.take_roles(*ROLES)  # as its daemon does once it runs
         await control.declarations.start()
         app = make_app(control.queries, trusted=False, stream_settings=streams or StreamSettings(), quota=quota)
         async with TestClient(TestServer(app)) as client:

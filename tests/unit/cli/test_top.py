@@ -30,7 +30,7 @@ from proxyd.cli.top_screens import (
 )
 from proxyd.client.client import SourceOrder
 from proxyd.client.types import ComingProbe, NotificationListed, SourceListed
-from proxyd.metrics import Metrics, Samples
+from proxyd.metrics import ROLES, Metrics, Samples
 
 EVIL = "\x1b[2J\u202e\x00\r\n\u2028[bold]"
 NOW = datetime(2026, 1, 31, 12, 0, 5, tzinfo=UTC)
@@ -109,6 +109,7 @@ def test_a_daemon_that_is_not_ready_or_gone_is_seen() -> None:
 
 def test_figures_come_from_the_daemons_own_metrics() -> None:
     metrics = Metrics()
+    metrics.take_roles(*ROLES)
     metrics.completeness.set(0.875)
     metrics.utility.set(float("nan"))
     metrics.budget_used.set(0.5)

@@ -50,11 +50,12 @@ async def _chaos(rng: np.random.Generator) -> None:
     machines.bus.fate = lambda _: [0.0]
     await machines.clock.advance(8.0 * HOLD_S)
     assert origin.most_of_a_host == 1
-    origin.asked.clear()
-    for host in range(HOSTS):
-        asking.add(asyncio.create_task(_made(planner, ProbeRequest("last", f"https://{host}.example/"))))
+    going_on = [
+        asyncio.create_task(_made(planner, ProbeRequest("last", f"https://{host}.example/"))) for host in range(HOSTS)
+    ]
     await machines.clock.advance(8.0 * HOLD_S)
-    assert origin.asked == ["last"] * HOSTS
+    assert all(each.done() for each in going_on)
+    assert origin.most_of_a_host == 1
     await machines.end()
 
 
