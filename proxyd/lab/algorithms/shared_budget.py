@@ -77,7 +77,11 @@ class PriceSearch:
 
 
 def shard_limits(limits: FleetLimits, budget: float) -> FleetLimits:
-    """Return the limits of a shard that has ``budget`` probes a slot; its hosts in ``limits`` stay as they are."""
+    """Return the limits of a shard that has ``budget`` probes a slot; its hosts in ``limits`` stay as they are.
+
+    >>> shard_limits(FleetLimits(8.0, np.array([10.0, 20.0])), 2.0).capacity.tolist()
+    [2.5, 5.0]
+    """
     share = budget / limits.probes_per_slot
     capacity = None if limits.capacity is None else limits.capacity * share
     return replace(limits, probes_per_slot=budget, capacity=capacity)
@@ -87,6 +91,13 @@ def demand(shard: ProbeAllocator, log_prices: Floats, hosts: HostLimits | None =
     """Return how many probes a slot a shard's sources would make at each price, shape (prices,).
 
     Prices are base-2 logarithms. What targets ask for holds as at the shard's last prices.
+
+    >>> from proxyd.core.planning.allocation.fleet_demand import FleetDemand, WeekGrid
+    >>> week, rates = WeekGrid(43200.0), [1e-4, 1e-5]
+    >>> sources = FleetDemand(week, np.ones((1, 14)), np.zeros(2, dtype=np.int64), rates, last_s=0.0)
+    >>> shard = ProbeAllocator(sources, FleetLimits(1.5), now_s=0.0)
+    >>> demand(shard, np.log2([shard.prices.budget])).round(3).tolist()
+    [1.5]
     """
     fleet = shard.frequencies()
     with np.errstate(divide="ignore"):
@@ -97,7 +108,13 @@ def demand(shard: ProbeAllocator, log_prices: Floats, hosts: HostLimits | None =
 
 
 def mean_delay_s(shard: ProbeAllocator, slot_s: float) -> float:
-    """Return the mean delay of the items of a shard without targets, weighted by importance, in seconds."""
+    """Return the mean delay of the items of a shard without targets, weighted by importance, in seconds.
+
+    >>> from proxyd.core.planning.allocation.fleet_demand import FleetDemand, WeekGrid
+    >>> sources = FleetDemand(WeekGrid(43200.0), np.ones((1, 14)), np.zeros(1, dtype=np.int64), [1e-4], last_s=0.0)
+    >>> mean_delay_s(ProbeAllocator(sources, FleetLimits(1.0), now_s=0.0), 43200.0)
+    21600.0
+    """
     fleet = shard.frequencies()
     delays = fleet.delays(np.log2(shard.prices.of_source))
     total = fleet.rate.sum()
