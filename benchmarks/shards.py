@@ -115,12 +115,12 @@ def measured(sources: int, many: int, rng: np.random.Generator) -> Iterator[Line
         pricing(partial(shard.reprice, shard_limits(its, float(part)), now_s=0.0))
     yield pricing.line("a shard's new prices")
     items = [float(fleet.rates[each].sum()) for each in taken]
-    divided_h = float(np.average([mean_delay_s(each, GRID.slot_s) for each in shards], weights=items)) / 3600.0
+    divided_s = float(np.average([mean_delay_s(each, GRID.slot_s) for each in shards], weights=items))
     del shards
     whole, every = Timed(), np.arange(sources)
-    whole_h = mean_delay_s(whole(partial(fleet.planned, every, fleet.limits(every, budget))), GRID.slot_s) / 3600.0
+    whole_s = mean_delay_s(whole(partial(fleet.planned, every, fleet.limits(every, budget))), GRID.slot_s)
     yield whole.line("plan of the whole")
-    yield {"what": "mean delay", "divided_h": divided_h, "whole_h": whole_h, "ratio": divided_h / whole_h}
+    yield {"what": "mean delay", "seconds": divided_s, "whole_s": whole_s, "ratio": divided_s / whole_s}
     yield {"what": "memory", "gigabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20}
 
 

@@ -140,7 +140,7 @@ async def test_a_token_is_not_worth_changing_the_tables_under_a_daemon(
 ) -> None:
     database = postgresql.create()
     settings = Settings(database=database, profiles=tmp_path)
-    async with leads(database, "planner") as leader:
+    async with leads(database, "planner", 60.0) as leader:
         connections = leader.connections
         await session_of(connections).call(lambda c: command.stamp(migration_config(c), "0015"))
         with pytest.raises(StoreError, match="a daemon uses this database as planner"):
