@@ -27,7 +27,7 @@ from proxyd.signals import Signal
 _PART, _STATUS, _NOBODY = "Proxyd-Part", "Status", "503"
 _HEADERS_BYTES = 1024
 _MOST_PARTS = 256  # of a message
-_MOST_UNFINISHED = 64  # messages of which some parts have come
+_MOST_UNFINISHED, _MOST_BYTES = 64, 2**29  # messages of which some parts have come, and their bytes
 _PING_S = 2
 _CLOSE_S = 5.0
 _AGAIN_S = 0.5  # until a lost connection is tried again
@@ -70,6 +70,7 @@ class PartJoiner:
     """
 
     _unfinished: OrderedDict[str, dict[int, bytes]] = field(default_factory=OrderedDict)
+    _bytes: int = 0
 
     def join(self, header: str, data: bytes) -> bytes | None:
         """Return the whole message once all its parts are here."""
@@ -78,13 +79,17 @@ class PartJoiner:
         if not (number.isdecimal() and count.isdecimal() and int(number) < int(count) <= _MOST_PARTS):
             return None
         found = self._unfinished.setdefault(message_id, {})
+        self._bytes += len(data) - len(found.get(int(number), b""))
         found[int(number)] = data
         if len(found) < int(count):
-            if len(self._unfinished) > _MOST_UNFINISHED:
-                self._unfinished.popitem(last=False)
+            while len(self._unfinished) > _MOST_UNFINISHED or self._bytes > _MOST_BYTES:
+                self._forget(next(iter(self._unfinished)))
             return None
-        del self._unfinished[message_id]
+        self._forget(message_id)
         return b"".join(found[each] for each in sorted(found))
+
+    def _forget(self, message_id: str) -> None:
+        self._bytes -= sum(map(len, self._unfinished.pop(message_id).values()))
 
 
 class ServerState:

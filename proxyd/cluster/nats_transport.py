@@ -7,7 +7,7 @@ import uuid
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
 
 import structlog
@@ -30,6 +30,7 @@ from proxyd.cluster.messages import (
     is_plausible,
 )
 from proxyd.cluster.prober_roster import ProberRoster
+from proxyd.cluster.requests_under_way import Asked, HostQueue, Key, Sent, WaitingBatch
 from proxyd.cluster.subjects import ABSENT, CALL, HELLO, REPORT, work_of
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.core.politeness import ProberTrust, may_be_its_own
@@ -42,7 +43,6 @@ _REMEMBERED = 10_000  # reports that may be sent again
 _LOOKS = 16.0  # at the batches in a hold, for those that are over
 _SILENCE = 0.5  # of a hold: a prober that is silent for longer while it works has no more work
 log = structlog.get_logger("cluster")
-Key = tuple[str, int]  # of a request: its batch, and its place there
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,63 +62,6 @@ class TransportSettings:
     queue_s: float
     patience_s: float
     waits_for: frozenset[str] | None = None
-
-
-@dataclass(eq=False, slots=True)
-class _Asked:
-    """A request on its way, and the future of its result; ``reported`` is the key of the report that ended it."""
-
-    request: ProbeRequest
-    until_s: float  # when it is given back if it has not been sent
-    answer: asyncio.Future[ProbeOutcome | Unmade]
-    reported: Key | None = None
-    prober_id: str | None = None
-
-    def end(self, result: ProbeOutcome | Unmade) -> None:
-        """Set the result, unless there is one."""
-        if not self.answer.done():
-            self.answer.set_result(result)
-
-    def end_if_late(self, now_s: float) -> bool:
-        """Give a request back that has waited too long, and return whether it has."""
-        is_late = now_s > self.until_s
-        if is_late:
-            self.end(Unmade.NOT_BEGUN)
-        return is_late
-
-
-@dataclass(eq=False, slots=True)
-class _Sent:
-    """A batch that a prober has until ``until_s``; it is not extended after ``patient_until_s``."""
-
-    batch_id: str
-    prober_id: str
-    asked: list[_Asked]
-    until_s: float
-    patient_until_s: float
-    sent_s: float
-
-    def end(self, result: Unmade) -> None:
-        """End the requests that are not reported."""
-        for each in self.asked:
-            each.end(result)
-
-
-@dataclass(eq=False, slots=True)
-class _WaitingBatch:
-    """A batch that waits for a prober with room, and the future of its id; ``None`` if there is none in time."""
-
-    batch_id: str
-    until_s: float
-    prober_id: asyncio.Future[str | None]
-
-
-@dataclass(slots=True)
-class _HostQueue:
-    """One host: its waiting requests, and the task that sends them."""
-
-    waiting: deque[_Asked] = field(default_factory=deque)
-    server: asyncio.Task[None] | None = None
 
 
 class NatsTransport:
@@ -149,9 +92,9 @@ class NatsTransport:
         self._may_send = may_send
         self._now_s = now_s
         self._probers = KnownProbers(ProberRoster(_SILENCE * settings.hold_s), settings.waits_for, keep_probers)
-        self._host_queues: dict[str, _HostQueue] = {}
-        self._waiting_batches: deque[_WaitingBatch] = deque()
-        self._sent: dict[str, _Sent] = {}
+        self._host_queues: dict[str, HostQueue] = {}
+        self._waiting_batches: deque[WaitingBatch] = deque()
+        self._sent: dict[str, Sent] = {}
         self._taking: set[Key] = set()  # reports that are not recorded yet
         self._recorded: OrderedDict[Key, None] = OrderedDict()
         self._trust = ProberTrust()
@@ -245,8 +188,8 @@ class NatsTransport:
     async def probe(self, request: ProbeRequest) -> AsyncIterator[ProbeOutcome | Unmade]:
         """Yield the outcome of a probe on any machine; its prober may forget it when the context ends."""
         until_s = self._now_s() + self._settings.queue_s
-        asked = _Asked(request, until_s, asyncio.get_running_loop().create_future())
-        queue = self._host_queues.setdefault(request.host, _HostQueue())
+        asked = Asked(request, until_s, asyncio.get_running_loop().create_future())
+        queue = self._host_queues.setdefault(request.host, HostQueue())
         queue.waiting.append(asked)
         self._start_serving(request.host, queue)
         outcome = await asyncio.shield(asked.answer)
@@ -258,12 +201,12 @@ class NatsTransport:
             if asked.reported is not None:
                 self._taking.discard(asked.reported)
 
-    def _start_serving(self, host: str, queue: _HostQueue) -> None:
+    def _start_serving(self, host: str, queue: HostQueue) -> None:
         """Start a task for a host's requests, unless one runs."""
         if queue.server is None and self._has_begun:
             queue.server = self._start(self._serve_host(host, queue), f"batches of {host}")
 
-    async def _serve_host(self, host: str, queue: _HostQueue) -> None:
+    async def _serve_host(self, host: str, queue: HostQueue) -> None:
         """Send a host's requests in batches, one after the other, until none waits."""
         try:
             while queue.waiting:
@@ -277,14 +220,14 @@ class NatsTransport:
             queue.server = None
         del self._host_queues[host]
 
-    def _began_s(self, asked: _Asked) -> float:
+    def _began_s(self, asked: Asked) -> float:
         """Return when a request that has ended began, at the latest."""
         outcome = asked.answer.result()
         if isinstance(outcome, ProbeOutcome):
             return outcome.started_s
         return self._clock.time_s() if outcome is Unmade.LOST else 0.0
 
-    async def _run_batch(self, host: str, asked: list[_Asked]) -> None:
+    async def _run_batch(self, host: str, asked: list[Asked]) -> None:
         """Send a batch and wait until each of its requests has ended."""
         batch_id, prober_id = uuid.uuid4().hex, None
         try:
@@ -303,17 +246,17 @@ class NatsTransport:
             for each in asked:
                 each.end(Unmade.NOT_BEGUN)
 
-    async def _send(self, host: str, batch_id: str, prober_id: str, asked: list[_Asked]) -> None:
+    async def _send(self, host: str, batch_id: str, prober_id: str, asked: list[Asked]) -> None:
         """Send a batch; it is known to be sent before it is, so that no report comes too early."""
         now_s, sent_s = self._now_s(), self._clock.time_s()
         until_s = now_s + self._settings.hold_s
-        self._sent[batch_id] = _Sent(batch_id, prober_id, asked, until_s, now_s + self._settings.patience_s, sent_s)
+        self._sent[batch_id] = Sent(batch_id, prober_id, asked, until_s, now_s + self._settings.patience_s, sent_s)
         requests = tuple(each.request for each in asked)
         batch = Batch(batch_id, self._settings.term, host, sent_s, until_s, requests)
         reply = f"{ABSENT}.{batch_id}"
         await self._link.send(f"{work_of(prober_id)}.batch", BATCHES.write(batch), reply=reply)
 
-    async def _await_results(self, sent: _Sent) -> None:
+    async def _await_results(self, sent: Sent) -> None:
         """Wait for the result of each request; each shows that its prober works on."""
         for each in sent.asked:
             await asyncio.shield(each.answer)
@@ -325,7 +268,7 @@ class NatsTransport:
         if sent is not None and received.is_unheard:
             self._lose(sent, Unmade.NOT_BEGUN)
 
-    def _lose(self, sent: _Sent, why: Unmade) -> None:
+    def _lose(self, sent: Sent, why: Unmade) -> None:
         """End a batch whose prober is silent or gone; it gets no more until it says hello, for which it is called."""
         self._probers.leave(sent.prober_id)
         self._must_call = True
@@ -340,7 +283,7 @@ class NatsTransport:
             if given is not None:
                 return given
         prober_id: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
-        self._waiting_batches.append(_WaitingBatch(batch_id, until_s, prober_id))
+        self._waiting_batches.append(WaitingBatch(batch_id, until_s, prober_id))
         self._metrics.batches_waiting.set(len(self._waiting_batches))
         return await prober_id
 
@@ -466,7 +409,7 @@ class NatsTransport:
             log.warning("a report with impossible numbers is dropped", prober=report.prober_id)
 
     async def _take_outcome(
-        self, report: ProbeReport, found: ProbeOutcome, sent: _Sent | None, take_stray: TakeStray
+        self, report: ProbeReport, found: ProbeOutcome, sent: Sent | None, take_stray: TakeStray
     ) -> None:
         """Take in an outcome, once, for whoever waits for it, or as a stray one."""
         key = (report.batch_id, report.number)

@@ -178,6 +178,11 @@ def test_parts_that_never_become_whole_are_dropped() -> None:
     for number in range(1000):
         assert parts.join(f"m{number} 0 2", b"x") is None
     assert len(parts._unfinished) < 100
+    part = bytes(2**20)
+    for number in range(2000):
+        assert parts.join(f"large{number // 200} {number % 200} 256", part) is None
+    held = sum(len(each) for found in parts._unfinished.values() for each in found.values())
+    assert 2**28 < held == parts._bytes <= 2**29
     for header in ("", "m", "m 1", "m 2 2", "m -1 2", "m 0 1000000", "m 0 x"):
         assert parts.join(header, b"x") is None
 
