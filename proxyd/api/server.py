@@ -13,8 +13,9 @@ import structlog
 from aiohttp import web
 
 from proxyd.api.connections import CONNECTIONS, ConnectionLimits, listening_at
+from proxyd.api.forwarding import FindLeader, forwarding_to
 from proxyd.api.quotas import Quota
-from proxyd.api.rest.health_handlers import HealthHandlers, health_app
+from proxyd.api.rest.health_handlers import HealthHandlers, health_app, not_here
 from proxyd.api.rest.routes import make_app
 from proxyd.errors import ConfigError
 from proxyd.queries import Queries
@@ -54,20 +55,31 @@ async def serve_api(queries: Queries, settings: ApiSettings) -> AsyncIterator[li
 
 @asynccontextmanager
 async def serve_health(
-    readiness: Callable[[], Mapping[str, bool]], metrics: Callable[[], bytes], settings: ApiSettings
-) -> AsyncIterator[None]:
-    """Serve health and metrics while the context is open, for a process without an API; raises as ``serve_api``."""
+    readiness: Callable[[], Mapping[str, bool]],
+    metrics: Callable[[], bytes],
+    settings: ApiSettings,
+    leader: FindLeader | None = None,
+) -> AsyncIterator[list[str]]:
+    """Serve health and metrics while the context is open, for a process without an API; as ``serve_api`` otherwise.
 
-    async def checks() -> Mapping[str, bool]:
-        return readiness()
+    With ``leader``, requests to the public address are forwarded to the leader, and the process is ready if that can
+    be done.
+    """
 
     async def scrape() -> bytes:
         return metrics()
 
-    handlers = HealthHandlers(checks, scrape)
-    public = health_app(handlers, settings.hosts)
-    async with _listening(public, health_app(handlers), settings, serves="health"):
-        yield
+    async with AsyncExitStack() as stack:
+        forwarding = None if leader is None else await stack.enter_async_context(forwarding_to(leader))
+
+        async def checks() -> Mapping[str, bool]:
+            reached = {} if forwarding is None else {"leader": await forwarding.reaches_leader()}
+            return {**readiness(), **reached}
+
+        handlers = HealthHandlers(checks, scrape)
+        public = health_app(handlers, settings.hosts, not_here if forwarding is None else forwarding.forward)
+        local = health_app(handlers, None, not_here if forwarding is None else forwarding.name_leader)
+        yield await stack.enter_async_context(_listening(public, local, settings, serves="health"))
 
 
 @asynccontextmanager

@@ -13,16 +13,17 @@ from dataclasses import dataclass, field
 import numpy as np
 import structlog
 
-from proxyd.api import serve_api, serve_health
+from proxyd.api import Leader, serve_api, serve_health
 from proxyd.app import wiring as app
 from proxyd.app.check_settings import check_settings
+from proxyd.app.own_address import address_of_listener
 from proxyd.clock import SystemClock, awake_or_asleep_s
 from proxyd.cluster import LocalTransport
 from proxyd.cluster.subjects import OUTBOX
 from proxyd.config import SecretStore, Settings, supervision
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.daemon import Daemon, DistantNotifier, PushParts, StandbyTexts, Supervisor
-from proxyd.errors import ClusterError, ConfigError, NotLeadingError, StoreUnreachableError
+from proxyd.errors import ClusterError, ConfigError, NotLeadingError, StoreError, StoreUnreachableError
 from proxyd.metrics import ROLES, Metrics
 from proxyd.notify import Channels, LeaderChannel
 from proxyd.ports import Transport
@@ -34,7 +35,7 @@ try:
     from proxyd.cluster.link import ClusterSettings, NatsConnection, open_link
     from proxyd.cluster.nats_transport import NatsTransport, TransportSettings
     from proxyd.store.databases.connections import StoreConnections
-    from proxyd.store.databases.leading import LeaderCandidate, Leadership, leading, wait_forever
+    from proxyd.store.databases.leading import LeaderCandidate, Leadership, leading, load_leader, wait_forever
 except ModuleNotFoundError as error:  # the optional dependency is not installed
     raise ConfigError(
         [f"this needs {error.name}: pip install '.[cluster]' in proxyd's folder (docs/scaling.md)"]
@@ -62,12 +63,14 @@ class Machine:
     channels: Channels
     link: NatsConnection | None
     tracer: Tracer = NO_TRACES
+    address: str = ""  # of the listener, for other machines
     name: str = field(default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}")
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     stores: dict[str, SqlStore] = field(default_factory=dict)  # by each role in which this machine leads
     active: set[str] = field(default_factory=set)
     standby: AsyncExitStack = field(default_factory=AsyncExitStack)  # for health checks while not planning
     is_standing_by: bool = False
+    leader: Leader | None = None  # as this machine knows while it stands by
     daemon: Daemon | None = None
 
     async def run(self) -> None:
@@ -216,15 +219,31 @@ class Machine:
 
     def _follow(self, texts: StandbyTexts) -> Callable[[StoreConnections], Awaitable[None]]:
         """Return what follows the texts of the leader, so that this planner begins soon when it leads."""
-        grid = ChrononGrid(self.settings.chronon)
-        return lambda connections: texts.follow(SqlStore(connections, grid).declarations.load_texts)
+
+        async def follow(connections: StoreConnections) -> None:
+            store = SqlStore(connections, ChrononGrid(self.settings.chronon))
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(texts.follow(store.declarations.load_texts), name="texts")
+                tasks.create_task(self._watch_leader(connections), name="leader")
+
+        return follow
+
+    async def _watch_leader(self, connections: StoreConnections) -> None:
+        """Note who leads, again and again."""
+        while True:
+            try:
+                found = await load_leader(connections, "planner")
+                self.leader = None if found is None else Leader(*found)
+            except StoreError as error:
+                log.debug("it is not known who leads", error=error.message)
+            await self.clock.sleep(self.settings.lease / 5.0)
 
     def _leading(
         self, role: str, meanwhile: Callable[[StoreConnections], Awaitable[None]] = wait_forever
     ) -> AbstractAsyncContextManager[Leadership]:
         settings = self.settings
         hold_s = _HOLD * settings.lease if role == "planner" and self.link is not None else 0.0
-        candidate = LeaderCandidate(role, self.name, settings.lease, hold_s)
+        candidate = LeaderCandidate(role, self.name, settings.lease, hold_s, self.address)
         return leading(settings.database, candidate, time_s=self.clock.time_s, wait=self._wait, meanwhile=meanwhile)
 
     async def _lead(self, leads: Leadership, store: SqlStore, work: Callable[[], Awaitable[None]]) -> None:
@@ -294,9 +313,10 @@ class Machine:
             checks = {"serving": not self.stopping.is_set()}
             if self.link is not None:
                 checks["transport"] = self.link.is_up
-            return checks | {"leading": False} if self.settings.role in {"all", "planner"} else checks
+            return checks
 
-        async with serve_health(readiness, self.metrics.render, app.api_settings(self.settings)):
+        leader = (lambda: self.leader) if self.settings.role in {"all", "planner"} else None
+        async with serve_health(readiness, self.metrics.render, app.api_settings(self.settings), leader):
             yield
 
 
@@ -309,7 +329,8 @@ async def serve(settings: Settings) -> None:
         tracer = await stack.enter_async_context(app.open_tracer(settings))
         network = await stack.enter_async_context(app.open_network(settings, clock, tracer))
         channels = await stack.enter_async_context(app.open_channels(settings, network, clock, tracer))
-        machine = Machine(settings, clock, metrics, network, channels, link, tracer)
+        address = await asyncio.to_thread(address_of_listener, settings)
+        machine = Machine(settings, clock, metrics, network, channels, link, tracer, address)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, machine.stop)

@@ -337,6 +337,11 @@ def check_listen(value: str) -> str:
     return _check_host_and_port(value, "127.0.0.1:8080")
 
 
+def check_advertise(value: str) -> str:
+    """Return host:port or an empty text; raise if it is neither."""
+    return _check_host_and_port(value, "10.0.0.5:8080") if value else value
+
+
 def _check_host_and_port(value: str, example: str) -> str:
     match = re.fullmatch(r"(.+):(\d{1,5})", value)
     if match is None or int(match[2]) > 65535:

@@ -18,6 +18,7 @@ from proxyd.config.setting_values import (
     Seconds,
     ShareSetting,
     TargetSetting,
+    check_advertise,
     check_browser,
     check_collector,
     check_hosts,
@@ -86,6 +87,11 @@ class Settings(BaseModel):
     )
     listen: Annotated[str, AfterValidator(check_listen)] = Field(
         "127.0.0.1:8080", description="`host:port` of the REST API, the dashboard and the metrics"
+    )
+    advertise: Annotated[str, AfterValidator(check_advertise)] = Field(
+        "",
+        description="with several machines: `host:port` at which the others reach the listener of this one. If not "
+        "set: the address from which it reaches the database, and the port of `listen`",
     )
     hosts: Annotated[list[str], BeforeValidator(read_list), AfterValidator(check_hosts)] = Field(
         default_factory=list,

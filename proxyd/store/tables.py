@@ -437,4 +437,5 @@ leaders = Table(  # the machine that does each role's work
     Column("since_s", Float, nullable=False),
     Column("rest_s", Float),  # for how long its probers may work once it has ended; unknown before 0027
     Column("probers", JSON),  # ids of those that it may have given work, or that may still work for an earlier one
+    Column("address", String),  # of its listener; unknown before 0028
 )

@@ -11,9 +11,9 @@ from proxyd.api import wire
 from proxyd.api.admission import admission
 from proxyd.api.connections import sending
 from proxyd.api.rest.endpoint import Endpoint, answered
-from proxyd.api.rest.problems import problem
+from proxyd.api.rest.problems import Handler, problem
 
-_NO_API = (
+NO_API = (
     "this machine does not plan, so it does not answer the API: run the verb on the machine whose planner leads, or "
     "name that planner with --url and its token in PROXYD_TOKEN"
 )
@@ -52,12 +52,15 @@ class HealthHandlers:
         )
 
 
-def health_app(handlers: HealthHandlers, hosts: AbstractSet[str] | None = None) -> web.Application:
-    """Return the application of a process without an API: its other addresses name the machine to ask instead."""
+async def not_here(request: web.Request) -> web.StreamResponse:
+    """Refuse a request for the API, on a machine that cannot say which one answers it."""
+    return problem(421, "Misdirected Request", NO_API)
 
-    async def elsewhere(request: web.Request) -> web.Response:
-        return problem(421, "Misdirected Request", _NO_API)
 
+def health_app(
+    handlers: HealthHandlers, hosts: AbstractSet[str] | None = None, elsewhere: Handler = not_here
+) -> web.Application:
+    """Return the application of a process without an API; ``elsewhere`` answers requests for the API."""
     app = web.Application(middlewares=[sending, admission(hosts)])
     app.add_routes([web.route(each.method, each.path, each.respond) for each in handlers.endpoints()])
     app.router.add_route("*", "/{path:.*}", elsewhere)

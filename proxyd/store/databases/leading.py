@@ -67,13 +67,15 @@ async def wait_forever(_connections: StoreConnections) -> None:
 class LeaderCandidate:
     """A machine that wants to lead in a role; times in seconds.
 
-    ``hold_s`` is for how long its probers may work after it has ended; its successor waits for that.
+    ``hold_s`` is for how long its probers may work after it has ended; its successor waits for that. Other machines
+    reach its listener at ``address``.
     """
 
     role: str
     name: str
     lease_s: float
     hold_s: float = 0.0
+    address: str = ""
 
 
 @asynccontextmanager
@@ -161,11 +163,23 @@ def _begin_term(connection: Connection, candidate: LeaderCandidate, now_s: float
     term = max(before, int(now_s)) + 1  # after a restore, a term must not repeat one that probers have seen
     rest_s = max(hold_s, last.rest_s)
     values: dict[str, object] = {"term": term, "name": candidate.name, "since_s": now_s, "rest_s": rest_s}
+    values["address"] = candidate.address
     if found is None:
         connection.execute(insert(t.leaders), {"role": role, "probers": []} | values)
     else:
         connection.execute(update(t.leaders).where(c.role == role).values(**values))
     return term, last
+
+
+async def load_leader(connections: StoreConnections, role: str) -> tuple[str, str] | None:
+    """Return the name and the address of the machine that led last in a role; the address is empty if unknown.
+
+    Raises ``StoreError`` if another version made the tables.
+    """
+    c = t.leaders.c
+    query = select(c.name, c.address).where(c.role == role)
+    found = await connections.readers.call(lambda connection: connection.execute(query).one_or_none())
+    return None if found is None else (found.name, found.address or "")
 
 
 def _note_in_term(connection: Connection, lease: Lease, values: Mapping[str, object]) -> None:

@@ -168,12 +168,13 @@ def test_nothing_comes_or_goes_but_what_is_named() -> None:
 
 def test_drains_and_scaling_leave_enough_running() -> None:
     budgets = {d["metadata"]["name"]: d["spec"]["maxUnavailable"] for d in of_kind("PodDisruptionBudget")}
-    assert budgets == {"prober": 1, "notifier": 1}
+    assert budgets == {"planner": 1, "prober": 1, "notifier": 1}
     (scaler,) = of_kind("HorizontalPodAutoscaler")
     assert scaler["spec"]["scaleTargetRef"]["name"] == "prober"
     assert "replicas" not in DEPLOYMENTS["prober"]["spec"]  # the scaler's to say
     assert scaler["spec"]["minReplicas"] >= 2
 
 
-def test_a_rollout_of_planners_waits_for_no_second_leader() -> None:
-    assert DEPLOYMENTS["planner"]["spec"]["strategy"] == {"type": "Recreate"}
+def test_a_planner_is_replaced_once_another_one_is_ready() -> None:
+    rolling = {"maxUnavailable": 0, "maxSurge": 1}
+    assert DEPLOYMENTS["planner"]["spec"]["strategy"] == {"type": "RollingUpdate", "rollingUpdate": rolling}

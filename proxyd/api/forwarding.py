@@ -1,0 +1,119 @@
+"""Forwards what a machine that stands by is asked to the machine that leads, so that clients may ask either."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import structlog
+from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, DummyCookieJar, web
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
+
+from proxyd.api.connections import SEND_S
+from proxyd.api.rest.health_handlers import NO_API
+from proxyd.api.rest.problems import problem
+
+_CONNECT_S, _HEALTH_S = 2.0, 1.0
+_FORWARDED = "Proxyd-Forwarded"
+_OF_ONE_CONNECTION = frozenset(
+    {"connection", "keep-alive", "proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade", "expect"}
+)
+log = structlog.get_logger("api")
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """The machine that leads: its name, and ``host:port`` of its listener, which is empty if it is unknown."""
+
+    name: str
+    address: str
+
+
+FindLeader: TypeAlias = Callable[[], Leader | None]
+
+
+class Forwarding:
+    """Sends requests on to the leader; ``leader`` returns who that is, or ``None`` if nobody leads."""
+
+    def __init__(self, session: ClientSession, leader: FindLeader) -> None:
+        self._session = session
+        self._leader = leader
+
+    async def reaches_leader(self) -> bool:
+        """Return whether the leader answers."""
+        leader = self._leader()
+        if leader is None or not leader.address:
+            return False
+        try:
+            async with asyncio.timeout(_HEALTH_S), self._session.get(f"http://{leader.address}/healthz") as answer:
+                return answer.status == 200
+        except (ClientError, TimeoutError):
+            return False
+
+    async def name_leader(self, request: web.Request) -> web.StreamResponse:
+        """Refuse a request without a token, which a leader would not answer; say who leads."""
+        leader = self._leader()
+        return problem(421, "Misdirected Request", NO_API if leader is None else f"{NO_API}; {leader.name} leads now")
+
+    async def forward(self, request: web.Request) -> web.StreamResponse:
+        """Return the leader's answer to a request, as it comes."""
+        leader = self._leader()
+        if leader is None or _FORWARDED in request.headers:
+            return _away("no machine leads at the moment")
+        if not leader.address:
+            return _away(f"{leader.name} leads, but cannot be reached from here; ask it, or set `advertise` there")
+        if not request.raw_path.startswith("/"):  # or it could name another host
+            return problem(400, "Bad Request", "the target of the request is not a path")
+        headers = _passed_on(request.headers)
+        headers[_FORWARDED] = "1"
+        try:
+            async with self._session.request(
+                request.method,
+                URL(f"http://{leader.address}{request.raw_path}", encoded=True),
+                headers=headers,
+                data=request.content if request.body_exists else None,
+                allow_redirects=False,
+            ) as answer:
+                return await _passed_back(request, answer)
+        except (ClientError, TimeoutError) as error:
+            log.debug("the leader does not answer", leader=leader.name, error=str(error))
+            return _away(f"{leader.name} leads, and does not answer at {leader.address}")
+
+
+@asynccontextmanager
+async def forwarding_to(leader: FindLeader) -> AsyncIterator[Forwarding]:
+    """Yield what forwards requests to the leader, over connections of its own."""
+    timeout = ClientTimeout(total=None, sock_connect=_CONNECT_S)
+    async with ClientSession(timeout=timeout, auto_decompress=False, cookie_jar=DummyCookieJar()) as session:
+        yield Forwarding(session, leader)
+
+
+def _passed_on(headers: Mapping[str, str] | CIMultiDictProxy[str]) -> CIMultiDict[str]:
+    """Return headers without those that are about one connection."""
+    return CIMultiDict((name, value) for name, value in headers.items() if name.lower() not in _OF_ONE_CONNECTION)
+
+
+async def _passed_back(request: web.Request, answer: ClientResponse) -> web.StreamResponse:
+    """Send an answer to the client as it comes; disconnect a client that does not read."""
+    response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=_passed_on(answer.headers))
+    await response.prepare(request)
+    try:
+        async for part in answer.content.iter_any():
+            async with asyncio.timeout(SEND_S):
+                await response.write(part)
+    except (ClientError, TimeoutError):  # half an answer must not look whole
+        if request.transport is not None:
+            request.transport.abort()
+    except ConnectionError:  # the client went
+        pass
+    return response
+
+
+def _away(detail: str) -> web.Response:
+    answer = problem(503, "No leader answers", f"{detail}; this machine stands by")
+    answer.headers["Retry-After"] = "1"
+    return answer
