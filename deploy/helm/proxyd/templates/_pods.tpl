@@ -1,0 +1,93 @@
+{{- define "proxyd.labels" -}}
+{app.kubernetes.io/name: proxyd, app.kubernetes.io/component: {{ .role }}}
+{{- end }}
+
+{{- define "proxyd.pods" -}}
+selector:
+  matchLabels: {{ include "proxyd.labels" . }}
+template:
+  metadata:
+    labels: {{ include "proxyd.labels" . }}
+    annotations:  # a change of settings starts the pods anew
+      checksum/settings: {{ .root.Values.settings | toJson | sha256sum }}
+  spec:
+    serviceAccountName: proxyd
+    automountServiceAccountToken: false
+    enableServiceLinks: false  # their PROXYD_... variables would be taken for settings
+    terminationGracePeriodSeconds: 60
+    {{- with .root.Values.pullSecrets }}
+    imagePullSecrets: {{ toJson . }}
+    {{- end }}
+    securityContext:
+      runAsNonRoot: true
+      runAsUser: 10001
+      runAsGroup: 10001
+      fsGroup: 10001
+      seccompProfile: {type: RuntimeDefault}
+    topologySpreadConstraints:
+      - maxSkew: 1
+        topologyKey: kubernetes.io/hostname
+        whenUnsatisfiable: ScheduleAnyway
+        labelSelector:
+          matchLabels: {{ include "proxyd.labels" . }}
+    containers:
+      - name: proxyd
+        image: "{{ .root.Values.image.repository }}:{{ .root.Values.image.tag | default .root.Chart.AppVersion }}"
+        args: [serve]
+        env:
+          - {name: PROXYD_ROLE, value: {{ .role }}}
+          {{- if eq .role "prober" }}
+          - {name: PROXYD_DATABASE_FILE, value: ""}  # a prober needs no database
+          {{- end }}
+        envFrom:
+          - configMapRef: {name: proxyd-settings}
+        ports:
+          - {name: http, containerPort: 8080}
+        startupProbe:
+          httpGet: {path: /healthz, port: http}
+          periodSeconds: 5
+          failureThreshold: 120
+        livenessProbe:
+          httpGet: {path: /healthz, port: http}
+          periodSeconds: 10
+          timeoutSeconds: 5
+          failureThreshold: 6
+        readinessProbe:
+          httpGet: {path: /readyz, port: http}
+          periodSeconds: 5
+          timeoutSeconds: 5
+          failureThreshold: 2
+        resources: {{ toJson (index .root.Values .role).resources }}
+        securityContext:
+          allowPrivilegeEscalation: false
+          readOnlyRootFilesystem: true
+          capabilities: {drop: [ALL]}
+        volumeMounts:
+          - {name: state, mountPath: /var/lib/proxyd}
+          - {name: tmp, mountPath: /tmp}
+          - {name: secrets, mountPath: /run/secrets/proxyd, readOnly: true}
+          - {name: hooks, mountPath: /run/secrets/hooks, readOnly: true}
+          {{- if eq .role "planner" }}
+          - {name: profiles, mountPath: /etc/proxyd/profiles, readOnly: true}
+          {{- end }}
+    volumes:
+      - name: state  # the socket alone: what is to be kept is in PostgreSQL
+        emptyDir: {sizeLimit: 16Mi}
+      - name: tmp
+        emptyDir: {sizeLimit: 256Mi}
+      - name: secrets
+        secret:
+          secretName: {{ .root.Values.secrets.stores }}
+          defaultMode: 0440
+          items:
+            {{- if ne .role "prober" }}
+            - {key: database_url, path: database_url}
+            {{- end }}
+            - {key: nats_url_{{ .role }}, path: nats_url}
+      - name: hooks
+        secret: {secretName: {{ .root.Values.secrets.hooks }}, defaultMode: 0440}
+      {{- if eq .role "planner" }}
+      - name: profiles
+        configMap: {name: proxyd-profiles}
+      {{- end }}
+{{- end }}
