@@ -116,6 +116,19 @@ class PostgresServer:
             self.process.wait(_WAIT_S)
             self.process = None
 
+    def make_replica(self, replica: PostgresServer, primary_port: int) -> None:
+        """Copy this cluster for a server that follows it through a port, which need not be its own."""
+        replica.folder.mkdir(parents=True)
+        if user := _unprivileged():
+            shutil.chown(replica.folder, user)
+        address = ("-h", "127.0.0.1", "-p", str(primary_port), "-U", "proxyd")
+        command = [postgres_program("pg_basebackup"), "-D", str(replica.folder / "data"), "-R", "-c", "fast", *address]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, user=_unprivileged(), cwd="/")
+
+    def promote(self) -> None:
+        """End the recovery of a replica, so that it takes writes."""
+        self.query("SELECT pg_promote()")
+
     def url(self, database: str) -> str:
         """Return the address of a database."""
         return f"postgresql+asyncpg://proxyd@127.0.0.1:{self.port}/{database}"
@@ -138,11 +151,22 @@ class PostgresServer:
         create = f"CREATE ROLE guarded SUPERUSER LOGIN PASSWORD '{password}'"
         self.query(f"DO $$ BEGIN {create}; EXCEPTION WHEN duplicate_object OR unique_violation THEN END $$")
 
-    def query(self, statement: str, database: str = "postgres") -> str:
+    def query(self, statement: str, database: str = "postgres", *, user: str = "proxyd") -> str:
         """Return what ``psql`` prints for a statement."""
-        address = ("-h", str(self.folder), "-p", str(self.port), "-U", "proxyd", "-d", database)
+        done = self._psql(statement, database, user)
+        done.check_returncode()
+        return done.stdout.strip()
+
+    def refused(self, statement: str, database: str, *, user: str) -> str:
+        """Return why a statement is refused."""
+        done = self._psql(statement, database, user)
+        assert done.returncode != 0, statement
+        return done.stderr
+
+    def _psql(self, statement: str, database: str, user: str) -> subprocess.CompletedProcess[str]:
+        address = ("-h", str(self.folder), "-p", str(self.port), "-U", user, "-d", database)
         command = [postgres_program("psql"), "-X", "-A", "-t", "-q", *address, "-c", statement]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+        return subprocess.run(command, check=False, capture_output=True, text=True)
 
 
 @contextmanager

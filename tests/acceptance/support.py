@@ -348,6 +348,7 @@ class Daemon:
             **settings,
         }
         self.program: tuple[str, ...] = ("-m", "proxyd", "serve")
+        self.code = ""  # the folder of another version, which runs instead of this one
         self._process: asyncio.subprocess.Process | Forked | None = None
         self._log = folder / "stderr.log"
         self._socket: str | None = None
@@ -409,7 +410,7 @@ class Daemon:
         assert self._process is None
         with self._log.open("ab") as log:
             environment = self._environment()
-            if not self.prefix and before_exec is None and can_fork(environment):
+            if not self.prefix and before_exec is None and not self.code and can_fork(environment):
                 self._process = await fork(self.program, env=environment, cwd=self.folder, stdout=log, stderr=log)
                 return
             self._process = await asyncio.create_subprocess_exec(
@@ -577,7 +578,8 @@ class Daemon:
 
     def _environment(self) -> dict[str, str]:
         inherited = {name: value for name, value in os.environ.items() if not re.match(r"PROXYD_|SECRET_", name)}
-        return inherited | {f"PROXYD_{k.upper()}": v for k, v in self.settings.items()} | {"SECRET_HOOK": SECRET}
+        own = {f"PROXYD_{k.upper()}": v for k, v in self.settings.items()} | {"SECRET_HOOK": SECRET}
+        return inherited | own | ({"PYTHONPATH": self.code} if self.code else {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 from tests.acceptance.support import Daemon, Origin, Receiver, listening
@@ -27,12 +28,22 @@ class Cluster:
     stack: AsyncExitStack
     settings: dict[str, str] = field(default_factory=dict)
     machines: list[Daemon] = field(default_factory=list)
+    numbers: Iterator[int] = field(default_factory=count)
 
     async def machine(
-        self, role: str, *, prefix: Sequence[str] = (), address: str = "127.0.0.1", **settings: str
+        self,
+        role: str,
+        *,
+        prefix: Sequence[str] = (),
+        address: str = "127.0.0.1",
+        code: str = "",
+        **settings: str,
     ) -> Daemon:
-        """Return a machine of a role, started; not yet ready. A ``prefix`` puts it into a network with that address."""
-        folder = self.folder / f"{role}-{len(self.machines)}"
+        """Return a machine of a role, started; not yet ready. A ``prefix`` puts it into a network with that address.
+
+        ``code`` is the folder of another version.
+        """
+        folder = self.folder / f"{role}-{next(self.numbers)}"
         folder.mkdir()
         own = {
             "role": role,
@@ -43,6 +54,7 @@ class Cluster:
         }
         made = Daemon(folder, prefix=prefix, address=address, **(own | self.settings | settings))
         daemon = await self.stack.enter_async_context(made)
+        daemon.code = code
         daemon.profiles.mkdir(exist_ok=True)
         for profile in (self.folder / "profiles").glob("*.profile"):
             daemon.declare(profile.read_text(), profile.stem)

@@ -16,7 +16,6 @@ from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from alembic.util import CommandError
 from sqlalchemy import URL, Connection, Select, func, select, true
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
@@ -112,21 +111,23 @@ def upgrade(connection: Connection, revision: str = "head") -> None:
         if connection.scalar(select(func.current_setting(_IDLE))) != "0":
             connection.execute(select(func.set_config(_IDLE, "60s", true())))
         connection.execute(select(func.pg_advisory_xact_lock(LOCKS, _MIGRATION)))
-    before = _revision(connection)
-    try:
-        command.upgrade(migration_config(connection), revision)
-    except CommandError as error:
-        raise StoreError(f"{error}: a newer proxyd created these tables; use that version") from error
+    before = _known_revision(connection)
+    command.upgrade(migration_config(connection), revision)
     if before is not None and before != (now := _revision(connection)):
         log.info("tables are brought to the newest schema", before=before, now=now)
 
 
 def is_newest(connection: Connection) -> bool:
     """Return whether the tables have the newest schema; raises ``StoreError`` if a newer proxyd made them."""
-    found, known = _revision(connection), _revisions()
-    if found is not None and found not in known:
+    return _known_revision(connection) == _revisions()[0]
+
+
+def _known_revision(connection: Connection) -> str | None:
+    """Return the schema of the tables, if there are any; raises ``StoreError`` if a newer proxyd made them."""
+    found = _revision(connection)
+    if found is not None and found not in _revisions():
         raise StoreError(f"the tables have the schema {found}: a newer proxyd created them; use that version")
-    return found == known[0]
+    return found
 
 
 @cache
