@@ -56,7 +56,7 @@ from proxyd.signals import Signal
 from proxyd.store import StoredText
 
 log = structlog.get_logger("profiles")
-MOST_STREAMS = 1_000_000  # each takes 400 bytes, and 10 µs of the event loop at every declaration
+MOST_STREAMS = 1_000_000  # through the API; each takes 400 bytes
 
 
 _NO_CHANGES = DeclarationChanges((), (), {})
@@ -233,9 +233,19 @@ class Declarations:
         api = {key: value for key, value in api.items() if key not in new}
         added = {each.source: each for each in parsed}
         checked = await self._check([*self._files, *texts_of(api), *added], added, from_api=True)
-        _refuse_many(_streams_of(checked.declaration), _streams_of(self.declaration))
+        if _streams_of(checked.declaration) > MOST_STREAMS:
+            await asyncio.to_thread(self._refuse_many, checked)
         sent = {each.source.text for each in parsed}
         return api | new, tuple(each for each in checked.warnings if each.text in sent)
+
+    def _refuse_many(self, checked: CheckedTexts) -> None:
+        """Raise ``ConflictError`` if the API would add streams beyond ``MOST_STREAMS``; those of files do not count."""
+        streams = checked.written.pairs_of_api(checked.declaration)
+        if streams > max(MOST_STREAMS, self._texts.pairs_of_api(self.declaration)):
+            raise ConflictError(
+                f"through the API, rules would lead to {streams} pairs of a rule and a source; at most {MOST_STREAMS} "
+                "are allowed: let rules name fewer sources with FROM SOURCES, or declare them in files"
+            )
 
     async def drop_profile(self, name: str, *, only_if: Callable[[str], bool] | None = None) -> DeclarationChanges:
         """Remove a profile of the API and its rules that are in no other profile.
@@ -371,12 +381,3 @@ def _warn_of_secrets(declaration: Declaration, secrets: ResolveSecret) -> None:
 def _streams_of(declaration: Declaration) -> int:
     """Return how many streams a declaration opens: one for each source of each rule."""
     return sum(len(rule.source_ids) for rule in declaration.rules.values())
-
-
-def _refuse_many(streams: int, before: int) -> None:
-    """Raise ``ConflictError`` if the API would add streams beyond ``MOST_STREAMS``."""
-    if streams > max(before, MOST_STREAMS):
-        raise ConflictError(
-            f"the rules would lead to {streams} pairs of a rule and a source; at most {MOST_STREAMS} are allowed "
-            "through the API: let rules name fewer sources with FROM SOURCES, or declare them in files"
-        )

@@ -124,6 +124,16 @@ class DeclaredTexts:
             if isinstance(statement, InsertNotification) and {p.value for p in statement.profiles} == {profile}:
                 yield file
 
+    def pairs_of_api(self, declaration: Declaration) -> int:
+        """Return how many pairs of a rule and a source exist because of the API; takes long if there are many."""
+        sources = self.declared.get(StatementKind.SOURCE, {})
+        own = {name for name, (file, _) in sources.items() if origin(file) == API_TEXT}
+        found = 0
+        for rule in declaration.rules.values():
+            is_own = origin(rule.file) == API_TEXT
+            found += len(rule.source_ids) if is_own else sum(name in own for name in rule.source_ids) if own else 0
+        return found
+
 
 NOTHING_DECLARED = DeclaredTexts(NOTHING_PARSED, {}, (), (), {}, None)
 

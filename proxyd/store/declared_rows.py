@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -106,18 +106,19 @@ class SqlDeclarations:
                 limits[rule.name] = LimitTimes(rule.limit.most, rule.limit.per.in_seconds(chronon_s=length_s))
         return digests, limits
 
-    async def declare_sources(self, names: Iterable[str], now_s: float) -> dict[str, float]:
+    async def declare_sources(self, names: Collection[str], now_s: float) -> dict[str, float]:
         """Return when each of these sources was first declared, and forget all others."""
 
         def write(connection: Connection) -> dict[str, float]:
-            wanted, stored = set(names), self._declared
+            stored = self._declared
             if stored is None:
                 found = {row.source_id: row.declared_s for row in connection.execute(select(t.declared))}
                 stored = {name: min(since_s, now_s) for name, since_s in found.items()}
-            gone, new = stored.keys() - wanted, sorted(wanted - stored.keys())
-            delete_named(connection, t.declared, t.declared.c.source_id, sorted(gone))
+            new = sorted(name for name in names if name not in stored)
+            gone = [] if len(names) == len(stored) + len(new) else sorted(each for each in stored if each not in names)
+            delete_named(connection, t.declared, t.declared.c.source_id, gone)
             execute_many(connection, insert(t.declared), [{"source_id": name, "declared_s": now_s} for name in new])
-            kept = stored if not gone else {name: each for name, each in stored.items() if name not in gone}
+            kept = stored if not gone else {name: each for name, each in stored.items() if name in names}
             return kept | dict.fromkeys(new, now_s) if new else kept
 
         self._declared = await self._writer.submit(write)

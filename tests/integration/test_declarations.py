@@ -320,18 +320,23 @@ async def test_files_with_errors_at_the_start_leave_the_last_good_ones_running(w
 
 
 async def test_more_streams_than_fit_are_refused_through_the_api(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxyd.daemon.declarations.MOST_STREAMS", 4)
+    monkeypatch.setattr("proxyd.daemon.declarations.MOST_STREAMS", 3)
     declarations, _ = world.fresh()
     await declarations.start()
     sources = "".join(source(f"s{number}") for number in range(4))
-    with pytest.raises(ConflictError, match=r"lead to 5 pairs .* at most 4 are allowed"):
+    with pytest.raises(ConflictError, match=r"lead to 4 pairs .* at most 3 are allowed"):
         await declarations.declare(sources)
     with pytest.raises(ConflictError, match="FROM SOURCES"):
         await declarations.try_out(sources)
     (world.folder / "b.profile").write_text(sources)
     await declarations.reload()
-    await declarations.declare(profile("A"))  # files may declare more, and then the API changes what adds no stream
-    assert "A" in declarations.declaration.profiles
+    await declarations.declare(source("t0"))  # files may declare more, and do not count
+    await declarations.declare(source("t1"), source("t2"))
+    with pytest.raises(ConflictError, match="lead to 4 pairs"):
+        await declarations.declare(source("t3"))
+    monkeypatch.setattr("proxyd.daemon.declarations.MOST_STREAMS", 1)
+    await declarations.declare(profile("A"), 'DROP SOURCE "t2";')  # what adds none is no more refused than before
+    assert ("A" in declarations.declaration.profiles, "t1" in declarations.declaration.sources) == (True, True)
 
 
 async def test_a_profile_that_nobody_declared_cannot_be_dropped(world: World) -> None:
