@@ -49,14 +49,14 @@ def poisson(begin_s: float, length_s: float, gap_s: float, rng: np.random.Genera
     return np.sort(begin_s + rng.uniform(0.0, length_s, rng.poisson(length_s / gap_s)))
 
 
-def share_in_time(
+def seen_in_time(
     items_s: Sequence[Times],
     requests_s: Sequence[Times],
     from_s: float,
     until_s: float,
     down_s: Sequence[tuple[float, float]] = (),
-) -> float:
-    """Return the share of the items of a time that a request of their source follows within their life.
+) -> Times:
+    """Return 1 for each item of a time that a request of its source follows within its life, and 0 for the others.
 
     Items whose life touches a time in which the daemon was down (``down_s``) are left out.
     """
@@ -66,4 +66,4 @@ def share_in_time(
         for item_s in items[(items >= from_s) & (items < until_s)].tolist()
         if not any(begin_s <= item_s + LIFE_S and item_s <= end_s for begin_s, end_s in down_s)
     ]
-    return float(np.mean(seen))
+    return np.array(seen, dtype=np.float64)

@@ -50,10 +50,14 @@ class Lived:
         """The requests of the measured time."""
         return sum(self.from_s <= at_s < self.until_s for times in self.origin.requests_s for at_s in times)
 
-    def share(self, down_s: Sequence[tuple[float, float]] = ()) -> float:
-        """Return the share in time, without what was out by the times in which a daemon was down."""
+    def seen(self, down_s: Sequence[tuple[float, float]] = ()) -> Times:
+        """Return which items were seen in time, without what was out by the times in which a daemon was down."""
         requests = [np.array(times) for times in self.origin.requests_s]
-        return lives.share_in_time(self.items_s, requests, self.from_s, self.until_s, down_s)
+        return lives.seen_in_time(self.items_s, requests, self.from_s, self.until_s, down_s)
+
+    def share(self) -> float:
+        """Return the share in time."""
+        return float(np.mean(self.seen()))
 
 
 async def start(stack: AsyncExitStack, folder: Path, lived: Lived, policy: str) -> Daemon:
@@ -122,11 +126,12 @@ async def test_the_plan_sees_half_as_many_again_in_time_and_kills_cost_only_what
     items_s = lives.mixed_items(begin_s, LEARNING_S + MEASURED_S + 20.0)
     found = await live(tmp_path, items_s, begin_s, policies=("auto", "even", "fbsup", "killed"))
     figures, auto, killed = told(found, tmp_path), found["auto"], found["killed"]
-    figures += f"; where none was down: {auto.share(killed.down_s):.3f} and {killed.share(killed.down_s):.3f}"
+    lost = auto.seen(killed.down_s) - killed.seen(killed.down_s)  # some 260 items, each seen by chance
+    figures += f"; of {len(lost)} where none was down the killed one lost {np.mean(lost):.3f}"
     assert auto.count <= 1.05 * found["even"].count, figures
     for other in (found["even"], found["fbsup"]):
         assert auto.share() >= 1.5 * other.share() * max(1.0, auto.count / other.count), figures
-    assert killed.share(killed.down_s) >= auto.share(killed.down_s) - 0.05, figures
+    assert np.mean(lost) <= 0.05 + 1.64 * np.std(lost) / np.sqrt(len(lost)), figures
     assert len(killed.down_s) >= 5
 
 

@@ -38,7 +38,7 @@ class Run:
 
     def share(self, items_s: Sequence[Times], down_s: Sequence[tuple[float, float]] = ()) -> float:
         """Return the share in time, without what was out by the times in which a daemon was down."""
-        return lives.share_in_time(items_s, self.requests_s, FROM_S, UNTIL_S, down_s)
+        return float(np.mean(lives.seen_in_time(items_s, self.requests_s, FROM_S, UNTIL_S, down_s)))
 
     @property
     def count(self) -> int:

@@ -32,7 +32,7 @@ SETTLED_S = 300.0  # by then caches have filled and every kernel is compiled
 DUMPS = 20
 MOST_PER_H = 10 * MIB
 SITE_PER_H = 2 * MIB
-LATE_READS = 8  # of a feed of the load, by feedparser: the time that these take measures the machine
+LATE_READS = 10  # of a feed of the load, by feedparser: the time that these take measures the machine
 SETTINGS = {
     "chronon": "1s",
     "budget": "20/s",

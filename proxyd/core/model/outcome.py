@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
@@ -205,6 +206,9 @@ class ProbeOutcome:
 _MISSING = frozenset({404, 410})
 
 
+_PLAIN_HOST = re.compile(r"https?://([a-z0-9.-]+)(?::[0-9]+)?(?:[/?#]|\Z)")
+
+
 @lru_cache(65_536)
 def host_of(url: str) -> str:
     """Return the host of an address.
@@ -212,4 +216,6 @@ def host_of(url: str) -> str:
     >>> host_of("https://Example.org./feed")
     'example.org'
     """
-    return (urlsplit(url).hostname or "").rstrip(".")
+    plain = _PLAIN_HOST.match(url)  # as nearly all; to split an address takes ten times as long
+    host = (urlsplit(url).hostname or "") if plain is None else plain[1]
+    return host.rstrip(".")

@@ -75,8 +75,10 @@ class Knowledge:
 
     def matching(self, source_id: str) -> float:
         """Return the share of a source's events that match its rules: that of the rule for which it weighs most."""
-        of_source = (each for each in self.compiled.programs_of(source_id) if source_id in each.event_sources)
-        programs = [each for each in of_source if not each.is_of_source]
+        asking = self.compiled.programs_of(source_id)
+        if not any(map(_selects, asking)):
+            return 1.0
+        programs = [each for each in asking if source_id in each.event_sources and not each.is_of_source]
         heaviest = max((program.weight for program in programs), default=0.0)
         if not heaviest > 0:
             return 1.0
@@ -85,9 +87,7 @@ class Knowledge:
 
     def matching_share(self, rule: str, source_id: str) -> float:
         """Return the expected share of a source's events that a rule counts."""
-        program = self.compiled.programs[rule]
-        selects = program.rule.trigger.where is not None and not program.trigger.counts_across
-        return self.streams.matching(rule, source_id) if selects else 1.0
+        return self.streams.matching(rule, source_id) if _selects(self.compiled.programs[rule]) else 1.0
 
     def capture_counts(self, rules: Iterable[str]) -> CaptureCounts:
         """Return the counts of execution intervals of declared rules since their START."""
@@ -119,3 +119,8 @@ class Knowledge:
             freshness_cap_s=0.0 if source.freshness is False else self.settings.freshness_cap_s,
             declared_s=self.compiled.declared_s(source.source_id),
         )
+
+
+def _selects(program: RuleProgram) -> bool:
+    """Return whether a rule counts some of a source's events only."""
+    return program.rule.trigger.where is not None and not program.trigger.counts_across

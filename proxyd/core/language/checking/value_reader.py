@@ -25,6 +25,8 @@ _YEAR_S = 366 * 86400
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 _LONGEST_ADDRESS = 4096  # a longer one is not asked
+_PLAIN_ADDRESS = re.compile(r"https?://[a-z0-9-]+(?:\.[a-z0-9-]+)*(?::[0-9]{1,4})?(?:[/?#][\x21-\x7e]*)?")  # nearly all
+_NOT_PRINTABLE = re.compile(r"[^\x21-\x7e]")
 _MAIL = re.compile(r"[\w.!#$%&'*+/=?^`{|}~-]{1,64}@[\w-]+(?:\.[\w-]+)*")  # no list of several addresses
 _CHANNEL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://[^\s\x00-\x1f\x7f]+")
 _SECOND_ADDRESS = re.compile(r"[,;][^/]*://")  # where senders split a text into several addresses
@@ -264,7 +266,17 @@ def _meant_language(tag: str) -> str:
 
 
 def _url_problem(url: str) -> str | None:
-    if not url.isascii() or any(ord(char) <= 32 or ord(char) == 127 for char in url):
+    """Return why an address cannot be asked.
+
+    >>> _url_problem("https://example.org/feed"), _url_problem("https://example.org:65536/")
+    (None, "'https://example.org:65536/' is not an address")
+    """
+    is_plain = len(url) <= _LONGEST_ADDRESS and _PLAIN_ADDRESS.fullmatch(url)
+    return None if is_plain else _problem_of_unusual(url)
+
+
+def _problem_of_unusual(url: str) -> str | None:
+    if _NOT_PRINTABLE.search(url):
         return "an address may contain only printable ASCII without spaces"
     if len(url) > _LONGEST_ADDRESS:
         return f"an address may have {_LONGEST_ADDRESS} characters at most"

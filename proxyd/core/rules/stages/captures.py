@@ -26,6 +26,7 @@ from proxyd.core.rules.stages.joint_intervals import (
     rows_of,
     wait_s,
 )
+from proxyd.core.rules.stages.open_intervals import OpenIntervals
 from proxyd.core.rules.stages.stored import History, StoreQuery, history_query, with_found
 from proxyd.core.rules.stages.streams import Answer, Firing, counted
 from proxyd.core.rules.state import IntervalRecord, StoredEvent, StreamState
@@ -124,7 +125,7 @@ class JointCaptures:
     def __init__(self, known: Knowledge) -> None:
         self._known = known
         self._grid = known.grid
-        self._open: dict[str, JointInterval] = {}
+        self._open = OpenIntervals()
         self._awaited = AwaitedAnswers(known)
         self._orphans: list[str] = []
         self._first_end_s = -inf  # no interval ends before this time
@@ -132,20 +133,21 @@ class JointCaptures:
 
     def restore(self, intervals: Iterable[JointInterval]) -> None:
         """Take over the intervals that were open."""
-        self._open = {interval.interval_id: interval for interval in intervals}
+        self._open = OpenIntervals(intervals)
         self._first_end_s = -inf
 
     def declare(self) -> None:
         """Forget the intervals of rules that no longer exist."""
         self._first_end_s = -inf
         self.shown.declare(self._programs.values())
-        gone = [each.interval_id for each in (*self._open.values(), *self._awaited) if not self._fits(each)]
+        gone = [each.interval_id for each in self._all() if not self._fits(each)]
         self._awaited.declare(self._programs)
         for interval_id in gone:
-            self._open.pop(interval_id, None)
+            self._open.drop(interval_id)
         self._orphans += gone
-        for kept in [each for each in self._open.values() if self._awaited.takes(each.rule)]:
-            self._awaited.adopt(self._open.pop(kept.interval_id))
+        for kept in [each for each in self._open if self._awaited.takes(each.rule)]:
+            self._open.drop(kept.interval_id)
+            self._awaited.adopt(kept)
 
     @property
     def _programs(self) -> Mapping[str, RuleProgram]:
@@ -158,7 +160,7 @@ class JointCaptures:
 
     def wanting(self, source_id: str) -> list[JointInterval]:
         """Return the intervals that a source has yet to capture."""
-        return [each for each in self._open.values() if source_id in each.wanted]
+        return self._open.wanting(source_id)
 
     def asked_once(self, source_id: str) -> tuple[OnceDemand, ...]:
         """Return the probes that a source needs for the intervals that it has yet to capture."""
@@ -184,7 +186,7 @@ class JointCaptures:
         ]
 
     def _all(self) -> Iterator[JointInterval]:
-        yield from self._open.values()
+        yield from self._open
         yield from self._awaited
 
     # -- what moves them
@@ -304,13 +306,13 @@ class JointCaptures:
         if self._open.get(interval.interval_id) != interval:
             return None
         if interval.told is not None:
-            self._open.pop(interval.interval_id, None)
+            self._open.drop(interval.interval_id)
             announced = self._announce(interval, history, now_s) if interval.news() else None
             return IntervalStep(interval, is_over=True, announced=announced)
         announced = self._announce(interval, history, now_s)
         told = tuple(each.source_id for each in interval.obtained)
         after = replace(interval, told=told, ends_s=now_s + LONGEST_S)
-        self._open[interval.interval_id] = after
+        self._open.keep(after)
         records = (self._record(interval, source_id, now_s, captured=False) for source_id in interval.wanted)
         missed = tuple(replace(record, seen=False) for record in records)
         return IntervalStep(after, announced=announced, records=missed)
@@ -321,9 +323,9 @@ class JointCaptures:
         self, interval: JointInterval, records: tuple[IntervalRecord, ...], history: History, now_s: float
     ) -> IntervalStep:
         if not interval.is_complete:
-            self._open[interval.interval_id] = interval
+            self._open.keep(interval)
             return IntervalStep(interval, records=records)
-        self._open.pop(interval.interval_id, None)
+        self._open.drop(interval.interval_id)
         return IntervalStep(interval, True, self._announce(interval, history, now_s), records)
 
     def _announce(self, interval: JointInterval, history: History, now_s: float) -> Announcement:
