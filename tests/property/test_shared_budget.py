@@ -68,7 +68,8 @@ def test_the_parts_of_a_budget_save_nearly_as_much_as_the_whole(
         shard.reprice(shard_limits(its, float(part)), now_s=0.0)
     items = [rates[each].sum() for each in taken]
     delay_s = np.average([mean_delay_s(each, GRID.slot_s) for each in shards], weights=items)
-    assert delay_s <= 1.02 * mean_delay_s(whole, GRID.slot_s) + 1.0
+    worse = 1.02 if room is None else 1.04  # limits of a time of day are divided alike, whatever the shards want then
+    assert delay_s <= worse * mean_delay_s(whole, GRID.slot_s) + 1.0
     made = sum(
         float(demand(each, np.log2([each.prices.budget]), its).sum())
         for each, its in zip(shards, hosts_of, strict=True)

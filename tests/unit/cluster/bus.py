@@ -43,13 +43,15 @@ class Bus:
         return [subject.rpartition(".")[2] for subject, _ in self.sent]
 
     async def carry(self, sender: BusLink, subject: str, data: bytes, reply: str) -> None:
-        """Bring a message to everybody who can be reached."""
+        """Bring a message to everybody who can be reached; the sender hears if nobody does, however often it comes."""
         self.sent.append((subject, data))
-        for late_s in self.fate(subject):
+        fate, is_heard = self.fate(subject), False
+        for late_s in fate:
             await self.clock.sleep(late_s)
             heard = [each.deliver(subject, data) for each in self.links if sender.reaches(each)]
-            if reply and not any(heard):
-                sender.deliver(reply, b"", is_unheard=True)
+            is_heard = is_heard or any(heard)
+        if reply and fate and not is_heard:
+            sender.deliver(reply, b"", is_unheard=True)
 
 
 @dataclass
