@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -302,7 +303,8 @@ class Declarations:
             await asyncio.to_thread(load_libraries)
         swap = await asyncio.to_thread(self._decider.compile, declaration, accepted, declared)
         moved = set(self._known.estimates.accepted)
-        backlog = self._decider.declare(declaration, accepted, now_s, declared, swap=swap, in_parts=True)
+        declare = partial(self._decider.declare, declaration, accepted, now_s, declared, swap=swap, in_parts=True)
+        backlog = declare() if self._started.is_set() else await asyncio.to_thread(declare)  # nothing else runs yet
         forgotten = moved - self._known.estimates.accepted.keys()
         await self._store.move([self._known.states[name] for name in sorted(forgotten)])
         if changes.removed or not self._started.is_set():

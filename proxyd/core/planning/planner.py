@@ -182,6 +182,10 @@ class Planner:
                 source.follow(week)
         self.queues.sleep(source, self._due_times.wake(source, now))
 
+    def wake_due(self, now: Chronon) -> None:
+        """Wake the sources whose time has come, so that the next choice has less to do."""
+        self.queues.wake_up(now, self.sources)
+
     # -- decisions
 
     def choose(self, now: Chronon, most: float = inf) -> list[PlannedProbe]:

@@ -14,6 +14,7 @@ from proxyd.core.model.profile import EMPTY_DECLARATION, Declaration, Notificati
 from proxyd.core.rules.programs.rule_program import RuleProgram, compile_rule
 from proxyd.core.rules.source_health import AcceptedMove
 from proxyd.core.rules.source_requests import probe_request
+from proxyd.core.rules.state import StreamState
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,8 @@ class Swap:
         The rules that are new, gone, or other than before in more than their sources.
     gained
         For each of the other rules, the sources that it had not before.
+    fresh
+        For each rule, streams of the sources that it had not before.
     """
 
     before: Compiled
@@ -120,6 +123,7 @@ class Swap:
     sources: Sequence[str]
     rules: Sequence[str]
     gained: Mapping[str, Sequence[str]]
+    fresh: Mapping[str, Sequence[StreamState]]
 
 
 def compile_declaration(
@@ -176,7 +180,14 @@ class _Compilation:
             self._new.sources,
             edges=sorted(edge for edge in edges if edge[0] < inf),
         )
-        return Swap(self._before, after, tuple(self._to_place), self._rules, self._gained)
+        fresh = {name: self._fresh(programs[name]) for name in (*self._rules, *self._gained) if name in programs}
+        return Swap(self._before, after, tuple(self._to_place), self._rules, self._gained, fresh)
+
+    def _fresh(self, program: RuleProgram) -> list[StreamState]:
+        """Return streams of the sources that a rule had not before; there may be many, so they are made in advance."""
+        before, sources = self._old.rules.get(program.rule.name), program.rule.source_ids
+        was = frozenset(() if before is None else before.source_ids)
+        return list(program.new_streams(each for each in dict.fromkeys(sources) if each not in was))
 
     def _differing(self) -> dict[str, None]:
         """Return the sources that are new, gone or declared otherwise."""

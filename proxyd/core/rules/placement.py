@@ -88,6 +88,7 @@ class SourcePlacement:
         while self._waiting:
             for source_id in list(islice(self._waiting, size)):
                 self.settle(source_id, now_s())
+            self._planner.wake_due(self._grid.chronon_at(now_s()))
             yield
         self._records = {name: each for name, each in self._records.items() if name in self._known.paused}
 

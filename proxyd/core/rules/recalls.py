@@ -31,20 +31,30 @@ class Recalls:
             opened = [program.opened(each, known.next_seq(source_id, program), now_s) for source_id, each in kept]
             known.streams.replace(name, opened)
         gained = {name: programs[name].rule.source_ids for name in rules} | dict(swap.gained)
-        return [each for name, sources in gained.items() for each in self._opened(programs[name], sources)]
+        return [
+            each
+            for name, sources in gained.items()
+            for each in self._opened(programs[name], sources, swap.fresh.get(name, ()))
+        ]
 
-    def _opened(self, program: RuleProgram, sources: Iterable[str]) -> Iterator[Backlog]:
-        """Open the missing streams of a rule, and yield those through which the past must be replayed."""
+    def _opened(self, program: RuleProgram, sources: Iterable[str], fresh: Iterable[StreamState]) -> Iterator[Backlog]:
+        """Open the missing streams of a rule, and yield those through which the past must be replayed.
+
+        Most of them are in ``fresh``.
+        """
         name, known = program.rule.name, self._known
         if program.trigger.counts_across:
             known.streams.setdefault((name, ""), program.new_stream(""))
         there = known.streams.of_rule(name)
         new = [source_id for source_id in dict.fromkeys(sources) if source_id not in there]
-        known.streams.begin(name, map(program.new_stream, new))
-        for source_id in new:
+        known.streams.begin(name, [each for each in fresh if each.source_id not in there])
+        there = known.streams.of_rule(name)
+        known.streams.begin(name, program.new_streams([source_id for source_id in new if source_id not in there]))
+        for source_id in () if program.is_of_source else new:
             state = known.states.get(source_id)
-            looks_back = program.looks_back(known.compiled.declared_s(source_id))
-            if state is not None and state.first_contact_s is not None and looks_back and not program.is_of_source:
+            if state is None or state.first_contact_s is None:
+                continue
+            if program.looks_back(known.compiled.declared_s(source_id)):
                 yield Backlog(program, known.compiled.sources[source_id], state.next_seq)
 
     def replay(self, entry: Backlog, stored: Sequence[StoredEvent], now_s: float) -> RuleTask:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -124,8 +124,14 @@ class RuleProgram:
 
     def new_stream(self, source_id: str) -> StreamState:
         """Return the state of a stream that has seen no events."""
-        zero = self.trigger.zero
-        return StreamState(self.rule.name, source_id, zero.totals, counting=self.counting, windows=zero.windows)
+        return next(self.new_streams([source_id]))
+
+    def new_streams(self, sources: Iterable[str]) -> Iterator[StreamState]:
+        """Yield the states of streams that have seen no events."""
+        zero, rule, counting = self.trigger.zero, self.rule.name, self.counting
+        return (
+            StreamState(rule, source_id, zero.totals, counting=counting, windows=zero.windows) for source_id in sources
+        )
 
     def opened(self, stream: StreamState, next_seq: int, now_s: float) -> StreamState:
         """Return a stream, perhaps of an earlier form of the rule, with this form's counters; what was sent is kept.
