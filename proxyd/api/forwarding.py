@@ -1,4 +1,4 @@
-"""Forwards what a machine that stands by is asked to the machine that leads, so that clients may ask either."""
+"""Forwards requests from a machine that stands by to the leader, so that clients may ask either."""
 
 from __future__ import annotations
 
@@ -9,7 +9,17 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import structlog
-from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, DummyCookieJar, web
+from aiohttp import (
+    ClientConnectorError,
+    ClientError,
+    ClientResponse,
+    ClientSession,
+    ClientTimeout,
+    ConnectionTimeoutError,
+    DummyCookieJar,
+    TCPConnector,
+    web,
+)
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
@@ -18,10 +28,17 @@ from proxyd.api.rest.health_handlers import NO_API
 from proxyd.api.rest.problems import problem
 
 _CONNECT_S, _HEALTH_S = 2.0, 1.0
+_SILENCE_S = 300.0  # of a leader that is gone; live pages hear from it every 15 s
+_ONLY_OF_LEADERS = "/api/v1/openapi.json"
 _FORWARDED = "Proxyd-Forwarded"
 _OF_ONE_CONNECTION = frozenset(
-    {"connection", "keep-alive", "proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade", "expect"}
+    {
+        *("connection", "keep-alive", "proxy-authorization", "proxy-connection", "te", "trailer"),
+        *("transfer-encoding", "upgrade", "expect"),
+    }
 )
+_NOT_INVENTED = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
+_HARMLESS = frozenset({"GET", "HEAD", "OPTIONS"})
 log = structlog.get_logger("api")
 
 
@@ -49,7 +66,8 @@ class Forwarding:
         if leader is None or not leader.address:
             return False
         try:
-            async with asyncio.timeout(_HEALTH_S), self._session.get(f"http://{leader.address}/healthz") as answer:
+            asking = self._session.head(f"http://{leader.address}{_ONLY_OF_LEADERS}", headers={_FORWARDED: "1"})
+            async with asyncio.timeout(_HEALTH_S), asking as answer:
                 return answer.status == 200
         except (ClientError, TimeoutError):
             return False
@@ -62,12 +80,12 @@ class Forwarding:
     async def forward(self, request: web.Request) -> web.StreamResponse:
         """Return the leader's answer to a request, as it comes."""
         leader = self._leader()
-        if leader is None or _FORWARDED in request.headers:
+        if leader is None:
             return _away("no machine leads at the moment")
-        if not leader.address:
-            return _away(f"{leader.name} leads, but cannot be reached from here; ask it, or set `advertise` there")
-        if not request.raw_path.startswith("/"):  # or it could name another host
-            return problem(400, "Bad Request", "the target of the request is not a path")
+        refusal = _refusal(request, leader)
+        return refusal if refusal is not None else await self._asked(request, leader)
+
+    async def _asked(self, request: web.Request, leader: Leader) -> web.StreamResponse:
         headers = _passed_on(request.headers)
         headers[_FORWARDED] = "1"
         try:
@@ -77,24 +95,44 @@ class Forwarding:
                 headers=headers,
                 data=request.content if request.body_exists else None,
                 allow_redirects=False,
+                skip_auto_headers=_NOT_INVENTED,
             ) as answer:
                 return await _passed_back(request, answer)
         except (ClientError, TimeoutError) as error:
             log.debug("the leader does not answer", leader=leader.name, error=str(error))
-            return _away(f"{leader.name} leads, and does not answer at {leader.address}")
+            said = f"{leader.name} leads, and does not answer at {leader.address}"
+            if request.method in _HARMLESS or isinstance(error, ClientConnectorError | ConnectionTimeoutError):
+                return _away(said)
+            return problem(502, "The leader did not answer", f"{said}; it may have done what was asked")
 
 
 @asynccontextmanager
 async def forwarding_to(leader: FindLeader) -> AsyncIterator[Forwarding]:
     """Yield what forwards requests to the leader, over connections of its own."""
-    timeout = ClientTimeout(total=None, sock_connect=_CONNECT_S)
-    async with ClientSession(timeout=timeout, auto_decompress=False, cookie_jar=DummyCookieJar()) as session:
+    timeout = ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=_SILENCE_S)
+    connector = TCPConnector(limit=0)  # the listener has its own limit
+    async with ClientSession(
+        connector=connector, timeout=timeout, auto_decompress=False, cookie_jar=DummyCookieJar()
+    ) as session:
         yield Forwarding(session, leader)
 
 
+def _refusal(request: web.Request, leader: Leader) -> web.Response | None:
+    """Return why a request cannot be forwarded, or ``None``."""
+    if _FORWARDED in request.headers:
+        return _away(f"{leader.name} leads, as far as is known here, and this request was forwarded once")
+    if not leader.address:
+        return _away(f"{leader.name} leads, but cannot be reached from here; ask it, or set `advertise` there")
+    if not request.raw_path.startswith("/"):  # or it could name another host
+        return problem(400, "Bad Request", "the target of the request is not a path")
+    return None
+
+
 def _passed_on(headers: Mapping[str, str] | CIMultiDictProxy[str]) -> CIMultiDict[str]:
-    """Return headers without those that are about one connection."""
-    return CIMultiDict((name, value) for name, value in headers.items() if name.lower() not in _OF_ONE_CONNECTION)
+    """Return headers without those that are about one connection, or that its ``Connection`` names."""
+    named = {each.strip().lower() for each in headers.get("Connection", "").split(",")}
+    left_out = _OF_ONE_CONNECTION | named
+    return CIMultiDict((name, value) for name, value in headers.items() if name.lower() not in left_out)
 
 
 async def _passed_back(request: web.Request, answer: ClientResponse) -> web.StreamResponse:

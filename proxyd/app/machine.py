@@ -63,7 +63,6 @@ class Machine:
     channels: Channels
     link: NatsConnection | None
     tracer: Tracer = NO_TRACES
-    address: str = ""  # of the listener, for other machines
     name: str = field(default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}")
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     stores: dict[str, SqlStore] = field(default_factory=dict)  # by each role in which this machine leads
@@ -113,7 +112,8 @@ class Machine:
         """Plan as the leader until ``stop``."""
         async with AsyncExitStack() as stack:
             texts = StandbyTexts(self.settings.profiles, check_settings(self.settings), self.clock)
-            leads = await stack.enter_async_context(self._leading("planner", self._follow(texts)))
+            address = await asyncio.to_thread(address_of_listener, self.settings)
+            leads = await stack.enter_async_context(self._leading("planner", self._follow(texts), address))
             transport = self._transport(leads)
             await self._step_up()
             distant = None if self.link is None else DistantNotifier(self.link.ring, self.clock)
@@ -215,7 +215,7 @@ class Machine:
     async def _step_up(self) -> None:
         """Stop answering, to make room for the API."""
         await self.standby.aclose()
-        self.is_standing_by = False
+        self.is_standing_by, self.leader = False, None
 
     def _follow(self, texts: StandbyTexts) -> Callable[[StoreConnections], Awaitable[None]]:
         """Return what follows the texts of the leader, so that this planner begins soon when it leads."""
@@ -239,11 +239,11 @@ class Machine:
             await self.clock.sleep(self.settings.lease / 5.0)
 
     def _leading(
-        self, role: str, meanwhile: Callable[[StoreConnections], Awaitable[None]] = wait_forever
+        self, role: str, meanwhile: Callable[[StoreConnections], Awaitable[None]] = wait_forever, address: str = ""
     ) -> AbstractAsyncContextManager[Leadership]:
         settings = self.settings
         hold_s = _HOLD * settings.lease if role == "planner" and self.link is not None else 0.0
-        candidate = LeaderCandidate(role, self.name, settings.lease, hold_s, self.address)
+        candidate = LeaderCandidate(role, self.name, settings.lease, hold_s, address)
         return leading(settings.database, candidate, time_s=self.clock.time_s, wait=self._wait, meanwhile=meanwhile)
 
     async def _lead(self, leads: Leadership, store: SqlStore, work: Callable[[], Awaitable[None]]) -> None:
@@ -329,8 +329,7 @@ async def serve(settings: Settings) -> None:
         tracer = await stack.enter_async_context(app.open_tracer(settings))
         network = await stack.enter_async_context(app.open_network(settings, clock, tracer))
         channels = await stack.enter_async_context(app.open_channels(settings, network, clock, tracer))
-        address = await asyncio.to_thread(address_of_listener, settings)
-        machine = Machine(settings, clock, metrics, network, channels, link, tracer, address)
+        machine = Machine(settings, clock, metrics, network, channels, link, tracer)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, machine.stop)

@@ -339,6 +339,8 @@ def check_listen(value: str) -> str:
 
 def check_advertise(value: str) -> str:
     """Return host:port or an empty text; raise if it is neither."""
+    if value and re.fullmatch(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d+", value) is None:
+        raise ValueError(f"{value!r} is not host:port, such as 10.0.0.5:8080 or [fd00::5]:8080")
     return _check_host_and_port(value, "10.0.0.5:8080") if value else value
 
 

@@ -184,7 +184,12 @@ class _Compilation:
         return Swap(self._before, after, tuple(self._to_place), self._rules, self._gained, fresh)
 
     def _fresh(self, program: RuleProgram) -> list[StreamState]:
-        """Return streams of the sources that a rule had not before; there may be many, so they are made in advance."""
+        """Return streams of the sources that a rule had not before; there may be many, so they are made in advance.
+
+        At a start most are in the store.
+        """
+        if self._before is NOTHING_COMPILED:
+            return []
         before, sources = self._old.rules.get(program.rule.name), program.rule.source_ids
         was = frozenset(() if before is None else before.source_ids)
         return list(program.new_streams(each for each in dict.fromkeys(sources) if each not in was))

@@ -163,7 +163,8 @@ def _begin_term(connection: Connection, candidate: LeaderCandidate, now_s: float
     term = max(before, int(now_s)) + 1  # after a restore, a term must not repeat one that probers have seen
     rest_s = max(hold_s, last.rest_s)
     values: dict[str, object] = {"term": term, "name": candidate.name, "since_s": now_s, "rest_s": rest_s}
-    values["address"] = candidate.address
+    if role == "planner":  # the user of notifiers must not be able to send tokens elsewhere
+        values["address"] = candidate.address
     if found is None:
         connection.execute(insert(t.leaders), {"role": role, "probers": []} | values)
     else:

@@ -34,7 +34,7 @@ async def standing_by(folder: Path, leader: Leader | None) -> AsyncIterator[tupl
 async def leading(*routes: web.RouteDef) -> AsyncIterator[Leader]:
     """Yield a leader that answers at these routes."""
     app = web.Application()
-    app.add_routes([web.get("/healthz", _well), *routes])
+    app.add_routes([web.get("/api/v1/openapi.json", _well), *routes])
     async with TestServer(app) as server:
         yield Leader("leader:7", f"127.0.0.1:{server.port}")
 
@@ -59,14 +59,18 @@ async def test_requests_and_answers_pass_as_they_are(tmp_path: Path) -> None:
         leading(web.route("*", "/{path:.*}", answer)) as leader,
         standing_by(tmp_path, leader) as (session, _),
     ):
-        sent = {"Authorization": "Bearer t", "Accept-Encoding": "identity", "Host": "localhost"}
+        sent = {"Authorization": "Bearer t", "Host": "localhost", "Connection": "close, x-own", "X-Own": "1"}
         path = "/api/v1/items?q=a%2Fb&text=%C3%A4"
-        async with session.post(_encoded(session, path), data=b"x" * 300_000, headers=sent) as answered:
+        skipped = ("Accept", "Accept-Encoding", "User-Agent", "Content-Type")
+        asking = session.post(_encoded(session, path), data=b"x" * 300_000, headers=sent, skip_auto_headers=skipped)
+        async with asking as answered:
             assert (answered.status, answered.headers["ETag"], await answered.read()) == (422, '"e"', b"\x1f\x8b")
         (method, at, headers, body) = seen[0]
         assert (method, at, body) == ("POST", path, b"x" * 300_000)
-        assert {name: headers[name] for name in sent} == sent
-        assert "Transfer-Encoding" not in headers
+        names = ("Authorization", "Host", "Content-Length", "Proxyd-Forwarded")
+        assert [headers.get(name) for name in names] == ["Bearer t", "localhost", "300000", "1"]
+        assert set(headers) <= {*names, "Connection"}  # nothing is invented, and what Connection names stays here
+        assert headers.get("Connection") in {None, "keep-alive"}
 
 
 async def test_health_and_metrics_are_the_machines_own(tmp_path: Path) -> None:
@@ -164,3 +168,33 @@ async def test_a_target_that_names_another_host_goes_nowhere(tmp_path: Path) -> 
             writer.close()
             reader, writer = await asyncio.open_connection("127.0.0.1", session._base_url.port)
         writer.close()
+
+
+async def test_a_machine_that_only_stands_by_is_no_leader(tmp_path: Path) -> None:
+    """Of the last leader, which stands by now, the database still says that it leads."""
+    folders = [tmp_path / name for name in ("one", "two")]
+    for folder in folders:
+        folder.mkdir()
+    async with standing_by(folders[0], None) as (first, _):
+        assert first._base_url is not None
+        other = Leader("one:1", f"127.0.0.1:{first._base_url.port}")
+        async with standing_by(folders[1], other) as (session, _), session.get("/readyz") as answered:
+            assert (await answered.json())["checks"] == {"serving": True, "leader": False}
+
+
+async def test_what_the_leader_may_have_done_is_not_to_be_tried_again(tmp_path: Path) -> None:
+    async def end(request: web.Request) -> web.Response:
+        await request.read()
+        assert request.transport is not None
+        request.transport.abort()
+        return web.Response()
+
+    async with (
+        leading(web.route("*", "/api/v1/profiles", end)) as leader,
+        standing_by(tmp_path, leader) as (session, _),
+    ):
+        async with session.post("/api/v1/profiles", data=b"x") as answered:
+            assert (answered.status, "Retry-After" in answered.headers) == (502, False)
+            assert "it may have done what was asked" in (await answered.json())["detail"]
+        async with session.get("/api/v1/profiles") as answered:
+            assert (answered.status, answered.headers["Retry-After"]) == (503, "1")

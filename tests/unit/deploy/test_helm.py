@@ -44,7 +44,8 @@ def test_helm_finds_no_fault() -> None:
 
 
 def test_the_chart_makes_what_the_manifests_are() -> None:
-    made = rendered()
+    (profiles,) = (each["data"] for each in APPLIED if each["metadata"]["name"] == "proxyd-profiles")
+    made = rendered(values=yaml.safe_dump({"profiles": profiles}))
     for role in ("planner", "prober", "notifier"):
         assert container(made, role).pop("image") == f"proxyd:{__version__}"
         template = made[f"Deployment {role}"]["spec"]["template"]
@@ -62,7 +63,7 @@ def test_every_value_is_where_it_belongs() -> None:
     values = """
 image: {repository: registry.example/proxyd, tag: "7"}
 pullSecrets: [{name: registry}]
-settings: {hosts: proxyd.example.org, budget: 600/min, cycle: day}
+settings: {hosts: proxyd.example.org, budget: 600/min, cycle: day, max_body_bytes: 10000000, ping_webhooks: false}
 profiles: {a.profile: "-- nothing"}
 secrets: {stores: stores, hooks: receivers}
 planner: {replicas: 3}
@@ -85,8 +86,9 @@ podMonitor: {enabled: true, labels: {release: monitoring}}
         "proxyd,proxyd.watching,proxyd.watching.svc,proxyd.watching.svc.cluster.local,proxyd.example.org"
     )
     assert (settings["PROXYD_BUDGET"], settings["PROXYD_CYCLE"], settings["PROXYD_LEASE"]) == ("600/min", "day", "15s")
+    assert (settings["PROXYD_MAX_BODY_BYTES"], settings["PROXYD_PING_WEBHOOKS"]) == ("10000000", "false")
     assert unknown_settings(set(settings)) == set()
-    assert made["ConfigMap proxyd-profiles"]["data"]["a.profile"] == "-- nothing"
+    assert made["ConfigMap proxyd-profiles"]["data"] == {"a.profile": "-- nothing"}
     scaler = made["HorizontalPodAutoscaler prober"]["spec"]
     assert (scaler["minReplicas"], scaler["maxReplicas"]) == (4, 40)
     targets = [next(iter(each.values()))["target"] for each in scaler["metrics"] for each in [_without_type(each)]]

@@ -158,7 +158,13 @@ def test_the_profiles_are_valid() -> None:
 def test_nothing_comes_or_goes_but_what_is_named() -> None:
     policies = {document["metadata"]["name"]: document["spec"] for document in of_kind("NetworkPolicy")}
     nothing = policies["nothing-else"]
-    assert nothing == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+    ours = {"matchLabels": {"app.kubernetes.io/name": "proxyd"}}
+    assert nothing == {"podSelector": ours, "policyTypes": ["Ingress", "Egress"]}
+    between, planners = policies["between-planners"], DEPLOYMENTS["planner"]["spec"]["template"]["metadata"]["labels"]
+    assert between["podSelector"] == {"matchLabels": planners}
+    way = [{"protocol": "TCP", "port": 8080}]
+    assert between["ingress"] == [{"from": [{"podSelector": {"matchLabels": planners}}], "ports": way}]
+    assert between["egress"] == [{"to": [{"podSelector": {"matchLabels": planners}}], "ports": way}]
     (internet,) = policies["to-the-internet"]["egress"]
     four, six = (to["ipBlock"] for to in internet["to"])
     private = {"10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"}

@@ -8,7 +8,7 @@ selector:
 template:
   metadata:
     labels: {{ include "proxyd.labels" . }}
-    annotations:  # a change of settings starts the pods anew
+    annotations:  # a change of settings restarts the pods
       checksum/settings: {{ .root.Values.settings | toJson | sha256sum }}
   spec:
     serviceAccountName: proxyd
