@@ -67,21 +67,18 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class PageClass:
-    """A kind of page: its fields and, for pages of many rows, the selector and the key of a row.
-
-    ``is_feed`` says whether its fields are paths of a feed.
-    """
+    """A kind of page: its fields and, for pages of many rows, the selector and the key of a row."""
 
     name: str
     domain: str
     fields: tuple[Field, ...] = ()
     each: Extraction | None = None
     key: tuple[str, ...] = ()
-    is_feed: bool = field(init=False, compare=False, repr=False)
 
-    def __post_init__(self) -> None:
-        are_of_feed = bool(self.fields) and all(each.path.lower().startswith("channel.") for each in self.fields)
-        object.__setattr__(self, "is_feed", are_of_feed)
+    @property
+    def is_feed(self) -> bool:
+        """Whether its fields are paths of a feed."""
+        return bool(self.fields) and all(f.path.lower().startswith("channel.") for f in self.fields)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ class OpenIntervals:
     def drop(self, interval_id: str) -> JointInterval | None:
         """Remove and return an interval; ``None`` if it is not open."""
         interval = self._by_id.pop(interval_id, None)
-        for source_id in () if interval is None else interval.wanted:
+        for source_id in () if interval is None else set(interval.wanted):
             self._forget(source_id, interval_id)
         return interval
 
