@@ -31,6 +31,19 @@ async def standing_by(folder: Path, leader: Leader | None) -> AsyncIterator[tupl
 
 
 @asynccontextmanager
+async def two_standing_by(folder: Path) -> AsyncIterator[ClientSession]:
+    """Yield a client of a machine that takes another one for the leader, which also stands by."""
+    folders = [folder / name for name in ("one", "two")]
+    for each in folders:
+        each.mkdir()
+    async with standing_by(folders[0], None) as (first, _):
+        assert first._base_url is not None
+        other = Leader("one:1", f"127.0.0.1:{first._base_url.port}")
+        async with standing_by(folders[1], other) as (session, _):
+            yield session
+
+
+@asynccontextmanager
 async def leading(*routes: web.RouteDef) -> AsyncIterator[Leader]:
     """Yield a leader that answers at these routes."""
     app = web.Application()
@@ -102,14 +115,8 @@ async def test_a_leader_that_cannot_be_asked_is_named_and_the_client_may_ask_aga
 
 async def test_a_request_is_forwarded_once(tmp_path: Path) -> None:
     """Or two machines that believe that the other one leads would ask each other for ever."""
-    folders = [tmp_path / name for name in ("one", "two")]
-    for folder in folders:
-        folder.mkdir()
-    async with standing_by(folders[0], None) as (first, _):
-        assert first._base_url is not None
-        other = Leader("one:1", f"127.0.0.1:{first._base_url.port}")
-        async with standing_by(folders[1], other) as (session, _), session.get("/api/v1/items") as answered:
-            assert (answered.status, "no machine leads" in (await answered.json())["detail"]) == (503, True)
+    async with two_standing_by(tmp_path) as session, session.get("/api/v1/items") as answered:
+        assert (answered.status, "no machine leads" in (await answered.json())["detail"]) == (503, True)
 
 
 async def test_an_answer_that_the_leader_does_not_end_is_not_whole(tmp_path: Path) -> None:
@@ -172,14 +179,8 @@ async def test_a_target_that_names_another_host_goes_nowhere(tmp_path: Path) -> 
 
 async def test_a_machine_that_only_stands_by_is_no_leader(tmp_path: Path) -> None:
     """Of the last leader, which stands by now, the database still says that it leads."""
-    folders = [tmp_path / name for name in ("one", "two")]
-    for folder in folders:
-        folder.mkdir()
-    async with standing_by(folders[0], None) as (first, _):
-        assert first._base_url is not None
-        other = Leader("one:1", f"127.0.0.1:{first._base_url.port}")
-        async with standing_by(folders[1], other) as (session, _), session.get("/readyz") as answered:
-            assert (await answered.json())["checks"] == {"serving": True, "leader": False}
+    async with two_standing_by(tmp_path) as session, session.get("/readyz") as answered:
+        assert (await answered.json())["checks"] == {"serving": True, "leader": False}
 
 
 async def test_what_the_leader_may_have_done_is_not_to_be_tried_again(tmp_path: Path) -> None:
