@@ -65,8 +65,11 @@ class Shell:
 
 
 def is_shown(printed: str, shown: str) -> bool:
-    """Return whether something was printed as shown: ``...`` stands for anything, blanks for any number of them."""
-    pieces = [re.sub(r"(\\\s)+", r"\\s+", re.escape(piece)) for piece in shown.strip().split("...")]
+    """Return whether something was printed as shown.
+
+    ``...`` stands for anything, on a line of its own for any number of lines, blanks for any number of them.
+    """
+    pieces = [re.sub(r"(\\\s)+", r"\\s+", re.escape(piece)) for piece in re.split(r"(?:\n\s*)?\.\.\.", shown.strip())]
     *others, last = (f".*?{piece}" if place else piece for place, piece in enumerate(pieces))
     pattern = "".join(f"(?>{piece})" for piece in others) + last  # atomic: what is not as shown is seen at once
     return re.fullmatch(pattern, printed.strip(), re.DOTALL) is not None
@@ -80,6 +83,9 @@ def is_shown(printed: str, shown: str) -> bool:
         ("made 2 of 3 in 4 s, 0 lost", "made ... in ... s, 0 lost", True),
         ("made 2 of 3 in 4 s, 10 lost", "made ... in ... s, 0 lost", False),
         ("made 2 of 3 in 4 s, 0 lost", "made ...", True),
+        ("made 2\nlost 0", "made 2\n...\nlost 0", True),
+        ("made 2\nsent 2\nlost 0", "made 2\n...\nlost 0", True),
+        ("made 2\nsent 2\nlost 10", "made 2\n...\nlost 0", False),
         ("a " * 5000 + "b", "a ... " * 50 + "c", False),
     ],
 )
