@@ -351,7 +351,11 @@ class Decider:
         return results.told(made, self.known.failing.count(ended, now_s))
 
     def finished(self, outcome: ProbeOutcome, observation: Observation | None) -> None:
-        """Let the planner continue with a source after its observation was recorded."""
+        """Let the planner continue with a source after its observation was recorded.
+
+        A declaration that came meanwhile may have changed or removed the source.
+        """
+        self.settle(outcome.source_id, outcome.finished_s)
         if observation is not None:
             self._placement.take_in(outcome, observation)
         if outcome.is_push:

@@ -12,6 +12,7 @@ import pytest
 from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.core.model.profile import Declaration
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.rules.decider import Decider
@@ -407,6 +408,26 @@ async def test_a_probe_of_a_source_that_waits_to_be_placed_is_taken_in() -> None
     assert [each.rule for each in seen.rules.notifications] == ["a"]
     assert not drive.decider.is_placing
     assert [each.rule for each in drive.decider.planner.sources["s"].demands.rules] == ["a"]
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        pytest.param(declaration(source("s")), id="no rule asks for it"),
+        pytest.param(declaration(source("t"), rule("a")), id="the source is removed"),
+        pytest.param(declaration(source("s"), rule("b", clauses="SET POLICY SUP")), id="another rule asks for it"),
+    ],
+)
+def test_a_declaration_may_come_while_an_observation_is_recorded(after: Declaration) -> None:
+    found = decider(declaration(source("s"), rule("a")), now_s=T0)
+    outcome = changed("s", [item("x", T0)], T0 + 1.0)
+    observation = found.observe(outcome)
+    found.declare(after, dict.fromkeys(after.rules, T0 + 2.0), T0 + 2.0, in_parts=True)
+    found.finished(outcome, observation)
+    planned = found.planner.sources.get("s")
+    asking = [] if planned is None else [demand.rule for demand in planned.demands.rules]
+    assert asking == [name for name, each in after.rules.items() if "s" in each.source_ids]
+    assert planned is None or asking
 
 
 def test_sources_are_placed_in_parts_where_a_period_begins() -> None:
