@@ -14,9 +14,11 @@ from prometheus_client.registry import Collector
 from proxyd import __version__
 from proxyd.core.model.outcome import OutcomeKind
 from proxyd.core.model.schedule import Constraint, Reason
+from proxyd.core.model.shards import SHARDS
 
 ROLES = ("planner", "prober", "notifier")
-_OF_EVERY_PROCESS, _OF_PROBERS = ("proxyd_build_info", "proxyd_role_active"), "proxyd_prober_hosts"
+_OF_EVERY_PROCESS = ("proxyd_build_info", "proxyd_role_active")
+_ROLE_OF = {"proxyd_prober_hosts": "prober", "proxyd_shards": "notifier"}
 SHARES = (0.5, 0.9, 0.99)
 _DELAYS_S = (1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 28800, 57600, 86400, 604800)
 _FINE_DELAYS_S = (0.05, 0.1, 0.25, 0.5, *_DELAYS_S)
@@ -84,6 +86,8 @@ class Metrics:
         for result in ("made", "refused", "given_up"):
             self.batches.labels(result)
         self.prober_hosts = Gauge("proxyd_prober_hosts", "Hosts that this prober is asking now.", registry=r)
+        self.shards = Gauge("proxyd_shards", "Of 64 shards of the endpoints, those of this notifier.", registry=r)
+        self.shards.set(SHARDS)
 
     def _add_findings(self) -> None:
         r = self.registry
@@ -239,7 +243,7 @@ def _is_of(metric: Metric, roles: Collection[str]) -> bool:
     """Whether a metric tells something of a process that does these roles; all gauges but a few are the planner's."""
     if metric.type != "gauge" or not metric.name.startswith("proxyd_") or metric.name in _OF_EVERY_PROCESS:
         return True
-    return ("prober" if metric.name == _OF_PROBERS else "planner") in roles
+    return _ROLE_OF.get(metric.name, "planner") in roles
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The roles of one machine: planner, prober, notifier, or all; it stands by where another machine leads."""
+"""The roles of one machine: planner, prober, notifier, or all; a planner stands by where another one leads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -35,7 +35,9 @@ try:
     from proxyd.cluster.link import ClusterSettings, NatsConnection, open_link
     from proxyd.cluster.nats_transport import NatsTransport, TransportSettings
     from proxyd.store.databases.connections import StoreConnections
-    from proxyd.store.databases.leading import LeaderCandidate, Leadership, leading, load_leader, wait_forever
+    from proxyd.store.databases.leading import LeaderCandidate, Leadership, leading, load_leader
+    from proxyd.store.databases.lease import Leased
+    from proxyd.store.databases.sharing import sharing
 except ModuleNotFoundError as error:  # the optional dependency is not installed
     raise ConfigError(
         [f"this needs {error.name}: pip install '.[cluster]' in proxyd's folder (docs/scaling.md)"]
@@ -113,7 +115,7 @@ class Machine:
         async with AsyncExitStack() as stack:
             texts = StandbyTexts(self.settings.profiles, check_settings(self.settings), self.clock)
             address = await asyncio.to_thread(address_of_listener, self.settings)
-            leads = await stack.enter_async_context(self._leading("planner", self._follow(texts), address))
+            leads = await stack.enter_async_context(self._leading(self._follow(texts), address))
             transport = self._transport(leads)
             await self._step_up()
             distant = None if self.link is None else DistantNotifier(self.link.ring, self.clock)
@@ -134,32 +136,42 @@ class Machine:
             self.daemon = None
 
     async def _notify(self, works_on: asyncio.Event) -> None:
-        """Deliver as the leader until the planner has ended."""
-        async with self._leading("notifier") as leads:
-            parts = self._parts(leads, LocalTransport(self.network.prober, leads.lease.is_held))
-            store = parts.store
-            notifier = app.make_notifier(self.settings, parts, self.metrics)
+        """Deliver, to a share of the endpoints, until the planner has ended."""
+        settings = self.settings
+        joining = sharing(settings.database, "notifier", self.name, lease_s=settings.lease, wait=self._wait)
+        async with joining as joined:
+            shares = joined.shares
+            transport = LocalTransport(self.network.prober, joined.lease.is_held)
+            parts = self._parts(joined, transport, lambda: shares.own)
+            notifier = app.make_notifier(settings, parts, self.metrics, shares.has)
+
+            def changed() -> None:
+                self.metrics.shards.set(len(shares.own))
+                notifier.wake_all()
 
             async def deliver() -> None:
                 async with asyncio.TaskGroup() as tasks:
-                    tasks.create_task(store.writer.run(), name="writer")
+                    tasks.create_task(parts.store.writer.run(), name="writer")
                     running = tasks.create_task(notifier.run(), name="notifying")
-                    looking = tasks.create_task(self._wake_often(notifier.wake, notifier.wake_pings), name="look")
+                    looking = tasks.create_task(self._wake_often(notifier.wake_all), name="look")
+                    following = shares.follow(self.clock.sleep, changed, lambda: notifier.leave(settings.drain_timeout))
+                    sharing_out = tasks.create_task(following, name="shards")
                     await works_on.wait()
                     looking.cancel()
-                    await notifier.drain(self.settings.drain_timeout)
+                    sharing_out.cancel()
+                    await notifier.drain(settings.drain_timeout)
                     await running
-                    store.writer.close()
+                    parts.store.writer.close()
 
-            await self._lead(leads, store, deliver)
+            changed()
+            await self._lead(joined, parts.store, deliver)
 
-    async def _wake_often(self, *wakers: Callable[[], None]) -> None:
+    async def _wake_often(self, wake: Callable[[], None]) -> None:
         """Wake whenever the planner sends a message, and regularly in case one is lost."""
         assert self.link is not None
 
         def heard(_received: object = None) -> None:
-            for wake in wakers:
-                wake()
+            wake()
 
         while True:
             try:
@@ -194,7 +206,7 @@ class Machine:
                 return
             except (StoreUnreachableError, ExceptionGroup) as error:
                 _raise_others(error)
-                trouble = _trouble(error)
+                trouble = _trouble(error, role)
                 if trouble != said:
                     log.warning(trouble, role=role)
                 said = trouble
@@ -232,24 +244,24 @@ class Machine:
         """Note who leads, again and again."""
         while True:
             try:
-                found = await load_leader(connections, "planner")
+                found = await load_leader(connections)
                 self.leader = None if found is None else Leader(*found)
             except StoreError as error:
                 log.debug("it is not known who leads", error=error.message)
             await self.clock.sleep(self.settings.lease / 5.0)
 
     def _leading(
-        self, role: str, meanwhile: Callable[[StoreConnections], Awaitable[None]] = wait_forever, address: str = ""
+        self, meanwhile: Callable[[StoreConnections], Awaitable[None]], address: str
     ) -> AbstractAsyncContextManager[Leadership]:
         settings = self.settings
-        hold_s = _HOLD * settings.lease if role == "planner" and self.link is not None else 0.0
-        candidate = LeaderCandidate(role, self.name, settings.lease, hold_s, address)
+        hold_s = 0.0 if self.link is None else _HOLD * settings.lease
+        candidate = LeaderCandidate(self.name, settings.lease, hold_s, address)
         return leading(settings.database, candidate, time_s=self.clock.time_s, wait=self._wait, meanwhile=meanwhile)
 
-    async def _lead(self, leads: Leadership, store: SqlStore, work: Callable[[], Awaitable[None]]) -> None:
-        """Do a role's work as its leader, as long as it has the lease."""
+    async def _lead(self, leads: Leased, store: SqlStore, work: Callable[[], Awaitable[None]]) -> None:
+        """Do a role's work as long as this machine has the lease."""
         role = leads.lease.role
-        log.info("leading", role=role)
+        log.info("leading" if role == "planner" else "sharing the work", role=role)
         self._note(role, active=True)
         self.stores[role] = store
         async with asyncio.TaskGroup() as tasks:
@@ -281,10 +293,8 @@ class Machine:
         may_send = leads.lease.is_held
         if self.link is None:
             return LocalTransport(self.network.prober, may_send)
-        term = leads.lease.term
-        assert term is not None  # it leads
         settings = TransportSettings(
-            term=term,
+            term=leads.term,
             hold_s=_HOLD * self.settings.lease,
             begins_s=awake_or_asleep_s() + leads.last.rest_s,
             spacing_s=self.settings.host_spacing,
@@ -294,10 +304,12 @@ class Machine:
         )
         return NatsTransport(self.link, self.clock, self.metrics, settings, may_send, leads.keep_probers)
 
-    def _parts(self, leads: Leadership, transport: Transport) -> app.Resources:
+    def _parts(
+        self, leads: Leased, transport: Transport, shards: Callable[[], Collection[int]] | None = None
+    ) -> app.Resources:
         return app.Resources(
             clock=self.clock,
-            store=SqlStore(leads.connections, ChrononGrid(self.settings.chronon)),
+            store=SqlStore(leads.connections, ChrononGrid(self.settings.chronon), shards),
             transport=transport,
             prober=self.network.prober,
             pushes=PushParts(self.network.hubs, self.network.parser, self.settings.public_url),
@@ -351,11 +363,11 @@ def _raise_others(error: Exception) -> None:
             raise others
 
 
-def _trouble(error: Exception) -> str:
-    """Return why this machine does not lead, or no longer."""
+def _trouble(error: Exception, role: str) -> str:
+    """Return why this machine does not do a role's work, or no longer."""
     lost = error.split(NotLeadingError)[0] if isinstance(error, ExceptionGroup) else None
     if lost is not None or isinstance(error, NotLeadingError):
-        return f"lost leadership: {_first(lost or error)}"
+        return f"lost {'leadership' if role == 'planner' else 'its shards'}: {_first(lost or error)}"
     return f"the database is away: {_first(error)}"
 
 

@@ -69,12 +69,12 @@ class Settings(BaseModel):
     )
     role: Literal["all", "planner", "prober", "notifier"] = Field(
         "all",
-        description="role of this machine: `all`, `planner`, `prober` or `notifier`. Planners and notifiers stand by "
-        "while another one leads",
+        description="role of this machine: `all`, `planner`, `prober` or `notifier`. A planner stands by while another "
+        "one leads",
     )
     lease: Annotated[PositiveSeconds, Field(ge=1)] = Field(
         30.0,
-        description="time after which another machine takes over from a leader that no longer answers; a silent prober "
+        description="time after which another machine takes over from one that no longer answers; a silent prober "
         "keeps its batches for 0.4 of the planner's",
     )
     prober_hosts: Annotated[int, Field(ge=1, le=256)] = Field(

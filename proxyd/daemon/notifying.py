@@ -54,6 +54,15 @@ class Notifier:
             tasks.create_task(self.dispatcher.run(), name="deliveries")
             tasks.create_task(self.pings.run(), name="pings")
 
+    def wake_all(self) -> None:
+        """Look at everything now: this process delivers to other endpoints than before."""
+        self.wake()
+        self.wake_pings()
+
+    async def leave(self, timeout_s: float) -> None:
+        """Wait until nothing more is delivered to endpoints that are no longer ours."""
+        await self.dispatcher.leave(timeout_s)
+
     async def drain(self, timeout_s: float) -> None:
         """Start no more deliveries, and wait for the running ones."""
         self.pings.stop()

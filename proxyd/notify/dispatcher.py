@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -29,11 +29,15 @@ _REFUSED = "the receiver wants no more of this rule (410); `proxyd webhook test`
 
 @dataclass(frozen=True, slots=True)
 class DispatcherSettings:
-    """How deliveries are paced: ``hold_s`` is how long a failing one holds back its lane."""
+    """How deliveries are paced: ``hold_s`` is how long a failing one holds back its lane.
+
+    ``is_ours`` says whether this process delivers to an endpoint; the outbox has nothing due for others.
+    """
 
     hold_s: float
     concurrency: int
     endpoints: EndpointLimits = field(default_factory=EndpointLimits)
+    is_ours: Callable[[str], bool] = lambda _endpoint: True
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,14 @@ class _Answer:
         if self.error is None:
             return "accepted"
         return "dead" if self.next_s is None else "retry"
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """An attempt that is under way."""
+
+    endpoint: str
+    task: asyncio.Task[None]
 
 
 class Dispatcher:
@@ -74,10 +86,12 @@ class Dispatcher:
         self._rng = rng
         self._metrics = metrics
         self._settings = settings
+        self._is_ours = settings.is_ours
         self._endpoints = Endpoints(settings.endpoints, rng)
         self._digests_s: float | None = 0.0  # when the next one may be due; new notifications may be due earlier
         self._wake = Signal()
-        self._busy: dict[str, asyncio.Task[None]] = {}
+        self._busy: dict[str, _Running] = {}  # by lane
+        self._digesting = asyncio.Lock()
         self._draining = False
 
     def wake(self) -> None:
@@ -97,21 +111,25 @@ class Dispatcher:
         """Start no more attempts; wait for the running ones, then cancel them: the next process repeats them."""
         self._draining = True
         self.wake()
-        if self._busy:
-            _, late = await asyncio.wait(list(self._busy.values()), timeout=timeout_s)
-            for task in late:
-                task.cancel()
+        await _end([each.task for each in self._busy.values()], timeout_s)
+
+    async def leave(self, timeout_s: float) -> None:
+        """Wait until nothing more is done for endpoints that are no longer ours, or cancel it."""
+        async with self._digesting:
+            self.wake()
+        await _end([each.task for each in self._busy.values() if not self._is_ours(each.endpoint)], timeout_s)
 
     async def _make_digests(self) -> None:
         """Make the digests whose period is over; read the outbox only if one may be due."""
-        now_s = self._clock.time_s()
-        if self._digests_s is None or self._digests_s > now_s:
-            return
-        due_s = await self._outbox.next_digest_s()
-        if due_s is not None and due_s <= now_s:
-            await self._outbox.make_digests(now_s, digest)
+        async with self._digesting:
+            now_s = self._clock.time_s()
+            if self._digests_s is None or self._digests_s > now_s:
+                return
             due_s = await self._outbox.next_digest_s()
-        self._digests_s = due_s
+            if due_s is not None and due_s <= now_s:
+                await self._outbox.make_digests(now_s, digest)
+                due_s = await self._outbox.next_digest_s()
+            self._digests_s = due_s
 
     async def _start_due(self, start: Callable[..., asyncio.Task[None]]) -> float:
         """Start the due deliveries, one at a time for each lane; return for how long nothing more is due."""
@@ -127,7 +145,8 @@ class Dispatcher:
             )
             if self._draining:  # it began during the read: nobody would wait for an attempt started now
                 break
-            started = [self._start(delivery, start) for delivery in due[:room]]
+            ours = [delivery for delivery in due[:room] if self._is_ours(delivery.endpoint)]  # since the read began
+            started = [self._start(delivery, start) for delivery in ours]
             if all(started):
                 return await self._pause_s(shut) if len(due) <= room else _IDLE_S
         return _IDLE_S
@@ -136,7 +155,8 @@ class Dispatcher:
         """Start a delivery unless its endpoint has become shut; return whether it started."""
         if not self._endpoints.enter(delivery.endpoint, self._clock.time_s()):
             return False
-        self._busy[delivery.lane] = start(self._deliver(delivery), name=f"deliver {delivery.notification_id}")
+        task = start(self._deliver(delivery), name=f"deliver {delivery.notification_id}")
+        self._busy[delivery.lane] = _Running(delivery.endpoint, task)
         return True
 
     async def _pause_s(self, shut: Mapping[str, float]) -> float:
@@ -241,6 +261,14 @@ class Dispatcher:
             log.error("delivery given up; replay it with `proxyd webhook replay`", **fields)
         else:
             log.warning("delivery failed", retry_in_s=round(wait_s, 1), **fields)
+
+
+async def _end(running: Sequence[asyncio.Task[None]], timeout_s: float) -> None:
+    """Wait for attempts, then cancel them."""
+    if running:
+        _, late = await asyncio.wait(running, timeout=timeout_s)
+        for task in late:
+            task.cancel()
 
 
 def _shown(delivery: DueDelivery) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, bindparam, func, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, func, select, true, update
 
 from proxyd.ports import Gathered
 from proxyd.store import tables as t
@@ -17,6 +17,7 @@ from proxyd.store.databases.connections import StoreReader
 from proxyd.store.webhook_states import held, state_of
 from proxyd.store.writer import Writer
 
+OwnShards: TypeAlias = Callable[[], Collection[int]]
 _MOST_GATHERED = 10_000  # notifications in a digest; the rest make another digest
 _RECEIVER = ("kind", "endpoint", "form", "secret_kind", "secret_name")
 _MEMBER = (t.outbox.c.position == bindparam("member"), t.outbox.c.state == bindparam("was"))
@@ -34,21 +35,23 @@ class SqlDigests:
     One transaction fixes a digest's contents and its body; later notifications make another digest.
     """
 
-    def __init__(self, writer: Writer, read: StoreReader) -> None:
+    def __init__(self, writer: Writer, read: StoreReader, shards: OwnShards | None = None) -> None:
         self._writer = writer
         self._read = read
+        self._shards = shards
 
     async def next_s(self) -> float | None:
         """Return when the next digest is due, in unix seconds, or ``None`` if there is nothing to gather."""
         o = t.outbox.c
-        queries = [select(func.min(o.next_s)).where(o.state == state) for state in ("gathering", "released")]
+        ours, states = is_ours(self._shards), ("gathering", "released")
+        queries = [select(func.min(o.next_s)).where(o.state == state, ours) for state in states]
         found = [(await self._read(query))[0][0] for query in queries]
         return min((each for each in found if each is not None), default=None)
 
     async def make(self, now_s: float, compose: Callable[[Gathered], bytes]) -> None:
         """Make a digest of each period that is over for each lane, and one of released deliveries for each receiver."""
         o = t.outbox.c
-        query = select(o.lane).where(o.state == "gathering", o.next_s <= now_s).distinct()
+        query = select(o.lane).where(o.state == "gathering", o.next_s <= now_s, is_ours(self._shards)).distinct()
         for row in await self._read(query):
             await self._make_of([row.lane], "gathering", now_s, compose)
         for lanes in await self._receivers():
@@ -60,7 +63,9 @@ class SqlDigests:
         query = select(o.lane, *(o[name] for name in _RECEIVER), e.lane.label("disabled")).distinct()
         lanes: dict[tuple[str, ...], list[str]] = defaultdict(list)
         for lane, *receiver, disabled in await self._read(
-            query.outerjoin(t.endpoints, e.lane == o.lane).where(o.state == "released").order_by(o.lane)
+            query.outerjoin(t.endpoints, e.lane == o.lane)
+            .where(o.state == "released", is_ours(self._shards))
+            .order_by(o.lane)
         ):
             lanes[*receiver, disabled or ""].append(lane)
         return list(lanes.values())
@@ -88,11 +93,16 @@ class SqlDigests:
             rows = [{"member": row.position, "was": state, "of_digest": gathered.digest_id} for row in members]
             leader = connection.execute(select(t.outbox).where(t.outbox.c.position == members[0].position)).one()
             now = state_of(leader._asdict(), held(connection))
-            connection.execute(_LEAD_DIGEST, rows[0] | {"text": text, "now": now})
-            if rows[1:]:
+            leads = connection.execute(_LEAD_DIGEST, rows[0] | {"text": text, "now": now}).rowcount
+            if leads and rows[1:]:
                 connection.execute(_JOIN_DIGEST, rows[1:])
 
         await self._writer.submit(write)
+
+
+def is_ours(shards: OwnShards | None) -> ColumnElement[bool]:
+    """Return the condition that a delivery is of our own shards; without ``shards``, all are."""
+    return true() if shards is None else t.outbox.c.shard.in_(sorted(shards()))
 
 
 def _gathered(members: Sequence[Any]) -> Gathered:

@@ -31,7 +31,7 @@ from proxyd.ports import DueDelivery, Gathered
 from proxyd.store import rows
 from proxyd.store import tables as t
 from proxyd.store.databases.connections import StoreReader
-from proxyd.store.digest_rows import SqlDigests
+from proxyd.store.digest_rows import OwnShards, SqlDigests, is_ours
 from proxyd.store.picture_rows import read_picture
 from proxyd.store.webhook_states import SqlWebhooks
 from proxyd.store.writer import Writer, drained
@@ -61,14 +61,20 @@ class DisabledEndpoint:
 
 
 class SqlOutbox:
-    """The Outbox port, and the queries and commands of people."""
+    """The Outbox port, and the queries and commands of people.
 
-    def __init__(self, writer: Writer, read: StoreReader, read_for_people: StoreReader) -> None:
+    With ``shards`` only deliveries of these are due.
+    """
+
+    def __init__(
+        self, writer: Writer, read: StoreReader, read_for_people: StoreReader, shards: OwnShards | None = None
+    ) -> None:
         self._writer = writer
         self._read = read
         self._read_for_people = read_for_people
-        self.webhooks = SqlWebhooks(writer, read)
-        self._digests = SqlDigests(writer, read)
+        self._shards = shards
+        self.webhooks = SqlWebhooks(writer, read, shards)
+        self._digests = SqlDigests(writer, read, shards)
         self._accepted: deque[tuple[DueDelivery, float, dict[str, Any]]] = deque()
 
     async def due_deliveries(
@@ -83,7 +89,7 @@ class SqlOutbox:
         o = t.outbox.c
         first = (
             select(func.min(o.position).label("position"))
-            .where(_open(busy, shut), o.next_s <= now_s, ~_held_back(now_s, hold_s))
+            .where(self._open(busy, shut), o.next_s <= now_s, ~_held_back(now_s, hold_s))
             .group_by(o.lane)
             .order_by("position")
             .limit(limit)
@@ -94,8 +100,14 @@ class SqlOutbox:
 
     async def next_delivery_s(self, *, busy: Collection[str] = (), shut: Collection[str] = ()) -> float | None:
         """Return when a delivery outside ``busy`` lanes and ``shut`` endpoints is due next; ``None`` without any."""
-        found: float | None = (await self._read(select(func.min(t.outbox.c.next_s)).where(_open(busy, shut))))[0][0]
+        query = select(func.min(t.outbox.c.next_s)).where(self._open(busy, shut))
+        found: float | None = (await self._read(query))[0][0]
         return found
+
+    def _open(self, busy: Collection[str], shut: Collection[str]) -> ColumnElement[bool]:
+        o = t.outbox.c
+        closed = [column.not_in(names) for column, names in ((o.lane, busy), (o.endpoint, shut)) if names]
+        return and_(o.state == "pending", is_ours(self._shards), *closed)
 
     async def picture(self, sha256: str) -> Picture | None:
         """Return a picture, or ``None`` if it is no longer stored."""
@@ -253,13 +265,6 @@ def _held_back(now_s: float, hold_s: float) -> ColumnElement[bool]:
         found(is_first(earlier)),
         and_(is_any("released"), found(earlier.c.state == "released")),
         and_(is_any("gathered"), found(earlier.c.state == "gathered", its_leader)),
-    )
-
-
-def _open(busy: Collection[str], shut: Collection[str]) -> ColumnElement[bool]:
-    o = t.outbox.c
-    return and_(
-        o.state == "pending", *([o.lane.not_in(busy)] if busy else ()), *([o.endpoint.not_in(shut)] if shut else ())
     )
 
 

@@ -16,6 +16,7 @@ from proxyd.core.model.item import EventKind, Item, UpdateEvent, Value
 from proxyd.core.model.outcome import Validators
 from proxyd.core.model.profile import Digest
 from proxyd.core.model.schedule import Probe
+from proxyd.core.model.shards import shard_of
 from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.rates.model_fit import NO_FIT, ModelFit
 from proxyd.core.rates.rate_blend import RateEvidence
@@ -399,7 +400,7 @@ def outbox_rows(
     found = [
         {"notification_id": sent.notification_id, "endpoint": each.endpoint, "lane": lane(sent.rule, each.endpoint)}
         | way_of(each)
-        | {"attempts": 0, "done_s": sent.created_s if is_limited else None}
+        | {"attempts": 0, "done_s": sent.created_s if is_limited else None, "shard": shard_of(each.endpoint)}
         | waits
         for each in sent.deliveries
     ]

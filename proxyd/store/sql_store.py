@@ -37,6 +37,7 @@ from proxyd.store import tables as t
 from proxyd.store.access_rows import SqlAccess
 from proxyd.store.databases.connections import StoreConnections, StoreReader
 from proxyd.store.declared_rows import SqlDeclarations
+from proxyd.store.digest_rows import OwnShards
 from proxyd.store.failing_rows import SqlFailingRules, record_failing
 from proxyd.store.history import SqlHistory
 from proxyd.store.item_search import SqlItemSearch
@@ -135,14 +136,14 @@ class SqlSubscriptions:
 class SqlStore(SqlOutbox):
     """Reads on connections of its own; writes through the group-committing writer, whose task the owner must run."""
 
-    def __init__(self, connections: StoreConnections, grid: ChrononGrid) -> None:
+    def __init__(self, connections: StoreConnections, grid: ChrononGrid, shards: OwnShards | None = None) -> None:
         self.writer = Writer(connections.writer)
 
         async def people(query: Select[*tuple[Any, ...]]) -> Sequence[Any]:
             """Return all rows of a query that may be slow: probes and deliveries do not wait for it."""
             return await connections.people.call(lambda connection: connection.execute(query).all())
 
-        super().__init__(self.writer, self._all, people)
+        super().__init__(self.writer, self._all, people, shards)
         self.history = SqlHistory(people)
         self.items = SqlItemSearch(connections.people)
         self.declarations = SqlDeclarations(self.writer, self._all, self.webhooks, grid)

@@ -343,6 +343,7 @@ outbox = Table(
     Column("most_items", Integer),  # in the digest that it is gathered for
     Column("digest_id", String),
     Column("digest", LargeBinary),  # the body of the digest, on the first of its deliveries
+    Column("shard", Integer, nullable=False, server_default="0"),  # of its endpoint: notifiers share these
     UniqueConstraint("notification_id", "endpoint", name="uq_outbox_delivery"),
     Index("ix_outbox_due", "state", "next_s"),
     Index("ix_outbox_lane", "lane", "state", "position"),
@@ -428,7 +429,7 @@ answers = Table(  # to requests with an Idempotency-Key
     Column("answered_s", Float, nullable=False),
 )
 
-leaders = Table(  # the machine that does each role's work
+leaders = Table(  # the planner that leads
     "leaders",
     metadata,
     Column("role", String, primary_key=True),
@@ -438,4 +439,20 @@ leaders = Table(  # the machine that does each role's work
     Column("rest_s", Float),  # for how long its probers may work once it has ended; unknown before 0027
     Column("probers", JSON),  # ids of those that it may have given work, or that may still work for an earlier one
     Column("address", String),  # of its listener; unknown before 0028
+)
+
+members = Table(  # the processes that share a role's work
+    "members",
+    metadata,
+    Column("member", Integer, primary_key=True, autoincrement=False),  # the number of its lock
+    Column("role", String, nullable=False),
+    Column("name", String, nullable=False),  # of its machine
+)
+
+shards = Table(  # the parts of a role's work
+    "shards",
+    metadata,
+    Column("role", String, primary_key=True),
+    Column("shard", Integer, primary_key=True, autoincrement=False),
+    Column("member", Integer),  # who does it; nobody does if it is not in members
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -10,6 +10,7 @@ from sqlalchemy import Connection, and_, bindparam, delete, insert, or_, select,
 
 from proxyd.core.model.delivery import SecretRef, WebhookDelivery, WebhookForm
 from proxyd.core.model.profile import NotificationRule
+from proxyd.core.model.shards import shard_of
 from proxyd.ports import UnconfirmedWebhook, WebhookState
 from proxyd.store import tables as t
 from proxyd.store.databases.connections import StoreReader
@@ -50,12 +51,14 @@ class KnownWebhook:
 class SqlWebhooks:
     """The Webhooks port over SQLAlchemy."""
 
-    def __init__(self, writer: Writer, read: StoreReader) -> None:
+    def __init__(self, writer: Writer, read: StoreReader, shards: Callable[[], Collection[int]] | None = None) -> None:
         self._writer = writer
         self._read = read
+        self._shards = shards
 
     async def unconfirmed(self) -> list[UnconfirmedWebhook]:
-        """Return the declared webhooks that have not answered yet."""
+        """Return the declared webhooks of our own shards that have not answered yet."""
+        own = None if self._shards is None else frozenset(self._shards())
         query = select(t.webhooks).where(t.webhooks.c.state == WebhookState.UNCONFIRMED.value)
         return [
             UnconfirmedWebhook(
@@ -63,6 +66,7 @@ class SqlWebhooks:
                 row.since_s,
             )
             for row in await self._read(query.order_by(t.webhooks.c.since_s, t.webhooks.c.endpoint))
+            if own is None or shard_of(row.endpoint) in own
         ]
 
     async def answered(self, webhook: WebhookDelivery, state: WebhookState, now_s: float, detail: str) -> None:

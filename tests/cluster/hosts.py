@@ -60,6 +60,16 @@ class Hosts:
         some = ["".join(sources[begin : begin + _OF_A_TEXT]) for begin in range(0, len(sources), _OF_A_TEXT)]
         return [f"{DOMAIN}{PROFILE}{rule}", *some]
 
+    def texts_of_many(self, hook: str) -> list[str]:
+        """Return texts that declare every host's feed and a rule with an endpoint of its own for each."""
+        source, of_one = "CREATE SOURCE \"{0}\" OF RSS AT 'http://{0}:{1}/';\n", ' FROM SOURCES "{}"\nSET QUERY'
+        sources = "".join(source.format(name, self.port) for name in self.names)
+        rules = [
+            rule_text(f"of {name}", 1, f"{hook}?{name}").replace("\nSET QUERY", of_one.format(name), 1)
+            for name in self.names
+        ]
+        return [f"{DOMAIN}{PROFILE}{sources}{''.join(rules)}"]
+
     def publish(self, count: int = 1) -> list[str]:
         """Publish items on every host and return their guids."""
         return [guid for feed in self.feeds.values() for guid in feed.add(count)]

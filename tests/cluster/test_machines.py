@@ -29,11 +29,17 @@ SLOW_S = 0.3
 
 @asynccontextmanager
 async def working(
-    folder: Path, postgresql: PostgresServer, *roles: str, delay_s: float = 0.0, leases: Sequence[str] = ()
+    folder: Path,
+    postgresql: PostgresServer,
+    *roles: str,
+    delay_s: float = 0.0,
+    leases: Sequence[str] = (),
+    many_endpoints: bool = False,
 ) -> AsyncIterator[tuple[Cluster, Hosts]]:
-    """Yield a cluster whose machines know every host, and whose webhook is confirmed; ``leases`` are theirs."""
+    """Yield a cluster whose machines know every host, and whose webhooks are confirmed; ``leases`` are theirs."""
     async with hosts(HOSTS, delay_s) as origin, cluster(folder, postgresql) as machines:
-        machines.declare(origin.texts(machines.receiver.url("each")))
+        hook = machines.receiver.url("each")
+        machines.declare(origin.texts_of_many(hook) if many_endpoints else origin.texts(hook))
         for number, role in enumerate(roles):
             await machines.machine(role, **({"lease": leases[number]} if leases else {}))
         await delivered(machines, origin)
@@ -213,9 +219,54 @@ async def test_a_planner_that_was_taken_for_dead_comes_back(tmp_path: Path, post
 
 
 async def test_a_notifier_killed_at_work(tmp_path: Path, postgresql: PostgresServer) -> None:
-    async with working(tmp_path, postgresql, "planner", "prober", "notifier", "notifier") as (machines, origin):
-        leader = await leader_of(machines, "notifier")
-        await recovers(machines, origin, leader.kill)
+    async with notifying(tmp_path, postgresql) as (machines, origin, (victim, other)):
+        await recovers(machines, origin, victim.kill)
+        await other.metric_reaches("proxyd_shards", 64)
+
+
+@pytest.mark.long
+async def test_a_notifier_frozen_and_thawed(tmp_path: Path, postgresql: PostgresServer) -> None:
+    async with notifying(tmp_path, postgresql) as (machines, origin, (victim, other)):
+
+        async def freeze() -> None:
+            victim.signal(signal.SIGSTOP)
+
+        await recovers(machines, origin, freeze)
+        await other.metric_reaches("proxyd_shards", 64)
+        victim.signal(signal.SIGCONT)
+        await delivered(machines, origin)
+        await victim.metric_reaches("proxyd_shards", 32)
+        assert "lost its shards" in victim.log
+
+
+@pytest.mark.long
+async def test_notifiers_come_and_go_under_load(tmp_path: Path, postgresql: PostgresServer) -> None:
+    async with notifying(tmp_path, postgresql) as (machines, origin, (first, second)):
+        origin.publish(20)
+        third = await machines.machine("notifier")
+        await third.started()
+        await third.metric_reaches("proxyd_shards", 20)
+        origin.publish(20)
+        await first.stop()
+        await second.metric_reaches("proxyd_shards", 32)
+        await third.metric_reaches("proxyd_shards", 32)
+        await machines.receiver.received("each", len([g for feed in origin.feeds.values() for g in feed.guids]))
+        exactly_once(machines, origin)
+        at_each = [each.webhook_id for each in machines.receiver.arrivals["each"]]
+        assert len(at_each) == len(set(at_each))  # nothing was sent twice either
+
+
+@asynccontextmanager
+async def notifying(
+    folder: Path, postgresql: PostgresServer
+) -> AsyncIterator[tuple[Cluster, Hosts, tuple[Daemon, Daemon]]]:
+    """Yield a cluster, its origin, and two notifiers that share the endpoints, of which each rule has its own."""
+    roles = ("planner", "prober", "notifier", "notifier")
+    async with working(folder, postgresql, *roles, many_endpoints=True) as (machines, origin):
+        first, second = machines.machines[2:]
+        for each in (first, second):
+            await each.metric_reaches("proxyd_shards", 32)
+        yield machines, origin, (first, second)
 
 
 @pytest.mark.long

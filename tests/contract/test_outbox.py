@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,12 +13,13 @@ import pytest
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.delivery import ChannelDelivery, Delivery, MailDelivery, SecretRef, WebhookDelivery, WebhookForm
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.core.model.shards import shard_of
 from proxyd.core.rules.observation import RuleResults
 from proxyd.core.rules.state import Notification
 from proxyd.ports import Gathered, WebhookState
 from proxyd.queries import DeliveryAttempt, Wanted
 from proxyd.store import SqlStore, open_store
-from proxyd.store.outbox import DisabledEndpoint
+from proxyd.store.outbox import DisabledEndpoint, SqlOutbox
 from proxyd.store.retention import expire
 from tests.fleets import WEBHOOK, declaration, rule, source
 
@@ -43,7 +47,7 @@ def listed(gathered: Gathered) -> bytes:
     return b" ".join([*gathered.bodies, str(gathered.most_items).encode()])
 
 
-async def due(store: SqlStore, now_s: float) -> list[tuple[str, bytes]]:
+async def due(store: SqlOutbox, now_s: float) -> list[tuple[str, bytes]]:
     found = await store.due_deliveries(now_s, hold_s=600.0, limit=9)
     return [(one.notification_id, one.body) for one in found]
 
@@ -66,6 +70,53 @@ async def test_shut_endpoints_are_passed_over(store: SqlStore) -> None:
     found = await store.due_deliveries(5.0, hold_s=600.0, limit=9, shut={URL: 1.0})
     assert [d.notification_id for d in found] == ["2"]
     assert await store.next_delivery_s(shut={URL, "a@example.org"}) is None
+
+
+async def test_of_shared_deliveries_those_of_our_own_shards_are_due(store: SqlStore) -> None:
+    await declare(store, rule("r", clauses=WEBHOOK), rule("g", clauses=DIGEST))
+    mail, own = MailDelivery("a@example.org"), set[int]()
+    shared = SqlOutbox(store.writer, store.read, store.read, lambda: own)
+    await put(store, notification("1"), notification("2", mail))
+    await put(store, notification("3", rule_name="g"), notification("4", mail, rule_name="g"))
+    assert (await due(shared, 9000.0), await shared.next_delivery_s(), await shared.next_digest_s()) == ([], None, None)
+    own |= {shard_of(mail.address)}
+    assert own != {shard_of(URL)}
+    assert (await due(shared, 5.0), await shared.next_delivery_s()) == ([("2", b"2")], 2.0)
+    await shared.make_digests(9000.0, listed)
+    assert [body for _, body in await due(shared, 9000.0)] == [b"2", b"4 3"]
+    own |= {shard_of(URL)}
+    await shared.make_digests(9000.0, listed)
+    assert sorted(body for _, body in await due(shared, 9000.0)) == [b"1", b"2", b"3 3", b"4 3"]
+
+
+async def test_of_two_that_make_a_digest_at_once_none_loses_what_only_the_other_read(store: SqlStore) -> None:
+    await declare(store, rule("g", clauses=DIGEST))
+    await put(store, *(notification(name, rule_name="g") for name in "12"))
+    late_reads, early_is_done = threading.Event(), threading.Event()
+
+    def compose_late(gathered: Gathered) -> bytes:
+        late_reads.set()
+        early_is_done.wait()
+        return listed(gathered)
+
+    def compose_early(gathered: Gathered) -> bytes:
+        if late:  # its first digest is written
+            early_is_done.set()
+            late[0].result()
+        else:
+            asyncio.run_coroutine_threadsafe(put(store, notification("3", rule_name="g")), loop).result()
+            late.append(asyncio.run_coroutine_threadsafe(store.make_digests(9000.0, compose_late), loop))
+            late_reads.wait()
+        return listed(gathered)
+
+    loop, late = asyncio.get_running_loop(), list[Future[None]]()
+    await store.make_digests(9000.0, compose_early)
+    sent = []
+    while found := await store.due_deliveries(9000.0, hold_s=600.0, limit=9):
+        sent += [one.body for one in found]
+        for one in found:
+            await store.delivered(one, 9000.0)
+    assert sent == [b"1 2 3", b"3 3"]
 
 
 async def test_every_attempt_is_kept_until_its_notification_expires(store: SqlStore) -> None:

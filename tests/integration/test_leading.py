@@ -14,11 +14,12 @@ from proxyd.app.wiring import create_token
 from proxyd.clock import SystemClock
 from proxyd.config import Settings
 from proxyd.errors import NotLeadingError, StoreError, StoreUnreachableError
-from proxyd.store.databases.connections import is_newest, migration_config
+from proxyd.store.databases.connections import StoreConnections, is_newest, migration_config
 from proxyd.store.databases.leading import LeaderCandidate, Leadership, leading
 from proxyd.store.databases.lease import Lease
 from proxyd.store.databases.opening import open_connections
 from proxyd.store.databases.postgresql import answered, session_of
+from proxyd.store.databases.sharing import sharing
 from tests.servers import PostgresServer
 
 CLOCK = SystemClock()
@@ -26,8 +27,13 @@ LEASE_S = 5.0
 END_LEASES = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE '%lease'"
 
 
-def leads(database: str, role: str, lease_s: float = LEASE_S) -> AbstractAsyncContextManager[Leadership]:
-    return leading(database, LeaderCandidate(role, "m", lease_s), time_s=CLOCK.time_s, wait=CLOCK.sleep)
+async def forever(_connections: StoreConnections) -> None:
+    await asyncio.Future()
+
+
+def leads(database: str, lease_s: float = LEASE_S) -> AbstractAsyncContextManager[Leadership]:
+    candidate = LeaderCandidate("m", lease_s)
+    return leading(database, candidate, time_s=CLOCK.time_s, wait=CLOCK.sleep, meanwhile=forever)
 
 
 def test_a_lease_counts_from_the_question_and_ends_before_the_server_gives_it_away() -> None:
@@ -48,7 +54,7 @@ def test_a_lease_counts_from_the_question_and_ends_before_the_server_gives_it_aw
 async def test_who_leads_still_leads_after_the_event_loop_was_busy_for_longer_than_the_lease(
     postgresql: PostgresServer,
 ) -> None:
-    async with leads(postgresql.create(), "planner", 1.0) as leader:
+    async with leads(postgresql.create(), 1.0) as leader:
         losing = asyncio.create_task(leader.lost())
         end_s = CLOCK.monotonic_s() + 2.5
         while CLOCK.monotonic_s() < end_s:
@@ -61,7 +67,7 @@ async def test_who_leads_still_leads_after_the_event_loop_was_busy_for_longer_th
 
 async def test_who_loses_its_session_stops_leading_and_says_why(postgresql: PostgresServer) -> None:
     database = postgresql.create()
-    async with leads(database, "planner") as leader, open_connections(database) as other:
+    async with leads(database) as leader, open_connections(database) as other:
         await other.writer.call(lambda c: c.execute(text(END_LEASES)))
         with pytest.raises(NotLeadingError, match="the database ended the session"):
             await leader.lost()
@@ -69,12 +75,12 @@ async def test_who_loses_its_session_stops_leading_and_says_why(postgresql: Post
 
 async def test_nothing_is_written_once_another_machine_leads(postgresql: PostgresServer) -> None:
     database = postgresql.create()
-    async with leads(database, "planner") as first, open_connections(database) as other:
+    async with leads(database) as first, open_connections(database) as other:
         write = text("CREATE TABLE IF NOT EXISTS written (n int)")
         await session_of(first.connections).call(lambda c: c.execute(write))
         await other.writer.call(lambda c: c.execute(text(END_LEASES)))
-        async with leads(database, "planner") as second:
-            assert (second.lease.term or 0) > (first.lease.term or 0)
+        async with leads(database) as second:
+            assert second.term > first.term
             await session_of(second.connections).call(lambda c: c.execute(write))
             with pytest.raises(NotLeadingError, match="another machine leads"):
                 await session_of(first.connections).call(lambda c: c.execute(write))
@@ -85,10 +91,10 @@ async def test_a_standby_leads_within_a_fifth_of_a_lease_after_the_leader_ended(
 
     async def stand_by() -> float:
         began.set()
-        async with leads(database, "planner"):
+        async with leads(database):
             return CLOCK.monotonic_s()
 
-    async with leads(database, "planner") as leader, open_connections(database) as other:
+    async with leads(database) as leader, open_connections(database) as other:
         standing = asyncio.create_task(stand_by())
         await began.wait()
         sessions = text("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'proxyd planner lease'")
@@ -115,9 +121,7 @@ async def test_what_does_not_answer_is_not_waited_for_either_when_it_is_given_up
 
 async def test_who_leads_gives_up_once_a_newer_version_has_changed_the_tables(postgresql: PostgresServer) -> None:
     database = postgresql.create()
-    async with leads(database, "planner"):
-        pass
-    async with leads(database, "notifier") as leader, open_connections(database) as other:
+    async with leads(database) as leader, open_connections(database) as other:
         await other.writer.call(lambda c: command.stamp(migration_config(c), "0015"))
         with pytest.raises(NotLeadingError, match="another version"):
             await leader.lost()
@@ -125,13 +129,13 @@ async def test_who_leads_gives_up_once_a_newer_version_has_changed_the_tables(po
 
 async def test_who_finds_the_tables_of_a_newer_version_says_so_and_ends(postgresql: PostgresServer) -> None:
     database = postgresql.create()
-    async with leads(database, "planner") as leader:
+    async with leads(database) as leader:
         await session_of(leader.connections).call(
             lambda c: c.execute(text("UPDATE alembic_version SET version_num = '9999'"))
         )
-    for role in ("planner", "notifier"):
+    for begins in (leads(database), sharing(database, "notifier", "m", lease_s=LEASE_S, wait=CLOCK.sleep)):
         with pytest.raises(StoreError, match="a newer proxyd created the"):
-            async with leads(database, role):
+            async with begins:
                 pass
 
 
@@ -140,7 +144,7 @@ async def test_a_token_is_not_worth_changing_the_tables_under_a_daemon(
 ) -> None:
     database = postgresql.create()
     settings = Settings(database=database, profiles=tmp_path)
-    async with leads(database, "planner", 60.0) as leader:
+    async with leads(database, 60.0) as leader:
         connections = leader.connections
         await session_of(connections).call(lambda c: command.stamp(migration_config(c), "0015"))
         with pytest.raises(StoreError, match="a daemon uses this database as planner"):

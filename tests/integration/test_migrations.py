@@ -13,6 +13,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, insert, inspect, select, text
 
+from proxyd.core.model.shards import shard_of
 from proxyd.errors import StoreError
 from proxyd.store.databases.connections import migrate, migration_config, migrations_folder
 from proxyd.store.databases.opening import open_connections
@@ -78,6 +79,7 @@ ROWS: dict[str, dict[str, Any]] = {
         "first_attempt_s": 1e9,
         "next_s": 1e9,
         "last_error": "status 500",
+        "shard": shard_of("https://r.example/hook"),
     },
 }
 

@@ -24,6 +24,7 @@ from proxyd.errors import StoreError
 T = TypeVar("T")
 log = structlog.get_logger("store")
 LOCKS = 0x70727864  # the class of proxyd's advisory locks in PostgreSQL
+MEMBERS = LOCKS + 1  # that of the processes that share a role's work
 _IDLE = "idle_in_transaction_session_timeout"  # a busy machine may pause a migration for longer than a lease
 _MIGRATION = 1  # the numbers after it belong to the roles
 _REMEDIES = {

@@ -1,27 +1,21 @@
-"""Leader election for a role: the process that holds the role's lease does the work."""
+"""Election of the leader: the planner that holds the lease plans."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import Any
 
-import structlog
-from sqlalchemy import Connection, insert, inspect, select, text, update
+from sqlalchemy import Connection, Select, insert, inspect, select, text, update
 
 from proxyd.store import tables as t
-from proxyd.store.databases.connections import StoreConnections, is_newest, migrate
-from proxyd.store.databases.lease import Lease, keep
-from proxyd.store.databases.own_loops import on_own_loop
-from proxyd.store.databases.postgresql import SessionConnection, answered, postgresql_connections, session_of
+from proxyd.store.databases.connections import StoreConnections, migrate
+from proxyd.store.databases.lease import LONGEST_TURN, Lease, Leased, renewed
+from proxyd.store.databases.postgresql import LOCK_OF, SessionConnection, answered, postgresql_connections, session_of
 
-_LOOKS = 5  # tries of a standby process during one lease
-_LONGEST_TURN = 2.0  # leases: the server ends what the last leader has begun within one
-log = structlog.get_logger("roles")
+_PLANNER = "planner"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +27,11 @@ class LastTerm:
 
 
 @dataclass(frozen=True, slots=True)
-class Leadership:
-    """The connections of a role's leader, whose writes are refused once another machine leads, and its lease."""
+class Leadership(Leased):
+    """What the leader has; ``term`` counts the leaders."""
 
-    connections: StoreConnections
-    lease: Lease
+    term: int
     last: LastTerm
-    _renewing: asyncio.Task[None]
-
-    async def lost(self) -> None:
-        """Wait until another machine may lead; then raise ``NotLeadingError``, which says why."""
-        await asyncio.shield(self._renewing)
 
     async def hand_over(self, rest_s: float) -> None:
         """Record for how long probers may still work, now that this leader sends nothing more."""
@@ -54,24 +42,18 @@ class Leadership:
         await self._note({"probers": sorted(probers)})
 
     async def _note(self, values: Mapping[str, object]) -> None:
-        note = partial(_note_in_term, lease=self.lease, values=values)
-        await answered(session_of(self.connections).call(note), _LONGEST_TURN * self.lease.length_s)
-
-
-async def wait_forever(_connections: StoreConnections) -> None:
-    """Wait until cancelled."""
-    await asyncio.Future()
+        note = partial(_note_in_term, term=self.term, values=values)
+        await answered(session_of(self.connections).call(note), LONGEST_TURN * self.lease.length_s)
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderCandidate:
-    """A machine that wants to lead in a role; times in seconds.
+    """A planner that wants to lead; times in seconds.
 
     ``hold_s`` is for how long its probers may work after it has ended; its successor waits for that. Other machines
     reach its listener at ``address``.
     """
 
-    role: str
     name: str
     lease_s: float
     hold_s: float = 0.0
@@ -85,12 +67,11 @@ async def leading(
     *,
     time_s: Callable[[], float],
     wait: Callable[[float], Awaitable[None]],
-    meanwhile: Callable[[StoreConnections], Awaitable[None]] = wait_forever,
+    meanwhile: Callable[[StoreConnections], Awaitable[None]],
 ) -> AsyncIterator[Leadership]:
     """Wait until this process leads, and yield its connections and its lease.
 
-    ``meanwhile`` runs until then; it must not return. The planner migrates the tables to the newest schema; the
-    other roles wait for that.
+    ``meanwhile`` runs until then; it must not return. The leader migrates the tables to the newest schema.
 
     Raises
     ------
@@ -99,62 +80,36 @@ async def leading(
     StoreError
         A newer proxyd made the tables.
     """
-    role, lease_s = candidate.role, candidate.lease_s
-    async with postgresql_connections(url, role=role, lease_s=lease_s) as connections:
+    lease = Lease(_PLANNER, candidate.lease_s)
+    limit_s = LONGEST_TURN * lease.length_s
+    async with AsyncExitStack() as stack:
+        opened = postgresql_connections(url, role=_PLANNER, lease_s=lease.length_s)
+        connections = await stack.enter_async_context(opened)
+        renewing = await stack.enter_async_context(renewed(lease, url, _take, wait(inf), meanwhile(connections)))
         session = session_of(connections)
-        if role != "planner":
-            await _until_newest(session, role, lease_s, wait)
-        lease, taken = Lease(role, lease_s), asyncio.Event()
-        tell = partial(asyncio.get_running_loop().call_soon_threadsafe, taken.set)
-        renewing = asyncio.create_task(on_own_loop(keep(lease, url, tell)), name=f"lease of the {role}")
-        try:
-            await _first(renewing, taken.wait(), wait(inf), meanwhile(connections))
-            if role == "planner":
-                await answered(session.call(partial(_end_terms, role=role)), _LONGEST_TURN * lease_s)
-                await migrate(session)
-            begin = partial(_begin_term, candidate=candidate, now_s=time_s())
-            lease.term, last = await answered(session.call(begin), _LONGEST_TURN * lease_s)
-            session.check = lease.must_be_ours
-            yield Leadership(connections, lease, last, renewing)
-        finally:
-            renewing.cancel()
-            await asyncio.wait([renewing])
+        await answered(session.call(_end_terms), limit_s)
+        await migrate(session)
+        begin = partial(_begin_term, candidate=candidate, now_s=time_s())
+        term, last = await answered(session.call(begin), limit_s)
+        lease.begin(_record_of(term))
+        session.check = lease.must_be_ours
+        yield Leadership(connections, lease, renewing, term, last)
 
 
-async def _until_newest(
-    session: SessionConnection, role: str, lease_s: float, wait: Callable[[float], Awaitable[None]]
-) -> None:
-    looks = 0
-    while not await answered(session.call(is_newest), lease_s):
-        if looks == 0:
-            log.info("waiting for a planner of this version to change the tables", role=role)
-        looks += 1
-        await wait(lease_s / _LOOKS)
+async def _take(session: SessionConnection) -> bool:
+    return await session.take_lock(LOCK_OF[_PLANNER])
 
 
-async def _first(renewing: asyncio.Task[None], *others: Awaitable[Any]) -> None:
-    """Return once one of them has ended; raise its error."""
-    waiting = [asyncio.ensure_future(each) for each in others]
-    try:
-        done, _ = await asyncio.wait([renewing, *waiting], return_when=asyncio.FIRST_COMPLETED)
-        for each in done:
-            each.result()
-    finally:
-        for each in waiting:
-            each.cancel()
-        await asyncio.wait(waiting)
-
-
-def _end_terms(connection: Connection, role: str) -> None:
+def _end_terms(connection: Connection) -> None:
     """End the term of the last leader, before the tables change; it can write no more."""
     if inspect(connection).has_table(t.leaders.name):
-        connection.execute(update(t.leaders).where(t.leaders.c.role == role).values(term=text("term + 1")))
+        connection.execute(update(t.leaders).where(t.leaders.c.role == _PLANNER).values(term=text("term + 1")))
 
 
 def _begin_term(connection: Connection, candidate: LeaderCandidate, now_s: float) -> tuple[int, LastTerm]:
     """Begin a term and return its number, and what the last one has left behind."""
-    c, role, hold_s = t.leaders.c, candidate.role, candidate.hold_s
-    found = connection.execute(select(c.term, c.rest_s, c.probers).where(c.role == role)).one_or_none()
+    c, hold_s = t.leaders.c, candidate.hold_s
+    found = connection.execute(select(c.term, c.rest_s, c.probers).where(c.role == _PLANNER)).one_or_none()
     if found is None:
         before, last = 0, LastTerm(0.0, frozenset())
     else:
@@ -162,28 +117,31 @@ def _begin_term(connection: Connection, candidate: LeaderCandidate, now_s: float
         before, last = found.term, LastTerm(hold_s if found.rest_s is None else found.rest_s, probers)
     term = max(before, int(now_s)) + 1  # after a restore, a term must not repeat one that probers have seen
     rest_s = max(hold_s, last.rest_s)
-    values: dict[str, object] = {"term": term, "name": candidate.name, "since_s": now_s, "rest_s": rest_s}
-    if role == "planner":  # the user of notifiers must not be able to send tokens elsewhere
-        values["address"] = candidate.address
+    values = {"term": term, "name": candidate.name, "since_s": now_s, "rest_s": rest_s, "address": candidate.address}
     if found is None:
-        connection.execute(insert(t.leaders), {"role": role, "probers": []} | values)
+        connection.execute(insert(t.leaders), {"role": _PLANNER, "probers": []} | values)
     else:
-        connection.execute(update(t.leaders).where(c.role == role).values(**values))
+        connection.execute(update(t.leaders).where(c.role == _PLANNER).values(**values))
     return term, last
 
 
-async def load_leader(connections: StoreConnections, role: str) -> tuple[str, str] | None:
-    """Return the name and the address of the machine that led last in a role; the address is empty if unknown.
+async def load_leader(connections: StoreConnections) -> tuple[str, str] | None:
+    """Return the name and the address of the planner that led last; the address is empty if unknown.
 
     Raises ``StoreError`` if another version made the tables.
     """
     c = t.leaders.c
-    query = select(c.name, c.address).where(c.role == role)
+    query = select(c.name, c.address).where(c.role == _PLANNER)
     found = await connections.readers.call(lambda connection: connection.execute(query).one_or_none())
     return None if found is None else (found.name, found.address or "")
 
 
-def _note_in_term(connection: Connection, lease: Lease, values: Mapping[str, object]) -> None:
+def _record_of(term: int) -> Select[str]:
+    """Return the query for what is recorded of a leader until another one begins."""
+    return select(t.leaders.c.role).where(t.leaders.c.role == _PLANNER, t.leaders.c.term == term)
+
+
+def _note_in_term(connection: Connection, term: int, values: Mapping[str, object]) -> None:
     """Write something about a leader, unless another one has begun."""
     c = t.leaders.c
-    connection.execute(update(t.leaders).where(c.role == lease.role, c.term == lease.term).values(values))
+    connection.execute(update(t.leaders).where(c.role == _PLANNER, c.term == term).values(values))

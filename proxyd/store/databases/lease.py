@@ -1,52 +1,63 @@
-"""The lease of a role: a lock that a session in a thread of its own renews, however busy the event loop is."""
+"""Leases: a lock that a session in a thread of its own renews, however busy the event loop is."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
 from math import inf
-from typing import Any
+from typing import Any, TypeAlias
 
 import structlog
 from sqlalchemy import Connection, Select, select
 
 from proxyd.clock import awake_or_asleep_s
 from proxyd.errors import NotLeadingError, StoreUnreachableError
-from proxyd.store import tables as t
-from proxyd.store.databases.connections import is_newest
-from proxyd.store.databases.postgresql import LOCK_OF, SessionConnection, answered, leased_session
+from proxyd.store.databases.connections import StoreConnections, is_newest
+from proxyd.store.databases.own_loops import on_own_loop
+from proxyd.store.databases.postgresql import SessionConnection, answered, leased_session
 
 _RENEWALS = 5  # during one lease
 _LOOKS = 20  # of a standby during one lease
-_BELIEF = 0.8  # the part of a lease for which a leader that hears nothing still leads
+LONGEST_TURN = 2.0
+"""The leases that a write may take: the server ends what the last holder has begun within one."""
+_BELIEF = 0.8  # the part of a lease for which its holder, if it hears nothing, still works
+_TAKEN_OVER = "another machine leads now"
 log = structlog.get_logger("roles")
+Take: TypeAlias = Callable[[SessionConnection], Coroutine[Any, Any, bool]]
 
 
 class Lease:
     """The right to do a role's work, as long as the database confirms it.
 
     If it does not, the lease is over before the server gives the lock to another machine, even if this machine slept
-    meanwhile. ``is_held`` may be asked in any thread. ``term`` counts the role's leaders, once this one has begun.
+    meanwhile. ``is_held`` may be asked in any thread.
     """
 
     def __init__(self, role: str, length_s: float, now_s: Callable[[], float] = awake_or_asleep_s) -> None:
         self.role = role
         self.length_s = length_s
-        self.term: int | None = None
         self._now_s = now_s
         self._until_s = -inf
+        self._record: Select[*tuple[Any, ...]] | None = None
+
+    def begin(self, record: Select[*tuple[Any, ...]]) -> None:
+        """Begin to work; the query returns a row until another machine has taken over."""
+        self._record = record
 
     def is_held(self) -> bool:
-        """Whether this process leads."""
+        """Whether this process may work."""
         return self.left_s > 0.0
 
     @property
     def left_s(self) -> float:
-        """For how long this process still leads if nothing more is heard."""
+        """For how long this process may work if nothing more is heard."""
         return self._until_s - self._now_s()
 
     async def asked(self, question: Coroutine[Any, Any, bool], limit_s: float) -> bool:
-        """Return the database's answer to whether we lead; a yes counts from the time of the question."""
+        """Return the database's answer to whether the lease is ours; a yes counts from the time of the question."""
         asked_s = self._now_s()
         is_ours = await answered(question, limit_s)
         if is_ours:
@@ -54,26 +65,54 @@ class Lease:
         return is_ours
 
     def must_be_ours(self, connection: Connection) -> None:
-        """Let nobody else lead until the transaction ends; raise ``NotLeadingError`` if another machine has led."""
-        if connection.execute(term_of(self.role).with_for_update(read=True)).scalar() != self.term:
-            raise NotLeadingError("another machine leads now")
+        """Let nobody take over until the transaction ends; raise ``NotLeadingError`` if another machine has."""
+        assert self._record is not None  # it has begun
+        if connection.execute(self._record.with_for_update(read=True)).first() is None:
+            raise NotLeadingError(_TAKEN_OVER)
 
     def is_ours(self, connection: Connection) -> bool:
-        """Whether no other machine has led since our term began; raises ``NotLeadingError`` after an upgrade."""
-        if self.term is None:
+        """Whether no other machine has taken over since we began; raises ``NotLeadingError`` after an upgrade."""
+        if self._record is None:
             return connection.scalar(select(1)) == 1
         if not is_newest(connection):
             raise NotLeadingError("another version of proxyd has changed the tables")
-        return connection.execute(term_of(self.role)).scalar() == self.term
+        return connection.execute(self._record).first() is not None
 
 
-def term_of(role: str) -> Select[int]:
-    """Return the query for the term of a role's last leader."""
-    return select(t.leaders.c.term).where(t.leaders.c.role == role)
+@dataclass(frozen=True, slots=True)
+class Leased:
+    """The lease to a role's work, and connections whose writes are refused once another machine has taken over."""
+
+    connections: StoreConnections
+    lease: Lease
+    _renewing: asyncio.Task[None]
+
+    async def lost(self) -> None:
+        """Wait until another machine may take over; then raise ``NotLeadingError``, which says why."""
+        await asyncio.shield(self._renewing)
 
 
-async def keep(lease: Lease, url: str, taken: Callable[[], object]) -> None:
+@asynccontextmanager
+async def renewed(lease: Lease, url: str, take: Take, *meanwhile: Awaitable[Any]) -> AsyncIterator[asyncio.Task[None]]:
+    """Take a lease and renew it in a thread until the end; yield the task that fails once the lease is lost.
+
+    ``meanwhile`` is awaited until the lease is taken; it must not return.
+    """
+    taken = asyncio.Event()
+    tell = partial(asyncio.get_running_loop().call_soon_threadsafe, taken.set)
+    renewing = asyncio.create_task(on_own_loop(keep(lease, url, take, tell)), name=f"lease of the {lease.role}")
+    try:
+        await _first(renewing, taken.wait(), *meanwhile)
+        yield renewing
+    finally:
+        renewing.cancel()
+        await asyncio.wait([renewing])
+
+
+async def keep(lease: Lease, url: str, take: Take, taken: Callable[[], object]) -> None:
     """Wait for the lock, call ``taken``, and renew the lease; run it on an event loop that does nothing else.
+
+    ``take`` tries to hold the lock in a session, and returns whether it does.
 
     Raises
     ------
@@ -85,16 +124,16 @@ async def keep(lease: Lease, url: str, taken: Callable[[], object]) -> None:
         A newer proxyd made the tables.
     """
     async with leased_session(url, lease.role, lease.length_s) as session:
-        await _take(lease, session)
+        await _wait_for(lease, session, take)
         taken()
         while True:
             await asyncio.sleep(lease.length_s / _RENEWALS)
             await _renew(lease, session)
 
 
-async def _take(lease: Lease, session: SessionConnection) -> None:
+async def _wait_for(lease: Lease, session: SessionConnection, take: Take) -> None:
     has_looked = False
-    while not await lease.asked(session.take_lock(LOCK_OF[lease.role]), lease.length_s):
+    while not await lease.asked(take(session), lease.length_s):
         if not has_looked:
             log.info("standing by: another machine leads", role=lease.role)
         has_looked = True
@@ -112,4 +151,17 @@ async def _renew(lease: Lease, session: SessionConnection) -> None:
             why = f"the database did not answer for {_BELIEF * lease.length_s:g} s"
         raise NotLeadingError(why) from error
     if not is_ours:
-        raise NotLeadingError("another machine leads now")
+        raise NotLeadingError(_TAKEN_OVER)
+
+
+async def _first(renewing: asyncio.Task[None], *others: Awaitable[Any]) -> None:
+    """Return once one of them has ended; raise its error."""
+    waiting = [asyncio.ensure_future(each) for each in others]
+    try:
+        done, _ = await asyncio.wait([renewing, *waiting], return_when=asyncio.FIRST_COMPLETED)
+        for each in done:
+            each.result()
+    finally:
+        for each in waiting:
+            each.cancel()
+        await asyncio.wait(waiting)

@@ -88,9 +88,10 @@ class SessionConnection:
                 with _errors():
                     await self._connection.close()
 
-    async def take_lock(self, number: int) -> bool:
-        """Try to hold a lock; return whether this session has it now."""
-        return await self.call(lambda c: bool(c.scalar(select(func.pg_try_advisory_lock(LOCKS, number)))))
+    async def take_lock(self, number: int, *, of: int = LOCKS, is_shared: bool = False) -> bool:
+        """Try to hold a lock of a class of locks; return whether this session has it now."""
+        try_lock = func.pg_try_advisory_lock_shared if is_shared else func.pg_try_advisory_lock
+        return await self.call(lambda c: bool(c.scalar(select(try_lock(of, number)))))
 
 
 def session_of(connections: StoreConnections) -> SessionConnection:

@@ -11,10 +11,9 @@ from sqlalchemy import Connection, create_engine, update
 from proxyd.errors import StoreError
 from proxyd.store.databases.database_copies import copy_tables
 from proxyd.store.databases.leading import LastTerm, LeaderCandidate, _begin_term, _note_in_term
-from proxyd.store.databases.lease import Lease
 from proxyd.store.tables import leaders, metadata
 
-Began: TypeAlias = Callable[[str, str, float, float], tuple[int, LastTerm]]
+Began: TypeAlias = Callable[[str, float, float], tuple[int, LastTerm]]
 
 
 @pytest.fixture
@@ -27,39 +26,36 @@ def empty() -> Iterator[Connection]:
 
 @pytest.fixture
 def began(empty: Connection) -> Began:
-    """Begin a term: role, name, time and hold."""
+    """Begin a term: name, time and hold."""
 
-    def begin(role: str, name: str, now_s: float, hold_s: float) -> tuple[int, LastTerm]:
-        return _begin_term(empty, LeaderCandidate(role, name, 10.0, hold_s), now_s)
+    def begin(name: str, now_s: float, hold_s: float) -> tuple[int, LastTerm]:
+        return _begin_term(empty, LeaderCandidate(name, 10.0, hold_s), now_s)
 
     return begin
 
 
 def test_each_term_is_greater_than_those_before_it_and_than_the_time(empty: Connection, began: Began) -> None:
     metadata.create_all(empty)
-    assert began("planner", "a", 1000.5, 3.0) == (1001, LastTerm(0.0, frozenset()))
-    assert began("planner", "b", 900.0, 2.0) == (
+    assert began("a", 1000.5, 3.0) == (1001, LastTerm(0.0, frozenset()))
+    assert began("b", 900.0, 2.0) == (
         1002,
         LastTerm(3.0, frozenset()),
     )  # the clock was put back
-    assert began("notifier", "b", 900.0, 0.0) == (901, LastTerm(0.0, frozenset()))
-    assert began("planner", "a", 5000.0, 1.0)[0] == 5001
+    assert began("a", 5000.0, 1.0)[0] == 5001
 
 
 def test_a_leader_knows_who_may_work_for_the_last_one_and_for_how_long(empty: Connection, began: Began) -> None:
     metadata.create_all(empty)
-    lease = Lease("planner", 10.0)
-    lease.term, _ = began("planner", "a", 1000.0, 6.0)
-    _note_in_term(empty, lease, {"probers": ["p", "q"]})
-    assert began("planner", "b", 1001.0, 4.0)[1] == LastTerm(6.0, frozenset("pq"))
-    assert began("planner", "c", 1002.0, 4.0)[1] == LastTerm(6.0, frozenset("pq"))  # the second died soon
-    _note_in_term(empty, lease, {"rest_s": 0.0, "probers": []})  # it no longer leads
-    assert began("planner", "d", 1003.0, 4.0)[1] == LastTerm(6.0, frozenset("pq"))
-    lease.term = 1004
-    _note_in_term(empty, lease, {"rest_s": 1.5})
-    assert began("planner", "e", 1004.0, 4.0)[1].rest_s == 1.5
+    term, _ = began("a", 1000.0, 6.0)
+    _note_in_term(empty, term, {"probers": ["p", "q"]})
+    assert began("b", 1001.0, 4.0)[1] == LastTerm(6.0, frozenset("pq"))
+    assert began("c", 1002.0, 4.0)[1] == LastTerm(6.0, frozenset("pq"))  # the second died soon
+    _note_in_term(empty, term, {"rest_s": 0.0, "probers": []})  # it no longer leads
+    assert began("d", 1003.0, 4.0)[1] == LastTerm(6.0, frozenset("pq"))
+    _note_in_term(empty, 1004, {"rest_s": 1.5})
+    assert began("e", 1004.0, 4.0)[1].rest_s == 1.5
     empty.execute(update(leaders).values(rest_s=None, probers=None))  # by a version that did not know it
-    assert began("planner", "f", 1005.0, 4.0)[1] == LastTerm(4.0, None)
+    assert began("f", 1005.0, 4.0)[1] == LastTerm(4.0, None)
 
 
 def test_a_database_without_the_tables_of_this_version_is_not_copied(empty: Connection) -> None:

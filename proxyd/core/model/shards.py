@@ -1,0 +1,50 @@
+"""Shards: the parts into which a role's work is divided among the processes that share it."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from math import ceil
+
+SHARDS = 64
+
+
+def shard_of(key: str) -> int:
+    """Return the shard of what belongs together, which is the same on every machine.
+
+    >>> shard_of("https://hooks.example/a"), shard_of("https://hooks.example/b")
+    (25, 35)
+    """
+    return zlib.crc32(key.encode()) % SHARDS
+
+
+@dataclass(frozen=True, slots=True)
+class Turnover:
+    """The shards that a process should take now, and those that it should give up."""
+
+    take: frozenset[int] = frozenset()
+    give: frozenset[int] = frozenset()
+
+
+def turnover(holders: Mapping[int, int | None], members: Collection[int], me: int) -> Turnover:
+    """Return what brings a process nearer to its fair share; once all have followed, nobody takes or gives any more.
+
+    Parameters
+    ----------
+    holders
+        Who has each shard; ``None`` for nobody. Those that are not among ``members`` are dead.
+    members
+        The processes that share the work, ``me`` among them.
+
+    Examples
+    --------
+    >>> turnover({0: 7, 1: 7, 2: 7, 3: 5}, members=[7, 8], me=7)
+    Turnover(take=frozenset(), give=frozenset({2}))
+    >>> turnover({0: 7, 1: 7, 2: None, 3: 5}, members=[7, 8], me=8)
+    Turnover(take=frozenset({2, 3}), give=frozenset())
+    """
+    fair = ceil(len(holders) / len(members))
+    own = sorted(shard for shard, holder in holders.items() if holder == me)
+    free = sorted(shard for shard, holder in holders.items() if holder not in members)
+    return Turnover(frozenset(free[: max(0, fair - len(own))]), frozenset(own[fair:]))

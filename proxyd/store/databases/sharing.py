@@ -1,0 +1,204 @@
+"""Sharing of a role's work: each process has some of its shards, and takes those of a process that has ended."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+from typing import NamedTuple, TypeVar
+
+import structlog
+from sqlalchemy import Connection, delete, func, insert, or_, select, text, update
+from sqlalchemy.dialects.postgresql import insert as insert_new
+
+from proxyd.core.model.shards import SHARDS, shard_of, turnover
+from proxyd.errors import NotLeadingError, StoreError, StoreUnreachableError
+from proxyd.store import tables as t
+from proxyd.store.databases.connections import MEMBERS, StoreConnections, is_newest
+from proxyd.store.databases.lease import LONGEST_TURN, Lease, Leased, renewed
+from proxyd.store.databases.postgresql import LOCK_OF, SessionConnection, answered, postgresql_connections, session_of
+
+_LOOKS = 20  # for free shards, during one lease
+_WAITS = 5  # for the tables, during one lease; who leaves waits as long for the database
+_MOST_MEMBERS = 2**31 - 1  # the number of a lock has 32 bits
+_HELD = text(
+    "SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND classid::bigint = :locks AND objsubid = 2"
+    " AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
+log = structlog.get_logger("roles")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A process that shares a role's work; ``number`` is that of its lock."""
+
+    role: str
+    name: str
+    number: int
+
+
+class _View(NamedTuple):
+    """Who has each shard, and which of the processes that share them are alive or dead."""
+
+    holders: dict[int, int | None]
+    alive: frozenset[int]
+    dead: frozenset[int]
+
+
+class Shares:
+    """The shards that a process has of a role's work, while ``follow`` runs."""
+
+    def __init__(self, connections: StoreConnections, lease: Lease, member: Member) -> None:
+        self.own: frozenset[int] = frozenset()
+        self._connections = connections
+        self._lease = lease
+        self._member = member
+
+    def has(self, key: str) -> bool:
+        """Whether the shard of ``key`` is our own."""
+        return shard_of(key) in self.own
+
+    async def follow(
+        self,
+        sleep: Callable[[float], Awaitable[None]],
+        changed: Callable[[], object],
+        left: Callable[[], Awaitable[object]],
+    ) -> None:
+        """Take free shards, and give some up to processes that have fewer, until cancelled.
+
+        ``changed`` is called after each change of ``own``; ``left`` waits until nothing more is done in other shards.
+        """
+        while True:
+            try:
+                await self._step(changed, left)
+            except StoreUnreachableError as error:  # the lease is lost too, unless this passes soon
+                log.debug("shards are not shared now", role=self._member.role, error=str(error))
+            await sleep(self._lease.length_s / _LOOKS)
+
+    async def _step(self, changed: Callable[[], object], left: Callable[[], Awaitable[object]]) -> None:
+        view = await self._ask(partial(_look, self._member.role))
+        if self._member.number not in view.alive:
+            return
+        due = turnover(view.holders, view.alive, self._member.number)
+        own = frozenset(shard for shard, holder in view.holders.items() if holder == self._member.number)
+        if due.take or view.dead:
+            own |= await self._ask(partial(_take_over, self._lease, self._member, due.take, view.dead))
+        self._note(own - due.give, changed)
+        if due.give:
+            await left()
+            await self._ask(partial(_give_up, self._lease, self._member, due.give))
+
+    def _note(self, own: frozenset[int], changed: Callable[[], object]) -> None:
+        if own != self.own:
+            log.info("this machine has other shards now", role=self._member.role, before=len(self.own), now=len(own))
+            self.own = own
+            changed()
+
+    async def _ask(self, function: Callable[[Connection], T], turns: float = LONGEST_TURN) -> T:
+        return await answered(self._connections.people.call(function), turns * self._lease.length_s)
+
+    async def leave(self) -> None:
+        """Let others have our shards at once, because we do nothing more."""
+        with suppress(StoreError, NotLeadingError):
+            await self._ask(partial(_leave, self._lease, self._member), 1.0 / _WAITS)
+
+
+@dataclass(frozen=True, slots=True)
+class Membership(Leased):
+    """What a process has that shares a role's work."""
+
+    shares: Shares
+
+
+@asynccontextmanager
+async def sharing(
+    url: str, role: str, name: str, *, lease_s: float, wait: Callable[[float], Awaitable[None]]
+) -> AsyncIterator[Membership]:
+    """Share a role's work with other processes; ``name`` is that of this machine.
+
+    Raises
+    ------
+    StoreUnreachableError
+        The database is unreachable.
+    StoreError
+        A newer proxyd made the tables, or one that divides work otherwise.
+    """
+    member = Member(role, name, secrets.randbelow(_MOST_MEMBERS) + 1)
+
+    async def take(session: SessionConnection) -> bool:
+        is_ours = await session.take_lock(LOCK_OF[role], is_shared=True)
+        return is_ours and await session.take_lock(member.number, of=MEMBERS)
+
+    async with AsyncExitStack() as stack:
+        connections = await stack.enter_async_context(postgresql_connections(url, role=role, lease_s=lease_s))
+        session, lease = session_of(connections), Lease(role, lease_s)
+        await _until_newest(session, role, lease_s, wait)
+        renewing = await stack.enter_async_context(renewed(lease, url, take, wait(inf)))
+        await answered(session.call(partial(_join, member)), LONGEST_TURN * lease_s)
+        lease.begin(select(t.members.c.member).where(t.members.c.member == member.number))
+        session.check = lease.must_be_ours
+        shares = Shares(connections, lease, member)
+        stack.push_async_callback(shares.leave)
+        yield Membership(connections, lease, renewing, shares)
+
+
+async def _until_newest(
+    session: SessionConnection, role: str, lease_s: float, wait: Callable[[float], Awaitable[None]]
+) -> None:
+    """Wait until a planner has made or changed the tables."""
+    looks = 0
+    while not await answered(session.call(is_newest), lease_s):
+        if looks == 0:
+            log.info("waiting for a planner of this version to change the tables", role=role)
+        looks += 1
+        await wait(lease_s / _WAITS)
+
+
+def _join(member: Member, connection: Connection) -> None:
+    c, role = t.shards.c, member.role
+    count = connection.scalar(select(func.count()).where(c.role == role))
+    if count == 0:
+        fresh = [{"role": role, "shard": shard} for shard in range(SHARDS)]
+        connection.execute(insert_new(t.shards).on_conflict_do_nothing(), fresh)
+    elif count != SHARDS:
+        raise StoreError(f"the work of the {role} is divided into {count} shards, by this version into {SHARDS}")
+    connection.execute(insert(t.members), {"member": member.number, "role": role, "name": member.name})
+
+
+def _look(role: str, connection: Connection) -> _View:
+    """Return who has what; a process takes its lock before it is among the members, so those without are dead."""
+    s, m = t.shards.c, t.members.c
+    holders = {row.shard: row.member for row in connection.execute(select(s.shard, s.member).where(s.role == role))}
+    members = frozenset(connection.scalars(select(m.member).where(m.role == role)))
+    held = frozenset(connection.scalars(_HELD, {"locks": MEMBERS}))
+    return _View(holders, members & held, members - held)
+
+
+def _take_over(
+    lease: Lease, member: Member, shards: Collection[int], dead: Collection[int], connection: Connection
+) -> frozenset[int]:
+    """Refuse all writes of dead processes from now on, and take some shards that nobody has; return those taken."""
+    lease.must_be_ours(connection)
+    s, m = t.shards.c, t.members.c
+    locked = (func.pg_try_advisory_xact_lock(MEMBERS, number) for number in dead)
+    gone = [number for number, lock in zip(dead, locked, strict=True) if connection.scalar(select(lock))]
+    connection.execute(delete(t.members).where(m.member.in_(gone)))
+    is_free = or_(s.member.is_(None), s.member.not_in(select(m.member).where(m.role == member.role)))
+    taking = update(t.shards).where(s.role == member.role, s.shard.in_(shards), is_free).values(member=member.number)
+    return frozenset(connection.scalars(taking.returning(s.shard)))
+
+
+def _give_up(lease: Lease, member: Member, shards: Collection[int], connection: Connection) -> None:
+    lease.must_be_ours(connection)
+    s = t.shards.c
+    ours = s.role == member.role, s.member == member.number
+    connection.execute(update(t.shards).where(*ours, s.shard.in_(shards)).values(member=None))
+
+
+def _leave(lease: Lease, member: Member, connection: Connection) -> None:
+    _give_up(lease, member, range(SHARDS), connection)
+    connection.execute(delete(t.members).where(t.members.c.member == member.number))
