@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -22,6 +22,7 @@ from proxyd.cluster import LocalTransport
 from proxyd.cluster.subjects import OUTBOX
 from proxyd.config import SecretStore, Settings, supervision
 from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.shards import OwnShards
 from proxyd.daemon import Daemon, DistantNotifier, PushParts, StandbyTexts, Supervisor
 from proxyd.errors import ClusterError, ConfigError, NotLeadingError, StoreError, StoreUnreachableError
 from proxyd.metrics import ROLES, Metrics
@@ -43,7 +44,7 @@ except ModuleNotFoundError as error:  # the optional dependency is not installed
         [f"this needs {error.name}: pip install '.[cluster]' in proxyd's folder (docs/scaling.md)"]
     ) from error
 
-_LOOK_S = 2.0  # how often the notifier polls
+_LOOK_S = 2.0  # how often a notifier polls
 _HOLD = 0.4  # of a lease, for which a silent prober works on: work goes on within two leases
 _QUEUE = 0.25  # of a chronon, for which a probe waits for a prober
 _PATIENCE = 4.0  # times probe_timeout, for one request with its redirects and robots.txt
@@ -143,7 +144,7 @@ class Machine:
             shares = joined.shares
             transport = LocalTransport(self.network.prober, joined.lease.is_held)
             parts = self._parts(joined, transport, lambda: shares.own)
-            notifier = app.make_notifier(settings, parts, self.metrics, shares.has)
+            notifier = app.make_notifier(settings, parts, self.metrics)
 
             def changed() -> None:
                 self.metrics.shards.set(len(shares.own))
@@ -154,7 +155,7 @@ class Machine:
                     tasks.create_task(parts.store.writer.run(), name="writer")
                     running = tasks.create_task(notifier.run(), name="notifying")
                     looking = tasks.create_task(self._wake_often(notifier.wake_all), name="look")
-                    following = shares.follow(self.clock.sleep, changed, lambda: notifier.leave(settings.drain_timeout))
+                    following = shares.follow(self.clock.sleep, changed, notifier.busy_shards)
                     sharing_out = tasks.create_task(following, name="shards")
                     await works_on.wait()
                     looking.cancel()
@@ -169,20 +170,16 @@ class Machine:
     async def _wake_often(self, wake: Callable[[], None]) -> None:
         """Wake whenever the planner sends a message, and regularly in case one is lost."""
         assert self.link is not None
-
-        def heard(_received: object = None) -> None:
-            wake()
-
         while True:
             try:
-                async with self.link.heeding(OUTBOX, heard):
+                async with self.link.heeding(OUTBOX, lambda _received: wake()):
                     while self.link.is_up:
                         await self.clock.sleep(_LOOK_S)
-                        heard()
+                        wake()
             except ClusterError as error:
                 log.debug("hints are not heard", error=error.message)
             await self.clock.sleep(_LOOK_S)
-            heard()
+            wake()
 
     async def _probe(self, link: NatsConnection, works_on: asyncio.Event) -> None:
         """Make probes until the planner has ended."""
@@ -304,9 +301,7 @@ class Machine:
         )
         return NatsTransport(self.link, self.clock, self.metrics, settings, may_send, leads.keep_probers)
 
-    def _parts(
-        self, leads: Leased, transport: Transport, shards: Callable[[], Collection[int]] | None = None
-    ) -> app.Resources:
+    def _parts(self, leads: Leased, transport: Transport, shards: OwnShards | None = None) -> app.Resources:
         return app.Resources(
             clock=self.clock,
             store=SqlStore(leads.connections, ChrononGrid(self.settings.chronon), shards),

@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from math import ceil
 from zoneinfo import ZoneInfo
@@ -142,10 +142,8 @@ class Resources:
     tracer: Tracer = NO_TRACES
 
 
-def make_notifier(
-    settings: Settings, parts: Resources, metrics: Metrics, is_ours: Callable[[str], bool] = lambda _endpoint: True
-) -> Notifier:
-    """Return the notifier, which pings new webhooks first; ``is_ours`` says to which endpoints it delivers."""
+def make_notifier(settings: Settings, parts: Resources, metrics: Metrics) -> Notifier:
+    """Return the notifier, which pings new webhooks first."""
     dispatcher = Dispatcher(
         parts.store,
         parts.channel,
@@ -153,7 +151,7 @@ def make_notifier(
         parts.clock,
         parts.rng,
         metrics,
-        replace(dispatcher_settings(settings), is_ours=is_ours),
+        dispatcher_settings(settings),
     )
     pings = Pings(
         parts.store.webhooks,

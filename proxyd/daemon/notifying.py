@@ -9,6 +9,7 @@ from typing import Protocol
 
 import structlog
 
+from proxyd.core.model.shards import shard_of
 from proxyd.errors import ClusterError
 from proxyd.notify import Dispatcher, Pings
 from proxyd.ports import Clock
@@ -59,9 +60,9 @@ class Notifier:
         self.wake()
         self.wake_pings()
 
-    async def leave(self, timeout_s: float) -> None:
-        """Wait until nothing more is delivered to endpoints that are no longer ours."""
-        await self.dispatcher.leave(timeout_s)
+    async def busy_shards(self) -> frozenset[int]:
+        """Return the shards of endpoints to which something is being sent."""
+        return frozenset(shard_of(endpoint) for endpoint in await self.dispatcher.under_way())
 
     async def drain(self, timeout_s: float) -> None:
         """Start no more deliveries, and wait for the running ones."""

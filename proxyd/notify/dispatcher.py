@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -29,15 +29,11 @@ _REFUSED = "the receiver wants no more of this rule (410); `proxyd webhook test`
 
 @dataclass(frozen=True, slots=True)
 class DispatcherSettings:
-    """How deliveries are paced: ``hold_s`` is how long a failing one holds back its lane.
-
-    ``is_ours`` says whether this process delivers to an endpoint; the outbox has nothing due for others.
-    """
+    """How deliveries are paced: ``hold_s`` is how long a failing one holds back its lane."""
 
     hold_s: float
     concurrency: int
     endpoints: EndpointLimits = field(default_factory=EndpointLimits)
-    is_ours: Callable[[str], bool] = lambda _endpoint: True
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +82,6 @@ class Dispatcher:
         self._rng = rng
         self._metrics = metrics
         self._settings = settings
-        self._is_ours = settings.is_ours
         self._endpoints = Endpoints(settings.endpoints, rng)
         self._digests_s: float | None = 0.0  # when the next one may be due; new notifications may be due earlier
         self._wake = Signal()
@@ -111,13 +106,15 @@ class Dispatcher:
         """Start no more attempts; wait for the running ones, then cancel them: the next process repeats them."""
         self._draining = True
         self.wake()
-        await _end([each.task for each in self._busy.values()], timeout_s)
+        if self._busy:
+            _, late = await asyncio.wait([each.task for each in self._busy.values()], timeout=timeout_s)
+            for task in late:
+                task.cancel()
 
-    async def leave(self, timeout_s: float) -> None:
-        """Wait until nothing more is done for endpoints that are no longer ours, or cancel it."""
+    async def under_way(self) -> frozenset[str]:
+        """Return the endpoints to which something is being sent, once each digest that was begun is made."""
         async with self._digesting:
-            self.wake()
-        await _end([each.task for each in self._busy.values() if not self._is_ours(each.endpoint)], timeout_s)
+            return frozenset(each.endpoint for each in self._busy.values())
 
     async def _make_digests(self) -> None:
         """Make the digests whose period is over; read the outbox only if one may be due."""
@@ -145,8 +142,7 @@ class Dispatcher:
             )
             if self._draining:  # it began during the read: nobody would wait for an attempt started now
                 break
-            ours = [delivery for delivery in due[:room] if self._is_ours(delivery.endpoint)]  # since the read began
-            started = [self._start(delivery, start) for delivery in ours]
+            started = [self._start(delivery, start) for delivery in due[:room]]
             if all(started):
                 return await self._pause_s(shut) if len(due) <= room else _IDLE_S
         return _IDLE_S
@@ -261,14 +257,6 @@ class Dispatcher:
             log.error("delivery given up; replay it with `proxyd webhook replay`", **fields)
         else:
             log.warning("delivery failed", retry_in_s=round(wait_s, 1), **fields)
-
-
-async def _end(running: Sequence[asyncio.Task[None]], timeout_s: float) -> None:
-    """Wait for attempts, then cancel them."""
-    if running:
-        _, late = await asyncio.wait(running, timeout=timeout_s)
-        for task in late:
-            task.cancel()
 
 
 def _shown(delivery: DueDelivery) -> str:

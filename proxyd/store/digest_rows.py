@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import Any, TypeAlias
+from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, bindparam, func, select, true, update
 
+from proxyd.core.model.shards import OwnShards
 from proxyd.ports import Gathered
 from proxyd.store import tables as t
 from proxyd.store.databases.connections import StoreReader
 from proxyd.store.webhook_states import held, state_of
 from proxyd.store.writer import Writer
 
-OwnShards: TypeAlias = Callable[[], Collection[int]]
 _MOST_GATHERED = 10_000  # notifications in a digest; the rest make another digest
 _RECEIVER = ("kind", "endpoint", "form", "secret_kind", "secret_name")
 _MEMBER = (t.outbox.c.position == bindparam("member"), t.outbox.c.state == bindparam("was"))
@@ -43,7 +43,7 @@ class SqlDigests:
     async def next_s(self) -> float | None:
         """Return when the next digest is due, in unix seconds, or ``None`` if there is nothing to gather."""
         o = t.outbox.c
-        ours, states = is_ours(self._shards), ("gathering", "released")
+        ours, states = in_shards(self._shards), ("gathering", "released")
         queries = [select(func.min(o.next_s)).where(o.state == state, ours) for state in states]
         found = [(await self._read(query))[0][0] for query in queries]
         return min((each for each in found if each is not None), default=None)
@@ -51,7 +51,7 @@ class SqlDigests:
     async def make(self, now_s: float, compose: Callable[[Gathered], bytes]) -> None:
         """Make a digest of each period that is over for each lane, and one of released deliveries for each receiver."""
         o = t.outbox.c
-        query = select(o.lane).where(o.state == "gathering", o.next_s <= now_s, is_ours(self._shards)).distinct()
+        query = select(o.lane).where(o.state == "gathering", o.next_s <= now_s, in_shards(self._shards)).distinct()
         for row in await self._read(query):
             await self._make_of([row.lane], "gathering", now_s, compose)
         for lanes in await self._receivers():
@@ -64,7 +64,7 @@ class SqlDigests:
         lanes: dict[tuple[str, ...], list[str]] = defaultdict(list)
         for lane, *receiver, disabled in await self._read(
             query.outerjoin(t.endpoints, e.lane == o.lane)
-            .where(o.state == "released", is_ours(self._shards))
+            .where(o.state == "released", in_shards(self._shards))
             .order_by(o.lane)
         ):
             lanes[*receiver, disabled or ""].append(lane)
@@ -92,7 +92,7 @@ class SqlDigests:
         def write(connection: Connection) -> None:
             rows = [{"member": row.position, "was": state, "of_digest": gathered.digest_id} for row in members]
             leader = connection.execute(select(t.outbox).where(t.outbox.c.position == members[0].position)).one()
-            now = state_of(leader._asdict(), held(connection))
+            now = state_of(leader._asdict(), held(connection, leader.endpoint))
             leads = connection.execute(_LEAD_DIGEST, rows[0] | {"text": text, "now": now}).rowcount
             if leads and rows[1:]:
                 connection.execute(_JOIN_DIGEST, rows[1:])
@@ -100,7 +100,7 @@ class SqlDigests:
         await self._writer.submit(write)
 
 
-def is_ours(shards: OwnShards | None) -> ColumnElement[bool]:
+def in_shards(shards: OwnShards | None) -> ColumnElement[bool]:
     """Return the condition that a delivery is of our own shards; without ``shards``, all are."""
     return true() if shards is None else t.outbox.c.shard.in_(sorted(shards()))
 

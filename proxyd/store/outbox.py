@@ -26,12 +26,13 @@ from sqlalchemy import (
 
 from proxyd.core.model.outcome import Picture
 from proxyd.core.model.profile import NotificationRule
+from proxyd.core.model.shards import OwnShards, shard_of
 from proxyd.errors import NotFoundError
 from proxyd.ports import DueDelivery, Gathered
 from proxyd.store import rows
 from proxyd.store import tables as t
 from proxyd.store.databases.connections import StoreReader
-from proxyd.store.digest_rows import OwnShards, SqlDigests, is_ours
+from proxyd.store.digest_rows import SqlDigests, in_shards
 from proxyd.store.picture_rows import read_picture
 from proxyd.store.webhook_states import SqlWebhooks
 from proxyd.store.writer import Writer, drained
@@ -96,7 +97,9 @@ class SqlOutbox:
             .subquery()
         )
         query = _DELIVERIES.where(o.position.in_(select(first.c.position))).order_by(o.position)
-        return [_delivery(row) for row in await self._read(query)]
+        found = [_delivery(row) for row in await self._read(query)]
+        own = None if self._shards is None else self._shards()  # there may be fewer since the read began
+        return found if own is None else [each for each in found if shard_of(each.endpoint) in own]
 
     async def next_delivery_s(self, *, busy: Collection[str] = (), shut: Collection[str] = ()) -> float | None:
         """Return when a delivery outside ``busy`` lanes and ``shut`` endpoints is due next; ``None`` without any."""
@@ -107,7 +110,7 @@ class SqlOutbox:
     def _open(self, busy: Collection[str], shut: Collection[str]) -> ColumnElement[bool]:
         o = t.outbox.c
         closed = [column.not_in(names) for column, names in ((o.lane, busy), (o.endpoint, shut)) if names]
-        return and_(o.state == "pending", is_ours(self._shards), *closed)
+        return and_(o.state == "pending", in_shards(self._shards), *closed)
 
     async def picture(self, sha256: str) -> Picture | None:
         """Return a picture, or ``None`` if it is no longer stored."""

@@ -26,6 +26,7 @@ from sqlalchemy import (
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import EventKind, Item
 from proxyd.core.model.outcome import Picture
+from proxyd.core.model.shards import OwnShards
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.observation import Observation, RuleResults
 from proxyd.core.rules.stages.joint_intervals import JointInterval
@@ -37,7 +38,6 @@ from proxyd.store import tables as t
 from proxyd.store.access_rows import SqlAccess
 from proxyd.store.databases.connections import StoreConnections, StoreReader
 from proxyd.store.declared_rows import SqlDeclarations
-from proxyd.store.digest_rows import OwnShards
 from proxyd.store.failing_rows import SqlFailingRules, record_failing
 from proxyd.store.history import SqlHistory
 from proxyd.store.item_search import SqlItemSearch

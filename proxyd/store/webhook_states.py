@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
-from sqlalchemy import Connection, and_, bindparam, delete, insert, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, delete, insert, or_, select, tuple_, update
 
 from proxyd.core.model.delivery import SecretRef, WebhookDelivery, WebhookForm
 from proxyd.core.model.profile import NotificationRule
-from proxyd.core.model.shards import shard_of
+from proxyd.core.model.shards import OwnShards, shard_of
 from proxyd.ports import UnconfirmedWebhook, WebhookState
 from proxyd.store import tables as t
 from proxyd.store.databases.connections import StoreReader
 from proxyd.store.rows import declared_as, typed
-from proxyd.store.writer import Writer
+from proxyd.store.writer import Writer, drained
 
 Key: TypeAlias = tuple[str, str, str, str]
 
 _KEY = ("endpoint", "form", "secret_kind", "secret_name")
+_COLUMNS = tuple(t.webhooks.c[name] for name in _KEY)
 _OF_KEY = and_(*(t.webhooks.c[name] == bindparam(f"of_{name}") for name in _KEY))
 _TO_KEY = and_(t.outbox.c.kind == "webhook", *(t.outbox.c[name] == bindparam(f"of_{name}") for name in _KEY))
 _RELEASE = update(t.outbox).where(_TO_KEY, t.outbox.c.state == "held").values(state="pending")
@@ -28,6 +30,15 @@ _GIVE_UP = (
     .where(_TO_KEY, or_(*(t.outbox.c.state == state for state in ("held", "gathering", "muted", "released"))))
     .values(state="dead", done_s=bindparam("at_s"), last_error="its webhook was removed before it had accepted a ping")
 )
+
+
+class _Answer(NamedTuple):
+    """The result of a ping."""
+
+    key: Key
+    state: WebhookState
+    now_s: float
+    detail: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +62,11 @@ class KnownWebhook:
 class SqlWebhooks:
     """The Webhooks port over SQLAlchemy."""
 
-    def __init__(self, writer: Writer, read: StoreReader, shards: Callable[[], Collection[int]] | None = None) -> None:
+    def __init__(self, writer: Writer, read: StoreReader, shards: OwnShards | None = None) -> None:
         self._writer = writer
         self._read = read
         self._shards = shards
+        self._answers: deque[_Answer] = deque()
 
     async def unconfirmed(self) -> list[UnconfirmedWebhook]:
         """Return the declared webhooks of our own shards that have not answered yet."""
@@ -71,20 +83,26 @@ class SqlWebhooks:
 
     async def answered(self, webhook: WebhookDelivery, state: WebhookState, now_s: float, detail: str) -> None:
         """Record a ping's result and release held deliveries; after an earlier answer, only that it accepts again."""
-        await self._writer.submit(lambda connection: self._answered(connection, webhook, state, now_s, detail))
+        self._answers.append(_Answer(key_of(webhook), state, now_s, detail))
+        await self._writer.submit(self._write_answers)
 
-    def _answered(
-        self, connection: Connection, webhook: WebhookDelivery, state: WebhookState, now_s: float, detail: str
-    ) -> None:
-        key = key_of(webhook)
-        if state is not WebhookState.CONFIRMED and key not in held(connection):
+    def _write_answers(self, connection: Connection) -> None:
+        """Write the answers of all webhooks that wait for the same commit, whose rows are locked in order."""
+        answers = drained(self._answers)
+        if not answers:
             return
-        if state is WebhookState.UNCONFIRMED:
-            connection.execute(update(t.webhooks).where(_OF_KEY).values(detail=detail), [_of(key)])
-            return
-        values = {"state": state.value, "since_s": now_s, "detail": detail}
-        connection.execute(update(t.webhooks).where(_OF_KEY).values(**values), [_of(key)])
-        connection.execute(_RELEASE, [_of(key)])
+        among = tuple_(*_COLUMNS).in_([each.key for each in answers])
+        stored = {tuple(row)[:4]: row.state for row in connection.execute(_LOCKED.where(among))}
+        for key, state, now_s, detail in answers:
+            if state is not WebhookState.CONFIRMED and stored.get(key) != WebhookState.UNCONFIRMED.value:
+                continue
+            if state is WebhookState.UNCONFIRMED:
+                connection.execute(update(t.webhooks).where(_OF_KEY).values(detail=detail), [_of(key)])
+                continue
+            values = {"state": state.value, "since_s": now_s, "detail": detail}
+            connection.execute(update(t.webhooks).where(_OF_KEY).values(**values), [_of(key)])
+            connection.execute(_RELEASE, [_of(key)])
+            stored[key] = state.value
 
     async def all(self) -> list[KnownWebhook]:
         """Return every webhook."""
@@ -98,7 +116,7 @@ class SqlWebhooks:
         """
         webhooks = {each for rule in rules for each in rule.deliveries if isinstance(each, WebhookDelivery)}
         declared = {key_of(each) for each in webhooks}
-        stored = {tuple(row)[:4]: row.state for row in connection.execute(_STORED)}
+        stored = {tuple(row)[:4]: row.state for row in connection.execute(_LOCKED)}
         unconfirmed = {key for key, state in stored.items() if state == WebhookState.UNCONFIRMED.value}
         if lost := [_of(key) | {"at_s": now_s} for key in unconfirmed - declared]:
             connection.execute(_GIVE_UP, lost)
@@ -109,12 +127,13 @@ class SqlWebhooks:
             connection.execute(insert(t.webhooks), new)
 
 
-def held(connection: Connection) -> frozenset[Key]:
-    """Return the webhooks that have not answered; they cannot answer before this transaction ends.
+def held(connection: Connection, endpoint: str | None = None) -> frozenset[Key]:
+    """Return the webhooks, of one endpoint or all, that have not answered; they cannot before this transaction ends.
 
     Otherwise, deliveries that another process releases would never go: it cannot see this transaction's rows.
     """
-    return frozenset(tuple(row) for row in connection.execute(_HELD))
+    query = _HELD if endpoint is None else _HELD.where(t.webhooks.c.endpoint == endpoint)
+    return frozenset(tuple(row) for row in connection.execute(query))
 
 
 def state_of(row: Mapping[str, Any], held: Collection[Key]) -> str:
@@ -128,12 +147,13 @@ def key_of(webhook: WebhookDelivery) -> Key:
     return webhook.url, webhook.form.value, webhook.secret.kind, webhook.secret.name
 
 
-_HELD = (
-    select(*(t.webhooks.c[name] for name in _KEY))
+_HELD = (  # all who lock several rows do so in this order, so that none waits for another in a circle
+    select(*_COLUMNS)
     .where(t.webhooks.c.state == WebhookState.UNCONFIRMED.value)
+    .order_by(*_COLUMNS)
     .with_for_update(read=True)
 )
-_STORED = select(*(t.webhooks.c[name] for name in _KEY), t.webhooks.c.state)
+_LOCKED = select(*_COLUMNS, t.webhooks.c.state).order_by(*_COLUMNS).with_for_update()
 
 
 def _of(key: Iterable[str]) -> dict[str, Any]:

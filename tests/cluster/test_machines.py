@@ -245,7 +245,7 @@ async def test_notifiers_come_and_go_under_load(tmp_path: Path, postgresql: Post
         origin.publish(20)
         third = await machines.machine("notifier")
         await third.started()
-        await third.metric_reaches("proxyd_shards", 20)
+        await third.metric_reaches("proxyd_shards", 21)
         origin.publish(20)
         await first.stop()
         await second.metric_reaches("proxyd_shards", 32)

@@ -82,11 +82,13 @@ async def test_nothing_is_written_once_another_machine_leads(postgresql: Postgre
         async with leads(database) as second:
             assert second.term > first.term
             await session_of(second.connections).call(lambda c: c.execute(write))
-            with pytest.raises(NotLeadingError, match="another machine leads"):
+            with pytest.raises(NotLeadingError, match="another machine has taken over"):
                 await session_of(first.connections).call(lambda c: c.execute(write))
 
 
-async def test_a_standby_leads_within_a_fifth_of_a_lease_after_the_leader_ended(postgresql: PostgresServer) -> None:
+async def test_a_standby_leads_before_the_lease_of_a_leader_that_ended_would_be_over(
+    postgresql: PostgresServer,
+) -> None:
     database, began = postgresql.create(), asyncio.Event()
 
     async def stand_by() -> float:
@@ -102,7 +104,7 @@ async def test_a_standby_leads_within_a_fifth_of_a_lease_after_the_leader_ended(
             assert not standing.done()
         assert leader.lease.is_held()
     ended_s = CLOCK.monotonic_s()
-    assert await standing - ended_s < LEASE_S / 5.0
+    assert await standing - ended_s < LEASE_S
 
 
 async def test_what_does_not_answer_is_not_waited_for_either_when_it_is_given_up() -> None:

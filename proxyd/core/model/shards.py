@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from math import ceil
+from typing import TypeAlias
 
 SHARDS = 64
+OwnShards: TypeAlias = Callable[[], Collection[int]]
 
 
 def shard_of(key: str) -> int:
@@ -30,6 +31,8 @@ class Turnover:
 def turnover(holders: Mapping[int, int | None], members: Collection[int], me: int) -> Turnover:
     """Return what brings a process nearer to its fair share; once all have followed, nobody takes or gives any more.
 
+    The shares differ by one at most; the processes with the smaller numbers have the larger ones.
+
     Parameters
     ----------
     holders
@@ -44,7 +47,8 @@ def turnover(holders: Mapping[int, int | None], members: Collection[int], me: in
     >>> turnover({0: 7, 1: 7, 2: None, 3: 5}, members=[7, 8], me=8)
     Turnover(take=frozenset({2, 3}), give=frozenset())
     """
-    fair = ceil(len(holders) / len(members))
+    least, over = divmod(len(holders), len(members))
+    fair = least + (sum(each < me for each in members) < over)
     own = sorted(shard for shard, holder in holders.items() if holder == me)
     free = sorted(shard for shard, holder in holders.items() if holder not in members)
     return Turnover(frozenset(free[: max(0, fair - len(own))]), frozenset(own[fair:]))

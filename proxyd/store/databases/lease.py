@@ -24,7 +24,7 @@ _LOOKS = 20  # of a standby during one lease
 LONGEST_TURN = 2.0
 """The leases that a write may take: the server ends what the last holder has begun within one."""
 _BELIEF = 0.8  # the part of a lease for which its holder, if it hears nothing, still works
-_TAKEN_OVER = "another machine leads now"
+_TAKEN_OVER = "another machine has taken over"
 log = structlog.get_logger("roles")
 Take: TypeAlias = Callable[[SessionConnection], Coroutine[Any, Any, bool]]
 
@@ -78,6 +78,10 @@ class Lease:
             raise NotLeadingError("another version of proxyd has changed the tables")
         return connection.execute(self._record).first() is not None
 
+    def end(self) -> None:
+        """Work no more: the lock may be another's."""
+        self._until_s = -inf
+
 
 @dataclass(frozen=True, slots=True)
 class Leased:
@@ -123,12 +127,15 @@ async def keep(lease: Lease, url: str, take: Take, taken: Callable[[], object]) 
     StoreError
         A newer proxyd made the tables.
     """
-    async with leased_session(url, lease.role, lease.length_s) as session:
-        await _wait_for(lease, session, take)
-        taken()
-        while True:
-            await asyncio.sleep(lease.length_s / _RENEWALS)
-            await _renew(lease, session)
+    try:
+        async with leased_session(url, lease.role, lease.length_s) as session:
+            await _wait_for(lease, session, take)
+            taken()
+            while True:
+                await session.wait(lease.length_s / _RENEWALS)
+                await _renew(lease, session)
+    finally:
+        lease.end()
 
 
 async def _wait_for(lease: Lease, session: SessionConnection, take: Take) -> None:

@@ -66,6 +66,7 @@ class SessionConnection:
         self.check: Callable[[Connection], None] | None = None
         self._connection = connection
         self._turn = asyncio.Lock()
+        self._ended: asyncio.Event | None = None
 
     async def call(self, function: Callable[[Connection], T]) -> T:
         """Return ``function(connection)``, run in a transaction after all earlier calls.
@@ -87,6 +88,18 @@ class SessionConnection:
             async with asyncio.timeout(_CONNECT_S), self._turn:
                 with _errors():
                     await self._connection.close()
+
+    async def wait(self, seconds: float) -> None:
+        """Wait so long, but not for longer than the session lasts."""
+        if self._ended is None:
+            self._ended = ended = asyncio.Event()
+            driver: Any = (await self._connection.get_raw_connection()).driver_connection
+            driver.add_termination_listener(lambda _: ended.set())
+            if driver.is_closed():
+                ended.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._ended.wait()
 
     async def take_lock(self, number: int, *, of: int = LOCKS, is_shared: bool = False) -> bool:
         """Try to hold a lock of a class of locks; return whether this session has it now."""
@@ -189,7 +202,7 @@ async def postgresql_connections(url: str, *, role: str, lease_s: float) -> Asyn
         with _errors():
             session = SessionConnection(await writing.connect())
         stack.push_async_callback(session.close)
-        people = opened(f"{role} people", _PEOPLE)
+        people = opened(f"{role} people", _PEOPLE, idle_in_transaction_session_timeout=_milliseconds(lease_s))
         readers = PooledConnections(opened(f"{role} readers", _READERS))
         yield StoreConnections(session, readers, PooledConnections(people), PostgresUpkeep(people))
 

@@ -15,16 +15,17 @@ from sqlalchemy import Connection, delete, func, insert, or_, select, text, upda
 from sqlalchemy.dialects.postgresql import insert as insert_new
 
 from proxyd.core.model.shards import SHARDS, shard_of, turnover
-from proxyd.errors import NotLeadingError, StoreError, StoreUnreachableError
+from proxyd.errors import StoreError, StoreUnreachableError
 from proxyd.store import tables as t
 from proxyd.store.databases.connections import MEMBERS, StoreConnections, is_newest
 from proxyd.store.databases.lease import LONGEST_TURN, Lease, Leased, renewed
 from proxyd.store.databases.postgresql import LOCK_OF, SessionConnection, answered, postgresql_connections, session_of
 
 _LOOKS = 20  # for free shards, during one lease
-_WAITS = 5  # for the tables, during one lease; who leaves waits as long for the database
+_WAITS = 5  # for the tables, during one lease
+_LEAVING = 0.2  # of a lease, for which who leaves waits for the database
 _MOST_MEMBERS = 2**31 - 1  # the number of a lock has 32 bits
-_HELD = text(
+_LOCKED = text(
     "SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND classid::bigint = :locks AND objsubid = 2"
     " AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
 )
@@ -66,20 +67,25 @@ class Shares:
         self,
         sleep: Callable[[float], Awaitable[None]],
         changed: Callable[[], object],
-        left: Callable[[], Awaitable[object]],
+        busy: Callable[[], Awaitable[Collection[int]]],
     ) -> None:
         """Take free shards, and give some up to processes that have fewer, until cancelled.
 
-        ``changed`` is called after each change of ``own``; ``left`` waits until nothing more is done in other shards.
+        ``changed`` is called after each change of ``own``. ``busy`` returns in which shards something is still under
+        way; these are given up later.
         """
+        said = ""
         while True:
             try:
-                await self._step(changed, left)
+                await self._step(changed, busy)
+                said = ""
             except StoreUnreachableError as error:  # the lease is lost too, unless this passes soon
-                log.debug("shards are not shared now", role=self._member.role, error=str(error))
+                if said != str(error):
+                    said = str(error)
+                    log.warning("shards are not shared at the moment", role=self._member.role, error=said)
             await sleep(self._lease.length_s / _LOOKS)
 
-    async def _step(self, changed: Callable[[], object], left: Callable[[], Awaitable[object]]) -> None:
+    async def _step(self, changed: Callable[[], object], busy: Callable[[], Awaitable[Collection[int]]]) -> None:
         view = await self._ask(partial(_look, self._member.role))
         if self._member.number not in view.alive:
             return
@@ -88,9 +94,8 @@ class Shares:
         if due.take or view.dead:
             own |= await self._ask(partial(_take_over, self._lease, self._member, due.take, view.dead))
         self._note(own - due.give, changed)
-        if due.give:
-            await left()
-            await self._ask(partial(_give_up, self._lease, self._member, due.give))
+        if due.give and (quiet := due.give.difference(await busy())):
+            await self._ask(partial(_give_up, self._lease, self._member, quiet))
 
     def _note(self, own: frozenset[int], changed: Callable[[], object]) -> None:
         if own != self.own:
@@ -103,8 +108,8 @@ class Shares:
 
     async def leave(self) -> None:
         """Let others have our shards at once, because we do nothing more."""
-        with suppress(StoreError, NotLeadingError):
-            await self._ask(partial(_leave, self._lease, self._member), 1.0 / _WAITS)
+        with suppress(StoreError):
+            await self._ask(partial(_leave, self._lease, self._member), _LEAVING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +135,8 @@ async def sharing(
     member = Member(role, name, secrets.randbelow(_MOST_MEMBERS) + 1)
 
     async def take(session: SessionConnection) -> bool:
-        is_ours = await session.take_lock(LOCK_OF[role], is_shared=True)
-        return is_ours and await session.take_lock(member.number, of=MEMBERS)
+        is_shared = await session.take_lock(LOCK_OF[role], is_shared=True)
+        return is_shared and await session.take_lock(member.number, of=MEMBERS)
 
     async with AsyncExitStack() as stack:
         connections = await stack.enter_async_context(postgresql_connections(url, role=role, lease_s=lease_s))
@@ -174,7 +179,7 @@ def _look(role: str, connection: Connection) -> _View:
     s, m = t.shards.c, t.members.c
     holders = {row.shard: row.member for row in connection.execute(select(s.shard, s.member).where(s.role == role))}
     members = frozenset(connection.scalars(select(m.member).where(m.role == role)))
-    held = frozenset(connection.scalars(_HELD, {"locks": MEMBERS}))
+    held = frozenset(connection.scalars(_LOCKED, {"locks": MEMBERS}))
     return _View(holders, members & held, members - held)
 
 

@@ -236,46 +236,43 @@ async def test_a_missing_secret_sends_nothing_and_is_tried_again() -> None:
     assert metrics.registry.get_sample_value("proxyd_deliveries_total", {"result": "retry"}) == 1
 
 
-async def test_what_is_under_way_ends_before_its_endpoint_is_left_to_another_process() -> None:
+async def test_it_says_where_something_is_under_way_until_that_is_recorded() -> None:
     class Slow(ScriptedChannel):
         async def deliver(self, message: Message) -> str:
             await goes_on.wait()
             return await super().deliver(message)
 
-    goes_on, own = asyncio.Event(), {"https://a/", "https://b/"}
-    outbox, channel, clock = MemoryOutbox(delivery(1, lane="a"), delivery(2, lane="b")), Slow(accept), FakeClock(T0)
-    ours = replace(FOUR, is_ours=own.__contains__)
-    dispatcher = Dispatcher(outbox, channel, lambda ref: b"s", clock, np.random.default_rng(1), Metrics(), ours)
+    goes_on, clock = asyncio.Event(), FakeClock(T0)
+    outbox, channel = MemoryOutbox(delivery(1, lane="a"), delivery(2, lane="b")), Slow(accept)
+    dispatcher = Dispatcher(outbox, channel, lambda ref: b"s", clock, np.random.default_rng(1), Metrics(), FOUR)
     running = asyncio.create_task(dispatcher.run())
     await settle()
-    own.discard("https://a/")
-    leaving = asyncio.create_task(dispatcher.leave(60.0))
-    await settle()
-    assert not leaving.done()
-    outbox.pending[3] = (delivery(3, lane="a"), T0)
+    assert await dispatcher.under_way() == {"https://a/", "https://b/"}
     goes_on.set()
-    await leaving
+    await settle()
+    assert await dispatcher.under_way() == frozenset()
     assert outbox.accepted == ["n1", "n2"]
-    await clock.advance(60.0)
-    assert outbox.accepted == ["n1", "n2"]  # the third is another's
     await dispatcher.drain(0.0)
     await running
 
 
-async def test_an_attempt_that_takes_too_long_is_broken_off_when_its_endpoint_is_left() -> None:
-    class Hanging(ScriptedChannel):
-        async def deliver(self, message: Message) -> str:
-            await asyncio.Future()
-            return ""
+async def test_nothing_counts_as_quiet_while_a_digest_is_made() -> None:
+    class SlowToDigest(MemoryOutbox):
+        async def make_digests(self, now_s: float, compose: Callable[[Gathered], bytes]) -> None:
+            await goes_on.wait()
+            self.gathering.clear()
 
-    own, outbox = {"https://lane/"}, MemoryOutbox(delivery(1))
-    ours, rng = replace(FOUR, is_ours=own.__contains__), np.random.default_rng(1)
-    dispatcher = Dispatcher(outbox, Hanging(accept), lambda ref: b"s", FakeClock(T0), rng, Metrics(), ours)
+    goes_on, outbox = asyncio.Event(), SlowToDigest()
+    outbox.gathering.append(Gathered("dgs_1", "r", ("n1",), (b"{}",), None, T0))
+    rng, clock = np.random.default_rng(1), FakeClock(T0)
+    dispatcher = Dispatcher(outbox, ScriptedChannel(accept), lambda ref: b"s", clock, rng, Metrics(), FOUR)
     running = asyncio.create_task(dispatcher.run())
     await settle()
-    own.clear()
-    await dispatcher.leave(0.0)
-    assert (outbox.accepted, list(outbox.pending)) == ([], [1])
+    asked = asyncio.create_task(dispatcher.under_way())
+    await settle()
+    assert not asked.done()
+    goes_on.set()
+    await asked
     await dispatcher.drain(0.0)
     await running
 
