@@ -76,7 +76,7 @@ def test_it_runs_where_it_was_unpacked(wheel: Path, tmp_path: Path) -> None:
     asked = "import proxyd; print(proxyd.__file__)"
     assert run(sys.executable, "-c", asked, cwd=tmp_path, **own) == f"{tmp_path / 'site/proxyd/__init__.py'}\n"
     assert run(sys.executable, "-m", "proxyd", "version", cwd=tmp_path, **own) == f"proxyd {__version__}\n"
-    shown = json.loads(run(sys.executable, "-m", "proxyd", "demo", "--for", "3s", "--json", cwd=tmp_path, **own))
+    shown = json.loads(run(sys.executable, "-m", "proxyd", "demo", "--for", "8s", "--json", cwd=tmp_path, **own))
     assert shown["proxyd"]["notifications"] == shown["proxyd"]["verified"] > 0
 
 
