@@ -491,7 +491,7 @@ async def test_tokens_are_listed_without_their_secrets_and_open_nothing_once_dro
     async with running.client.get("/api/v1/tokens", headers=admin) as answer:
         text = await answer.text()
         assert {each["scope"] for each in (await answer.json())["items"]} == {"admin", "read"}
-        assert reader["Authorization"].rpartition("_")[2] not in text
+        assert reader["Authorization"].split("_", 2)[2] not in text
     async with running.client.delete("/api/v1/tokens/read%20None", headers=admin) as answer:
         assert answer.status == 200
     async with running.client.get("/api/v1/plan", headers=reader) as answer:
