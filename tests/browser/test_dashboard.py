@@ -338,6 +338,7 @@ async def test_pages_fit_into_windows_of_every_width(chromium: Browser, tmp_path
                 assert not await page.evaluate(_HEADER_OVERLAPS), (name, width)
 
 
+@pytest.mark.long
 async def test_every_page_is_small_with_all_that_it_loads(chromium: Browser, tmp_path: Path) -> None:
     async with lived(tmp_path, 3.0, "admin", TITLED) as (api, base, token), opened(chromium) as page:
         await sign_in(page, base, token)

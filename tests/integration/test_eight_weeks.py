@@ -115,14 +115,15 @@ def result(times_s: Times, policies: Sequence[str], faults: Mapping[str, Sequenc
     return Result(float(delays_s.mean()) / HOUR_S, others, len(rehearsed.probes))
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("mix", "sources", "to_peers"),
     [
         pytest.param(cyclic, 70, 0.62, id="weekly cycles"),  # measured: 0.605; 0.63 with another seed
-        pytest.param(steady, 60, 1.0, id="no cycle", marks=pytest.mark.long),
-        pytest.param(cyclic, 700, 0.6, id="weekly cycles of many", marks=pytest.mark.long),
-        pytest.param(steady, 300, 1.0, id="no cycle of many", marks=pytest.mark.long),
+        pytest.param(steady, 60, 1.0, id="no cycle"),
+        pytest.param(cyclic, 700, 0.6, id="weekly cycles of many"),
+        pytest.param(steady, 300, 1.0, id="no cycle of many"),
     ],
 )
 def test_the_daemon_keeps_up_with_the_simulator_and_is_ahead_of_other_programs(

@@ -99,9 +99,12 @@ class Scene:
         return made
 
 
-@pytest.mark.parametrize(
+_EVERY_POLICY = pytest.mark.parametrize(
     "policy", [pytest.param(each, marks=[pytest.mark.long] if each in ALIKE else []) for each in POLICIES]
 )
+
+
+@_EVERY_POLICY
 @given(
     seed=st.integers(0, 2**32),
     restarts=st.sets(st.integers(1, CHRONONS - 1), min_size=1, max_size=6),
@@ -113,7 +116,7 @@ def test_restarts_move_no_probe(policy: str, seed: int, restarts: set[int], plan
     assert scene.probes(restarts) == scene.probes()
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@_EVERY_POLICY
 def test_a_daemon_that_restarts_all_the_time_probes_as_one_that_never_does(policy: str) -> None:
     scene = Scene(policy, seed=5, plans=(40,))
     assert scene.probes(range(1, CHRONONS, 5)) == scene.probes()
