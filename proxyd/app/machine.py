@@ -68,7 +68,7 @@ class Machine:
     tracer: Tracer = NO_TRACES
     name: str = field(default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}")
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    stores: dict[str, SqlStore] = field(default_factory=dict)  # by each role in which this machine leads
+    stores: dict[str, SqlStore] = field(default_factory=dict)  # by each role whose work this machine does
     active: set[str] = field(default_factory=set)
     standby: AsyncExitStack = field(default_factory=AsyncExitStack)  # for health checks while not planning
     is_standing_by: bool = False
@@ -155,11 +155,11 @@ class Machine:
                     tasks.create_task(parts.store.writer.run(), name="writer")
                     running = tasks.create_task(notifier.run(), name="notifying")
                     looking = tasks.create_task(self._wake_often(notifier.wake_all), name="look")
-                    following = shares.follow(self.clock.sleep, changed, notifier.busy_shards)
-                    sharing_out = tasks.create_task(following, name="shards")
+                    follow = shares.follow(self.clock.sleep, changed, notifier.busy_shards)
+                    following = tasks.create_task(follow, name="shards")
                     await works_on.wait()
                     looking.cancel()
-                    sharing_out.cancel()
+                    following.cancel()
                     await notifier.drain(settings.drain_timeout)
                     await running
                     parts.store.writer.close()
@@ -273,7 +273,7 @@ class Machine:
         self.metrics.take_roles(*self.active)
 
     async def _prove_alive(self) -> None:
-        """Return once every store in which this machine leads has committed something."""
+        """Return once the store of each role whose work this machine does has committed something."""
         for store in tuple(self.stores.values()):
             await store.ping()
 
