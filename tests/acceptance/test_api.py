@@ -13,6 +13,7 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import feedparser
+import pytest
 
 from proxyd.client import Client
 from tests.acceptance.support import PATIENCE_S, PROFILE, World, rule_text, world
@@ -152,6 +153,7 @@ async def followed(client: Client, found: asyncio.Queue[str], seen: asyncio.Even
             seen.set()
 
 
+@pytest.mark.long
 async def test_a_stream_goes_on_where_it_was_when_the_daemon_stops_or_dies(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         w.origin.feed("feed").add(1, age_s=3600.0)

@@ -142,6 +142,7 @@ async def test_what_the_running_daemon_plans_and_why(tmp_path: Path) -> None:
         assert (health.code, health.out) == (0, "ready\n")
 
 
+@pytest.mark.long
 async def test_the_report_compares_what_was_found_with_what_was_predicted(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         await running(w)
@@ -207,7 +208,9 @@ async def test_the_live_view_and_daemons_elsewhere(tmp_path: Path) -> None:
         ]
 
 
-@pytest.mark.parametrize(("key", "code"), [(b"q", 0), (b"\x03", 130)], ids=["q", "Ctrl-C"])
+@pytest.mark.parametrize(
+    ("key", "code"), [(b"q", 0), pytest.param(b"\x03", 130, marks=pytest.mark.long)], ids=["q", "Ctrl-C"]
+)
 async def test_the_live_view_ends_with_a_key_and_leaves_the_terminal_as_it_was(
     tmp_path: Path, key: bytes, code: int
 ) -> None:

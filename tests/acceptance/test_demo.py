@@ -27,6 +27,7 @@ def run_demo(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 def test_a_demo_shows_three_schedules_and_loses_nothing(tmp_path: Path) -> None:
     (tmp_path / "proxyd.toml").write_text("this is not for the demo", encoding="utf-8")
     done = run_demo(tmp_path, "--for", "8s", "--json")

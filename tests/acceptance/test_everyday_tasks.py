@@ -119,6 +119,7 @@ async def test_a_price_that_falls(w: World) -> None:
     assert title.endswith("price: 1350 → 1199.5")
 
 
+@pytest.mark.long
 async def test_a_site_that_is_down_and_up_again_over_a_restart(w: World) -> None:
     """Failures are counted in the database: those before a kill and those after it make three."""
     is_down, answered = [False], [0]

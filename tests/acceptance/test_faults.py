@@ -156,6 +156,7 @@ async def test_a_disk_that_is_full_from_the_start_is_said(tmp_path: Path) -> Non
         assert integrity(w.daemon.database) == "ok"
 
 
+@pytest.mark.long
 async def test_a_read_only_database_is_said_and_left_as_it_is(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         await running(w)
@@ -218,6 +219,7 @@ async def test_a_database_that_another_program_holds_for_a_while_is_waited_for(t
         assert await w.receiver.received("each", 1) == news
 
 
+@pytest.mark.long
 async def test_a_database_that_another_program_keeps_is_said_and_nothing_is_lost(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         await running(w)
@@ -274,6 +276,7 @@ async def test_a_damaged_database_is_said_and_a_backup_brings_everything_back(
         one_id_whatever_its_bytes(w.receiver, "each")
 
 
+@pytest.mark.long
 async def test_a_file_system_that_is_read_only_is_said_and_nothing_is_lost(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         await running(w)

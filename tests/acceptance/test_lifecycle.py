@@ -7,11 +7,13 @@ import signal
 import socket
 from pathlib import Path
 
+import pytest
 from aiohttp import web
 
 from tests.acceptance.support import Daemon, eventually, integrity, world
 
 
+@pytest.mark.long
 async def test_a_rules_count_survives_a_restart(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         feed = w.origin.feed("feed")
@@ -42,6 +44,7 @@ async def test_items_published_while_it_was_down_are_delivered_after(tmp_path: P
         assert await w.receiver.received("each", 3) == news
 
 
+@pytest.mark.long
 async def test_what_a_setting_forbade_is_asked_at_once_when_that_has_changed(tmp_path: Path) -> None:
     async with world(tmp_path, source_spacing="1h") as w:
         allowed = w.daemon.settings.pop("allow_networks")
@@ -81,6 +84,7 @@ async def test_sigterm_lets_what_is_under_way_finish(tmp_path: Path) -> None:
         w.receiver.check()
 
 
+@pytest.mark.long
 async def test_sigterm_gives_up_what_takes_longer_than_the_drain_timeout(tmp_path: Path) -> None:
     async with world(tmp_path, drain_timeout="1s", delivery_timeout="300s", probe_timeout="300s") as w:
 

@@ -48,6 +48,7 @@ async def everything_is_told(w: World, news: dict[str, list[str]]) -> None:
     w.receiver.check()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", [pytest.param("fail", marks=pytest.mark.long), "hang"])
 async def test_while_names_do_not_resolve_it_goes_on_and_then_finds_everything(tmp_path: Path, fault: str) -> None:
     async with world(tmp_path, probe_timeout="1s") as w:
@@ -105,6 +106,7 @@ async def test_hosts_that_are_all_down_come_back_without_a_storm(tmp_path: Path)
         assert origin.in_turn
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ahead_s", [250.0, pytest.param(-250.0, marks=pytest.mark.long)])
 async def test_a_clock_that_jumps_under_the_running_daemon_changes_no_promise(tmp_path: Path, ahead_s: float) -> None:
     """Receivers refuse what is stamped five minutes off; longer jumps are tested under a fake clock."""

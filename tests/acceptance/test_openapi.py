@@ -52,6 +52,7 @@ async def test_with_a_token_every_answer_is_as_documented_and_none_is_a_fault(tm
         assert not w.daemon.has_ended
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 async def test_without_a_token_nothing_is_let_through(tmp_path: Path) -> None:
     async with running(tmp_path) as w:

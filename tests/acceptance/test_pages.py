@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
 from aiohttp import web
 
 from tests.acceptance.support import SECRET, World, eventually, world
@@ -112,6 +113,7 @@ async def test_one_line_watches_a_price(tmp_path: Path) -> None:
         assert data["title"] == "Lamp: price: 1299 → 1199.5"
 
 
+@pytest.mark.long
 async def test_an_update_before_a_kill_is_remembered_with_what_it_replaced(tmp_path: Path) -> None:
     """The rule fires on each second update: the first is seen before the kill, the second after it."""
     async with world(tmp_path) as w:

@@ -157,6 +157,7 @@ def test_times_are_divided_and_nothing_else_changes() -> None:
     assert faster("for: 5m\nx: [1h] 10 s, rate5m") == "for: 2500ms\nx: [30000ms] 10 s, rate5m"
 
 
+@pytest.mark.long
 async def test_faults_of_a_daemon_reach_somebody(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         throttles = False

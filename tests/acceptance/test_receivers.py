@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.acceptance.support import eventually, world
 
 
@@ -35,6 +37,7 @@ async def test_receivers_that_refuse_drop_or_stall_get_everything_in_order(tmp_p
         assert samples["proxyd_outbox_pending"] == 0
 
 
+@pytest.mark.long
 async def test_a_notification_that_keeps_failing_holds_back_its_rule_only_so_long(tmp_path: Path) -> None:
     async with world(tmp_path, delivery_hold="500ms") as w:
         feed = w.origin.feed("feed")
@@ -50,6 +53,7 @@ async def test_a_notification_that_keeps_failing_holds_back_its_rule_only_so_lon
         w.receiver.check()
 
 
+@pytest.mark.long
 async def test_a_receiver_that_is_gone_for_good_is_left_alone_until_someone_replays(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         feed = w.origin.feed("feed")

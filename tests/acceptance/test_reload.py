@@ -6,6 +6,8 @@ import re
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.acceptance.support import DOMAIN, PROFILE, World, eventually, rule_text, world
 
 FIVE_ERRORS = f"""{DOMAIN}
@@ -97,6 +99,7 @@ async def test_a_first_start_with_faulty_profiles_ends_with_the_errors(tmp_path:
         assert "Traceback" not in w.daemon.log
 
 
+@pytest.mark.long
 async def test_a_start_with_faulty_profiles_runs_on_the_last_good_declaration(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         await running(w, rules={"third": 3})

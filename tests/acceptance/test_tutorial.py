@@ -135,6 +135,7 @@ def substituted(page: Path, ports: dict[str, str]) -> Iterator[Block]:
         yield replace(block, text=text + listens)
 
 
+@pytest.mark.long
 def test_the_tutorial_runs_as_it_is_shown(repository: Path) -> None:
     ports = {name: str(free_port()) for name in ("8001", "8002", "8080")}
     folder = repository / "proxyd-tutorial"

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from aiohttp import web
 
 from tests.acceptance.support import World, eventually, world
@@ -72,6 +73,7 @@ async def test_a_report_has_the_stock_pages_looked_at_once(tmp_path: Path) -> No
         assert (w.origin.asked["acme"], w.origin.asked["beta"]) == (1, 1)
 
 
+@pytest.mark.long
 async def test_an_interval_that_is_open_outlives_a_kill(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         quotes = Quotes()

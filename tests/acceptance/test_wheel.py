@@ -68,6 +68,7 @@ def test_it_holds_all_that_runs_and_nothing_else(wheel: Path) -> None:
     assert not [name for name in names if "__pycache__" in name or name.endswith((".db", ".lock"))]
 
 
+@pytest.mark.long
 def test_it_runs_where_it_was_unpacked(wheel: Path, tmp_path: Path) -> None:
     """With what is installed here; the long form installs everything by the lock."""
     with zipfile.ZipFile(wheel) as archive:

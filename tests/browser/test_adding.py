@@ -92,6 +92,7 @@ async def test_the_price_of_a_page_is_watched_by_a_click_on_it_in_eight_actions(
         await w.daemon.knows(w.origin.url("lamp").removeprefix("http://"))
 
 
+@pytest.mark.long
 async def test_what_is_added_can_be_shown_with_its_cost_before(chromium: Browser, tmp_path: Path) -> None:
     async with watched(tmp_path) as (w, token), opened(chromium, java_script_enabled=False) as page:
         await page.goto(w.daemon.base + "/")
@@ -110,6 +111,7 @@ async def test_what_is_added_can_be_shown_with_its_cost_before(chromium: Browser
         await expect(page.get_by_role("alert")).to_contain_text("nothing was read at h1: it holds no number")
 
 
+@pytest.mark.long
 async def test_a_list_of_feeds_is_uploaded(chromium: Browser, tmp_path: Path) -> None:
     async with watched(tmp_path) as (w, token), opened(chromium) as page:
         hands = await begun(page, w, token)
@@ -124,6 +126,7 @@ async def test_a_list_of_feeds_is_uploaded(chromium: Browser, tmp_path: Path) ->
         await eventually(lambda: w.origin.asked["two"], "the new source was asked")
 
 
+@pytest.mark.long
 async def test_an_address_that_cannot_be_watched_says_why(chromium: Browser, tmp_path: Path) -> None:
     async with watched(tmp_path) as (w, token), opened(chromium) as page:
         hands = await begun(page, w, token)

@@ -207,6 +207,7 @@ async def read_the_week(page: Page) -> None:
     assert await page.locator("svg.heat rect").count() == 168
 
 
+@pytest.mark.long
 async def test_a_source_and_a_rule_are_read_by_keyboard_alone(chromium: Browser, tmp_path: Path) -> None:
     async with lived(tmp_path, 3.0) as (_, base, token), opened(chromium) as page:
         await sign_in(page, base, token)
@@ -295,6 +296,7 @@ async def newest(api: Running) -> str:
     return str(row.notification_id)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("scheme", "width"), [pytest.param("light", 1280, marks=pytest.mark.long), ("dark", 390)])
 async def test_every_page_can_be_read_by_everybody(chromium: Browser, tmp_path: Path, scheme: str, width: int) -> None:
     options = {"color_scheme": scheme, "viewport": {"width": width, "height": 850}}
@@ -393,6 +395,7 @@ async def test_hostile_titles_run_nothing(chromium: Browser, tmp_path: Path) -> 
         await expect(page.get_by_role("heading", level=1)).to_contain_text("<script>alert('x')</script>")
 
 
+@pytest.mark.long
 async def test_the_pictures_of_the_documents(chromium: Browser, tmp_path: Path, pytestconfig: pytest.Config) -> None:
     """Runs at little length unless the pictures are asked for."""
     writes = bool(pytestconfig.getoption("--write-images", default=False))
@@ -431,6 +434,7 @@ async def test_two_clicks_lead_to_why_to_what_arrived_and_to_silence_for_the_nig
         assert muted.until_s == api.control.queries.clock.time_s() + 8 * 3600.0
 
 
+@pytest.mark.long
 async def test_times_are_those_of_the_reader_with_utc_beside_them(chromium: Browser, tmp_path: Path) -> None:
     async with (
         lived(tmp_path, 1.0, "read", TITLED) as (_, base, token),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import quote
 
+import pytest
 from playwright.async_api import Browser, Dialog, Page, expect
 
 from proxyd.api import new_token
@@ -17,6 +18,7 @@ from tests.integration.test_hostile_content import declared, row
 NAMES = {name: text for name, text in SHORT.items() if name not in NO_UTF8}
 
 
+@pytest.mark.long
 async def test_hostile_texts_run_nothing_and_are_read_as_text(chromium: Browser, tmp_path: Path) -> None:
     dialogs: list[str] = []
 

@@ -63,6 +63,7 @@ async def test_a_page_that_scripts_build_is_pictured_whole_with_its_images(devto
     assert (rig.site.count("/image.png"), rig.site.count("/lazy.png")) == (1, 1)
 
 
+@pytest.mark.long
 async def test_a_short_page_has_the_height_of_the_window(devtools: DevTools) -> None:
     async with rigged(devtools) as rig:
         rig.site.script("/page", f"show('read'); {DONE};")
@@ -77,6 +78,7 @@ async def test_a_page_that_does_not_show_what_is_read_has_a_picture(devtools: De
     assert size(outcome) == (1280, 720)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("style", ["height: 3000000px", "height: 30000px; width: 30000px"])
 async def test_a_giant_page_is_pictured_within_the_limits(devtools: DevTools, style: str) -> None:
     async with rigged(devtools) as rig:
@@ -95,6 +97,7 @@ pen.putImageData(noise, 0, 0); document.body.append(canvas); show('read');
 """
 
 
+@pytest.mark.long
 async def test_a_large_picture_becomes_a_jpeg(devtools: DevTools) -> None:
     async with rigged(devtools) as rig:
         rig.site.script("/page", f"{NOISE % 800} {DONE};")
@@ -106,6 +109,7 @@ async def test_a_large_picture_becomes_a_jpeg(devtools: DevTools) -> None:
     assert len(outcome.picture.data) <= MOST_BYTES
 
 
+@pytest.mark.long
 async def test_a_picture_that_stays_too_large_is_left_out_and_the_page_is_read(devtools: DevTools) -> None:
     async with rigged(devtools) as rig:
         rig.site.script("/page", f"{NOISE % 5000} {DONE};")

@@ -160,6 +160,7 @@ async def test_a_page_that_scripts_build_is_read_as_the_browser_shows_it(devtool
     assert (outcome.status, outcome.answered_by, outcome.requests) == (200, "127.0.0.1", 2)
 
 
+@pytest.mark.long
 async def test_what_the_how_to_watches_is_told_when_the_scripts_show_it(devtools: DevTools) -> None:
     async with rigged(devtools) as rig:
         checked = check([SourceText("t", task("Watch a page built by scripts"))], CheckSettings(can_mail=True))
@@ -311,7 +312,9 @@ async def test_downloads_popups_and_dialogs_are_ended(devtools: DevTools) -> Non
     assert (download.kind, "is not a web page" in download.detail) == (OutcomeKind.NOT_A_FEED, True)
 
 
-@pytest.mark.parametrize("script", ["while (true) {}", "setTimeout(() => { while (true) {} }, 50);"])
+@pytest.mark.parametrize(
+    "script", ["while (true) {}", pytest.param("setTimeout(() => { while (true) {} }, 50);", marks=pytest.mark.long)]
+)
 async def test_an_endless_script_is_ended_and_the_next_page_is_read(devtools: DevTools, script: str) -> None:
     async with rigged(devtools, RenderLimits(total_s=2.0, settle_s=1.0)) as rig:
         rig.site.script("/endless", script)
@@ -340,6 +343,7 @@ async def test_endless_requests_end_at_the_limit_and_the_page_is_read(devtools: 
     assert "it makes more than 10 requests" in outcome.detail
 
 
+@pytest.mark.long
 async def test_requests_without_end_are_left_to_the_dead_proxy(devtools: DevTools) -> None:
     limits = RenderLimits(total_s=20.0, settle_s=0.5, requests=10)
     async with rigged(devtools, limits) as rig, listening("127.0.0.2") as inside:

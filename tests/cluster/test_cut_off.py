@@ -48,6 +48,7 @@ def reached(server: PostgresServer, machines: Cluster, cables: Network) -> str:
     return machines.database.replace("127.0.0.1", cables.servers)
 
 
+@pytest.mark.long
 async def test_a_planner_cut_off_from_the_servers(tmp_path: Path, cables: Network) -> None:
     async with working(tmp_path, cables, "planner", "planner", "prober", "notifier") as (machines, origin, victim):
 

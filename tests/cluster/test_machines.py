@@ -126,6 +126,7 @@ async def test_the_machines_share_the_work_and_every_item_is_told_once(
         exactly_once(machines, origin)
 
 
+@pytest.mark.long
 async def test_a_prober_killed_while_it_holds_batches(tmp_path: Path, postgresql: PostgresServer) -> None:
     roles = ("planner", "prober", "prober", "notifier")
     async with working(tmp_path, postgresql, *roles, delay_s=SLOW_S) as (machines, origin):
@@ -142,6 +143,7 @@ async def test_a_prober_killed_while_it_holds_batches(tmp_path: Path, postgresql
         await planner.metric_reaches("proxyd_lost_probes_total", 1)
 
 
+@pytest.mark.long
 async def test_machines_that_have_different_leases_never_ask_a_host_at_once(
     tmp_path: Path, postgresql: PostgresServer
 ) -> None:
@@ -159,6 +161,7 @@ async def test_machines_that_have_different_leases_never_ask_a_host_at_once(
             await delivered(machines, origin)
 
 
+@pytest.mark.long
 async def test_messages_that_come_again_or_are_forged_do_nothing(tmp_path: Path, postgresql: PostgresServer) -> None:
     roles = ("planner", "prober", "prober", "notifier")
     async with AsyncExitStack() as stack:
@@ -181,6 +184,7 @@ async def test_messages_that_come_again_or_are_forged_do_nothing(tmp_path: Path,
         await delivered(machines, origin)
 
 
+@pytest.mark.long
 async def test_a_prober_in_a_wrong_network_is_put_aside(tmp_path: Path, postgresql: PostgresServer) -> None:
     async with working(tmp_path, postgresql, "planner", "prober", "notifier") as (machines, origin):
         planner, wrong = machines.machines[0], await machines.machine("prober", allow_networks="10.99.0.0/16")
@@ -203,6 +207,7 @@ async def test_a_planner_killed_at_work(tmp_path: Path, postgresql: PostgresServ
         assert await leader_of(machines, "planner") is not leader
 
 
+@pytest.mark.long
 async def test_a_planner_that_was_taken_for_dead_comes_back(tmp_path: Path, postgresql: PostgresServer) -> None:
     async with working(tmp_path, postgresql, "planner", "planner", "prober", "notifier") as (machines, origin):
         leader = await leader_of(machines, "planner")
@@ -280,6 +285,7 @@ async def test_nats_is_restarted(tmp_path: Path, postgresql: PostgresServer) -> 
         await recovers(machines, origin, restart)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "how",
     [pytest.param(signal.SIGQUIT, id="in a crash"), pytest.param(signal.SIGINT, id="in order", marks=pytest.mark.long)],

@@ -73,6 +73,7 @@ async def test_a_jump_changes_no_notification(tmp_path: Path, jump_s: float, *, 
     assert await fired(profiles(tmp_path / "jumped"), jump_s=jump_s, restart=restart) == steady
 
 
+@pytest.mark.long
 async def test_a_restart_after_an_hour_back_probes_and_counts_at_once(tmp_path: Path) -> None:
     folder = tmp_path / "profiles"
     folder.mkdir()

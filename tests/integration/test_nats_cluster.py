@@ -123,6 +123,7 @@ async def test_a_prober_that_dies_loses_what_it_had_begun_and_gets_nothing_more(
     assert unmade in ([], [Unmade.NOT_BEGUN])  # the server says at once that it is gone
 
 
+@pytest.mark.long
 async def test_a_batch_that_takes_longer_than_its_hold_stays_where_it_is() -> None:
     slow, other = Hosts(CLOCK), Hosts(CLOCK)
     slow.release.clear()

@@ -21,7 +21,8 @@ from tests.databases import migrate
 from tests.servers import PostgresServer
 
 CLOCK = SystemClock()
-LEASE_S = 5.0
+LEASE_S = 20.0  # longer than this machine is ever kept from renewing it
+LOOKS = 20  # for shards, in a second
 _END_LEASE = """
     SELECT pg_terminate_backend(pid) FROM pg_locks
     WHERE locktype = 'advisory' AND classid::bigint = :locks AND objid = (SELECT member FROM members WHERE name = :name)
@@ -42,7 +43,7 @@ class Party:
     async def join(self, name: str) -> AsyncIterator[Membership]:
         async with sharing(self.database, "notifier", name, lease_s=LEASE_S, wait=CLOCK.sleep) as joined:
             self.members.append(joined)
-            task = asyncio.create_task(joined.shares.follow(CLOCK.sleep, self._changed, self._busy))
+            task = asyncio.create_task(joined.shares.follow(self._soon, self._changed, self._busy))
             self.following[name] = task
             try:
                 yield joined
@@ -51,6 +52,9 @@ class Party:
                 task.cancel()
                 with suppress(asyncio.CancelledError):
                     await task
+
+    async def _soon(self, _after_s: float) -> None:
+        await CLOCK.sleep(1.0 / LOOKS)
 
     async def _busy(self) -> set[int]:
         return self.busy

@@ -38,6 +38,7 @@ def bill(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.long
 def test_the_bill_of_materials_lists_every_package_with_its_version(bill: dict[str, Any]) -> None:
     listed: dict[str, set[str]] = {}
     for component in bill["components"]:

@@ -25,7 +25,9 @@ def test_every_reader_of_web_pages_has_its_view() -> None:
     assert set(VIEWS) == {reader for reader, kind in READER_KINDS.items() if not kind.is_of_json}
 
 
-@pytest.mark.parametrize(("elements", "is_cut"), [(MOST_ITEMS, False), (MOST_ITEMS + 1, True)])
+@pytest.mark.parametrize(
+    ("elements", "is_cut"), [pytest.param(MOST_ITEMS, False, marks=pytest.mark.long), (MOST_ITEMS + 1, True)]
+)
 def test_more_meta_elements_than_are_kept_are_said_to_be_cut(elements: int, is_cut: bool) -> None:
     each, path = Extraction(Reader.META, "tag"), Extraction(Reader.CSS, "::attr(content)")
     page_class = PageClass("C", "D", (Field("v", FieldType.STRING, path),), each, ("v",))

@@ -201,6 +201,7 @@ def in_time(made: ProbesMade, after: tuple[np.ndarray, ...], terms: Terms, every
     return float(np.mean(found))
 
 
+@pytest.mark.long
 def test_probes_are_in_time_for_counted_items_far_more_often_than_even_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     text = decider_policy._DOMAIN.replace('ON INSERT TO RSS"', 'ON INSERT TO RSS WHEN COUNT(*) % 10 = 0"')
     monkeypatch.setattr(decider_policy, "_DOMAIN", text)
@@ -212,6 +213,7 @@ def test_probes_are_in_time_for_counted_items_far_more_often_than_even_ones(monk
     assert in_time(made, after, terms, 10) > 2.5 * even
 
 
+@pytest.mark.long
 def test_a_plan_makes_as_many_probes_as_the_budget_leaves() -> None:
     text = decider_policy._DOMAIN.replace('ON INSERT TO RSS"', 'ON INSERT TO RSS WHEN COUNT(*) % 5 = 0"')
     terms, after = terms_of(12 * 3600.0, probes=1000, sources=60, weeks=2)

@@ -39,6 +39,7 @@ async def run(trace: dict[str, list[float]], clauses: str, *, probes_per_s: floa
     return captured / (captured + missed), probes
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("probes_per_s", [1.0, *(pytest.param(each, marks=pytest.mark.long) for each in (2.0, 3.0))])
 async def test_a_rule_with_a_life_is_served_about_as_well_as_by_even_spacing(probes_per_s: float) -> None:
     trace = traces(1)

@@ -33,7 +33,10 @@ def probes(count: int, kind: str, seed: int = 5) -> list[Evidence]:
     return found
 
 
-@pytest.mark.parametrize(("kind", "within"), [("counts", 0.1), ("windows", 0.15), ("bits", 0.3)])
+@pytest.mark.parametrize(
+    ("kind", "within"),
+    [*(pytest.param(*each, marks=pytest.mark.long) for each in (("counts", 0.1), ("windows", 0.15))), ("bits", 0.3)],
+)
 def test_the_week_is_found_through_gaps_that_are_longer_than_its_intervals(kind: str, within: float) -> None:
     fit = fit_counts(probes(12_000, kind), BINS, prior=RatePrior(5.0 / DAY_S, events=0.5))
     by_quarter = fit.intensity.values.reshape(7, 4).mean(axis=0) * DAY_S

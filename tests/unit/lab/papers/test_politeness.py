@@ -20,6 +20,7 @@ def column(figure: Figure, name: str) -> list[float]:
     return [float(row[place]) for row in figure.rows]
 
 
+@pytest.mark.long
 def test_every_row_fits_its_columns_and_every_axis_is_one(found: dict[str, Figure]) -> None:
     for figure in found.values():
         assert {len(row) for row in figure.rows} == {len(figure.columns)}
@@ -80,6 +81,7 @@ def test_sampled_items_follow_the_table() -> None:
     assert np.mean(counts) == pytest.approx(116.45, rel=0.02)
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_figures(found: dict[str, Figure]) -> None:
     again = {f.name: f for f in figures(rng=np.random.default_rng(1), quick=True)}
     assert again == found

@@ -52,6 +52,7 @@ def test_every_policy_has_a_row_with_every_figure(trace: Path, capsys: pytest.Ca
     assert best == found[-1]["mean_delay_s"]
 
 
+@pytest.mark.long
 def test_a_budget_by_chronon_is_kept(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = rows(
         capsys, "--trace", str(trace), "--budget", "0.5", "--chronon", "10m", "--policies", "auto,uniform,index"
@@ -62,7 +63,7 @@ def test_a_budget_by_chronon_is_kept(trace: Path, capsys: pytest.CaptureFixture[
         assert row["peak_probes_per_slot"] <= 3
 
 
-@pytest.mark.parametrize("model", ["poisson", "bursts+drift"])
+@pytest.mark.parametrize("model", ["poisson", pytest.param("bursts+drift", marks=pytest.mark.long)])
 def test_a_model_stands_in_for_a_trace(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--model", model, "--sources", "20", "--probes-per-source-week", "7", "--policies", "auto,uniform"]
     first, again = rows(capsys, *options), rows(capsys, *options)
@@ -70,6 +71,7 @@ def test_a_model_stands_in_for_a_trace(model: str, capsys: pytest.CaptureFixture
     assert [row["mean_delay_s"] for row in first] == [row["mean_delay_s"] for row in again]
 
 
+@pytest.mark.long
 def test_noise_takes_away_what_the_week_taught(capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--model", "poisson", "--sources", "20", "--probes-per-source-week", "7", "--policies", "auto"]
     (clear,), (noisy,) = rows(capsys, *options, "--fpn", "1"), rows(capsys, *options, "--fpn", "0")

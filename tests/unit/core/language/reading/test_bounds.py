@@ -47,7 +47,7 @@ _LONG_TEXTS = {
 }
 
 
-_SHORT = frozenset({"many classes", "comments between statements", "one statement of errors", "one list of names"})
+_SHORT = frozenset({"comments between statements", "one statement of errors", "one list of names"})
 
 
 @pytest.mark.timeout(60)

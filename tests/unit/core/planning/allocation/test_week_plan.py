@@ -100,6 +100,7 @@ def test_a_copy_follows_other_probes() -> None:
     assert (plan.due_s("s1"), copy.due_s("s1") == before) == (before, False)
 
 
+@pytest.mark.long
 def test_a_short_cycle_is_a_week_in_miniature() -> None:
     cycle = Cycle(3600.0)
     speed = cycle.speed
