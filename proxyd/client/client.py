@@ -68,7 +68,7 @@ class Client:
         try:
             return await self._wire.ask(types.Readiness, "GET", "/readyz")
         except ApiError as error:
-            if "ready" not in error.problem:
+            if not error.problem.keys() >= {"ready", "checks"}:
                 raise
             return types.Readiness(ready=error.problem["ready"], checks=error.problem["checks"])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from io import BytesIO
@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import aiohttp
 
+from proxyd.client.types import Readiness
 from proxyd.errors import ProxydError, SilentError, UnreachableError
 
 T = TypeVar("T")
@@ -39,7 +40,9 @@ class ApiError(ProxydError):
         self.problem = dict(problem)
         self.retry_after_s = retry_after_s
         said = str(problem.get("detail") or problem.get("title") or f"the daemon answered with status {status}")
-        lines = [said, *(_fault(each) for each in problem.get("errors") or ())]
+        told = problem.get("errors")
+        faults = [each for each in (told if isinstance(told, list) else ()) if isinstance(each, dict)]
+        lines = [said, *(_fault(each) for each in faults if "detail" in each)]
         super().__init__("\n".join([*lines, *_advice(status, said, retry_after_s)]))
 
 
@@ -69,6 +72,9 @@ class ListAnswer(TypedDict):
     next_cursor: NotRequired[str | None]
 
 
+_MEMBERS: Mapping[type, Collection[str]] = {ListAnswer: ("items",), Readiness: ("ready", "checks")}
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """A complete response of the daemon."""
@@ -87,13 +93,19 @@ class Answer:
         """The body as text."""
         return self.body.decode("utf-8", "replace")
 
-    def json(self) -> Any:
-        """Return the JSON in the body; raises ``ApiError`` if it is not JSON, as from another server."""
+    def json(self, *members: str) -> Any:
+        """Return the JSON in the body; raises ``ApiError`` if it is none with these members, as from another server."""
         try:
-            return json.loads(self.body)
+            said = json.loads(self.body)
         except ValueError as error:
-            detail = f"the server answered with status {self.status}, but not as the API of proxyd; check the address"
-            raise ApiError(self.status, {"detail": detail}) from error
+            raise self._stranger() from error
+        if members and not (isinstance(said, dict) and said.keys() >= set(members)):
+            raise self._stranger()
+        return said
+
+    def _stranger(self) -> ApiError:
+        detail = f"the server answered with status {self.status}, but not as the API of proxyd; check the address"
+        return ApiError(self.status, {"detail": detail})
 
     def refusal(self) -> ApiError:
         """Return why the request was refused."""
@@ -130,13 +142,16 @@ class Wire:
         body: object = None,
         key: str | None = None,
     ) -> T:
-        """Return the JSON of an answer, a ``kind``; ``body`` is sent as JSON, ``key`` as its Idempotency-Key."""
+        """Return the JSON of an answer, a ``kind``; ``body`` is sent as JSON, ``key`` as its Idempotency-Key.
+
+        Only of lists and of readiness it is checked that they are: older daemons leave out members of others.
+        """
         headers = keyed(key)
         content = None if body is None else json.dumps(body).encode()
         if content is not None:
             headers["Content-Type"] = "application/json"
         answer = await self.send(method, path, query, headers=headers, content=content)
-        return cast("T", answer.json())
+        return cast("T", answer.json(*_MEMBERS.get(kind, ())))
 
     async def send(
         self,
@@ -175,7 +190,7 @@ class Wire:
             asked["limit"] = _PAGE if limit is None else min(_PAGE, limit - len(items))
             page = await self.ask(ListAnswer, "GET", path, asked)
             items += page["items"]
-            if page["next_cursor"] is None:
+            if page.get("next_cursor") is None:
                 break
             asked["cursor"] = page["next_cursor"]
         return items

@@ -291,7 +291,11 @@ async def test_the_waiting_client_works_where_a_loop_runs() -> None:
             {"Location": "http://elsewhere.example/"},
             "the server answered with status 302, but not as the API",
         ),
+        (400, b'{"title": "T", "errors": ["x", {"line": 3}]}', {}, "T"),
+        (400, b'{"title": "T", "errors": "x"}', {}, "T"),
         (200, b"<html>", {}, "the server answered with status 200, but not as the API"),
+        (200, b"[]", {}, "the server answered with status 200, but not as the API"),
+        (200, b'{"total": 0}', {}, "the server answered with status 200, but not as the API"),
     ],
 )
 def test_what_is_refused_is_said(status: int, body: bytes, headers: Mapping[str, str], said: str) -> None:
@@ -300,6 +304,17 @@ def test_what_is_refused_is_said(status: int, body: bytes, headers: Mapping[str,
             client.plan()
         assert refused.value.status == status
         assert refused.value.retry_after_s == (7 if headers.get("Retry-After") == "7" else None)
+
+
+@pytest.mark.parametrize("status", [200, 503])
+@pytest.mark.parametrize("body", [b'{"status": "ok"}', b'{"ready": true}', b"[]"])
+def test_another_server_is_not_taken_for_a_daemon(status: int, body: bytes) -> None:
+    with (
+        answering(lambda _: Canned(body, status, {})) as base,
+        SyncClient.over_http(base, "t") as client,
+        pytest.raises(ApiError),
+    ):
+        client.ready()
 
 
 def test_nobody_there_is_said(tmp_path: Path) -> None:
