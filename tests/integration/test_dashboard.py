@@ -454,6 +454,21 @@ async def test_news_of_a_page_say_what_changed(browser: Browser) -> None:
     assert "not shown" not in page
 
 
+async def test_what_several_rules_told_of_an_item_is_one_line(browser: Browser) -> None:
+    items = [{"channel.item.title": "an item"}]
+    await browser.api.tell(
+        told("n1", rule_name="r", items=items),
+        told("n2", rule_name="r", items=items),  # again, at the same time
+        told("n3", rule_name="q", items=items),
+        told("n4", rule_name="q", at_s=T0 + 60.0, items=items),
+    )
+    await browser.sign_in("read")
+    _, page = await browser.get("/")
+    lines = re.findall(r'<p class="sub">.*?(rules?) .*?</p>', page)
+    assert lines == ["rule", "rules", "rule"]
+    assert re.search(r'rules <a href="/rules/q">.*?</a>, <a href="/rules/r">', page)
+
+
 async def test_only_what_was_sent_can_be_sent_again(browser: Browser) -> None:
     await browser.api.tell(told("n1"))
     await browser.sign_in()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,10 +17,12 @@ from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
 from proxyd.core.model.suspension import Subject
 from proxyd.core.rules.answers.promises import falls_short
+from proxyd.core.rules.programs.message_program import heading
 from proxyd.errors import BadSearchError, BusyError
 from proxyd.queries import Queries
 
 _MOST_NEWS, _MOST_NAMED, _MOST_DEAD = 12, 5, 20
+_MOST_TOLD = 3 * _MOST_NEWS  # notifications, of which several may tell the same
 _DAYS = 7
 
 
@@ -81,6 +84,17 @@ class Kept:
         return falls_short(self.share, self.predicted, self.events)
 
 
+def told_alike(news: Sequence[wire.NotificationListed]) -> list[list[wire.NotificationListed]]:
+    """Return notifications in order, those of several rules about the same event of a source together."""
+    found: dict[tuple[str, str, str, int], list[wire.NotificationListed]] = {}
+    of_rule: Counter[tuple[str, str, str, str]] = Counter()
+    for each in news:
+        same = each.source, each.event, heading(each.body.get("data", {}), each.source)
+        of_rule[each.rule, *same] += 1  # what one rule tells twice are two lines
+        found.setdefault((*same, of_rule[each.rule, *same]), []).append(each)
+    return [*found.values()]
+
+
 class News:
     """Handlers of the first page and of the search."""
 
@@ -96,7 +110,8 @@ class News:
     async def news(self, request: web.Request) -> web.Response:
         """Show the newest notifications, what needs somebody, and how promises were kept in the last week."""
         deliveries = self._listings.deliveries
-        news = await deliveries.list_notifications(wire.Found(limit=_MOST_NEWS))
+        told = (await deliveries.list_notifications(wire.Found(limit=_MOST_TOLD))).items
+        news = told_alike(told)[:_MOST_NEWS]
         report = payloads.report(await self._plans.report(days=_DAYS, with_promises=False))
         samples = await self._vitals.samples()
         suspended = self._suspensions.all()
@@ -105,8 +120,8 @@ class News:
             request,
             "news.html",
             news=news,
-            titles=titles_of(news.items),
-            changes=changes_of(news.items),
+            titles=titles_of(told),
+            changes=changes_of(told),
             kept=Kept.of(report.days),
             off=Named.of([each.source for each in report.off]),
             checks=await self._vitals.readiness(),
