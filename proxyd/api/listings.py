@@ -103,7 +103,7 @@ class ProfileListings:
         for number, name in enumerate(names):
             if number % _PART == 0:
                 await asyncio.sleep(0)
-            found = self._plans.explain(name)
+            found = self._plans.explain(name, with_week=False)
             if found is None:
                 continue
             rules += len(found.rules)

@@ -598,7 +598,6 @@ class Explained(TypedDict):
     postponed: dict[str, int]
     unmet_intervals: int
     price_item_hours: float | None
-    week: list[float]
     off: ModelOff | None
     first_contact: str | None
     last_probe: str | None
@@ -609,6 +608,7 @@ class Explained(TypedDict):
     items_seen: int
     items_lost_estimated: float
     summary: list[str]
+    week: list[float]
     kept: list[KeptPromiseShown]
 
 
@@ -752,7 +752,6 @@ SourceListed = TypedDict(
         "postponed": dict[str, int],
         "unmet_intervals": int,
         "price_item_hours": float | None,
-        "week": list[float],
         "off": ModelOff | None,
         "first_contact": str | None,
         "last_probe": str | None,

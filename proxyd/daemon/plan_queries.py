@@ -134,9 +134,9 @@ class PlanQueries:
         """The time in which items are to be seen, for rules that say none."""
         return self._planner.settings.default_target.parts[0][0]
 
-    def explain(self, source_id: str) -> Explanation | None:
-        """Return when a source is probed next and why."""
-        return self._explainer.explain(source_id, self._next_chronon())
+    def explain(self, source_id: str, *, with_week: bool = True) -> Explanation | None:
+        """Return when a source is probed next and why, without the factors of its week if these are not wanted."""
+        return self._explainer.explain(source_id, self._next_chronon(), with_week=with_week)
 
     async def source_names(self) -> Sequence[str]:
         """Return the names of the declared sources, in natural order."""

@@ -180,8 +180,11 @@ class Plans(Protocol):
         What rules kept of their promises is read from all their intervals, which takes a while if there are many.
         """
 
-    def explain(self, source_id: str) -> Explanation | None:
-        """Return why and when a source is probed next, or ``None`` if it is not declared."""
+    def explain(self, source_id: str, *, with_week: bool = True) -> Explanation | None:
+        """Return why and when a source is probed next, or ``None`` if it is not declared.
+
+        Without ``with_week`` the factors of its week are left out.
+        """
 
     async def kept(self, source_id: str) -> list[KeptPromise]:
         """Return what rules kept of their targets for the items of a source in the last seven days."""

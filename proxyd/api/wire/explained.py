@@ -25,7 +25,8 @@ _EVEN = 1.05
 def explanation(found: Explanation, kept: Sequence[KeptPromise] = ()) -> wire.Explained:
     """Return when a source is probed and why, with a summary in words, and what its rules kept of their targets."""
     shown = [model_of(each, wire.KeptPromiseShown, kept=share(each.kept)) for each in kept]
-    return wire.Explained(summary=_summary(found, kept), kept=shown, **_state(found))
+    week = np.round(found.week, 4).tolist()
+    return wire.Explained(summary=_summary(found, kept), week=week, kept=shown, **_state(found))
 
 
 def source(declaration: Declaration, found: Explanation) -> wire.SourceListed:
@@ -63,7 +64,6 @@ def _state(found: Explanation) -> dict[str, Any]:
         "postponed": dict(found.postponed),
         "unmet_intervals": found.unmet_intervals,
         "price_item_hours": None if found.price_item_s is None else round(found.price_item_s / 3600.0, 6),
-        "week": np.round(found.week, 4).tolist(),
         "off": None if found.misfit is None else misfit(found.misfit),
         "first_contact": time_or_none(state.first_contact_s),
         "last_probe": time_or_none(state.last_start_s),

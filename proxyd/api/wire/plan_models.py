@@ -80,7 +80,6 @@ class SourceShown(WireModel):
     postponed: dict[str, int]
     unmet_intervals: Count
     price_item_hours: float | None
-    week: list[float] = Field(description="factors of the rate by hour from Monday 00:00 UTC; empty before a plan")
     off: ModelOff | None
     first_contact: Time | None
     last_probe: Time | None
@@ -112,6 +111,7 @@ class Explained(SourceShown):
     """When a source is probed next and why, also in words, and what its rules kept of their targets."""
 
     summary: list[str]
+    week: list[float] = Field(description="factors of the rate by hour from Monday 00:00 UTC; empty before a plan")
     kept: list[KeptPromiseShown]
 
 

@@ -172,8 +172,11 @@ class Explainer:
         )
         return PlanForecast.of(self.planner, Epoch(now, now + self.known.grid.ceil(length_s)))
 
-    def explain(self, source_id: str, now: Chronon) -> Explanation | None:
-        """Return why and when a source is probed next, or ``None`` if it is not declared."""
+    def explain(self, source_id: str, now: Chronon, *, with_week: bool = True) -> Explanation | None:
+        """Return why and when a source is probed next, or ``None`` if it is not declared.
+
+        Without ``with_week`` the factors of its week are left out.
+        """
         source = self.known.compiled.sources.get(source_id)
         if source is None:
             return None
@@ -207,7 +210,8 @@ class Explainer:
             rate_range_per_day=self.known.estimates.rate_range_per_day(state, rate_per_s, now_s),
             policies={program.rule.name: self._policy(program, rate_per_s) for program in programs},
             picturing=_picturing(source, programs),
-            **self._week_of(source, now_s),
+            **self._prices_of(source),
+            week=self._week_of(source, now_s) if with_week else (),
             **(self._constraints_of(planned, now) if planned else {}),
         )
 
@@ -288,16 +292,20 @@ class Explainer:
         found = (self.known.estimates.misfit(source_id) for source_id in wanted)
         return [misfit for misfit in found if misfit is not None]
 
-    def _week_of(self, source: Source, now_s: float) -> dict[str, Any]:
-        """Return the price of a probe and the factors of the week by hour in UTC, independent of the source's zone."""
+    def _week_of(self, source: Source, now_s: float) -> tuple[float, ...]:
+        """Return the factors of the week by hour in UTC, independent of the source's zone."""
+        week = self.planner.week
+        if week is None or source.source_id not in week:
+            return ()
+        ahead = round(zone_s(source.zone, now_s) / HOUR_S)
+        local = week.intensity(source.source_id).tolist()
+        return (*local[ahead:], *local[:ahead])
+
+    def _prices_of(self, source: Source) -> dict[str, Any]:
+        """Return the price of a probe, if there is one, and what decides it."""
         week = self.planner.week
         if week is None and self.known.settings.planner.spend:
             return {}
-        factors: tuple[float, ...] = ()
-        if week is not None and source.source_id in week:
-            ahead = round(zone_s(source.zone, now_s) / HOUR_S)
-            local = week.intensity(source.source_id).tolist()
-            factors = (*local[ahead:], *local[:ahead])
         price_item_s = None if week is None else week.price_of(source.source_id)
         without_host = None if week is None else week.price_without_host(source.source_id)
         fleet_price_item_s = without_host or self.planner.price_item_s
@@ -306,7 +314,6 @@ class Explainer:
             "fleet_price_item_s": fleet_price_item_s,
             "has_targets": self.known.settings.planner.has_targets,
             "spends_all": self.known.settings.planner.spend,
-            "week": factors,
         }
 
 
