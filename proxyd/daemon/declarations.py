@@ -30,7 +30,7 @@ from proxyd.core.model.delivery import WebhookDelivery
 from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.numba_kernels import load_libraries
 from proxyd.core.rates.siblings import MOST_CHANGES
-from proxyd.core.rules.answers.trial import PlanCost, Trial
+from proxyd.core.rules.answers.trial import PlanCost, Trial, asked_besides_week, differs_little
 from proxyd.daemon.declared_texts import (
     API_TEXT,
     NOTHING_DECLARED,
@@ -211,9 +211,20 @@ class Declarations:
             api, warnings = await self._with(texts, only_if)
             checked = await self._check([*self._files, *texts_of(api)])
             await in_parts(self._decider.placing(self._clock.time_s))
-            trial = Trial.of(self._decider, checked.declaration, self._clock.time_s())
-            changes = _changes(self.declaration, checked.declaration)
+            trial = await self._trial(checked.declaration, self._clock.time_s())
+            changes = await asyncio.to_thread(_changes, self.declaration, checked.declaration)
         return replace(changes, warnings=warnings), await asyncio.to_thread(trial.cost)
+
+    async def _trial(self, wanted: Declaration, now_s: float) -> Trial:
+        """Return a trial of a declaration, whose new rules would be accepted now."""
+        running = self._known.compiled
+        accepted = dict.fromkeys(wanted.rules, now_s)
+        accepted |= {name: each.accepted_s for name, each in running.programs.items() if name in accepted}
+        swap = await asyncio.to_thread(self._decider.compile, wanted, accepted, running.since_s)
+        if not differs_little(swap):
+            return Trial.of(self._decider, wanted, now_s)
+        asked_per_s = await in_parts(asked_besides_week(self._decider.planner))
+        return await asyncio.to_thread(Trial.of_difference, self._decider, swap, now_s, asked_per_s)
 
     async def _with(
         self, texts: Sequence[str | Parsed], only_if: OnlyIf | None

@@ -18,6 +18,7 @@ import structlog
 from proxyd.core.language import CheckSettings, Parsed, parse
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import EventKind
+from proxyd.core.rules.answers.trial import Trial
 from proxyd.core.rules.compiled import Swap
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.stages.stored import StoredContext, StoreQuery
@@ -337,6 +338,18 @@ async def test_more_streams_than_fit_are_refused_through_the_api(world: World, m
     monkeypatch.setattr("proxyd.daemon.declarations.MOST_STREAMS", 1)
     await declarations.declare(profile("A"), 'DROP SOURCE "t2";')  # what adds none is no more refused than before
     assert ("A" in declarations.declaration.profiles, "t1" in declarations.declaration.sources) == (True, True)
+
+
+async def test_of_a_large_fleet_only_what_changes_is_tried(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    declarations, _ = world.fresh()
+    await declarations.start()
+    await declarations.declare(*(source(f"s{number}") for number in range(9)))
+    changes, whole = await declarations.try_out(source("t0"), source("t1"))
+    monkeypatch.setattr("proxyd.core.rules.answers.trial._SMALL_FLEET", 5)
+    tried: list[int] = []
+    monkeypatch.setattr(Trial, "of", lambda *_: tried.append(1))
+    assert await declarations.try_out(source("t0"), source("t1")) == (changes, whole)
+    assert (whole.added, tried) == (2, [])
 
 
 async def test_a_profile_that_nobody_declared_cannot_be_dropped(world: World) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from math import ceil, floor
 from zoneinfo import ZoneInfo
@@ -46,6 +46,15 @@ class Budget:
 
     per_s: float
     hours: tuple[BudgetHours, ...] = ()
+
+    def times(self, factor: float) -> Budget:
+        """Return a budget with a part of the probes at every hour.
+
+        >>> Budget(1.0, (BudgetHours(start=22, stop=4, per_s=5.0),)).times(0.5).mean_per_s
+        1.0
+        """
+        hours = tuple(replace(each, per_s=factor * each.per_s) for each in self.hours)
+        return Budget(factor * self.per_s, hours)
 
     def rate_per_s(self, time_s: float, zone: ZoneInfo | None = None) -> float:
         """Return the probes per second that are allowed at ``time_s`` (unix seconds)."""

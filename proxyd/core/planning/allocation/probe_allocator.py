@@ -278,7 +278,7 @@ class ProbeAllocator:
 
     @staticmethod
     def _priced(limits: FleetLimits, fleet: Frequencies, targets: TargetPrices | None) -> Prices:
-        least = limits.least_price if targets is None else np.exp2(targets.log_prices())
+        least = limits.least_price if targets is None else np.maximum(limits.least_price, np.exp2(targets.log_prices()))
         return allocate(fleet, limits.probes_per_slot, hosts=limits.hosts, least_price=least)
 
     def _prices_of(self, sources: Ints) -> Floats:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from proxyd.core.model.budget import Budget
-from proxyd.core.rules.answers.trial import Trial, asked_per_s
+from proxyd.core.model.profile import Declaration
+from proxyd.core.planning.chunks import run_all
+from proxyd.core.rules.answers.trial import Trial, asked_besides_week, asked_per_s, differs_little
 from proxyd.core.rules.decider import Decider
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source
 
@@ -62,3 +64,73 @@ def test_rules_that_the_budget_does_not_let_be_met_are_named() -> None:
     (short,) = cost.unmet
     assert short.rule == "short"
     assert 0 < sum(short.unmet.values()) <= short.intervals
+
+
+def small_trial(found: Decider, wanted: Declaration, now_s: float) -> Trial:
+    """Return a trial of what differs only."""
+    programs = found.known.compiled.programs
+    accepted = {name: programs[name].accepted_s if name in programs else now_s for name in wanted.rules}
+    swap = found.compile(wanted, accepted, {})
+    return Trial.of_difference(found, swap, now_s, run_all(asked_besides_week(found.planner)))
+
+
+FLEET = [source(f"s{n}", host=f"h{n}.example", options=f"EXPECT {1 + n % 5} PER HOUR") for n in range(30)]
+MORE = [source(f"t{n}", host=f"h{n}.example", options="EXPECT 3 PER HOUR") for n in range(3)]
+EDITS = {
+    "sources more": [*FLEET, *MORE, rule("r"), rule("q", clauses="SET LIFE WINDOW(1 HOUR)")],
+    "sources less": [*FLEET[4:], rule("r"), rule("q", clauses="SET LIFE WINDOW(1 HOUR)")],
+    "a rule for one": [
+        *FLEET,
+        rule("r"),
+        rule("q", clauses="SET LIFE WINDOW(1 HOUR)"),
+        rule("one", clauses='FROM SOURCES "s3" WITHIN 30 MINUTES FOR 90 %'),
+    ],
+    "nothing": [*FLEET, rule("r"), rule("q", clauses="SET LIFE WINDOW(1 HOUR)")],
+}
+
+
+@pytest.mark.parametrize("budget_per_s", [1.0, 0.002], ids=["a budget that is left", "a budget that is short"])
+@pytest.mark.parametrize("edit", EDITS)
+async def test_a_trial_of_what_differs_says_about_what_one_of_all_says(edit: str, budget_per_s: float) -> None:
+    found = running(*EDITS["nothing"], budget_per_s=budget_per_s, chronon_s=60.0, price_item_s=None)
+    drive = Drive(found)
+    for name in found.planner.sources:
+        await drive.see(changed(name, [item("0", T0)], T0 + 600.0))
+    week = found.fleet(T0 + 3600.0).plan()
+    assert week is not None
+    run_all(found.switch_plan(week, T0 + 3600.0))
+    wanted = declaration(*EDITS[edit])
+    some, whole = (make(found, wanted, T0 + 7200.0).cost() for make in (small_trial, Trial.of))
+    assert some.before_per_s == pytest.approx(whole.before_per_s, rel=0.05)
+    assert some.after_per_s == pytest.approx(whole.after_per_s, rel=0.1)
+    assert (some.added, some.removed) == (whole.added, whole.removed)
+    assert ("one" in some.targets) == (edit == "a rule for one")
+    if "one" in some.targets:
+        assert some.targets["one"].expected == pytest.approx(whole.targets["one"].expected, abs=0.1)
+        assert some.targets["one"].is_met == whole.targets["one"].is_met == (budget_per_s == 1.0)
+
+
+@pytest.mark.parametrize(("small_fleet", "is_large"), [(33, False), (32, True)])
+def test_of_a_large_fleet_only_what_differs_is_tried(
+    small_fleet: int, is_large: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxyd.core.rules.answers.trial._SMALL_FLEET", small_fleet)
+    found = running(*FLEET, rule("r"))
+    swap = found.compile(declaration(*FLEET, *MORE, rule("r")), {"r": T0}, {})
+    assert differs_little(swap) == is_large
+    assert not differs_little(found.compile(declaration(*MORE, rule("r")), {"r": T0}, {}))
+    trial = small_trial(found, declaration(*FLEET, *MORE, rule("r")), T0)
+    assert set(trial.wanted.sources) == {"t0", "t1", "t2"}
+    cost = trial.cost()
+    assert (cost.added, cost.removed) == (3, 0)
+    assert cost.after_per_s > cost.before_per_s == asked_per_s(found)
+
+
+def test_all_sources_of_a_joint_rule_are_tried_together() -> None:
+    sources = [source("a", host="a.example"), source("b", host="b.example"), source("c", host="c.example")]
+    both = rule("both", when="COUNT(*) ACROSS SOURCES = 2", clauses='FROM SOURCES "a", "b"')
+    found = running(*sources, both)
+    other = [source("a", host="a.example", options="EXPECT 1 PER HOUR"), *sources[1:]]
+    trial = small_trial(found, declaration(*other, both), T0)
+    assert set(trial.running.sources) == set(trial.wanted.sources) == {"a", "b"}
+    assert trial.wanted.rules["both"].source_ids == ("a", "b")
