@@ -341,6 +341,7 @@ async def test_it_works_under_a_path_longer_than_a_socket_may_have(tmp_path: Pat
         assert not w.daemon.database.with_suffix(".sock").exists()
 
 
+@pytest.mark.long
 def test_fmt_prints_what_check_accepts(tmp_path: Path) -> None:
     shipped = Path(__file__).parents[2] / "profiles"
     once = run_proxyd("fmt", str(shipped), cwd=tmp_path)

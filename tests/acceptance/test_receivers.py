@@ -9,6 +9,7 @@ import pytest
 from tests.acceptance.support import eventually, world
 
 
+@pytest.mark.long
 async def test_receivers_that_refuse_drop_or_stall_get_everything_in_order(tmp_path: Path) -> None:
     async with world(tmp_path, delivery_timeout="1s") as w:
         feed = w.origin.feed("feed")

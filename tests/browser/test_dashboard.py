@@ -127,6 +127,7 @@ async def watched(folder: Path) -> AsyncIterator[tuple[World, str]]:
         yield w, made.out.split()[-1]
 
 
+@pytest.mark.long
 async def test_a_rule_is_written_followed_and_replayed_by_keyboard_alone(chromium: Browser, tmp_path: Path) -> None:
     async with watched(tmp_path) as (w, token), opened(chromium) as page:
         await sign_in(page, w.daemon.base, token)

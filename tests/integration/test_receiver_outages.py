@@ -85,6 +85,7 @@ def step_s(passed_s: float | np.ndarray) -> np.ndarray:
     return STEPS_S[np.searchsorted(LATER_S, passed_s, side="right")]
 
 
+@pytest.mark.long
 async def test_after_an_hour_everything_comes_in_order_by_the_ladder(tmp_path: Path) -> None:
     receiver = Receiver(FakeClock(T0), HOUR_S)
     async with outage(tmp_path, receiver, hold_s=4.0 * HOUR_S) as (store, dispatcher):

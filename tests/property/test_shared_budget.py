@@ -40,6 +40,7 @@ def shared(shards: list[ProbeAllocator], hosts: list[HostLimits | None], budget:
     return search
 
 
+@pytest.mark.long
 @given(st.integers(0, 2**32 - 1), st.integers(2, 9), st.floats(0.05, 2.0), st.sampled_from([None, 1.2]))
 @examples(15)
 def test_the_parts_of_a_budget_save_nearly_as_much_as_the_whole(

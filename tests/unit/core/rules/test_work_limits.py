@@ -67,6 +67,7 @@ def test_a_pattern_from_a_source_may_not_be_long() -> None:
     assert HostileRule(text, items(1, "a", "%" * MOST_PATTERN)).task().run(Meter()).failures == ()
 
 
+@pytest.mark.long
 def test_the_same_work_takes_the_same_steps() -> None:
     def steps() -> float:
         meter = Meter()
