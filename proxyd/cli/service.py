@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from proxyd.cli.answers import ask, print_answer, print_json, print_lines, settings_of
 from proxyd.errors import ProfileError, ProxydError, StoreError
+from proxyd.lean_imports import without
 from proxyd.terminal.verbs import JSON, URL, argument, duration, verb
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ def serve(options: argparse.Namespace) -> int:
     """Run the daemon until SIGTERM."""
     import asyncio
 
-    from proxyd import log
+    with without("rich"):  # structlog would load it, and Pygments, for tracebacks that the log has plain
+        from proxyd import log
 
     settings = settings_of(options, role=options.role)
     settings.check_roles()

@@ -12,14 +12,17 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import structlog
-from alembic import command
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import URL, Connection, Select, func, select, true
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from proxyd.errors import StoreError
+from proxyd.lean_imports import without
+
+with without("mako.ext.pygmentplugin"):  # Mako would load lexers for error pages
+    from alembic import command
+    from alembic.config import Config
+    from alembic.migration import MigrationContext
+    from alembic.script import ScriptDirectory
 
 T = TypeVar("T")
 log = structlog.get_logger("store")

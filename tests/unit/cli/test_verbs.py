@@ -136,6 +136,13 @@ def test_the_help_of_every_verb_is_made_without_what_verbs_need_to_run() -> None
     assert loaded("import proxyd.cli.main; proxyd.cli.main.make_parser()") & heavy == set()
 
 
+def test_an_empty_daemon_begins_without_what_only_many_sources_or_terminals_need() -> None:
+    not_run = "import asyncio; asyncio.run = lambda daemon: daemon.close()"
+    begun = loaded(f"{not_run}; from proxyd.cli.main import main; main(['serve'])")
+    assert "proxyd.app.wiring" in begun
+    assert begun & {"rich", "pygments", "mako.ext.pygmentplugin", "numba", "scipy"} == set()
+
+
 @pytest.mark.parametrize("arguments", ["sources", "top --once", "check profiles", "export", "import /nowhere"])
 def test_verbs_that_ask_a_daemon_or_read_texts_alone_load_no_store_and_no_science(
     arguments: str, tmp_path: Path
