@@ -23,7 +23,7 @@ from proxyd.cluster.subjects import OUTBOX
 from proxyd.config import SecretStore, Settings, supervision
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.shards import OwnShards
-from proxyd.daemon import Daemon, DistantNotifier, PushParts, StandbyTexts, Supervisor
+from proxyd.daemon import Daemon, DistantNotifier, PushParts, Standby, Supervisor
 from proxyd.errors import ClusterError, ConfigError, NotLeadingError, StoreError, StoreUnreachableError
 from proxyd.metrics import ROLES, Metrics
 from proxyd.notify import Channels, LeaderChannel
@@ -114,14 +114,19 @@ class Machine:
     async def _plan(self) -> None:
         """Plan as the leader until ``stop``."""
         async with AsyncExitStack() as stack:
-            texts = StandbyTexts(self.settings.profiles, check_settings(self.settings), self.clock)
+            standby = Standby(
+                self.settings.profiles,
+                check_settings(self.settings),
+                self.clock,
+                chronon_s=self.settings.chronon,
+            )
             address = await asyncio.to_thread(address_of_listener, self.settings)
-            leads = await stack.enter_async_context(self._leading(self._follow(texts), address))
+            leads = await stack.enter_async_context(self._leading(self._follow(standby), address))
             transport = self._transport(leads)
             await self._step_up()
             distant = None if self.link is None else DistantNotifier(self.link.ring, self.clock)
             parts = self._parts(leads, transport)
-            built = app.build(self.settings, parts, metrics=self.metrics, notifying=distant, texts=texts.texts)
+            built = app.build(self.settings, parts, metrics=self.metrics, notifying=distant, standby=standby)
             async with serve_api(built.queries, app.api_settings(self.settings)):
                 await self._lead(leads, parts.store, lambda: self._run(built.daemon))
             if isinstance(transport, NatsTransport):
@@ -226,13 +231,13 @@ class Machine:
         await self.standby.aclose()
         self.is_standing_by, self.leader = False, None
 
-    def _follow(self, texts: StandbyTexts) -> Callable[[StoreConnections], Awaitable[None]]:
-        """Return what follows the texts of the leader, so that this planner begins soon when it leads."""
+    def _follow(self, standby: Standby) -> Callable[[StoreConnections], Awaitable[None]]:
+        """Return what follows the leader, so that this planner begins soon when it leads."""
 
         async def follow(connections: StoreConnections) -> None:
             store = SqlStore(connections, ChrononGrid(self.settings.chronon))
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(texts.follow(store.declarations.load_texts), name="texts")
+                tasks.create_task(standby.follow(store), name="standby")
                 tasks.create_task(self._watch_leader(connections), name="leader")
 
         return follow

@@ -52,7 +52,7 @@ from proxyd.daemon import (
     StreamRecall,
     Supervisor,
 )
-from proxyd.daemon.declared_texts import NOTHING_DECLARED, DeclaredTexts
+from proxyd.daemon.remembered import COLD, Remembering
 from proxyd.errors import ConfigError, NotFoundError
 from proxyd.metrics import Metrics
 from proxyd.net import (
@@ -187,11 +187,11 @@ def build(
     *,
     metrics: Metrics | None = None,
     notifying: Notifying | None = None,
-    texts: DeclaredTexts = NOTHING_DECLARED,
+    standby: Remembering = COLD,
 ) -> Built:
     """Return a daemon over ``parts``; it delivers in this process unless another notifier is given.
 
-    ``texts`` is what was read and checked before.
+    ``standby`` is what has followed the last leader.
     """
     metrics = metrics or Metrics()
     decider = Decider(decider_settings(settings), parts.rng)
@@ -203,7 +203,7 @@ def build(
         check_settings(settings),
         metrics,
         parts.secrets.resolve,
-        texts,
+        standby,
     )
     suspensions = declarations.suspensions
     notifying = notifying or make_notifier(settings, parts, metrics)

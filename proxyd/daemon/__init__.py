@@ -11,7 +11,7 @@ from proxyd.daemon.plan_queries import PlanQueries
 from proxyd.daemon.probe_loop import ProbeLoop
 from proxyd.daemon.pushes import Pushes, PushParts
 from proxyd.daemon.rule_evaluation import RuleEvaluation
-from proxyd.daemon.standby_texts import StandbyTexts
+from proxyd.daemon.standby import Standby
 from proxyd.daemon.stream_recall import StreamRecall
 from proxyd.daemon.supervision import Supervisor
 from proxyd.daemon.suspensions import Suspensions
@@ -34,7 +34,7 @@ __all__ = [
     "PushParts",
     "Pushes",
     "RuleEvaluation",
-    "StandbyTexts",
+    "Standby",
     "StreamRecall",
     "Supervisor",
     "Suspensions",

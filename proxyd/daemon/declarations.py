@@ -29,14 +29,11 @@ from proxyd.core.language import (
 from proxyd.core.model.delivery import WebhookDelivery
 from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.numba_kernels import load_libraries
-from proxyd.core.rates.siblings import MOST_CHANGES
 from proxyd.core.rules.answers.trial import PlanCost, Trial, asked_besides_week, differs_little
 from proxyd.daemon.declared_texts import (
     API_TEXT,
-    NOTHING_DECLARED,
     NOTHING_PARSED,
     CheckedTexts,
-    DeclaredTexts,
     check_texts,
     key_of,
     only_profile,
@@ -45,8 +42,8 @@ from proxyd.daemon.declared_texts import (
     texts_of,
 )
 from proxyd.daemon.plan_loop import in_parts
-from proxyd.daemon.plan_record import load_record
 from proxyd.daemon.profile_folder import ProfileFolder
+from proxyd.daemon.remembered import COLD, Remembering, restore
 from proxyd.daemon.stream_recall import StreamRecall
 from proxyd.daemon.suspensions import Suspensions
 from proxyd.errors import ChangedError, ConfigError, ConflictError, NotFoundError, ProfileError, RuleError
@@ -74,7 +71,7 @@ class Declarations:
         settings: CheckSettings,
         metrics: Metrics,
         secrets: ResolveSecret,
-        texts: DeclaredTexts = NOTHING_DECLARED,
+        remembering: Remembering = COLD,
     ) -> None:
         self._folder = ProfileFolder(folder)
         self._store = store = recall.store
@@ -89,7 +86,8 @@ class Declarations:
         self.declared = Signal()  # notified whenever a declaration has been swapped in
         self._files: list[SourceText] = []
         self._api: dict[str, str] = {}
-        self._texts = texts  # what was read before the start serves where it is still the same
+        self._remembering = remembering
+        self._texts = remembering.texts  # what was read before the start serves where it is still the same
         self._is_sound = False  # whether the files that run would be accepted now
         self.suspensions = Suspensions(decider, store, clock)
         self._turn = self.suspensions.turn  # one declaration at a time, from its check to its swap
@@ -292,7 +290,8 @@ class Declarations:
         self, files: Sequence[SourceText], api: dict[str, str], *, accepted_before: bool = False
     ) -> DeclarationChanges:
         texts = [*files, *texts_of(api)]
-        checked = await self._check(texts, accepted_before=accepted_before)
+        known = None if self._started.is_set() or accepted_before else self._remembering.checked(texts)
+        checked = known or await self._check(texts, accepted_before=accepted_before)
         declaration, running = checked.declaration, self.declaration
         now_s = self._clock.time_s()
         stored = [StoredText(f.file, "file", f.text) for f in files]
@@ -300,19 +299,16 @@ class Declarations:
         accepted = await self._store.declarations.accept(stored, declaration.rules.values(), now_s)
         changes = await asyncio.to_thread(_changes, running, declaration)
         if not self._started.is_set():
-            states, streams = await self._store.load_states(), await self._store.load_streams()
-            subscriptions, joint = await self._store.subscriptions.load(), await self._store.load_joint_intervals()
-            states = {source_id: state.resumed(now_s) for source_id, state in states.items()}
-            weeks, changed = await self._store.load_weeks(), await self._store.load_changes(limit=MOST_CHANGES)
-            failing = await self._store.failing.load()
-            self._decider.restore(states, streams, subscriptions, joint, weeks, changed, failing)
-            self._decider.restore_plan(await load_record(self._store, self._decider.settings, now_s))
+            await restore(self._decider, self._store, self._remembering, now_s)
         await self.suspensions.follow(declaration)
         declared = await self._store.declarations.declare_sources(declaration.sources, now_s)
         requeried = await asyncio.to_thread(_requeried, running, declaration)
         if declaration.sources:
             await asyncio.to_thread(load_libraries)
-        swap = await asyncio.to_thread(self._decider.compile, declaration, accepted, declared)
+        swap = None if self._started.is_set() else self._remembering.swap(declaration, accepted, declared)
+        if swap is None:
+            swap = await asyncio.to_thread(self._decider.compile, declaration, accepted, declared)
+        declaration = swap.after.declaration  # which may be an equal one
         moved = set(self._known.estimates.accepted)
         declare = partial(self._decider.declare, declaration, accepted, now_s, declared, swap=swap, in_parts=True)
         backlog = declare() if self._started.is_set() else await asyncio.to_thread(declare)  # nothing else runs yet

@@ -69,6 +69,10 @@ class SqlPlanRecord:
         found = await self._read(select(c.begun_s, c.made_s, c.settings, c.body))
         return next((StoredPlan(*row) for row in found), None)
 
+    async def made_s(self) -> float | None:
+        """Return when the last plan was made, or ``None`` if none was."""
+        return next((row.made_s for row in await self._read(select(t.plans.c.made_s))), None)
+
     async def save(self, plan: StoredPlan) -> None:
         """Store a plan in place of the last one."""
         names = ("begun_s", "made_s", "settings", "body")

@@ -153,7 +153,7 @@ class SqlStore(SqlOutbox):
         self.plan = SqlPlanRecord(self.writer, self._all, self._each)
         self.access = SqlAccess(self.writer, self._all)
         self.upkeep = connections.upkeep
-        self.read = self._all
+        self.read, self.read_each = self._all, self._each
         self._connections = connections
         self._grid = grid
         self._waiting: deque[Observation] = deque()

@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 import structlog
 
-from proxyd.core.language import CheckSettings, Parsed, parse
+from proxyd.core.language import CheckSettings
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import EventKind
 from proxyd.core.rules.answers.trial import Trial
 from proxyd.core.rules.compiled import Swap
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.stages.stored import StoredContext, StoreQuery
-from proxyd.daemon import Declarations, StandbyTexts
+from proxyd.daemon import Declarations
 from proxyd.daemon.plan_queries import PlanQueries
 from proxyd.errors import BusyError, ConflictError, NotFoundError, ProfileError
 from proxyd.metrics import Metrics
@@ -376,46 +376,6 @@ async def test_a_webhook_without_its_secret_is_warned_of_once_declared(world: Wo
         await declarations.start()
     (warning,) = [each for each in logged if each["event"] == "a webhook's secret is not set"]
     assert (warning["rule"], warning["secret"]) == ("r", "SECRET_A")
-
-
-async def test_who_has_stood_by_reads_only_what_has_changed_since(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    leader, _ = world.fresh()
-    await leader.start()
-    await leader.declare(profile("Mine"))
-    standby = StandbyTexts(world.folder, CheckSettings(), world.clock)
-    following = asyncio.create_task(standby.follow(world.store.declarations.load_texts))
-    await world.clock.someone_sleeps()
-    (world.folder / "b.profile").write_text("no profile")
-    await world.clock.advance(15.0)
-    await world.clock.someone_sleeps()
-    (world.folder / "b.profile").write_text(source("t"))
-    await world.clock.advance(15.0)
-    await world.clock.someone_sleeps()
-    following.cancel()
-    await leader.declare(profile("More"))
-    read: list[str] = []
-
-    def spied(text: str, file: str) -> Parsed:
-        read.append(text)
-        return parse(text, file)
-
-    monkeypatch.setattr("proxyd.daemon.declared_texts.parse", spied)
-    after = Declarations(
-        world.folder,
-        stream_recall(decider(declaration(), now_s=T0), world.store),
-        world.clock,
-        CheckSettings(),
-        Metrics(),
-        lambda ref: b"s",
-        standby.texts,
-    )
-    await after.start()
-    assert set(after.declaration.profiles) == {"P", "Mine", "More"}
-    assert set(after.declaration.sources) == {"s", "t"}
-    assert len(read) == 1
-    assert "More" in read[0]
 
 
 @pytest.mark.parametrize("when", ["COUNT(*) ACROSS SOURCES = 2", "COUNT(*) OVER 24 HOURS >= 2"])

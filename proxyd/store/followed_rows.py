@@ -1,0 +1,136 @@
+"""Rows of a PostgreSQL table that another process follows: each look reads only those written since the last one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from sqlalchemy import BigInteger, ColumnElement, Row, Select, Table, Text, cast, func, literal_column, select, tuple_
+
+from proxyd.core.planning.source_record import SourceRecord
+from proxyd.core.rates.week_counts import WeekCounts
+from proxyd.core.rules.state import SourceState, StreamState
+from proxyd.store import rows
+from proxyd.store import tables as t
+from proxyd.store.plan_rows import ReadEach
+
+T = TypeVar("T")
+V = TypeVar("V")
+_PAGE = 500  # rows that are read at once, which takes some milliseconds
+_NUMBERS = 2**32  # of transactions, before they begin again
+_SERVER = select(
+    cast(func.pg_postmaster_start_time(), Text), func.txid_snapshot_xmin(func.txid_current_snapshot())
+)  # when it was started, and the oldest transaction that has not ended
+_WRITER = cast(cast(literal_column("xmin"), Text), BigInteger)
+
+
+class FollowedRows(Generic[V]):
+    """What is made of each row of a table, by its primary key; of a key with several columns, by their tuple.
+
+    PostgreSQL marks each row with the number of the transaction that wrote it. A look reads the rows of transactions
+    that had not ended at the last one. Numbers have 32 bits: a row that was written very long ago may be read again.
+    Deleted rows are noticed by their number. Another server, which may lack the last transactions, is read from anew.
+    ``changes`` grows with each look that finds something else.
+    """
+
+    def __init__(self, table: Table, make: Callable[[Row[Any]], V]) -> None:
+        self.values: dict[Any, V] = {}
+        self._table = table
+        self._make = make
+        self._key: list[ColumnElement[Any]] = [*table.primary_key]
+        self.server = ""
+        self.changes = 0
+        self._since = 0
+
+    async def catch_up(self, read_each: ReadEach) -> None:
+        """Read what has changed, in parts."""
+        ((server, oldest),) = await read_each(_SERVER, lambda row: (str(row[0]), int(row[1])))
+        written = select(self._table)
+        if server == self.server:
+            written = written.where(is_since(_WRITER, self._since))
+        else:
+            self.values, self.changes = {}, self.changes + 1
+        async for page in self._pages(read_each, written, lambda row: (self._key_of(row), self._make(row))):
+            self.values.update(page)
+            self.changes += 1
+        (count,) = await read_each(select(func.count()).select_from(self._table), lambda row: int(row[0]))
+        if count != len(self.values):
+            pages = self._pages(read_each, select(*self._key), lambda row: (self._key_of(row), None))
+            there = {key async for page in pages for key, _ in page}
+            self.values = {key: value for key, value in self.values.items() if key in there}
+            self.changes += 1
+        self.server, self._since = server, oldest
+
+    async def _pages(
+        self, read_each: ReadEach, query: Select[*tuple[Any, ...]], make: Callable[[Row[Any]], tuple[Any, T]]
+    ) -> AsyncIterator[list[tuple[Any, T]]]:
+        """Yield the rows of a query in the order of their keys, some at a time."""
+        ordered = query.order_by(*self._key).limit(_PAGE)
+        page = await read_each(ordered, make)
+        while page:
+            yield page
+            last = page[-1][0] if len(self._key) > 1 else (page[-1][0],)
+            page = [] if len(page) < _PAGE else await read_each(ordered.where(tuple_(*self._key) > tuple_(*last)), make)
+
+    def _key_of(self, row: Row[Any]) -> Any:
+        key = tuple(getattr(row, column.name) for column in self._table.primary_key)
+        return key if len(key) > 1 else key[0]
+
+
+def is_since(writer: ColumnElement[int], oldest: int) -> ColumnElement[bool]:
+    """Return the condition that a transaction, by its number of 32 bits, is this one or was begun after it."""
+    return (writer - oldest % _NUMBERS + _NUMBERS) % _NUMBERS < _NUMBERS // 2
+
+
+@dataclass(frozen=True, slots=True)
+class RememberedSources:
+    """What the store remembers of each source: its state, how the planner stood with it, its streams and its week."""
+
+    states: Mapping[str, SourceState]
+    records: Mapping[str, SourceRecord]
+    streams: Mapping[tuple[str, str], StreamState]
+    weeks: Mapping[str, WeekCounts]
+
+
+class FollowedSources:
+    """What is remembered of each source, by a planner that stands by."""
+
+    def __init__(self) -> None:
+        self._sources = FollowedRows(t.sources, lambda row: (rows.source_state(row), rows.source_record(row)))
+        self._streams = FollowedRows(t.streams, rows.stream_state)
+        self._weeks = FollowedRows(t.weeks, rows.week_counts)
+
+    async def catch_up(self, read_each: ReadEach) -> None:
+        """Read what has changed, in parts."""
+        await asyncio.gather(*(each.catch_up(read_each) for each in (self._sources, self._streams, self._weeks)))
+
+    def remembered(self) -> RememberedSources:
+        """Return what was there at the last look."""
+        found = self._sources.values
+        records = {source_id: record for source_id, (_, record) in found.items() if record is not None}
+        states = {source_id: state for source_id, (state, _) in found.items()}
+        return RememberedSources(states, records, self._streams.values, self._weeks.values)
+
+
+class FollowedDeclaration:
+    """Since when rules are accepted and sources are declared, by name, in unix seconds."""
+
+    def __init__(self) -> None:
+        self._rules = FollowedRows(t.rules, lambda row: float(row.accepted_s))
+        self._sources = FollowedRows(t.declared, lambda row: float(row.declared_s))
+
+    async def catch_up(self, read_each: ReadEach) -> None:
+        """Read what has changed, in parts."""
+        await self._rules.catch_up(read_each)
+        await self._sources.catch_up(read_each)
+
+    @property
+    def changes(self) -> int:
+        """A number that grows with each look that finds something else."""
+        return self._rules.changes + self._sources.changes
+
+    def since_s(self) -> tuple[dict[str, float], dict[str, float]]:
+        """Return since when rules were accepted, and since when sources were declared."""
+        return dict(self._rules.values), dict(self._sources.values)
