@@ -32,7 +32,8 @@ class FollowedRows(Generic[V]):
     PostgreSQL marks each row with the number of the transaction that wrote it. A look reads the rows of transactions
     that had not ended at the last one. Numbers have 32 bits: a row that was written very long ago may be read again.
     Deleted rows are noticed by their number. Another server, which may lack the last transactions, is read from anew.
-    ``changes`` grows with each look that finds something else.
+    ``changes`` grows with each look that finds something else, ``server`` says when the server was started that was
+    read. While a transaction is open for long in any database of the server, what was written since is read again.
     """
 
     def __init__(self, table: Table, make: Callable[[Row[Any]], V]) -> None:
