@@ -24,7 +24,8 @@ from tests.servers import PostgresServer
 
 CLOCK = SystemClock()
 LEASE_S = 20.0
-END_LEASES = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE '%lease'"
+LEASES = "FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE '%lease'"
+END_LEASES = f"SELECT pg_terminate_backend(pid) {LEASES}"  # those of other tests on the server stay
 
 
 async def forever(_connections: StoreConnections) -> None:
@@ -99,7 +100,7 @@ async def test_a_standby_leads_before_the_lease_of_a_leader_that_ended_would_be_
     async with leads(database) as leader, open_connections(database) as other:
         standing = asyncio.create_task(stand_by())
         await began.wait()
-        sessions = text("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'proxyd planner lease'")
+        sessions = text(f"SELECT count(*) {LEASES}")
         while await other.writer.call(lambda c: c.scalar(sessions)) != 2:
             assert not standing.done()
         assert leader.lease.is_held()
