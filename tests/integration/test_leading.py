@@ -52,6 +52,7 @@ def test_a_lease_counts_from_the_question_and_ends_before_the_server_gives_it_aw
     assert not lease.is_held()
 
 
+@pytest.mark.alone
 async def test_who_leads_still_leads_after_the_event_loop_was_busy_for_longer_than_the_lease(
     postgresql: PostgresServer,
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
@@ -236,10 +236,10 @@ async def test_a_server_that_refuses_is_named_once(monkeypatch: pytest.MonkeyPat
 
 async def test_each_user_of_a_server_may_do_what_its_role_does_and_nothing_else(tmp_path: Path) -> None:
     said = [CALL, OUTBOX, HELLO, REPORT, f"{work_of('a')}.batch", f"{ABSENT}.a", "other"]
-    heard: list[tuple[str, str]] = []
+    heard: set[tuple[str, str, bytes]] = set()
     async with AsyncExitStack() as stack:
         stack.enter_context(nats_server(config=tmp_path))
-        links = {}
+        links: dict[str, NatsConnection] = {}
         for role in USERS:
             settings = ClusterSettings([(tmp_path / f"nats_url_{role}").read_text(encoding="utf-8")], role)
             link = links[role] = await stack.enter_async_context(open_link(settings))
@@ -247,19 +247,25 @@ async def test_each_user_of_a_server_may_do_what_its_role_does_and_nothing_else(
             for subject in ("proxyd.>", *rights_of(role).hear):
                 await stack.enter_async_context(link.heeding(subject, partial(_note, heard, role)))
             await link._client.flush()
-        for role, link in links.items():
-            heard.clear()
-            for subject in said:
-                await link.send(subject)
-            await link._client.flush()
+
+        async def are_heard(speaker: str, wanted: set[tuple[str, str, bytes]]) -> bool:
+            """Say everything, perhaps again: a connection that is lost for a moment loses what is said then."""
+            with suppress(ClusterError):
+                for subject in said:
+                    await links[speaker].send(subject, speaker.encode())
+            return wanted <= heard
+
+        for role in links:
             allowed = [subject for subject in said if _may(rights_of(role).publish, subject)]
-            wanted = {(to, subject) for to in USERS for subject in allowed if _may(rights_of(to).hear, subject)}
-            await eventually(partial(wanted.issubset, heard), f"{role} is heard", state=partial(list, heard))
-            assert sorted(heard) == sorted(wanted)
+            may_hear = {(to, subject) for to in USERS for subject in allowed if _may(rights_of(to).hear, subject)}
+            wanted = {(to, subject, role.encode()) for to, subject in may_hear}
+            await eventually(partial(are_heard, role, wanted), f"{role} is heard", state=partial(list, heard))
+            await links[role]._client.flush()
+            assert {each for each in heard if each[2] == role.encode()} == wanted
 
 
-def _note(heard: list[tuple[str, str]], role: str, received: Received) -> None:
-    heard.append((role, received.subject))
+def _note(heard: set[tuple[str, str, bytes]], role: str, received: Received) -> None:
+    heard.add((role, received.subject, received.data))
 
 
 def _may(rights: Sequence[str], subject: str) -> bool:
