@@ -122,6 +122,16 @@ def test_a_daemon_that_restarts_all_the_time_probes_as_one_that_never_does(polic
     assert scene.probes(range(1, CHRONONS, 5)) == scene.probes()
 
 
+@pytest.mark.parametrize(
+    ("policy", "seed", "restarts", "plan"), [("INDEX", 55, [1, 18, 19], 56), ("DOE, rarely", 133296, [22], 73)]
+)
+def test_a_source_that_shows_nothing_is_observed_since_its_first_contact(
+    policy: str, seed: int, restarts: list[int], plan: int
+) -> None:
+    scene = Scene(policy, seed, plans=(plan,))
+    assert scene.probes(restarts) == scene.probes()
+
+
 def test_a_plan_does_not_depend_on_which_sources_were_placed_first() -> None:
     scene = Scene("MEMORYLESS", seed=986562, plans=(26,))
     assert scene.probes([4]) == scene.probes()

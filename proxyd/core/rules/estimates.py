@@ -122,7 +122,7 @@ class Estimates:
             rate_per_s = self.rate_per_s(before, source, evidence.since_s)
             self.trust = self._trusted(sums, timed, rate_per_s, week.fleet_dispersion)
         old = self.weeks.get(source.source_id)
-        new = (old or WeekCounts.begun(told.since_s)).seen(told)
+        new = (old or self._begun(source, before, evidence.since_s)).seen(told)
         self.weeks[source.source_id] = new
         return None if new is old or not new.items else new
 
@@ -159,9 +159,14 @@ class Estimates:
         low, high = gammaincinv(shape, _IN_FOUR_OF_FIVE) / shape * rate_per_s * 86400.0
         return float(low), float(high)
 
-    def week(self, source_id: str, now_s: float) -> WeekCounts:
+    def week(self, source: Source, now_s: float) -> WeekCounts:
         """Return the counts of a source's items over the week."""
-        return self.weeks.get(source_id) or WeekCounts.begun(self.cycle.week_s(now_s))
+        return self.weeks.get(source.source_id) or self._begun(source, self.states.get(source.source_id), now_s)
+
+    def _begun(self, source: Source, state: SourceState | None, now_s: float) -> WeekCounts:
+        """Return the counts of a source that has shown nothing since its first contact; these are not stored."""
+        first_s = now_s if state is None or state.first_contact_s is None else min(now_s, state.first_contact_s)
+        return WeekCounts.begun(float(self.cycle.week_s(first_s)) + zone_s(source.zone, first_s))
 
     def forget_week(self, source_id: str) -> None:
         """Start the counts again, because the source is now another document."""

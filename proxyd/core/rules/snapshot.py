@@ -82,7 +82,7 @@ class Snapshot:
             self._matching += [self._known.matching_share(name, source.source_id) for name in asking]
         self._numbers.append(np.array(rows, dtype=np.float64).reshape(len(rows), _COLUMNS))
         self._source_ids += [source.source_id for source in seen]
-        self._weeks += [self._estimates.week(source.source_id, self._now_s) for source in seen]
+        self._weeks += [self._estimates.week(sources[each.source_id], self._now_s) for each in seen]
         self._even += [self._estimates.week_is_off(source.source_id) for source in seen]
         asked = ((p.source_id, tuple(d.quota for d in p.demands.rules if d.quota is not None)) for p in seen)
         self._doe |= {name: numbers for name, numbers in asked if numbers}
