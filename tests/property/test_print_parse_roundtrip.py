@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from proxyd.core.language import SourceText, check, format_parsed, format_statements, parse
 from proxyd.core.language.nodes import InsertNotification, Statement
 from proxyd.core.language.printing.printer import format_expression
-from proxyd.core.model.expression import Expression
+from proxyd.core.model.expression import Call, Case, Expression, Literal
 from tests.examples import examples
 from tests.property.strategies import expressions, statements
 
@@ -33,6 +33,8 @@ def test_parsing_what_was_printed_gives_the_same_statements(written: list[Statem
 
 @examples(400)
 @given(expressions)
+@example(Case((Literal(None),), (Literal(None),), None, Call("WHEN", ())))
+@example(Case((Literal(None),), (Literal(None),), None, Call("DESC", ())))
 def test_an_expression_keeps_its_meaning_when_printed(expression: Expression) -> None:
     quoted = f"ON INSERT TO x\nWHEN {format_expression(expression)}".replace('"', '""')
     parsed = parse(f'INSERT NOTIFICATION n SET TRIGGER "{quoted}"')

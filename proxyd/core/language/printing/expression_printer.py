@@ -29,6 +29,7 @@ from proxyd.core.model.expression import (
 )
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NO_WORD = re.compile(r"\W")
 _OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _SIGN, _OPERAND = range(1, 9)
 _LEVELS = {"OR": _OR, "AND": _AND, "+": _SUM, "-": _SUM, "||": _SUM, "*": _PRODUCT, "/": _PRODUCT, "%": _PRODUCT}
 
@@ -149,7 +150,7 @@ def _case(case: Case) -> str:
 def _compared(operand: Expression) -> str:
     """Return what stands between CASE and WHEN, in parentheses if CASE would be read as a name before it."""
     text, level = _format(operand)
-    word = text.partition(" ")[0].partition(".")[0]
+    word = _NO_WORD.split(text, 1)[0] or text[:1]
     return text if level == _OPERAND and can_follow_case(word) and word.upper() != "WHEN" else f"({text})"
 
 
