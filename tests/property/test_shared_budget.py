@@ -96,3 +96,22 @@ def test_a_fleet_that_asks_for_less_than_the_budget_shares_it_all_the_same() -> 
     assert search.parts([np.zeros(1)] * 2).tolist() == [2.5, 2.5]
     while_all_want = PriceSearch(5.0).narrowed([np.full(33, 9.0)])
     assert while_all_want.log_price == 120.0
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 9), st.floats(0.05, 2.0))
+@examples(15)
+def test_parts_by_square_roots_of_rates_save_as_much_as_the_whole(seed: int, many: int, a_source: float) -> None:
+    rng = np.random.default_rng(seed)
+    hosts = np.arange(300) // SOURCES_A_HOST
+    rates = np.exp(rng.normal(-11.0, 2.0, len(hosts)))
+    budget, unlimited = a_source * len(hosts) / 10.0, 1e9
+    whole = ProbeAllocator(fleet(rates, hosts), limits(budget, hosts, unlimited), now_s=0.0)
+    of_shard = rng.integers(many, size=hosts.max() + 1)[hosts]
+    taken = [each for shard in range(many) if len(each := np.flatnonzero(of_shard == shard))]
+    delays_s = []
+    for each in taken:
+        part = np.sqrt(rates[each]).sum() / np.sqrt(rates).sum()
+        its = shard_limits(limits(budget, hosts[each], unlimited), budget * part)
+        delays_s.append(mean_delay_s(ProbeAllocator(fleet(rates[each], hosts[each]), its, now_s=0.0), GRID.slot_s))
+    delay_s = np.average(delays_s, weights=[rates[each].sum() for each in taken])
+    assert delay_s <= 1.02 * mean_delay_s(whole, GRID.slot_s) + 1.0

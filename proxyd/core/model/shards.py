@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 SHARDS = 64
+FIRST_SHARD = 0
+"""The one that is never given up: which of several planners looks after the declaration must not change needlessly."""
 OwnShards: TypeAlias = Callable[[], Collection[int]]
 
 
@@ -50,5 +52,6 @@ def turnover(holders: Mapping[int, int | None], members: Collection[int], me: in
     least, over = divmod(len(holders), len(members))
     fair = least + (sum(each < me for each in members) < over)
     own = sorted(shard for shard, holder in holders.items() if holder == me)
+    fair = max(fair, FIRST_SHARD in own)
     free = sorted(shard for shard, holder in holders.items() if holder not in members)
     return Turnover(frozenset(free[: max(0, fair - len(own))]), frozenset(own[fair:]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
+from dataclasses import replace
 from heapq import merge
 from math import inf
 from operator import attrgetter
@@ -56,7 +57,7 @@ class Planner:
     """
 
     def __init__(self, settings: PlannerSettings) -> None:
-        self.settings = settings
+        self.settings = self._whole = settings
         self.sources: dict[str, PlannedSource] = {}
         self.timed: dict[str, PlannedSource] = {}
         self.limits = ProbeLimits(HostBudgets(settings.host_budget), ScopeBlocks())
@@ -72,6 +73,11 @@ class Planner:
         self._coming: WeekPlan | None = None
 
     # -- inputs from the daemon
+
+    def share(self, part: float) -> None:
+        """Choose within a part of the budget from now on, 0 to 1; other planners have the rest."""
+        self.settings = replace(self._whole, budget=self._whole.budget.times(part))
+        self._candidates.settings = self.settings
 
     def announce(self, week: WeekPlan) -> None:
         """Let a plan that will be taken over follow every probe from now on."""

@@ -32,6 +32,7 @@ from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.burst_hints import BurstHints
 from proxyd.core.rules.compiled import NOTHING_COMPILED, Compiled, Swap, compile_declaration
 from proxyd.core.rules.decider_settings import DeciderSettings
+from proxyd.core.rules.division import Division
 from proxyd.core.rules.estimates import Fleet, FleetRecord
 from proxyd.core.rules.failing import FailingRule
 from proxyd.core.rules.knowledge import Knowledge
@@ -65,6 +66,15 @@ class PlanRecord:
     sources: Mapping[str, SourceRecord] = field(default_factory=dict)
     fleet: FleetRecord | None = None
     week: WeekPlan | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """What the store remembers of sources that come from another planner, beside what ``follow`` takes in."""
+
+    records: Mapping[str, SourceRecord] = field(default_factory=dict)
+    subscriptions: Sequence[Subscription] = ()
+    joint: Sequence[JointInterval] = ()
 
 
 class Decider:
@@ -191,9 +201,60 @@ class Decider:
         if not self.settings.subscribes:
             return
         gone = [source_id for source_id in self.hubs.subscriptions() if source_id not in compiled.rules_of]
-        for source_id in (*changed, *gone):
+        for source_id in (*filter(self.known.has, changed), *gone):
             source = compiled.sources.get(source_id) if source_id in compiled.rules_of else None
             self.hubs.allow(source_id, source.url if source is not None and source.may_be_pushed else None)
+
+    # -- what several planners share
+
+    def follow(
+        self,
+        states: Iterable[SourceState],
+        streams: Iterable[StreamState],
+        weeks: Mapping[str, WeekCounts],
+        now_s: float,
+    ) -> None:
+        """Take in what other planners have stored of their sources; our own are left alone."""
+        known, programs = self.known, self.known.compiled.programs
+        for state in states:
+            if not known.has(state.source_id):
+                known.estimates.keep(state)
+        for stream in streams:
+            if (program := programs.get(stream.rule)) is not None and not self.recalls.is_ours(stream):
+                next_seq = known.next_seq(stream.source_id, program)
+                known.streams[stream.rule, stream.source_id] = program.opened(stream, next_seq, now_s)
+        known.estimates.weeks.update((name, week) for name, week in weeks.items() if not known.has(name))
+
+    def release(self, division: Division, lost: Iterable[str]) -> None:
+        """Leave sources to other planners: ``division`` says what is ours now, ``lost`` which sources were until now.
+
+        No more probes of these begin. What is under way is still taken in. Sources that are still ours may be among
+        ``lost``.
+        """
+        self.known.division = division
+        self.captures.release()
+        self.hubs.release(division.has)
+        self._placement.divide(lost, {})
+
+    def take_over(self, division: Division, gained: Iterable[str], before: Handover, now_s: float) -> None:
+        """Take sources over from other planners: ``division`` says what is ours now, ``gained`` which were not before.
+
+        What these planners have stored was passed to ``follow``; ``before`` is the rest. ``placing`` then places them,
+        after ``recalls.lost`` has restored the events of their streams.
+        """
+        known, old = self.known, self.known.division
+        new_rules = {each.rule for each in before.joint if each.rule in known.compiled.programs}
+        new_rules = {name for name in new_rules if not known.has_rule(name)}
+        subscriptions = [each for each in before.subscriptions if division.has(each.url) and not old.has(each.url)]
+        known.division = division
+        sources = list(gained)
+        for source_id in sources:
+            if (state := known.states.get(source_id)) is not None:
+                known.estimates.keep(state.resumed(now_s))
+        self.captures.take_over(each for each in before.joint if each.rule in new_rules and known.has_rule(each.rule))
+        self.hubs.take_over(subscriptions)
+        self._allow_hubs(sources)
+        self._placement.divide(sources, {name: record.as_of(now_s) for name, record in before.records.items()})
 
     def pause(self, paused: Mapping[str, Suspension], now_s: float) -> None:
         """Probe these sources no more, and all others that rules ask for again."""
@@ -232,9 +293,9 @@ class Decider:
         return is_asked
 
     def request(self, source_id: str, now_s: float) -> ProbeRequest | None:
-        """Return what the prober needs, or ``None`` if the source has been removed or paused since."""
+        """Return what the prober needs, or ``None`` if the source has been removed, paused or given up since."""
         source = self.known.source(source_id)
-        if source is None or source_id in self.known.paused:
+        if source is None or source_id in self.known.paused or not self.known.has(source_id):
             return None
         state = self.known.state(source)
         return replace(
@@ -369,10 +430,11 @@ class Decider:
 
     def _recorded(self, observation: Observation, outcome: ProbeOutcome) -> Observation:
         """Return an observation with what a restart needs to plan the next probes alike."""
+        hints = self._hints.hints(outcome.source_id, observation.found.events, outcome.finished_s)
         return replace(
             observation,
             record=self._placement.record(outcome, observation),
-            hints=self._hints.hints(outcome.source_id, observation.found.events, outcome.finished_s),
+            hints=tuple(each for each in hints if self.known.has(each.source_id)),
             fleet=self.known.estimates.record(),
         )
 
@@ -451,7 +513,7 @@ class Decider:
                 yield
             taken.add(planned)
         self.planner.limits.forget(taken.hosts, now_s)
-        return taken.fleet(self.planner.week, self.settings.planner, self._hints.changes())
+        return taken.fleet(self.planner.week, self.planner.settings, self._hints.changes())
 
     def switch_plan(self, week: WeekPlan, now_s: float) -> Chunked[None]:
         """Detect by a new plan of the week from now on, in parts; sources probed meanwhile are planned again."""

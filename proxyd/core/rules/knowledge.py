@@ -12,6 +12,7 @@ from proxyd.core.rules.capture_counts import CaptureCounts, StreamTable
 from proxyd.core.rules.compiled import NOTHING_COMPILED, Compiled
 from proxyd.core.rules.decider_settings import DeciderSettings
 from proxyd.core.rules.demands import politeness_of
+from proxyd.core.rules.division import UNDIVIDED, Division
 from proxyd.core.rules.estimates import Estimates
 from proxyd.core.rules.failing import FailingRules
 from proxyd.core.rules.programs.rule_program import RuleProgram
@@ -26,6 +27,7 @@ class Knowledge:
         self.settings = settings
         self.compiled: Compiled = NOTHING_COMPILED
         self.paused: Mapping[str, Suspension] = {}  # by source
+        self.division: Division = UNDIVIDED
         self.estimates = Estimates(settings.prior_mean_per_s, settings.cycle)
         self.streams = StreamTable()
         self.failing = FailingRules()
@@ -45,6 +47,22 @@ class Knowledge:
         source = self.compiled.sources.get(source_id)
         is_other = reading is not None and source is not None and reading != self.compiled.reading(source_id)
         return None if is_other else source
+
+    def has(self, source_id: str, division: Division | None = None) -> bool:
+        """Whether this planner has a declared source, by its own division or another; others plan what it has not."""
+        divided = division or self.division
+        if divided.own is None:
+            return True
+        source = self.compiled.declaration.sources.get(source_id)
+        return source is not None and divided.has(source.url)
+
+    def has_rule(self, rule: str, division: Division | None = None) -> bool:
+        """Whether this planner has all sources of a declared joint rule; otherwise it has none of them."""
+        return all(self.has(each, division) for each in self.compiled.programs[rule].rule.source_ids[:1])
+
+    def is_planned(self, source_id: str) -> bool:
+        """Whether this planner plans probes of a source: a rule asks for it, it is not paused, and it is our own."""
+        return source_id in self.compiled.rules_of and source_id not in self.paused and self.has(source_id)
 
     def state(self, source: Source) -> SourceState:
         """Return what is known of a source."""

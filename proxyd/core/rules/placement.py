@@ -70,6 +70,13 @@ class SourcePlacement:
         self._looked_s = now_s if self._looked_s == -inf else self._looked_s
         self._declared_s = now_s
 
+    def divide(self, sources: Iterable[str], records: Mapping[str, SourceRecord]) -> None:
+        """Note that sources have come from other planners, or gone to them; ``records`` says how they stood there."""
+        for source_id in sources:
+            self._waiting[source_id] = None
+            self._set_aside.pop(source_id, None)
+        self._records.update(records)
+
     def _missed(self, now_s: float, source_id: str) -> float:
         """Return about how many items a source has had since its last probe: the most are placed first."""
         state = self._known.states.get(source_id)
@@ -100,14 +107,14 @@ class SourcePlacement:
         return is_waiting
 
     def place(self, source_id: str, now_s: float) -> None:
-        """Put in a source again that is declared otherwise now; remove it if no rule asks for it or it is paused.
+        """Put in a source again that is declared otherwise now; remove it if it is planned no more.
 
         A chronon may have begun before the declaration, whose rules begin with it.
         """
         now_s = max(now_s, self._declared_s)
         self._waiting.pop(source_id, None)
         self._laid.pop(source_id, None)
-        if source_id in self._known.compiled.rules_of and source_id not in self._known.paused:
+        if self._known.is_planned(source_id):
             placed = self._placed(self._known.compiled.sources[source_id], now_s)
             self._planner.put(placed, self._grid.chronon_at(now_s))
             if placed.demands.has_intervals:

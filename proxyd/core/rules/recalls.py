@@ -52,7 +52,7 @@ class Recalls:
         known.streams.begin(name, program.new_streams([source_id for source_id in new if source_id not in there]))
         for source_id in () if program.is_of_source else new:
             state = known.states.get(source_id)
-            if state is None or state.first_contact_s is None:
+            if state is None or state.first_contact_s is None or not known.has(source_id):
                 continue
             if program.looks_back(known.compiled.declared_s(source_id)):
                 yield Backlog(program, known.compiled.sources[source_id], state.next_seq)
@@ -88,9 +88,23 @@ class Recalls:
         return RuleResults.of(step)
 
     def lost(self) -> list[tuple[RuleProgram, StreamState]]:
-        """Return the streams that lost their events in a restart, each with its rule."""
+        """Return our streams that lost their events in a restart, each with its rule."""
         programs, streams = self._known.compiled.programs, self._known.streams.values()
-        return [(programs[each.rule], each) for each in streams if each.count > 0 and not each.pending]
+        return [(programs[each.rule], each) for each in streams if _is_lost(each) and self.is_ours(each)]
+
+    def lost_of(self, source_id: str) -> list[tuple[RuleProgram, StreamState]]:
+        """Return the streams of a source of another planner, whose events that one alone has, each with its rule."""
+        known = self._known
+        keys = [
+            (program, known.streams.get((program.rule.name, stream_of)))
+            for program in known.compiled.programs_of(source_id)
+            for stream_of in ((source_id, "") if program.trigger.counts_across else (source_id,))
+        ]
+        return [(program, stream) for program, stream in keys if stream is not None and _is_lost(stream)]
+
+    def is_ours(self, stream: StreamState) -> bool:
+        """Whether this planner lets a stream see events; one of all sources of a rule has no source."""
+        return self._known.has(stream.source_id) if stream.source_id else self._known.has_rule(stream.rule)
 
     def recall(self, stream: StreamState, stored: Mapping[str, Sequence[StoredEvent]], now_s: float) -> RecallTask:
         """Return what restores the part of a stream that is not stored with it, from stored events of its sources.
@@ -117,3 +131,8 @@ class Recalls:
         if program is not None and stream is not None:
             found = (each.event(name) for name, events in stored.items() for each in events)
             self._known.streams[rule, source_id] = refilled(program, stream, found)
+
+
+def _is_lost(stream: StreamState) -> bool:
+    """Return whether a stream has counted events and holds none."""
+    return stream.count > 0 and not stream.pending

@@ -6,7 +6,7 @@ missed items twice in a row is not used for a week.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -218,6 +218,16 @@ class Hubs:
         self._known = dict(known)
         self._by_callback = {each.callback_id: each.source_id for each in known.values() if each.callback_id}
 
+    def take_over(self, subscriptions: Iterable[Subscription]) -> None:
+        """Take over subscriptions that another planner has looked after."""
+        for each in subscriptions:
+            self.keep(each)
+
+    def release(self, is_ours: Callable[[str], bool]) -> None:
+        """Forget, without cancelling them, the subscriptions at addresses that another planner looks after."""
+        for each in [each for each in self._known.values() if not is_ours(each.url)]:
+            self._forget(each)
+
     def asking(self, subscription: Subscription, now_s: float) -> Subscription:
         """Return a subscription whose hub is being asked."""
         return asking(subscription, now_s=now_s, rng=self._rng)
@@ -264,9 +274,12 @@ class Hubs:
             self.keep(replace(known, verified_s=now_s))
 
     def _leave(self, subscription: Subscription) -> None:
+        self._forget(subscription)
+        self._left.append(subscription)
+
+    def _forget(self, subscription: Subscription) -> None:
         del self._known[subscription.source_id]
         self._by_callback.pop(subscription.callback_id, None)
-        self._left.append(subscription)
 
     def due(self, now_s: float) -> list[Subscription]:
         """Return the subscriptions for which a request to the hub is due."""

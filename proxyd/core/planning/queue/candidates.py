@@ -38,12 +38,12 @@ class Candidates:
     """Ranks sources: intervals and fixed probes by deadline, first contacts, then by the delay that a probe saves."""
 
     def __init__(self, settings: PlannerSettings, due_times: DueTimes) -> None:
-        self._settings = settings
+        self.settings = settings
         self._due_times = due_times
 
     def of(self, sources: Sequence[PlannedSource], now: Chronon) -> dict[str, Candidate]:
         """Return the candidates of ``now`` among some sources, by source."""
-        now_s = self._settings.grid.start_s(now)
+        now_s = self.settings.grid.start_s(now)
         ranked = self._by_deadline(sources, now)
         ranked |= {source.source_id: self.asked(source, now) for source in sources if source.asked_s is not None}
         for source in sources:
@@ -59,7 +59,7 @@ class Candidates:
     ) -> list[Candidate]:
         """Return the candidates that wait for more than room, hardest first."""
         ranked = self.of([sources[source_id] for source_id in sorted(awake) if source_id not in in_flight], now)
-        if self._settings.spend:
+        if self.settings.spend:
             self.spend_on((source for source_id, source in sources.items() if source_id not in in_flight), ranked, now)
         return sorted(ranked.values(), key=attrgetter("rank"))
 
@@ -72,7 +72,7 @@ class Candidates:
                 return
             if (candidate := self.contact(source, now)) is not None:
                 yield candidate
-        gains = queues.gains_at(self._settings.grid.start_s(now), is_alone=is_alone)
+        gains = queues.gains_at(self.settings.grid.start_s(now), is_alone=is_alone)
         for gain, source in queues.due.best(gains):
             if not has_room():
                 return
@@ -83,7 +83,7 @@ class Candidates:
 
         UNIFORM, DOE, SUP and fbSUP say themselves how many probes they want.
         """
-        start_s, stop_s = self._settings.grid.start_s(now), self._settings.grid.start_s(now + 1)
+        start_s, stop_s = self.settings.grid.start_s(now), self.settings.grid.start_s(now + 1)
         others = (source for source in sources if source.source_id not in ranked and source.demands.is_priced)
         seen = (source for source in others if source.last_seen_s is not None and not source.is_pushed(start_s))
         wanted = [(source, Reason.SPEND, source.demands.priced[0]) for source in seen if source.allowed_s() < stop_s]
@@ -91,7 +91,7 @@ class Candidates:
 
     def contact(self, source: PlannedSource, now: Chronon) -> Candidate | None:
         """Return the candidate of a source that was never seen, or whose hub pushes and may be silent."""
-        now_s = self._settings.grid.start_s(now)
+        now_s = self.settings.grid.start_s(now)
         if now_s + 1e-9 < source.demands.earliest_s:
             return None
         if source.last_seen_s is None:
@@ -111,7 +111,7 @@ class Candidates:
 
     def _by_deadline(self, sources: Iterable[PlannedSource], now: Chronon) -> dict[str, Candidate]:
         """Return sources whose interval cannot wait longer if all are to be served, and due fixed probes."""
-        now_s = self._settings.grid.start_s(now)
+        now_s = self.settings.grid.start_s(now)
         planned = (source for source in sources if not source.is_pushed(now_s))
         waiting = [
             (source, demand, interval)
@@ -121,7 +121,7 @@ class Candidates:
         ]
         jobs = [job for job in waiting if job[2].deadline <= now + LOOKAHEAD_CHRONONS]
         slots = latest_slots(
-            [job[2] for job in jobs], lambda at: self._settings.capacity(at) if at >= now else 0, now=now
+            [job[2] for job in jobs], lambda at: self.settings.capacity(at) if at >= now else 0, now=now
         )
         ranked: dict[str, Candidate] = {}
         for (source, demand, interval), slot in zip(jobs, slots, strict=True):

@@ -251,6 +251,8 @@ class Explainer:
         """Return what holds the next probe back; a limit that ends a chronon or more before it does not."""
         if planned is None and source_id in self.known.paused:
             return "it is paused"
+        if planned is None and not self.known.has(source_id):
+            return "another planner plans it, and says when"
         if planned is None:
             return "it is about to be planned" if source_id in self.known.compiled.rules_of else "no rule uses it"
         last_s = now_s if coming is None else max(now_s, coming.start_s - self.known.grid.length_s)

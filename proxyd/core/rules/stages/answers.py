@@ -7,7 +7,7 @@ seen after the time in question, but no longer than a day after it.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heapreplace
 
@@ -109,6 +109,13 @@ class AwaitedAnswers:
         }
         for kept in [kept for name, each in before.items() if name in self._waiting for kept in each]:
             self.adopt(kept)
+
+    def release(self, is_ours: Callable[[str], bool]) -> None:
+        """Forget what rules wait for that another planner has."""
+        for name, each in self._waiting.items():
+            if not is_ours(name):
+                each.firsts.clear()
+                each.answers.clear()
 
     def takes(self, rule: str) -> bool:
         """Whether a rule has THEN."""

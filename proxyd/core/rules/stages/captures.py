@@ -10,6 +10,7 @@ from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.item import Item, UpdateEvent, Value
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.planning.policies.demands import OnceDemand
+from proxyd.core.rules.division import Division
 from proxyd.core.rules.knowledge import Knowledge
 from proxyd.core.rules.programs.meter import QUICK_LIMITS, Meter
 from proxyd.core.rules.programs.rule_program import RuleProgram
@@ -139,9 +140,37 @@ class JointCaptures:
     def declare(self) -> None:
         """Forget the intervals of rules that no longer exist."""
         self._first_end_s = -inf
-        self.shown.declare(self._programs.values())
-        gone = [each.interval_id for each in self._all() if not self._fits(each)]
+        self.read_for(self._known.division)
+        gone = self._unfit()
         self._awaited.declare(self._programs)
+        self._forget(gone)
+
+    def take_over(self, intervals: Iterable[JointInterval]) -> None:
+        """Take over what was open of the rules that another planner had until now."""
+        for each in intervals:
+            self._open.keep(each)
+        self._first_end_s = -inf
+        self._forget(self._unfit())
+
+    def release(self) -> None:
+        """Drop the intervals of rules that another planner has now; it goes on with them."""
+        is_ours = self._known.has_rule
+        for interval_id in [each.interval_id for each in self._open if not is_ours(each.rule)]:
+            self._open.drop(interval_id)
+        self._awaited.release(is_ours)
+        self.read_for(self._known.division)
+
+    def read_for(self, division: Division) -> None:
+        """Follow what the queries of those rules read that a division gives to this planner."""
+        programs, has_rule = self._programs.values(), self._known.has_rule
+        self.shown.declare(each for each in programs if not each.joined or has_rule(each.rule.name, division))
+
+    def _unfit(self) -> list[str]:
+        """Return the ids of the intervals whose rule or sources are gone."""
+        return [each.interval_id for each in self._all() if not self._fits(each)]
+
+    def _forget(self, gone: Sequence[str]) -> None:
+        """Forget intervals, and let rules with THEN have theirs."""
         for interval_id in gone:
             self._open.drop(interval_id)
         self._orphans += gone
