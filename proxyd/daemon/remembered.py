@@ -102,11 +102,12 @@ COLD = _Cold()
 async def restore(decider: Decider, store: SqlStore, remembering: Remembering, now_s: float) -> None:
     """Let a decider continue as the last process ended."""
     found = await remembering.sources(store)
+    is_alone = decider.known.division.own is None  # otherwise these come with the sources that are taken over
     decider.restore(
         {source_id: state.resumed(now_s) for source_id, state in found.states.items()},
         found.streams,
-        await store.subscriptions.load(),
-        await store.load_joint_intervals(),
+        await store.subscriptions.load() if is_alone else {},
+        await store.load_joint_intervals() if is_alone else (),
         found.weeks,
         await store.load_changes(limit=MOST_CHANGES),
         await store.failing.load(),

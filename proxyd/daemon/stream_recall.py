@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Iterable, Sequence
 
 import structlog
@@ -15,6 +16,7 @@ from proxyd.daemon.rule_evaluation import RuleEvaluation
 from proxyd.signals import Signal
 from proxyd.store import SqlStore
 
+_TURN = 500  # sources that are looked at before other tasks have their turn
 log = structlog.get_logger("rules")
 
 
@@ -38,8 +40,22 @@ class StreamRecall:
     async def pending(self, now_s: float) -> None:
         """Restore the streams' events since they last fired, and their windows."""
         for program, stream in self._recalls.lost():
-            task = self._recalls.recall(stream, await self._events_of(program, stream, now_s), now_s)
-            self.decider.known.keep_streams(await self._evaluation.run([task]))
+            await self._restore(program, stream, now_s)
+
+    async def pending_of(self, sources: Iterable[str], now_s: float) -> None:
+        """Restore the same of the streams of some sources, which another planner has had until now."""
+        seen: set[tuple[str, str]] = set()
+        for number, source_id in enumerate(sources):
+            if number % _TURN == 0:
+                await asyncio.sleep(0)
+            for program, stream in self._recalls.lost_of(source_id):
+                if (stream.rule, stream.source_id) not in seen:
+                    seen.add((stream.rule, stream.source_id))
+                    await self._restore(program, stream, now_s)
+
+    async def _restore(self, program: RuleProgram, stream: StreamState, now_s: float) -> None:
+        task = self._recalls.recall(stream, await self._events_of(program, stream, now_s), now_s)
+        self.decider.known.keep_streams(await self._evaluation.run([task]))
 
     async def requeried(self, rules: Collection[str], now_s: float) -> None:
         """Let the events that streams hold have what the edited queries of these rules read."""

@@ -10,7 +10,7 @@ import structlog
 from proxyd.core.language import no_such, no_such_source
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.profile import Declaration
-from proxyd.core.model.suspension import Key, Subject, Suspension, mute_of, paused_sources
+from proxyd.core.model.suspension import Key, Subject, Suspension, lasting, mute_of, paused_sources
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.failing import FailingRule
 from proxyd.errors import BusyError, ConflictError
@@ -70,6 +70,19 @@ class Suspensions:
         Call it with ``turn`` held, before the declaration is swapped in.
         """
         await self._change(_unchanged, declaration)
+        self._has_started = True
+
+    async def read(self, declaration: Declaration) -> None:
+        """Follow a declaration and the suspensions as they are stored: another planner changes them.
+
+        Call it with ``turn`` held, before the declaration is swapped in.
+        """
+        self._store.follow(declaration)
+        found = lasting(await self._store.load(), declaration, self._clock.time_s())
+        if found != self._known or not self._has_started:
+            self._known = found
+            self._decider.pause(paused_sources(self._known), self._clock.time_s())
+            self._changed.notify()
         self._has_started = True
 
     # -- queries and commands

@@ -96,6 +96,10 @@ class SqlDeclarations:
         self.digests, self.limits = await asyncio.to_thread(self._times_of, rules)
         return accepted
 
+    async def follow(self, rules: Iterable[NotificationRule]) -> None:
+        """Follow the rules of a declaration that another planner has accepted."""
+        self.digests, self.limits = await asyncio.to_thread(self._times_of, list(rules))
+
     def _times_of(self, rules: Iterable[NotificationRule]) -> tuple[dict[str, DigestTimes], dict[str, LimitTimes]]:
         """Return the digests and the limits of rules, by name."""
         length_s, digests, limits = self._chronon_s, dict[str, DigestTimes](), dict[str, LimitTimes]()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter, itemgetter
 from typing import Any, Generic, TypeVar
 
 from sqlalchemy import BigInteger, ColumnElement, Row, Select, Table, Text, cast, func, literal_column, select, tuple_
@@ -14,6 +15,7 @@ from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.state import SourceState, StreamState
 from proxyd.store import rows
 from proxyd.store import tables as t
+from proxyd.store.declared_rows import StoredText
 from proxyd.store.plan_rows import ReadEach
 
 T = TypeVar("T")
@@ -45,8 +47,9 @@ class FollowedRows(Generic[V]):
         self.changes = 0
         self._since = 0
 
-    async def catch_up(self, read_each: ReadEach) -> None:
-        """Read what has changed, in parts."""
+    async def catch_up(self, read_each: ReadEach) -> dict[Any, V]:
+        """Read what has changed, in parts, and return it."""
+        read: dict[Any, V] = {}
         ((server, oldest),) = await read_each(_SERVER, lambda row: (str(row[0]), int(row[1])))
         written = select(self._table)
         if server == self.server:
@@ -55,6 +58,7 @@ class FollowedRows(Generic[V]):
             self.values, self.changes = {}, self.changes + 1
         async for page in self._pages(read_each, written, lambda row: (self._key_of(row), self._make(row))):
             self.values.update(page)
+            read.update(page)
             self.changes += 1
         (count,) = await read_each(select(func.count()).select_from(self._table), lambda row: int(row[0]))
         if count != len(self.values):
@@ -63,6 +67,7 @@ class FollowedRows(Generic[V]):
             self.values = {key: value for key, value in self.values.items() if key in there}
             self.changes += 1
         self.server, self._since = server, oldest
+        return read
 
     async def _pages(
         self, read_each: ReadEach, query: Select[*tuple[Any, ...]], make: Callable[[Row[Any]], tuple[Any, T]]
@@ -103,16 +108,64 @@ class FollowedSources:
         self._streams = FollowedRows(t.streams, rows.stream_state)
         self._weeks = FollowedRows(t.weeks, rows.week_counts)
 
-    async def catch_up(self, read_each: ReadEach) -> None:
-        """Read what has changed, in parts."""
-        await asyncio.gather(*(each.catch_up(read_each) for each in (self._sources, self._streams, self._weeks)))
+    async def catch_up(self, read_each: ReadEach) -> RememberedSources:
+        """Read what has changed, in parts, and return it."""
+        sources, streams, weeks = await asyncio.gather(
+            self._sources.catch_up(read_each), self._streams.catch_up(read_each), self._weeks.catch_up(read_each)
+        )
+        return _remembered(sources, streams, weeks)
 
     def remembered(self) -> RememberedSources:
         """Return what was there at the last look."""
-        found = self._sources.values
-        records = {source_id: record for source_id, (_, record) in found.items() if record is not None}
-        states = {source_id: state for source_id, (state, _) in found.items()}
-        return RememberedSources(states, records, self._streams.values, self._weeks.values)
+        return _remembered(self._sources.values, self._streams.values, self._weeks.values)
+
+    def records(self, sources: Iterable[str]) -> dict[str, SourceRecord]:
+        """Return how the planner stood with some sources at the last look."""
+        found = ((source_id, self._sources.values.get(source_id)) for source_id in sources)
+        return {source_id: each[1] for source_id, each in found if each is not None and each[1] is not None}
+
+
+def _remembered(
+    sources: Mapping[str, tuple[SourceState, SourceRecord | None]],
+    streams: Mapping[tuple[str, str], StreamState],
+    weeks: Mapping[str, WeekCounts],
+) -> RememberedSources:
+    records = {source_id: record for source_id, (_, record) in sources.items() if record is not None}
+    return RememberedSources({source_id: state for source_id, (state, _) in sources.items()}, records, streams, weeks)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDeclaration:
+    """The texts of a declaration, when its rules were accepted and since when its sources are declared (unix seconds).
+
+    It was read while another process may have changed it, so something may be missing.
+    """
+
+    texts: Sequence[StoredText]
+    accepted: Mapping[str, float]
+    declared: Mapping[str, float]
+
+
+class FollowedTexts:
+    """The texts of the declaration, and since when what they declare is there."""
+
+    def __init__(self) -> None:
+        self._texts = FollowedRows(t.texts, lambda row: (row.position, StoredText(row.name, row.origin, row.text)))
+        self._since = FollowedDeclaration()
+
+    async def catch_up(self, read_each: ReadEach) -> int:
+        """Read what has changed, in parts; return a number that grows whenever something has."""
+        await self._texts.catch_up(read_each)
+        await self._since.catch_up(read_each)
+        return self._texts.changes + self._since.changes
+
+    def stored(self) -> StoredDeclaration | None:
+        """Return what was there at the last look, or ``None`` if nothing was ever declared."""
+        if not self._texts.values:
+            return None
+        texts = [text for _, text in sorted(self._texts.values.values(), key=itemgetter(0))]
+        files = sorted((each for each in texts if each.origin == "file"), key=attrgetter("name"))
+        return StoredDeclaration([*files, *(each for each in texts if each.origin != "file")], *self._since.since_s())
 
 
 class FollowedDeclaration:

@@ -139,7 +139,9 @@ class SqlHistory:
     async def accounts(self, since_s: float) -> list[tuple[int, Calibration]]:
         """Return what was found and predicted on each day since a time that has any, as days since 1970-01-01 UTC."""
         day = t.accounts.c.day
-        found = await self._read(select(t.accounts).where(day >= int(since_s // rows.DAY_S)).order_by(day))
+        sums = [func.sum(t.accounts.c[name]).label(name) for name in rows.ACCOUNT_FIELDS]
+        since = select(day, *sums).where(day >= int(since_s // rows.DAY_S))
+        found = await self._read(since.group_by(day).order_by(day))
         return [(row.day, rows.account(row)) for row in found]
 
     async def newest_interval(self) -> int:

@@ -49,8 +49,11 @@ class StoredPlan:
 class SqlPlanRecord:
     """Stores how the planner stands: with each observation, and with each plan of the week."""
 
-    def __init__(self, writer: Writer, read: StoreReader, read_each: ReadEach) -> None:
+    def __init__(
+        self, writer: Writer, read: StoreReader, read_each: ReadEach, part: Callable[[], int] = lambda: 0
+    ) -> None:
         self._writer = writer
+        self._part = part
         self._read = read
         self._read_each = read_each
 
@@ -60,14 +63,19 @@ class SqlPlanRecord:
         return {source_id: record for source_id, record in found if record is not None}
 
     async def load_fleet(self) -> FleetRecord | None:
-        """Return what was learned of all sources together, or ``None`` if nothing was."""
-        return next((rows.fleet_record(row) for row in await self._read(select(t.fleet))), None)
+        """Return what was learned of all sources together, or ``None`` if nothing was.
+
+        Several planners have learned it, each of its own sources: this is that of our own, or of others.
+        """
+        found = await self._read(select(t.fleet).order_by(t.fleet.c.fleet_id != 1 + self._part(), t.fleet.c.fleet_id))
+        return next(map(rows.fleet_record, found), None)
 
     async def load(self) -> StoredPlan | None:
-        """Return the last plan, or ``None`` if none was made."""
+        """Return the last plan, or ``None`` if none was made; of several planners our own, or that of another."""
         c = t.plans.c
-        found = await self._read(select(c.begun_s, c.made_s, c.settings, c.body))
-        return next((StoredPlan(*row) for row in found), None)
+        plans = select(c.begun_s, c.made_s, c.settings, c.body)
+        first = plans.order_by(c.plan_id != 1 + self._part(), c.plan_id).limit(1)
+        return next((StoredPlan(*row) for row in await self._read(first)), None)
 
     async def made_s(self) -> float | None:
         """Return when the last plan was made, or ``None`` if none was."""
@@ -76,14 +84,13 @@ class SqlPlanRecord:
     async def save(self, plan: StoredPlan) -> None:
         """Store a plan in place of the last one."""
         names = ("begun_s", "made_s", "settings", "body")
-        row = {"plan_id": 1} | {name: getattr(plan, name) for name in names}
+        row = {"plan_id": 1 + self._part()} | {name: getattr(plan, name) for name in names}
         await self._writer.submit(lambda connection: execute_many(connection, _UPSERT_PLAN, [row]))
 
-    @staticmethod
-    def write(connection: Connection, observations: Iterable[Observation]) -> None:
+    def write(self, connection: Connection, observations: Iterable[Observation]) -> None:
         """Write the states of sources, how the planner stands with them, and what they share."""
         found = list(observations)
         execute_many(connection, _UPSERT_SOURCE, [rows.source_row(o.state, o.record) for o in found])
         execute_many(connection, _HINT, [rows.hint_row(hint) for o in found for hint in o.hints])
         shared = [o.fleet for o in found if o.fleet is not None]
-        execute_many(connection, _UPSERT_FLEET, [rows.fleet_row(each) for each in shared[-1:]])
+        execute_many(connection, _UPSERT_FLEET, [rows.fleet_row(each, self._part()) for each in shared[-1:]])

@@ -83,9 +83,9 @@ def hint_row(hint: SiblingHint) -> dict[str, Any]:
     return {"of_source": hint.source_id, "items": hint.items, "since_at_s": hint.since_s}
 
 
-def fleet_row(record: FleetRecord) -> dict[str, Any]:
-    """Return the row of ``fleet``."""
-    return {"fleet_id": 1, "record": json.dumps(asdict(record))}
+def fleet_row(record: FleetRecord, part: int = 0) -> dict[str, Any]:
+    """Return the row of ``fleet`` for a part of the sources."""
+    return {"fleet_id": 1 + part, "record": json.dumps(asdict(record))}
 
 
 def fleet_record(row: Row[Any]) -> FleetRecord:
@@ -106,10 +106,10 @@ def source_state(row: Row[Any]) -> SourceState:
     return SourceState(**values, validators=validators, rate=rate, fit=found_fit, health=health)
 
 
-def account_row(observation: Observation, account: Calibration) -> dict[str, Any]:
-    """Return what to add to the row of ``accounts`` for the day on which the probe ended."""
+def account_row(observation: Observation, account: Calibration, part: int = 0) -> dict[str, Any]:
+    """Return what to add to the row of ``accounts`` for a part of the sources and the day on which the probe ended."""
     row = {name: getattr(account, name) for name in ACCOUNT_FIELDS}
-    return row | {"day": int(observation.outcome.finished_s // DAY_S)}
+    return row | {"day": int(observation.outcome.finished_s // DAY_S), "part": part}
 
 
 def account(row: Row[Any]) -> Calibration:

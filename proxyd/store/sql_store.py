@@ -36,7 +36,7 @@ from proxyd.core.rules.subscriptions import Subscription
 from proxyd.store import rows
 from proxyd.store import tables as t
 from proxyd.store.access_rows import SqlAccess
-from proxyd.store.databases.connections import StoreConnections, StoreReader
+from proxyd.store.databases.connections import LIMITS, LOCKS, StoreConnections, StoreReader
 from proxyd.store.declared_rows import SqlDeclarations
 from proxyd.store.failing_rows import SqlFailingRules, record_failing
 from proxyd.store.history import SqlHistory
@@ -115,6 +115,12 @@ class SqlSubscriptions:
         """Return every subscription by source."""
         return {row.source_id: rows.subscription(row) for row in await self._read(select(t.subscriptions))}
 
+    async def source_of(self, callback_id: str) -> str | None:
+        """Return the source whose subscription has a callback, or ``None`` if none has."""
+        c = t.subscriptions.c
+        found = await self._read(select(c.source_id).where(c.callback_id == callback_id).limit(1))
+        return next((row.source_id for row in found), None)
+
     async def save(self, source_id: str, subscription: Subscription | None) -> None:
         """Store a source's current subscription, or delete it."""
         self.add(source_id, subscription)
@@ -148,9 +154,9 @@ class SqlStore(SqlOutbox):
         self.items = SqlItemSearch(connections.people)
         self.declarations = SqlDeclarations(self.writer, self._all, self.webhooks, grid)
         self.subscriptions = SqlSubscriptions(self.writer, self._all)
-        self.suspensions = SqlSuspensions(self.writer, self._all)
+        self.suspensions = SqlSuspensions(self.writer, self._all, is_shared=shards is not None)
         self.failing = SqlFailingRules(self.writer, self._all)
-        self.plan = SqlPlanRecord(self.writer, self._all, self._each)
+        self.plan = SqlPlanRecord(self.writer, self._all, self._each, self._part)
         self.access = SqlAccess(self.writer, self._all)
         self.upkeep = connections.upkeep
         self.read, self.read_each = self._all, self._each
@@ -279,7 +285,8 @@ class SqlStore(SqlOutbox):
         execute_many(connection, _MARK_PRESENT, present)
         weeks = [rows.week_row(o.state.source_id, o.week) for o in observations if o.week is not None]
         execute_many(connection, _UPSERT_WEEK, weeks)
-        accounts = [rows.account_row(o, o.calibration) for o in observations if o.calibration is not None]
+        told = [(o, o.calibration) for o in observations if o.calibration is not None]
+        accounts = [rows.account_row(*each, self._part()) for each in told]
         execute_many(connection, _ADD_ACCOUNT, accounts)
         probes = [rows.probe_row(o, o.probe) for o in observations if o.probe is not None]
         execute_many(connection, _INSERT_PROBE, probes)
@@ -307,7 +314,10 @@ class SqlStore(SqlOutbox):
             record_pictures(connection, taken, sent)
 
     def _record_notifications(self, connection: Connection, sent: Sequence[Notification]) -> None:
-        unanswered, digests, muted = held(connection), self.declarations.digests, self.suspensions.muted
+        unanswered, digests = held(connection), self.declarations.digests
+        muted = self.suspensions.muted_among({one.rule for one in sent}, connection)
+        if self._shards is not None and any(one.rule in self.declarations.limits for one in sent):
+            connection.execute(select(func.pg_advisory_xact_lock(LOCKS, LIMITS)))  # others count the same
         limited = exceeding(connection, sent, self.declarations.limits)
         marks = [{"is_muted": one.rule in muted, "is_limited": one.notification_id in limited} for one in sent]
         made = [rows.notification_row(one, **mark) for one, mark in zip(sent, marks, strict=True)]
@@ -342,6 +352,10 @@ class SqlStore(SqlOutbox):
     async def _shown_items(self, source_id: str) -> list[Item]:
         """Return the first items that a source showed when it was last read."""
         return await self._each(_present(source_id, *t.items.c).limit(_MOST_SHOWN), rows.item)
+
+    def _part(self) -> int:
+        """Return which part of the sources this process has, if it shares them with others."""
+        return min(self._shards(), default=0) if self._shards is not None else 0
 
     async def ping(self) -> None:
         """Prove that the writer commits."""

@@ -9,10 +9,10 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, bindparam, delete, func, insert, or_, select, update
 
-from proxyd.core.model.profile import Declaration
-from proxyd.core.model.suspension import Key, Subject, Suspension, lasting, muted_rules
+from proxyd.core.model.profile import EMPTY_DECLARATION, Declaration
+from proxyd.core.model.suspension import Key, Subject, Suspension, lasting, mute_of, muted_rules
 from proxyd.store import tables as t
-from proxyd.store.databases.connections import StoreReader
+from proxyd.store.databases.connections import LOCKS, MUTES, StoreReader
 from proxyd.store.rows import rule_of, typed
 from proxyd.store.statements import execute_many
 from proxyd.store.writer import Writer
@@ -38,22 +38,40 @@ class Suspended:
 
 
 class SqlSuspensions:
-    """Stores suspensions; ``muted`` holds the rules whose new notifications are kept back.
+    """Stores suspensions, and says which rules' new notifications are kept back.
 
     A delivery that was ``stopped`` goes on as it was when its rule is no longer muted: an attempt may be under way.
     Those that were ``muted`` before any attempt go out as one digest.
     """
 
-    def __init__(self, writer: Writer, read: StoreReader) -> None:
+    def __init__(self, writer: Writer, read: StoreReader, *, is_shared: bool = False) -> None:
         self._writer = writer
         self._read = read
-        self.muted: frozenset[str] = frozenset()
+        self._is_shared = is_shared
+        self._muted: frozenset[str] = frozenset()
+        self._declaration = EMPTY_DECLARATION
 
     async def load(self) -> list[Suspension]:
         """Return every suspension, by subject and name."""
         c = t.suspensions.c
         found = await self._read(select(t.suspensions).order_by(c.subject, c.name))
         return [_suspension(row) for row in found]
+
+    def follow(self, declaration: Declaration) -> None:
+        """Follow a declaration, whose suspensions another planner changes."""
+        self._declaration = declaration
+
+    def muted_among(self, rules: Collection[str], connection: Connection) -> frozenset[str]:
+        """Return which of some rules are muted; another planner that mutes rules waits until the transaction ends."""
+        if not self._is_shared:
+            return self._muted.intersection(rules)
+        connection.execute(select(func.pg_advisory_xact_lock_shared(LOCKS, MUTES)))
+        suspensions, declared = _stored(connection), self._declaration.rules
+        return frozenset(
+            each
+            for each in rules
+            if each in declared and mute_of(each, declared[each].profiles, suspensions) is not None
+        )
 
     async def change(
         self,
@@ -69,17 +87,23 @@ class SqlSuspensions:
         """
 
         def write(connection: Connection) -> Suspended:
-            stored = {each.key: each for each in map(_suspension, connection.execute(select(t.suspensions)))}
+            if self._is_shared:
+                connection.execute(select(func.pg_advisory_xact_lock(LOCKS, MUTES)))
+            stored = _stored(connection)
             wanted = lasting(edit(dict(stored)), declaration, now_s)
             if wanted != stored:
                 connection.execute(delete(t.suspensions))
                 execute_many(connection, insert(t.suspensions), [_row(each) for each in wanted.values()])
             muted = muted_rules(wanted, declaration)
             count = _settle(connection, muted, declaration.rules, now_s, dropped)
-            self.muted = muted
+            self._muted, self._declaration = muted, declaration
             return Suspended(wanted, count)
 
         return await self._writer.submit(write)
+
+
+def _stored(connection: Connection) -> dict[Key, Suspension]:
+    return {each.key: each for each in map(_suspension, connection.execute(select(t.suspensions)))}
 
 
 def _suspension(row: Any) -> Suspension:

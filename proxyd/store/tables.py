@@ -84,14 +84,14 @@ sources = Table(
     Column("hidden_since_s", Float, nullable=False, server_default="0"),  # if it was not seen since
 )
 
-fleet = Table(  # one row: what was learned of all sources together
+fleet = Table(  # what each planner learned of all its sources together, under the number after its first shard
     "fleet",
     metadata,
     Column("fleet_id", Integer, primary_key=True, autoincrement=False),
     Column("record", Text, nullable=False),
 )
 
-plans = Table(  # one row: the plan of the week
+plans = Table(  # the plan of the week of each planner, under the number after its first shard
     "plans",
     metadata,
     Column("plan_id", Integer, primary_key=True, autoincrement=False),
@@ -141,6 +141,7 @@ accounts = Table(  # what probes found compared with what was predicted
     "accounts",
     metadata,
     Column("day", Integer, primary_key=True, autoincrement=False),  # since 1970-01-01, UTC
+    Column("part", Integer, primary_key=True, autoincrement=False),  # of the sources: the first shard of its planner
     Column("probes", Integer, nullable=False),
     Column("items", Integer, nullable=False),
     Column("predicted_items", Float, nullable=False),
@@ -447,6 +448,9 @@ members = Table(  # the processes that share a role's work
     Column("member", Integer, primary_key=True, autoincrement=False),  # the number of its lock
     Column("role", String, nullable=False),
     Column("name", String, nullable=False),  # of its machine
+    Column("address", String),  # of its listener, if it is a planner
+    Column("secret", String),  # with which other planners ask it
+    Column("runs", String),  # a digest of the declaration that it runs, if it is a planner
 )
 
 shards = Table(  # the parts of a role's work

@@ -106,6 +106,10 @@ class SessionConnection:
         try_lock = func.pg_try_advisory_lock_shared if is_shared else func.pg_try_advisory_lock
         return await self.call(lambda c: bool(c.scalar(select(try_lock(of, number)))))
 
+    async def give_lock(self, number: int, *, of: int = LOCKS) -> None:
+        """Hold a lock no more."""
+        await self.call(lambda c: c.execute(select(func.pg_advisory_unlock(of, number))))
+
 
 def session_of(connections: StoreConnections) -> SessionConnection:
     """Return the writing session."""

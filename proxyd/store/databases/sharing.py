@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import structlog
-from sqlalchemy import Connection, delete, func, insert, or_, select, text, update
+from sqlalchemy import Connection, Row, delete, func, insert, or_, select, text, update
 from sqlalchemy.dialects.postgresql import insert as insert_new
 
 from proxyd.core.model.shards import SHARDS, shard_of, turnover
 from proxyd.errors import StoreError, StoreUnreachableError
 from proxyd.store import tables as t
-from proxyd.store.databases.connections import MEMBERS, StoreConnections, is_newest
+from proxyd.store.databases.connections import MEMBERS, StoreConnections, is_newest, migrate
 from proxyd.store.databases.lease import LONGEST_TURN, Lease, Leased, renewed
 from proxyd.store.databases.postgresql import LOCK_OF, SessionConnection, answered, postgresql_connections, session_of
 
+_PLANNER = "planner"
 _LOOKS = 20  # for free shards, during one lease
 _WAITS = 5  # for the tables, during one lease
 _LEAVING = 0.2  # of a lease, for which who leaves waits for the database
@@ -35,18 +37,25 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A process that shares a role's work; ``number`` is that of its lock."""
+    """A process that shares a role's work.
+
+    ``number`` is that of its lock. A planner is reached at ``address``, which may be empty, is asked with ``secret`` by
+    others, and ``runs`` the declaration with this digest.
+    """
 
     role: str
     name: str
     number: int
+    address: str = ""
+    secret: str = ""
+    runs: str = ""
 
 
 class _View(NamedTuple):
-    """Who has each shard, and which of the processes that share them are alive or dead."""
+    """Who has each shard, and which of the processes that share them are alive, by number, or dead."""
 
     holders: dict[int, int | None]
-    alive: frozenset[int]
+    alive: dict[int, Member]
     dead: frozenset[int]
 
 
@@ -55,13 +64,33 @@ class Shares:
 
     def __init__(self, connections: StoreConnections, lease: Lease, member: Member) -> None:
         self.own: frozenset[int] = frozenset()
+        self.has_looked = asyncio.Event()
+        self._view = _View({}, {}, frozenset())
         self._connections = connections
         self._lease = lease
         self._member = member
 
+    @property
+    def secret(self) -> str:
+        """What the others ask this process with."""
+        return self._member.secret
+
     def has(self, key: str) -> bool:
         """Whether the shard of ``key`` is our own."""
         return shard_of(key) in self.own
+
+    def holder_of(self, shard: int) -> Member | None:
+        """Return the process that had a shard at the last look; ``None`` if none had it."""
+        holder = self._view.holders.get(shard)
+        return None if holder is None else self._view.alive.get(holder)
+
+    def all_run(self, digest: str) -> bool:
+        """Whether all processes ran this declaration at the last look."""
+        return all(each.runs == digest for each in self._view.alive.values())
+
+    async def note_runs(self, digest: str) -> None:
+        """Let the others know which declaration this process runs."""
+        await self._ask(partial(_note_runs, self._lease, self._member, digest))
 
     async def follow(
         self,
@@ -86,14 +115,15 @@ class Shares:
             await sleep(self._lease.length_s / _LOOKS)
 
     async def _step(self, changed: Callable[[], object], busy: Callable[[], Awaitable[Collection[int]]]) -> None:
-        view = await self._ask(partial(_look, self._member.role))
+        view = self._view = await self._ask(partial(_look, self._member.role))
         if self._member.number not in view.alive:
             return
-        due = turnover(view.holders, view.alive, self._member.number)
+        due = turnover(view.holders, view.alive.keys(), self._member.number)
         own = frozenset(shard for shard, holder in view.holders.items() if holder == self._member.number)
         if due.take or view.dead:
             own |= await self._ask(partial(_take_over, self._lease, self._member, due.take, view.dead))
         self._note(own - due.give, changed)
+        self.has_looked.set()
         if due.give and (quiet := due.give.difference(await busy())):
             await self._ask(partial(_give_up, self._lease, self._member, quiet))
 
@@ -121,9 +151,12 @@ class Membership(Leased):
 
 @asynccontextmanager
 async def sharing(
-    url: str, role: str, name: str, *, lease_s: float, wait: Callable[[float], Awaitable[None]]
+    url: str, role: str, name: str, *, lease_s: float, wait: Callable[[float], Awaitable[None]], address: str = ""
 ) -> AsyncIterator[Membership]:
     """Share a role's work with other processes; ``name`` is that of this machine.
+
+    The first planner makes the tables, or brings them to the newest schema once no other version works on them. Others
+    wait for that.
 
     Raises
     ------
@@ -132,7 +165,7 @@ async def sharing(
     StoreError
         A newer proxyd made the tables, or one that divides work otherwise.
     """
-    member = Member(role, name, secrets.randbelow(_MOST_MEMBERS) + 1)
+    member = Member(role, name, secrets.randbelow(_MOST_MEMBERS) + 1, address, secrets.token_urlsafe(32))
 
     async def take(session: SessionConnection) -> bool:
         is_shared = await session.take_lock(LOCK_OF[role], is_shared=True)
@@ -154,9 +187,13 @@ async def sharing(
 async def _until_newest(
     session: SessionConnection, role: str, lease_s: float, wait: Callable[[float], Awaitable[None]]
 ) -> None:
-    """Wait until a planner has made or changed the tables."""
+    """Wait until a planner has made or changed the tables; a planner does it itself once no other one works."""
     looks = 0
     while not await answered(session.call(is_newest), lease_s):
+        if role == _PLANNER and await session.take_lock(LOCK_OF[role]):
+            await migrate(session)
+            await session.give_lock(LOCK_OF[role])
+            return
         if looks == 0:
             log.info("waiting for a planner of this version to change the tables", role=role)
         looks += 1
@@ -171,16 +208,23 @@ def _join(member: Member, connection: Connection) -> None:
         connection.execute(insert_new(t.shards).on_conflict_do_nothing(), fresh)
     elif count != SHARDS:
         raise StoreError(f"the work of the {role} is divided into {count} shards, by this version into {SHARDS}")
-    connection.execute(insert(t.members), {"member": member.number, "role": role, "name": member.name})
+    row = {name: getattr(member, name) for name in ("role", "name", "address", "secret", "runs")}
+    connection.execute(insert(t.members), row | {"member": member.number})
 
 
 def _look(role: str, connection: Connection) -> _View:
     """Return who has what; a process takes its lock before it is among the members, so those without are dead."""
     s, m = t.shards.c, t.members.c
     holders = {row.shard: row.member for row in connection.execute(select(s.shard, s.member).where(s.role == role))}
-    members = frozenset(connection.scalars(select(m.member).where(m.role == role)))
+    found = connection.execute(select(t.members).where(m.role == role))
+    members = {each.member: _member(each) for each in found}
     held = frozenset(connection.scalars(_LOCKED, {"locks": MEMBERS}))
-    return _View(holders, members & held, members - held)
+    alive = {number: each for number, each in members.items() if number in held}
+    return _View(holders, alive, frozenset(members.keys() - held))
+
+
+def _member(row: Row[Any]) -> Member:
+    return Member(row.role, row.name, row.member, row.address or "", row.secret or "", row.runs or "")
 
 
 def _take_over(
@@ -195,6 +239,11 @@ def _take_over(
     is_free = or_(s.member.is_(None), s.member.not_in(select(m.member).where(m.role == member.role)))
     taking = update(t.shards).where(s.role == member.role, s.shard.in_(shards), is_free).values(member=member.number)
     return frozenset(connection.scalars(taking.returning(s.shard)))
+
+
+def _note_runs(lease: Lease, member: Member, digest: str, connection: Connection) -> None:
+    lease.must_be_ours(connection)
+    connection.execute(update(t.members).where(t.members.c.member == member.number).values(runs=digest))
 
 
 def _give_up(lease: Lease, member: Member, shards: Collection[int], connection: Connection) -> None:

@@ -1,0 +1,117 @@
+"""Sources that change planners: what other planners store is followed, and what comes to this one is taken over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable, Mapping
+from dataclasses import replace
+from itertools import islice
+from typing import Protocol, TypeVar
+
+import structlog
+
+from proxyd.core.planning.source_record import SourceRecord
+from proxyd.core.rules.decider import Handover
+from proxyd.core.rules.division import Division
+from proxyd.core.rules.knowledge import Knowledge
+from proxyd.daemon.plan_loop import in_parts
+from proxyd.daemon.stream_recall import StreamRecall
+from proxyd.ports import Clock
+from proxyd.signals import Signal
+from proxyd.store import SqlStore
+from proxyd.store.followed_rows import RememberedSources
+
+_MANY = 0.05  # of all that are planned here
+_PART = 200  # sources that are taken in at once, which takes some milliseconds
+log = structlog.get_logger("planners")
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Followed(Protocol):
+    """What is stored of the sources, by whatever planner."""
+
+    def catch_up(self) -> Awaitable[RememberedSources]:
+        """Return what was stored since the last look; the first time all."""
+
+    def records(self, sources: Iterable[str]) -> Mapping[str, SourceRecord]:
+        """Return how the planners stood with some sources at the last look."""
+
+
+class Handovers:
+    """Keeps a decider in step with the planners that share its work."""
+
+    def __init__(self, recall: StreamRecall, followed: Followed, clock: Clock) -> None:
+        self._recall = recall
+        self._decider = recall.decider
+        self._known = recall.decider.known
+        self._store: SqlStore = recall.store
+        self._followed = followed
+        self._clock = clock
+        self.many_gained = Signal()  # notified when so many have come that another plan is due
+
+    async def give_up(self, own: frozenset[int]) -> bool:
+        """Leave the sources of all shards but ``own`` to other planners; return whether there were any.
+
+        No more probes of these begin.
+        """
+        before = self._known.division
+        kept = replace(before, own=own if before.own is None else own & before.own)
+        if kept == before:
+            return False
+        lost = await asyncio.to_thread(_only_in, before, kept, self._known)
+        self._decider.release(replace(self._known.division, own=kept.own), lost)  # ties may be others by now
+        await in_parts(self._decider.placing(self._clock.time_s))
+        if lost:
+            log.info("sources are another planner's now", sources=len(lost))
+        return bool(lost)
+
+    async def catch_up(self) -> None:
+        """Take in, in parts, what other planners have stored."""
+        found, now_s = await self._followed.catch_up(), self._clock.time_s()
+        for states in _parts(found.states):
+            self._decider.follow(states.values(), (), {}, now_s)
+            await asyncio.sleep(0)
+        for streams in _parts(found.streams):
+            self._decider.follow((), streams.values(), {}, now_s)
+            await asyncio.sleep(0)
+        for weeks in _parts(found.weeks):
+            self._decider.follow((), (), weeks, now_s)
+            await asyncio.sleep(0)
+
+    async def take(self, own: frozenset[int]) -> None:
+        """Plan all sources of the shards ``own`` from now on; ``catch_up`` must have read what their planners stored.
+
+        Call it with no other change of the declaration or of the shards under way.
+        """
+        before = self._known.division
+        wanted = replace(before, own=own, expected=frozenset())
+        if wanted == before:
+            return
+        gained = await asyncio.to_thread(_only_in, wanted, before, self._known)
+        now_s, captures = self._clock.time_s(), self._decider.captures
+        await self._recall.pending_of(gained, now_s)
+        captures.read_for(wanted)
+        await self._recall.rows_of_queries()
+        subscriptions = await self._store.subscriptions.load()
+        joint = await self._store.load_joint_intervals()
+        records = await asyncio.to_thread(self._followed.records, gained)
+        handover = Handover(records, list(subscriptions.values()), joint)
+        self._decider.take_over(wanted, gained, handover, self._clock.time_s())
+        await in_parts(self._decider.placing(self._clock.time_s))
+        if gained:
+            log.info("sources have come from other planners", sources=len(gained))
+        if len(gained) > _MANY * len(self._decider.planner.sources):
+            self.many_gained.notify()
+
+
+def _only_in(one: Division, other: Division, known: Knowledge) -> list[str]:
+    """Return the sources that one division has and another one has not."""
+    sources = known.compiled.declaration.sources
+    return [name for name, source in sources.items() if one.has(source.url) and not other.has(source.url)]
+
+
+def _parts(found: Mapping[K, V]) -> Iterable[dict[K, V]]:
+    each = iter(found.items())
+    while part := dict(islice(each, _PART)):
+        yield part
