@@ -180,6 +180,7 @@ class Metrics:
         self.outbox_age = Gauge("proxyd_outbox_oldest_seconds", "Age of the oldest pending delivery.", registry=r)
         self.outbox_dead = Gauge("proxyd_outbox_dead", "Deliveries given up.", registry=r)
         self.sources = Gauge("proxyd_sources", "Sources declared.", registry=r)
+        self.planned_sources = Gauge("proxyd_planned_sources", "Sources whose probes this process plans.", registry=r)
         self.rules = Gauge("proxyd_rules", "Notification rules declared.", registry=r)
         self.reload_ok = Gauge("proxyd_last_reload_ok", "1 if the last reload of the profiles succeeded.", registry=r)
         self.reload_s = Gauge("proxyd_last_reload_timestamp_seconds", "When profiles were last swapped in.", registry=r)

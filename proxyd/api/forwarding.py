@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import structlog
 from aiohttp import (
@@ -20,12 +20,14 @@ from aiohttp import (
     TCPConnector,
     web,
 )
+from aiohttp.typedefs import Middleware
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from proxyd.api.connections import SEND_S
+from proxyd.api.rest.endpoint import json_of, read_bytes
 from proxyd.api.rest.health_handlers import NO_API
-from proxyd.api.rest.problems import problem
+from proxyd.api.rest.problems import BadRequestError, Handler, problem
 
 _CONNECT_S, _HEALTH_S = 2.0, 1.0
 _SILENCE_S = 300.0  # of a leader that is gone; live pages hear from it every 15 s
@@ -44,20 +46,48 @@ log = structlog.get_logger("api")
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """The machine that leads: its name, and ``host:port`` of its listener, which is empty if it is unknown."""
+    """Another planner: its name, and ``host:port`` of its listener, which is empty if it is unknown.
+
+    Planners that share the sources ask each other with a ``secret``.
+    """
 
     name: str
     address: str
+    secret: str = ""
 
 
 FindLeader: TypeAlias = Callable[[], Leader | None]
+PEER_PATHS = ("/planners/sources", "/planners/probe")
+_HERE = frozenset({"/healthz", "/readyz", "/metrics", "/static/{file}", *PEER_PATHS})
+_OF_SOURCES = frozenset(
+    {
+        *("/sources/{name}", "/sources/{name}/why", "/sources/{name}/probe", "/sources/{name}/move"),
+        "/api/v1/explain/{name}",
+    }
+)
+_NAMED = {"/api/v1/probe": "name", "/api/v1/moves": "source"}  # where the body of a POST names the source
+_CALLBACK = "/websub/{callback_id}"
+
+
+class Planners(Protocol):
+    """Says which of several planners answers a request; ``secret`` is what others ask this one with."""
+
+    @property
+    def secret(self) -> str:
+        """Return what other planners ask this one with."""
+
+    def answering(self, source: str | None) -> Leader | None:
+        """Return who answers a request about a source, or another one; ``None`` if this planner does."""
+
+    async def called(self, callback_id: str) -> Leader | None:
+        """Return who has the source with this callback of its hub; ``None`` if this planner or nobody has."""
 
 
 class Forwarding:
     """Sends requests on to the leader; ``leader`` returns who that is, or ``None`` if nobody leads."""
 
     def __init__(self, session: ClientSession, leader: FindLeader) -> None:
-        self._session = session
+        self.session = session
         self._leader = leader
 
     async def reaches_leader(self) -> bool:
@@ -66,7 +96,7 @@ class Forwarding:
         if leader is None or not leader.address:
             return False
         try:
-            asking = self._session.head(f"http://{leader.address}{_ONLY_OF_LEADERS}", headers={_FORWARDED: "1"})
+            asking = self.session.head(f"http://{leader.address}{_ONLY_OF_LEADERS}", headers={_FORWARDED: "1"})
             async with asyncio.timeout(_HEALTH_S), asking as answer:
                 return answer.status == 200
         except (ClientError, TimeoutError):
@@ -82,18 +112,22 @@ class Forwarding:
         leader = self._leader()
         if leader is None:
             return _away("no machine leads at the moment")
-        refusal = _refusal(request, leader)
-        return refusal if refusal is not None else await self._asked(request, leader)
+        return await self.pass_on(request, leader)
 
-    async def _asked(self, request: web.Request, leader: Leader) -> web.StreamResponse:
+    async def pass_on(self, request: web.Request, leader: Leader, body: bytes | None = None) -> web.StreamResponse:
+        """Return a planner's answer to a request, as it comes; ``body`` is what was read of it already."""
+        refusal = _refusal(request, leader)
+        return refusal if refusal is not None else await self._asked(request, leader, body)
+
+    async def _asked(self, request: web.Request, leader: Leader, body: bytes | None) -> web.StreamResponse:
         headers = _passed_on(request.headers)
         headers[_FORWARDED] = "1"
         try:
-            async with self._session.request(
+            async with self.session.request(
                 request.method,
                 URL(f"http://{leader.address}{request.raw_path}", encoded=True),
                 headers=headers,
-                data=request.content if request.body_exists else None,
+                data=request.content if body is None and request.body_exists else body,
                 allow_redirects=False,
                 skip_auto_headers=_NOT_INVENTED,
             ) as answer:
@@ -115,6 +149,63 @@ async def forwarding_to(leader: FindLeader) -> AsyncIterator[Forwarding]:
         connector=connector, timeout=timeout, auto_decompress=False, cookie_jar=DummyCookieJar()
     ) as session:
         yield Forwarding(session, leader)
+
+
+def asking(planners: Planners, forwarding: Forwarding) -> Middleware:
+    """Return a middleware that has each request answered by the planner that knows, unless it was forwarded here."""
+
+    @web.middleware
+    async def ask(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if _FORWARDED in request.headers or _route_of(request) in _HERE:
+            return await handler(request)
+        body = await _small_body(request)
+        if _route_of(request) == _CALLBACK:
+            elsewhere = await planners.called(request.match_info["callback_id"])
+        else:
+            elsewhere = planners.answering(_source_of(request, body))
+        return await handler(request) if elsewhere is None else await forwarding.pass_on(request, elsewhere, body)
+
+    return ask
+
+
+def reading(planners: Planners) -> Middleware:
+    """Return a middleware that refuses changes here, and says which planner makes them."""
+
+    @web.middleware
+    async def read(request: web.Request, handler: Handler) -> web.StreamResponse:
+        elsewhere = planners.answering(None)
+        if elsewhere is None or request.method in _HARMLESS:
+            return await handler(request)
+        said = f"this planner answers what is asked, and {elsewhere.name} makes changes"
+        return problem(421, "Misdirected Request", said)
+
+    return read
+
+
+def _route_of(request: web.Request) -> str:
+    """Return the route that a request matches, with the names of its parameters in braces."""
+    resource = request.match_info.route.resource
+    return "" if resource is None else resource.canonical
+
+
+async def _small_body(request: web.Request) -> bytes | None:
+    """Return the body of a request if it may name a source; ``None`` for others, and for one that is not valid."""
+    if request.method != "POST" or _route_of(request) not in _NAMED:
+        return None
+    with suppress(BadRequestError, web.HTTPException):
+        return await read_bytes(request)
+    return None
+
+
+def _source_of(request: web.Request, body: bytes | None) -> str | None:
+    """Return the source that a request is about, if only its planner knows the answer."""
+    route = _route_of(request)
+    if body is not None:
+        with suppress(BadRequestError):
+            found = json_of(body)
+            name = found.get(_NAMED[route]) if isinstance(found, dict) else None
+            return name if isinstance(name, str) else None
+    return request.match_info["name"] if route in _OF_SOURCES else None
 
 
 def _refusal(request: web.Request, leader: Leader) -> web.Response | None:

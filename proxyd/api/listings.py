@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 
 from aiohttp import web
 
 from proxyd.api import wire
+from proxyd.api.peers import NO_PEERS, Peers
 from proxyd.api.rest.notification_traces import trace
 from proxyd.api.rest.query_readers import (
     before,
@@ -25,6 +27,7 @@ from proxyd.api.wire import explained
 from proxyd.core.language import no_such, no_such_source
 from proxyd.core.model.profile import NotificationRule
 from proxyd.core.model.suspension import Subject
+from proxyd.errors import ConflictError, NotFoundError
 from proxyd.queries import Queries, SourceChoice, SourceKind
 
 _PART = 2  # sources whose explanations take some milliseconds
@@ -39,10 +42,11 @@ _PICTURE_HEADERS = {
 class ProfileListings:
     """The running declaration: profiles, rules, domains and sources."""
 
-    def __init__(self, queries: Queries) -> None:
+    def __init__(self, queries: Queries, peers: Peers) -> None:
         self._profiles = queries.profiles
         self._suspensions = queries.suspensions
         self._plans = queries.plans
+        self._peers = peers
 
     def list_profiles(self, window: wire.ListWindow) -> wire.Page[wire.ProfileListed]:
         """List the profiles, by name."""
@@ -99,6 +103,7 @@ class ProfileListings:
         names = chosen[first : first + asked.limit]
         after = first + len(names)
         items: list[wire.SourceListed] = []
+        theirs = await self._peers.listed(names)
         rules = 0
         for number, name in enumerate(names):
             if number % _PART == 0:
@@ -110,9 +115,19 @@ class ProfileListings:
             if items and rules > _MOST_RULES:
                 after = first + number
                 break
-            items.append(explained.source(self._profiles.declaration, found))
+            items.append(theirs.get(name) or explained.source(self._profiles.declaration, found))
         next_cursor = cursor_after(chosen, after) if after < len(chosen) else None
         return wire.Page[wire.SourceListed](items=items, next_cursor=next_cursor)
+
+    async def listed(self, names: Sequence[str]) -> list[wire.SourceListed]:
+        """List some sources as this planner knows them."""
+        items = []
+        for number, name in enumerate(names):
+            if number % _PART == 0:
+                await asyncio.sleep(0)
+            if (found := self._plans.explain(name, with_week=False)) is not None:
+                items.append(explained.source(self._profiles.declaration, found))
+        return items
 
     def _choice(self, asked: wire.SourcesWindow) -> SourceChoice:
         kinds = frozenset(kind for kind in SourceKind if getattr(asked, kind.value))
@@ -159,8 +174,28 @@ def _both(found: AbstractSet[str] | None, more: AbstractSet[str]) -> AbstractSet
 class PlanListings:
     """The plan, its reasons and its results."""
 
-    def __init__(self, queries: Queries) -> None:
+    def __init__(self, queries: Queries, peers: Peers) -> None:
         self._plans = queries.plans
+        self._peers = peers
+
+    async def probe(self, name: str) -> wire.Items[wire.ProbeAsked]:
+        """Have a source, or the sources of a rule or of a profile, probed as soon as politeness allows."""
+        theirs = await self._peers.probed(self._plans.meant(name))
+        try:
+            ours = [payloads.probe_asked(each) for each in self._plans.ask(name)]
+        except ConflictError:
+            if not theirs:
+                raise
+            ours = []
+        return wire.Items[wire.ProbeAsked](items=[*ours, *theirs])
+
+    def probed(self, names: Sequence[str]) -> list[wire.ProbeAsked]:
+        """Have those of some sources probed that this planner plans."""
+        found: list[wire.ProbeAsked] = []
+        for name in names:
+            with suppress(ConflictError, NotFoundError):
+                found += [payloads.probe_asked(each) for each in self._plans.ask(name)]
+        return found
 
     def plan(self, window: wire.PlanWindow) -> wire.Items[wire.ComingProbe]:
         """List the coming probes in order, each with its reason."""
@@ -244,7 +279,7 @@ class DeliveryListings:
 class Listings:
     """All listings of a daemon, by subject."""
 
-    def __init__(self, queries: Queries) -> None:
-        self.profiles = ProfileListings(queries)
-        self.plans = PlanListings(queries)
+    def __init__(self, queries: Queries, peers: Peers = NO_PEERS) -> None:
+        self.profiles = ProfileListings(queries, peers)
+        self.plans = PlanListings(queries, peers)
         self.deliveries = DeliveryListings(queries)

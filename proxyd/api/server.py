@@ -13,7 +13,9 @@ import structlog
 from aiohttp import web
 
 from proxyd.api.connections import CONNECTIONS, ConnectionLimits, listening_at
-from proxyd.api.forwarding import FindLeader, forwarding_to
+from proxyd.api.forwarding import FindLeader, Planners, asking, forwarding_to, reading
+from proxyd.api.listings import Listings
+from proxyd.api.peers import NO_PEERS, AskedPeers, Peers, add_answers
 from proxyd.api.quotas import Quota
 from proxyd.api.rest.health_handlers import HealthHandlers, health_app, not_here
 from proxyd.api.rest.routes import make_app
@@ -40,17 +42,30 @@ class ApiSettings:
 
 
 @asynccontextmanager
-async def serve_api(queries: Queries, settings: ApiSettings) -> AsyncIterator[list[str]]:
+async def serve_api(
+    queries: Queries, settings: ApiSettings, planners: Planners | None = None
+) -> AsyncIterator[list[str]]:
     """Serve the API while the context is open; yields the addresses on which it listens.
+
+    With several ``planners``, another one is asked what this one does not know.
 
     Raises
     ------
     ConfigError
         The address is in use, or not an address of this machine.
     """
-    public = make_app(queries, trusted=False, quota=settings.quota, hosts=settings.hosts)
-    async with _listening(public, make_app(queries, trusted=True), settings, serves="the API") as addresses:
-        yield addresses
+    async with AsyncExitStack() as stack:
+        ask = read = None
+        peers: Peers = NO_PEERS
+        if planners is not None:
+            forwarding = await stack.enter_async_context(forwarding_to(lambda: planners.answering(None)))
+            ask, read, peers = asking(planners, forwarding), reading(planners), AskedPeers(forwarding.session, planners)
+        public = make_app(queries, trusted=False, quota=settings.quota, hosts=settings.hosts, planners=ask, peers=peers)
+        local = make_app(queries, trusted=True, planners=read, peers=peers)
+        if planners is not None:
+            here = Listings(queries)
+            add_answers(public, planners, here.profiles.listed, here.plans.probed)
+        yield await stack.enter_async_context(_listening(public, local, settings, serves="the API"))
 
 
 @asynccontextmanager

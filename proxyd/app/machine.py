@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
 
 import numpy as np
 import structlog
@@ -17,14 +19,18 @@ from proxyd.api import Leader, serve_api, serve_health
 from proxyd.app import wiring as app
 from proxyd.app.check_settings import check_settings
 from proxyd.app.own_address import address_of_listener
+from proxyd.app.planner_processes import ended, processes
 from proxyd.clock import SystemClock, awake_or_asleep_s
 from proxyd.cluster import LocalTransport
 from proxyd.cluster.subjects import OUTBOX
 from proxyd.config import SecretStore, Settings, supervision
 from proxyd.core.model.chronon import ChrononGrid
-from proxyd.core.model.shards import OwnShards
+from proxyd.core.model.shards import FIRST_SHARD, OwnShards
+from proxyd.core.rules.knowledge import Knowledge
+from proxyd.core.rules.subscriptions import Hubs
 from proxyd.daemon import Daemon, DistantNotifier, PushParts, Standby, Supervisor
 from proxyd.errors import ClusterError, ConfigError, NotLeadingError, StoreError, StoreUnreachableError
+from proxyd.log import configure
 from proxyd.metrics import ROLES, Metrics
 from proxyd.notify import Channels, LeaderChannel
 from proxyd.ports import Transport
@@ -38,7 +44,7 @@ try:
     from proxyd.store.databases.connections import StoreConnections
     from proxyd.store.databases.leading import LeaderCandidate, Leadership, leading, load_leader
     from proxyd.store.databases.lease import Leased
-    from proxyd.store.databases.sharing import sharing
+    from proxyd.store.databases.sharing import Shares, sharing
 except ModuleNotFoundError as error:  # the optional dependency is not installed
     raise ConfigError(
         [f"this needs {error.name}: pip install '.[cluster]' in proxyd's folder (docs/scaling.md)"]
@@ -49,6 +55,35 @@ _HOLD = 0.4  # of a lease, for which a silent prober works on: work goes on with
 _QUEUE = 0.25  # of a chronon, for which a probe waits for a prober
 _PATIENCE = 4.0  # times probe_timeout, for one request with its redirects and robots.txt
 log = structlog.get_logger("roles")
+
+
+@dataclass(frozen=True, slots=True)
+class _Planners:
+    """Says which planner answers what: the one with a source, or the one that looks after the declaration."""
+
+    shares: Shares
+    known: Knowledge
+    hubs: Hubs
+    store: SqlStore
+
+    @property
+    def secret(self) -> str:
+        """What other planners ask this one with."""
+        return self.shares.secret
+
+    def answering(self, source: str | None) -> Leader | None:
+        """Return who answers a request about a source, or another one; ``None`` if this planner does."""
+        declared = None if source is None else self.known.compiled.declaration.sources.get(source)
+        shard = FIRST_SHARD if declared is None else self.known.division.shard_of(declared.url)
+        holder = None if shard in self.shares.own else self.shares.holder_of(shard)
+        return None if holder is None else Leader(holder.name, holder.address, holder.secret)
+
+    async def called(self, callback_id: str) -> Leader | None:
+        """Return who has the source with this callback of its hub; ``None`` if this planner or nobody has."""
+        if self.hubs.called(callback_id) is not None:
+            return None
+        source = await self.store.subscriptions.source_of(callback_id)
+        return None if source is None else self.answering(source)
 
 
 class _StoppedError(Exception):
@@ -90,7 +125,7 @@ class Machine:
             if self.link is not None and role in {"all", "notifier"}:
                 tasks.create_task(self._attend("notifier", lambda: self._notify(works_on)), name="notifier")
             if role in {"all", "planner"}:
-                await self._attend("planner", self._plan)
+                await self._attend("planner", self._plan_share if self.link is None else self._plan)
             await self.stopping.wait()
             supervisor.stopping()
             feeding.cancel()
@@ -131,6 +166,23 @@ class Machine:
                 await self._lead(leads, parts.store, lambda: self._run(built.daemon))
             if isinstance(transport, NatsTransport):
                 await leads.hand_over(transport.busy_s)
+
+    async def _plan_share(self) -> None:
+        """Plan a share of the sources until ``stop``, and look after the declaration if the first shard is ours."""
+        settings = self.settings
+        address = await asyncio.to_thread(address_of_listener, settings)
+        lease_s = settings.lease
+        joining = sharing(settings.database, "planner", self.name, lease_s=lease_s, wait=self._wait, address=address)
+        async with joining as joined:
+            shares = joined.shares
+            transport = LocalTransport(self.network.prober, joined.lease.is_held)
+            parts = self._parts(joined, transport, lambda: shares.own)
+            built = app.build(settings, parts, metrics=self.metrics, shares=shares)
+
+            await self._step_up()
+            planners = _Planners(shares, built.decider.known, built.decider.hubs, parts.store)
+            async with serve_api(built.queries, app.api_settings(settings), planners):
+                await self._lead(joined, parts.store, lambda: self._run(built.daemon))
 
     async def _run(self, daemon: Daemon) -> None:
         self.daemon = daemon
@@ -263,7 +315,7 @@ class Machine:
     async def _lead(self, leads: Leased, store: SqlStore, work: Callable[[], Awaitable[None]]) -> None:
         """Do a role's work as long as this machine has the lease."""
         role = leads.lease.role
-        log.info("leading" if role == "planner" else "sharing the work", role=role)
+        log.info("leading" if isinstance(leads, Leadership) else "sharing the work", role=role)
         self._note(role, active=True)
         self.stores[role] = store
         async with asyncio.TaskGroup() as tasks:
@@ -346,8 +398,28 @@ async def serve(settings: Settings) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, machine.stop)
         loop.add_signal_handler(signal.SIGHUP, machine.reload)
-        await machine.run()
+        if (parent := multiprocessing.parent_process()) is not None:
+            stack.push_async_callback(_cancel, asyncio.create_task(_stop_after(parent, machine), name="parent"))
+        async with processes(settings, _serve_beside, machine.stopping):
+            await machine.run()
     log.info("stopped")
+
+
+def _serve_beside(settings: Settings) -> None:
+    """Run one of the other planner processes of a machine."""
+    configure(settings.log_format, settings.log_level)
+    asyncio.run(serve(settings))
+
+
+async def _stop_after(parent: BaseProcess, machine: Machine) -> None:
+    """Stop when the first planner process of this machine has ended, however it ended."""
+    await ended(parent)
+    machine.stop()
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
 
 
 def _cluster_settings(settings: Settings) -> ClusterSettings:

@@ -32,6 +32,7 @@ from proxyd.core.politeness import EndpointLimits
 from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.decider_settings import DeciderSettings
+from proxyd.core.rules.division import Division
 from proxyd.core.rules.source_requests import probe_request
 from proxyd.daemon import (
     Daemon,
@@ -49,6 +50,9 @@ from proxyd.daemon import (
     Pushes,
     PushParts,
     RuleEvaluation,
+    SharedFleet,
+    Shares,
+    StoredFleet,
     StreamRecall,
     Supervisor,
 )
@@ -188,22 +192,25 @@ def build(
     metrics: Metrics | None = None,
     notifying: Notifying | None = None,
     standby: Remembering = COLD,
+    shares: Shares | None = None,
 ) -> Built:
     """Return a daemon over ``parts``; it delivers in this process unless another notifier is given.
 
-    ``standby`` is what has followed the last leader.
+    ``standby`` is what has followed the last leader. With ``shares``, other planners have some of the sources.
     """
     metrics = metrics or Metrics()
     decider = Decider(decider_settings(settings), parts.rng)
     evaluation = RuleEvaluation(metrics)
+    recall = StreamRecall(decider, parts.store, evaluation)
+    stored = StoredFleet(parts.store)
     declarations = Declarations(
         settings.profiles,
-        StreamRecall(decider, parts.store, evaluation),
+        recall,
         parts.clock,
         check_settings(settings),
         metrics,
         parts.secrets.resolve,
-        standby,
+        standby if shares is None else stored,
     )
     suspensions = declarations.suspensions
     notifying = notifying or make_notifier(settings, parts, metrics)
@@ -217,10 +224,19 @@ def build(
     for each in (declarations.news, probes.news):
         each.listen(news.notify)
     declarations.declared.listen(notifying.wake_pings)
+    shared = None
+    if shares is not None:
+        decider.known.division = Division(frozenset(), scope_of=decider.settings.throttle_scope)
+        busy = (probes.under_way, pushes.under_way)
+        shared = SharedFleet(shares, stored, recall, declarations, busy, notifying.busy_shards, parts.clock)
+        shared.released.listen(probes.give_back)
+        shared.many_gained.listen(planning.plan_soon)
+        shared.looked.listen(notifying.wake)
+        shared.turned_over.listen(notifying.wake_pings)
     daemon = Daemon(
         declarations,
         parts.store,
-        Loops(probes, pushes, notifying, planning, suspensions, parts.transport, evaluation),
+        Loops(probes, pushes, notifying, planning, suspensions, parts.transport, evaluation, shared),
         parts.clock,
         metrics,
         settings,

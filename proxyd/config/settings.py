@@ -69,13 +69,18 @@ class Settings(BaseModel):
     )
     role: Literal["all", "planner", "prober", "notifier"] = Field(
         "all",
-        description="role of this machine: `all`, `planner`, `prober` or `notifier`. A planner stands by while another "
-        "one leads",
+        description="role of this machine: `all`, `planner`, `prober` or `notifier`. With NATS, a planner stands by "
+        "while another one leads",
     )
     lease: Annotated[PositiveSeconds, Field(ge=1)] = Field(
         30.0,
         description="time after which another machine takes over from one that no longer answers; a silent prober "
         "keeps its batches for 0.4 of the planner's",
+    )
+    planners: Annotated[int, Field(ge=1, le=64)] = Field(
+        1,
+        description="number of processes on this machine that plan and probe a share of the sources each, on a core of "
+        "their own. More than one need PostgreSQL. They listen at the port of `listen` and those after it",
     )
     prober_hosts: Annotated[int, Field(ge=1, le=256)] = Field(
         64, description="maximum number of hosts that one prober in a cluster asks at once"
@@ -287,6 +292,8 @@ class Settings(BaseModel):
             raise ConfigError(["several machines (nats) need a database that all reach: set database to PostgreSQL"])
         if not self.nats and self.role != "all":
             raise ConfigError([f"role {self.role} needs other machines: set nats to the servers that they share"])
+        if self.planners > 1 and (self.nats or self.database_path is not None):
+            raise ConfigError(["planners: more than one share a PostgreSQL database, and no NATS servers (nats)"])
 
     @property
     def networks(self) -> tuple[Network, ...]:

@@ -11,6 +11,7 @@ from proxyd.daemon.plan_queries import PlanQueries
 from proxyd.daemon.probe_loop import ProbeLoop
 from proxyd.daemon.pushes import Pushes, PushParts
 from proxyd.daemon.rule_evaluation import RuleEvaluation
+from proxyd.daemon.shared_fleet import SharedFleet, Shares, StoredFleet
 from proxyd.daemon.standby import Standby
 from proxyd.daemon.stream_recall import StreamRecall
 from proxyd.daemon.supervision import Supervisor
@@ -34,7 +35,10 @@ __all__ = [
     "PushParts",
     "Pushes",
     "RuleEvaluation",
+    "SharedFleet",
+    "Shares",
     "Standby",
+    "StoredFleet",
     "StreamRecall",
     "Supervisor",
     "Suspensions",

@@ -16,6 +16,7 @@ from proxyd.daemon.plan_loop import Planning
 from proxyd.daemon.probe_loop import ProbeLoop
 from proxyd.daemon.pushes import Pushes
 from proxyd.daemon.rule_evaluation import RuleEvaluation
+from proxyd.daemon.shared_fleet import SharedFleet
 from proxyd.daemon.supervision import Supervisor
 from proxyd.daemon.suspensions import Suspensions
 from proxyd.metrics import ROLES, Metrics
@@ -37,6 +38,7 @@ class Loops:
     suspensions: Suspensions
     transport: Transport
     evaluation: RuleEvaluation
+    shared: SharedFleet | None = None  # with other planners
 
 
 class Daemon:
@@ -61,7 +63,8 @@ class Daemon:
         self._supervisor = supervisor
         self._housekeeping = Housekeeping(store, clock, metrics, settings)
         self._roles = ROLES if settings.database_path is not None else ()  # otherwise the machine reports them
-        self._stopping = asyncio.Event()
+        self._stopping, self._drained = asyncio.Event(), asyncio.Event()
+        self._keeps_house = False
         self._look = Signal()
         self._forced = False
         self._on_ready: Callable[[], None] | None = None
@@ -84,32 +87,62 @@ class Daemon:
         """Run until ``stop``."""
         async with self._loops.evaluation, asyncio.TaskGroup() as tasks:
             tasks.create_task(self._store.writer.run(), name="writer")
-            await self._declarations.start()
-            async with asyncio.TaskGroup() as running:  # everything that writes; the writer outlives it
-                running.create_task(self._watch_profiles(), name="profiles")
-                running.create_task(self._loops.probes.run(), name="probes")
-                running.create_task(self._loops.pushes.run(), name="pushes")
-                running.create_task(self._loops.notifying.run(), name="notifying")
-                running.create_task(self._loops.transport.run(self._loops.probes.take_stray), name="transport")
-                running.create_task(self._loops.planning.run(), name="planning")
-                running.create_task(self._loops.suspensions.run(), name="suspensions")
-                feeding = running.create_task(self._supervisor.run(), name="watchdog")
-                lag = running.create_task(measure_lag(self._clock, self._metrics), name="lag")
-                declared = self._declarations.declaration
-                log.info("running", rules=len(declared.rules), sources=len(declared.sources))
-                async with self._housekeeping.running():
-                    for role in self._roles:
-                        self._metrics.role_active.labels(role).set(1)
-                    self._supervisor.ready(self._status())
-                    if self._on_ready is not None:
-                        self._on_ready()
-                    await self._stopping.wait()
-                    for role in self._roles:
-                        self._metrics.role_active.labels(role).set(0)
-                    await self._drain()
-                feeding.cancel()
-                lag.cancel()
+            if await self._begin(tasks):
+                await self._work()
             self._store.writer.close()
+
+    async def _begin(self, tasks: asyncio.TaskGroup) -> bool:
+        """Run the declaration; return whether that was done before ``stop``."""
+        shared = self._loops.shared
+        if shared is None:
+            await self._declarations.start()
+            return True
+        sharing = tasks.create_task(shared.follow(), name="shards")
+        starting = tasks.create_task(shared.start(), name="start")
+        stopping = tasks.create_task(self._stopping.wait(), name="end")
+        stopping.add_done_callback(lambda _: sharing.cancel())
+        await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
+        has_started = starting.done()
+        starting.cancel()
+        return has_started
+
+    async def _work(self) -> None:
+        """Run all loops until ``stop``, and end them."""
+        async with asyncio.TaskGroup() as running:  # everything that writes; the writer outlives it
+            running.create_task(self._look_after(), name="declaration")
+            running.create_task(self._loops.probes.run(), name="probes")
+            running.create_task(self._loops.pushes.run(), name="pushes")
+            running.create_task(self._loops.notifying.run(), name="notifying")
+            running.create_task(self._loops.transport.run(self._loops.probes.take_stray), name="transport")
+            running.create_task(self._loops.planning.run(), name="planning")
+            passing = []
+            if self._loops.shared is not None:
+                passing.append(running.create_task(self._loops.shared.run(), name="planners"))
+            passing.append(running.create_task(self._supervisor.run(), name="watchdog"))
+            passing.append(running.create_task(measure_lag(self._clock, self._metrics), name="lag"))
+            declared = self._declarations.declaration
+            log.info("running", rules=len(declared.rules), sources=len(declared.sources))
+            for role in self._roles:
+                self._metrics.role_active.labels(role).set(1)
+            self._supervisor.ready(self._status())
+            if self._on_ready is not None:
+                self._on_ready()
+            await self._stopping.wait()
+            for role in self._roles:
+                self._metrics.role_active.labels(role).set(0)
+            await self._drain()
+            for each in passing:
+                each.cancel()
+
+    async def _look_after(self) -> None:
+        """Look after the declaration and the tables; one of several planners does."""
+        if self._loops.shared is not None and not await self._loops.shared.controls_before(self._stopping):
+            return
+        self._keeps_house = True
+        async with self._housekeeping.running(), asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._watch_profiles(), name="profiles")
+            tasks.create_task(self._loops.suspensions.run(), name="suspensions")
+            await self._drained.wait()
 
     async def _drain(self) -> None:
         log.info("draining")
@@ -118,8 +151,9 @@ class Daemon:
         loops.pushes.stop()
         loops.planning.stop()
         loops.suspensions.stop()
-        keeping = self._housekeeping.drain(timeout_s)
-        await asyncio.gather(self._end_probes(timeout_s), loops.notifying.drain(timeout_s), keeping)
+        keeping = [self._housekeeping.drain(timeout_s)] if self._keeps_house else []
+        await asyncio.gather(self._end_probes(timeout_s), loops.notifying.drain(timeout_s), *keeping)
+        self._drained.set()
 
     async def _end_probes(self, timeout_s: float) -> None:
         """Wait for running probes if a prober is up; the next planner records later reports."""

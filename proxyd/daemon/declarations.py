@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from hashlib import sha256
+from operator import attrgetter
 from pathlib import Path
 
 import structlog
@@ -27,9 +29,12 @@ from proxyd.core.language import (
     what_changed,
 )
 from proxyd.core.model.delivery import WebhookDelivery
+from proxyd.core.model.outcome import host_of
 from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.numba_kernels import load_libraries
 from proxyd.core.rules.answers.trial import PlanCost, Trial, asked_besides_week, differs_little
+from proxyd.core.rules.compiled import Swap
+from proxyd.core.rules.division import Division, ties_of
 from proxyd.daemon.declared_texts import (
     API_TEXT,
     NOTHING_PARSED,
@@ -46,12 +51,13 @@ from proxyd.daemon.profile_folder import ProfileFolder
 from proxyd.daemon.remembered import COLD, Remembering, restore
 from proxyd.daemon.stream_recall import StreamRecall
 from proxyd.daemon.suspensions import Suspensions
-from proxyd.errors import ChangedError, ConfigError, ConflictError, NotFoundError, ProfileError, RuleError
+from proxyd.errors import BusyError, ChangedError, ConfigError, ConflictError, NotFoundError, ProfileError, RuleError
 from proxyd.metrics import Metrics
 from proxyd.ports import Clock, ResolveSecret
 from proxyd.queries import DeclarationChanges, OnlyIf
 from proxyd.signals import Signal
 from proxyd.store import StoredText
+from proxyd.store.followed_rows import StoredDeclaration
 
 log = structlog.get_logger("profiles")
 MOST_STREAMS = 1_000_000  # through the API; each takes 400 bytes
@@ -92,6 +98,8 @@ class Declarations:
         self.suspensions = Suspensions(decider, store, clock)
         self._turn = self.suspensions.turn  # one declaration at a time, from its check to its swap
         self._started = asyncio.Event()
+        self.controls = True  # whether this planner changes the declaration; otherwise it follows another one's
+        self.digest = ""  # of the texts that run here
 
     @property
     def declaration(self) -> Declaration:
@@ -149,6 +157,46 @@ class Declarations:
                 log.warning("a rule means something else since this version", rule=rule.name, now=changed)
         await self._recall.pending(self._clock.time_s())
 
+    # -- several planners
+
+    @property
+    def turn(self) -> asyncio.Lock:
+        """The lock that is held while a declaration is swapped in."""
+        return self._turn
+
+    async def follow(self, found: StoredDeclaration) -> bool:
+        """Run what another planner has accepted and stored; return whether that was complete."""
+        files = [SourceText(each.name, each.text) for each in found.texts if each.origin == "file"]
+        api = {each.name: each.text for each in found.texts if each.origin == "api"}
+        texts, now_s = [*files, *texts_of(api)], self._clock.time_s()
+        async with self._turn:
+            checked = await self._check(texts, accepted_before=True)
+            declaration = checked.declaration
+            if not _are_in(declaration, found):
+                return False
+            if not self._started.is_set():
+                await restore(self._decider, self._store, self._remembering, now_s)
+            await self._store.declarations.follow(declaration.rules.values())
+            await self.suspensions.read(declaration)
+            await self._run(checked, found.accepted, found.declared, now_s)
+            self._files, self._api = files, api
+            self.digest = await asyncio.to_thread(_digest, texts)
+        self._started.set()
+        return True
+
+    async def follow_suspensions(self) -> None:
+        """Follow what another planner has paused and muted."""
+        async with self._turn:
+            await self.suspensions.read(self.declaration)
+
+    async def take_control(self) -> None:
+        """Look after the declaration from now on, in place of a planner that has ended."""
+        self.controls = True
+        if self.has_started:
+            await self.reload()
+
+    # -- files and the API
+
     async def reload_if_changed(self) -> None:
         """Reload if a file was added, changed or removed, and nothing has changed since the last check."""
         if await asyncio.to_thread(self._folder.has_changed):
@@ -186,10 +234,16 @@ class Declarations:
         ChangedError
             ``only_if`` rejects the profile's current text.
         """
-        await self._started.wait()
+        await self._may_change()
         async with self._turn:
             api, warnings = await self._with(texts, only_if)
             return replace(await self._swap(self._files, api), warnings=warnings)
+
+    async def _may_change(self) -> None:
+        """Wait for the start; raise ``BusyError`` if another planner looks after the declaration."""
+        await self._started.wait()
+        if not self.controls:
+            raise BusyError("another planner looks after the declaration; try again in a few seconds")
 
     def _look(self, parsed: Sequence[Parsed], only_if: OnlyIf | None) -> None:
         """Raise ``ChangedError`` if a text's profile has changed since its sender read it."""
@@ -204,7 +258,7 @@ class Declarations:
 
     async def try_out(self, *texts: str | Parsed, only_if: OnlyIf | None = None) -> tuple[DeclarationChanges, PlanCost]:
         """Check texts for the API; return their changes and their demand on the budget. Raises as ``declare`` does."""
-        await self._started.wait()
+        await self._may_change()
         async with self._turn:
             api, warnings = await self._with(texts, only_if)
             checked = await self._check([*self._files, *texts_of(api)])
@@ -262,7 +316,7 @@ class Declarations:
 
         Raises ``ChangedError`` if ``only_if`` rejects its text.
         """
-        await self._started.wait()
+        await self._may_change()
         async with self._turn:
             if only_if is not None and name in self.declaration.profiles:
                 self._must_take(name, only_if)
@@ -292,16 +346,26 @@ class Declarations:
         texts = [*files, *texts_of(api)]
         known = None if self._started.is_set() or accepted_before else self._remembering.checked(texts)
         checked = known or await self._check(texts, accepted_before=accepted_before)
-        declaration, running = checked.declaration, self.declaration
-        now_s = self._clock.time_s()
+        declaration, now_s = checked.declaration, self._clock.time_s()
         stored = [StoredText(f.file, "file", f.text) for f in files]
         stored += [StoredText(name, "api", text) for name, text in api.items()]
         accepted = await self._store.declarations.accept(stored, declaration.rules.values(), now_s)
-        changes = await asyncio.to_thread(_changes, running, declaration)
         if not self._started.is_set():
             await restore(self._decider, self._store, self._remembering, now_s)
         await self.suspensions.follow(declaration)
         declared = await self._store.declarations.declare_sources(declaration.sources, now_s)
+        changes = await self._run(checked, accepted, declared, now_s)
+        self._files, self._api = list(files), dict(api)
+        if self._known.division.own is not None:
+            self.digest = await asyncio.to_thread(_digest, texts)
+        return changes
+
+    async def _run(
+        self, checked: CheckedTexts, accepted: Mapping[str, float], declared: Mapping[str, float], now_s: float
+    ) -> DeclarationChanges:
+        """Run a declaration that is stored, in place of the last one."""
+        declaration, running = checked.declaration, self.declaration
+        changes = await asyncio.to_thread(_changes, running, declaration)
         requeried = await asyncio.to_thread(_requeried, running, declaration)
         if declaration.sources:
             await asyncio.to_thread(load_libraries)
@@ -309,14 +373,19 @@ class Declarations:
         if swap is None:
             swap = await asyncio.to_thread(self._decider.compile, declaration, accepted, declared)
         declaration = swap.after.declaration  # which may be an equal one
+        retied = await asyncio.to_thread(_retied, self._known.division, swap)
         moved = set(self._known.estimates.accepted)
         declare = partial(self._decider.declare, declaration, accepted, now_s, declared, swap=swap, in_parts=True)
         backlog = declare() if self._started.is_set() else await asyncio.to_thread(declare)  # nothing else runs yet
+        if retied is not None:  # the shards may have changed meanwhile
+            division, others = retied
+            own = self._known.division.own
+            self._decider.release(replace(division, own=own), others)
         forgotten = moved - self._known.estimates.accepted.keys()
-        await self._store.move([self._known.states[name] for name in sorted(forgotten)])
-        if changes.removed or not self._started.is_set():
+        if self.controls:
+            await self._store.move([self._known.states[name] for name in sorted(forgotten)])
+        if self.controls and (changes.removed or not self._started.is_set()):
             await self._store.failing.keep(self._known.failing.all().keys())
-        self._files, self._api = list(files), dict(api)
         self._texts = checked.written
         await self._store.forget_streams(changes.removed)  # an observation may have been committed after ``accept``
         await self._recall.rows_of_queries()
@@ -367,6 +436,33 @@ def _changes(running: Declaration, wanted: Declaration) -> DeclarationChanges:
         tuple(sorted(before.keys() - after.keys())),
         {name: counters for name, counters in restarted.items() if counters},
     )
+
+
+def _are_in(declaration: Declaration, found: StoredDeclaration) -> bool:
+    """Return whether the times of all rules and sources were stored when a declaration was read."""
+    return found.accepted.keys() >= declaration.rules.keys() and found.declared.keys() >= declaration.sources.keys()
+
+
+def _retied(division: Division, swap: Swap) -> tuple[Division, list[str]] | None:
+    """Return how planners divide the sources of a declaration, and those that this concerns; ``None`` if as before."""
+    if division.own is None:
+        return None
+    declaration = swap.after.declaration
+    after = division.retied(ties_of(declaration, swap.after.programs.values(), division.scope_of))
+    if after is division:
+        return None
+    scopes = {each for each in (*after.ties, *division.ties) if after.ties.get(each) != division.ties.get(each)}
+    sources = declaration.sources.values()
+    return after, [each.source_id for each in sources if division.scope_of(host_of(each.url)) in scopes]
+
+
+def _digest(texts: Iterable[SourceText]) -> str:
+    """Return a digest of what runs, by which planners compare theirs."""
+    found = sha256()
+    for each in sorted(texts, key=attrgetter("file")):
+        for part in (each.file, each.text):
+            found.update(f"{len(part)}:{part}".encode())
+    return found.hexdigest()
 
 
 def _requeried(running: Declaration, wanted: Declaration) -> frozenset[str]:

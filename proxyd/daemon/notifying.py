@@ -30,6 +30,9 @@ class Notifying(Protocol):
     async def run(self) -> None:
         """Deliver until ``drain``."""
 
+    async def busy_shards(self) -> frozenset[int]:
+        """Return the shards of endpoints to which this process is sending something."""
+
     async def drain(self, timeout_s: float) -> None:
         """Start no more deliveries, and wait for the running ones."""
 
@@ -95,6 +98,10 @@ class DistantNotifier:
                 await self._ring()
             except ClusterError as error:
                 log.debug("the notifier could not be told", error=error.message)
+
+    async def busy_shards(self) -> frozenset[int]:
+        """Return none: another process sends."""
+        return frozenset()
 
     async def drain(self, timeout_s: float) -> None:
         """Send no more messages; deliveries on the other machine are not awaited."""

@@ -71,6 +71,10 @@ class Planning:
         elif not self._estimates.weeks:
             await self._rest(now_s)
 
+    def plan_soon(self) -> None:
+        """Make the next plan now: many sources have come."""
+        self._wake.notify()
+
     def stop(self) -> None:
         """Make no more plans."""
         self._stopped = True

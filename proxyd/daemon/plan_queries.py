@@ -160,7 +160,7 @@ class PlanQueries:
 
     def ask(self, name: str) -> list[AskedProbe]:
         """Have a source, or the sources of a rule or of a profile, probed as soon as politeness allows."""
-        names = self._meant(name)
+        names = self.meant(name)
         if len(names) > MOST_ASKED:
             raise ConflictError(f"{name} has {len(names)} sources; at most {MOST_ASKED} are probed at once on request")
         for each in names:
@@ -181,8 +181,8 @@ class PlanQueries:
         waits_for = limits.blocked_by(source, now_s)
         return AskedProbe(source_id, max(now_s, limits.earliest_s(source)), waits_for)
 
-    def _meant(self, name: str) -> Sequence[str]:
-        """Return the sources of a name: it may be a source, a rule or a profile."""
+    def meant(self, name: str) -> Sequence[str]:
+        """Return the sources of a name, which may be a source, a rule or a profile; raises ``NotFoundError``."""
         declared = self._declaration()
         if name in declared.sources:
             return [name]

@@ -99,6 +99,7 @@ class ProbeLoop:
         self._is_up = True
         self._is_ahead = False
         self._ending: asyncio.Task[None] | None = None
+        self._ended_by: tuple[str, ...] = ()  # the source of the joint interval that is being ended
         self._placing: asyncio.Task[None] | None = None
         self._used = _BudgetUse()
         self.last_chosen_s = float("-inf")
@@ -134,6 +135,20 @@ class ProbeLoop:
         """For how long probes have been started without any outcome, in seconds; 0 if none was started since one."""
         return 0.0 if self._unanswered_since_s is None else max(0.0, now_s - self._unanswered_since_s)
 
+    def under_way(self) -> set[str]:
+        """Return the sources of which a probe or an observation has not ended; all that may record something."""
+        observed = {source_id for source_id, turn in self._turns.items() if turn.locked()}
+        return observed.union(self._planner.in_flight, self._ended_by)
+
+    def give_back(self) -> None:
+        """Give back the planned probes of sources that are another planner's now."""
+        kept, self._heap = self._heap, []
+        for due in kept:
+            if self._known.has(due.source_id):
+                heappush(self._heap, due)
+            else:
+                self._drop(due.planned)
+
     @property
     def is_draining(self) -> bool:
         """Whether no more probes are started."""
@@ -153,6 +168,7 @@ class ProbeLoop:
             heappush(self._heap, _Due(planned.start_s, planned.probe.source_id, planned))
             self._metrics.planned.labels(planned.probe.reason.value).inc()
         self._metrics.rules_suspended.set(self._known.failing.suspended)
+        self._metrics.planned_sources.set(len(self._planner.sources))
         self._count_budget(now, self._planner.spent)
         self._note_clock()
 
@@ -236,7 +252,9 @@ class ProbeLoop:
         It is ignored if it or a later one was recorded, or if a probe is running, which sees the same.
         """
         state = self._known.states.get(outcome.source_id)
-        is_obsolete = state is None or (state.last_start_s is not None and state.last_start_s >= outcome.started_s)
+        if state is None or not self._known.has(outcome.source_id):
+            return
+        is_obsolete = state.last_start_s is not None and state.last_start_s >= outcome.started_s
         if not is_obsolete and outcome.source_id not in self._planner.in_flight:
             await self.take_in(outcome, reading=reading)
 
@@ -289,6 +307,7 @@ class ProbeLoop:
     async def _end_overdue(self, now_s: float) -> None:
         """End the overdue intervals, even if some of their sources were not obtained."""
         for interval, needed in self._captures.overdue(now_s):
+            self._ended_by = (interval.event.source_id,)
             known = await self._memory.known(interval.event.source_id, needed) if needed.histories else NO_CONTEXT
             given_up = self._decider.give_up(interval, known, now_s)
             if given_up is not None:
@@ -296,7 +315,7 @@ class ProbeLoop:
                 results = self._decider.told(results, joint, await self._evaluation.run(joint), now_s)
                 await self._commit(self._memory.record_results(results), results)
                 self._count_results(results)
-        self._ending = None
+        self._ending, self._ended_by = None, ()
 
     async def _place(self) -> None:
         """Place the sources whose rules have begun or ended."""

@@ -56,6 +56,7 @@ class Pushes:
         self._parts = parts
         self._leaving: OrderedDict[str, str] = OrderedDict()  # callback id and topic of cancelled subscriptions
         self._reading: set[str] = set()
+        self._asking: str | None = None  # the source for which a hub is asked
         self._wake = Signal()
         self._looking: asyncio.Task[None] | None = None
         self._stopped = False
@@ -78,6 +79,12 @@ class Pushes:
 
     async def look(self) -> None:
         """Send all due requests to the hubs; after a failure, no more to that hub this time."""
+        try:
+            await self._look()
+        finally:
+            self._asking = None
+
+    async def _look(self) -> None:
         for subscription in self._hubs.take_left():
             await self._leave(subscription)
         failed: set[str | None] = set()
@@ -85,11 +92,16 @@ class Pushes:
             now = self._hubs.of(due.source_id)  # it may have changed during the earlier requests
             if now is None or not now.is_due(self._clock.time_s()):
                 continue
+            self._asking = now.source_id
             if urlsplit(now.hub).hostname in failed:
                 await self._keep(self._hubs.refused(now, self._clock.time_s()))
             elif not await self._subscribe(now):
                 failed.add(urlsplit(now.hub).hostname)
         self._metrics.subscriptions.set(self._hubs.count_active(self._clock.time_s()))
+
+    def under_way(self) -> set[str]:
+        """Return the sources of which a push is read, or for which a hub is asked."""
+        return self._reading if self._asking is None else self._reading | {self._asking}
 
     # -- requests from hubs
 

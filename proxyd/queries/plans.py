@@ -207,6 +207,9 @@ class Plans(Protocol):
     def silent(self) -> list[str]:
         """Return the declared sources that show no items, or a field without a value."""
 
+    def meant(self, name: str) -> Sequence[str]:
+        """Return the sources of a name, which may be a source, a rule or a profile; raises ``NotFoundError``."""
+
     def ask(self, name: str) -> list[AskedProbe]:
         """Have a source, or the sources of a rule or of a profile, probed as soon as politeness allows.
 

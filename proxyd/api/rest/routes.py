@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from functools import cache
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
 from proxyd import __version__
 from proxyd.api import wire
@@ -15,6 +16,7 @@ from proxyd.api.admission import admission
 from proxyd.api.auth import require
 from proxyd.api.connections import sending
 from proxyd.api.listings import Listings
+from proxyd.api.peers import NO_PEERS, Peers
 from proxyd.api.quotas import Quota, Quotas, tell_left
 from proxyd.api.rest.callbacks import CALLBACK_PATH, Callbacks
 from proxyd.api.rest.delivery_handlers import delivery_endpoints
@@ -42,15 +44,19 @@ def make_app(
     stream_settings: StreamSettings = _STREAMS,
     quota: Quota | None = None,
     hosts: AbstractSet[str] | None = None,
+    planners: Middleware | None = None,
+    peers: Peers = NO_PEERS,
 ) -> web.Application:
     """Return the application; if ``trusted`` (the Unix socket, protected by its file mode), it needs no token.
 
-    Requests must be for one of ``hosts``; ``None`` allows all.
+    Requests must be for one of ``hosts``; ``None`` allows all. ``planners`` has requests answered by another planner,
+    and ``peers`` are asked for what they know.
     """
-    app = web.Application(middlewares=[sending, admission(hosts), problems], client_max_size=MOST_BYTES)
+    others = [] if planners is None else [planners]
+    app = web.Application(middlewares=[sending, admission(hosts), *others, problems], client_max_size=MOST_BYTES)
     app.on_response_prepare.append(tell_left)
     quotas = None if quota is None else Quotas(quota)
-    callbacks, streams, listings = Callbacks(queries), Streams(queries, stream_settings), Listings(queries)
+    callbacks, streams, listings = Callbacks(queries), Streams(queries, stream_settings), Listings(queries, peers)
     app.on_shutdown.append(streams.end)
     app.router.add_get(CALLBACK_PATH, callbacks.verify, allow_head=False)
     app.router.add_post(CALLBACK_PATH, callbacks.push)
@@ -96,7 +102,7 @@ def endpoints(queries: Queries, listings: Listings, streams: Streams) -> Sequenc
         *profile_endpoints(queries, listings),
         *suspension_endpoints(queries),
         *move_endpoints(queries),
-        *probe_endpoints(queries),
+        *probe_endpoints(listings),
         listing("/api/v1/items", listings.plans.search_items, wire.Page[wire.ItemFound], wire.SearchWindow),
         listing("/api/v1/plan", listings.plans.plan, wire.Items[wire.ComingProbe], wire.PlanWindow),
         listing("/api/v1/advice", listings.plans.advice, wire.AdviceShown),

@@ -1,0 +1,245 @@
+"""Several planners share the sources: each plans those of its shards, and follows what the others store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from typing import Any, Protocol
+
+import structlog
+
+from proxyd.core.language import SourceText
+from proxyd.core.model.shards import FIRST_SHARD, SHARDS
+from proxyd.core.planning.allocation.week_plan import WeekPlan
+from proxyd.core.planning.source_record import SourceRecord
+from proxyd.core.rules.budget_parts import part_of_budget
+from proxyd.daemon.declarations import Declarations
+from proxyd.daemon.declared_texts import NOTHING_DECLARED
+from proxyd.daemon.handovers import Handovers
+from proxyd.daemon.remembered import week_of
+from proxyd.daemon.stream_recall import StreamRecall
+from proxyd.ports import Clock
+from proxyd.signals import Signal
+from proxyd.store import SqlStore, StoredPlan
+from proxyd.store.followed_rows import FollowedSources, FollowedTexts, RememberedSources, StoredDeclaration
+
+_LOOK_S = 1.0
+_MOST_SHARE = 0.1  # of the time, for looks
+_SOON_S = 0.2
+_RESHARED_S = 600.0
+log = structlog.get_logger("planners")
+
+
+class Shares(Protocol):
+    """The shards that this planner has, and what is known of the other planners."""
+
+    own: frozenset[int]
+    has_looked: asyncio.Event
+
+    def all_run(self, digest: str) -> bool:
+        """Whether all planners ran this declaration at the last look."""
+
+    def note_runs(self, digest: str) -> Awaitable[None]:
+        """Let the others know which declaration this planner runs."""
+
+    def follow(
+        self,
+        sleep: Callable[[float], Awaitable[None]],
+        changed: Callable[[], object],
+        busy: Callable[[], Awaitable[Collection[int]]],
+    ) -> Awaitable[None]:
+        """Take free shards, and give some up to planners that have fewer, until cancelled."""
+
+
+class StoredFleet:
+    """What the database holds of the sources and the declaration, by whatever planner; of tables only what is new."""
+
+    texts = NOTHING_DECLARED
+
+    def __init__(self, store: SqlStore) -> None:
+        self._store = store
+        self._sources = FollowedSources()
+        self._declared = FollowedTexts()
+
+    async def catch_up(self) -> RememberedSources:
+        """Return what was stored of the sources since the last look."""
+        return await self._sources.catch_up(self._store.read_each)
+
+    def records(self, sources: Iterable[str]) -> dict[str, SourceRecord]:
+        """Return how the planners stood with some sources at the last look."""
+        return self._sources.records(sources)
+
+    async def changes(self) -> int:
+        """Return a number that grows whenever something of the stored declaration has changed."""
+        return await self._declared.catch_up(self._store.read_each)
+
+    async def declaration(self) -> StoredDeclaration | None:
+        """Return the declaration that was stored when ``changes`` looked, or ``None`` if there was none."""
+        return await asyncio.to_thread(self._declared.stored)
+
+    # -- for a start
+
+    def checked(self, _texts: Sequence[SourceText]) -> None:
+        """Return nothing: no declaration was checked before."""
+
+    def swap(self, *_declared: Any) -> None:
+        """Return nothing: no declaration was compiled before."""
+
+    async def sources(self, _store: SqlStore) -> RememberedSources:
+        """Return what is remembered of each source."""
+        await self.catch_up()
+        return self._sources.remembered()
+
+    async def week(self, stored: StoredPlan) -> WeekPlan | None:
+        """Return the plan of the week that is stored, made again in a thread."""
+        return await asyncio.to_thread(week_of, stored)
+
+
+class SharedFleet:
+    """Keeps this planner in step with the others: sources come and go with shards, and the declaration is the same.
+
+    The planner that has the first shard looks after the declaration; ``controls`` is notified once this one does.
+    """
+
+    def __init__(
+        self,
+        shares: Shares,
+        stored: StoredFleet,
+        recall: StreamRecall,
+        declarations: Declarations,
+        busy: Sequence[Callable[[], Collection[str]]],
+        sending: Callable[[], Awaitable[Collection[int]]],
+        clock: Clock,
+    ) -> None:
+        """Make what ``run`` runs.
+
+        ``busy`` return the sources of which something is under way, ``sending`` the shards in which messages are.
+        """
+        self._shares = shares
+        self._stored = stored
+        self._decider = recall.decider
+        self._known = recall.decider.known
+        self._store = recall.store
+        self._handovers = Handovers(recall, stored, clock)
+        self.many_gained = self._handovers.many_gained
+        self._declarations = declarations
+        self._busy = busy
+        self._sending = sending
+        self._clock = clock
+        self._changes = -1  # of the declaration, up to which it runs here
+        self._noted = ""
+        self._shared: tuple[object, ...] = (None, None, None)  # what our part of the budget was computed for, and when
+        self._shared_s = 0.0
+        self._wake = Signal()
+        self.controls = asyncio.Event()
+        self.looked = Signal()  # notified after each look
+        self.turned_over = Signal()  # notified whenever this planner has other shards
+        self.released = Signal()  # notified whenever sources have gone to other planners
+        declarations.controls = False
+
+    async def follow(self) -> None:
+        """Take free shards, and give some up to other planners, until cancelled."""
+        await self._shares.follow(self._clock.sleep, self._note_shards, self._busy_shards)
+
+    def _note_shards(self) -> None:
+        self.turned_over.notify()
+        self._wake.notify()
+
+    async def start(self) -> None:
+        """Begin to run the declaration, as its planner or as another one has stored it; wait until there is one.
+
+        Raises
+        ------
+        ConfigError, ProfileError
+            This planner looks after the declaration, the directory has errors, and nothing else is stored.
+        """
+        await self._shares.has_looked.wait()
+        while not self._declarations.has_started:
+            if FIRST_SHARD in self._shares.own:
+                self._declarations.controls = True
+                await self._declarations.start()
+                self._take_control()
+            elif not await self._follow_declaration():
+                await self._clock.sleep(_SOON_S)
+        await self.look()
+
+    async def controls_before(self, end: asyncio.Event) -> bool:
+        """Wait until this planner looks after the declaration; return whether that was so before ``end``."""
+        waiting = [asyncio.create_task(each.wait(), name="control") for each in (self.controls, end)]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waiting:
+                each.cancel()
+        return self.controls.is_set()
+
+    async def run(self) -> None:
+        """Follow the other planners until cancelled."""
+        while True:
+            began_s = self._clock.monotonic_s()
+            await self.look()
+            took_s = self._clock.monotonic_s() - began_s
+            await self._wake.sleep(self._clock, max(_LOOK_S, took_s / _MOST_SHARE))
+
+    async def look(self) -> None:
+        """Give sources up, take others over, and run what is declared."""
+        own, declarations = self._shares.own, self._declarations
+        if await self._handovers.give_up(own):
+            self.released.notify()
+        if not declarations.controls:
+            if FIRST_SHARD in own:
+                await declarations.take_control()
+                self._take_control()
+            else:
+                await self._follow_declaration()
+        await declarations.follow_suspensions()
+        async with declarations.turn:
+            is_settled = self._noted == declarations.digest and self._shares.all_run(declarations.digest)
+            await self._handovers.catch_up()
+            if is_settled or not (self._known.division.ties or self._known.division.expected):
+                await self._handovers.take(own & self._shares.own)
+        await self._note_runs()
+        await self._share_budget()
+        self.looked.notify()
+
+    async def _follow_declaration(self) -> bool:
+        """Run the declaration as it is stored; return whether that was done."""
+        changes = await self._stored.changes()
+        if changes != self._changes:
+            found = await self._stored.declaration()
+            if found is not None and await self._declarations.follow(found):
+                self._changes = changes
+        return changes == self._changes
+
+    def _take_control(self) -> None:
+        log.info("this planner looks after the declaration")
+        self.controls.set()
+
+    async def _note_runs(self) -> None:
+        """Let the others know what runs here, once nothing is under way of sources that it has given to them."""
+        digest = self._declarations.digest
+        if digest != self._noted and all(map(self._known.has, self._under_way())):
+            await self._shares.note_runs(digest)
+            self._noted = digest
+
+    async def _share_budget(self) -> None:
+        """Spend our part of the budget, which changes with the sources and slowly with their rates."""
+        known, now_s = self._known, self._clock.time_s()
+        shared = (known.division, known.compiled, known.paused)
+        is_same = all(one is other for one, other in zip(shared, self._shared, strict=True))
+        if is_same and now_s < self._shared_s + _RESHARED_S:
+            return
+        self._decider.planner.share(await asyncio.to_thread(part_of_budget, known, now_s))
+        self._shared, self._shared_s = shared, now_s
+
+    def _under_way(self) -> set[str]:
+        return {source_id for each in self._busy for source_id in each()}
+
+    async def _busy_shards(self) -> set[int]:
+        """Return the shards in which something is under way, or that are not given up yet."""
+        division, sources = self._known.division, self._known.compiled.declaration.sources
+        if self._declarations.turn.locked():
+            return set(range(SHARDS))
+        there = (sources[each].url for each in self._under_way() if each in sources)
+        sending = await self._sending()
+        return {*map(division.shard_of, there), *sending, *((division.own or frozenset()) - self._shares.own)}

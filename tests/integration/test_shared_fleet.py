@@ -1,0 +1,186 @@
+"""Planners that share the sources run the same declaration, and never have a source twice while it changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from proxyd.core.language import CheckSettings
+from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.shards import FIRST_SHARD, SHARDS, shard_of
+from proxyd.core.model.suspension import Subject
+from proxyd.core.rules.division import Division
+from proxyd.daemon import Declarations, SharedFleet, StoredFleet
+from proxyd.errors import BusyError
+from proxyd.metrics import Metrics
+from proxyd.store import SqlStore
+from proxyd.store.databases.opening import open_connections
+from tests.databases import migrate
+from tests.fakes import FakeClock
+from tests.fleets import DOMAIN, decider, declaration, rule, source, stream_recall
+from tests.servers import PostgresServer
+
+T0 = 1_700_000_000.0
+NAMES = [f"s{number}" for number in range(12)]
+ACROSS = rule("all", when="COUNT(*) ACROSS SOURCES % 5 = 0")
+LOWER, UPPER = frozenset(range(SHARDS // 2)), frozenset(range(SHARDS // 2, SHARDS))
+
+
+@dataclass
+class Shares:
+    """Shards that a test gives, and what all planners run."""
+
+    name: str
+    runs: dict[str, str]
+    own: frozenset[int] = frozenset()
+    has_looked: asyncio.Event = field(default_factory=asyncio.Event)
+    busy: Callable[[], Awaitable[Collection[int]]] | None = None
+
+    def all_run(self, digest: str) -> bool:
+        return all(each == digest for each in self.runs.values())
+
+    async def note_runs(self, digest: str) -> None:
+        self.runs[self.name] = digest
+
+    async def follow(self, sleep: object, changed: object, busy: Callable[[], Awaitable[Collection[int]]]) -> None:
+        self.busy = busy
+
+
+class Planner:
+    """One of several planners over a database."""
+
+    def __init__(self, folder: Path, store: SqlStore, clock: FakeClock, shares: Shares) -> None:
+        self.decider = decider(declaration(), now_s=T0)
+        self.decider.known.division = Division(frozenset())
+        self.shares, stored = shares, StoredFleet(store)
+        recall = stream_recall(self.decider, store)
+        self.declarations = Declarations(folder, recall, clock, CheckSettings(), Metrics(), lambda _: b"s", stored)
+        self.under_way: set[str] = set()
+        self.fleet = SharedFleet(
+            shares, stored, recall, self.declarations, [lambda: self.under_way], self._sending, clock
+        )
+        shares.runs[shares.name] = ""
+        shares.has_looked.set()
+
+    async def _sending(self) -> Collection[int]:
+        return ()
+
+    @property
+    def planned(self) -> set[str]:
+        return set(self.decider.planner.sources)
+
+
+@dataclass
+class Both:
+    """Two planners: the first looks after the declaration."""
+
+    folder: Path
+    one: Planner
+    two: Planner
+
+    async def look(self, times: int = 3) -> None:
+        for _ in range(times):
+            for each in (self.one, self.two):
+                await each.fleet.look()
+                assert not self.one.planned & self.two.planned
+
+    @property
+    def planned(self) -> set[str]:
+        return self.one.planned | self.two.planned
+
+
+@pytest.fixture
+async def both(tmp_path: Path, postgresql: PostgresServer) -> AsyncIterator[Both]:
+    database = postgresql.create()
+    migrate(database)
+    sources = "".join(source(name, host=f"{name}.example") for name in NAMES)
+    (tmp_path / "a.profile").write_text(DOMAIN + sources + rule("r"))
+    clock, runs = FakeClock(T0), dict[str, str]()
+    async with open_connections(database) as first, open_connections(database) as second:
+        stores = [SqlStore(each, ChrononGrid(10.0)) for each in (first, second)]
+        async with stores[0].writer.running(), stores[1].writer.running():
+            one, two = (
+                Planner(tmp_path, store, clock, Shares(name, runs, own))
+                for store, name, own in zip(stores, ("one", "two"), (LOWER, UPPER), strict=True)
+            )
+            await one.fleet.start()
+            await two.fleet.start()
+            yield Both(tmp_path, one, two)
+
+
+async def test_each_plans_its_shards_and_together_they_plan_all(both: Both) -> None:
+    await both.look()
+    for planner, shards in ((both.one, LOWER), (both.two, UPPER)):
+        assert planner.planned == {name for name in NAMES if shard_of(f"{name}.example") in shards}
+    assert (both.one.declarations.controls, both.two.declarations.controls) == (True, False)
+    budgets = [each.decider.planner.settings.budget.per_s for each in (both.one, both.two)]
+    assert sum(budgets) == pytest.approx(1.0)
+    assert min(budgets) > 0
+
+
+async def test_what_one_declares_and_suspends_all_run(both: Both) -> None:
+    await both.one.declarations.declare(source("t", host="t.example"))
+    await both.one.declarations.suspensions.pause("s3", by="me")
+    await both.look()
+    assert both.planned == {*NAMES, "t"} - {"s3"}
+    assert both.two.declarations.declaration.sources.keys() == {*NAMES, "t"}
+    assert both.two.declarations.suspensions.of(Subject.SOURCE, "s3") is not None
+    with pytest.raises(BusyError, match="another planner"):
+        await both.two.declarations.declare(source("u"))
+    await both.one.declarations.suspensions.resume("s3")
+    (both.folder / "a.profile").write_text(DOMAIN + source("s3", host="s3.example") + rule("r"))
+    await both.one.declarations.reload()
+    await both.look()
+    assert both.planned == {"s3", "t"}
+
+
+async def test_pages_that_are_tied_move_once_the_other_planner_has_let_them_go(both: Both) -> None:
+    await both.look()
+    gaining, losing = (both.one, both.two) if "s0" in both.one.planned else (both.two, both.one)
+    theirs = min(losing.planned)
+    losing.under_way = {theirs}
+    await both.one.declarations.declare(ACROSS)
+    await both.look()
+    assert losing.planned == set()
+    assert not gaining.decider.known.has(theirs)
+    losing.under_way = set()
+    await both.look()
+    assert gaining.planned == {*NAMES}
+    await both.one.declarations.declare("DROP NOTIFICATION all;")
+    await both.look()
+    assert both.planned == {*NAMES}
+    assert losing.planned
+
+
+async def test_the_shards_of_one_that_has_ended_are_planned_and_its_folder_is_read(both: Both) -> None:
+    await both.look()
+    (both.folder / "b.profile").write_text(source("t", host="t.example"))
+    del both.one.shares.runs["one"]
+    both.two.shares.own = LOWER | UPPER
+    for _ in range(2):
+        await both.two.fleet.look()
+    assert both.two.declarations.controls
+    assert both.two.planned == {*NAMES, "t"}
+    await both.two.declarations.declare(source("u", host="u.example"))
+    assert "u" in both.two.planned
+
+
+async def test_a_shard_is_given_up_when_nothing_is_under_way_there(both: Both) -> None:
+    await both.look()
+    await both.one.fleet.follow()
+    assert both.one.shares.busy is not None
+    name = min(both.one.planned)
+    shard = shard_of(f"{name}.example")
+    both.one.under_way = {name}
+    both.one.shares.own = frozenset({FIRST_SHARD})
+    assert await both.one.shares.busy() == LOWER - {FIRST_SHARD} | {shard}  # the others were not given up yet
+    await both.one.fleet.look()
+    assert await both.one.shares.busy() == {shard}
+    async with both.one.declarations.turn:
+        assert await both.one.shares.busy() == {*range(SHARDS)}
+    both.one.under_way = set()
+    assert await both.one.shares.busy() == set()

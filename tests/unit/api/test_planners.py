@@ -1,0 +1,173 @@
+"""Which of several planners answers a request."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+from aiohttp import ClientSession, web
+from aiohttp.test_utils import TestClient, TestServer
+
+from proxyd.api import Leader, wire
+from proxyd.api.forwarding import Forwarding, asking, reading
+from proxyd.api.peers import AskedPeers, add_answers
+from proxyd.api.rest.problems import problems
+from proxyd.api.rest.routes import make_app
+from proxyd.api.wire import explained
+from tests.fakes import no_queries
+from tests.fleets import decider, declaration, rule, source
+from tests.servers import free_port
+
+AT = "2026-01-31T07:00:00Z"
+DECLARED = declaration(source("a"), rule("r"))
+EXPLAINED = decider(DECLARED, now_s=1_000_000_000.0).explainer.explain("a", 100_000_000)
+assert EXPLAINED is not None
+LISTED = explained.source(DECLARED, EXPLAINED)
+
+THEIRS = "a" * 20
+HERE, OTHER = None, Leader("other:1", "127.0.0.1:1")
+
+
+@dataclass
+class Planners:
+    """The sources of another planner, which may look after the declaration too."""
+
+    theirs: Sequence[str] = ()
+    first: Leader | None = HERE
+    other: Leader = OTHER
+    secret: str = "ours"
+
+    def answering(self, source: str | None) -> Leader | None:
+        if source is None:
+            return self.first
+        return self.other if source in self.theirs else HERE
+
+    async def called(self, callback_id: str) -> Leader | None:
+        return OTHER if callback_id == THEIRS else HERE
+
+
+@dataclass
+class Sent(Forwarding):
+    """Notes what it would send to another planner."""
+
+    paths: list[str] = field(default_factory=list)
+    bodies: list[bytes | None] = field(default_factory=list)
+
+    async def pass_on(self, request: web.Request, leader: Leader, body: bytes | None = None) -> web.StreamResponse:
+        assert leader is OTHER
+        self.paths.append(request.path)
+        self.bodies.append(body)
+        return web.Response(text="theirs")
+
+
+@asynccontextmanager
+async def listening(planners: Planners, sent: Sent) -> AsyncIterator[TestClient[web.Request, web.Application]]:
+    app = make_app(no_queries(), trusted=False, planners=asking(planners, sent))
+    async with TestClient(TestServer(app)) as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("path", "first", "is_theirs"),
+    [
+        ("/sources/theirs", HERE, True),
+        ("/sources/ours", HERE, False),
+        ("/sources/ours", OTHER, False),
+        ("/sources/theirs/why", HERE, True),
+        ("/api/v1/explain/theirs", HERE, True),
+        ("/api/v1/sources/theirs/items", HERE, False),  # these are stored
+        ("/api/v1/sources", HERE, False),
+        ("/api/v1/sources", OTHER, True),
+        ("/rules/theirs", HERE, False),
+        (f"/websub/{THEIRS}", HERE, True),
+        ("/websub/bbbbbbbbbbbbbbbbbbbb", OTHER, False),
+        ("/nothing", OTHER, True),
+        ("/healthz", OTHER, False),
+        ("/metrics", OTHER, False),
+    ],
+)
+async def test_who_knows_answers(path: str, first: Leader | None, is_theirs: bool) -> None:
+    sent = Sent()
+    async with listening(Planners(["theirs"], first), sent) as client:
+        await client.get(path, allow_redirects=False)
+    assert sent.paths == [path] * is_theirs
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "is_theirs"),
+    [
+        ("/api/v1/probe", b'{"name": "theirs"}', True),
+        ("/api/v1/probe", b'{"name": "ours"}', False),
+        ("/api/v1/moves", b'{"source": "theirs"}', True),
+        ("/api/v1/probe", b'["theirs"]', False),
+        ("/api/v1/probe", b"\xff", False),
+        ("/api/v1/pause", b'{"source": "theirs"}', False),
+    ],
+)
+async def test_a_body_may_name_a_source_of_another_planner(path: str, body: bytes, is_theirs: bool) -> None:
+    sent = Sent()
+    async with listening(Planners(["theirs"]), sent) as client:
+        await client.post(path, data=body, headers={"Content-Type": "application/json"})
+    assert sent.bodies == [body] * is_theirs
+
+
+async def test_what_was_asked_by_another_planner_is_answered_here() -> None:
+    sent = Sent()
+    async with listening(Planners(["theirs"], OTHER), sent) as client:
+        await client.get("/sources/theirs", headers={"Proxyd-Forwarded": "1"}, allow_redirects=False)
+    assert sent.paths == []
+
+
+@pytest.mark.parametrize(("first", "status"), [(HERE, 400), (OTHER, 421)])
+async def test_the_socket_of_a_planner_that_follows_changes_nothing(first: Leader | None, status: int) -> None:
+    app = make_app(no_queries(), trusted=True, planners=reading(Planners(first=first)))
+    async with TestClient(TestServer(app)) as client:
+        assert (await client.get("/healthz")).status == 200
+        refused = await client.post("/api/v1/pause", data=b"x")
+        assert refused.status == status
+        if first is not None:
+            assert "other:1 makes changes" in await refused.text()
+
+
+@asynccontextmanager
+async def answering(secret: str) -> AsyncIterator[str]:
+    """Serve what another planner knows, if it is asked with ``secret``, and yield its address."""
+
+    async def listed(names: Sequence[str]) -> list[wire.SourceListed]:
+        return [LISTED.model_copy(update={"source": each}) for each in names]
+
+    def probed(names: Sequence[str]) -> list[wire.ProbeAsked]:
+        return [wire.ProbeAsked(source=each, at=AT, waits_for=None, under_way=True) for each in names]
+
+    app = web.Application(middlewares=[problems])
+    add_answers(app, Planners(secret=secret), listed, probed)
+    async with TestServer(app) as server:
+        yield f"{server.host}:{server.port}"
+
+
+async def test_others_are_asked_for_the_sources_that_they_plan() -> None:
+    async with answering("theirs") as address, ClientSession() as session:
+        peers = AskedPeers(session, Planners(["a", "b"], other=Leader("other:1", address, "theirs")))
+        assert list(await peers.listed(["x", "a", "y", "b"])) == ["a", "b"]
+        assert [each.source for each in await peers.probed(["b", "x"])] == ["b"]
+        assert await peers.listed(["x"]) == {}
+
+
+@pytest.mark.parametrize("secret", ["", "ours"])
+async def test_who_does_not_know_the_secret_is_told_nothing(secret: str) -> None:
+    async with answering("theirs") as address, ClientSession() as session:
+        peers = AskedPeers(session, Planners(["a"], other=Leader("other:1", address, secret)))
+        assert (await peers.listed(["a"]), await peers.probed(["a"])) == ({}, [])
+    async with answering("") as address, ClientSession() as session:
+        peers = AskedPeers(session, Planners(["a"], other=Leader("other:1", address, "")))
+        assert await peers.listed(["a"]) == {}
+
+
+async def test_a_planner_that_does_not_answer_is_left_out() -> None:
+    async with ClientSession() as session:
+        peers = AskedPeers(session, Planners(["a"], other=Leader("other:1", f"127.0.0.1:{free_port()}", "theirs")))
+        assert await peers.listed(["a"]) == {}
+        peers = AskedPeers(session, Planners(["a"], other=Leader("other:1", "", "theirs")))
+        assert await peers.probed(["a"]) == []
