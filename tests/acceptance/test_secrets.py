@@ -249,6 +249,8 @@ async def test_no_password_of_a_server_is_written_whether_it_is_right_or_wrong(
         w.daemon.declare(DOMAIN)
         await w.daemon.spawn()
         await eventually(lambda: verdict in w.daemon.log.lower(), verdict, state=lambda: w.daemon.log)
+        if database != "wrong":
+            await eventually(lambda: '"leading"' in w.daemon.log, "it leads", state=lambda: w.daemon.log)
         shown = []
         if verdict == "leading":
             await w.daemon.started()
