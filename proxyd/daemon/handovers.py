@@ -17,7 +17,6 @@ from proxyd.core.rules.knowledge import Knowledge
 from proxyd.daemon.plan_loop import in_parts
 from proxyd.daemon.stream_recall import StreamRecall
 from proxyd.ports import Clock
-from proxyd.signals import Signal
 from proxyd.store import SqlStore
 from proxyd.store.followed_rows import RememberedSources
 
@@ -48,7 +47,6 @@ class Handovers:
         self._store: SqlStore = recall.store
         self._followed = followed
         self._clock = clock
-        self.many_gained = Signal()  # notified when so many have come that another plan is due
 
     async def give_up(self, own: frozenset[int]) -> bool:
         """Leave the sources of all shards but ``own`` to other planners; return whether there were any.
@@ -79,15 +77,16 @@ class Handovers:
             self._decider.follow((), (), weeks, now_s)
             await asyncio.sleep(0)
 
-    async def take(self, own: frozenset[int]) -> None:
+    async def take(self, own: frozenset[int]) -> bool:
         """Plan all sources of the shards ``own`` from now on; ``catch_up`` must have read what their planners stored.
 
-        Call it with no other change of the declaration or of the shards under way.
+        Call it with no other change of the declaration or of the shards under way. Returns whether so many have come
+        that another plan is due.
         """
         before = self._known.division
         wanted = replace(before, own=own, expected=frozenset())
         if wanted == before:
-            return
+            return False
         gained = await asyncio.to_thread(_only_in, wanted, before, self._known)
         now_s, captures = self._clock.time_s(), self._decider.captures
         await self._recall.pending_of(gained, now_s)
@@ -101,8 +100,7 @@ class Handovers:
         await in_parts(self._decider.placing(self._clock.time_s))
         if gained:
             log.info("sources have come from other planners", sources=len(gained))
-        if len(gained) > _MANY * len(self._decider.planner.sources):
-            self.many_gained.notify()
+        return len(gained) > _MANY * len(self._decider.planner.sources)
 
 
 def _only_in(one: Division, other: Division, known: Knowledge) -> list[str]:

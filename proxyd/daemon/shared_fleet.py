@@ -121,7 +121,6 @@ class SharedFleet:
         self._known = recall.decider.known
         self._store = recall.store
         self._handovers = Handovers(recall, stored, clock)
-        self.many_gained = self._handovers.many_gained
         self._declarations = declarations
         self._busy = busy
         self._sending = sending
@@ -135,6 +134,7 @@ class SharedFleet:
         self.looked = Signal()  # notified after each look
         self.turned_over = Signal()  # notified whenever this planner has other shards
         self.released = Signal()  # notified whenever sources have gone to other planners
+        self.many_gained = Signal()  # notified when so many have come that another plan is due
         declarations.controls = False
 
     async def follow(self) -> None:
@@ -196,10 +196,12 @@ class SharedFleet:
         async with declarations.turn:
             is_settled = self._noted == declarations.digest and self._shares.all_run(declarations.digest)
             await self._handovers.catch_up()
-            if is_settled or not (self._known.division.ties or self._known.division.expected):
-                await self._handovers.take(own & self._shares.own)
+            may_take = is_settled or not (self._known.division.ties or self._known.division.expected)
+            has_many_more = may_take and await self._handovers.take(own & self._shares.own)
         await self._note_runs()
         await self._share_budget()
+        if has_many_more:  # the plan depends on our part of the budget
+            self.many_gained.notify()
         self.looked.notify()
 
     async def _follow_declaration(self) -> bool:

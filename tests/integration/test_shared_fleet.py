@@ -156,6 +156,18 @@ async def test_pages_that_are_tied_move_once_the_other_planner_has_let_them_go(b
     assert losing.planned
 
 
+async def test_who_gets_sources_has_its_part_of_the_budget_before_it_plans(both: Both) -> None:
+    both.two.shares.own = frozenset()
+    await both.look()
+    assert both.two.decider.planner.settings.budget.per_s == 0.0
+    planned_with: list[float] = []
+    both.two.fleet.many_gained.listen(lambda: planned_with.append(both.two.decider.planner.settings.budget.per_s))
+    both.two.shares.own = UPPER
+    await both.look()
+    assert planned_with == [both.two.decider.planner.settings.budget.per_s]
+    assert planned_with[0] > 0.0
+
+
 async def test_the_shards_of_one_that_has_ended_are_planned_and_its_folder_is_read(both: Both) -> None:
     await both.look()
     (both.folder / "b.profile").write_text(source("t", host="t.example"))
