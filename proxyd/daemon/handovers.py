@@ -78,13 +78,13 @@ class Handovers:
             await asyncio.sleep(0)
 
     async def take(self, own: frozenset[int]) -> bool:
-        """Plan all sources of the shards ``own`` from now on; ``catch_up`` must have read what their planners stored.
+        """Plan the sources of the shards ``own`` too; ``catch_up`` must have read what their planners stored.
 
-        Call it with no other change of the declaration or of the shards under way. Returns whether so many have come
-        that another plan is due.
+        Call it with no other change of the declaration under way. Returns whether so many have come that another plan
+        is due.
         """
         before = self._known.division
-        wanted = replace(before, own=own, expected=frozenset())
+        wanted = replace(before, own=own.union(before.own or ()), expected=frozenset())
         if wanted == before:
             return False
         gained = await asyncio.to_thread(_only_in, wanted, before, self._known)

@@ -24,9 +24,10 @@ from proxyd.store import SqlStore, StoredPlan
 from proxyd.store.followed_rows import FollowedSources, FollowedTexts, RememberedSources, StoredDeclaration
 
 _LOOK_S = 1.0
-_MOST_SHARE = 0.1  # of the time, for looks
+_RESTS = 3.0  # times as long as it took to read what others wrote
 _SOON_S = 0.2
-_RESHARED_S = 600.0
+_RESHARED_S = 10.0
+_MOST_SHARE_OF_PARTS = 0.02  # of the time, to compute our part of the budget
 log = structlog.get_logger("planners")
 
 
@@ -127,8 +128,9 @@ class SharedFleet:
         self._clock = clock
         self._changes = -1  # of the declaration, up to which it runs here
         self._noted = ""
-        self._shared: tuple[object, ...] = (None, None, None)  # what our part of the budget was computed for, and when
-        self._shared_s = 0.0
+        self._shared: tuple[object, ...] = (None, None, None)  # what our part of the budget was computed for
+        self._reshared_s = 0.0
+        self._is_reading, self._read_s = False, 0.0
         self._wake = Signal()
         self.controls = asyncio.Event()
         self.looked = Signal()  # notified after each look
@@ -176,10 +178,8 @@ class SharedFleet:
     async def run(self) -> None:
         """Follow the other planners until cancelled."""
         while True:
-            began_s = self._clock.monotonic_s()
             await self.look()
-            took_s = self._clock.monotonic_s() - began_s
-            await self._wake.sleep(self._clock, max(_LOOK_S, took_s / _MOST_SHARE))
+            await self._wake.sleep(self._clock, max(_LOOK_S, _RESTS * self._read_s))
 
     async def look(self) -> None:
         """Give sources up, take others over, and run what is declared."""
@@ -195,7 +195,7 @@ class SharedFleet:
         await declarations.follow_suspensions()
         async with declarations.turn:
             is_settled = self._noted == declarations.digest and self._shares.all_run(declarations.digest)
-            await self._handovers.catch_up()
+            await self._catch_up()
             may_take = is_settled or not (self._known.division.ties or self._known.division.expected)
             has_many_more = may_take and await self._handovers.take(own & self._shares.own)
         await self._note_runs()
@@ -203,6 +203,15 @@ class SharedFleet:
         if has_many_more:  # the plan depends on our part of the budget
             self.many_gained.notify()
         self.looked.notify()
+
+    async def _catch_up(self) -> None:
+        """Take in what other planners have stored; note how long that took."""
+        began_s, self._is_reading = self._clock.monotonic_s(), True
+        try:
+            await self._handovers.catch_up()
+        finally:
+            self._is_reading = False
+        self._read_s = self._clock.monotonic_s() - began_s
 
     async def _follow_declaration(self) -> bool:
         """Run the declaration as it is stored; return whether that was done."""
@@ -225,14 +234,15 @@ class SharedFleet:
             self._noted = digest
 
     async def _share_budget(self) -> None:
-        """Spend our part of the budget, which changes with the sources and slowly with their rates."""
-        known, now_s = self._known, self._clock.time_s()
+        """Spend our part of the budget, which changes with the sources, and with their rates as these are learned."""
+        known, began_s = self._known, self._clock.monotonic_s()
         shared = (known.division, known.compiled, known.paused)
         is_same = all(one is other for one, other in zip(shared, self._shared, strict=True))
-        if is_same and now_s < self._shared_s + _RESHARED_S:
+        if is_same and began_s < self._reshared_s:
             return
-        self._decider.planner.share(await asyncio.to_thread(part_of_budget, known, now_s))
-        self._shared, self._shared_s = shared, now_s
+        self._decider.planner.share(await asyncio.to_thread(part_of_budget, known, self._clock.time_s()))
+        now_s = self._clock.monotonic_s()
+        self._shared, self._reshared_s = shared, now_s + max(_RESHARED_S, (now_s - began_s) / _MOST_SHARE_OF_PARTS)
 
     def _under_way(self) -> set[str]:
         return {source_id for each in self._busy for source_id in each()}
@@ -240,7 +250,7 @@ class SharedFleet:
     async def _busy_shards(self) -> set[int]:
         """Return the shards in which something is under way, or that are not given up yet."""
         division, sources = self._known.division, self._known.compiled.declaration.sources
-        if self._declarations.turn.locked():
+        if self._declarations.turn.locked() and not self._is_reading:
             return set(range(SHARDS))
         there = (sources[each].url for each in self._under_way() if each in sources)
         sending = await self._sending()

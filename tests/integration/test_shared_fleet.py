@@ -15,6 +15,7 @@ from proxyd.core.model.shards import FIRST_SHARD, SHARDS, shard_of
 from proxyd.core.model.suspension import Subject
 from proxyd.core.rules.division import Division
 from proxyd.daemon import Declarations, SharedFleet, StoredFleet
+from proxyd.daemon.handovers import Handovers
 from proxyd.errors import BusyError
 from proxyd.metrics import Metrics
 from proxyd.store import SqlStore
@@ -154,6 +155,24 @@ async def test_pages_that_are_tied_move_once_the_other_planner_has_let_them_go(b
     await both.look()
     assert both.planned == {*NAMES}
     assert losing.planned
+
+
+async def test_shards_that_go_during_a_look_are_given_up_by_the_next(
+    both: Both, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await both.look()
+    catch_up = Handovers.catch_up
+
+    async def loses_some(handovers: Handovers) -> None:
+        await catch_up(handovers)
+        both.one.shares.own = frozenset({FIRST_SHARD})
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Handovers, "catch_up", loses_some)
+        await both.one.fleet.look()
+    assert both.one.planned == {name for name in NAMES if shard_of(f"{name}.example") in LOWER}
+    await both.one.fleet.look()
+    assert both.one.planned == {name for name in NAMES if shard_of(f"{name}.example") == FIRST_SHARD}
 
 
 async def test_who_gets_sources_has_its_part_of_the_budget_before_it_plans(both: Both) -> None:
