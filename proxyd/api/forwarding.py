@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 import structlog
@@ -53,7 +53,7 @@ class Leader:
 
     name: str
     address: str
-    secret: str = ""
+    secret: str = field(default="", repr=False)
 
 
 FindLeader: TypeAlias = Callable[[], Leader | None]

@@ -35,6 +35,7 @@ from proxyd.core.planning.numba_kernels import load_libraries
 from proxyd.core.rules.answers.trial import PlanCost, Trial, asked_besides_week, differs_little
 from proxyd.core.rules.compiled import Swap
 from proxyd.core.rules.division import Division, ties_of
+from proxyd.core.rules.failing import FailingRule
 from proxyd.daemon.declared_texts import (
     API_TEXT,
     NOTHING_PARSED,
@@ -100,6 +101,7 @@ class Declarations:
         self._started = asyncio.Event()
         self.controls = True  # whether this planner changes the declaration; otherwise it follows another one's
         self.digest = ""  # of the texts that run here
+        self._failing: Mapping[str, FailingRule] = {}  # as stored, when other planners were followed last
 
     @property
     def declaration(self) -> Declaration:
@@ -185,9 +187,14 @@ class Declarations:
         return True
 
     async def follow_suspensions(self) -> None:
-        """Follow what another planner has paused and muted."""
+        """Follow what another planner has paused, muted and resumed, and which rules failed there."""
+        failing = await self._store.failing.load()
         async with self._turn:
             await self.suspensions.read(self.declaration)
+            if failing != self._failing:
+                self._failing = failing
+                self._known.failing.restore(failing)
+                self._known.failing.keep(self._known.compiled.programs)
 
     async def take_control(self) -> None:
         """Look after the declaration from now on, in place of a planner that has ended."""
@@ -233,6 +240,8 @@ class Declarations:
             ``DROP`` of a name that the API never declared.
         ChangedError
             ``only_if`` rejects the profile's current text.
+        BusyError
+            Another planner looks after the declaration.
         """
         await self._may_change()
         async with self._turn:

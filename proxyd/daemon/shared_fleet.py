@@ -99,7 +99,7 @@ class StoredFleet:
 class SharedFleet:
     """Keeps this planner in step with the others: sources come and go with shards, and the declaration is the same.
 
-    The planner that has the first shard looks after the declaration; ``controls`` is notified once this one does.
+    The planner that has the first shard looks after the declaration; ``controls`` is set once this one does.
     """
 
     def __init__(

@@ -14,12 +14,14 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.shards import FIRST_SHARD, SHARDS, shard_of
 from proxyd.core.model.suspension import Subject
 from proxyd.core.rules.division import Division
+from proxyd.core.rules.failing import FailingRule, rule_meaning
 from proxyd.daemon import Declarations, SharedFleet, StoredFleet
 from proxyd.daemon.handovers import Handovers
 from proxyd.errors import BusyError
 from proxyd.metrics import Metrics
 from proxyd.store import SqlStore
 from proxyd.store.databases.opening import open_connections
+from proxyd.store.failing_rows import record_failing
 from tests.databases import migrate
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, decider, declaration, rule, source, stream_recall
@@ -57,7 +59,7 @@ class Planner:
     def __init__(self, folder: Path, store: SqlStore, clock: FakeClock, shares: Shares) -> None:
         self.decider = decider(declaration(), now_s=T0)
         self.decider.known.division = Division(frozenset())
-        self.shares, stored = shares, StoredFleet(store)
+        self.shares, self.store, stored = shares, store, StoredFleet(store)
         recall = stream_recall(self.decider, store)
         self.declarations = Declarations(folder, recall, clock, CheckSettings(), Metrics(), lambda _: b"s", stored)
         self.under_way: set[str] = set()
@@ -137,6 +139,19 @@ async def test_what_one_declares_and_suspends_all_run(both: Both) -> None:
     await both.one.declarations.reload()
     await both.look()
     assert both.planned == {"s3", "t"}
+
+
+async def test_a_rule_that_failed_too_often_is_suspended_and_resumed_everywhere(both: Both) -> None:
+    await both.look()
+    program = both.one.decider.known.compiled.programs["r"]
+    failing = FailingRule("r", rule_meaning(program.rule), 5, "s0", "why", T0, suspended_s=T0)
+    store = both.one.store
+    await store.writer.submit(lambda connection: record_failing(connection, [failing]))
+    await both.look()
+    assert all(each.decider.known.failing.is_suspended("r") for each in (both.one, both.two))
+    await both.one.declarations.suspensions.resume("r")
+    await both.look()
+    assert not any(each.decider.known.failing.is_suspended("r") for each in (both.one, both.two))
 
 
 async def test_pages_that_are_tied_move_once_the_other_planner_has_let_them_go(both: Both) -> None:

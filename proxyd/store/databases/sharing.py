@@ -6,7 +6,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from typing import Any, NamedTuple, TypeVar
@@ -47,7 +47,7 @@ class Member:
     name: str
     number: int
     address: str = ""
-    secret: str = ""
+    secret: str = field(default="", repr=False)
     runs: str = ""
 
 
