@@ -173,7 +173,7 @@ def _weeks(scale: Scale, now_s: float) -> Iterator[dict[str, Any]]:
 def _accounts(now_s: float) -> Iterator[dict[str, Any]]:
     account = {name: getattr(Calibration(), name) for name in rows.ACCOUNT_FIELDS} | {"probes": 3, "items": 1}
     for day in range(int(now_s // DAY_S) - DAYS, int(now_s // DAY_S) + 1):
-        yield account | {"day": day}
+        yield account | {"day": day, "part": 0}
 
 
 def _streams(scale: Scale) -> Iterator[dict[str, Any]]:
