@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import Protocol, TypeVar
@@ -30,8 +30,8 @@ V = TypeVar("V")
 class Followed(Protocol):
     """What is stored of the sources, by whatever planner."""
 
-    def catch_up(self) -> Awaitable[RememberedSources]:
-        """Return what was stored since the last look; the first time all."""
+    def catch_up(self, is_wanted: Callable[[str], bool]) -> Awaitable[RememberedSources]:
+        """Return what was stored since the last look of the sources that are wanted; the first time all of that."""
 
     def records(self, sources: Iterable[str]) -> Mapping[str, SourceRecord]:
         """Return how the planners stood with some sources at the last look."""
@@ -66,7 +66,7 @@ class Handovers:
 
     async def catch_up(self) -> None:
         """Take in, in parts, what other planners have stored."""
-        found, now_s = await self._followed.catch_up(), self._clock.time_s()
+        found, now_s = await self._followed.catch_up(self._is_of_another), self._clock.time_s()
         for states in _parts(found.states):
             self._decider.follow(states.values(), (), {}, now_s)
             await asyncio.sleep(0)
@@ -77,14 +77,24 @@ class Handovers:
             self._decider.follow((), (), weeks, now_s)
             await asyncio.sleep(0)
 
+    def _is_of_another(self, source_id: str) -> bool:
+        return not self._known.has(source_id)
+
+    def gains(self, own: frozenset[int]) -> bool:
+        """Whether ``take`` would take sources of the shards ``own``, so that ``catch_up`` is needed before."""
+        return self._with(own) != self._known.division
+
+    def _with(self, own: frozenset[int]) -> Division:
+        before = self._known.division
+        return replace(before, own=own.union(before.own or ()), expected=frozenset())
+
     async def take(self, own: frozenset[int]) -> bool:
         """Plan the sources of the shards ``own`` too; ``catch_up`` must have read what their planners stored.
 
         Call it with no other change of the declaration under way. Returns whether so many have come that another plan
         is due.
         """
-        before = self._known.division
-        wanted = replace(before, own=own.union(before.own or ()), expected=frozenset())
+        before, wanted = self._known.division, self._with(own)
         if wanted == before:
             return False
         gained = await asyncio.to_thread(_only_in, wanted, before, self._known)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from math import inf
 from typing import Any, Protocol
 
 import structlog
@@ -21,10 +23,11 @@ from proxyd.daemon.stream_recall import StreamRecall
 from proxyd.ports import Clock
 from proxyd.signals import Signal
 from proxyd.store import SqlStore, StoredPlan
-from proxyd.store.followed_rows import FollowedSources, FollowedTexts, RememberedSources, StoredDeclaration
+from proxyd.store.followed_rows import FollowedTexts, RememberedSources, SharedSources, StoredDeclaration
 
 _LOOK_S = 1.0
-_RESTS = 3.0  # times as long as it took to read what others wrote
+_SHARE_OF_READING = 0.02  # of the time, for what others wrote, unless that would take longer than a second
+_MOST_SHARE_OF_READING = 0.25
 _SOON_S = 0.2
 _RESHARED_S = 10.0
 _MOST_SHARE_OF_PARTS = 0.02  # of the time, to compute our part of the budget
@@ -52,6 +55,21 @@ class Shares(Protocol):
         """Take free shards, and give some up to planners that have fewer, until cancelled."""
 
 
+def rest_s(read_s: float, unread_s: float) -> float:
+    """Return how long to leave unread what other planners write, after it took ``read_s`` to read ``unread_s`` of it.
+
+    Who takes a planner's sources over must first read what that one wrote.
+
+    Examples
+    --------
+    >>> rest_s(0.1, 2.0), rest_s(1.5, 60.0), rest_s(2.0, 4.0)
+    (4.9, 40.0, 6.0)
+    """
+    usual_s = read_s / _SHARE_OF_READING - read_s
+    second_s = unread_s / read_s if read_s > 0 else inf  # after which it takes a second
+    return max(_LOOK_S, read_s / _MOST_SHARE_OF_READING - read_s, min(usual_s, second_s))
+
+
 class StoredFleet:
     """What the database holds of the sources and the declaration, by whatever planner; of tables only what is new."""
 
@@ -59,12 +77,12 @@ class StoredFleet:
 
     def __init__(self, store: SqlStore) -> None:
         self._store = store
-        self._sources = FollowedSources()
+        self._sources = SharedSources()
         self._declared = FollowedTexts()
 
-    async def catch_up(self) -> RememberedSources:
-        """Return what was stored of the sources since the last look."""
-        return await self._sources.catch_up(self._store.read_each)
+    async def catch_up(self, is_wanted: Callable[[str], bool]) -> RememberedSources:
+        """Return what was stored of the sources since the last look, for those that are wanted."""
+        return await self._sources.catch_up(self._store.read_each, is_wanted)
 
     def records(self, sources: Iterable[str]) -> dict[str, SourceRecord]:
         """Return how the planners stood with some sources at the last look."""
@@ -88,8 +106,8 @@ class StoredFleet:
 
     async def sources(self, _store: SqlStore) -> RememberedSources:
         """Return what is remembered of each source."""
-        await self.catch_up()
-        return self._sources.remembered()
+        found = await self.catch_up(lambda _source: True)
+        return replace(found, records=self.records(found.states))
 
     async def week(self, stored: StoredPlan) -> WeekPlan | None:
         """Return the plan of the week that is stored, made again in a thread."""
@@ -130,7 +148,8 @@ class SharedFleet:
         self._noted = ""
         self._shared: tuple[object, ...] = (None, None, None)  # what our part of the budget was computed for
         self._reshared_s = 0.0
-        self._is_reading, self._read_s = False, 0.0
+        self._is_reading = False
+        self._read_at_s = self._next_read_s = -inf  # what others wrote was read, and is read again
         self._wake = Signal()
         self.controls = asyncio.Event()
         self.looked = Signal()  # notified after each look
@@ -179,7 +198,7 @@ class SharedFleet:
         """Follow the other planners until cancelled."""
         while True:
             await self.look()
-            await self._wake.sleep(self._clock, max(_LOOK_S, _RESTS * self._read_s))
+            await self._wake.sleep(self._clock, _LOOK_S)
 
     async def look(self) -> None:
         """Give sources up, take others over, and run what is declared."""
@@ -195,8 +214,9 @@ class SharedFleet:
         await declarations.follow_suspensions()
         async with declarations.turn:
             is_settled = self._noted == declarations.digest and self._shares.all_run(declarations.digest)
-            await self._catch_up()
             may_take = is_settled or not (self._known.division.ties or self._known.division.expected)
+            if (may_take and self._handovers.gains(own)) or self._clock.monotonic_s() >= self._next_read_s:
+                await self._catch_up()
             has_many_more = may_take and await self._handovers.take(own & self._shares.own)
         await self._note_runs()
         await self._share_budget()
@@ -205,13 +225,15 @@ class SharedFleet:
         self.looked.notify()
 
     async def _catch_up(self) -> None:
-        """Take in what other planners have stored; note how long that took."""
+        """Take in what other planners have stored; note when to do it again."""
         began_s, self._is_reading = self._clock.monotonic_s(), True
         try:
             await self._handovers.catch_up()
         finally:
             self._is_reading = False
-        self._read_s = self._clock.monotonic_s() - began_s
+        now_s = self._clock.monotonic_s()
+        self._next_read_s = now_s + rest_s(now_s - began_s, began_s - self._read_at_s)
+        self._read_at_s = began_s
 
     async def _follow_declaration(self) -> bool:
         """Run the declaration as it is stored; return whether that was done."""

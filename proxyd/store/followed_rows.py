@@ -29,7 +29,7 @@ _WRITER = cast(cast(literal_column("xmin"), Text), BigInteger)
 
 
 class FollowedRows(Generic[V]):
-    """What is made of each row of a table, by its primary key; of a key with several columns, by their tuple.
+    """What is kept of each row of a table, by its primary key; of a key with several columns, by their tuple.
 
     PostgreSQL marks each row with the number of the transaction that wrote it. A look reads the rows of transactions
     that had not ended at the last one. Numbers have 32 bits: a row that was written very long ago may be read again.
@@ -38,27 +38,30 @@ class FollowedRows(Generic[V]):
     read. While a transaction is open for long in any database of the server, what was written since is read again.
     """
 
-    def __init__(self, table: Table, make: Callable[[Row[Any]], V]) -> None:
+    def __init__(self, table: Table, keep: Callable[[Row[Any]], V]) -> None:
         self.values: dict[Any, V] = {}
         self._table = table
-        self._make = make
+        self._keep = keep
         self._key: list[ColumnElement[Any]] = [*table.primary_key]
         self.server = ""
         self.changes = 0
         self._since = 0
 
-    async def catch_up(self, read_each: ReadEach) -> dict[Any, V]:
-        """Read what has changed, in parts, and return it."""
-        read: dict[Any, V] = {}
+    async def catch_up(self, read_each: ReadEach, note: Callable[[Row[Any]], object] = lambda _row: None) -> None:
+        """Read what has changed, in parts; ``note`` is called with each row that was written."""
+
+        def kept(row: Row[Any]) -> tuple[Any, V]:
+            note(row)
+            return self._key_of(row), self._keep(row)
+
         ((server, oldest),) = await read_each(_SERVER, lambda row: (str(row[0]), int(row[1])))
         written = select(self._table)
         if server == self.server:
             written = written.where(is_since(_WRITER, self._since))
         else:
             self.values, self.changes = {}, self.changes + 1
-        async for page in self._pages(read_each, written, lambda row: (self._key_of(row), self._make(row))):
+        async for page in self._pages(read_each, written, kept):
             self.values.update(page)
-            read.update(page)
             self.changes += 1
         (count,) = await read_each(select(func.count()).select_from(self._table), lambda row: int(row[0]))
         if count != len(self.values):
@@ -67,7 +70,6 @@ class FollowedRows(Generic[V]):
             self.values = {key: value for key, value in self.values.items() if key in there}
             self.changes += 1
         self.server, self._since = server, oldest
-        return read
 
     async def _pages(
         self, read_each: ReadEach, query: Select[*tuple[Any, ...]], make: Callable[[Row[Any]], tuple[Any, T]]
@@ -108,30 +110,63 @@ class FollowedSources:
         self._streams = FollowedRows(t.streams, rows.stream_state)
         self._weeks = FollowedRows(t.weeks, rows.week_counts)
 
-    async def catch_up(self, read_each: ReadEach) -> RememberedSources:
-        """Read what has changed, in parts, and return it."""
-        sources, streams, weeks = await asyncio.gather(
-            self._sources.catch_up(read_each), self._streams.catch_up(read_each), self._weeks.catch_up(read_each)
-        )
-        return _remembered(sources, streams, weeks)
+    async def catch_up(self, read_each: ReadEach) -> None:
+        """Read what has changed, in parts."""
+        followed = (self._sources, self._streams, self._weeks)
+        await asyncio.gather(*(each.catch_up(read_each) for each in followed))
 
     def remembered(self) -> RememberedSources:
         """Return what was there at the last look."""
-        return _remembered(self._sources.values, self._streams.values, self._weeks.values)
+        sources = self._sources.values.items()
+        records = {source_id: record for source_id, (_, record) in sources if record is not None}
+        states = {source_id: state for source_id, (state, _) in sources}
+        return RememberedSources(states, records, self._streams.values, self._weeks.values)
+
+
+class SharedSources:
+    """What is remembered of each source, by a planner that shares the sources with others.
+
+    It keeps of each source only how its planner stood with it, as it is stored.
+    """
+
+    def __init__(self) -> None:
+        self._sources = FollowedRows(t.sources, rows.kept_record)
+        self._streams = FollowedRows(t.streams, lambda _row: None)
+        self._weeks = FollowedRows(t.weeks, lambda _row: None)
+
+    async def catch_up(self, read_each: ReadEach, is_wanted: Callable[[str], bool]) -> RememberedSources:
+        """Read what has changed, in parts, and return that of the sources that are wanted.
+
+        The records are left out: ``records`` returns those.
+        """
+        states: dict[str, SourceState] = {}
+        streams: dict[tuple[str, str], StreamState] = {}
+        weeks: dict[str, WeekCounts] = {}
+
+        def note_source(row: Row[Any]) -> None:
+            if is_wanted(row.source_id):
+                states[row.source_id] = rows.source_state(row)
+
+        def note_stream(row: Row[Any]) -> None:
+            if is_wanted(row.source_id):
+                streams[row.rule, row.source_id] = rows.stream_state(row)
+
+        def note_week(row: Row[Any]) -> None:
+            if is_wanted(row.source_id):
+                weeks[row.source_id] = rows.week_counts(row)
+
+        await asyncio.gather(
+            self._sources.catch_up(read_each, note_source),
+            self._streams.catch_up(read_each, note_stream),
+            self._weeks.catch_up(read_each, note_week),
+        )
+        return RememberedSources(states, {}, streams, weeks)
 
     def records(self, sources: Iterable[str]) -> dict[str, SourceRecord]:
-        """Return how the planner stood with some sources at the last look."""
-        found = ((source_id, self._sources.values.get(source_id)) for source_id in sources)
-        return {source_id: each[1] for source_id, each in found if each is not None and each[1] is not None}
-
-
-def _remembered(
-    sources: Mapping[str, tuple[SourceState, SourceRecord | None]],
-    streams: Mapping[tuple[str, str], StreamState],
-    weeks: Mapping[str, WeekCounts],
-) -> RememberedSources:
-    records = {source_id: record for source_id, (_, record) in sources.items() if record is not None}
-    return RememberedSources({source_id: state for source_id, (state, _) in sources.items()}, records, streams, weeks)
+        """Return how the planners stood with some sources at the last look."""
+        kept = ((source_id, self._sources.values.get(source_id)) for source_id in sources)
+        found = ((source_id, rows.source_record(each)) for source_id, each in kept if each is not None)
+        return {source_id: record for source_id, record in found if record is not None}
 
 
 @dataclass(frozen=True, slots=True)

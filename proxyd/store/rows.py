@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from sqlalchemy import Row
@@ -71,7 +71,20 @@ def _record_columns(record: SourceRecord | None) -> dict[str, Any]:
     return {"record": json.dumps(values, separators=(",", ":"))} | hidden
 
 
-def source_record(row: Row[Any]) -> SourceRecord | None:
+class KeptRecord(NamedTuple):
+    """How the planner stood with a source, as it is stored, which is little."""
+
+    record: str
+    hidden: float
+    hidden_since_s: float
+
+
+def kept_record(row: Row[Any]) -> KeptRecord:
+    """Return what ``source_record`` reads of a row."""
+    return KeptRecord(row.record, row.hidden, row.hidden_since_s)
+
+
+def source_record(row: Row[Any] | KeptRecord) -> SourceRecord | None:
     """Return how the planner stood with a source, or ``None`` if that was not stored."""
     if not row.record:
         return None

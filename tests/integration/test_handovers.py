@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,10 +23,10 @@ from proxyd.core.rules.division import UNDIVIDED, Division, ties_of
 from proxyd.core.rules.stages.rule_tasks import run_all
 from proxyd.core.rules.stages.stored import NO_CONTEXT
 from proxyd.daemon.handovers import Handovers
-from proxyd.store import SqlStore
+from proxyd.store import SqlStore, rows
 from proxyd.store import tables as t
 from proxyd.store.databases.opening import open_connections
-from proxyd.store.followed_rows import FollowedSources, RememberedSources
+from proxyd.store.followed_rows import RememberedSources, SharedSources
 from tests.databases import migrate
 from tests.fakes import FakeClock
 from tests.fleets import changed, item, stream_recall
@@ -70,10 +70,10 @@ class AllRows:
 
     def __init__(self, store: SqlStore) -> None:
         self._store = store
-        self._followed = FollowedSources()
+        self._followed = SharedSources()
 
-    async def catch_up(self) -> RememberedSources:
-        return await self._followed.catch_up(self._store.read_each)
+    async def catch_up(self, is_wanted: Callable[[str], bool]) -> RememberedSources:
+        return await self._followed.catch_up(self._store.read_each, is_wanted)
 
     def records(self, sources: Iterable[str]) -> dict[str, SourceRecord]:
         return self._followed.records(sources)
@@ -211,3 +211,18 @@ async def test_what_was_given_up_is_asked_no_more(fleets: tuple[Fleet, Fleet]) -
     assert [first.request(each.probe.source_id, T0) for each in chosen] == [None] * len(chosen)
     assert not first.planner.sources
     assert second.request("s0", T0) is not None
+
+
+async def test_of_our_own_sources_only_the_newest_records_are_kept(fleets: tuple[Fleet, Fleet]) -> None:
+    _, shared = fleets
+    await shared.divide(ALL, frozenset(), frozenset())
+    followed, read = SharedSources(), shared.store.read_each
+    for new in (2, 1):
+        await shared.clock.advance(600.0)
+        await shared.probe("s0", new)
+        await shared.probe("s3", new)
+        found = await followed.catch_up(read, lambda name: name != "s0")
+        assert found.states.keys() == found.weeks.keys() == {"s3"}
+        assert "s0" not in {source_id for _, source_id in found.streams}
+    stored = {row.source_id: rows.source_record(row) for row in await shared.store.read(select(t.sources))}
+    assert followed.records(["s0", "s3", "unknown"]) == {name: stored[name] for name in ("s0", "s3")}

@@ -82,6 +82,7 @@ class Both:
     """Two planners: the first looks after the declaration."""
 
     folder: Path
+    clock: FakeClock
     one: Planner
     two: Planner
 
@@ -112,7 +113,7 @@ async def both(tmp_path: Path, postgresql: PostgresServer) -> AsyncIterator[Both
             )
             await one.fleet.start()
             await two.fleet.start()
-            yield Both(tmp_path, one, two)
+            yield Both(tmp_path, clock, one, two)
 
 
 async def test_each_plans_its_shards_and_together_they_plan_all(both: Both) -> None:
@@ -184,6 +185,7 @@ async def test_shards_that_go_during_a_look_are_given_up_by_the_next(
 
     with monkeypatch.context() as patched:
         patched.setattr(Handovers, "catch_up", loses_some)
+        await both.clock.advance(60.0)  # or nothing is read
         await both.one.fleet.look()
     assert both.one.planned == {name for name in NAMES if shard_of(f"{name}.example") in LOWER}
     await both.one.fleet.look()
