@@ -259,8 +259,8 @@ class StoreUnreachableError(StoreError):
     """The database does not answer."""
 
 
-class NotLeadingError(StoreUnreachableError):
-    """Another machine may lead now, and do the work of this one."""
+class LeaseLostError(StoreUnreachableError):
+    """Another machine may have the lease now, and do the work of this one."""
 
 
 class NotFoundError(StoreError, LookupError):

@@ -47,7 +47,7 @@ class Prober(Protocol):
     async def probe(self, request: ProbeRequest, may_send: MaySend = always) -> ProbeOutcome:
         """Fetch and read one source once, within the prober's limits of time and size.
 
-        Raises ``NotLeadingError`` if ``may_send``, which is asked before each request, does not allow it.
+        Raises ``LeaseLostError`` if ``may_send``, which is asked before each request, does not allow it.
         """
 
 
@@ -61,8 +61,8 @@ class Unmade(Enum):
 class TakeStray(Protocol):
     """Records an outcome that nobody waits for any more, because its requester is gone."""
 
-    async def __call__(self, outcome: ProbeOutcome, *, reading: str) -> None:
-        """Return once it is recorded, or known already."""
+    async def __call__(self, outcome: ProbeOutcome, *, reading: str) -> bool:
+        """Return once it is recorded, known already, or of no use; ``False`` if another planner must take it."""
 
 
 class Transport(Protocol):

@@ -1,7 +1,7 @@
 """The REST API and the dashboard, over the queries of the daemon."""
 
 from proxyd.api.auth import SCOPES, new_token
-from proxyd.api.forwarding import Leader, Planners
+from proxyd.api.forwarding import Peer, Planners
 from proxyd.api.quotas import Quota
 from proxyd.api.rest.openapi import document
 from proxyd.api.rest.routes import endpoints, make_app
@@ -11,7 +11,7 @@ from proxyd.api.server import ApiSettings, serve_api, serve_health
 __all__ = [
     "SCOPES",
     "ApiSettings",
-    "Leader",
+    "Peer",
     "Planners",
     "Quota",
     "StreamSettings",

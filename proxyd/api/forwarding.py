@@ -1,12 +1,12 @@
-"""Forwards requests from a machine that stands by to the leader, so that clients may ask either."""
+"""Forwards requests to the planner that knows the answer, so that clients may ask any."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import structlog
 from aiohttp import (
@@ -26,12 +26,10 @@ from yarl import URL
 
 from proxyd.api.connections import SEND_S
 from proxyd.api.rest.endpoint import json_of, read_bytes
-from proxyd.api.rest.health_handlers import NO_API
 from proxyd.api.rest.problems import BadRequestError, Handler, problem
 
-_CONNECT_S, _HEALTH_S = 2.0, 1.0
-_SILENCE_S = 300.0  # of a leader that is gone; live pages hear from it every 15 s
-_ONLY_OF_LEADERS = "/api/v1/openapi.json"
+_CONNECT_S = 2.0
+_SILENCE_S = 300.0  # of a planner that is gone; live pages hear from it every 15 s
 _FORWARDED = "Proxyd-Forwarded"
 _OF_ONE_CONNECTION = frozenset(
     {
@@ -45,7 +43,7 @@ log = structlog.get_logger("api")
 
 
 @dataclass(frozen=True, slots=True)
-class Leader:
+class Peer:
     """Another planner: its name, and ``host:port`` of its listener, which is empty if it is unknown.
 
     Planners that share the sources ask each other with a ``secret``.
@@ -56,7 +54,6 @@ class Leader:
     secret: str = field(default="", repr=False)
 
 
-FindLeader: TypeAlias = Callable[[], Leader | None]
 PEER_PATHS = ("/planners/sources", "/planners/probe")
 _HERE = frozenset({"/healthz", "/readyz", "/metrics", "/static/{file}", *PEER_PATHS})
 _OF_SOURCES = frozenset(
@@ -76,56 +73,31 @@ class Planners(Protocol):
     def secret(self) -> str:
         """Return what other planners ask this one with."""
 
-    def answering(self, source: str | None) -> Leader | None:
+    def answering(self, source: str | None) -> Peer | None:
         """Return who answers a request about a source, or another one; ``None`` if this planner does."""
 
-    async def called(self, callback_id: str) -> Leader | None:
+    async def called(self, callback_id: str) -> Peer | None:
         """Return who has the source with this callback of its hub; ``None`` if this planner or nobody has."""
 
 
 class Forwarding:
-    """Sends requests on to the leader; ``leader`` returns who that is, or ``None`` if nobody leads."""
+    """Sends requests on to other planners."""
 
-    def __init__(self, session: ClientSession, leader: FindLeader) -> None:
+    def __init__(self, session: ClientSession) -> None:
         self.session = session
-        self._leader = leader
 
-    async def reaches_leader(self) -> bool:
-        """Return whether the leader answers."""
-        leader = self._leader()
-        if leader is None or not leader.address:
-            return False
-        try:
-            asking = self.session.head(f"http://{leader.address}{_ONLY_OF_LEADERS}", headers={_FORWARDED: "1"})
-            async with asyncio.timeout(_HEALTH_S), asking as answer:
-                return answer.status == 200
-        except (ClientError, TimeoutError):
-            return False
-
-    async def name_leader(self, request: web.Request) -> web.StreamResponse:
-        """Refuse a request without a token, which a leader would not answer; say who leads."""
-        leader = self._leader()
-        return problem(421, "Misdirected Request", NO_API if leader is None else f"{NO_API}; {leader.name} leads now")
-
-    async def forward(self, request: web.Request) -> web.StreamResponse:
-        """Return the leader's answer to a request, as it comes."""
-        leader = self._leader()
-        if leader is None:
-            return _away("no machine leads at the moment")
-        return await self.pass_on(request, leader)
-
-    async def pass_on(self, request: web.Request, leader: Leader, body: bytes | None = None) -> web.StreamResponse:
+    async def pass_on(self, request: web.Request, peer: Peer, body: bytes | None = None) -> web.StreamResponse:
         """Return a planner's answer to a request, as it comes; ``body`` is what was read of it already."""
-        refusal = _refusal(request, leader)
-        return refusal if refusal is not None else await self._asked(request, leader, body)
+        refusal = _refusal(request, peer)
+        return refusal if refusal is not None else await self._asked(request, peer, body)
 
-    async def _asked(self, request: web.Request, leader: Leader, body: bytes | None) -> web.StreamResponse:
+    async def _asked(self, request: web.Request, peer: Peer, body: bytes | None) -> web.StreamResponse:
         headers = _passed_on(request.headers)
         headers[_FORWARDED] = "1"
         try:
             async with self.session.request(
                 request.method,
-                URL(f"http://{leader.address}{request.raw_path}", encoded=True),
+                URL(f"http://{peer.address}{request.raw_path}", encoded=True),
                 headers=headers,
                 data=request.content if body is None and request.body_exists else body,
                 allow_redirects=False,
@@ -133,22 +105,22 @@ class Forwarding:
             ) as answer:
                 return await _passed_back(request, answer)
         except (ClientError, TimeoutError) as error:
-            log.debug("the leader does not answer", leader=leader.name, error=str(error))
-            said = f"{leader.name} leads, and does not answer at {leader.address}"
+            log.debug("a planner does not answer", planner=peer.name, error=str(error))
+            said = f"{peer.name} knows the answer, and cannot be reached at {peer.address}"
             if request.method in _HARMLESS or isinstance(error, ClientConnectorError | ConnectionTimeoutError):
                 return _away(said)
-            return problem(502, "The leader did not answer", f"{said}; it may have done what was asked")
+            return problem(502, "The planner did not answer", f"{said}; it may have done what was asked")
 
 
 @asynccontextmanager
-async def forwarding_to(leader: FindLeader) -> AsyncIterator[Forwarding]:
-    """Yield what forwards requests to the leader, over connections of its own."""
+async def open_forwarding() -> AsyncIterator[Forwarding]:
+    """Yield what forwards requests to other planners, over connections of its own."""
     timeout = ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=_SILENCE_S)
     connector = TCPConnector(limit=0)  # the listener has its own limit
     async with ClientSession(
         connector=connector, timeout=timeout, auto_decompress=False, cookie_jar=DummyCookieJar()
     ) as session:
-        yield Forwarding(session, leader)
+        yield Forwarding(session)
 
 
 def asking(planners: Planners, forwarding: Forwarding) -> Middleware:
@@ -208,12 +180,12 @@ def _source_of(request: web.Request, body: bytes | None) -> str | None:
     return request.match_info["name"] if route in _OF_SOURCES else None
 
 
-def _refusal(request: web.Request, leader: Leader) -> web.Response | None:
+def _refusal(request: web.Request, peer: Peer) -> web.Response | None:
     """Return why a request cannot be forwarded, or ``None``."""
     if _FORWARDED in request.headers:
-        return _away(f"{leader.name} leads, as far as is known here, and this request was forwarded once")
-    if not leader.address:
-        return _away(f"{leader.name} leads, but cannot be reached from here; ask it, or set `advertise` there")
+        return _away(f"{peer.name} knows the answer, as far as is known here, and this request was forwarded once")
+    if not peer.address:
+        return _away(f"{peer.name} knows the answer, but cannot be reached from here; ask it, or set `advertise` there")
     if not request.raw_path.startswith("/"):  # or it could name another host
         return problem(400, "Bad Request", "the target of the request is not a path")
     return None
@@ -243,6 +215,6 @@ async def _passed_back(request: web.Request, answer: ClientResponse) -> web.Stre
 
 
 def _away(detail: str) -> web.Response:
-    answer = problem(503, "No leader answers", f"{detail}; this machine stands by")
+    answer = problem(503, "The planner does not answer", detail)
     answer.headers["Retry-After"] = "1"
     return answer

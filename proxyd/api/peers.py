@@ -12,7 +12,7 @@ from aiohttp import ClientError, ClientSession, web
 from pydantic import Field, ValidationError
 
 from proxyd.api import wire
-from proxyd.api.forwarding import PEER_PATHS, Leader, Planners
+from proxyd.api.forwarding import PEER_PATHS, Peer, Planners
 from proxyd.api.rest.endpoint import answered, read_body
 from proxyd.api.rest.problems import problem
 
@@ -74,7 +74,7 @@ class AskedPeers:
         return [each for part in found for each in part.items]
 
     async def _asked(self, path: str, names: Sequence[str], model: type[Each]) -> list[Each]:
-        having: dict[Leader, list[str]] = {}
+        having: dict[Peer, list[str]] = {}
         for name in names:
             planner = self._planners.answering(name)
             if planner is not None and planner.address:
@@ -86,7 +86,7 @@ class AskedPeers:
         ]
         return [each for each in await asyncio.gather(*parts) if each is not None]
 
-    async def _answer(self, planner: Leader, path: str, names: Sequence[str], model: type[Each]) -> Each | None:
+    async def _answer(self, planner: Peer, path: str, names: Sequence[str], model: type[Each]) -> Each | None:
         """Return what one planner answers, or ``None``."""
         body, headers = _Named(names=list(names)), {_SECRET: planner.secret, "Content-Type": "application/json"}
         url = f"http://{planner.address}{path}"

@@ -13,11 +13,11 @@ import structlog
 from aiohttp import web
 
 from proxyd.api.connections import CONNECTIONS, ConnectionLimits, listening_at
-from proxyd.api.forwarding import FindLeader, Planners, asking, forwarding_to, reading
+from proxyd.api.forwarding import Planners, asking, open_forwarding, reading
 from proxyd.api.listings import Listings
 from proxyd.api.peers import NO_PEERS, AskedPeers, Peers, add_answers
 from proxyd.api.quotas import Quota
-from proxyd.api.rest.health_handlers import HealthHandlers, health_app, not_here
+from proxyd.api.rest.health_handlers import HealthHandlers, health_app
 from proxyd.api.rest.routes import make_app
 from proxyd.errors import ConfigError
 from proxyd.queries import Queries
@@ -58,7 +58,7 @@ async def serve_api(
         ask = read = None
         peers: Peers = NO_PEERS
         if planners is not None:
-            forwarding = await stack.enter_async_context(forwarding_to(lambda: planners.answering(None)))
+            forwarding = await stack.enter_async_context(open_forwarding())
             ask, read, peers = asking(planners, forwarding), reading(planners), AskedPeers(forwarding.session, planners)
         public = make_app(queries, trusted=False, quota=settings.quota, hosts=settings.hosts, planners=ask, peers=peers)
         local = make_app(queries, trusted=True, planners=read, peers=peers)
@@ -70,31 +70,20 @@ async def serve_api(
 
 @asynccontextmanager
 async def serve_health(
-    readiness: Callable[[], Mapping[str, bool]],
-    metrics: Callable[[], bytes],
-    settings: ApiSettings,
-    leader: FindLeader | None = None,
+    readiness: Callable[[], Mapping[str, bool]], metrics: Callable[[], bytes], settings: ApiSettings
 ) -> AsyncIterator[list[str]]:
-    """Serve health and metrics while the context is open, for a process without an API; as ``serve_api`` otherwise.
-
-    With ``leader``, requests to the public address are forwarded to the leader, and the process is ready if that can
-    be done.
-    """
+    """Serve health and metrics while the context is open, for a process without an API; as ``serve_api`` otherwise."""
 
     async def scrape() -> bytes:
         return metrics()
 
-    async with AsyncExitStack() as stack:
-        forwarding = None if leader is None else await stack.enter_async_context(forwarding_to(leader))
+    async def checks() -> Mapping[str, bool]:
+        return readiness()
 
-        async def checks() -> Mapping[str, bool]:
-            reached = {} if forwarding is None else {"leader": await forwarding.reaches_leader()}
-            return {**readiness(), **reached}
-
-        handlers = HealthHandlers(checks, scrape)
-        public = health_app(handlers, settings.hosts, not_here if forwarding is None else forwarding.forward)
-        local = health_app(handlers, None, not_here if forwarding is None else forwarding.name_leader)
-        yield await stack.enter_async_context(_listening(public, local, settings, serves="health"))
+    handlers = HealthHandlers(checks, scrape)
+    public, local = health_app(handlers, settings.hosts), health_app(handlers)
+    async with _listening(public, local, settings, serves="health") as addresses:
+        yield addresses
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""The roles of one machine: planner, prober, notifier, or all; a planner stands by where another one leads."""
+"""The roles of one machine: planner, prober, notifier, or all; machines of a role share its work."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from math import inf
 from multiprocessing.process import BaseProcess
 
 import numpy as np
 import structlog
 
-from proxyd.api import Leader, serve_api, serve_health
+from proxyd.api import Peer, serve_api, serve_health
 from proxyd.app import wiring as app
-from proxyd.app.check_settings import check_settings
 from proxyd.app.own_address import address_of_listener
 from proxyd.app.planner_processes import ended, processes
-from proxyd.clock import SystemClock, awake_or_asleep_s
+from proxyd.clock import SystemClock
 from proxyd.cluster import LocalTransport
 from proxyd.cluster.subjects import OUTBOX
 from proxyd.config import SecretStore, Settings, supervision
@@ -28,11 +28,11 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.shards import FIRST_SHARD, OwnShards
 from proxyd.core.rules.knowledge import Knowledge
 from proxyd.core.rules.subscriptions import Hubs
-from proxyd.daemon import Daemon, DistantNotifier, PushParts, Standby, Supervisor
-from proxyd.errors import ClusterError, ConfigError, NotLeadingError, StoreError, StoreUnreachableError
+from proxyd.daemon import Daemon, DistantNotifier, PushParts, Supervisor
+from proxyd.errors import ClusterError, ConfigError, LeaseLostError, StoreUnreachableError
 from proxyd.log import configure
 from proxyd.metrics import ROLES, Metrics
-from proxyd.notify import Channels, LeaderChannel
+from proxyd.notify import Channels, LeasedChannel
 from proxyd.ports import Transport
 from proxyd.store import SqlStore
 from proxyd.tracing import NO_TRACES, Tracer
@@ -41,10 +41,8 @@ try:
     from proxyd.cluster.batch_prober import BatchProber, ProberSettings
     from proxyd.cluster.link import ClusterSettings, NatsConnection, open_link
     from proxyd.cluster.nats_transport import NatsTransport, TransportSettings
-    from proxyd.store.databases.connections import StoreConnections
-    from proxyd.store.databases.leading import LeaderCandidate, Leadership, leading, load_leader
     from proxyd.store.databases.lease import Leased
-    from proxyd.store.databases.sharing import Shares, sharing
+    from proxyd.store.databases.sharing import Membership, Shares, sharing
 except ModuleNotFoundError as error:  # the optional dependency is not installed
     raise ConfigError(
         [f"this needs {error.name}: pip install '.[cluster]' in proxyd's folder (docs/scaling.md)"]
@@ -71,14 +69,14 @@ class _Planners:
         """What other planners ask this one with."""
         return self.shares.secret
 
-    def answering(self, source: str | None) -> Leader | None:
+    def answering(self, source: str | None) -> Peer | None:
         """Return who answers a request about a source, or another one; ``None`` if this planner does."""
         declared = None if source is None else self.known.compiled.declaration.sources.get(source)
         shard = FIRST_SHARD if declared is None else self.known.division.shard_of(declared.url)
         holder = None if shard in self.shares.own else self.shares.holder_of(shard)
-        return None if holder is None else Leader(holder.name, holder.address, holder.secret)
+        return None if holder is None else Peer(holder.name, holder.address, holder.secret)
 
-    async def called(self, callback_id: str) -> Leader | None:
+    async def called(self, callback_id: str) -> Peer | None:
         """Return who has the source with this callback of its hub; ``None`` if this planner or nobody has."""
         if self.hubs.called(callback_id) is not None:
             return None
@@ -107,7 +105,7 @@ class Machine:
     active: set[str] = field(default_factory=set)
     standby: AsyncExitStack = field(default_factory=AsyncExitStack)  # for health checks while not planning
     is_standing_by: bool = False
-    leader: Leader | None = None  # as this machine knows while it stands by
+    is_waiting: bool = False  # for planners of another version
     daemon: Daemon | None = None
 
     async def run(self) -> None:
@@ -125,7 +123,7 @@ class Machine:
             if self.link is not None and role in {"all", "notifier"}:
                 tasks.create_task(self._attend("notifier", lambda: self._notify(works_on)), name="notifier")
             if role in {"all", "planner"}:
-                await self._attend("planner", self._plan_share if self.link is None else self._plan)
+                await self._attend("planner", self._plan)
             await self.stopping.wait()
             supervisor.stopping()
             feeding.cancel()
@@ -147,42 +145,26 @@ class Machine:
     # -- roles
 
     async def _plan(self) -> None:
-        """Plan as the leader until ``stop``."""
-        async with AsyncExitStack() as stack:
-            standby = Standby(
-                self.settings.profiles,
-                check_settings(self.settings),
-                self.clock,
-                chronon_s=self.settings.chronon,
-            )
-            address = await asyncio.to_thread(address_of_listener, self.settings)
-            leads = await stack.enter_async_context(self._leading(self._follow(standby), address))
-            transport = self._transport(leads)
-            await self._step_up()
-            distant = None if self.link is None else DistantNotifier(self.link.ring, self.clock)
-            parts = self._parts(leads, transport)
-            built = app.build(self.settings, parts, metrics=self.metrics, notifying=distant, standby=standby)
-            async with serve_api(built.queries, app.api_settings(self.settings)):
-                await self._lead(leads, parts.store, lambda: self._run(built.daemon))
-            if isinstance(transport, NatsTransport):
-                await leads.hand_over(transport.busy_s)
-
-    async def _plan_share(self) -> None:
         """Plan a share of the sources until ``stop``, and look after the declaration if the first shard is ours."""
         settings = self.settings
-        address = await asyncio.to_thread(address_of_listener, settings)
-        lease_s = settings.lease
-        joining = sharing(settings.database, "planner", self.name, lease_s=lease_s, wait=self._wait, address=address)
+        joining = sharing(
+            settings.database,
+            "planner",
+            self.name,
+            lease_s=settings.lease,
+            wait=self._wait_for_planners,
+            address=await asyncio.to_thread(address_of_listener, settings),
+            rest_s=0.0 if self.link is None else _HOLD * settings.lease,
+        )
         async with joining as joined:
             shares = joined.shares
-            transport = LocalTransport(self.network.prober, joined.lease.is_held)
-            parts = self._parts(joined, transport, lambda: shares.own)
-            built = app.build(settings, parts, metrics=self.metrics, shares=shares)
-
+            parts = self._parts(joined, self._transport(joined), lambda: shares.own)
+            distant = None if self.link is None else DistantNotifier(self.link.ring, self.clock)
+            built = app.build(settings, parts, metrics=self.metrics, notifying=distant, shares=shares)
             await self._step_up()
             planners = _Planners(shares, built.decider.known, built.decider.hubs, parts.store)
             async with serve_api(built.queries, app.api_settings(settings), planners):
-                await self._lead(joined, parts.store, lambda: self._run(built.daemon))
+                await self._work(joined, parts.store, lambda: self._run(built.daemon))
 
     async def _run(self, daemon: Daemon) -> None:
         self.daemon = daemon
@@ -222,7 +204,7 @@ class Machine:
                     parts.store.writer.close()
 
             changed()
-            await self._lead(joined, parts.store, deliver)
+            await self._work(joined, parts.store, deliver)
 
     async def _wake_often(self, wake: Callable[[], None]) -> None:
         """Wake whenever the planner sends a message, and regularly in case one is lost."""
@@ -248,10 +230,10 @@ class Machine:
             await works_on.wait()
             prober.stop()
 
-    # -- leading
+    # -- working
 
     async def _attend(self, role: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Do a role's work whenever this machine leads, until ``stop``; log each obstacle once."""
+        """Do a role's work whenever this machine may, until ``stop``; log each obstacle once."""
         said = ""
         while not self.stopping.is_set():
             try:
@@ -263,7 +245,7 @@ class Machine:
                 trouble = _trouble(error, role)
                 if trouble != said:
                     log.warning(trouble, role=role)
-                said = trouble
+                said, self.is_waiting = trouble, False
             finally:
                 self.stores.pop(role, None)
                 self._note(role, active=False)
@@ -281,45 +263,16 @@ class Machine:
     async def _step_up(self) -> None:
         """Stop answering, to make room for the API."""
         await self.standby.aclose()
-        self.is_standing_by, self.leader = False, None
+        self.is_standing_by = self.is_waiting = False
 
-    def _follow(self, standby: Standby) -> Callable[[StoreConnections], Awaitable[None]]:
-        """Return what follows the leader, so that this planner begins soon when it leads."""
-
-        async def follow(connections: StoreConnections) -> None:
-            store = SqlStore(connections, ChrononGrid(self.settings.chronon))
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(standby.follow(store), name="standby")
-                tasks.create_task(self._watch_leader(connections), name="leader")
-
-        return follow
-
-    async def _watch_leader(self, connections: StoreConnections) -> None:
-        """Note who leads, again and again."""
-        while True:
-            try:
-                found = await load_leader(connections)
-                self.leader = None if found is None else Leader(*found)
-            except StoreError as error:
-                log.debug("it is not known who leads", error=error.message)
-            await self.clock.sleep(self.settings.lease / 5.0)
-
-    def _leading(
-        self, meanwhile: Callable[[StoreConnections], Awaitable[None]], address: str
-    ) -> AbstractAsyncContextManager[Leadership]:
-        settings = self.settings
-        hold_s = 0.0 if self.link is None else _HOLD * settings.lease
-        candidate = LeaderCandidate(self.name, settings.lease, hold_s, address)
-        return leading(settings.database, candidate, time_s=self.clock.time_s, wait=self._wait, meanwhile=meanwhile)
-
-    async def _lead(self, leads: Leased, store: SqlStore, work: Callable[[], Awaitable[None]]) -> None:
+    async def _work(self, leased: Leased, store: SqlStore, work: Callable[[], Awaitable[None]]) -> None:
         """Do a role's work as long as this machine has the lease."""
-        role = leads.lease.role
-        log.info("leading" if isinstance(leads, Leadership) else "sharing the work", role=role)
+        role = leased.lease.role
+        log.info("sharing the work", role=role)
         self._note(role, active=True)
         self.stores[role] = store
         async with asyncio.TaskGroup() as tasks:
-            losing = tasks.create_task(leads.lost(), name=f"end of the {role}")
+            losing = tasks.create_task(leased.lost(), name=f"end of the {role}")
             await work()
             losing.cancel()
 
@@ -334,6 +287,11 @@ class Machine:
         for store in tuple(self.stores.values()):
             await store.ping()
 
+    async def _wait_for_planners(self, seconds: float) -> None:
+        """Wait to look again whether planners of another version have ended; for ever until the lease is taken."""
+        self.is_waiting = seconds < inf
+        await self._wait(seconds)
+
     async def _wait(self, seconds: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -343,29 +301,30 @@ class Machine:
 
     # -- parts
 
-    def _transport(self, leads: Leadership) -> Transport:
-        may_send = leads.lease.is_held
+    def _transport(self, joined: Membership) -> Transport:
+        """Return what brings a planner's requests to probers."""
+        shares, may_send = joined.shares, joined.lease.is_held
         if self.link is None:
             return LocalTransport(self.network.prober, may_send)
         settings = TransportSettings(
-            term=leads.term,
+            term=shares.number,
             hold_s=_HOLD * self.settings.lease,
-            begins_s=awake_or_asleep_s() + leads.last.rest_s,
             spacing_s=self.settings.host_spacing,
             queue_s=_QUEUE * self.settings.chronon,
             patience_s=_PATIENCE * self.settings.probe_timeout,
-            waits_for=leads.last.probers,
         )
-        return NatsTransport(self.link, self.clock, self.metrics, settings, may_send, leads.keep_probers)
+        made = NatsTransport(self.link, self.clock, self.metrics, settings, may_send, shares)
+        shares.succeed_by(made)
+        return made
 
-    def _parts(self, leads: Leased, transport: Transport, shards: OwnShards | None = None) -> app.Resources:
+    def _parts(self, leased: Leased, transport: Transport, shards: OwnShards | None = None) -> app.Resources:
         return app.Resources(
             clock=self.clock,
-            store=SqlStore(leads.connections, ChrononGrid(self.settings.chronon), shards),
+            store=SqlStore(leased.connections, ChrononGrid(self.settings.chronon), shards),
             transport=transport,
             prober=self.network.prober,
             pushes=PushParts(self.network.hubs, self.network.parser, self.settings.public_url),
-            channel=LeaderChannel(self.channels, leads.lease.is_held),
+            channel=LeasedChannel(self.channels, leased.lease.is_held),
             secrets=SecretStore(self.settings),
             rng=np.random.default_rng(),  # noqa: TID251 - here and in ``wiring`` one is made
             tracer=self.tracer,
@@ -375,12 +334,13 @@ class Machine:
     async def _health(self) -> AsyncIterator[None]:
         def readiness() -> dict[str, bool]:
             checks = {"serving": not self.stopping.is_set()}
+            if self.settings.role in {"all", "planner"}:
+                checks["planner"] = self.is_waiting  # or an upgrade would never end those that it waits for
             if self.link is not None:
                 checks["transport"] = self.link.is_up
             return checks
 
-        leader = (lambda: self.leader) if self.settings.role in {"all", "planner"} else None
-        async with serve_health(readiness, self.metrics.render, app.api_settings(self.settings), leader):
+        async with serve_health(readiness, self.metrics.render, app.api_settings(self.settings)):
             yield
 
 
@@ -437,8 +397,8 @@ def _raise_others(error: Exception) -> None:
 
 def _trouble(error: Exception, role: str) -> str:
     """Return why this machine does not do a role's work, or no longer."""
-    lost = error.split(NotLeadingError)[0] if isinstance(error, ExceptionGroup) else None
-    if lost is not None or isinstance(error, NotLeadingError):
+    lost = error.split(LeaseLostError)[0] if isinstance(error, ExceptionGroup) else None
+    if lost is not None or isinstance(error, LeaseLostError):
         return f"lost {'leadership' if role == 'planner' else 'its shards'}: {_first(lost or error)}"
     return f"the database is away: {_first(error)}"
 

@@ -22,7 +22,7 @@ log = structlog.get_logger("roles")
 def settings_of_process(settings: Settings, number: int) -> Settings:
     """Return the settings of one of the planner processes of a machine, counted from 0.
 
-    It listens at the port that follows those of the processes before it.
+    It listens at the port that follows those of the processes before it. With NATS the others only plan.
 
     >>> third = settings_of_process(Settings(planners=4, listen="127.0.0.1:8080", socket="/run/p.sock"), 2)
     >>> third.listen, str(third.socket), third.planners
@@ -37,7 +37,7 @@ def settings_of_process(settings: Settings, number: int) -> Settings:
         "advertise": _after(settings.advertise, number) if settings.advertise else "",
         "socket": path.with_name(f"{path.stem}-{number}{path.suffix}"),
     }
-    return settings.model_copy(update=changed)
+    return settings.model_copy(update=changed | ({"role": "planner"} if settings.nats else {}))
 
 
 def _after(address: str, number: int) -> str:

@@ -56,7 +56,6 @@ from proxyd.daemon import (
     StreamRecall,
     Supervisor,
 )
-from proxyd.daemon.remembered import COLD, Remembering
 from proxyd.errors import ConfigError, NotFoundError
 from proxyd.metrics import Metrics
 from proxyd.net import (
@@ -191,12 +190,11 @@ def build(
     *,
     metrics: Metrics | None = None,
     notifying: Notifying | None = None,
-    standby: Remembering = COLD,
     shares: Shares | None = None,
 ) -> Built:
     """Return a daemon over ``parts``; it delivers in this process unless another notifier is given.
 
-    ``standby`` is what has followed the last leader. With ``shares``, other planners have some of the sources.
+    With ``shares``, other planners have some of the sources.
     """
     metrics = metrics or Metrics()
     decider = Decider(decider_settings(settings), parts.rng)
@@ -210,7 +208,7 @@ def build(
         check_settings(settings),
         metrics,
         parts.secrets.resolve,
-        standby if shares is None else stored,
+        None if shares is None else stored.sources,
     )
     suspensions = declarations.suspensions
     notifying = notifying or make_notifier(settings, parts, metrics)

@@ -111,15 +111,12 @@ def demo(options: argparse.Namespace) -> int:
     takes=[argument("--timeout", "longest wait", type=duration, default=5.0, metavar="5s"), URL, JSON],
 )
 def healthcheck(options: argparse.Namespace) -> int:
-    """Exit with 0 if the daemon is ready or stands by."""
+    """Exit with 0 if the daemon is ready."""
     answer = ask(options, lambda client: client.ready(), timeout_s=options.timeout)
     failed = [name for name, holds in answer["checks"].items() if not holds]
-    if failed == ["leading"]:
-        state = "standing by: another machine leads"
-    else:
-        state = f"not ready: {', '.join(failed)}; the daemon's log says more" if failed else "ready"
+    state = f"not ready: {', '.join(failed)}; the daemon's log says more" if failed else "ready"
     print_answer(options, answer, [state])
-    return 0 if failed in ([], ["leading"]) else 1
+    return 1 if failed else 0
 
 
 @verb("config", "proxyd config", "proxyd config --json", takes=[JSON])

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
-from proxyd.errors import NotLeadingError
+from proxyd.errors import LeaseLostError
 from proxyd.ports import MaySend, Prober, TakeStray, Unmade, always
 
 
@@ -27,7 +27,7 @@ class LocalTransport:
         """Yield the outcome of a probe."""
         try:
             outcome: ProbeOutcome | Unmade = await self._prober.probe(request, self._may_send)
-        except NotLeadingError:
+        except LeaseLostError:
             outcome = Unmade.LOST
         yield outcome
 

@@ -19,26 +19,29 @@ from proxyd.cluster.messages import (
     ANSWERS,
     BATCHES,
     HELLOS,
+    LIVING,
+    MOST_PLANNERS,
     RECORDED,
     REPORTS,
     Answer,
     Batch,
     Hello,
+    Living,
     ProbeReport,
     by_our_clock,
 )
 from proxyd.cluster.planner_session import PlannerSession
 from proxyd.cluster.prober_roster import HELLO_EVERY_S
-from proxyd.cluster.subjects import CALL, HELLO, REPORT, work_of
+from proxyd.cluster.subjects import CALL, HELLO, REPORT, report_to, work_of
 from proxyd.core.model.outcome import ProbeOutcome
-from proxyd.errors import ClusterError, NotLeadingError, UnreadableError
+from proxyd.errors import ClusterError, LeaseLostError, UnreadableError
 from proxyd.metrics import Metrics
 from proxyd.ports import Clock, Prober
 from proxyd.signals import Signal
 
 _ALONE_S = 10.0  # between hellos that no planner answers
-_BEATS = 4.0  # hellos in a hold, while a batch takes long
-_LOOKS = 16.0  # in a hold, for batches that are no longer ours; and hellos, while none is answered
+_LOOKS = 16.0  # in a hold, for batches that are no longer ours
+_FORGOTTEN_S = 3.0 * HELLO_EVERY_S
 _MORE_HOSTS = 2  # times the setting: several planners do not know of each other's batches
 _SHORTEST_WAIT_S, _LONGEST_WAIT_S = 1.0, 60.0  # until a report is sent again
 _MOST_UNRECORDED = 10_000  # reports
@@ -68,9 +71,10 @@ class _Held:
 
 @dataclass(slots=True)
 class _Unrecorded:
-    """A report that no planner has confirmed yet, and when it is sent again."""
+    """A report that no planner has confirmed yet, and when and where it is sent next."""
 
     data: bytes
+    subject: str
     again_s: float = inf
     wait_s: float = _SHORTEST_WAIT_S
 
@@ -78,8 +82,8 @@ class _Unrecorded:
 class BatchProber:
     """Makes the probes of batches until ``stop``.
 
-    A request is made only while its batch is ours by the clock of the planner that leads (``PlannerSession``). A report
-    is sent again until a planner has recorded it, that of a later term too.
+    A request is made only while its batch is ours by the clock of its planner (``PlannerSession``). A report is sent to
+    this planner, and then to all, until one of them has recorded it.
     """
 
     def __init__(
@@ -98,14 +102,14 @@ class BatchProber:
         self._metrics = metrics
         self._settings = settings
         self._now_s = now_s
-        self._session = PlannerSession()
+        self._sessions: dict[int, PlannerSession] = {}  # by term
+        self._words: dict[str, frozenset[int]] = {}  # to say once all batches but those of some planners have ended
         self._held: dict[str, _Held] = {}
         self._known: OrderedDict[str, None] = OrderedDict()  # batches that have come, so that none is made twice
         self._unrecorded: OrderedDict[tuple[str, int], _Unrecorded] = OrderedDict()
         self._greeted_s = -inf  # when the last hello was sent
         self._is_called = False  # a planner asks who is there
-        self._is_answered = False  # whether the last hello was answered
-        self._is_aside = self._has_warned = False
+        self._aside: set[int] = set()  # the planners that have put this prober aside
         self._to_greet, self._to_send, self._recorded = Signal(), Signal(), Signal()
         self._tasks: asyncio.TaskGroup | None = None
         self._stopping = asyncio.Event()
@@ -156,38 +160,52 @@ class BatchProber:
             except TimeoutError:
                 break
 
-    # -- the planner
+    # -- the planners
 
     async def _greet(self) -> None:
         """Say that this prober is there, and what it works on."""
-        self._is_called, self._is_answered, self._greeted_s = False, False, self._now_s()
-        settings = self._settings
+        self._is_called, self._greeted_s = False, self._now_s()
+        self._forget_silent(self._greeted_s)
+        settings, working = self._settings, {each.batch.term for each in self._held.values()}
+        words = tuple(word for word, living in self._words.items() if working <= living)
+        for word in words:
+            del self._words[word]
         hello = Hello(
             self.prober_id,
             settings.name,
             __version__,
             settings.hosts,
             self._greeted_s,
-            0 if self._has_others() else self._session.term,
-            tuple(self._held),
+            self._batches(),
+            words,
             self._stopping.is_set(),
         )
         await self._link.send(HELLO, HELLOS.write(hello))
         self._to_greet.notify()
 
-    def _has_others(self) -> bool:
-        """Whether a batch of another planner has not ended yet."""
-        return any(each.batch.term != self._session.term for each in self._held.values())
+    def _batches(self) -> dict[int, tuple[str, ...]]:
+        """Return the batches that are worked on, of each planner whose clock is known."""
+        held = [each.batch for each in self._held.values()]
+        known = [term for term, session in self._sessions.items() if session.is_known]
+        return {term: tuple(each.batch_id for each in held if each.term == term) for term in known}
+
+    def _forget_silent(self, now_s: float) -> None:
+        """Forget the planners that have ended, or are silent for long, and have no batch here."""
+        working = {each.batch.term for each in self._held.values()}
+        for term, session in [*self._sessions.items()]:
+            is_silent = now_s > session.heard_s + _FORGOTTEN_S
+            if term not in working and (is_silent or session.is_over(now_s)):
+                del self._sessions[term]
 
     async def _watch(self) -> None:
         """Say hello when a planner calls, while a batch takes long, and now and then; give up what is not ours."""
         while True:
-            look_s = self._session.hold_s / _LOOKS
+            held = [(each, self._look_s(each)) for each in self._held.values()]
             greeting_s = self._greeting_s() - self._now_s()
-            await self._to_greet.sleep(self._clock, min(look_s, greeting_s) if self._held else greeting_s)
-            for held in self._held.values():
-                if self._left_s(held) <= look_s:  # it would be over before the next look
-                    _end(held)
+            await self._to_greet.sleep(self._clock, min([greeting_s, *(look_s for _, look_s in held)]))
+            for each in self._held.values():
+                if self._left_s(each) <= self._look_s(each):  # it would be over before the next look
+                    _end(each)
             if self._now_s() >= self._greeting_s():
                 try:
                     await self._greet()
@@ -200,13 +218,19 @@ class BatchProber:
             return -inf
         if self._greeted_s == -inf:  # the first one is said once a server is connected
             return inf
-        session = self._session
-        if not self._is_answered:
-            return self._greeted_s + (session.hold_s / _LOOKS if self._held else _ALONE_S)
-        if not self._held:
-            return self._greeted_s + HELLO_EVERY_S
-        first_s = min(each.received_s for each in self._held.values())
-        return max(self._greeted_s, first_s) + session.hold_s / _BEATS
+        is_answered = any(each.heard_s >= self._greeted_s for each in self._sessions.values())
+        idle_s = self._greeted_s + (HELLO_EVERY_S if is_answered else _ALONE_S)
+        since_s: dict[int, float] = {}
+        for each in self._held.values():
+            since_s.setdefault(each.batch.term, each.received_s)  # they are in the order in which they came
+        known = {term: session for term, session in self._sessions.items() if term in since_s and session.is_known}
+        due_s = (session.next_hello_s(self._greeted_s, since_s[term]) for term, session in known.items())
+        return min([idle_s, *due_s])
+
+    def _look_s(self, held: _Held) -> float:
+        """Return how often to look whether a batch is still ours."""
+        session = self._sessions.get(held.batch.term)
+        return inf if session is None else session.hold_s / _LOOKS
 
     def _hear_call(self, _received: Received | None = None) -> None:
         """Say hello soon, because a planner begins, or something has changed."""
@@ -214,51 +238,64 @@ class BatchProber:
         self._to_greet.notify()
 
     def _hear(self, received: Received) -> None:
-        """Take in what the planner says."""
+        """Take in what a planner says."""
         try:
             if received.last_word == "batch":
                 self._take(BATCHES.read(received.data))
             elif received.last_word == "answer":
                 self._take_answer(ANSWERS.read(received.data))
+            elif received.last_word == "living":
+                self._heed(LIVING.read(received.data))
             elif received.last_word == "recorded":
                 told = RECORDED.read(received.data)
                 self._unrecorded.pop((told.batch_id, told.number), None)
                 self._recorded.notify()
         except UnreadableError as error:
-            log.error("a message of the planner cannot be read", error=error.message)  # noqa: TRY400 - the message says everything
+            log.error("a message of a planner cannot be read", error=error.message)  # noqa: TRY400 - the message says everything
 
     def _take_answer(self, answer: Answer) -> None:
-        now_s, term = self._now_s(), self._session.term
-        if not self._session.take(answer, now_s=now_s, wall_s=self._clock.wall_s()):
-            self._note_unheeded(answer.term)
+        session, now_s = self._sessions.get(answer.term, PlannerSession()), self._now_s()
+        was_known = session.is_known
+        if (not was_known and len(self._sessions) >= MOST_PLANNERS) or not session.take(answer, now_s=now_s):
             return
-        if answer.echo_s is not None:
-            self._is_answered = True
-            is_vague = now_s - answer.echo_s > answer.hold_s / _BEATS  # the planner's clock may be far behind
-            self._is_called = self._is_called or is_vague
+        self._sessions[answer.term] = session
+        if not was_known:
+            self._report_again(now_s)
+        if not was_known or session.is_vague:  # it gives no work until it knows that we know its clock
+            self._is_called = True
         self._to_greet.notify()
-        for batch_id in answer.held:
-            if (held := self._held.get(batch_id)) is not None:
-                held.until_s = max(held.until_s, answer.now_s + answer.hold_s)
-        ended = {each.batch.batch_id for each in self._held.values() if each.batch.term != answer.term}
-        for batch_id in ended.union(answer.ended):
-            if (held := self._held.get(batch_id)) is not None:
-                _end(held)
-        if answer.term != term:
-            for report in self._unrecorded.values():
-                report.again_s = now_s
-            self._to_send.notify()
-            self._is_called = True  # a planner that begins waits until it knows that we make no other's batches
-        if answer.aside and not self._is_aside:
+        theirs = {key: each for key, each in self._held.items() if each.batch.term == answer.term}
+        for batch_id in theirs.keys() & answer.held:
+            theirs[batch_id].until_s = max(theirs[batch_id].until_s, answer.now_s + answer.hold_s)
+        for batch_id in theirs.keys() & answer.ended:
+            _end(theirs[batch_id])
+        if answer.aside and not self._aside:
             said = "put aside: this prober fails where others do not; check its network, clock and settings"
             log.warning(said, why=answer.aside)
-        self._is_aside = bool(answer.aside)
+        if answer.aside:
+            self._aside.add(answer.term)
+        else:
+            self._aside.discard(answer.term)
 
-    def _note_unheeded(self, term: int) -> None:
-        """Say once that a planner is not believed, which may be this machine's fault."""
-        if self._session.term == 0 and not self._has_warned:
-            self._has_warned = True
-            log.warning("no planner is believed: the term is far from the time; check the clock", term=term)
+    def _heed(self, living: Living) -> None:
+        """Break off the batches of planners that have ended, and say so once no request of them is under way."""
+        now_s, terms = self._now_s(), frozenset(living.terms)
+        for term in self._sessions.keys() - terms:
+            self._sessions[term].end(now_s)
+            self._aside.discard(term)
+        for held in self._held.values():
+            if held.batch.term not in terms:
+                _end(held)
+        if len(self._words) < MOST_PLANNERS:
+            self._words[living.word] = terms
+        self._report_again(now_s)
+        self._hear_call()
+
+    def _report_again(self, now_s: float) -> None:
+        """Report soon what no planner has recorded: there is another one."""
+        for report in self._unrecorded.values():
+            report.again_s = now_s
+        self._to_send.notify()
 
     # -- batches
 
@@ -280,20 +317,21 @@ class BatchProber:
             self._to_greet.notify()
 
     async def _refuse(self, batch: Batch) -> None:
-        """Say that a batch is not begun, and hello, because we may not know the planner's term or clock."""
+        """Say that a batch is not begun, and hello, because we may not know the planner's clock."""
         self._count("refused")
         self._hear_call()
         report = ProbeReport(batch.batch_id, 0, self.prober_id, "", batch.sent_s)
         with suppress(ClusterError):
-            await self._link.send(REPORT, REPORTS.write(report))
+            await self._link.send(report_to(batch.term), REPORTS.write(report))
 
     def _left_s(self, held: _Held) -> float:
         """Return for how long a batch is still ours."""
-        return self._session.left_s(held.until_s, self._now_s())
+        session = self._sessions.get(held.batch.term)
+        return -inf if session is None else session.left_s(held.until_s, self._now_s())
 
     def _is_ours(self, held: _Held) -> bool:
         """Whether a request of a batch may be made."""
-        return held.batch.term == self._session.term and self._left_s(held) > 0.0
+        return self._left_s(held) > 0.0
 
     async def _work(self, held: _Held) -> None:
         """Complete a batch, or give it up when it is no longer ours."""
@@ -304,15 +342,15 @@ class BatchProber:
                     for number, request in enumerate(batch.requests):
                         outcome = await self._prober.probe(request, lambda: self._is_ours(held))
                         await self._report(batch, number, outcome)
-        except (TimeoutError, NotLeadingError):
+        except (TimeoutError, LeaseLostError):
             result = "given_up"
             self._hear_call()  # we may get nothing more until the planner hears of us
             log.warning("a batch was given up: its planner has not extended it", host=batch.host)
         finally:
             held.limit = None
             del self._held[batch.batch_id]
-            if batch.term != self._session.term:
-                self._hear_call()  # the planner that begins waits for that
+            if self._words:
+                self._hear_call()  # a planner may wait for that
         self._count(result)
 
     def _count(self, result: str) -> None:
@@ -325,7 +363,7 @@ class BatchProber:
         reading, placed = batch.requests[number].reading, self._placed(batch, outcome)
         report = ProbeReport(batch.batch_id, number, self.prober_id, reading, batch.sent_s, placed)
         key = (batch.batch_id, number)
-        self._unrecorded[key] = unrecorded = _Unrecorded(REPORTS.write(report))
+        self._unrecorded[key] = unrecorded = _Unrecorded(REPORTS.write(report), report_to(batch.term))
         if len(self._unrecorded) > _MOST_UNRECORDED:
             self._unrecorded.popitem(last=False)
             log.warning("a report is dropped: no planner has recorded the last ones", most=_MOST_UNRECORDED)
@@ -334,21 +372,23 @@ class BatchProber:
 
     def _placed(self, batch: Batch, outcome: ProbeOutcome) -> ProbeOutcome:
         """Return an outcome with times by the planner's clock, the same each time that its report is sent."""
-        if batch.term != self._session.term:
+        session = self._sessions.get(batch.term)
+        if session is None or not session.is_known:
             return outcome
-        passed_s = self._session.since_s(batch.until_s - self._session.hold_s, self._now_s())
+        passed_s = session.since_s(batch.until_s - session.hold_s, self._now_s())
         return by_our_clock(outcome, sent_s=batch.sent_s, arrived_s=batch.sent_s + passed_s)
 
     async def _send(self, report: _Unrecorded) -> None:
         report.again_s = self._now_s() + report.wait_s
         report.wait_s = min(_LONGEST_WAIT_S, 2.0 * report.wait_s)
+        subject, report.subject = report.subject, REPORT
         try:
-            await self._link.send(REPORT, report.data)
+            await self._link.send(subject, report.data)
         except ClusterError as error:
             log.debug("a report cannot be sent yet", error=error.message)
 
     async def _send_again(self) -> None:
-        """Send each report again that the planner has not recorded for long."""
+        """Send each report again that no planner has recorded for long."""
         while True:
             await self._to_send.sleep(self._clock, _SHORTEST_WAIT_S if self._unrecorded else inf)
             for report in [each for each in self._unrecorded.values() if each.again_s <= self._now_s()]:

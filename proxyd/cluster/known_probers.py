@@ -1,56 +1,80 @@
-"""The probers that may have work, which the next planner must know of before they get some."""
+"""The probers that may have work, which who takes over must know of."""
 
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable
+from math import inf
+from typing import Protocol
 
-from proxyd.cluster.messages import Hello
+from proxyd.cluster.messages import Hello, Living
 from proxyd.cluster.prober_roster import ProberRoster
 
-KeepProbers = Callable[[Collection[str]], Awaitable[None]]
-"""Records the ids of the probers that may have work, for the next planner."""
-_UNKNOWN = "unknown"
+
+class PlannersOfProbers(Protocol):
+    """The planners that share the probers."""
+
+    @property
+    def members(self) -> int:
+        """How many they are; this one at least."""
+
+    def keep_probers(self, probers: Collection[str]) -> Awaitable[None]:
+        """Record the ids of the probers that may have work of this one, for those that take over."""
 
 
-async def keep_nothing(_probers: Collection[str]) -> None:
-    """Record nothing: there is no other planner."""
+class _OnePlanner:
+    """The only one."""
+
+    members = 1
+
+    async def keep_probers(self, _probers: Collection[str]) -> None:
+        """Record nothing: nobody takes over."""
+
+
+ONE_PLANNER = _OnePlanner()
 
 
 class KnownProbers:
-    """The roster, and what is recorded of it; ``absent`` are probers of the last planner that may not know of this one.
+    """The roster, and what is recorded of it; ``absent`` are probers that may still work for planners that have ended.
 
-    Parameters
-    ----------
-    roster
-        Probers get into it once they are recorded.
-    last
-        The ids of the last planner's probers; ``None`` if they are unknown.
-    keep
-        Records the ids.
+    Probers get into the roster once they are recorded. ``living`` is what the absent ones are to be told.
     """
 
-    def __init__(self, roster: ProberRoster, last: frozenset[str] | None, keep: KeepProbers) -> None:
+    def __init__(self, roster: ProberRoster, planners: PlannersOfProbers) -> None:
         self.roster = roster
-        self.absent = {_UNKNOWN} if last is None else set(last)
-        self._keep = keep
+        self.absent: set[str] = set()
+        self.living = Living((), uuid.uuid4().hex)
+        self._absent_until_s = -inf
+        self._planners = planners
         self._recorded: set[str] = set()
         self._joining: dict[str, Hello] = {}
         self._left: set[str] = set()  # since the last record was begun
         self._changed = asyncio.Event()
 
+    def wait_for(self, probers: Iterable[str], living: Iterable[int], until_s: float) -> None:
+        """Wait until some probers say that they make batches of the living planners alone, or ``until_s``."""
+        self.absent.update(probers)
+        self.living = Living(tuple(living), uuid.uuid4().hex)
+        self._absent_until_s = max(self._absent_until_s, until_s)
+        self._changed.set()
+
+    def are_free(self, now_s: float) -> bool:
+        """Whether no prober can make batches of planners that have ended."""
+        if now_s >= self._absent_until_s:
+            self.absent.clear()
+        return not self.absent
+
     def hear(self, hello: Hello, *, term: int, now_s: float) -> None:
         """Take in a hello; ``term`` is that of this planner."""
+        has_ended = hello.is_leaving and not any(hello.planners.values())
+        if has_ended or self.living.word in hello.words:
+            self.absent.discard(hello.prober_id)
         if hello.is_leaving:
             self.leave(hello.prober_id)
-        if hello.term != term:  # it says hello again once it follows this planner
-            return
-        self.absent.discard(hello.prober_id)
-        if hello.is_leaving:
-            return
-        if hello.prober_id in self._recorded:
+        elif term in hello.planners and hello.prober_id in self._recorded:
             self.roster.hear(hello, now_s)
-        else:
+        elif term in hello.planners:  # else it says hello again once it knows our clock
             self._joining[hello.prober_id] = hello
             self._changed.set()
 
@@ -72,7 +96,7 @@ class KnownProbers:
             known = {*joining, *self.absent, *self.roster, *busy()}
             if known != self._recorded:
                 self._recorded &= known
-                await self._keep(known)
+                await self._planners.keep_probers(known)
                 self._recorded = known
             for prober_id in joining.keys() - self._left:
                 self.roster.hear(joining[prober_id], now_s())

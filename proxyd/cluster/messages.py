@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from math import isfinite
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -27,13 +28,16 @@ Said = Annotated[str, Field(max_length=500)]
 Count = Annotated[int, Field(ge=0, le=2**53)]
 Seconds = Annotated[float, Field(allow_inf_nan=False)]
 _MOST_HOSTS = 1000  # of a prober
+MOST_PLANNERS = 1000
+Batches = Annotated[tuple[Id, ...], Field(max_length=_MOST_HOSTS)]
 
 
 @dataclass(frozen=True, slots=True)
 class Hello:
     """A prober says that it is there, for how many hosts at once, and which batches it works on.
 
-    ``sent_s`` is by the prober's clock; the answer repeats it. ``term`` is that of the planner whose batches it makes.
+    ``sent_s`` is by the prober's clock; the answers repeat it. ``planners`` are the terms of the planners whose batches
+    it makes, each with those that it works on. ``words`` are those of each ``Living`` that it has heeded.
     """
 
     __pydantic_config__ = _CONFIG
@@ -43,8 +47,8 @@ class Hello:
     version: Said
     hosts: Annotated[int, Field(ge=1, le=_MOST_HOSTS)]
     sent_s: Seconds
-    term: Count = 0
-    batches: Annotated[tuple[Id, ...], Field(max_length=_MOST_HOSTS)] = ()
+    planners: Annotated[Mapping[Count, Batches], Field(max_length=MOST_PLANNERS)] = field(default_factory=dict)
+    words: Annotated[tuple[Id, ...], Field(max_length=MOST_PLANNERS)] = ()
     is_leaving: bool = False
 
 
@@ -62,17 +66,30 @@ class Answer:
     now_s: Seconds
     hold_s: Annotated[float, Field(gt=0.0, le=86400.0)]
     echo_s: Seconds | None = None
-    held: Annotated[tuple[Id, ...], Field(max_length=_MOST_HOSTS)] = ()
-    ended: Annotated[tuple[Id, ...], Field(max_length=_MOST_HOSTS)] = ()
+    held: Batches = ()
+    ended: Batches = ()
     aside: Said = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Living:
+    """A planner says which planners live, by their terms, because others have ended.
+
+    A prober breaks off the batches of all others, and then says ``word``, because their hosts have new planners.
+    """
+
+    __pydantic_config__ = _CONFIG
+
+    terms: Annotated[tuple[Count, ...], Field(max_length=MOST_PLANNERS)]
+    word: Id
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Requests to one host, in the order in which they are to be made.
 
-    A prober makes the requests only while it follows the planner of ``term``. ``sent_s`` is unix time. ``until_s``, the
-    end of the hold, is by the clock of ``Answer.now_s``.
+    A prober makes the requests only if it knows the clock of the planner of ``term``. ``sent_s`` is unix time.
+    ``until_s``, the end of the hold, is by that clock, which ``Answer.now_s`` tells.
     """
 
     __pydantic_config__ = _CONFIG
@@ -157,7 +174,7 @@ def _that_fails_soon(schema: Any) -> Any:
     return schema
 
 
-HELLOS, ANSWERS, RECORDED = Form(Hello, MIB), Form(Answer, MIB), Form(Recorded, MIB)
+HELLOS, ANSWERS, RECORDED, LIVING = Form(Hello, MIB), Form(Answer, MIB), Form(Recorded, MIB), Form(Living, MIB)
 BATCHES, REPORTS = Form(Batch, 64 * MIB), Form(ProbeReport, 256 * MIB)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from math import inf
@@ -13,17 +13,17 @@ from math import inf
 import structlog
 
 from proxyd.clock import awake_or_asleep_s
-from proxyd.cluster.known_probers import KeepProbers, KnownProbers, keep_nothing
+from proxyd.cluster.known_probers import ONE_PLANNER, KnownProbers, PlannersOfProbers
 from proxyd.cluster.link import NatsConnection, Received
 from proxyd.cluster.messages import (
     ANSWERS,
     BATCHES,
     HELLOS,
+    LIVING,
     RECORDED,
     REPORTS,
     Answer,
     Batch,
-    Hello,
     ProbeReport,
     Recorded,
     by_our_clock,
@@ -31,7 +31,7 @@ from proxyd.cluster.messages import (
 )
 from proxyd.cluster.prober_roster import ProberRoster
 from proxyd.cluster.requests_under_way import Asked, HostQueue, Key, Sent, WaitingBatch
-from proxyd.cluster.subjects import ABSENT, CALL, HELLO, REPORT, work_of
+from proxyd.cluster.subjects import ABSENT, CALL, HELLO, REPORT, report_to, work_of
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.core.politeness import ProberTrust, may_be_its_own
 from proxyd.errors import ClusterError, UnreadableError
@@ -47,21 +47,18 @@ log = structlog.get_logger("cluster")
 
 @dataclass(frozen=True, slots=True)
 class TransportSettings:
-    """The planner's term, and times in seconds.
+    """The planner's term, a number that no other has, and times in seconds.
 
-    A silent prober works on a batch for ``hold_s`` at most. The probers of the last planner (``waits_for``, by their
-    ids; ``None`` if they are unknown) have stopped at ``begins_s``, by the clock of ``awake_or_asleep_s``. Requests to
-    a host are ``spacing_s`` apart. A request that is not sent within ``queue_s`` is planned again, so that no more are
-    made at once later than the budget allows. Each report may take ``patience_s``.
+    A silent prober works on a batch for ``hold_s`` at most. Requests to a host are ``spacing_s`` apart. A request that
+    is not sent within ``queue_s`` is planned again, so that no more are made at once later than the budget allows. Each
+    report may take ``patience_s``.
     """
 
     term: int
     hold_s: float
-    begins_s: float
     spacing_s: float
     queue_s: float
     patience_s: float
-    waits_for: frozenset[str] | None = None
 
 
 class NatsTransport:
@@ -72,7 +69,8 @@ class NatsTransport:
     costs three messages: batch, report, and the word that it is recorded.
 
     The next batch of a host is sent ``spacing_s`` after the last request began, once every request of the last batch
-    was reported, or its hold is over. None is sent unless ``may_send`` allows it.
+    was reported, or its hold is over. None is sent unless ``may_send`` allows it. Hosts of planners that have ended may
+    be asked once ``are_free`` says so after ``succeed``.
     """
 
     def __init__(
@@ -82,7 +80,7 @@ class NatsTransport:
         metrics: Metrics,
         settings: TransportSettings,
         may_send: MaySend = always,
-        keep_probers: KeepProbers = keep_nothing,
+        planners: PlannersOfProbers = ONE_PLANNER,
         now_s: Callable[[], float] = awake_or_asleep_s,
     ) -> None:
         self._link = link
@@ -90,8 +88,9 @@ class NatsTransport:
         self._metrics = metrics
         self._settings = settings
         self._may_send = may_send
+        self._planners = planners
         self._now_s = now_s
-        self._probers = KnownProbers(ProberRoster(_SILENCE * settings.hold_s), settings.waits_for, keep_probers)
+        self._probers = KnownProbers(ProberRoster(_SILENCE * settings.hold_s), planners)
         self._host_queues: dict[str, HostQueue] = {}
         self._waiting_batches: deque[WaitingBatch] = deque()
         self._sent: dict[str, Sent] = {}
@@ -100,7 +99,6 @@ class NatsTransport:
         self._trust = ProberTrust()
         self._aside: Mapping[str, str] = {}
         self._tasks: asyncio.TaskGroup | None = None
-        self._has_begun = False
         self._rest_until_s = -inf
         self._must_call = False  # a prober may not know that it has no more work
         self._called_s = -inf
@@ -118,7 +116,7 @@ class NatsTransport:
 
     @property
     def busy_s(self) -> float:
-        """For how long, once this has ended, probers may work on its batches, or on those of the last planner."""
+        """For how long, once this has ended, probers may work on its batches."""
         return max(0.0, self._rest_until_s - self._now_s())
 
     @property
@@ -127,30 +125,31 @@ class NatsTransport:
         return len(self._probers.roster)
 
     def stop(self) -> None:
-        """End ``run``; returns at once. The next planner receives the outstanding reports."""
+        """End ``run``; returns at once. Other planners receive the outstanding reports."""
         self._stopped.set()
 
     async def run(self, take_stray: TakeStray) -> None:
-        """Send batches and take in reports until ``stop``; begins once the probers of the last planner have stopped."""
+        """Send batches and take in reports until ``stop``."""
 
         def hear_report(received: Received) -> None:
             self._start(self._take_report(received.data, take_stray), "report")
 
-        handlers = {HELLO: self._hear_hello, REPORT: hear_report, f"{ABSENT}.*": self._hear_absent}
+        own = {REPORT: hear_report, report_to(self._settings.term): hear_report}
+        handlers = {HELLO: self._hear_hello, f"{ABSENT}.*": self._hear_absent, **own}
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             working = [
                 tasks.create_task(self._link.listen(handlers, self._call), name="probers"),
                 tasks.create_task(self._probers.follow(self._busy, self._now_s, self._give_waiting), name="known"),
-                tasks.create_task(self._begin(), name="begin"),
                 tasks.create_task(self._watch(), name="watch"),
             ]
+            for host, queue in self._host_queues.items():
+                self._start_serving(host, queue)
             try:
                 await self._stopped.wait()
             finally:
                 self._tasks = None  # nothing can be begun any more, also when an error ends this
-                last_s = self._settings.begins_s if self._probers.absent else -inf
-                self._rest_until_s = max([last_s, *(each.until_s for each in self._sent.values())])
+                self._rest_until_s = max([-inf, *(each.until_s for each in self._sent.values())])
             for task in (*working, *(queue.server for queue in self._host_queues.values())):
                 if task is not None:
                     task.cancel()
@@ -161,15 +160,20 @@ class NatsTransport:
         await self._link.send(CALL)
         self._must_call = False
 
-    async def _begin(self) -> None:
-        """Begin once no prober makes batches of another planner: all have said so, or their holds are over."""
-        await self._link.server.until_up()
-        while self._probers.absent and (left_s := self._settings.begins_s - self._now_s()) > 0.0:
-            await self._clock.sleep(min(self._settings.hold_s / _LOOKS, left_s))
-        self._probers.absent.clear()
-        self._has_begun = True
-        for host, queue in self._host_queues.items():
-            self._start_serving(host, queue)
+    def succeed(self, probers: Collection[str], living: Collection[int], rest_s: float) -> None:
+        """Let probers break off, in ``rest_s`` at most, what planners have begun that are not among the living."""
+        self._probers.wait_for(probers, living, self._now_s() + rest_s)
+        self._start(self._tell_living(), "living")
+
+    def are_free(self) -> bool:
+        """Whether no prober works for planners that have ended, so that others may ask their hosts."""
+        return self._probers.are_free(self._now_s())
+
+    async def _tell_living(self) -> None:
+        """Tell the probers that have not heard it yet which planners live."""
+        data = LIVING.write(self._probers.living)
+        for prober_id in tuple(self._probers.absent):
+            await self._tell(prober_id, "living", data)
 
     def _start(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None] | None:
         """Run something as long as the transport runs; it does not begin if that has ended."""
@@ -203,7 +207,7 @@ class NatsTransport:
 
     def _start_serving(self, host: str, queue: HostQueue) -> None:
         """Start a task for a host's requests, unless one runs."""
-        if queue.server is None and self._has_begun:
+        if queue.server is None:
             queue.server = self._start(self._serve_host(host, queue), f"batches of {host}")
 
     async def _serve_host(self, host: str, queue: HostQueue) -> None:
@@ -288,7 +292,8 @@ class NatsTransport:
         return await prober_id
 
     def _given(self, batch_id: str) -> str | None:
-        return self._probers.roster.give(batch_id, now_s=self._now_s(), aside=self._aside)
+        roster, planners = self._probers.roster, self._planners.members
+        return roster.give(batch_id, now_s=self._now_s(), aside=self._aside, planners=planners)
 
     def _give_waiting(self) -> None:
         """Give the batches that wait to probers, as long as there is room, and none to those that waited too long."""
@@ -314,17 +319,17 @@ class NatsTransport:
             return
         now_s = self._now_s()
         self._probers.hear(hello, term=self._settings.term, now_s=now_s)
-        held, ended = self._extend(hello, now_s)
+        held, ended = self._extend(hello.prober_id, hello.planners.get(self._settings.term, ()), now_s)
         answer = self._answer(hello.name, now_s, echo_s=hello.sent_s, held=held, ended=ended)
         self._start(self._tell(hello.prober_id, "answer", ANSWERS.write(answer)), "answer")
         self._give_waiting()
 
-    def _extend(self, hello: Hello, now_s: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def _extend(self, prober_id: str, batches: Iterable[str], now_s: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Extend a prober's batches; return those that are still its own, and those that are not."""
         held, ended = [], []
-        for batch_id in hello.batches:
+        for batch_id in batches:
             sent = self._sent.get(batch_id)
-            if sent is None or sent.prober_id != hello.prober_id or now_s > min(sent.until_s, sent.patient_until_s):
+            if sent is None or sent.prober_id != prober_id or now_s > min(sent.until_s, sent.patient_until_s):
                 ended.append(batch_id)
             else:
                 sent.until_s = now_s + self._settings.hold_s
@@ -357,8 +362,8 @@ class NatsTransport:
                     self._lose(sent, Unmade.LOST)
                 self._note_aside(self._trust.aside(self._clock.time_s()))
                 self._give_waiting()
-                if not self._has_begun:
-                    self._give_back_late(now_s)
+                if not self.are_free():
+                    await self._tell_living()
                 if (self._must_call or self._waiting_batches) and now_s > self._called_s + self._settings.hold_s:
                     with suppress(ClusterError):
                         await self._call()
@@ -367,11 +372,6 @@ class NatsTransport:
             for prober in self._aside:
                 self._metrics.prober_aside.remove(prober)
             self._aside = {}
-
-    def _give_back_late(self, now_s: float) -> None:
-        """Give requests back that have waited too long for the beginning."""
-        for queue in self._host_queues.values():
-            queue.waiting = deque(each for each in queue.waiting if not each.end_if_late(now_s))
 
     def _note_aside(self, aside: Mapping[str, str]) -> None:
         """Say which probers are put aside, also to them, and which have work again."""
@@ -431,10 +431,10 @@ class NatsTransport:
             self._trust.take_in(prober, asked.request.host, found.kind, now_s=self._clock.time_s())
             asked.end(Unmade.LOST if self._is_doubtful(report.prober_id, found) else outcome)
             return
-        if not self._is_doubtful(report.prober_id, found):
-            await take_stray(outcome, reading=report.reading)
+        is_taken = self._is_doubtful(report.prober_id, found) or await take_stray(outcome, reading=report.reading)
         self._taking.discard(key)
-        await self._tell_recorded(key, report.prober_id)
+        if is_taken:
+            await self._tell_recorded(key, report.prober_id)
 
     async def _tell_recorded(self, key: Key, prober_id: str) -> None:
         """Let a prober forget a report that is recorded, and remember it for as long as it may come again."""

@@ -83,11 +83,14 @@ class ProberRoster:
         """Forget a prober until it is there again."""
         self._members.pop(prober_id, None)
 
-    def give(self, batch_id: str, *, now_s: float, aside: Collection[str] = ()) -> str | None:
-        """Give a batch to a prober that is not in ``aside`` (names) and return its id, or ``None`` without room."""
+    def give(self, batch_id: str, *, now_s: float, aside: Collection[str] = (), planners: int = 1) -> str | None:
+        """Give a batch to a prober that is not in ``aside`` (names) and return its id, or ``None`` without room.
+
+        So many ``planners`` share the room of a prober.
+        """
         best = None
         for prober_id, member in self._members.items():
-            if len(member.batches) >= member.hosts or member.name in aside:
+            if len(member.batches) * planners >= member.hosts or member.name in aside:
                 continue
             if member.batches and now_s > member.heard_s + self.silence_s:
                 continue

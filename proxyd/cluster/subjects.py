@@ -11,9 +11,19 @@ CALL = "proxyd.call"
 """A planner asks all probers to say hello."""
 HELLO = "proxyd.hello"
 REPORT = "proxyd.report"
+"""A prober reports to all planners; to the planner of a term, which follows after a point, the first time."""
 ABSENT = "proxyd.absent"
 """The server tells the planner that nobody received a batch, whose id follows after a point."""
 _WORK = "proxyd.prober"
+
+
+def report_to(term: int) -> str:
+    """Return the subject of reports to the planner of a term.
+
+    >>> report_to(7)
+    'proxyd.report.7'
+    """
+    return f"{REPORT}.{term}"
 
 
 def work_of(prober_id: str) -> str:
@@ -29,8 +39,8 @@ class Rights(NamedTuple):
 
 
 RIGHTS: Mapping[str, Rights] = {
-    "planner": Rights([CALL, OUTBOX, f"{_WORK}.>"], [HELLO, REPORT, f"{ABSENT}.>"]),
-    "prober": Rights([HELLO, REPORT], [CALL, f"{_WORK}.>"]),
+    "planner": Rights([CALL, OUTBOX, f"{_WORK}.>"], [HELLO, REPORT, f"{REPORT}.*", f"{ABSENT}.>"]),
+    "prober": Rights([HELLO, REPORT, f"{REPORT}.*"], [CALL, f"{_WORK}.>"]),
     "notifier": Rights([], [OUTBOX]),
 }
 
@@ -39,7 +49,7 @@ def rights_of(role: str) -> Rights:
     """Return the rights of a role of the setting ``role``.
 
     >>> rights_of("all").publish
-    ['proxyd.call', 'proxyd.outbox', 'proxyd.prober.>', 'proxyd.hello', 'proxyd.report']
+    ['proxyd.call', 'proxyd.outbox', 'proxyd.prober.>', 'proxyd.hello', 'proxyd.report', 'proxyd.report.*']
     """
     if role != "all":
         return RIGHTS[role]

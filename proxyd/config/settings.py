@@ -69,8 +69,7 @@ class Settings(BaseModel):
     )
     role: Literal["all", "planner", "prober", "notifier"] = Field(
         "all",
-        description="role of this machine: `all`, `planner`, `prober` or `notifier`. With NATS, a planner stands by "
-        "while another one leads",
+        description="role of this machine: `all`, `planner`, `prober` or `notifier`. Machines of a role share its work",
     )
     lease: Annotated[PositiveSeconds, Field(ge=1)] = Field(
         30.0,
@@ -292,8 +291,8 @@ class Settings(BaseModel):
             raise ConfigError(["several machines (nats) need a database that all reach: set database to PostgreSQL"])
         if not self.nats and self.role != "all":
             raise ConfigError([f"role {self.role} needs other machines: set nats to the servers that they share"])
-        if self.planners > 1 and (self.nats or self.database_path is not None):
-            raise ConfigError(["planners: more than one share a PostgreSQL database, and no NATS servers (nats)"])
+        if self.planners > 1 and (self.role in {"prober", "notifier"} or self.database_path is not None):
+            raise ConfigError(["planners: more than one share a PostgreSQL database, where the role is all or planner"])
 
     @property
     def networks(self) -> tuple[Network, ...]:

@@ -12,7 +12,6 @@ from proxyd.daemon.probe_loop import ProbeLoop
 from proxyd.daemon.pushes import Pushes, PushParts
 from proxyd.daemon.rule_evaluation import RuleEvaluation
 from proxyd.daemon.shared_fleet import SharedFleet, Shares, StoredFleet
-from proxyd.daemon.standby import Standby
 from proxyd.daemon.stream_recall import StreamRecall
 from proxyd.daemon.supervision import Supervisor
 from proxyd.daemon.suspensions import Suspensions
@@ -37,7 +36,6 @@ __all__ = [
     "RuleEvaluation",
     "SharedFleet",
     "Shares",
-    "Standby",
     "StoredFleet",
     "StreamRecall",
     "Supervisor",

@@ -38,6 +38,7 @@ from proxyd.core.rules.division import Division, ties_of
 from proxyd.core.rules.failing import FailingRule
 from proxyd.daemon.declared_texts import (
     API_TEXT,
+    NOTHING_DECLARED,
     NOTHING_PARSED,
     CheckedTexts,
     check_texts,
@@ -49,7 +50,7 @@ from proxyd.daemon.declared_texts import (
 )
 from proxyd.daemon.plan_loop import in_parts
 from proxyd.daemon.profile_folder import ProfileFolder
-from proxyd.daemon.remembered import COLD, Remembering, restore
+from proxyd.daemon.remembered import LoadSources, load_sources, restore
 from proxyd.daemon.stream_recall import StreamRecall
 from proxyd.daemon.suspensions import Suspensions
 from proxyd.errors import BusyError, ChangedError, ConfigError, ConflictError, NotFoundError, ProfileError, RuleError
@@ -78,7 +79,7 @@ class Declarations:
         settings: CheckSettings,
         metrics: Metrics,
         secrets: ResolveSecret,
-        remembering: Remembering = COLD,
+        load: LoadSources | None = None,
     ) -> None:
         self._folder = ProfileFolder(folder)
         self._store = store = recall.store
@@ -93,8 +94,8 @@ class Declarations:
         self.declared = Signal()  # notified whenever a declaration has been swapped in
         self._files: list[SourceText] = []
         self._api: dict[str, str] = {}
-        self._remembering = remembering
-        self._texts = remembering.texts  # what was read before the start serves where it is still the same
+        self._load_sources = load or partial(load_sources, store)
+        self._texts = NOTHING_DECLARED
         self._is_sound = False  # whether the files that run would be accepted now
         self.suspensions = Suspensions(decider, store, clock)
         self._turn = self.suspensions.turn  # one declaration at a time, from its check to its swap
@@ -177,7 +178,7 @@ class Declarations:
             if not _are_in(declaration, found):
                 return False
             if not self._started.is_set():
-                await restore(self._decider, self._store, self._remembering, now_s)
+                await restore(self._decider, self._store, self._load_sources, now_s)
             await self._store.declarations.follow(declaration.rules.values())
             await self.suspensions.read(declaration)
             await self._run(checked, found.accepted, found.declared, now_s)
@@ -353,14 +354,13 @@ class Declarations:
         self, files: Sequence[SourceText], api: dict[str, str], *, accepted_before: bool = False
     ) -> DeclarationChanges:
         texts = [*files, *texts_of(api)]
-        known = None if self._started.is_set() or accepted_before else self._remembering.checked(texts)
-        checked = known or await self._check(texts, accepted_before=accepted_before)
+        checked = await self._check(texts, accepted_before=accepted_before)
         declaration, now_s = checked.declaration, self._clock.time_s()
         stored = [StoredText(f.file, "file", f.text) for f in files]
         stored += [StoredText(name, "api", text) for name, text in api.items()]
         accepted = await self._store.declarations.accept(stored, declaration.rules.values(), now_s)
         if not self._started.is_set():
-            await restore(self._decider, self._store, self._remembering, now_s)
+            await restore(self._decider, self._store, self._load_sources, now_s)
         await self.suspensions.follow(declaration)
         declared = await self._store.declarations.declare_sources(declaration.sources, now_s)
         changes = await self._run(checked, accepted, declared, now_s)
@@ -378,9 +378,7 @@ class Declarations:
         requeried = await asyncio.to_thread(_requeried, running, declaration)
         if declaration.sources:
             await asyncio.to_thread(load_libraries)
-        swap = None if self._started.is_set() else self._remembering.swap(declaration, accepted, declared)
-        if swap is None:
-            swap = await asyncio.to_thread(self._decider.compile, declaration, accepted, declared)
+        swap = await asyncio.to_thread(self._decider.compile, declaration, accepted, declared)
         declaration = swap.after.declaration  # which may be an equal one
         retied = await asyncio.to_thread(_retied, self._known.division, swap)
         moved = set(self._known.estimates.accepted)

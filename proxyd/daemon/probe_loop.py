@@ -246,17 +246,19 @@ class ProbeLoop:
                 span.note(outcome=outcome.kind.value, lateness_s=lateness_s)
                 await self.take_in(outcome, reading=request.reading, probe=planned.probe)
 
-    async def take_stray(self, outcome: ProbeOutcome, *, reading: str) -> None:
-        """Observe the outcome of a probe that an earlier process planned.
+    async def take_stray(self, outcome: ProbeOutcome, *, reading: str) -> bool:
+        """Observe the outcome of a probe that another process planned; return whether nobody else must.
 
         It is ignored if it or a later one was recorded, or if a probe is running, which sees the same.
         """
-        state = self._known.states.get(outcome.source_id)
-        if state is None or not self._known.has(outcome.source_id):
-            return
-        is_obsolete = state.last_start_s is not None and state.last_start_s >= outcome.started_s
-        if not is_obsolete and outcome.source_id not in self._planner.in_flight:
+        known = self._known
+        if known.source(outcome.source_id) is not None and not known.has(outcome.source_id):
+            return False
+        state = known.states.get(outcome.source_id)
+        is_new = state is not None and (state.last_start_s is None or state.last_start_s < outcome.started_s)
+        if is_new and outcome.source_id not in self._planner.in_flight:
             await self.take_in(outcome, reading=reading)
+        return True
 
     def _traced(self, request: ProbeRequest) -> ProbeRequest:
         """Return the request with its trace step, for the prober."""

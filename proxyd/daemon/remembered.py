@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from hashlib import sha256
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import structlog
 
-from proxyd.core.language import SourceText
-from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.allocation.packed_state import unpack
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.rates.siblings import MOST_CHANGES
-from proxyd.core.rules.compiled import Swap
 from proxyd.core.rules.decider import Decider, PlanRecord
 from proxyd.core.rules.decider_settings import DeciderSettings
-from proxyd.daemon.declared_texts import NOTHING_DECLARED, CheckedTexts, DeclaredTexts
 from proxyd.store import SqlStore, StoredPlan
 from proxyd.store.followed_rows import RememberedSources
 
@@ -47,61 +43,23 @@ def settings_of_plan(settings: DeciderSettings) -> str:
     return sha256(f"{settings.planner!r} {settings.cycle!r}".encode()).hexdigest()
 
 
-class Remembering(Protocol):
-    """Reads what the store remembers of the declaration, the sources and the plan of the week.
-
-    ``texts`` is what was read of the declaration before the start.
-    """
-
-    texts: DeclaredTexts
-
-    async def sources(self, store: SqlStore) -> RememberedSources:
-        """Return what is remembered of each source."""
-
-    async def week(self, stored: StoredPlan) -> WeekPlan | None:
-        """Return the plan of the week that is stored, or ``None`` if it cannot be read."""
-
-    def checked(self, texts: Sequence[SourceText]) -> CheckedTexts | None:
-        """Return what texts declare, or ``None`` if these were not checked."""
-
-    def swap(
-        self, declaration: Declaration, accepted: Mapping[str, float], declared: Mapping[str, float]
-    ) -> Swap | None:
-        """Return the declaration compiled in place of none, or ``None`` if that was not done."""
+LoadSources: TypeAlias = Callable[[], Awaitable[RememberedSources]]
+"""Returns what the store remembers of each source."""
 
 
-class _Cold:
-    """Reads all of it when it is needed, and has compiled nothing."""
-
-    texts = NOTHING_DECLARED
-
-    def checked(self, _texts: object) -> None:
-        """Return nothing."""
-
-    def swap(self, _declaration: object, _accepted: object, _declared: object) -> None:
-        """Return nothing."""
-
-    async def sources(self, store: SqlStore) -> RememberedSources:
-        """Return what is remembered of each source."""
-        return RememberedSources(
-            await store.load_states(),
-            await store.plan.load_sources(),
-            await store.load_streams(),
-            await store.load_weeks(),
-        )
-
-    async def week(self, stored: StoredPlan) -> WeekPlan | None:
-        """Return the plan of the week that is stored, made again in a thread."""
-        return await asyncio.to_thread(week_of, stored)
+async def load_sources(store: SqlStore) -> RememberedSources:
+    """Return what the store remembers of each source."""
+    return RememberedSources(
+        await store.load_states(),
+        await store.plan.load_sources(),
+        await store.load_streams(),
+        await store.load_weeks(),
+    )
 
 
-COLD = _Cold()
-"""Reads all of it when it is needed."""
-
-
-async def restore(decider: Decider, store: SqlStore, remembering: Remembering, now_s: float) -> None:
+async def restore(decider: Decider, store: SqlStore, load: LoadSources, now_s: float) -> None:
     """Let a decider continue as the last process ended."""
-    found = await remembering.sources(store)
+    found = await load()
     is_alone = decider.known.division.own is None  # otherwise these come with the sources that are taken over
     decider.restore(
         {source_id: state.resumed(now_s) for source_id, state in found.states.items()},
@@ -114,7 +72,7 @@ async def restore(decider: Decider, store: SqlStore, remembering: Remembering, n
     )
     stored = await store.plan.load()
     is_ours = stored is not None and stored.settings == settings_of_plan(decider.settings)
-    week = await remembering.week(stored) if stored is not None and is_ours else None
+    week = await asyncio.to_thread(week_of, stored) if stored is not None and is_ours else None
     records = {name: record.as_of(now_s) for name, record in found.records.items()}
     decider.restore_plan(PlanRecord(records, await store.plan.load_fleet(), week))
 

@@ -6,23 +6,19 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from math import inf
-from typing import Any, Protocol
+from typing import Protocol
 
 import structlog
 
-from proxyd.core.language import SourceText
 from proxyd.core.model.shards import FIRST_SHARD, SHARDS
-from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.rules.budget_parts import part_of_budget
 from proxyd.daemon.declarations import Declarations
-from proxyd.daemon.declared_texts import NOTHING_DECLARED
 from proxyd.daemon.handovers import Handovers
-from proxyd.daemon.remembered import week_of
 from proxyd.daemon.stream_recall import StreamRecall
 from proxyd.ports import Clock
 from proxyd.signals import Signal
-from proxyd.store import SqlStore, StoredPlan
+from proxyd.store import SqlStore
 from proxyd.store.followed_rows import FollowedTexts, RememberedSources, SharedSources, StoredDeclaration
 
 _LOOK_S = 1.0
@@ -73,8 +69,6 @@ def rest_s(read_s: float, unread_s: float) -> float:
 class StoredFleet:
     """What the database holds of the sources and the declaration, by whatever planner; of tables only what is new."""
 
-    texts = NOTHING_DECLARED
-
     def __init__(self, store: SqlStore) -> None:
         self._store = store
         self._sources = SharedSources()
@@ -96,22 +90,10 @@ class StoredFleet:
         """Return the declaration that was stored when ``changes`` looked, or ``None`` if there was none."""
         return await asyncio.to_thread(self._declared.stored)
 
-    # -- for a start
-
-    def checked(self, _texts: Sequence[SourceText]) -> None:
-        """Return nothing: no declaration was checked before."""
-
-    def swap(self, *_declared: Any) -> None:
-        """Return nothing: no declaration was compiled before."""
-
-    async def sources(self, _store: SqlStore) -> RememberedSources:
-        """Return what is remembered of each source."""
+    async def sources(self) -> RememberedSources:
+        """Return what is stored of all sources, for a start."""
         found = await self.catch_up(lambda _source: True)
         return replace(found, records=self.records(found.states))
-
-    async def week(self, stored: StoredPlan) -> WeekPlan | None:
-        """Return the plan of the week that is stored, made again in a thread."""
-        return await asyncio.to_thread(week_of, stored)
 
 
 class SharedFleet:

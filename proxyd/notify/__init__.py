@@ -2,7 +2,7 @@
 
 from proxyd.notify.channels import ChannelResources
 from proxyd.notify.channels.apprise_channel import AppriseChannel
-from proxyd.notify.channels.channel_routing import Channels, LeaderChannel, make_channels
+from proxyd.notify.channels.channel_routing import Channels, LeasedChannel, make_channels
 from proxyd.notify.channels.mail import MailChannel, MailSettings
 from proxyd.notify.channels.webhook import EndpointGoneError, WebhookChannel, WebhookMessages, known_secret
 from proxyd.notify.dispatcher import Dispatcher, DispatcherSettings
@@ -16,7 +16,7 @@ __all__ = [
     "Dispatcher",
     "DispatcherSettings",
     "EndpointGoneError",
-    "LeaderChannel",
+    "LeasedChannel",
     "MailChannel",
     "MailSettings",
     "Pings",

@@ -114,7 +114,7 @@ class HttpProber:
     ) -> ProbeOutcome:
         """Fetch and read one source once; ``trace`` records the requests and responses.
 
-        Raises ``NotLeadingError`` if ``may_send``, which is asked before each request, does not allow it.
+        Raises ``LeaseLostError`` if ``may_send``, which is asked before each request, does not allow it.
         """
         trace = trace if trace is not None else ProbeTrace(is_shown=False, may_send=may_send)
         probe = _Probe(request, trace, self._clock.time_s())

@@ -102,27 +102,6 @@ class RememberedSources:
     weeks: Mapping[str, WeekCounts]
 
 
-class FollowedSources:
-    """What is remembered of each source, by a planner that stands by."""
-
-    def __init__(self) -> None:
-        self._sources = FollowedRows(t.sources, lambda row: (rows.source_state(row), rows.source_record(row)))
-        self._streams = FollowedRows(t.streams, rows.stream_state)
-        self._weeks = FollowedRows(t.weeks, rows.week_counts)
-
-    async def catch_up(self, read_each: ReadEach) -> None:
-        """Read what has changed, in parts."""
-        followed = (self._sources, self._streams, self._weeks)
-        await asyncio.gather(*(each.catch_up(read_each) for each in followed))
-
-    def remembered(self) -> RememberedSources:
-        """Return what was there at the last look."""
-        sources = self._sources.values.items()
-        records = {source_id: record for source_id, (_, record) in sources if record is not None}
-        states = {source_id: state for source_id, (state, _) in sources}
-        return RememberedSources(states, records, self._streams.values, self._weeks.values)
-
-
 class SharedSources:
     """What is remembered of each source, by a planner that shares the sources with others.
 
@@ -186,13 +165,14 @@ class FollowedTexts:
 
     def __init__(self) -> None:
         self._texts = FollowedRows(t.texts, lambda row: (row.position, StoredText(row.name, row.origin, row.text)))
-        self._since = FollowedDeclaration()
+        self._rules = FollowedRows(t.rules, lambda row: float(row.accepted_s))
+        self._sources = FollowedRows(t.declared, lambda row: float(row.declared_s))
 
     async def catch_up(self, read_each: ReadEach) -> int:
         """Read what has changed, in parts; return a number that grows whenever something has."""
-        await self._texts.catch_up(read_each)
-        await self._since.catch_up(read_each)
-        return self._texts.changes + self._since.changes
+        for each in (self._texts, self._rules, self._sources):
+            await each.catch_up(read_each)
+        return self._texts.changes + self._rules.changes + self._sources.changes
 
     def stored(self) -> StoredDeclaration | None:
         """Return what was there at the last look, or ``None`` if nothing was ever declared."""
@@ -200,26 +180,5 @@ class FollowedTexts:
             return None
         texts = [text for _, text in sorted(self._texts.values.values(), key=itemgetter(0))]
         files = sorted((each for each in texts if each.origin == "file"), key=attrgetter("name"))
-        return StoredDeclaration([*files, *(each for each in texts if each.origin != "file")], *self._since.since_s())
-
-
-class FollowedDeclaration:
-    """Since when rules are accepted and sources are declared, by name, in unix seconds."""
-
-    def __init__(self) -> None:
-        self._rules = FollowedRows(t.rules, lambda row: float(row.accepted_s))
-        self._sources = FollowedRows(t.declared, lambda row: float(row.declared_s))
-
-    async def catch_up(self, read_each: ReadEach) -> None:
-        """Read what has changed, in parts."""
-        await self._rules.catch_up(read_each)
-        await self._sources.catch_up(read_each)
-
-    @property
-    def changes(self) -> int:
-        """A number that grows with each look that finds something else."""
-        return self._rules.changes + self._sources.changes
-
-    def since_s(self) -> tuple[dict[str, float], dict[str, float]]:
-        """Return since when rules were accepted, and since when sources were declared."""
-        return dict(self._rules.values), dict(self._sources.values)
+        ordered = [*files, *(each for each in texts if each.origin != "file")]
+        return StoredDeclaration(ordered, dict(self._rules.values), dict(self._sources.values))

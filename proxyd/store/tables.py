@@ -430,27 +430,25 @@ answers = Table(  # to requests with an Idempotency-Key
     Column("answered_s", Float, nullable=False),
 )
 
-leaders = Table(  # the planner that leads
-    "leaders",
-    metadata,
-    Column("role", String, primary_key=True),
-    Column("term", Integer, nullable=False),  # counts the leaders
-    Column("name", String, nullable=False),
-    Column("since_s", Float, nullable=False),
-    Column("rest_s", Float),  # for how long its probers may work once it has ended; unknown before 0027
-    Column("probers", JSON),  # ids of those that it may have given work, or that may still work for an earlier one
-    Column("address", String),  # of its listener; unknown before 0028
-)
-
 members = Table(  # the processes that share a role's work
     "members",
     metadata,
     Column("member", Integer, primary_key=True, autoincrement=False),  # the number of its lock
     Column("role", String, nullable=False),
     Column("name", String, nullable=False),  # of its machine
-    Column("address", String),  # of its listener, if it is a planner
-    Column("secret", String),  # with which other planners ask it
-    Column("runs", String),  # a digest of the declaration that it runs, if it is a planner
+)
+
+planners = (
+    Table(  # the members that are planners; notifiers may not read it, or their users could have tokens sent there
+        "planners",
+        metadata,
+        Column("member", Integer, primary_key=True, autoincrement=False),
+        Column("address", String, nullable=False),  # of its listener
+        Column("secret", String, nullable=False),  # with which other planners ask it
+        Column("runs", String, nullable=False),  # a digest of the declaration that it runs
+        Column("rest_s", Float, nullable=False),  # for how long its probers may work once it has ended
+        Column("probers", JSON, nullable=False),  # ids of those that may work for it, or for one that has ended
+    )
 )
 
 shards = Table(  # the parts of a role's work

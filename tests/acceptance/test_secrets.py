@@ -236,7 +236,7 @@ def guarded(postgresql: PostgresServer) -> Iterator[NatsServer]:
     [
         ("wrong", "nats", "password authentication failed"),
         ("database", "wrong", "authorization violation"),
-        ("database", "nats", "leading"),
+        ("database", "nats", "running"),
     ],
     ids=["wrong-for-postgresql", "wrong-for-nats", "right"],
 )
@@ -250,13 +250,13 @@ async def test_no_password_of_a_server_is_written_whether_it_is_right_or_wrong(
         await w.daemon.spawn()
         await eventually(lambda: verdict in w.daemon.log.lower(), verdict, state=lambda: w.daemon.log)
         if database != "wrong":
-            await eventually(lambda: '"leading"' in w.daemon.log, "it leads", state=lambda: w.daemon.log)
+            await eventually(lambda: '"running"' in w.daemon.log, "it plans", state=lambda: w.daemon.log)
         shown = []
-        if verdict == "leading":
+        if verdict == "running":
             await w.daemon.started()
             shown = [str(await w.daemon.request("GET", path)) for path in ("/metrics", "/readyz")]
         config, migrated = await asyncio.gather(w.daemon.cli("config"), w.daemon.cli("db", "migrate"))
         assert config.out.count("[hidden]@127.0.0.1") == 2
-        assert migrated.code == 1  # it tells of the password, or of the daemon that leads
+        assert migrated.code == 1  # it tells of the password, or of the daemon that runs
         text = "\n".join([*shown, config.out, config.err, migrated.out, migrated.err, w.daemon.log])
     assert leaks(text, {each for name in (database, nats) for each in written(secret(name))}) == []

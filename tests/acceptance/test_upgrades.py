@@ -78,7 +78,7 @@ async def test_an_upgrade_under_load_loses_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-async def test_of_two_machines_only_the_leader_upgrades(tmp_path: Path, postgresql: PostgresServer) -> None:
+async def test_of_two_machines_one_upgrades(tmp_path: Path, postgresql: PostgresServer) -> None:
     async with cluster(tmp_path, postgresql) as machines:
         w = World(machines.origin, machines.receiver, Daemon(tmp_path))
         machines.declare([w.text(SOURCES, {"each": 1})])
@@ -96,8 +96,6 @@ async def test_of_two_machines_only_the_leader_upgrades(tmp_path: Path, postgres
         count = publish(w, published)
         await w.receiver.received("each", count)
         assert sum(machine.log.count(MIGRATED) for machine in both) == 1
-        leading = [machine.log.count('"leading"') > 0 and MIGRATED in machine.log for machine in both]
-        assert leading.count(True) == 1
         in_order(w, published)
         for machine in both:
             await machine.stop()

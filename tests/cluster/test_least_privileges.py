@@ -35,8 +35,9 @@ async def test_each_role_has_what_it_needs_and_no_more(tmp_path: Path, postgresq
         notifier = await machines.machine("notifier", database=addresses["notifier"])
         await delivered(machines, origin)
         assert "permission denied" not in planner.log + notifier.log
-        forged = "UPDATE leaders SET address = 'evil.example:80'"  # to where planners would forward tokens
-        for forbidden in ("SELECT * FROM tokens", "DELETE FROM items", "DROP TABLE items", "CREATE TABLE n ()", forged):
+        hidden = ("SELECT * FROM tokens", "SELECT secret FROM planners")
+        forged = "UPDATE planners SET address = 'evil.example:80'"  # to where planners would forward tokens
+        for forbidden in (*hidden, "DELETE FROM items", "DROP TABLE items", "CREATE TABLE n ()", forged):
             said = postgresql.refused(forbidden, name, user=own["notifier"])
             assert re.search("permission denied|must be owner", said), said
 

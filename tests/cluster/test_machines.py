@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import socket
 import time
@@ -93,25 +92,17 @@ async def recovers(machines: Cluster, origin: Hosts, fault: Callable[[], Awaitab
     exactly_once(machines, origin)
 
 
-async def leader_of(machines: Cluster, role: str) -> Daemon:
-    """Return the machine that does a role's work."""
+async def share(*planners: Daemon) -> None:
+    """Wait until each source has a planner, and none has all unless it is alone."""
 
-    async def found() -> Daemon | None:
-        for machine in machines.machines:
-            if await _leads(machine, role):
-                return machine
-        return None
+    async def do() -> bool:
+        try:
+            planned = [await machine.metric("proxyd_planned_sources") for machine in planners]
+        except OSError:  # one does not listen yet
+            return False
+        return sum(planned) == HOSTS and (max(planned) < HOSTS or len(planned) == 1)
 
-    leader: Daemon = await eventually(found, f"somebody leads as {role}")
-    return leader
-
-
-async def _leads(machine: Daemon, role: str) -> bool:
-    try:
-        async with asyncio.timeout(2.0):  # one that is frozen takes the request and does not answer
-            return await machine.metric(f'proxyd_role_active{{role="{role}"}}') == 1.0
-    except (OSError, AssertionError):
-        return False
+    await eventually(do, "they share the sources", state=lambda: [each.log[-2500:] for each in planners])
 
 
 async def test_the_machines_share_the_work_and_every_item_is_told_once(
@@ -139,8 +130,7 @@ async def test_a_prober_killed_while_it_holds_batches(tmp_path: Path, postgresql
             origin.delay_s = SLOW_S
 
         await recovers(machines, origin, kill)
-        planner = await leader_of(machines, "planner")
-        await planner.metric_reaches("proxyd_lost_probes_total", 1)
+        await machines.machines[0].metric_reaches("proxyd_lost_probes_total", 1)
 
 
 @pytest.mark.long
@@ -202,25 +192,62 @@ async def test_a_prober_in_a_wrong_network_is_put_aside(tmp_path: Path, postgres
 async def test_a_planner_killed_at_work(tmp_path: Path, postgresql: PostgresServer) -> None:
     roles = ("planner", "planner", "prober", "notifier")
     async with working(tmp_path, postgresql, *roles, delay_s=SLOW_S) as (machines, origin):
-        leader = await leader_of(machines, "planner")
-        await recovers(machines, origin, leader.kill)
-        assert await leader_of(machines, "planner") is not leader
+        victim, other = machines.machines[:2]
+        await share(victim, other)
+        await recovers(machines, origin, victim.kill)
+        await share(other)
 
 
 @pytest.mark.long
 async def test_a_planner_that_was_taken_for_dead_comes_back(tmp_path: Path, postgresql: PostgresServer) -> None:
-    async with working(tmp_path, postgresql, "planner", "planner", "prober", "notifier") as (machines, origin):
-        leader = await leader_of(machines, "planner")
+    roles = ("planner", "planner", "prober", "prober", "notifier")
+    async with working(tmp_path, postgresql, *roles, delay_s=SLOW_S) as (machines, origin):
+        victim, other = machines.machines[:2]
+        await share(victim, other)
 
         async def freeze() -> None:
-            leader.signal(signal.SIGSTOP)
+            victim.signal(signal.SIGSTOP)
 
         await recovers(machines, origin, freeze)
-        other = await leader_of(machines, "planner")
-        leader.signal(signal.SIGCONT)
+        await share(other)
+        victim.signal(signal.SIGCONT)
         await delivered(machines, origin)
-        await eventually(lambda: "lost leadership" in leader.log, "it has noticed", state=lambda: leader.log)
-        assert await leader_of(machines, "planner") is other
+        await eventually(lambda: "lost leadership" in victim.log, "it has noticed", state=lambda: victim.log)
+        await share(victim, other)
+        await delivered(machines, origin)
+
+
+@pytest.mark.long
+async def test_planners_and_their_prober_end_together(tmp_path: Path, postgresql: PostgresServer) -> None:
+    roles = ("planner", "planner", "planner", "prober", "prober", "notifier")
+    async with working(tmp_path, postgresql, *roles, delay_s=SLOW_S) as (machines, origin):
+        (*victims, other), prober = machines.machines[:3], machines.machines[3]
+        await share(*victims, other)
+
+        async def kill() -> None:
+            origin.delay_s = LEASE_S / 2.0  # what they are killed in lasts longer than killing them
+            await prober.metric_reaches("proxyd_prober_hosts", 2)
+            for each in (*victims, prober):
+                await each.kill()
+            origin.delay_s = SLOW_S
+
+        await recovers(machines, origin, kill)
+        await share(other)
+
+
+@pytest.mark.long
+async def test_planners_come_and_go_under_load(tmp_path: Path, postgresql: PostgresServer) -> None:
+    async with working(tmp_path, postgresql, "planner", "prober", "prober", "notifier") as (machines, origin):
+        first = machines.machines[0]
+        origin.publish(5)
+        second = await machines.machine("planner")
+        await share(first, second)
+        origin.publish(5)
+        await first.stop()
+        origin.publish(5)
+        await share(second)
+        await machines.receiver.received("each", len([g for feed in origin.feeds.values() for g in feed.guids]))
+        exactly_once(machines, origin)
 
 
 async def test_a_notifier_killed_at_work(tmp_path: Path, postgresql: PostgresServer) -> None:
@@ -304,9 +331,10 @@ async def test_postgresql_is_restarted(tmp_path: Path, how: signal.Signals) -> N
 @pytest.mark.long
 async def test_one_machine_does_everything_and_another_takes_over(tmp_path: Path, postgresql: PostgresServer) -> None:
     async with working(tmp_path, postgresql, "all", "all") as (machines, origin):
-        leader = await leader_of(machines, "planner")
-        await recovers(machines, origin, leader.kill)
-        assert await leader_of(machines, "planner") is not leader
+        victim, other = machines.machines
+        await share(victim, other)
+        await recovers(machines, origin, victim.kill)
+        await share(other)
 
 
 @pytest.mark.long
@@ -334,14 +362,14 @@ async def test_forty_thousand_sources_at_a_short_lease_begin_and_go_on(
     settings = {"lease": "5s", "budget": "500/s", "chronon": "1s", "host_spacing": "0s"}
     async with hosts(400, pages=100) as origin, cluster(tmp_path, postgresql, **settings) as machines:
         machines.declare(origin.texts(machines.receiver.url("each")))
-        for role in ("planner", "planner", "prober"):
-            await machines.machine(role)
+        planners = [await machines.machine("planner") for _ in range(2)]
+        await machines.machine("prober")
         await eventually(
             lambda: len({url for _, url in origin.asked}) > 5_000,
             "sources are asked",
             timeout_s=4 * PATIENCE_S,
             state=lambda: [machine.log[-1500:] for machine in machines.machines],
         )
-        leader = await leader_of(machines, "planner")
-        assert "lost leadership" not in leader.log
-        assert leader.log.count('"event": "leading"') == 1
+        for each in planners:
+            assert "lost leadership" not in each.log
+            assert each.log.count('"event": "sharing the work"') == 1

@@ -15,7 +15,7 @@ from tests.acceptance.support import Daemon, eventually
 from tests.acceptance.test_upgrades import MIGRATED, put_back
 from tests.cluster.hosts import Hosts, hosts
 from tests.cluster.support import Cluster, cluster
-from tests.cluster.test_machines import delivered, exactly_once, known, recovers
+from tests.cluster.test_machines import delivered, exactly_once, known, recovers, share
 from tests.servers import PostgresServer
 
 HOSTS = 12
@@ -28,22 +28,9 @@ async def planning(folder: Path, postgresql: PostgresServer, planners: int) -> A
         machines.declare(origin.texts(machines.receiver.url("each")))
         for _ in range(planners):
             await machines.machine("all")
-        await shared(machines)
+        await share(*machines.machines)
         await delivered(machines, origin)
         yield machines, origin
-
-
-async def shared(machines: Cluster) -> None:
-    """Wait until each source has a planner, and none has all unless it is alone."""
-
-    async def are() -> bool:
-        try:
-            found = [await machine.metric("proxyd_planned_sources") for machine in machines.machines]
-        except OSError:  # one does not listen yet
-            return False
-        return sum(found) == HOSTS and (max(found) < HOSTS or len(found) == 1)
-
-    await eventually(are, "the sources are shared", state=lambda: [each.log[-2500:] for each in machines.machines])
 
 
 async def first_of(machines: Cluster) -> tuple[Daemon, list[Daemon]]:
@@ -56,11 +43,11 @@ async def test_planners_share_and_every_item_is_told_once(tmp_path: Path, postgr
     async with planning(tmp_path, postgresql, 2) as (machines, origin):
         await delivered(machines, origin)
         more = await machines.machine("all")
-        await shared(machines)
+        await share(*machines.machines)
         await delivered(machines, origin)
         await more.stop()
         machines.machines.remove(more)
-        await shared(machines)
+        await share(*machines.machines)
         await delivered(machines, origin)
         for machine in machines.machines:
             await machine.stop()
@@ -79,7 +66,7 @@ async def test_a_planner_killed(tmp_path: Path, postgresql: PostgresServer, whic
             machines.machines.remove(victim)
 
         await recovers(machines, origin, kill)
-        await shared(machines)
+        await share(*machines.machines)
         await delivered(machines, origin)
 
 
@@ -97,7 +84,7 @@ async def test_a_planner_frozen_and_thawed(tmp_path: Path, postgresql: PostgresS
         await recovers(machines, origin, freeze)
         victim.signal(signal.SIGCONT)
         machines.machines.append(victim)
-        await shared(machines)
+        await share(*machines.machines)
         await delivered(machines, origin)
 
 
@@ -120,7 +107,7 @@ async def test_what_is_declared_is_planned_by_whoever_has_it(tmp_path: Path, pos
         await eventually(lambda: sum_is(machines, HOSTS - 1), "the source is paused")
         status, _, _ = await first.request("POST", "/api/v1/resume", token=token, json={"source": paused})
         assert status == 200
-        await shared(machines)
+        await share(*machines.machines)
         await known(machines, origin)
 
 
@@ -134,7 +121,7 @@ async def test_one_of_several_planners_upgrades_and_nothing_is_lost(tmp_path: Pa
         origin.publish()
         for _ in range(2):
             await machines.machine("all")
-        await shared(machines)
+        await share(*machines.machines)
         assert sum(each.log.count(MIGRATED) for each in machines.machines) == 1
         await machines.receiver.received("each", 2 * HOSTS)
         await delivered(machines, origin)
@@ -149,12 +136,12 @@ async def test_processes_of_one_machine_share_the_sources(tmp_path: Path, postgr
             beside = copy(machine)
             beside.port += number
             machines.machines.append(beside)
-        await shared(machines)
+        await share(*machines.machines)
         await delivered(machines, origin)
         children = planners_of(machine.pid)
         os.kill(children[0], signal.SIGKILL)
         await eventually(lambda: "is started again" in machine.log, "it is noticed", state=lambda: machine.log[-2000:])
-        await shared(machines)
+        await share(*machines.machines)
         await delivered(machines, origin)
         await machine.stop()
         await eventually(lambda: not any(map(is_there, children)), "all have ended")

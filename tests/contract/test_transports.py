@@ -19,6 +19,7 @@ from proxyd.core.model.item import Item, Value
 from proxyd.core.model.outcome import HubLinks, OutcomeKind, ProbeOutcome, ProbeRequest, Validators
 from proxyd.metrics import Metrics
 from proxyd.ports import MaySend, Prober, Transport, always
+from tests.acceptance.support import eventually
 from tests.servers import nats_server
 
 FULL = {
@@ -77,7 +78,7 @@ class Hosts:
         )
 
 
-async def no_strays(outcome: ProbeOutcome, *, reading: str) -> None:
+async def no_strays(outcome: ProbeOutcome, *, reading: str) -> bool:
     raise AssertionError(outcome)
 
 
@@ -95,11 +96,12 @@ async def distant(prober: Prober, clock: SystemClock, folder: Path) -> AsyncIter
     with nats_server() as server:
         settings = ClusterSettings([server.url], "test")
         async with open_link(settings) as ours, open_link(settings) as theirs, asyncio.TaskGroup() as tasks:
-            times = TransportSettings(1, hold_s=15.0, begins_s=0.0, spacing_s=0.0, queue_s=30.0, patience_s=60.0)
+            times = TransportSettings(1, hold_s=15.0, spacing_s=0.0, queue_s=30.0, patience_s=60.0)
             transport = NatsTransport(ours, clock, Metrics(), times)
             tasks.create_task(transport.run(no_strays))
             worker = BatchProber(theirs, prober, clock, Metrics(), ProberSettings("p", 64, 1.0))
             tasks.create_task(worker.run())
+            await eventually(lambda: transport.probers == 1, "the planner knows it")
             yield transport
             transport.stop()
             worker.stop()

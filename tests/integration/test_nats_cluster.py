@@ -19,7 +19,7 @@ from proxyd.cluster.batch_prober import BatchProber, ProberSettings
 from proxyd.cluster.link import ClusterSettings, NatsConnection, PartJoiner, Received, open_link
 from proxyd.cluster.nats_transport import NatsTransport, TransportSettings
 from proxyd.cluster.nats_users import USERS
-from proxyd.cluster.subjects import ABSENT, CALL, HELLO, OUTBOX, REPORT, rights_of, work_of
+from proxyd.cluster.subjects import ABSENT, CALL, HELLO, OUTBOX, REPORT, report_to, rights_of, work_of
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.errors import ClusterError
 from proxyd.metrics import Metrics
@@ -72,12 +72,13 @@ async def cluster_of(hold_s: float = HOLD_S) -> AsyncIterator[Cluster]:
         server = stack.enter_context(nats_server())
         link = await stack.enter_async_context(open_link(ClusterSettings([server.url], "test")))
         metrics = Metrics()
-        times = TransportSettings(1, hold_s, begins_s=0.0, spacing_s=0.0, queue_s=30.0, patience_s=60.0)
+        times = TransportSettings(1, hold_s, spacing_s=0.0, queue_s=30.0, patience_s=60.0)
         transport = NatsTransport(link, CLOCK, metrics, times)
         found = Cluster(server, transport, link, metrics, stack)
 
-        async def take(outcome: ProbeOutcome, *, reading: str) -> None:
+        async def take(outcome: ProbeOutcome, *, reading: str) -> bool:
             found.strays.append((outcome, reading))
+            return True
 
         running = asyncio.create_task(transport.run(take))
         stack.push_async_callback(asyncio.wait, [running])
@@ -235,7 +236,7 @@ async def test_a_server_that_refuses_is_named_once(monkeypatch: pytest.MonkeyPat
 
 
 async def test_each_user_of_a_server_may_do_what_its_role_does_and_nothing_else(tmp_path: Path) -> None:
-    said = [CALL, OUTBOX, HELLO, REPORT, f"{work_of('a')}.batch", f"{ABSENT}.a", "other"]
+    said = [CALL, OUTBOX, HELLO, REPORT, report_to(7), f"{work_of('a')}.batch", f"{ABSENT}.a", "other"]
     heard: set[tuple[str, str, bytes]] = set()
     async with AsyncExitStack() as stack:
         stack.enter_context(nats_server(config=tmp_path))

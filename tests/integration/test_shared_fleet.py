@@ -61,7 +61,8 @@ class Planner:
         self.decider.known.division = Division(frozenset())
         self.shares, self.store, stored = shares, store, StoredFleet(store)
         recall = stream_recall(self.decider, store)
-        self.declarations = Declarations(folder, recall, clock, CheckSettings(), Metrics(), lambda _: b"s", stored)
+        parts = (CheckSettings(), Metrics(), lambda _: b"s", stored.sources)
+        self.declarations = Declarations(folder, recall, clock, *parts)
         self.under_way: set[str] = set()
         self.fleet = SharedFleet(
             shares, stored, recall, self.declarations, [lambda: self.under_way], self._sending, clock

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from proxyd.clock import SystemClock
 from proxyd.core.model.shards import SHARDS
-from proxyd.errors import NotLeadingError, StoreError
+from proxyd.errors import LeaseLostError, StoreError
 from proxyd.store.databases.connections import MEMBERS
 from proxyd.store.databases.opening import open_connections
 from proxyd.store.databases.postgresql import session_of
@@ -30,10 +30,26 @@ _END_LEASE = """
 
 
 @dataclass
+class Probers:
+    """What ends the work of probers for planners that have ended, once it is told to."""
+
+    free: bool = False
+    busy_s: float = 0.0  # for the planner itself, once it has ended
+    told: list[tuple[set[str], set[int], float]] = field(default_factory=list)
+
+    def succeed(self, probers: Collection[str], living: Collection[int], rest_s: float) -> None:
+        self.told.append((set(probers), set(living), rest_s))
+
+    def are_free(self) -> bool:
+        return self.free
+
+
+@dataclass
 class Party:
-    """The notifiers of a test; whenever one has other shards, it is checked that no shard has two."""
+    """The processes of a test; whenever one has other shards, it is checked that no shard has two."""
 
     database: str
+    role: str = "notifier"
     members: list[Membership] = field(default_factory=list)
     following: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     busy: set[int] = field(default_factory=set)  # the shards in which something is under way
@@ -41,7 +57,8 @@ class Party:
 
     @asynccontextmanager
     async def join(self, name: str) -> AsyncIterator[Membership]:
-        async with sharing(self.database, "notifier", name, lease_s=LEASE_S, wait=CLOCK.sleep) as joined:
+        times = {"lease_s": LEASE_S, "rest_s": 3.0}
+        async with sharing(self.database, self.role, name, wait=CLOCK.sleep, **times) as joined:  # type: ignore[arg-type]
             self.members.append(joined)
             task = asyncio.create_task(joined.shares.follow(self._soon, self._changed, self._busy))
             self.following[name] = task
@@ -65,7 +82,7 @@ class Party:
         self.news.set()
 
     async def have(self, *counts: int) -> None:
-        """Wait until the notifiers have so many shards, fewest first."""
+        """Wait until they have so many shards, fewest first."""
         while tuple(sorted(len(joined.shares.own) for joined in self.members)) != counts:
             self.news.clear()
             await self.news.wait()
@@ -120,13 +137,13 @@ async def test_who_loses_its_session_says_so_and_writes_nothing_once_another_has
         await write(first)
         party.following["a"].cancel()  # it is frozen, but for the renewal, so that we see what that says
         await other.writer.call(lambda c: c.execute(text(_END_LEASE), {"name": "a", "locks": MEMBERS}))
-        with pytest.raises(NotLeadingError, match="the database ended the session"):
+        with pytest.raises(LeaseLostError, match="the database ended the session"):
             await first.lost()
         assert not first.lease.is_held()
         party.members.remove(first)
         async with party.join("b") as second:
             await party.have(SHARDS)
-            with pytest.raises(NotLeadingError, match="another machine has taken over"):
+            with pytest.raises(LeaseLostError, match="another machine has taken over"):
                 await write(first)
             await write(second)
         party.members.append(first)
@@ -142,9 +159,66 @@ async def test_a_database_that_is_divided_otherwise_is_refused(party: Party) -> 
             pass
 
 
-async def test_who_leaves_leaves_nothing_behind(party: Party) -> None:
+@pytest.mark.parametrize("role", ["planner", "notifier"])
+async def test_who_leaves_leaves_nothing_behind(party: Party, role: str) -> None:
+    party.role = role
     async with party.join("a"):
         await party.have(SHARDS)
     async with open_connections(party.database) as other:
-        left = "SELECT (SELECT count(*) FROM members), (SELECT count(member) FROM shards)"
-        assert await other.writer.call(lambda c: tuple(c.execute(text(left)).one())) == (0, 0)
+        left = (
+            "SELECT (SELECT count(*) FROM members), (SELECT count(*) FROM planners), (SELECT count(member) FROM shards)"
+        )
+        assert await other.writer.call(lambda c: tuple(c.execute(text(left)).one())) == (0, 0, 0)
+
+
+async def die(party: Party, joined: Membership, name: str) -> None:
+    """End the lease of a process, which then does nothing more."""
+    party.following[name].cancel()
+    async with open_connections(party.database) as other:
+        await other.writer.call(lambda c: c.execute(text(_END_LEASE), {"name": name, "locks": MEMBERS}))
+    with pytest.raises(LeaseLostError):
+        await joined.lost()
+    party.members.remove(joined)
+
+
+async def test_shards_of_a_planner_that_has_ended_rest_until_nobody_works_for_it(party: Party) -> None:
+    party.role = "planner"
+    async with AsyncExitStack() as stack:
+        first, second, third = [await stack.enter_async_context(party.join(name)) for name in "abc"]
+        probers = [Probers(), Probers()]
+        for joined, each in zip((second, third), probers, strict=True):
+            joined.shares.succeed_by(each)
+        await party.have(21, 21, 22)
+        await first.shares.keep_probers(["p", "q"])
+        await second.shares.keep_probers(["q", "r"])
+        before = [second.shares.own, third.shares.own]
+        await die(party, first, "a")
+        while not all(each.told for each in probers):
+            await CLOCK.sleep(1.0 / LOOKS)
+        living = {second.shares.number, third.shares.number}
+        assert [each.told for each in probers] == [[({"p", "q", "r"}, living, 3.0)]] * 2
+        assert [second.shares.own, third.shares.own] == before
+        await die(party, second, "b")  # whose own successor must know of the probers of the first
+        while len(probers[1].told) == 1:
+            await CLOCK.sleep(1.0 / LOOKS)
+        assert probers[1].told[1:] == [({"p", "q", "r"}, {third.shares.number}, 3.0)]
+        assert third.shares.own == before[1]
+        probers[1].free = True
+        await party.have(SHARDS)
+        party.members += [first, second]
+
+
+async def test_a_planner_that_ends_while_probers_work_for_it_leaves_its_shards_to_be_found(party: Party) -> None:
+    party.role = "planner"
+    async with AsyncExitStack() as stack:
+        staying = await stack.enter_async_context(party.join("a"))
+        probers = Probers()
+        staying.shares.succeed_by(probers)
+        for busy_s, told in ((0.0, 0), (1.0, 1)):
+            async with party.join("b") as leaving:
+                leaving.shares.succeed_by(Probers(busy_s=busy_s))
+                await party.have(32, 32)
+                await leaving.shares.keep_probers(["p"])
+            probers.free = True
+            await party.have(SHARDS)
+            assert len(probers.told) == told

@@ -11,11 +11,11 @@ from proxyd.api import wire
 from proxyd.api.admission import admission
 from proxyd.api.connections import sending
 from proxyd.api.rest.endpoint import Endpoint, answered
-from proxyd.api.rest.problems import Handler, problem
+from proxyd.api.rest.problems import problem
 
-NO_API = (
-    "this machine does not plan, so it does not answer the API: run the verb on the machine whose planner leads, or "
-    "name that planner with --url and its token in PROXYD_TOKEN"
+_NO_API = (
+    "this machine does not plan, so it does not answer the API: run the verb on a machine with a planner, or "
+    "name a planner with --url and a token in PROXYD_TOKEN"
 )
 
 
@@ -54,14 +54,12 @@ class HealthHandlers:
 
 async def not_here(request: web.Request) -> web.StreamResponse:
     """Refuse a request for the API, on a machine that cannot say which one answers it."""
-    return problem(421, "Misdirected Request", NO_API)
+    return problem(421, "Misdirected Request", _NO_API)
 
 
-def health_app(
-    handlers: HealthHandlers, hosts: AbstractSet[str] | None = None, elsewhere: Handler = not_here
-) -> web.Application:
-    """Return the application of a process without an API; ``elsewhere`` answers requests for the API."""
+def health_app(handlers: HealthHandlers, hosts: AbstractSet[str] | None = None) -> web.Application:
+    """Return the application of a process without an API."""
     app = web.Application(middlewares=[sending, admission(hosts)])
     app.add_routes([web.route(each.method, each.path, each.respond) for each in handlers.endpoints()])
-    app.router.add_route("*", "/{path:.*}", elsewhere)
+    app.router.add_route("*", "/{path:.*}", not_here)
     return app

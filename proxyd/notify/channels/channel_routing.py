@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from proxyd.core.model.delivery import ChannelDelivery, LogDelivery, MailDelivery, WebhookDelivery
-from proxyd.errors import NotLeadingError
+from proxyd.errors import LeaseLostError
 from proxyd.notify.channels import ChannelResources
 from proxyd.notify.channels.apprise_channel import open_apprise
 from proxyd.notify.channels.log_channel import open_log
@@ -40,7 +40,7 @@ class Channels:
             return await self._channels[message.kind].deliver(message)
 
 
-class LeaderChannel:
+class LeasedChannel:
     """The Channel port of a process that may lose its lease: once it has, nothing is sent."""
 
     def __init__(self, channel: Channel, may_send: MaySend) -> None:
@@ -48,9 +48,9 @@ class LeaderChannel:
         self._may_send = may_send
 
     async def deliver(self, message: Message) -> str:
-        """Deliver a message; raise ``NotLeadingError`` if another machine may deliver it now."""
+        """Deliver a message; raise ``LeaseLostError`` if another machine may deliver it now."""
         if not self._may_send():
-            raise NotLeadingError("a notification was not sent: this machine no longer leads")
+            raise LeaseLostError("a notification was not sent: this machine has lost its lease")
         return await self._channel.deliver(message)
 
 

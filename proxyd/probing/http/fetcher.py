@@ -13,7 +13,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from proxyd.core.model.outcome import NO_VALIDATORS, Validators
-from proxyd.errors import FetchError, FetchTimeoutError, NotLeadingError
+from proxyd.errors import FetchError, FetchTimeoutError, LeaseLostError
 from proxyd.net import describe, fresh_for_s, read_url, refusal_in, retry_after_s
 from proxyd.ports import always
 from proxyd.probing.http.body_decoding import Decoder, read_decoded
@@ -115,9 +115,9 @@ class ProbeTrace:
         self.body_bytes += number
 
     def begin(self, now_s: float) -> None:
-        """Record that a request is about to be sent; raise ``NotLeadingError`` if it may not be."""
+        """Record that a request is about to be sent; raise ``LeaseLostError`` if it may not be."""
         if not self.may_send():
-            raise NotLeadingError("a request was not sent: this machine no longer leads")
+            raise LeaseLostError("a request was not sent: this machine has lost its lease")
         self.requests += 1
         self.started_s = now_s if self.started_s is None else self.started_s
 

@@ -1,1 +1,1 @@
-"""SQLite and PostgreSQL: connections, migrations, copies, backups and leader locks."""
+"""SQLite and PostgreSQL: connections, migrations, copies, backups, leases and shards."""

@@ -14,13 +14,13 @@ import structlog
 from sqlalchemy import Connection, Select, select
 
 from proxyd.clock import awake_or_asleep_s
-from proxyd.errors import NotLeadingError, StoreUnreachableError
+from proxyd.errors import LeaseLostError, StoreUnreachableError
 from proxyd.store.databases.connections import StoreConnections, is_newest
 from proxyd.store.databases.own_loops import on_own_loop
 from proxyd.store.databases.postgresql import SessionConnection, answered, leased_session
 
 _RENEWALS = 5  # during one lease
-_LOOKS = 20  # of a standby during one lease
+_LOOKS = 20  # for the lock, during one lease
 LONGEST_TURN = 2.0
 """The leases that a write may take: the server ends what the last holder has begun within one."""
 _BELIEF = 0.8  # the part of a lease for which its holder, if it hears nothing, still works
@@ -65,17 +65,17 @@ class Lease:
         return is_ours
 
     def must_be_ours(self, connection: Connection) -> None:
-        """Let nobody take over until the transaction ends; raise ``NotLeadingError`` if another machine has."""
+        """Let nobody take over until the transaction ends; raise ``LeaseLostError`` if another machine has."""
         assert self._record is not None  # it has begun
         if connection.execute(self._record.with_for_update(read=True)).first() is None:
-            raise NotLeadingError(_TAKEN_OVER)
+            raise LeaseLostError(_TAKEN_OVER)
 
     def is_ours(self, connection: Connection) -> bool:
-        """Whether no other machine has taken over since we began; raises ``NotLeadingError`` after an upgrade."""
+        """Whether no other machine has taken over since we began; raises ``LeaseLostError`` after an upgrade."""
         if self._record is None:
             return connection.scalar(select(1)) == 1
         if not is_newest(connection):
-            raise NotLeadingError("another version of proxyd has changed the tables")
+            raise LeaseLostError("another version of proxyd has changed the tables")
         return connection.execute(self._record).first() is not None
 
     def end(self) -> None:
@@ -92,7 +92,7 @@ class Leased:
     _renewing: asyncio.Task[None]
 
     async def lost(self) -> None:
-        """Wait until another machine may take over; then raise ``NotLeadingError``, which says why."""
+        """Wait until another machine may take over; then raise ``LeaseLostError``, which says why."""
         await asyncio.shield(self._renewing)
 
 
@@ -122,7 +122,7 @@ async def keep(lease: Lease, url: str, take: Take, taken: Callable[[], object]) 
     ------
     StoreUnreachableError
         The database was unreachable before the lock was taken.
-    NotLeadingError
+    LeaseLostError
         The lease could not be renewed in time.
     StoreError
         A newer proxyd made the tables.
@@ -142,7 +142,7 @@ async def _wait_for(lease: Lease, session: SessionConnection, take: Take) -> Non
     has_looked = False
     while not await lease.asked(take(session), lease.length_s):
         if not has_looked:
-            log.info("standing by: another machine leads", role=lease.role)
+            log.info("waiting: another machine has the work alone", role=lease.role)
         has_looked = True
         await asyncio.sleep(lease.length_s / _LOOKS)
 
@@ -150,15 +150,15 @@ async def _wait_for(lease: Lease, session: SessionConnection, take: Take) -> Non
 async def _renew(lease: Lease, session: SessionConnection) -> None:
     try:
         is_ours = await lease.asked(session.call(lease.is_ours), lease.left_s)
-    except NotLeadingError:
+    except LeaseLostError:
         raise
     except StoreUnreachableError as error:
         why = "the database ended the session that holds the lease"
         if lease.left_s <= 0.0:
             why = f"the database did not answer for {_BELIEF * lease.length_s:g} s"
-        raise NotLeadingError(why) from error
+        raise LeaseLostError(why) from error
     if not is_ours:
-        raise NotLeadingError(_TAKEN_OVER)
+        raise LeaseLostError(_TAKEN_OVER)
 
 
 async def _first(renewing: asyncio.Task[None], *others: Awaitable[Any]) -> None:

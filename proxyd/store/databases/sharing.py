@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import structlog
 from sqlalchemy import Connection, Row, delete, func, insert, or_, select, text, update
@@ -40,7 +40,7 @@ class Member:
     """A process that shares a role's work.
 
     ``number`` is that of its lock. A planner is reached at ``address``, which may be empty, is asked with ``secret`` by
-    others, and ``runs`` the declaration with this digest.
+    others, and ``runs`` the declaration with this digest. Once it has ended, its probers may work for ``rest_s``.
     """
 
     role: str
@@ -49,6 +49,21 @@ class Member:
     address: str = ""
     secret: str = field(default="", repr=False)
     runs: str = ""
+    rest_s: float = 0.0
+
+
+class Successor(Protocol):
+    """Ends what others do for processes that have ended, before this one does it."""
+
+    def succeed(self, probers: Collection[str], living: Collection[int], rest_s: float) -> None:
+        """Let probers break off what they do for processes that are not among the living, in ``rest_s`` at most."""
+
+    def are_free(self) -> bool:
+        """Whether all of them have."""
+
+    @property
+    def busy_s(self) -> float:
+        """For how long, once this process has ended, others may work for it."""
 
 
 class _View(NamedTuple):
@@ -59,6 +74,14 @@ class _View(NamedTuple):
     dead: frozenset[int]
 
 
+class _Taken(NamedTuple):
+    """Shards that a process has taken, and which probers may work for how long for those that had them."""
+
+    shards: frozenset[int]
+    probers: frozenset[str]
+    rest_s: float
+
+
 class Shares:
     """The shards that a process has of a role's work, while ``follow`` runs."""
 
@@ -66,14 +89,30 @@ class Shares:
         self.own: frozenset[int] = frozenset()
         self.has_looked = asyncio.Event()
         self._view = _View({}, {}, frozenset())
+        self._successor: Successor | None = None
+        self._resting: frozenset[int] = frozenset()  # shards of a process that has ended, for which others may work
         self._connections = connections
         self._lease = lease
         self._member = member
 
     @property
+    def number(self) -> int:
+        """The number of this process, which no other has."""
+        return self._member.number
+
+    @property
     def secret(self) -> str:
         """What the others ask this process with."""
         return self._member.secret
+
+    @property
+    def members(self) -> int:
+        """How many processes shared the work at the last look; this one at least."""
+        return max(1, len(self._view.alive))
+
+    def succeed_by(self, successor: Successor) -> None:
+        """Have the shards of a process that has ended only once nobody works for it any more."""
+        self._successor = successor
 
     def has(self, key: str) -> bool:
         """Whether the shard of ``key`` is our own."""
@@ -90,7 +129,11 @@ class Shares:
 
     async def note_runs(self, digest: str) -> None:
         """Let the others know which declaration this process runs."""
-        await self._ask(partial(_note_runs, self._lease, self._member, digest))
+        await self._ask(partial(_note, self._lease, self._member, {"runs": digest}))
+
+    async def keep_probers(self, probers: Collection[str]) -> None:
+        """Record which probers may work for this process."""
+        await self._ask(partial(_note, self._lease, self._member, {"probers": sorted(probers)}))
 
     async def follow(
         self,
@@ -121,11 +164,22 @@ class Shares:
         due = turnover(view.holders, view.alive.keys(), self._member.number)
         own = frozenset(shard for shard, holder in view.holders.items() if holder == self._member.number)
         if due.take or view.dead:
-            own |= await self._ask(partial(_take_over, self._lease, self._member, due.take, view.dead))
-        self._note(own - due.give, changed)
+            taken = await self._ask(partial(_take_over, self._lease, self._member, due.take, view.dead))
+            self._succeed(view, taken)
+            own |= taken.shards
+        if self._successor is None or self._successor.are_free():
+            self._resting = frozenset()
+        self._note(own - due.give - self._resting, changed)
         self.has_looked.set()
         if due.give and (quiet := due.give.difference(await busy())):
             await self._ask(partial(_give_up, self._lease, self._member, quiet))
+
+    def _succeed(self, view: _View, taken: _Taken) -> None:
+        """Let nobody work any more for the processes that had some of these shards, and have ended."""
+        left = frozenset(shard for shard in taken.shards if view.holders[shard] is not None)
+        if self._successor is not None and left:
+            self._resting |= left
+            self._successor.succeed(taken.probers, view.alive.keys(), taken.rest_s)
 
     def _note(self, own: frozenset[int], changed: Callable[[], object]) -> None:
         if own != self.own:
@@ -137,7 +191,9 @@ class Shares:
         return await answered(self._connections.people.call(function), turns * self._lease.length_s)
 
     async def leave(self) -> None:
-        """Let others have our shards at once, because we do nothing more."""
+        """Let others have our shards at once, because we do nothing more; later if probers still work for us."""
+        if self._successor is not None and self._successor.busy_s > 0.0:
+            return
         with suppress(StoreError):
             await self._ask(partial(_leave, self._lease, self._member), _LEAVING)
 
@@ -151,9 +207,16 @@ class Membership(Leased):
 
 @asynccontextmanager
 async def sharing(
-    url: str, role: str, name: str, *, lease_s: float, wait: Callable[[float], Awaitable[None]], address: str = ""
+    url: str,
+    role: str,
+    name: str,
+    *,
+    lease_s: float,
+    wait: Callable[[float], Awaitable[None]],
+    address: str = "",
+    rest_s: float = 0.0,
 ) -> AsyncIterator[Membership]:
-    """Share a role's work with other processes; ``name`` is that of this machine.
+    """Share a role's work with other processes; ``name`` is that of this machine, ``rest_s`` that of a ``Member``.
 
     The first planner makes the tables, or brings them to the newest schema once no other version works on them. Others
     wait for that.
@@ -165,7 +228,8 @@ async def sharing(
     StoreError
         A newer proxyd made the tables, or one that divides work otherwise.
     """
-    member = Member(role, name, secrets.randbelow(_MOST_MEMBERS) + 1, address, secrets.token_urlsafe(32))
+    number, secret = secrets.randbelow(_MOST_MEMBERS) + 1, secrets.token_urlsafe(32)
+    member = Member(role, name, number, address, secret, rest_s=rest_s)
 
     async def take(session: SessionConnection) -> bool:
         is_shared = await session.take_lock(LOCK_OF[role], is_shared=True)
@@ -208,42 +272,64 @@ def _join(member: Member, connection: Connection) -> None:
         connection.execute(insert_new(t.shards).on_conflict_do_nothing(), fresh)
     elif count != SHARDS:
         raise StoreError(f"the work of the {role} is divided into {count} shards, by this version into {SHARDS}")
-    row = {name: getattr(member, name) for name in ("role", "name", "address", "secret", "runs")}
-    connection.execute(insert(t.members), row | {"member": member.number})
+    connection.execute(insert(t.members), {"member": member.number, "role": role, "name": member.name})
+    if role == _PLANNER:
+        row = {name: getattr(member, name) for name in ("address", "secret", "runs", "rest_s")}
+        connection.execute(insert(t.planners), row | {"member": member.number, "probers": []})
 
 
 def _look(role: str, connection: Connection) -> _View:
     """Return who has what; a process takes its lock before it is among the members, so those without are dead."""
     s, m = t.shards.c, t.members.c
     holders = {row.shard: row.member for row in connection.execute(select(s.shard, s.member).where(s.role == role))}
+    planners = {}  # others may not read that table
+    if role == _PLANNER:
+        planners = {each.member: each for each in connection.execute(select(t.planners))}
     found = connection.execute(select(t.members).where(m.role == role))
-    members = {each.member: _member(each) for each in found}
+    members = {each.member: _member(each, planners.get(each.member)) for each in found}
     held = frozenset(connection.scalars(_LOCKED, {"locks": MEMBERS}))
     alive = {number: each for number, each in members.items() if number in held}
     return _View(holders, alive, frozenset(members.keys() - held))
 
 
-def _member(row: Row[Any]) -> Member:
-    return Member(row.role, row.name, row.member, row.address or "", row.secret or "", row.runs or "")
+def _member(row: Row[Any], planner: Row[Any] | None) -> Member:
+    if planner is None:
+        return Member(row.role, row.name, row.member)
+    return Member(row.role, row.name, row.member, planner.address, planner.secret, planner.runs, planner.rest_s)
 
 
 def _take_over(
     lease: Lease, member: Member, shards: Collection[int], dead: Collection[int], connection: Connection
-) -> frozenset[int]:
-    """Refuse all writes of dead processes from now on, and take some shards that nobody has; return those taken."""
+) -> _Taken:
+    """Refuse all writes of dead processes from now on, and take some shards that nobody has."""
     lease.must_be_ours(connection)
     s, m = t.shards.c, t.members.c
     locked = (func.pg_try_advisory_xact_lock(MEMBERS, number) for number in dead)
     gone = [number for number, lock in zip(dead, locked, strict=True) if connection.scalar(select(lock))]
     connection.execute(delete(t.members).where(m.member.in_(gone)))
+    probers, rest_s = _inherit(member, gone, connection) if member.role == _PLANNER else (frozenset(), 0.0)
     is_free = or_(s.member.is_(None), s.member.not_in(select(m.member).where(m.role == member.role)))
     taking = update(t.shards).where(s.role == member.role, s.shard.in_(shards), is_free).values(member=member.number)
-    return frozenset(connection.scalars(taking.returning(s.shard)))
+    return _Taken(frozenset(connection.scalars(taking.returning(s.shard))), probers, rest_s)
 
 
-def _note_runs(lease: Lease, member: Member, digest: str, connection: Connection) -> None:
+def _inherit(member: Member, gone: Collection[int], connection: Connection) -> tuple[frozenset[str], float]:
+    """Return who may work for planners that have ended, and for how long.
+
+    These count as our own from now on, because who takes other shards of the dead does not find them any more.
+    """
+    p = t.planners.c
+    known = connection.execute(select(p.member, p.rest_s, p.probers)).all()
+    probers = {prober for each in known for prober in each.probers}
+    inherited = {prober for each in known if each.member in {*gone, member.number} for prober in each.probers}
+    connection.execute(update(t.planners).where(p.member == member.number).values(probers=sorted(inherited)))
+    connection.execute(delete(t.planners).where(p.member.in_(gone)))
+    return frozenset(probers), max((each.rest_s for each in known), default=0.0)
+
+
+def _note(lease: Lease, member: Member, values: Mapping[str, object], connection: Connection) -> None:
     lease.must_be_ours(connection)
-    connection.execute(update(t.members).where(t.members.c.member == member.number).values(runs=digest))
+    connection.execute(update(t.planners).where(t.planners.c.member == member.number).values(**values))
 
 
 def _give_up(lease: Lease, member: Member, shards: Collection[int], connection: Connection) -> None:
@@ -256,3 +342,5 @@ def _give_up(lease: Lease, member: Member, shards: Collection[int], connection: 
 def _leave(lease: Lease, member: Member, connection: Connection) -> None:
     _give_up(lease, member, range(SHARDS), connection)
     connection.execute(delete(t.members).where(t.members.c.member == member.number))
+    if member.role == _PLANNER:
+        connection.execute(delete(t.planners).where(t.planners.c.member == member.number))

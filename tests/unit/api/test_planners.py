@@ -10,7 +10,7 @@ import pytest
 from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestClient, TestServer
 
-from proxyd.api import Leader, wire
+from proxyd.api import Peer, wire
 from proxyd.api.forwarding import Forwarding, asking, reading
 from proxyd.api.peers import AskedPeers, add_answers
 from proxyd.api.rest.problems import problems
@@ -27,7 +27,7 @@ assert EXPLAINED is not None
 LISTED = explained.source(DECLARED, EXPLAINED)
 
 THEIRS = "a" * 20
-HERE, OTHER = None, Leader("other:1", "127.0.0.1:1")
+HERE, OTHER = None, Peer("other:1", "127.0.0.1:1")
 
 
 @dataclass
@@ -35,16 +35,16 @@ class Planners:
     """The sources of another planner, which may look after the declaration too."""
 
     theirs: Sequence[str] = ()
-    first: Leader | None = HERE
-    other: Leader = OTHER
+    first: Peer | None = HERE
+    other: Peer = OTHER
     secret: str = "ours"
 
-    def answering(self, source: str | None) -> Leader | None:
+    def answering(self, source: str | None) -> Peer | None:
         if source is None:
             return self.first
         return self.other if source in self.theirs else HERE
 
-    async def called(self, callback_id: str) -> Leader | None:
+    async def called(self, callback_id: str) -> Peer | None:
         return OTHER if callback_id == THEIRS else HERE
 
 
@@ -55,8 +55,8 @@ class Sent(Forwarding):
     paths: list[str] = field(default_factory=list)
     bodies: list[bytes | None] = field(default_factory=list)
 
-    async def pass_on(self, request: web.Request, leader: Leader, body: bytes | None = None) -> web.StreamResponse:
-        assert leader is OTHER
+    async def pass_on(self, request: web.Request, peer: Peer, body: bytes | None = None) -> web.StreamResponse:
+        assert peer is OTHER
         self.paths.append(request.path)
         self.bodies.append(body)
         return web.Response(text="theirs")
@@ -88,7 +88,7 @@ async def listening(planners: Planners, sent: Sent) -> AsyncIterator[TestClient[
         ("/metrics", OTHER, False),
     ],
 )
-async def test_who_knows_answers(path: str, first: Leader | None, is_theirs: bool) -> None:
+async def test_who_knows_answers(path: str, first: Peer | None, is_theirs: bool) -> None:
     sent = Sent()
     async with listening(Planners(["theirs"], first), sent) as client:
         await client.get(path, allow_redirects=False)
@@ -121,7 +121,7 @@ async def test_what_was_asked_by_another_planner_is_answered_here() -> None:
 
 
 @pytest.mark.parametrize(("first", "status"), [(HERE, 400), (OTHER, 421)])
-async def test_the_socket_of_a_planner_that_follows_changes_nothing(first: Leader | None, status: int) -> None:
+async def test_the_socket_of_a_planner_that_follows_changes_nothing(first: Peer | None, status: int) -> None:
     app = make_app(no_queries(), trusted=True, planners=reading(Planners(first=first)))
     async with TestClient(TestServer(app)) as client:
         assert (await client.get("/healthz")).status == 200
@@ -149,7 +149,7 @@ async def answering(secret: str) -> AsyncIterator[str]:
 
 async def test_others_are_asked_for_the_sources_that_they_plan() -> None:
     async with answering("theirs") as address, ClientSession() as session:
-        peers = AskedPeers(session, Planners(["a", "b"], other=Leader("other:1", address, "theirs")))
+        peers = AskedPeers(session, Planners(["a", "b"], other=Peer("other:1", address, "theirs")))
         assert list(await peers.listed(["x", "a", "y", "b"])) == ["a", "b"]
         assert [each.source for each in await peers.probed(["b", "x"])] == ["b"]
         assert await peers.listed(["x"]) == {}
@@ -158,16 +158,16 @@ async def test_others_are_asked_for_the_sources_that_they_plan() -> None:
 @pytest.mark.parametrize("secret", ["", "ours"])
 async def test_who_does_not_know_the_secret_is_told_nothing(secret: str) -> None:
     async with answering("theirs") as address, ClientSession() as session:
-        peers = AskedPeers(session, Planners(["a"], other=Leader("other:1", address, secret)))
+        peers = AskedPeers(session, Planners(["a"], other=Peer("other:1", address, secret)))
         assert (await peers.listed(["a"]), await peers.probed(["a"])) == ({}, [])
     async with answering("") as address, ClientSession() as session:
-        peers = AskedPeers(session, Planners(["a"], other=Leader("other:1", address, "")))
+        peers = AskedPeers(session, Planners(["a"], other=Peer("other:1", address, "")))
         assert await peers.listed(["a"]) == {}
 
 
 async def test_a_planner_that_does_not_answer_is_left_out() -> None:
     async with ClientSession() as session:
-        peers = AskedPeers(session, Planners(["a"], other=Leader("other:1", f"127.0.0.1:{free_port()}", "theirs")))
+        peers = AskedPeers(session, Planners(["a"], other=Peer("other:1", f"127.0.0.1:{free_port()}", "theirs")))
         assert await peers.listed(["a"]) == {}
-        peers = AskedPeers(session, Planners(["a"], other=Leader("other:1", "", "theirs")))
+        peers = AskedPeers(session, Planners(["a"], other=Peer("other:1", "", "theirs")))
         assert await peers.probed(["a"]) == []

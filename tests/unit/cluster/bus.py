@@ -13,7 +13,7 @@ from proxyd.cluster.batch_prober import BatchProber, ProberSettings
 from proxyd.cluster.link import Handler, Received, ServerState
 from proxyd.cluster.nats_transport import NatsTransport, TransportSettings
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
-from proxyd.errors import ClusterError, NotLeadingError
+from proxyd.errors import ClusterError, LeaseLostError
 from proxyd.metrics import Metrics
 from proxyd.ports import MaySend, Unmade, always
 from tests.fakes import FakeClock, settle
@@ -120,7 +120,7 @@ class Origin:
 
     async def probe(self, request: ProbeRequest, may_send: MaySend = always) -> ProbeOutcome:
         if not may_send():
-            raise NotLeadingError
+            raise LeaseLostError
         self.asked.append(request.source_id)
         self.now += 1
         self.most = max(self.most, self.now)
@@ -139,14 +139,26 @@ class Origin:
 
 
 @dataclass
+class Planners:
+    """So many planners, of which each keeps its probers by its term."""
+
+    members: int
+    term: int
+    kept: dict[int, frozenset[str]]
+
+    async def keep_probers(self, probers: Collection[str]) -> None:
+        self.kept[self.term] = frozenset(probers)
+
+
+@dataclass
 class Machines:
-    """A planner and probers over a bus; ``strays`` are outcomes that the planner did not wait for."""
+    """Planners and probers over a bus; ``strays`` are outcomes that no planner waited for."""
 
     clock: FakeClock = field(default_factory=FakeClock)
     bus: Bus = field(init=False)
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     strays: list[tuple[str, str]] = field(default_factory=list)
-    kept: frozenset[str] = frozenset()
+    kept: dict[int, frozenset[str]] = field(default_factory=dict)  # the probers of each planner, by term
     metrics: Metrics = field(default_factory=Metrics)
 
     def __post_init__(self) -> None:
@@ -156,33 +168,32 @@ class Machines:
         self,
         term: int = 7,
         *,
-        begins_s: float = 0.0,
         queue_s: float = 30.0,
         may_send: MaySend = always,
-        waits_for: frozenset[str] | None = None,
+        planners: int = 1,
+        has: Callable[[str], bool] = lambda _source_id: True,
     ) -> NatsTransport:
-        """Return a planner that runs; ``kept`` is what it tells the next one."""
+        """Return a planner that runs, one of so many, with some sources; ``kept`` is what others know of it."""
         clock, link = self.clock, self.bus.link()
-        times = TransportSettings(
-            term,
-            HOLD_S,
-            begins_s,
-            spacing_s=0.0,
-            queue_s=queue_s,
-            patience_s=60.0,
-            waits_for=self.kept if waits_for is None else waits_for,
-        )
+        times = TransportSettings(term, HOLD_S, spacing_s=0.0, queue_s=queue_s, patience_s=60.0)
 
-        async def keep(probers: Collection[str]) -> None:
-            self.kept = frozenset(probers)
+        sharing = Planners(planners, term, self.kept)
+        parts = (link, clock, self.metrics, times, may_send, sharing, clock.monotonic_s)
+        made = NatsTransport(*parts)  # type: ignore[arg-type]
 
-        made = NatsTransport(link, clock, self.metrics, times, may_send, keep, clock.monotonic_s)  # type: ignore[arg-type]
-
-        async def take(outcome: ProbeOutcome, *, reading: str) -> None:
-            self.strays.append((outcome.source_id, reading))
+        async def take(outcome: ProbeOutcome, *, reading: str) -> bool:
+            if has(outcome.source_id):
+                self.strays.append((outcome.source_id, reading))
+            return has(outcome.source_id)
 
         self.tasks.append(asyncio.create_task(made.run(take)))
         return made
+
+    async def succeed(self, planner: NatsTransport, term: int, *others: str) -> None:
+        """Wait until a planner of a term may ask hosts of planners that have ended; ``others`` are probers of these."""
+        planner.succeed({*others, *(each for kept in self.kept.values() for each in kept)}, [term], HOLD_S)
+        while not planner.are_free():
+            await self.clock.advance(0.1)
 
     def prober(self, origin: Origin, name: str = "p", *, hosts: int = 4, ahead_s: float = 0.0) -> BatchProber:
         """Return a prober that runs, whose clock is so far ahead of the planner's."""

@@ -46,7 +46,8 @@ async def _chaos(rng: np.random.Generator) -> None:
         if number == ROUNDS // 2:
             for task in (*asking, machines.tasks[0]):
                 task.cancel()
-            planner = machines.planner(term=8, begins_s=machines.clock.monotonic_s() + HOLD_S)
+            planner = machines.planner(term=8)
+            await machines.succeed(planner, 8)
     machines.bus.fate = lambda _: [0.0]
     await machines.clock.advance(8.0 * HOLD_S)
     assert origin.most_of_a_host == 1

@@ -12,7 +12,7 @@ import structlog
 
 from proxyd.cluster.messages import ANSWERS, BATCHES, HELLOS, REPORTS, Answer, Batch, Hello, ProbeReport
 from proxyd.cluster.prober_roster import HELLO_EVERY_S
-from proxyd.cluster.subjects import CALL, HELLO, REPORT, work_of
+from proxyd.cluster.subjects import CALL, HELLO, REPORT, report_to, work_of
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.errors import ClusterError, UnreadableError
 from proxyd.ports import Unmade
@@ -33,7 +33,7 @@ async def test_a_probe_costs_three_messages_and_an_idle_cluster_almost_none(mach
     for number in range(5):
         await ended(planner, ProbeRequest(f"s{number}", f"https://{number}.example/"))
     await settled()
-    assert sorted(machines.bus.kinds()) == sorted(["batch", "report", "recorded"] * 5)
+    assert sorted(machines.bus.kinds()) == sorted(["batch", "7", "recorded"] * 5)  # reports to the planner of term 7
     machines.bus.sent.clear()
     await machines.clock.advance(2.5 * HELLO_EVERY_S)
     assert machines.bus.kinds() == ["hello", "answer"] * 2
@@ -143,17 +143,23 @@ async def test_a_report_that_is_lost_is_sent_again_and_taken_in(machines: Machin
     planner, _ = machines.planner(), machines.prober(Origin(machines.clock))
     await settled()
     tries: list[str] = []
-    machines.bus.fate = lambda subject: [0.0] if subject != REPORT or tries.append(subject) or len(tries) > 2 else []  # type: ignore[func-returns-value]
+
+    def fate(subject: str) -> list[float]:
+        if subject.startswith(REPORT):
+            tries.append(subject)
+        return [0.0] if not subject.startswith(REPORT) or len(tries) > 2 else []
+
+    machines.bus.fate = fate
     asked = asked_of(planner)
     await machines.clock.advance(4.0)
     assert isinstance(await asked, ProbeOutcome)
-    assert len(tries) == 3
+    assert tries == [report_to(7), REPORT, REPORT]
 
 
 async def test_a_report_that_comes_after_its_batch_was_given_up_is_a_stray(machines: Machines) -> None:
     planner, _ = machines.planner(), machines.prober(Origin(machines.clock))
     await settled()
-    machines.bus.fate = lambda subject: [] if subject == REPORT else [0.0]
+    machines.bus.fate = lambda subject: [] if subject.startswith(REPORT) else [0.0]
     asked = asked_of(planner, replace(REQUEST, reading="r"))
     await machines.clock.advance(1.1 * HOLD_S)
     assert await asked is Unmade.LOST
@@ -179,76 +185,106 @@ async def test_a_report_is_recorded_once_however_often_it_comes(machines: Machin
     assert machines.strays == []
 
 
-async def test_the_next_planner_takes_in_the_reports_of_the_last_one(machines: Machines) -> None:
+async def test_another_planner_takes_in_the_reports_of_one_that_has_ended(machines: Machines) -> None:
     origin = Origin(machines.clock, takes_s=1.0)
     planner, _ = machines.planner(), machines.prober(origin)
+    machines.planner(term=8, has=lambda _: False)
     dying = machines.tasks[0]
     await settled()
     asked = asked_of(planner)
     await settled()
     asked.cancel()
     dying.cancel()
-    await machines.clock.advance(2.0)
-    machines.planner(term=8)
-    await settled()
+    await machines.clock.advance(30.0)
+    assert machines.strays == []
+    machines.planner(term=9)
+    await machines.clock.advance(60.0)
     assert machines.strays == [("s", "")]
+    machines.bus.sent.clear()
+    await machines.clock.advance(300.0)
+    assert REPORT not in [subject for subject, _ in machines.bus.sent]
 
 
-async def test_a_new_planner_begins_when_the_probers_of_the_last_have_stopped(machines: Machines) -> None:
+async def test_planners_share_the_probers(machines: Machines) -> None:
+    origin = Origin(machines.clock, takes_s=5.0 * HOLD_S)
+    planners = [machines.planner(term, planners=2) for term in (7, 8)]
+    prober = machines.prober(origin, hosts=4)
+    await settled()
+    requests = [ProbeRequest("s", f"https://{number}.example/") for number in range(6)]
+    asked = [asked_of(planners[number % 2], request) for number, request in enumerate(requests)]
+    await settled()
+    assert origin.now == 4
+    await machines.clock.advance(5.0 * HOLD_S + 0.1)
+    assert [isinstance(await each, ProbeOutcome) for each in asked] == [True] * 4 + [False] * 2
+    assert {*machines.kept.values()} == {frozenset({prober.prober_id})}
+
+
+async def test_who_takes_over_waits_until_the_probers_have_stopped(machines: Machines) -> None:
     origin = Origin(machines.clock, takes_s=100.0)
     first, prober = machines.planner(), machines.prober(origin)
+    second = machines.planner(term=8)
     await settled()
-    asked = asked_of(first)
+    asked, other = asked_of(first), asked_of(second, ProbeRequest("t", "https://b.example/"))
     await settled()
     machines.tasks[0].cancel()
     asked.cancel()
     await settled()
-    assert first.busy_s == HOLD_S  # for which the next one waits
-    gone = frozenset({*machines.kept, "f" * 32})  # one of them is not heard of
-    second = machines.planner(term=8, begins_s=machines.clock.monotonic_s() + HOLD_S, waits_for=gone)
+    assert first.busy_s == HOLD_S
+    second.succeed({prober.prober_id, "f" * 32}, [8], HOLD_S)  # one of them is not heard of
+    await settled()
+    assert (origin.now, origin.asked) == (1, ["s", "t"])  # its own goes on, the other's not
+    await machines.clock.advance(0.9 * HOLD_S)
+    assert not second.are_free()
+    await machines.clock.advance(0.2 * HOLD_S)
+    assert second.are_free()
+    other.cancel()
+
+
+async def test_who_takes_over_waits_no_longer_once_every_prober_has_said_that_it_has_stopped(
+    machines: Machines,
+) -> None:
+    origin = Origin(machines.clock, takes_s=100.0)
+    first, prober = machines.planner(), machines.prober(origin)
+    second = machines.planner(term=8)
+    await settled()
+    asked = asked_of(first)
+    await settled()
+    assert machines.kept[7] == {prober.prober_id}
+    machines.tasks[0].cancel()
+    asked.cancel()
+    machines.bus.fate = lambda subject: [] if subject.endswith("living") else [0.0]
+    second.succeed(machines.kept[7], [8], HOLD_S)
+    await settled()
+    assert (origin.now, second.are_free()) == (1, False)  # it does not know yet, and works on
+    machines.bus.fate = lambda _: [0.0]
+    await machines.clock.advance(0.2 * HOLD_S)
+    assert (origin.now, second.are_free()) == (0, True)
     again = asked_of(second)
     await settled()
-    assert (origin.now, prober._session.term) == (0, 8)  # it stops when it hears of the new one
-    await machines.clock.advance(0.9 * HOLD_S)
-    assert origin.asked == ["s"]
-    await machines.clock.advance(0.2 * HOLD_S)
     assert origin.asked == ["s", "s"]
     again.cancel()
 
 
-async def test_a_new_planner_begins_at_once_if_every_prober_of_the_last_is_with_it(machines: Machines) -> None:
-    origin = Origin(machines.clock, takes_s=100.0)
+async def test_what_a_planner_said_before_it_ended_does_nothing_afterwards(machines: Machines) -> None:
+    origin = Origin(machines.clock)
     first, prober = machines.planner(), machines.prober(origin)
+    second = machines.planner(term=8)
     await settled()
+    machines.bus.fate = lambda subject: [0.5 * HOLD_S if subject.endswith("batch") else 0.0]
     asked = asked_of(first)
     await settled()
-    assert machines.kept == {prober.prober_id}
     machines.tasks[0].cancel()
     asked.cancel()
-    machines.bus.fate = lambda subject: [] if subject.endswith("answer") else [0.0]
-    second = machines.planner(term=8, begins_s=machines.clock.monotonic_s() + HOLD_S)
-    again = asked_of(second)
-    await settled()
-    assert (origin.now, len(origin.asked)) == (1, 1)  # it does not know yet, and works on
     machines.bus.fate = lambda _: [0.0]
-    await machines.clock.advance(0.2 * HOLD_S)
-    assert (origin.now, len(origin.asked)) == (1, 2)
-    again.cancel()
-
-
-async def test_a_planner_of_an_earlier_term_is_not_heeded_until_the_later_one_is_silent(machines: Machines) -> None:
-    machines.planner(term=9)
-    prober = machines.prober(Origin(machines.clock))
+    await machines.succeed(second, 8)
+    answer = Answer(7, machines.clock.monotonic_s(), HOLD_S, machines.clock.monotonic_s())
+    await machines.bus.links[0].send(f"{work_of(prober.prober_id)}.answer", ANSWERS.write(answer))
+    await machines.clock.advance(HOLD_S)
+    assert origin.asked == []
+    await machines.clock.advance(2.0 * HOLD_S)
+    machines.planner(term=7)  # it lives after all
     await settled()
-    old = machines.planner(term=8, queue_s=1.0)
-    await settled()
-    assert prober._session.term == 9
-    asked = asked_of(old)
-    await machines.clock.advance(2.0)
-    assert await asked is Unmade.NOT_BEGUN  # no prober follows it
-    machines.tasks[0].cancel()
-    await machines.clock.advance(2.0 * HELLO_EVERY_S)
-    assert prober._session.term == 8
+    assert prober._sessions[7].is_known
 
 
 async def test_a_planner_that_no_longer_leads_says_nothing(machines: Machines) -> None:
@@ -278,7 +314,7 @@ async def test_a_term_that_cannot_be_stops_nothing(machines: Machines) -> None:
     await link.send(CALL, b"99999999999")
     await link.send(f"{subject}.batch", BATCHES.write(Batch("0" * 32, 99_999_999_999, "a", 0.0, now_s + 9.0, ())))
     await settled()
-    assert prober._session.term == 7
+    assert prober._held == {}
     assert isinstance(await ended(planner), ProbeOutcome)
 
 
@@ -286,11 +322,12 @@ async def test_what_cannot_be_read_is_dropped_and_named(machines: Machines) -> N
     planner, prober = machines.planner(), machines.prober(Origin(machines.clock))
     await settled()
     with structlog.testing.capture_logs() as logged:
-        for subject in (HELLO, REPORT, *(f"{work_of(prober.prober_id)}.{kind}" for kind in ("batch", "answer"))):
+        kinds = [f"{work_of(prober.prober_id)}.{kind}" for kind in ("batch", "answer", "living")]
+        for subject in (HELLO, REPORT, report_to(7), *kinds):
             for data in (b"", b"no message", REPORTS.write(_report(prober.prober_id))[:-3]):
                 await machines.bus.links[0].send(subject, data)
         await settled()
-    assert len([each for each in logged if each["log_level"] == "error"]) == 12
+    assert len([each for each in logged if each["log_level"] == "error"]) == 18
     assert isinstance(await ended(planner), ProbeOutcome)
 
 
@@ -338,17 +375,16 @@ async def test_batches_wait_for_room_and_are_not_begun_if_there_is_none_for_long
 
 async def test_what_could_not_be_sent_in_time_is_given_back_and_makes_no_burst(machines: Machines) -> None:
     origin = Origin(machines.clock)
-    begins_s = machines.clock.monotonic_s() + 20.0
-    planner = machines.planner(queue_s=5.0, begins_s=begins_s, waits_for=frozenset({"f" * 32}))
-    machines.prober(origin, hosts=1000)
+    planner = machines.planner(queue_s=5.0)
     asked = []
     for second in range(20):
         asked += [asked_of(planner, ProbeRequest("s", f"https://{second}-{n}.example/")) for n in range(3)]
         await machines.clock.advance(1.0)
+    machines.prober(origin, hosts=1000)
     await machines.clock.advance(0.5)
     results = [await each for each in asked]
-    assert results.count(Unmade.NOT_BEGUN) == 45
-    assert len(origin.asked) == 15  # of the last five seconds
+    assert results.count(Unmade.NOT_BEGUN) == 48
+    assert len(origin.asked) == 12  # of the last seconds
 
 
 async def test_a_prober_that_stops_finishes_its_batches_and_reports_and_gets_no_more(machines: Machines) -> None:
@@ -369,7 +405,7 @@ async def test_a_prober_that_stops_finishes_its_batches_and_reports_and_gets_no_
     await asyncio.wait_for(stopping, 5.0)
     await settled()
     assert (origin.asked, other.asked) == (["s"], ["t"])
-    assert prober.prober_id not in machines.kept
+    assert prober.prober_id not in machines.kept[7]
 
 
 async def test_a_stop_gives_up_what_takes_too_long(machines: Machines) -> None:
@@ -484,7 +520,7 @@ async def test_reports_that_fail_together_are_sent_again(machines: Machines) -> 
     really_send, failing = prober._link.send, [True]
 
     async def send(subject: str, data: bytes = b"", *, reply: str = "") -> None:
-        if subject == REPORT and failing:
+        if subject.startswith(REPORT) and failing:
             await machines.clock.sleep(0.5)
             raise ClusterError("NATS failed")
         await really_send(subject, data, reply=reply)
@@ -513,15 +549,6 @@ async def test_a_prober_that_lost_one_batch_soon_has_work_again(machines: Machin
     assert min(len(lost.asked), len(other.asked)) == 5
 
 
-async def test_a_prober_that_believes_no_planner_gets_no_work_and_says_why(machines: Machines) -> None:
-    machines.planner(term=int(machines.clock.time_s()) + 10 * 365 * 86400, queue_s=1.0)
-    with structlog.testing.capture_logs() as logged:
-        prober = machines.prober(Origin(machines.clock))
-        await machines.clock.advance(60.0)
-    assert [each["event"].partition(":")[0] for each in logged] == ["no planner is believed"]
-    assert prober.prober_id not in machines.kept
-
-
 async def test_the_times_of_a_probe_are_the_same_each_time_that_it_is_reported(machines: Machines) -> None:
     planner = machines.planner()
     ahead = Origin(machines.clock)
@@ -533,14 +560,14 @@ async def test_the_times_of_a_probe_are_the_same_each_time_that_it_is_reported(m
     found = await ended(planner)
     assert isinstance(found, ProbeOutcome)
     await machines.clock.advance(5.0)
-    reports = [REPORTS.read(data) for subject, data in machines.bus.sent if subject == REPORT]
+    reports = [REPORTS.read(data) for subject, data in machines.bus.sent if subject.startswith(REPORT)]
     starts = {each.outcome.started_s for each in reports if each.outcome is not None}
     assert len(reports) > 2
     assert len(starts) == 1
     assert found.started_s == starts.pop() == pytest.approx(asked_s, abs=0.1)
 
 
-async def test_a_new_planner_waits_until_the_old_request_has_ended(machines: Machines) -> None:
+async def test_who_takes_over_waits_until_the_last_request_has_ended(machines: Machines) -> None:
     origin = Origin(machines.clock, takes_s=100.0)
     origin.ends_s = 0.6  # to clean up
     first = machines.planner()
@@ -550,7 +577,8 @@ async def test_a_new_planner_waits_until_the_old_request_has_ended(machines: Mac
     await settled()
     machines.tasks[0].cancel()
     asked.cancel()
-    second = machines.planner(term=8, begins_s=machines.clock.monotonic_s() + HOLD_S)
+    second = machines.planner(term=8)
+    await machines.succeed(second, 8)
     again = asked_of(second)
     await machines.clock.advance(2.0)
     assert (origin.most, len(origin.asked)) == (1, 2)
@@ -582,6 +610,6 @@ def test_a_hostile_message_is_soon_refused_in_few_words() -> None:
 def test_messages_are_the_same_on_the_other_side() -> None:
     request = replace(ProbeRequest("s", "https://a.example/"), headers=(("Accept", "text/html"),), obeys_robots=True)
     batch = Batch("b" * 32, 3, "a.example", 1.5, 2.5, (request, request))
-    hello = Hello("a" * 32, "host:1", "1.0", 4, 2.5, 3, ("b" * 32,))
+    hello = Hello("a" * 32, "host:1", "1.0", 4, 2.5, {3: ("b" * 32,), 4: ()}, ("c" * 32,))
     assert BATCHES.read(BATCHES.write(batch)) == batch
     assert HELLOS.read(HELLOS.write(hello)) == hello

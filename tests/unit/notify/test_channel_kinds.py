@@ -7,8 +7,8 @@ import pytest
 from proxyd.api.wire.statement_models import DeliveryWritten
 from proxyd.core.language.deliveries import DELIVERY_KINDS
 from proxyd.core.model.delivery import DELIVERIES
-from proxyd.errors import NotLeadingError
-from proxyd.notify import LeaderChannel
+from proxyd.errors import LeaseLostError
+from proxyd.notify import LeasedChannel
 from proxyd.notify.channels.channel_routing import OPENERS
 from proxyd.ports import Message
 
@@ -34,9 +34,9 @@ class Noting:
 
 async def test_nothing_is_delivered_once_another_machine_leads() -> None:
     channel = Noting()
-    leader = LeaderChannel(channel, lambda: not channel.delivered)
+    leader = LeasedChannel(channel, lambda: not channel.delivered)
     first, second = (Message(name, "r", "https://hook.example/", b"", 0.0) for name in ("m1", "m2"))
     assert await leader.deliver(first) == "ok"
-    with pytest.raises(NotLeadingError):
+    with pytest.raises(LeaseLostError):
         await leader.deliver(second)
     assert channel.delivered == ["m1"]

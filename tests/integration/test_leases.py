@@ -1,0 +1,119 @@
+"""Who shares the work knows in time that it does not any more, and leaves tables of other versions alone."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import pytest
+from alembic import command
+from sqlalchemy import text
+
+from proxyd.app.wiring import create_token
+from proxyd.clock import SystemClock
+from proxyd.config import Settings
+from proxyd.errors import LeaseLostError, StoreError, StoreUnreachableError
+from proxyd.store.databases.connections import is_newest, migration_config
+from proxyd.store.databases.lease import Lease
+from proxyd.store.databases.opening import open_connections
+from proxyd.store.databases.postgresql import answered, session_of
+from proxyd.store.databases.sharing import Membership, sharing
+from tests.servers import PostgresServer
+
+CLOCK = SystemClock()
+LEASE_S = 20.0
+LEASES = "FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE '%lease'"
+END_LEASES = f"SELECT pg_terminate_backend(pid) {LEASES}"  # those of other tests on the server stay
+
+
+def planning(database: str, lease_s: float = LEASE_S) -> AbstractAsyncContextManager[Membership]:
+    return sharing(database, "planner", "m", lease_s=lease_s, wait=CLOCK.sleep)
+
+
+def test_a_lease_counts_from_the_question_and_ends_before_the_server_gives_it_away() -> None:
+    now_s = [100.0]
+
+    async def answer_late() -> bool:
+        now_s[0] += 3.0
+        return True
+
+    lease = Lease("planner", 10.0, lambda: now_s[0])
+    assert not lease.is_held()
+    assert asyncio.run(lease.asked(answer_late(), 10.0))
+    assert lease.left_s == 5.0
+    now_s[0] = 108.0
+    assert not lease.is_held()
+
+
+@pytest.mark.alone
+async def test_who_plans_still_plans_after_the_event_loop_was_busy_for_longer_than_the_lease(
+    postgresql: PostgresServer,
+) -> None:
+    async with planning(postgresql.create(), 3.0) as planner:
+        losing = asyncio.create_task(planner.lost())
+        end_s = CLOCK.monotonic_s() + 3.5
+        while CLOCK.monotonic_s() < end_s:
+            sum(range(10_000))
+        assert planner.lease.is_held()
+        assert await session_of(planner.connections).call(lambda c: c.scalar(text("SELECT 1"))) == 1
+        assert not losing.done()
+        losing.cancel()
+
+
+async def test_who_loses_its_session_stops_and_says_why(postgresql: PostgresServer) -> None:
+    database = postgresql.create()
+    async with planning(database) as planner, open_connections(database) as other:
+        await other.writer.call(lambda c: c.execute(text(END_LEASES)))
+        with pytest.raises(LeaseLostError, match="the database ended the session"):
+            await planner.lost()
+
+
+async def test_what_does_not_answer_is_not_waited_for_either_when_it_is_given_up() -> None:
+    ended = asyncio.Event()
+
+    async def hang() -> None:
+        try:
+            await asyncio.Future()
+        finally:
+            await ended.wait()
+
+    with pytest.raises(StoreUnreachableError, match="did not answer within"):
+        await answered(hang(), 0.01)
+    ended.set()
+
+
+async def test_who_plans_gives_up_once_a_newer_version_has_changed_the_tables(postgresql: PostgresServer) -> None:
+    database = postgresql.create()
+    async with planning(database) as planner, open_connections(database) as other:
+        await other.writer.call(lambda c: command.stamp(migration_config(c), "0015"))
+        with pytest.raises(LeaseLostError, match="another version"):
+            await planner.lost()
+
+
+async def test_who_finds_the_tables_of_a_newer_version_says_so_and_ends(postgresql: PostgresServer) -> None:
+    database = postgresql.create()
+    async with planning(database) as planner:
+        await session_of(planner.connections).call(
+            lambda c: c.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+        )
+    for role in ("planner", "notifier"):
+        begins = sharing(database, role, "m", lease_s=LEASE_S, wait=CLOCK.sleep)
+        with pytest.raises(StoreError, match="a newer proxyd created the"):
+            async with begins:
+                pass
+
+
+async def test_a_token_is_not_worth_changing_the_tables_under_a_daemon(
+    tmp_path: Path, postgresql: PostgresServer
+) -> None:
+    database = postgresql.create()
+    settings = Settings(database=database, profiles=tmp_path)
+    async with planning(database, 60.0) as planner:
+        connections = planner.connections
+        await session_of(connections).call(lambda c: command.stamp(migration_config(c), "0015"))
+        with pytest.raises(StoreError, match="a daemon uses this database as planner"):
+            await create_token(settings, "t", "read", expires_in_s=None)
+        assert not await session_of(connections).call(is_newest)
+        await session_of(connections).call(lambda c: command.stamp(migration_config(c), "head"))
+        assert await create_token(settings, "t", "read", expires_in_s=None)
