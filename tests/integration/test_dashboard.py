@@ -26,10 +26,15 @@ from tests.fakes import FakeClock, no_queries
 from tests.integration.api_world import T0, Running, running_api, told
 from tests.integration.dashboard_world import HOSTILE, OWN, Browser, field, live
 
+
+async def described() -> dict[str, Any]:
+    return {}
+
+
 STREAMS = Streams(no_queries(), StreamSettings())
 ROUTES: list[Any] = [
     route
-    for route in Dashboard(no_queries(), Listings(no_queries()), STREAMS, {}).routes()
+    for route in Dashboard(no_queries(), Listings(no_queries()), STREAMS, described).routes()
     if route.scope is not None and route.path != "/live"
 ]
 LEVELS = ("read", "write", "admin")

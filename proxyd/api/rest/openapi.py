@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from http import HTTPStatus
 from typing import Any, TypeAlias
 
@@ -24,6 +26,33 @@ _LIMITS = {
     "RateLimit-Policy": {"description": "requests (`q`) in a window of `w` seconds", "schema": {"type": "string"}},
     "RateLimit": {"description": "requests left (`r`) for the next `t` seconds", "schema": {"type": "string"}},
 }
+
+
+class ApiDocument:
+    """The document of endpoints, made in a thread once somebody asks for it: a start need not wait for that."""
+
+    def __init__(self, endpoints: Sequence[Endpoint], version: str) -> None:
+        self._making = partial(document, endpoints, version)
+        self._turn = asyncio.Lock()
+        self._values: dict[str, Any] | None = None
+        self._text = b""
+
+    async def values(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        async with self._turn:
+            if self._values is None:
+                self._values = await asyncio.to_thread(self._making)
+                self._text = await asyncio.to_thread(_written, self._values)
+        return self._values
+
+    async def text(self) -> bytes:
+        """Return it as JSON."""
+        await self.values()
+        return self._text
+
+
+def _written(values: dict[str, Any]) -> bytes:
+    return json.dumps(values, indent=2).encode()
 
 
 def document(endpoints: Sequence[Endpoint], version: str) -> dict[str, Any]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from functools import cache
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
@@ -24,7 +22,7 @@ from proxyd.api.rest.endpoint import MOST_BYTES, Endpoint, listing, pattern
 from proxyd.api.rest.health_handlers import HealthHandlers
 from proxyd.api.rest.idempotency import Idempotency
 from proxyd.api.rest.move_handlers import move_endpoints
-from proxyd.api.rest.openapi import document
+from proxyd.api.rest.openapi import ApiDocument
 from proxyd.api.rest.probe_handlers import probe_endpoints
 from proxyd.api.rest.problems import Handler, problems
 from proxyd.api.rest.profile_feeds import feed_endpoints
@@ -68,16 +66,12 @@ def make_app(
         if endpoint.scope is not None and not trusted:
             handler = require(endpoint, queries, quotas, handler)
         app.router.add_route(endpoint.method, pattern(endpoint.path), handler)
-    described = document(found, __version__)
+    described = ApiDocument(found, __version__)
     if not trusted:
-        Dashboard(queries, listings, streams, described).mount(app)
-
-    @cache
-    def written() -> bytes:
-        return json.dumps(described, indent=2).encode()
+        Dashboard(queries, listings, streams, described.values).mount(app)
 
     async def openapi(request: web.Request) -> web.Response:
-        return web.Response(body=written(), content_type="application/json")
+        return web.Response(body=await described.text(), content_type="application/json")
 
     app.router.add_get("/api/v1/openapi.json", openapi)
     return app

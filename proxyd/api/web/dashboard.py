@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import secrets
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from aiohttp import web
@@ -30,9 +30,15 @@ _SIGN_IN_COOKIE = "proxyd_sign_in"
 
 
 class Dashboard:
-    """Server-rendered pages of a daemon; ``described`` is the API's OpenAPI document."""
+    """Server-rendered pages of a daemon; ``described`` returns the API's OpenAPI document."""
 
-    def __init__(self, queries: Queries, listings: Listings, streams: Streams, described: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        queries: Queries,
+        listings: Listings,
+        streams: Streams,
+        described: Callable[[], Awaitable[dict[str, Any]]],
+    ) -> None:
         self._listings = listings
         self._queries = queries
         self._streams = streams
@@ -147,7 +153,7 @@ class Dashboard:
 
     async def docs(self, request: web.Request) -> web.Response:
         """Show the reference of the REST API."""
-        page = self._renderer.page(request, "docs.html", sections=sections(self._described))
+        page = self._renderer.page(request, "docs.html", sections=sections(await self._described()))
         page.enable_compression()  # it is long, and holds nothing that a request chose
         return page
 
