@@ -61,8 +61,11 @@ class Unmade(Enum):
 class TakeStray(Protocol):
     """Records an outcome that nobody waits for any more, because its requester is gone."""
 
-    async def __call__(self, outcome: ProbeOutcome, *, reading: str) -> bool:
-        """Return once it is recorded, known already, or of no use; ``False`` if another planner must take it."""
+    async def __call__(self, outcome: ProbeOutcome, *, reading: str, is_doubtful: bool) -> bool:
+        """Return once it is recorded, known already, or of no use; ``False`` if another planner may have to take it.
+
+        One that is doubtful is not recorded.
+        """
 
 
 class Transport(Protocol):

@@ -74,7 +74,9 @@ class _Planners:
         declared = None if source is None else self.known.compiled.declaration.sources.get(source)
         shard = FIRST_SHARD if declared is None else self.known.division.shard_of(declared.url)
         holder = None if shard in self.shares.own else self.shares.holder_of(shard)
-        return None if holder is None else Peer(holder.name, holder.address, holder.secret)
+        if holder is None or holder.number == self.shares.number:  # ours, where probers still work for the last one
+            return None
+        return Peer(holder.name, holder.address, holder.secret)
 
     async def called(self, callback_id: str) -> Peer | None:
         """Return who has the source with this callback of its hub; ``None`` if this planner or nobody has."""

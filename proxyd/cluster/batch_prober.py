@@ -184,10 +184,12 @@ class BatchProber:
         self._to_greet.notify()
 
     def _batches(self) -> dict[int, tuple[str, ...]]:
-        """Return the batches that are worked on, of each planner whose clock is known."""
+        """Return the batches that are worked on, of each planner whose clock is known; at the end those of all."""
         held = [each.batch for each in self._held.values()]
-        known = [term for term, session in self._sessions.items() if session.is_known]
-        return {term: tuple(each.batch_id for each in held if each.term == term) for term in known}
+        terms = {term for term, session in self._sessions.items() if session.is_known}
+        if self._stopping.is_set():
+            terms.update(each.term for each in held)
+        return {term: tuple(each.batch_id for each in held if each.term == term) for term in terms}
 
     def _forget_silent(self, now_s: float) -> None:
         """Forget the planners that have ended, or are silent for long, and have no batch here."""
@@ -196,6 +198,7 @@ class BatchProber:
             is_silent = now_s > session.heard_s + _FORGOTTEN_S
             if term not in working and (is_silent or session.is_over(now_s)):
                 del self._sessions[term]
+                self._aside.discard(term)
 
     async def _watch(self) -> None:
         """Say hello when a planner calls, while a batch takes long, and now and then; give up what is not ours."""
@@ -261,7 +264,10 @@ class BatchProber:
         self._sessions[answer.term] = session
         if not was_known:
             self._report_again(now_s)
-        if not was_known or session.is_vague:  # it gives no work until it knows that we know its clock
+        is_last = (
+            answer.echo_s is not None and answer.echo_s >= self._greeted_s
+        )  # or several planners would cause ever more hellos
+        if not was_known or (session.is_vague and is_last):  # it gives no work until it knows that we know its clock
             self._is_called = True
         self._to_greet.notify()
         theirs = {key: each for key, each in self._held.items() if each.batch.term == answer.term}

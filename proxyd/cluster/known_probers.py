@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from math import inf
 from typing import Protocol
 
+import structlog
+
 from proxyd.cluster.messages import Hello, Living
-from proxyd.cluster.prober_roster import ProberRoster
+from proxyd.cluster.prober_roster import MOST_PROBERS, ProberRoster
+from proxyd.errors import StoreUnreachableError
+from proxyd.ports import Clock
+
+_AGAIN_S = 0.5
+log = structlog.get_logger("cluster")
 
 
 class PlannersOfProbers(Protocol):
@@ -19,8 +26,8 @@ class PlannersOfProbers(Protocol):
     def members(self) -> int:
         """How many they are; this one at least."""
 
-    def keep_probers(self, probers: Collection[str]) -> Awaitable[None]:
-        """Record the ids of the probers that may have work of this one, for those that take over."""
+    def keep_probers(self, probers: Callable[[], Collection[str]]) -> Awaitable[Collection[str]]:
+        """Record the ids of the probers that may have work of this one, for those that take over; return them."""
 
 
 class _OnePlanner:
@@ -28,8 +35,9 @@ class _OnePlanner:
 
     members = 1
 
-    async def keep_probers(self, _probers: Collection[str]) -> None:
+    async def keep_probers(self, probers: Callable[[], Collection[str]]) -> Collection[str]:
         """Record nothing: nobody takes over."""
+        return probers()
 
 
 ONE_PLANNER = _OnePlanner()
@@ -74,7 +82,7 @@ class KnownProbers:
             self.leave(hello.prober_id)
         elif term in hello.planners and hello.prober_id in self._recorded:
             self.roster.hear(hello, now_s)
-        elif term in hello.planners:  # else it says hello again once it knows our clock
+        elif term in hello.planners and len(self._joining) < MOST_PROBERS:  # or it says hello once it knows our clock
             self._joining[hello.prober_id] = hello
             self._changed.set()
 
@@ -86,18 +94,27 @@ class KnownProbers:
         self._changed.set()
 
     async def follow(
-        self, busy: Callable[[], Iterable[str]], now_s: Callable[[], float], changed: Callable[[], None]
+        self, busy: Callable[[], Iterable[str]], clock: Clock, now_s: Callable[[], float], changed: Callable[[], None]
     ) -> None:
         """Record who may have work whenever that changes, without an end; ``busy`` returns who has some."""
         while True:
             await self._changed.wait()
             self._changed.clear()
             joining, self._joining, self._left = self._joining, {}, set()
-            known = {*joining, *self.absent, *self.roster, *busy()}
-            if known != self._recorded:
-                self._recorded &= known
-                await self._planners.keep_probers(known)
-                self._recorded = known
+
+            def known(joining: Mapping[str, Hello] = joining) -> set[str]:
+                return {*joining, *self.absent, *self.roster, *busy()}
+
+            try:
+                if known() != self._recorded:
+                    self._recorded &= known()
+                    self._recorded = {*await self._planners.keep_probers(known)}
+            except StoreUnreachableError as error:  # the lease is lost too, unless this passes soon
+                log.warning("the probers cannot be recorded at the moment", error=str(error))
+                self._joining = joining | self._joining
+                self._changed.set()
+                await clock.sleep(_AGAIN_S)
+                continue
             for prober_id in joining.keys() - self._left:
                 self.roster.hear(joining[prober_id], now_s())
             changed()

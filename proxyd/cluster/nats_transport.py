@@ -99,7 +99,7 @@ class NatsTransport:
         self._trust = ProberTrust()
         self._aside: Mapping[str, str] = {}
         self._tasks: asyncio.TaskGroup | None = None
-        self._rest_until_s = -inf
+        self._rest_until_s = -inf  # the end of the last hold
         self._must_call = False  # a prober may not know that it has no more work
         self._called_s = -inf
         self._stopped = asyncio.Event()
@@ -140,7 +140,9 @@ class NatsTransport:
             self._tasks = tasks
             working = [
                 tasks.create_task(self._link.listen(handlers, self._call), name="probers"),
-                tasks.create_task(self._probers.follow(self._busy, self._now_s, self._give_waiting), name="known"),
+                tasks.create_task(
+                    self._probers.follow(self._busy, self._clock, self._now_s, self._give_waiting), name="known"
+                ),
                 tasks.create_task(self._watch(), name="watch"),
             ]
             for host, queue in self._host_queues.items():
@@ -149,7 +151,8 @@ class NatsTransport:
                 await self._stopped.wait()
             finally:
                 self._tasks = None  # nothing can be begun any more, also when an error ends this
-                self._rest_until_s = max([-inf, *(each.until_s for each in self._sent.values())])
+                if self._stopped.is_set():  # otherwise what was sent is forgotten already
+                    self._rest_until_s = max([-inf, *(each.until_s for each in self._sent.values())])
             for task in (*working, *(queue.server for queue in self._host_queues.values())):
                 if task is not None:
                     task.cancel()
@@ -253,7 +256,7 @@ class NatsTransport:
     async def _send(self, host: str, batch_id: str, prober_id: str, asked: list[Asked]) -> None:
         """Send a batch; it is known to be sent before it is, so that no report comes too early."""
         now_s, sent_s = self._now_s(), self._clock.time_s()
-        until_s = now_s + self._settings.hold_s
+        until_s = self._rest_until_s = now_s + self._settings.hold_s
         self._sent[batch_id] = Sent(batch_id, prober_id, asked, until_s, now_s + self._settings.patience_s, sent_s)
         requests = tuple(each.request for each in asked)
         batch = Batch(batch_id, self._settings.term, host, sent_s, until_s, requests)
@@ -332,7 +335,7 @@ class NatsTransport:
             if sent is None or sent.prober_id != prober_id or now_s > min(sent.until_s, sent.patient_until_s):
                 ended.append(batch_id)
             else:
-                sent.until_s = now_s + self._settings.hold_s
+                sent.until_s = self._rest_until_s = now_s + self._settings.hold_s
                 held.append(batch_id)
         return tuple(held), tuple(ended)
 
@@ -431,7 +434,8 @@ class NatsTransport:
             self._trust.take_in(prober, asked.request.host, found.kind, now_s=self._clock.time_s())
             asked.end(Unmade.LOST if self._is_doubtful(report.prober_id, found) else outcome)
             return
-        is_taken = self._is_doubtful(report.prober_id, found) or await take_stray(outcome, reading=report.reading)
+        is_doubtful = self._is_doubtful(report.prober_id, found)
+        is_taken = await take_stray(outcome, reading=report.reading, is_doubtful=is_doubtful)
         self._taking.discard(key)
         if is_taken:
             await self._tell_recorded(key, report.prober_id)

@@ -9,7 +9,7 @@ from proxyd.cluster.messages import Hello
 
 HELLO_EVERY_S = 600.0  # of a prober without work
 _FORGOTTEN_S = 3.0 * HELLO_EVERY_S
-_MOST_PROBERS = 10_000
+MOST_PROBERS = 10_000
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class ProberRoster:
             member.name, member.hosts, member.heard_s = hello.name, hello.hosts, now_s
         else:
             self._forget(now_s)
-            if len(self._members) < _MOST_PROBERS:
+            if len(self._members) < MOST_PROBERS:
                 self._members[hello.prober_id] = _Member(hello.name, hello.hosts, now_s)
 
     def hear_of(self, prober_id: str, now_s: float) -> None:

@@ -78,8 +78,9 @@ class Settings(BaseModel):
     )
     planners: Annotated[int, Field(ge=1, le=64)] = Field(
         1,
-        description="number of processes on this machine that plan and probe a share of the sources each, on a core of "
-        "their own. More than one need PostgreSQL. They listen at the port of `listen` and those after it",
+        description="number of processes on this machine that plan a share of the sources each, on a core of their "
+        "own, and without NATS also probe it. More than one need PostgreSQL. They listen at the port of `listen` and "
+        "those after it",
     )
     prober_hosts: Annotated[int, Field(ge=1, le=256)] = Field(
         64, description="maximum number of hosts that one prober in a cluster asks at once"

@@ -14,6 +14,7 @@ import structlog
 from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.core.model.schedule import Probe
+from proxyd.core.model.shards import FIRST_SHARD
 from proxyd.core.planning.queue.probe_slots import OverloadLimiter, PlannedProbe
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.observation import Observation, RuleResults
@@ -246,17 +247,20 @@ class ProbeLoop:
                 span.note(outcome=outcome.kind.value, lateness_s=lateness_s)
                 await self.take_in(outcome, reading=request.reading, probe=planned.probe)
 
-    async def take_stray(self, outcome: ProbeOutcome, *, reading: str) -> bool:
+    async def take_stray(self, outcome: ProbeOutcome, *, reading: str, is_doubtful: bool = False) -> bool:
         """Observe the outcome of a probe that another process planned; return whether nobody else must.
 
-        It is ignored if it or a later one was recorded, or if a probe is running, which sees the same.
+        It is ignored if it is doubtful, if it or a later one was recorded, or if a probe is running, which sees the
+        same. Of a source that is declared nowhere, the planner that looks after the declaration says so.
         """
         known = self._known
-        if known.source(outcome.source_id) is not None and not known.has(outcome.source_id):
+        if known.source(outcome.source_id) is None:
+            return known.division.own is None or FIRST_SHARD in known.division.own
+        if not known.has(outcome.source_id):
             return False
         state = known.states.get(outcome.source_id)
         is_new = state is not None and (state.last_start_s is None or state.last_start_s < outcome.started_s)
-        if is_new and outcome.source_id not in self._planner.in_flight:
+        if is_new and not is_doubtful and outcome.source_id not in self._planner.in_flight:
             await self.take_in(outcome, reading=reading)
         return True
 

@@ -78,7 +78,7 @@ class Hosts:
         )
 
 
-async def no_strays(outcome: ProbeOutcome, *, reading: str) -> bool:
+async def no_strays(outcome: ProbeOutcome, *, reading: str, is_doubtful: bool) -> bool:
     raise AssertionError(outcome)
 
 

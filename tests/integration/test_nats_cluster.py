@@ -76,7 +76,7 @@ async def cluster_of(hold_s: float = HOLD_S) -> AsyncIterator[Cluster]:
         transport = NatsTransport(link, CLOCK, metrics, times)
         found = Cluster(server, transport, link, metrics, stack)
 
-        async def take(outcome: ProbeOutcome, *, reading: str) -> bool:
+        async def take(outcome: ProbeOutcome, *, reading: str, is_doubtful: bool) -> bool:
             found.strays.append((outcome, reading))
             return True
 

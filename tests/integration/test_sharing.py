@@ -189,8 +189,8 @@ async def test_shards_of_a_planner_that_has_ended_rest_until_nobody_works_for_it
         for joined, each in zip((second, third), probers, strict=True):
             joined.shares.succeed_by(each)
         await party.have(21, 21, 22)
-        await first.shares.keep_probers(["p", "q"])
-        await second.shares.keep_probers(["q", "r"])
+        await first.shares.keep_probers(lambda: ["p", "q"])
+        await second.shares.keep_probers(lambda: ["q", "r"])
         before = [second.shares.own, third.shares.own]
         await die(party, first, "a")
         while not all(each.told for each in probers):
@@ -218,7 +218,32 @@ async def test_a_planner_that_ends_while_probers_work_for_it_leaves_its_shards_t
             async with party.join("b") as leaving:
                 leaving.shares.succeed_by(Probers(busy_s=busy_s))
                 await party.have(32, 32)
-                await leaving.shares.keep_probers(["p"])
+                await leaving.shares.keep_probers(lambda: ["p"])
             probers.free = True
             await party.have(SHARDS)
             assert len(probers.told) == told
+
+
+@pytest.mark.parametrize("ends", [False, True])
+async def test_shards_that_rest_go_to_nobody_who_would_not_let_them_rest(party: Party, ends: bool) -> None:
+    party.role = "planner"
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(party.join("a"))
+        await first.shares.keep_probers(lambda: ["p"])
+        async with party.join("b") as second:
+            second.shares.succeed_by(Probers())
+            await party.have(32, 32)
+            await die(party, first, "a")
+            while second.shares.holder_of(0) != second.shares.holder_of(63):
+                await CLOCK.sleep(1.0 / LOOKS)
+            third = None if ends else await stack.enter_async_context(party.join("c"))
+            if third is not None:
+                while len(second.shares.own) + len(third.shares.own) < 32 or len(second.shares.own) == 32:
+                    await CLOCK.sleep(1.0 / LOOKS)
+                assert len(second.shares.own) + len(third.shares.own) == 32
+        probers = Probers(free=True)
+        last = third if third is not None else await stack.enter_async_context(party.join("d"))
+        last.shares.succeed_by(probers)
+        await party.have(SHARDS)
+        assert "p" in set().union(*(told for told, _, _ in probers.told))
+        party.members.append(first)

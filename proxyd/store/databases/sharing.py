@@ -91,6 +91,8 @@ class Shares:
         self._view = _View({}, {}, frozenset())
         self._successor: Successor | None = None
         self._resting: frozenset[int] = frozenset()  # shards of a process that has ended, for which others may work
+        self._must_succeed = False  # they are to be told, perhaps since a look that failed in the middle
+        self._turn = asyncio.Lock()  # of what changes which probers are recorded
         self._connections = connections
         self._lease = lease
         self._member = member
@@ -131,9 +133,12 @@ class Shares:
         """Let the others know which declaration this process runs."""
         await self._ask(partial(_note, self._lease, self._member, {"runs": digest}))
 
-    async def keep_probers(self, probers: Collection[str]) -> None:
-        """Record which probers may work for this process."""
-        await self._ask(partial(_note, self._lease, self._member, {"probers": sorted(probers)}))
+    async def keep_probers(self, probers: Callable[[], Collection[str]]) -> Collection[str]:
+        """Record which probers may work for this process, and return them."""
+        async with self._turn:
+            found = probers()
+            await self._ask(partial(_note, self._lease, self._member, {"probers": sorted(found)}))
+        return found
 
     async def follow(
         self,
@@ -163,23 +168,27 @@ class Shares:
             return
         due = turnover(view.holders, view.alive.keys(), self._member.number)
         own = frozenset(shard for shard, holder in view.holders.items() if holder == self._member.number)
-        if due.take or view.dead:
-            taken = await self._ask(partial(_take_over, self._lease, self._member, due.take, view.dead))
-            self._succeed(view, taken)
-            own |= taken.shards
+        if self._successor is not None:
+            left = frozenset(shard for shard in due.take if view.holders[shard] is not None)
+            self._resting |= left
+            self._must_succeed = self._must_succeed or bool(left)
+        if due.take or view.dead or self._must_succeed:
+            own |= await self._taken(view, due.take)
         if self._successor is None or self._successor.are_free():
             self._resting = frozenset()
         self._note(own - due.give - self._resting, changed)
         self.has_looked.set()
-        if due.give and (quiet := due.give.difference(await busy())):
+        if due.give and (quiet := due.give.difference(await busy(), self._resting)):
             await self._ask(partial(_give_up, self._lease, self._member, quiet))
 
-    def _succeed(self, view: _View, taken: _Taken) -> None:
-        """Let nobody work any more for the processes that had some of these shards, and have ended."""
-        left = frozenset(shard for shard in taken.shards if view.holders[shard] is not None)
-        if self._successor is not None and left:
-            self._resting |= left
-            self._successor.succeed(taken.probers, view.alive.keys(), taken.rest_s)
+    async def _taken(self, view: _View, shards: Collection[int]) -> frozenset[int]:
+        """Take shards that nobody has, and return them; let nobody work for processes that had some and have ended."""
+        async with self._turn:
+            taken = await self._ask(partial(_take_over, self._lease, self._member, shards, view.dead))
+            if self._successor is not None and self._must_succeed:
+                self._successor.succeed(taken.probers, view.alive.keys(), taken.rest_s)
+                self._must_succeed = False
+        return taken.shards
 
     def _note(self, own: frozenset[int], changed: Callable[[], object]) -> None:
         if own != self.own:
@@ -192,7 +201,7 @@ class Shares:
 
     async def leave(self) -> None:
         """Let others have our shards at once, because we do nothing more; later if probers still work for us."""
-        if self._successor is not None and self._successor.busy_s > 0.0:
+        if self._successor is not None and (self._resting or self._successor.busy_s > 0.0):
             return
         with suppress(StoreError):
             await self._ask(partial(_leave, self._lease, self._member), _LEAVING)
@@ -319,7 +328,7 @@ def _inherit(member: Member, gone: Collection[int], connection: Connection) -> t
     These count as our own from now on, because who takes other shards of the dead does not find them any more.
     """
     p = t.planners.c
-    known = connection.execute(select(p.member, p.rest_s, p.probers)).all()
+    known = connection.execute(select(p.member, p.rest_s, p.probers).with_for_update()).all()
     probers = {prober for each in known for prober in each.probers}
     inherited = {prober for each in known if each.member in {*gone, member.number} for prober in each.probers}
     connection.execute(update(t.planners).where(p.member == member.number).values(probers=sorted(inherited)))

@@ -13,7 +13,7 @@ from proxyd.cluster.batch_prober import BatchProber, ProberSettings
 from proxyd.cluster.link import Handler, Received, ServerState
 from proxyd.cluster.nats_transport import NatsTransport, TransportSettings
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
-from proxyd.errors import ClusterError, LeaseLostError
+from proxyd.errors import ClusterError, LeaseLostError, StoreUnreachableError
 from proxyd.metrics import Metrics
 from proxyd.ports import MaySend, Unmade, always
 from tests.fakes import FakeClock, settle
@@ -145,9 +145,13 @@ class Planners:
     members: int
     term: int
     kept: dict[int, frozenset[str]]
+    fails: list[str]  # why the next times, the last first
 
-    async def keep_probers(self, probers: Collection[str]) -> None:
-        self.kept[self.term] = frozenset(probers)
+    async def keep_probers(self, probers: Callable[[], Collection[str]]) -> Collection[str]:
+        if self.fails:
+            raise StoreUnreachableError(self.fails.pop())
+        self.kept[self.term] = frozenset(probers())
+        return self.kept[self.term]
 
 
 @dataclass
@@ -159,6 +163,7 @@ class Machines:
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     strays: list[tuple[str, str]] = field(default_factory=list)
     kept: dict[int, frozenset[str]] = field(default_factory=dict)  # the probers of each planner, by term
+    fails: list[str] = field(default_factory=list)
     metrics: Metrics = field(default_factory=Metrics)
 
     def __post_init__(self) -> None:
@@ -177,12 +182,12 @@ class Machines:
         clock, link = self.clock, self.bus.link()
         times = TransportSettings(term, HOLD_S, spacing_s=0.0, queue_s=queue_s, patience_s=60.0)
 
-        sharing = Planners(planners, term, self.kept)
+        sharing = Planners(planners, term, self.kept, self.fails)
         parts = (link, clock, self.metrics, times, may_send, sharing, clock.monotonic_s)
         made = NatsTransport(*parts)  # type: ignore[arg-type]
 
-        async def take(outcome: ProbeOutcome, *, reading: str) -> bool:
-            if has(outcome.source_id):
+        async def take(outcome: ProbeOutcome, *, reading: str, is_doubtful: bool) -> bool:
+            if has(outcome.source_id) and not is_doubtful:
                 self.strays.append((outcome.source_id, reading))
             return has(outcome.source_id)
 

@@ -265,6 +265,64 @@ async def test_who_takes_over_waits_no_longer_once_every_prober_has_said_that_it
     again.cancel()
 
 
+async def test_a_prober_that_stops_has_not_stopped_before_its_last_request_has_ended(machines: Machines) -> None:
+    origin = Origin(machines.clock, takes_s=100.0)
+    origin.ends_s = 2.0  # to clean up
+    first, prober = machines.planner(), machines.prober(origin)
+    second = machines.planner(term=8)
+    await settled()
+    asked = asked_of(first)
+    await settled()
+    machines.tasks[0].cancel()
+    asked.cancel()
+    prober.stop()
+    second.succeed(machines.kept[7], [8], HOLD_S)
+    await machines.clock.advance(1.5)
+    assert (origin.now, second.are_free()) == (1, False)  # it is cancelled, and cleans up
+    await machines.clock.advance(1.0)
+    assert (origin.now, second.are_free()) == (0, True)
+    origin.ends_s = 0.0
+
+
+async def test_late_answers_of_several_planners_cause_no_storm_of_hellos(machines: Machines) -> None:
+    for term in range(1, 5):
+        machines.planner(term, planners=4)
+    machines.bus.fate = lambda subject: [0.3 * HOLD_S if subject.endswith("answer") else 0.0]
+    machines.prober(Origin(machines.clock))
+    await machines.clock.advance(20.0 * HOLD_S)
+    machines.bus.sent.clear()
+    await machines.clock.advance(10.0 * HOLD_S)
+    assert machines.bus.kinds().count("hello") < 40
+
+
+async def test_probers_have_work_although_they_could_not_be_recorded_at_once(machines: Machines) -> None:
+    machines.fails = ["the database is away"] * 2
+    planner, prober = machines.planner(), machines.prober(Origin(machines.clock))
+    await settled()
+    assert planner.probers == 0
+    await machines.clock.advance(2.0)
+    assert isinstance(await ended(planner), ProbeOutcome)
+    assert machines.kept[7] == {prober.prober_id}
+
+
+async def test_a_planner_that_fails_knows_for_how_long_probers_work_for_it(machines: Machines) -> None:
+    planner = machines.planner()
+    machines.prober(Origin(machines.clock, takes_s=100.0))
+    await settled()
+    asked = asked_of(planner)
+    await settled()
+
+    def fail(_now_s: float) -> None:
+        raise ValueError("a fault")
+
+    planner._probers.are_free = fail  # type: ignore[method-assign, assignment]
+    await machines.clock.advance(1.0)
+    assert machines.tasks[0].done()
+    assert planner.busy_s > 0.0
+    asked.cancel()
+    machines.tasks[0].exception()
+
+
 async def test_what_a_planner_said_before_it_ended_does_nothing_afterwards(machines: Machines) -> None:
     origin = Origin(machines.clock)
     first, prober = machines.planner(), machines.prober(origin)

@@ -12,7 +12,9 @@ from structlog.testing import capture_logs
 
 from proxyd.cluster import LocalTransport
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
+from proxyd.core.model.shards import FIRST_SHARD
 from proxyd.core.rules.decider import Decider
+from proxyd.core.rules.division import UNDIVIDED, Division
 from proxyd.daemon import ProbeLoop
 from proxyd.daemon.notifying import DistantNotifier
 from proxyd.errors import ClusterError
@@ -122,10 +124,17 @@ async def test_an_outcome_of_an_earlier_process_is_recorded_unless_a_later_one_w
     assert await loop.take_in(changed("s", [item("a", T0 - 5.0)], T0 + 50.0))
     request = found.request("s", T0 + 100.0)
     assert request is not None
-    await loop.take_stray(changed("s", [], T0 + 40.0), reading=request.reading)
-    await loop.take_stray(changed("gone", [], T0 + 60.0), reading=request.reading)
+    later = changed("s", [item("b", T0 + 55.0)], T0 + 60.0)
+    assert await loop.take_stray(changed("s", [], T0 + 40.0), reading=request.reading)
+    assert await loop.take_stray(changed("gone", [], T0 + 60.0), reading=request.reading)
+    assert await loop.take_stray(later, reading=request.reading, is_doubtful=True)
+    found.known.division = Division(frozenset({FIRST_SHARD + 1}))
+    assert not await loop.take_stray(changed("gone", [], T0 + 60.0), reading=request.reading)
+    found.known.division = Division(frozenset())
+    assert not await loop.take_stray(later, reading=request.reading)
+    found.known.division = UNDIVIDED
     assert len(memory.observations) == 1
-    await loop.take_stray(changed("s", [item("b", T0 + 55.0)], T0 + 60.0), reading=request.reading)
+    await loop.take_stray(later, reading=request.reading)
     assert [event.item.item_id for event in memory.observations[1].found.events] == ["b"]
 
 
