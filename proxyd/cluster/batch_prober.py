@@ -166,7 +166,7 @@ class BatchProber:
         """Say that this prober is there, and what it works on."""
         self._is_called, self._greeted_s = False, self._now_s()
         self._forget_silent(self._greeted_s)
-        settings, working = self._settings, {each.batch.term for each in self._held.values()}
+        settings, working = self._settings, self._working()
         words = tuple(word for word, living in self._words.items() if working <= living)
         for word in words:
             del self._words[word]
@@ -188,12 +188,16 @@ class BatchProber:
         held = [each.batch for each in self._held.values()]
         terms = {term for term, session in self._sessions.items() if session.is_known}
         if self._stopping.is_set():
-            terms.update(each.term for each in held)
+            terms |= self._working()
         return {term: tuple(each.batch_id for each in held if each.term == term) for term in terms}
+
+    def _working(self) -> set[int]:
+        """Return the planners, by their terms, that have a batch here."""
+        return {each.batch.term for each in self._held.values()}
 
     def _forget_silent(self, now_s: float) -> None:
         """Forget the planners that have ended, or are silent for long, and have no batch here."""
-        working = {each.batch.term for each in self._held.values()}
+        working = self._working()
         for term, session in [*self._sessions.items()]:
             is_silent = now_s > session.heard_s + _FORGOTTEN_S
             if term not in working and (is_silent or session.is_over(now_s)):
@@ -203,9 +207,8 @@ class BatchProber:
     async def _watch(self) -> None:
         """Say hello when a planner calls, while a batch takes long, and now and then; give up what is not ours."""
         while True:
-            held = [(each, self._look_s(each)) for each in self._held.values()]
             greeting_s = self._greeting_s() - self._now_s()
-            await self._to_greet.sleep(self._clock, min([greeting_s, *(look_s for _, look_s in held)]))
+            await self._to_greet.sleep(self._clock, min([greeting_s, *map(self._look_s, self._held.values())]))
             for each in self._held.values():
                 if self._left_s(each) <= self._look_s(each):  # it would be over before the next look
                     _end(each)
@@ -264,10 +267,9 @@ class BatchProber:
         self._sessions[answer.term] = session
         if not was_known:
             self._report_again(now_s)
-        is_last = (
-            answer.echo_s is not None and answer.echo_s >= self._greeted_s
-        )  # or several planners would cause ever more hellos
-        if not was_known or (session.is_vague and is_last):  # it gives no work until it knows that we know its clock
+        answers_last = answer.echo_s is not None and answer.echo_s >= self._greeted_s
+        is_late = session.is_vague and answers_last  # if any late answer caused a hello, there would be ever more
+        if not was_known or is_late:  # it gives no work until it knows that we know its clock
             self._is_called = True
         self._to_greet.notify()
         theirs = {key: each for key, each in self._held.items() if each.batch.term == answer.term}
