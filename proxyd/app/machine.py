@@ -273,10 +273,15 @@ class Machine:
         log.info("sharing the work", role=role)
         self._note(role, active=True)
         self.stores[role] = store
-        async with asyncio.TaskGroup() as tasks:
-            losing = tasks.create_task(leased.lost(), name=f"end of the {role}")
-            await work()
-            losing.cancel()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                losing = tasks.create_task(leased.lost(), name=f"end of the {role}")
+                await work()
+                losing.cancel()
+        except* StoreUnreachableError:
+            if leased.lease.is_held():
+                raise
+            await leased.lost()  # who takes over ends our sessions: the lease says why, not they
 
     def _note(self, role: str, *, active: bool) -> None:
         """Report whether this machine does a role's work; a planner without other machines does all of it."""

@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from proxyd.clock import SystemClock
 from proxyd.core.model.shards import SHARDS
-from proxyd.errors import LeaseLostError, StoreError
+from proxyd.errors import LeaseLostError, StoreError, StoreUnreachableError
 from proxyd.store.databases.connections import MEMBERS
 from proxyd.store.databases.opening import open_connections
 from proxyd.store.databases.postgresql import session_of
@@ -27,6 +27,7 @@ _END_LEASE = """
     SELECT pg_terminate_backend(pid) FROM pg_locks
     WHERE locktype = 'advisory' AND classid::bigint = :locks AND objid = (SELECT member FROM members WHERE name = :name)
 """
+_IS_SLEEPING = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()"
 
 
 @dataclass
@@ -146,6 +147,24 @@ async def test_who_loses_its_session_says_so_and_writes_nothing_once_another_has
             with pytest.raises(LeaseLostError, match="another machine has taken over"):
                 await write(first)
             await write(second)
+        party.members.append(first)
+
+
+async def test_who_ended_in_the_middle_of_a_statement_holds_up_nobody(party: Party) -> None:
+    async with party.join("a") as first, open_connections(party.database) as other:
+        await party.have(SHARDS)
+        party.following["a"].cancel()
+        sleep = text("SELECT pg_sleep(86400)")
+        writing = asyncio.create_task(session_of(first.connections).call(lambda c: c.execute(sleep)))
+        while not await other.writer.call(lambda c: c.scalar(text(_IS_SLEEPING))):
+            await CLOCK.sleep(1.0 / LOOKS)
+        await other.writer.call(lambda c: c.execute(text(_END_LEASE), {"name": "a", "locks": MEMBERS}))
+        party.members.remove(first)
+        async with party.join("b") as second:
+            await party.have(SHARDS)
+            await write(second)
+        with pytest.raises(StoreUnreachableError):
+            await writing
         party.members.append(first)
 
 

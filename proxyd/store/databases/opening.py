@@ -45,7 +45,7 @@ def open_connections(
         return sqlite_connections(Path(database))
     from proxyd.store.databases.postgresql import postgresql_connections
 
-    return postgresql_connections(str(database), role=role, lease_s=lease_s)
+    return postgresql_connections(str(database), name=role, lease_s=lease_s)
 
 
 @asynccontextmanager

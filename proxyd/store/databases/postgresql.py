@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,10 +22,16 @@ from proxyd.store.tables import metadata
 
 LOCK_OF = {"planner": 2, "notifier": 3}
 _READERS, _PEOPLE = 4, 2
+_NAMED, _FOR_PEOPLE = "proxyd ", " people"  # around a name, in the sessions that the server lists
 _CONNECT_S = 5.0
 _KEEPALIVE = {"idle": 30, "interval": 10, "count": 3}  # a peer that vanished is noticed within a minute
 _UNHEARD_MS = 60_000  # the same for sent data: no keepalive goes out while data is unacknowledged
 _AWAY = ("08", "40", "53", "57P", "25P03")  # SQLSTATEs of a server that is unreachable, full, or ended the session
+_END_SESSIONS = text(
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+    " WHERE application_name = ANY(:names) AND state <> 'idle'"
+    " AND datname = current_database() AND usename = current_user"
+)
 
 T = TypeVar("T")
 
@@ -52,7 +58,7 @@ def _connect_args(name: str, **settings: str) -> dict[str, object]:
     return {
         "timeout": _CONNECT_S,
         "connection_class": _WatchedConnection,
-        "server_settings": {"application_name": f"proxyd {name}"} | kept | settings,
+        "server_settings": {"application_name": _NAMED + name} | kept | settings,
     }
 
 
@@ -181,33 +187,34 @@ async def _copy(url: URL, target: Path) -> None:
 
 
 @asynccontextmanager
-async def postgresql_connections(url: str, *, role: str, lease_s: float) -> AsyncIterator[StoreConnections]:
+async def postgresql_connections(url: str, *, name: str, lease_s: float) -> AsyncIterator[StoreConnections]:
     """Yield the writing session and those that read; close them at the end.
 
-    The server ends the writing session if a transaction does nothing for ``lease_s``, unless that is 0.
+    The server lists them with ``name``, by which ``end_sessions`` finds those that write. It ends the writing session
+    if a transaction does nothing for ``lease_s``, unless that is 0.
     """
     parsed = postgresql_url(url)
     async with AsyncExitStack() as stack:
 
-        def opened(name: str, size: int, **settings: str) -> AsyncEngine:
+        def opened(called: str, size: int, **settings: str) -> AsyncEngine:
             engine = create_async_engine(
                 parsed,
                 pool_size=size,
                 max_overflow=0,
                 pool_pre_ping=True,
                 hide_parameters=True,
-                connect_args=_connect_args(name, **settings),
+                connect_args=_connect_args(called, **settings),
             )
             stack.push_async_callback(_dispose, engine)
             return engine
 
         kept = {"idle_session_timeout": "0", "idle_in_transaction_session_timeout": _milliseconds(lease_s)}
-        writing = opened(role, 1, **kept)
+        writing = opened(name, 1, **kept)
         with _errors():
             session = SessionConnection(await writing.connect())
         stack.push_async_callback(session.close)
-        people = opened(f"{role} people", _PEOPLE, idle_in_transaction_session_timeout=_milliseconds(lease_s))
-        readers = PooledConnections(opened(f"{role} readers", _READERS))
+        people = opened(name + _FOR_PEOPLE, _PEOPLE, idle_in_transaction_session_timeout=_milliseconds(lease_s))
+        readers = PooledConnections(opened(f"{name} readers", _READERS))
         yield StoreConnections(session, readers, PooledConnections(people), PostgresUpkeep(people))
 
 
@@ -225,6 +232,15 @@ async def leased_session(url: str, role: str, lease_s: float) -> AsyncIterator[S
         yield session
     finally:
         await session.close()
+
+
+def end_sessions(connection: Connection, names: Collection[str]) -> None:
+    """End the writing sessions of these names that are in a transaction, if our own database user opened them.
+
+    One whose process was frozen in the middle of a statement would else keep its locks for ever.
+    """
+    listed = [_NAMED + name + use for name in names for use in ("", _FOR_PEOPLE)]
+    connection.execute(_END_SESSIONS, {"names": listed})
 
 
 def _milliseconds(seconds: float) -> str:

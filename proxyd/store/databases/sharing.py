@@ -20,7 +20,14 @@ from proxyd.errors import StoreError, StoreUnreachableError
 from proxyd.store import tables as t
 from proxyd.store.databases.connections import MEMBERS, StoreConnections, is_newest, migrate
 from proxyd.store.databases.lease import LONGEST_TURN, Lease, Leased, renewed
-from proxyd.store.databases.postgresql import LOCK_OF, SessionConnection, answered, postgresql_connections, session_of
+from proxyd.store.databases.postgresql import (
+    LOCK_OF,
+    SessionConnection,
+    answered,
+    end_sessions,
+    postgresql_connections,
+    session_of,
+)
 
 _PLANNER = "planner"
 _LOOKS = 20  # for free shards, during one lease
@@ -245,7 +252,8 @@ async def sharing(
         return is_shared and await session.take_lock(member.number, of=MEMBERS)
 
     async with AsyncExitStack() as stack:
-        connections = await stack.enter_async_context(postgresql_connections(url, role=role, lease_s=lease_s))
+        called = _session_name(role, number)
+        connections = await stack.enter_async_context(postgresql_connections(url, name=called, lease_s=lease_s))
         session, lease = session_of(connections), Lease(role, lease_s)
         await _until_newest(session, role, lease_s, wait)
         renewing = await stack.enter_async_context(renewed(lease, url, take, wait(inf)))
@@ -255,6 +263,10 @@ async def sharing(
         shares = Shares(connections, lease, member)
         stack.push_async_callback(shares.leave)
         yield Membership(connections, lease, renewing, shares)
+
+
+def _session_name(role: str, number: int) -> str:
+    return f"{role} {number}"
 
 
 async def _until_newest(
@@ -315,6 +327,8 @@ def _take_over(
     s, m = t.shards.c, t.members.c
     locked = (func.pg_try_advisory_xact_lock(MEMBERS, number) for number in dead)
     gone = [number for number, lock in zip(dead, locked, strict=True) if connection.scalar(select(lock))]
+    if gone:
+        end_sessions(connection, [_session_name(member.role, number) for number in gone])
     connection.execute(delete(t.members).where(m.member.in_(gone)))
     probers, rest_s = _inherit(member, gone, connection) if member.role == _PLANNER else (frozenset(), 0.0)
     is_free = or_(s.member.is_(None), s.member.not_in(select(m.member).where(m.role == member.role)))
