@@ -18,20 +18,26 @@ from proxyd.core.rules.state import SourceState
 from proxyd.ports import Clock
 from proxyd.queries import SourceChoice, SourceKind
 
-_NUMBER = re.compile(r"(\d+)")
-NaturalKey: TypeAlias = tuple[str | int, ...]
+_NUMBER = re.compile("0*([0-9]+)")
+_MOST_DIGITS = 300
 _KEPT_S = 5.0  # how long an order is kept
 _Key: TypeAlias = Callable[[SourceState], float]
 
 
-def natural_key(name: str) -> NaturalKey:
+def natural_key(name: str) -> str:
     """Return the key by which people sort names: numbers by their value, capitals like small letters.
+
+    A number is less than any letter, and a longer one is greater; a text sorts faster than pieces of it.
 
     >>> sorted(["b2", "B10", "a"], key=natural_key)
     ['a', 'b2', 'B10']
     """
-    pieces = _NUMBER.split(name.casefold())
-    return (*(int(each[:300]) if k % 2 else each for k, each in enumerate(pieces)), name)
+    return f"{_NUMBER.sub(_by_length, name.casefold())}\0{name}"
+
+
+def _by_length(number: re.Match[str]) -> str:
+    digits = number[1][:_MOST_DIGITS]
+    return f"\1{chr(len(digits))}{digits}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +55,7 @@ class _Named:
 
     sources: Mapping[str, Source]
     names: Sequence[str]
-    keys: Mapping[str, NaturalKey]
+    keys: Mapping[str, str]
     texts: Mapping[str, str]
 
     def following(self, sources: Mapping[str, Source]) -> _Named:

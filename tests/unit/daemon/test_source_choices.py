@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from math import inf
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.rules.decider import Decider
@@ -62,6 +65,23 @@ def expected(found: Decider, choice: SourceChoice) -> list[str]:
         return inf if value is None else -value
 
     return sorted(sorted(chosen, key=natural_key), key=place)
+
+
+names = st.text(st.sampled_from("aAbß- .0129ü"), max_size=12)
+
+
+@given(names=st.lists(names, max_size=20))
+def test_names_sort_by_the_values_of_their_numbers(names: list[str]) -> None:
+    def by_pieces(name: str) -> tuple[list[str | int], str]:
+        found = re.split("([0-9]+)", name.casefold())
+        return [int(each) if place % 2 else each for place, each in enumerate(found)], name
+
+    assert sorted(names, key=natural_key) == sorted(names, key=by_pieces)
+
+
+async def test_one_name_may_be_another_with_a_number() -> None:
+    found = decider(declaration(source("feed2"), source("feed10"), source("Feed"), rule("r")), now_s=T0)
+    assert list(await SourceChoices(found.known, FakeClock(T0)).names()) == ["Feed", "feed2", "feed10"]
 
 
 @pytest.mark.parametrize("order", ["name", "items", "newest", "probed"])
