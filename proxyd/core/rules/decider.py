@@ -508,10 +508,9 @@ class Decider:
         The order is that of the declaration, so that a plan does not depend on which sources were placed first.
         """
         taken = Snapshot(self.known, self.planner.limits.hosts, now_s)
-        for number, planned in enumerate(self.planner.in_parts(self.known.compiled.sources)):
-            if number:
-                yield
+        for planned in self.planner.in_parts(self.known.compiled.sources):
             taken.add(planned)
+            yield
         self.planner.limits.forget(taken.hosts, now_s)
         return taken.fleet(self.planner.week, self.planner.settings, self._hints.changes())
 

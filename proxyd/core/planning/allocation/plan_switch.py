@@ -36,16 +36,14 @@ def switch_plan(planner: Planner, week: WeekPlan, now: Chronon) -> Chunked[None]
     True
     """
     planner.announce(week)
-    for number, sources in enumerate(planner.in_parts()):
-        if number:
-            yield
+    for sources in planner.in_parts():
         for source in _behind(week, sources):
             source.follow(week)
+        yield  # before the next part is looked up: sources may come and go meanwhile
     planner.change_to(week)
-    for number, sources in enumerate(planner.in_parts()):
-        if number:
-            yield
+    for sources in planner.in_parts():
         _reschedule(planner, week, sources, now)
+        yield
 
 
 def _behind(week: WeekPlan, sources: Sequence[PlannedSource]) -> list[PlannedSource]:

@@ -77,6 +77,20 @@ def test_pages_wake_as_if_each_were_planned_by_itself() -> None:
     assert {source_id: each.wake for source_id, each in planner.sources.items()} == wakes
 
 
+def test_pages_may_go_or_be_put_again_between_the_parts() -> None:
+    planner = fleet()
+    for step, _ in enumerate(switch_plan(planner, plan_of(planner), NOW)):
+        for number in range(step, SOURCES, 23):
+            planner.remove(f"s{number}")
+        for number in range(step + 5, SOURCES, 23):
+            planner.put(page(number, seen_s=NOW - 10.0), NOW)
+    planner.wake_due(NOW + 10**9)
+    queues = planner.queues
+    found = [name for name in planner.sources if name in queues.awake or name in queues.due or name in queues.unseen]
+    assert found == list(planner.sources)
+    assert len(found) == len(queues.awake) + len(queues.due) + len(queues.unseen) < SOURCES
+
+
 def test_what_is_probed_between_the_parts_is_made_once_and_counts_in_both_plans() -> None:
     planner = fleet()
     run_all(switch_plan(planner, plan_of(planner), NOW))
