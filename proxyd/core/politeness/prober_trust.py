@@ -61,7 +61,7 @@ class _Tally:
         """Put it aside, twice as long as the last time."""
         counts = f"{round(self.contradicted)} of its last {round(self.judged)} probes"
         self.why = f"{counts} failed where another prober had an answer"
-        self.until_s = now_s + min(MOST_REST_S, REST_S * 2.0**self.rests)
+        self.until_s = now_s + min(MOST_REST_S, REST_S * 2.0 ** min(self.rests, 32))
         self.rests += 1
         self.judged = self.contradicted = 0.0
 

@@ -78,6 +78,6 @@ def trusted_times(times_s: Sequence[float], until_s: float) -> Sequence[float]:
     wrong = 0
     for first in range(1, most + 1):
         rest, rest_s = len(times_s) - first, until_s - times_s[first]
-        if times_s[first] - times_s[first - 1] > rest_s * ((_SELDOM / 2.0**first) ** (-1.0 / rest) - 1.0):
+        if times_s[first] - times_s[first - 1] > rest_s * (_SELDOM ** (-1.0 / rest) * 2.0 ** (first / rest) - 1.0):
             wrong = first
     return times_s[wrong:]

@@ -84,6 +84,15 @@ def test_after_its_rest_it_is_trusted_once_it_agrees_with_others() -> None:
     assert trust.is_trusted("bad")
 
 
+def test_one_that_is_put_aside_for_years_rests_no_longer_than_usual() -> None:
+    trust, now_s = ProberTrust(), 0.0
+    for _ in range(1200):
+        contradict(trust, "bad", int(FEWEST), now_s=now_s)
+        assert "bad" in trust.aside(now_s)
+        now_s += MOST_REST_S
+        assert trust.aside(now_s) == {}
+
+
 @pytest.mark.parametrize("days", [0.5, 3.0])
 def test_probers_that_are_long_gone_are_forgotten(days: float) -> None:
     trust = ProberTrust()

@@ -39,6 +39,13 @@ def test_few_times_are_all_trusted(count: int) -> None:
     assert trusted_times(times_s, 100.0) == times_s
 
 
+@pytest.mark.parametrize("count", [4_000, 5_000, 10_000])
+def test_a_source_may_show_thousands_of_dates(count: int) -> None:
+    steady = [T0 - 60.0 * number for number in range(count)]
+    assert rate_a_day(*steady) == pytest.approx(1440.0, rel=0.1)
+    assert rate_a_day(*steady, 0.0) == pytest.approx(1440.0, rel=0.1)
+
+
 def test_most_steady_histories_are_trusted() -> None:
     rng = np.random.default_rng(1)
     for count in (4, 10, 40):
