@@ -248,7 +248,7 @@ class DeliveryListings:
         which = wanted(asked, self._profiles, since=asked.since)
         found = await self._deliveries.notifications(which, before=before(asked.cursor), limit=asked.limit)
         items = await asyncio.to_thread(lambda: [payloads.notification(each) for each in found.rows])
-        next_cursor = cursor_of(str(found.rows[-1].position)) if found.has_more else None
+        next_cursor = None if found.rest is None else cursor_of(str(found.rest))
         return wire.Page[wire.NotificationListed](items=items, next_cursor=next_cursor)
 
     async def get_notification(self, notification_id: str) -> wire.NotificationTraced:

@@ -61,10 +61,13 @@ class StoredNotification:
 
 @dataclass(frozen=True, slots=True)
 class StoredNotifications:
-    """Notifications in order; ``has_more`` if others follow, which a limit of rows or of bytes left out."""
+    """Notifications in order.
+
+    ``rest`` is the position after which others follow that a limit of rows or of bytes left out, or ``None``.
+    """
 
     rows: list[StoredNotification]
-    has_more: bool = False
+    rest: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,24 +70,27 @@ class SqlHistory:
 
     async def find_notifications(self, wanted: Wanted, *, before: int | None, limit: int) -> StoredNotifications:
         """Return the wanted notifications, newest first, each with its deliveries."""
-        found, has_more = await self._bounded(newest(wanted, before=before), limit)
+        found, rest = await self._bounded(newest(wanted, before=before), limit)
         deliveries = await self._deliveries([row.notification_id for row in found])
         told = [rows.typed(StoredNotification, row, deliveries=deliveries[row.notification_id]) for row in found]
-        return StoredNotifications(told, has_more)
+        return StoredNotifications(told, rest)
 
     async def find_between(self, wanted: Wanted, after: int, until: int, *, limit: int) -> StoredNotifications:
         """Return the oldest wanted notifications after one position, up to and with another, without deliveries."""
-        found, has_more = await self._bounded(between(wanted, after, until), limit)
-        return StoredNotifications([rows.typed(StoredNotification, row) for row in found], has_more)
+        found, rest = await self._bounded(between(wanted, after, until), limit)
+        return StoredNotifications([rows.typed(StoredNotification, row) for row in found], rest)
 
-    async def _bounded(self, query: Select[*tuple[Any, ...]], limit: int) -> tuple[Sequence[Row[Any]], bool]:
-        """Return the first rows, of at most ``MOST_BYTES`` of bodies or one, and whether there are more."""
+    async def _bounded(self, query: Select[*tuple[Any, ...]], limit: int) -> tuple[Sequence[Row[Any]], int | None]:
+        """Return the first rows, of at most ``MOST_BYTES`` of bodies or one, and the position after which more follow.
+
+        Rows that expire meanwhile are missing.
+        """
         c = t.notifications.c
         sizes = await self._read(query.with_only_columns(c.position, func.length(c.body)).limit(limit + 1))
         fitting = sum(total <= MOST_BYTES for total in accumulate(row[1] for row in sizes))
         taken = sizes[: min(limit, max(1, fitting))]
         found = await self._read(query.where(c.position.in_([row[0] for row in taken])))
-        return found, len(sizes) > len(taken)
+        return found, taken[-1][0] if len(sizes) > len(taken) else None
 
     async def made_probes(self, source_id: str, *, before: int | None, limit: int) -> list[MadeProbe]:
         """Return the probes of a source, newest first; ``before`` is the position of a probe."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, takewhile
-from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import Connection, Select, bindparam, delete, func, insert, select, update
@@ -16,7 +15,6 @@ from proxyd.store.databases.connections import StoreReader
 from proxyd.store.statements import execute_many
 from proxyd.store.writer import Writer
 
-NO_PICTURES: Mapping[str, Picture] = MappingProxyType({})
 MOST_DELETED = 100  # pictures in one commit: each may have half a megabyte
 _c = t.pictures.c
 _TAKE_AGAIN = update(t.pictures).where(_c.sha256 == bindparam("of_picture")).values(taken_s=bindparam("again_s"))

@@ -36,14 +36,14 @@ from proxyd.core.rules.subscriptions import Subscription
 from proxyd.store import rows
 from proxyd.store import tables as t
 from proxyd.store.access_rows import SqlAccess
-from proxyd.store.databases.connections import LIMITS, LOCKS, StoreConnections, StoreReader
+from proxyd.store.databases.connections import LOCKS, NEWS, StoreConnections, StoreReader
 from proxyd.store.declared_rows import SqlDeclarations
 from proxyd.store.failing_rows import SqlFailingRules, record_failing
 from proxyd.store.history import SqlHistory
 from proxyd.store.item_search import SqlItemSearch
 from proxyd.store.limit_rows import exceeding
 from proxyd.store.outbox import SqlOutbox
-from proxyd.store.picture_rows import NO_PICTURES, record_pictures
+from proxyd.store.picture_rows import record_pictures
 from proxyd.store.plan_rows import SqlPlanRecord
 from proxyd.store.statements import add_up, delete_named, execute_many, upsert
 from proxyd.store.suspension_rows import SqlSuspensions
@@ -162,7 +162,7 @@ class SqlStore(SqlOutbox):
         self.read, self.read_each = self._all, self._each
         self._connections = connections
         self._grid = grid
-        self._waiting: deque[Observation] = deque()
+        self._waiting: deque[Observation | RuleResults] = deque()
 
     # -- sources and streams
 
@@ -251,12 +251,19 @@ class SqlStore(SqlOutbox):
 
     async def record_results(self, results: RuleResults) -> None:
         """Store the results of rules from events without a probe, in one transaction; returns once it is committed."""
-        await self.writer.submit(lambda connection: self._record_results(connection, [results]))
+        self._waiting.append(results)  # in turn with observations: both write streams and intervals
+        await self.writer.submit(self._record_waiting)
 
     def _record_waiting(self, connection: Connection) -> None:
-        observations = drained(self._waiting)
-        if not observations:
-            return
+        waiting = drained(self._waiting)
+        observations = [each for each in waiting if isinstance(each, Observation)]
+        if observations:
+            self._record_observations(connection, observations)
+        taken = {each.sha256: each for o in observations if (each := o.outcome.picture) is not None}
+        results = [each.rules if isinstance(each, Observation) else each for each in waiting]
+        self._record_results(connection, results, taken)
+
+    def _record_observations(self, connection: Connection, observations: Sequence[Observation]) -> None:
         self.plan.write(connection, observations)
         events = [(o.state.source_id, event) for o in observations for event in o.found.events]
         renamed = [rows.renamed_row(o, *names) for o in observations for names in o.found.window.renamed]
@@ -291,11 +298,9 @@ class SqlStore(SqlOutbox):
         probes = [rows.probe_row(o, o.probe) for o in observations if o.probe is not None]
         execute_many(connection, _INSERT_PROBE, probes)
         self.subscriptions.write(connection)
-        taken = {each.sha256: each for o in observations if (each := o.outcome.picture) is not None}
-        self._record_results(connection, [o.rules for o in observations], taken)
 
     def _record_results(
-        self, connection: Connection, results: Sequence[RuleResults], taken: Mapping[str, Picture] = NO_PICTURES
+        self, connection: Connection, results: Sequence[RuleResults], taken: Mapping[str, Picture]
     ) -> None:
         open_on_several = {one.interval_id: rows.joint_row(one) for each in results for one in each.joint}
         ended = [interval_id for each in results for interval_id in each.ended]
@@ -304,9 +309,12 @@ class SqlStore(SqlOutbox):
         streams = [rows.stream_row(stream) for each in results for stream in each.streams]
         intervals = [rows.interval_row(record, self._grid) for each in results for record in each.intervals]
         sent = [notification for each in results for notification in each.notifications]
+        failing = [one for each in results for one in each.failing]
+        if self._shards is not None and (intervals or sent or failing):
+            # Readers go on after the highest position: none may be committed after a higher one.
+            connection.execute(select(func.pg_advisory_xact_lock(LOCKS, NEWS)))
         execute_many(connection, _UPSERT_STREAM, streams)
         execute_many(connection, _INSERT_INTERVAL, intervals)
-        failing = [one for each in results for one in each.failing]
         if failing:
             record_failing(connection, failing)
         if sent:
@@ -316,8 +324,6 @@ class SqlStore(SqlOutbox):
     def _record_notifications(self, connection: Connection, sent: Sequence[Notification]) -> None:
         unanswered, digests = held(connection), self.declarations.digests
         muted = self.suspensions.muted_among({one.rule for one in sent}, connection)
-        if self._shards is not None and any(one.rule in self.declarations.limits for one in sent):
-            connection.execute(select(func.pg_advisory_xact_lock(LOCKS, LIMITS)))  # others count the same
         limited = exceeding(connection, sent, self.declarations.limits)
         marks = [{"is_muted": one.rule in muted, "is_limited": one.notification_id in limited} for one in sent]
         made = [rows.notification_row(one, **mark) for one, mark in zip(sent, marks, strict=True)]

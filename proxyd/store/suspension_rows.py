@@ -12,7 +12,7 @@ from sqlalchemy import Connection, and_, bindparam, delete, func, insert, or_, s
 from proxyd.core.model.profile import EMPTY_DECLARATION, Declaration
 from proxyd.core.model.suspension import Key, Subject, Suspension, lasting, mute_of, muted_rules
 from proxyd.store import tables as t
-from proxyd.store.databases.connections import LOCKS, MUTES, StoreReader
+from proxyd.store.databases.connections import LOCKS, NEWS, StoreReader
 from proxyd.store.rows import rule_of, typed
 from proxyd.store.statements import execute_many
 from proxyd.store.writer import Writer
@@ -62,10 +62,9 @@ class SqlSuspensions:
         self._declaration = declaration
 
     def muted_among(self, rules: Collection[str], connection: Connection) -> frozenset[str]:
-        """Return which of some rules are muted; another planner that mutes rules waits until the transaction ends."""
+        """Return which of some rules are muted; if planners share the rules, the transaction has the lock ``NEWS``."""
         if not self._is_shared:
             return self._muted.intersection(rules)
-        connection.execute(select(func.pg_advisory_xact_lock_shared(LOCKS, MUTES)))
         suspensions, declared = _stored(connection), self._declaration.rules
         return frozenset(
             each
@@ -88,7 +87,7 @@ class SqlSuspensions:
 
         def write(connection: Connection) -> Suspended:
             if self._is_shared:
-                connection.execute(select(func.pg_advisory_xact_lock(LOCKS, MUTES)))
+                connection.execute(select(func.pg_advisory_xact_lock(LOCKS, NEWS)))
             stored = _stored(connection)
             wanted = lasting(edit(dict(stored)), declaration, now_s)
             if wanted != stored:

@@ -17,7 +17,7 @@ from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, Validators
 from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.rates.model_fit import ModelFit
 from proxyd.core.rules.estimates import FleetRecord
-from proxyd.core.rules.observation import Observation
+from proxyd.core.rules.observation import Observation, RuleResults
 from proxyd.core.rules.programs.aggregate_values import Total
 from proxyd.core.rules.sibling_hints import SiblingHint
 from proxyd.core.rules.source_health import AcceptedMove, SourceHealth
@@ -80,6 +80,24 @@ async def test_more_observations_than_one_commit_takes_are_all_recorded(store: S
     states = [SourceState(f"s{number}", f"https://s{number}.example/") for number in numbers]
     await asyncio.gather(*(store.record(observed(state, OUTCOME)) for state in states))
     assert await store.load_states() == {state.source_id: state for state in states}
+
+
+async def test_what_is_recorded_with_and_without_a_probe_is_stored_in_turn(store: SqlStore) -> None:
+    streams = [StreamState("r", "s", (), captured=count) for count in range(4)]
+    seen = [observed(SourceState("s", "https://s.example/"), OUTCOME) for _ in streams]
+    await asyncio.gather(
+        store.record(altered(seen[0], streams=(streams[0],))),
+        store.record_results(RuleResults(streams=(streams[1],))),
+        store.record(altered(seen[2], streams=(streams[2],))),
+        store.record_results(RuleResults(streams=(streams[3],))),
+        store.record(seen[3]),
+    )
+    assert await store.load_streams() == {("r", "s"): streams[3]}
+    await asyncio.gather(
+        store.record_results(RuleResults(streams=(streams[1],))),
+        store.record(altered(seen[2], streams=(streams[2],))),
+    )
+    assert await store.load_streams() == {("r", "s"): streams[2]}
 
 
 async def test_an_observation_comes_back_as_it_was(store: SqlStore) -> None:
@@ -283,18 +301,19 @@ async def test_lists_of_notifications_hold_a_bounded_number_of_bytes(store: SqlS
     sizes = [1, MOST_BYTES, MOST_BYTES // 2, MOST_BYTES // 2, 9, 3 * MOST_BYTES]
     told = [replace(notification(str(n)), body=b"x" * size) for n, size in enumerate(sizes)]
     await store.record(observation(*told))
-    pages, before, found = [], None, StoredNotifications([], has_more=True)
-    while found.has_more:
+    pages, before, found = list[list[str]](), None, StoredNotifications([])
+    while not pages or found.rest is not None:
         found = await store.history.find_notifications(Wanted(), before=before, limit=4)
         pages.append([row.notification_id for row in found.rows])
-        before = found.rows[-1].position
+        assert found.rest in {found.rows[-1].position, None}
+        before = found.rest
     assert pages == [["5"], ["4", "3"], ["2"], ["1"], ["0"]]
     pages, last, until = [], 0, await store.history.newest_position()
     while last < until:
         found = await store.history.find_between(Wanted(), last, until, limit=4)
         pages.append([row.notification_id for row in found.rows])
         last = found.rows[-1].position
-    assert (pages, found.has_more) == ([["0"], ["1"], ["2", "3"], ["4"], ["5"]], False)
+    assert (pages, found.rest) == ([["0"], ["1"], ["2", "3"], ["4"], ["5"]], None)
 
 
 async def test_tokens_are_unique_by_name(store: SqlStore) -> None:

@@ -7,14 +7,20 @@ import threading
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, NullPool, func, select, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
+from proxyd.clock import SystemClock
+from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.rules.observation import RuleResults
+from proxyd.core.rules.state import Notification
 from proxyd.errors import StoreUnreachableError
+from proxyd.store import SqlStore
 from proxyd.store.databases import postgresql as module
-from proxyd.store.databases.connections import upgrade
+from proxyd.store.databases.connections import LOCKS, NEWS, upgrade
 from proxyd.store.databases.opening import open_connections, owned_connections
-from proxyd.store.databases.postgresql import PostgresUpkeep
+from proxyd.store.databases.postgresql import PostgresUpkeep, postgresql_url
+from tests.databases import migrate
 from tests.servers import PostgresServer
 
 TIMEOUTS = ("idle_session_timeout", "idle_in_transaction_session_timeout")
@@ -42,6 +48,26 @@ async def test_a_session_that_holds_locks_while_others_copy_is_not_ended(postgre
         assert await connections.writer.call(lambda c: shown(c, *TIMEOUTS)) == ["0", "0"]
     async with open_connections(address, lease_s=30.0) as connections:
         assert await connections.writer.call(lambda c: shown(c, *TIMEOUTS)) == ["0", "30s"]
+
+
+async def test_planners_record_notifications_one_after_the_other(postgresql: PostgresServer) -> None:
+    """Streams go on after the highest position, so none may be committed after a higher one."""
+    address = postgresql.create()
+    migrate(address)
+    sent = Notification("n", "r", "s", 1.0, 2.0, False, b"{}", ())
+    engine = create_async_engine(postgresql_url(address), poolclass=NullPool)
+    async with open_connections(address) as connections, engine.connect() as other, engine.connect() as asking:
+        store = SqlStore(connections, ChrononGrid(10.0), lambda: {0})
+        async with store.writer.running():
+            await other.execute(select(func.pg_advisory_xact_lock(LOCKS, NEWS)))
+            recording = asyncio.create_task(store.record_results(RuleResults(notifications=(sent,))))
+            while not await asking.scalar(text("SELECT 1 FROM pg_locks WHERE NOT granted")):
+                await SystemClock().sleep(0.01)
+            assert await store.history.newest_position() == 0
+            assert not recording.done()
+            await other.commit()
+            await recording
+            assert await store.history.newest_position() > 0
 
 
 @pytest.mark.parametrize(("lease_s", "kept"), [(30.0, ["1min"]), (0.0, ["0"])], ids=["leased", "kept"])

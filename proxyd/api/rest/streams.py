@@ -142,7 +142,7 @@ class Streams:
                 if self._has_expired(to):
                     return last
                 await self._write(to.response, event_of(row))
-            last = found.rows[-1].position if found.has_more else newest
+            last = newest if found.rest is None else found.rest
         return last
 
     async def _write(self, response: web.StreamResponse, data: bytes) -> None:

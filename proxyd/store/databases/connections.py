@@ -30,7 +30,7 @@ LOCKS = 0x70727864  # the class of proxyd's advisory locks in PostgreSQL
 MEMBERS = LOCKS + 1  # that of the processes that share a role's work
 _IDLE = "idle_in_transaction_session_timeout"  # a busy machine may pause a migration for longer than a lease
 _MIGRATION = 1  # the numbers after it belong to the roles
-MUTES, LIMITS = 11, 12  # the locks of what notifications of all planners depend on
+NEWS = 11  # the lock of what planners record one after the other: notifications, and what these depend on
 _REMEDIES = {
     sqlite3.SQLITE_BUSY: "end the other program that holds it, then start proxyd again",
     sqlite3.SQLITE_READONLY: "let proxyd write the file and its folder",
