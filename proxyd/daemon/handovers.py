@@ -57,7 +57,10 @@ class Handovers:
         kept = replace(before, own=own if before.own is None else own & before.own)
         if kept == before:
             return False
-        lost = await asyncio.to_thread(_only_in, before, kept, self._known)
+        compiled = None
+        while compiled is not self._known.compiled:  # another declaration may come meanwhile
+            compiled = self._known.compiled
+            lost = await asyncio.to_thread(_only_in, before, kept, self._known)
         self._decider.release(replace(self._known.division, own=kept.own), lost)  # ties may be others by now
         await in_parts(self._decider.placing(self._clock.time_s))
         if lost:
@@ -76,6 +79,7 @@ class Handovers:
         for weeks in _parts(found.weeks):
             self._decider.follow((), (), weeks, now_s)
             await asyncio.sleep(0)
+        self._decider.follow_moves()
 
     def _is_of_another(self, source_id: str) -> bool:
         return not self._known.has(source_id)

@@ -19,8 +19,10 @@ def part_of_budget(known: Knowledge, now_s: float) -> float:
         if source_id in known.paused:
             continue
         source = compiled.sources[source_id]
+        state = known.estimates.state(source, compiled.reading(source_id))  # another declaration may come meanwhile
+        rate_per_s = known.estimates.rate_per_s(state, source, now_s)
         weight = max(compiled.programs[each].weight for each in rules)
-        wanted = sqrt(max(known.rate_per_s(source, now_s) * weight, 0.0) * source.probe_units)
+        wanted = sqrt(max(rate_per_s * weight, 0.0) * source.probe_units)
         total += wanted
         if known.has(source_id):
             own += wanted

@@ -48,6 +48,8 @@ class Compiled:
         if not accepted and not self.moved:
             return self
         moved = {name: move for name, move in accepted.items() if self.declared_reading(name) == move.instead_of}
+        if moved == self.moved:
+            return self
         declared = self.declaration.sources
         sources = {**declared, **{name: replace(declared[name], url=move.url) for name, move in moved.items()}}
         others = self.moved.keys() | moved.keys()

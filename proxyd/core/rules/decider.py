@@ -225,6 +225,10 @@ class Decider:
                 known.streams[stream.rule, stream.source_id] = program.opened(stream, next_seq, now_s)
         known.estimates.weeks.update((name, week) for name, week in weeks.items() if not known.has(name))
 
+    def follow_moves(self) -> None:
+        """Read sources where the moves lead that other planners have accepted; call it after ``follow``."""
+        self.known.compiled = self.known.compiled.following(self.known.estimates.accepted)
+
     def release(self, division: Division, lost: Iterable[str]) -> None:
         """Leave sources to other planners: ``division`` says what is ours now, ``lost`` which sources were until now.
 

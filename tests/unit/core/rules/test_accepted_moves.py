@@ -10,8 +10,10 @@ import pytest
 from proxyd.core.language import CheckSettings, SourceText, check
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.core.model.profile import Declaration
+from proxyd.core.model.shards import SHARDS
 from proxyd.core.model.suspension import Subject, Suspension
-from proxyd.core.rules.decider import Decider
+from proxyd.core.rules.decider import Decider, Handover
+from proxyd.core.rules.division import Division
 from proxyd.core.rules.observation import Observation
 from proxyd.core.rules.source_health import AcceptedMove, SourceHealth, Spell
 from tests.fleets import Drive, changed, decider, item
@@ -78,6 +80,21 @@ async def test_the_accepted_address_is_asked_as_if_it_were_declared(options: str
     assert (request.url, request.moved_url, request.host) == (NEW, None, "new.example")
     assert request.headers == request_of(decider(declared(options=options), now_s=T0)).headers
     assert drive.decider.planner.sources["s"].host == "new.example"
+
+
+async def test_another_planner_that_follows_goes_on_at_the_new_address() -> None:
+    drive = await moved()
+    other = decider(declared(), now_s=T0)
+    other.known.division = Division(frozenset())
+    other.follow([drive.decider.known.states["s"]], (), {}, T0 + 20)
+    other.follow_moves()
+    assert other.known.compiled.sources["s"].url == NEW
+    other.take_over(Division(frozenset(range(SHARDS))), ["s"], Handover(), T0 + 20)
+    for _ in other.placing(lambda: T0 + 20):
+        pass
+    assert request_of(other).url == NEW
+    assert other.planner.sources["s"].host == "new.example"
+    assert other.known.state(other.known.compiled.sources["s"]).first_contact_s == T0
 
 
 async def test_the_source_goes_on_at_the_new_address_and_its_move_is_not_told_again() -> None:

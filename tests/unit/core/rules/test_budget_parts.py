@@ -9,6 +9,7 @@ from proxyd.core.model.shards import SHARDS
 from proxyd.core.rules.budget_parts import part_of_budget
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.division import Division
+from proxyd.core.rules.knowledge import Knowledge
 from tests.fleets import decider, declaration, rule, source
 
 T0 = 1_000_000_000.0
@@ -54,6 +55,18 @@ def test_a_planner_chooses_within_its_part() -> None:
     now = int(T0 // 10)
     assert sum(len(found.choose(now + each)) for each in range(4)) == 10  # of ten a chronon
     assert found.planner.settings.capacity(now) < found.settings.planner.capacity(now)
+
+
+def test_another_declaration_may_come_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = fleet()
+    has = Knowledge.has
+
+    def removed(self: Knowledge, source_id: str) -> bool:
+        found.declare(declaration(), {}, T0)
+        return has(self, source_id)
+
+    monkeypatch.setattr(Knowledge, "has", removed)
+    assert 0.0 <= part_of_budget(found.known, T0) <= 1.0
 
 
 def test_without_sources_a_planner_has_all() -> None:
