@@ -111,7 +111,7 @@ def add_answers(
 
     async def names_of(request: web.Request) -> list[str] | None:
         told = request.headers.get(_SECRET, "")
-        if not planners.secret or not hmac.compare_digest(told.encode(), planners.secret.encode()):
+        if not planners.secret or not hmac.compare_digest(told.encode(errors="replace"), planners.secret.encode()):
             return None
         return (await read_body(request, _Named)).names
 

@@ -30,7 +30,7 @@ def advise(options: argparse.Namespace) -> int:
 
 def _print_trade(answer: AdviceShown) -> None:
     allowed, planned = answer["budget_per_hour"], answer["planned_per_hour"]
-    if planned is None:
+    if not planned:
         print(f"The budget allows {allowed:g} probes an hour. What others would achieve is known after the first plan,")
         print("minutes after the first start (an eighth of the setting plan_every).")
         return

@@ -228,7 +228,9 @@ class Declarations:
         log.info("profiles loaded", added=changes.added, removed=changes.removed, restarted=dict(changes.restarted))
         return ()
 
-    async def declare(self, *texts: str | Parsed, only_if: OnlyIf | None = None) -> DeclarationChanges:
+    async def declare(
+        self, *texts: str | Parsed, only_if: OnlyIf | None = None, instead_of: Declaration | None = None
+    ) -> DeclarationChanges:
         """Add texts to the API's declaration, replacing those with the same names; ``DROP`` removes.
 
         Raises
@@ -240,12 +242,14 @@ class Declarations:
         NotFoundError
             ``DROP`` of a name that the API never declared.
         ChangedError
-            ``only_if`` rejects the profile's current text.
+            ``only_if`` rejects the profile's current text, or ``instead_of`` does not run any more.
         BusyError
             Another planner looks after the declaration.
         """
         await self._may_change()
         async with self._turn:
+            if instead_of is not None and instead_of is not self.declaration:
+                raise ChangedError("the declaration has changed meanwhile")
             api, warnings = await self._with(texts, only_if)
             return replace(await self._swap(self._files, api), warnings=warnings)
 

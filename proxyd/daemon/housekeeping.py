@@ -162,12 +162,20 @@ async def back_up(store: SqlStore, folder: Path, now_s: float, *, copies: int) -
 def newest_backup_s(folder: Path) -> float | None:
     """Return when the newest copy in a folder was made, according to its name, or ``None`` if there is no copy."""
     copies = _copies(folder)
-    return datetime.strptime(copies[-1].name, _STAMP).replace(tzinfo=UTC).timestamp() if copies else None
+    return _made_s(copies[-1].name) if copies else None
+
+
+def _made_s(name: str) -> float | None:
+    """Return when a copy was made according to its name; ``None`` if it is no name of a copy."""
+    try:
+        return datetime.strptime(name, _STAMP).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return None
 
 
 def _copies(folder: Path) -> list[Path]:
     """Return the copies in a folder, oldest first."""
-    return sorted(folder.glob("proxyd-[0-9]*T[0-9]*Z.db"))
+    return sorted(path for path in folder.glob("proxyd-[0-9]*T[0-9]*Z.db") if _made_s(path.name) is not None)
 
 
 def _prune(folder: Path, copies: int) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
 
-from proxyd.core.language import no_such_source
+from proxyd.core.language import lines_of, no_such_source
 from proxyd.core.model.profile import Declaration
+from proxyd.core.rules.compiled import Compiled
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.moves import PROPOSED_AFTER_S
 from proxyd.daemon.declarations import Declarations
@@ -29,21 +31,27 @@ class Moves:
         self._store = store
         self._clock = clock
 
-    def all(self) -> list[SourceMove]:
+    async def all(self) -> list[SourceMove]:
         """Return every move, by source; an accepted one stays until the declaration names the new address."""
         estimates = self._known.estimates
-        return [move for name in sorted(estimates.moved | estimates.accepted.keys()) for move in self.of(name)]
+        return await asyncio.to_thread(self._of_all, sorted(estimates.moved | estimates.accepted.keys()))
+
+    async def proposed(self, sources: Iterable[str] | None = None) -> dict[str, str]:
+        """Return the new address of each source that moved a week ago or earlier, or of some of these."""
+        moved = self._known.estimates.moved
+        names = sorted(moved if sources is None else moved.intersection(sources))
+        return await asyncio.to_thread(self._proposed_of, names)
 
     def of(self, source: str) -> list[SourceMove]:
         """Return the moves of a source: an accepted one, then the one that its redirects show now."""
-        return list(self._of(source)) if source in self._known.compiled.sources else []
+        return self._of_all([source])
 
-    def place(self, source: str) -> MovePlace | None:
-        """Return the file and line that declare a source; ``None`` if it was declared over the API, or is not."""
-        written = self._declarations.address_of(source)
-        if written is None or self._declarations.origin(written.text.file) != written.text.file:
-            return None
-        return MovePlace(written.text.file, written.line)
+    def places(self, sources: Iterable[str]) -> dict[str, MovePlace]:
+        """Return the file and line that declare each source, without those that were declared over the API."""
+        found = (self._declarations.address_of(source) for source in sources)
+        written = [each for each in found if each is not None and self._is_file(each.text.file)]
+        lines = lines_of(written)
+        return {each.source_id: MovePlace(each.text.file, lines[each.source_id]) for each in written}
 
     async def accept(self, source: str, *, to: str | None = None) -> MoveAccepted:
         """Read a source where its permanent redirects lead, from now on and over restarts.
@@ -70,10 +78,24 @@ class Moves:
     def _declaration(self) -> Declaration:
         return self._known.compiled.declaration
 
-    def _of(self, source: str) -> Iterator[SourceMove]:
+    def _is_file(self, name: str) -> bool:
+        return self._declarations.origin(name) == name
+
+    def _of_all(self, sources: Sequence[str]) -> list[SourceMove]:
+        """Return the moves of some sources; this may be done in a thread, while another declaration comes."""
+        compiled, places = self._known.compiled, self.places(sources)
+        return [move for name in sources for move in self._moves(compiled, name, places.get(name))]
+
+    def _proposed_of(self, sources: Sequence[str]) -> dict[str, str]:
         compiled = self._known.compiled
-        health, declared = self._known.state(compiled.sources[source]).health, self._declaration.sources[source].url
-        place = self.place(source)
+        moves = (move for name in sources for move in self._moves(compiled, name))
+        return {move.source_id: move.url for move in moves if move.is_proposed}
+
+    def _moves(self, compiled: Compiled, source: str, place: MovePlace | None = None) -> Iterator[SourceMove]:
+        if source not in compiled.sources:
+            return
+        declared = compiled.declaration.sources[source].url
+        health = self._known.estimates.state(compiled.sources[source], compiled.reading(source)).health
         if health.accepted is not None:
             yield SourceMove(source, declared, health.accepted.url, health.accepted.at_s, 0, place, is_accepted=True)
         if health.moved is not None and health.moved_url is not None:
@@ -91,7 +113,7 @@ class Moves:
     def _said(self, source: str, url: str) -> str:
         """Return what was done, and what to write so that it lasts without the database."""
         said = f"source {source} is read at {url} from now on"
-        written, place = self._declarations.address_of(source), self.place(source)
+        written, place = self._declarations.address_of(source), self.places([source]).get(source)
         if written is None or written.url.value == url:
             return said
         where = f"in {place.file}, line {place.line}" if place else "where you declare it, and send that again"

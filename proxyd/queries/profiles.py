@@ -61,12 +61,14 @@ class Profiles(Protocol):
     def statements_of(self, profile: str) -> Sequence[Statement]:
         """Return the statements of a profile and its rules."""
 
-    async def declare(self, *texts: str | Parsed, only_if: OnlyIf | None = None) -> DeclarationChanges:
+    async def declare(
+        self, *texts: str | Parsed, only_if: OnlyIf | None = None, instead_of: Declaration | None = None
+    ) -> DeclarationChanges:
         """Add texts or parsed declarations, all of them or none.
 
         Raises ``ProfileError`` with every error, ``ConflictError`` if a file owns a name, ``NotFoundError`` for a
         DROP of a name that the API never declared, and ``ChangedError`` if ``only_if`` rejects the profile's current
-        text.
+        text, or if another declaration runs than ``instead_of``.
         """
 
     async def try_out(self, *texts: str | Parsed, only_if: OnlyIf | None = None) -> tuple[DeclarationChanges, PlanCost]:
@@ -185,14 +187,17 @@ class MoveAccepted:
 class Moving(Protocol):
     """The sources that have moved permanently."""
 
-    def all(self) -> Sequence[SourceMove]:
+    async def all(self) -> Sequence[SourceMove]:
         """Return every move, by source."""
+
+    async def proposed(self, sources: Iterable[str] | None = None) -> Mapping[str, str]:
+        """Return the new address of each source that moved a week ago or earlier, or of some of these."""
 
     def of(self, source: str) -> Sequence[SourceMove]:
         """Return the moves of a source: an accepted one first."""
 
-    def place(self, source: str) -> MovePlace | None:
-        """Return the file and line that declare a source; ``None`` if it was declared over the API, or is not."""
+    def places(self, sources: Iterable[str]) -> Mapping[str, MovePlace]:
+        """Return the file and line that declare each source, without those that were declared over the API."""
 
     async def accept(self, source: str, *, to: str | None = None) -> MoveAccepted:
         """Read a source at its new address from now on; ``to`` is the address that was looked at.

@@ -20,6 +20,8 @@ from proxyd.api.web import Dashboard
 from proxyd.api.web.gate import SESSION_S, Sessions
 from proxyd.core.model.delivery import ChannelDelivery, MailDelivery, SecretRef, WebhookDelivery
 from proxyd.core.model.field_values import iso_time
+from proxyd.core.planning.allocation.trade import TradePoint
+from proxyd.core.rules.answers.advice import Advice
 from proxyd.core.rules.source_health import Spell
 from proxyd.queries import Scope
 from tests.fakes import FakeClock, no_queries
@@ -364,6 +366,23 @@ async def test_silent_sources_do_not_look_healthy(browser: Browser) -> None:
     assert "It has shown no items since" in text
 
 
+@pytest.mark.parametrize("per_s", [0.0, 1e-7, 1.0])
+async def test_the_budget_of_a_slow_fleet_is_shown_too(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch, per_s: float
+) -> None:
+    await browser.sign_in()
+    trade = tuple(TradePoint(per_s * times, 9.0, 60.0, 0.5) for times in (0.0625, 1.0, 16.0))
+    advice = Advice(1.0, per_s, trade, 3600.0, (), (), None)
+
+    async def advise() -> Advice:
+        return advice
+
+    monkeypatch.setattr(browser.api.control.queries.plans, "advise", advise)
+    status, page = await browser.get("/budget")
+    assert (status, "</html>" in page) == (200, True)
+    assert ("Mean delay against" in page) is (per_s > 0.0)
+
+
 # -- what can be done
 
 
@@ -384,6 +403,16 @@ async def test_what_is_watched_already_is_edited_and_said_so(browser: Browser) -
     _, page = await browser.get("/sources")
     assert "In place of: WATCH &#39;https://example.org/feed&#39; WHERE title ILIKE &#39;%kernel%&#39;" in page
     assert 'class="said warn" role="status"><bdi>DELIVERY MAIL waits' in page
+
+
+@pytest.mark.parametrize("url", ["http://[", "no address", "javascript:alert(1)"])
+async def test_a_value_is_not_read_at_what_is_no_address(browser: Browser, url: str) -> None:
+    await browser.sign_in()
+    form = {"url": url, "kind": "value", "selector": "b"}
+    for more in ({}, {"show": "1"}):
+        answer, page = await browser.post("/add", form | more)
+        assert answer.status == 400
+        assert "is no address: it starts with https:// or http://" in page
 
 
 @pytest.mark.parametrize("charset", ["punycode", "utf-7", "utf-16", "nosuch"])

@@ -101,6 +101,19 @@ async def test_lists_are_read_one_after_the_other_and_many_at_once_are_asked_to_
     assert [status.get_nowait() for _ in range(4)] == [200] * 4
 
 
+async def test_lists_that_come_at_once_take_no_name_of_each_other(running: Running) -> None:
+    headers = await running.token("write") | {"Content-Type": "text/x-opml"}
+    urls = [f"https://{number}.example/" for number in range(4)]
+
+    async def send(url: str) -> int:
+        body = f'<opml><body><outline type="rss" text="News" xmlUrl="{url}"/></body></opml>'
+        async with running.client.post("/api/v1/import", data=body, headers=headers) as answer:
+            return answer.status
+
+    assert await asyncio.gather(*map(send, urls)) == [201] * 4
+    assert {each.url for each in running.control.declarations.declaration.sources.values()} > set(urls)
+
+
 @pytest.mark.parametrize(
     ("body", "kind", "status", "said"),
     [

@@ -132,6 +132,9 @@ async def test_only_the_newest_backups_are_kept(store: SqlStore, tmp_path: Path)
     folder = tmp_path / "backups"
     for day in range(9):
         await back_up(store, folder, day * 86400.0, copies=3)
+    (folder / "proxyd-2026-01-01T00:00:00Z.db").touch()  # somebody else's
+    assert newest_backup_s(folder) == 8 * 86400.0
+    (folder / "proxyd-2026-01-01T00:00:00Z.db").unlink()
     names = sorted(path.name for path in folder.iterdir())
     assert len(names) == 3
     assert names[-1] == "proxyd-19700109T000000Z.db"

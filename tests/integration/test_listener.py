@@ -41,7 +41,7 @@ class Listener:
         """Return the status and the body of an answer; the request has only these headers."""
         head = "\r\n".join((f"{method} {path} HTTP/1.1", *headers, "Connection: close", "", ""))
         async with self.connection() as (reader, writer):
-            writer.write(head.encode() + body)
+            writer.write(head.encode(errors="surrogateescape") + body)
             answer = await reader.read()
         status, _, rest = answer.partition(b"\r\n")
         return int(status.split()[1]), rest.partition(b"\r\n\r\n")[2]
@@ -116,6 +116,16 @@ FOREIGN = ["evil.example", "evil.example:8080", "127.0.0.1.evil.example", "local
 async def test_it_answers_as_the_hosts_that_it_knows(listener: ApiListener) -> None:
     for host, (path, status) in product(KNOWN, (("/metrics", 200), ("/sign-in", 200), ("/api/v1/sources", 401))):
         assert (await listener.ask(path, f"Host: {host}"))[0] == status, host
+
+
+async def test_headers_that_are_no_text_are_refused_like_others(listener: ApiListener) -> None:
+    token = (await listener.running.token("write"))["Authorization"]
+    host, named = "Host: localhost", f"Authorization: {token}"
+    condition = ("If-Match: \udcff", "Idempotency-Key: k", "Content-Length: 0", "Content-Type: text/plain")
+    assert (await listener.ask("/api/v1/profiles", host, named, *condition, method="POST"))[0] < 500
+    form = "Content-Type: application/x-www-form-urlencoded"
+    signing = ("Cookie: proxyd_sign_in=\udcff", form, "Content-Length: 6")
+    assert (await listener.ask("/sign-in", host, *signing, method="POST", body=b"mark=x"))[0] == 403
 
 
 async def test_a_page_whose_name_was_rebound_reads_nothing(listener: ApiListener) -> None:

@@ -71,4 +71,4 @@ async def _digest(request: web.Request) -> str:
     """Return a hash of a request's method, address, media type, condition and body."""
     condition = request.headers.get("If-Match", "")
     head = "\n".join((request.method, request.path_qs, request.content_type, *([condition] if condition else [])))
-    return hashlib.sha256(head.encode() + b"\0" + await read_bytes(request)).hexdigest()
+    return hashlib.sha256(head.encode(errors="replace") + b"\0" + await read_bytes(request)).hexdigest()

@@ -20,7 +20,7 @@ class MoveHandlers:
 
     async def list_moves(self) -> wire.Items[wire.MoveShown]:
         """List the permanent moves of sources, by source."""
-        return wire.Items[wire.MoveShown](items=[payloads.move(each) for each in self._moves.all()])
+        return wire.Items[wire.MoveShown](items=[payloads.move(each) for each in await self._moves.all()])
 
     async def accept_move(self, request: web.Request) -> wire.MoveMade:
         """Read a source where its permanent redirects lead, from now on and over restarts."""

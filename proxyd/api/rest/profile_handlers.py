@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from aiohttp import ETag, web
@@ -20,7 +20,7 @@ from proxyd.api.wire.json_profiles import Members, read_declaration
 from proxyd.api.wire.json_statements import written
 from proxyd.core.language import MAX_SENT_BYTES, Parsed, merge_listing, opml, read_listing
 from proxyd.core.model.profile import Declaration
-from proxyd.errors import BusyError, ProfileError, RuleError
+from proxyd.errors import BusyError, ChangedError, ProfileError, RuleError
 from proxyd.queries import DeclarationChanges, OnlyIf, Queries
 from proxyd.safe_text import for_xml
 
@@ -30,6 +30,7 @@ NOTHING = "nothing is declared; send at least one statement"
 MOST_DECLARED = 2 * MAX_SENT_BYTES  # of a body: JSON adds keys and escapes
 _MOST_FAULTS = 20
 _MOST_WAITING = 4
+_MOST_MERGED = 5  # times, with a declaration that changes meanwhile
 MOST_LISTED = 8 * 1024 * 1024  # bytes of a list of feeds
 
 
@@ -108,13 +109,17 @@ class ProfileHandlers:
 
     async def import_list(self, body: bytes, asked: wire.Listing) -> wire.ImportMade:
         """Declare the feeds of a list, or only check it."""
-        known = known_declaration(self._profiles)
-        async with self._in_turn():
-            texts, counts = await asyncio.to_thread(_merged, body, asked, known)
-        if asked.dry_run:
-            changes, cost = await self._profiles.try_out(*texts)
-            return wire.ImportMade(**dict(_made(changes, payloads.cost(cost))), **counts)
-        return wire.ImportMade(**dict(_made(await self._profiles.declare(*texts))), **counts)
+        for _ in range(_MOST_MERGED):
+            known = known_declaration(self._profiles)
+            async with self._in_turn():
+                texts, counts = await asyncio.to_thread(_merged, body, asked, known)
+            if asked.dry_run:
+                changes, cost = await self._profiles.try_out(*texts)
+                return wire.ImportMade(**dict(_made(changes, payloads.cost(cost))), **counts)
+            with suppress(ChangedError):  # another list may have taken the same names
+                changes = await self._profiles.declare(*texts, instead_of=known)
+                return wire.ImportMade(**dict(_made(changes)), **counts)
+        raise BusyError("the declaration changes all the time; try again in a few seconds")
 
     @asynccontextmanager
     async def _in_turn(self) -> AsyncIterator[None]:
@@ -130,8 +135,9 @@ class ProfileHandlers:
 
     async def export_feeds(self, request: web.Request) -> web.Response:
         """Return every source as OPML."""
-        declared = known_declaration(self._profiles).sources
-        addresses = {for_xml(name): declared[name].url for name in await self._plans.source_names()}
+        known_declaration(self._profiles)  # raises while the daemon starts
+        names, declared = await self._plans.source_names(), self._profiles.declaration.sources
+        addresses = {for_xml(name): declared[name].url for name in names if name in declared}
         text = await asyncio.to_thread(opml, addresses)
         return web.Response(text=text, content_type="text/x-opml")
 

@@ -51,6 +51,8 @@ class Choices:
     def wish(self) -> WatchWish:
         """Return what they ask for."""
         is_value, is_price = self.kind == "value", self.kind == "price"
+        if is_value and not is_web(self.url):
+            raise BadRequestError(f"{self.url} is no address: it starts with https:// or http://")
         if is_value and not self.selector:
             raise BadRequestError("choose the value: click on it in the preview, or write its CSS selector")
         return WatchWish(
@@ -136,8 +138,9 @@ class AddPages:
         form = await read_form(request)
         chosen = Choices.of(form)
         try:
-            text, old = self._edited(watch_text(chosen.wish()))
+            wish = chosen.wish()
             value = await self._value(chosen)
+            text, old = self._edited(watch_text(wish))
             if "show" in form:
                 looked = await self._discovery.look(chosen.url, wants_preview=True)
                 shown = Shown.of(looked) if looked.outcome.kind.is_success else None

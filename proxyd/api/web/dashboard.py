@@ -132,7 +132,9 @@ class Dashboard:
         """Exchange a token for a session."""
         form = await read_form(request)
         back, mark = _local(form.get("next", "/")), request.cookies.get(_SIGN_IN_COOKIE, "")
-        if not mark or not hmac.compare_digest(mark.encode(), form.get("mark", "").encode()):
+        if not mark or not hmac.compare_digest(
+            mark.encode(errors="replace"), form.get("mark", "").encode(errors="replace")
+        ):
             return self._sign_in_page(request, back, status=403, error="The form has expired; try again.")
         token = await token_of(self._queries, f"Bearer {form.get('token', '')}")
         if token is None:

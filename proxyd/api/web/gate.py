@@ -241,7 +241,7 @@ def is_own(request: web.Request) -> bool:
 async def has_csrf(request: web.Request, expected: str) -> bool:
     """Return whether the form of a request contains the CSRF token of its session."""
     given = (await read_form(request)).get("csrf", "")
-    return hmac.compare_digest(given.encode(), expected.encode())
+    return hmac.compare_digest(given.encode(errors="replace"), expected.encode())
 
 
 def came_by_https(request: web.Request) -> bool:

@@ -90,7 +90,8 @@ class Pages:
         recent = await self._plans.recent_items([each.source for each in found.items], days=_SPARK_DAYS)
         lines = {name: spark_line(each.days) for name, each in recent.items()}
         declaration = self._profiles.declaration
-        places = {each.source: self._moves.place(each.source) for each in found.items}
+        names = [each.source for each in found.items]
+        moved, places = await self._moves.proposed(names), self._moves.places(names)
         edits = {each.source: editor_of(declaration, each.rules) for each in found.items}
         return self._render(
             request,
@@ -102,7 +103,7 @@ class Pages:
             newest={name: iso_time(each.newest_s) for name, each in recent.items()},
             spark_days=_SPARK_DAYS,
             profiles=sorted(declaration.profiles)[:_MOST_CHOICES],
-            moved={each.source_id: each.url for each in self._moves.all() if each.is_proposed},
+            moved=moved,
             places=places,
             edits=edits,
             total=len(declaration.sources),
@@ -322,9 +323,10 @@ def _day_chart(
 
 def _trade_chart(found: wire.AdviceShown) -> Chart | None:
     """Return a chart of delay against detection probes that marks the current point."""
-    if not found.trade:
+    trade = [each for each in found.trade if each.probes_per_hour > 0]
+    if not trade:
         return None
-    points: Points = [(each.probes_per_hour, each.delay_s) for each in found.trade]
+    points: Points = [(each.probes_per_hour, each.delay_s) for each in trade]
     low_x, high_x = min(x for x, _ in points) / 1.3, max(x for x, _ in points) * 1.3
     delays = [y for _, y in points if y]
     low_y, high_y = min(delays, default=1.0) / 1.5, max(delays, default=1.0) * 1.5
@@ -332,7 +334,7 @@ def _trade_chart(found: wire.AdviceShown) -> Chart | None:
     across = [Tick(each, number(each)) for each in factors(low_x, high_x)]
     up = [Tick(each, duration(each)) for each in factor_times(low_y, high_y)]
     made = chart(frame, [("mean delay", "found", [(x, y or None) for x, y in points])], across, up)
-    present = [each for each in found.trade if each.probes_per_hour == found.planned_per_hour and each.delay_s]
+    present = [each for each in trade if each.probes_per_hour == found.planned_per_hour and each.delay_s]
     return replace(made, mark=(frame.x(present[0].probes_per_hour), frame.y(present[0].delay_s)) if present else None)
 
 

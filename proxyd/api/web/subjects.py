@@ -62,7 +62,7 @@ class Subjects:
         declared = known_declaration(self._profiles).sources[name]  # before any await: it may be removed
         found = explained.explanation(known, await self._plans.kept(name))
         moves = [payloads.move(each) for each in self._moves.of(name)]
-        place = self._moves.place(name)
+        place = self._moves.places([name]).get(name)
         edit = None if place is not None else editor_of(self._profiles.declaration, found.rules)
         past = await self._past(name, days)
         return self._render(

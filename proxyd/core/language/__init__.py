@@ -40,7 +40,7 @@ from proxyd.core.language.reading.address_lists import is_list
 from proxyd.core.language.reading.member_reader import MemberReader
 from proxyd.core.language.reading.parser import MAX_SENT_BYTES, parse, what_is_unfit, what_lacks
 from proxyd.core.language.reading.pieces import MAX_STATEMENT_BYTES
-from proxyd.core.language.source_addresses import WrittenAddress, watch_of, written_address, written_addresses
+from proxyd.core.language.source_addresses import WrittenAddress, lines_of, watch_of, written_address, written_addresses
 from proxyd.core.language.source_lists import Listed, Merged, SourceList, merge_listing, opml, read_listing
 from proxyd.core.language.watches import DEFAULT_PROFILE, edited, expand, find_watch
 from proxyd.core.language.words import did_you_mean, no_such, no_such_source
@@ -95,6 +95,7 @@ __all__ = [
     "format_trigger",
     "is_list",
     "kind_of_statement",
+    "lines_of",
     "merge_listing",
     "no_such",
     "no_such_source",

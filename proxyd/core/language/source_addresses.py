@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from proxyd.core.language.nodes import CreateSource, Located, Parsed, SourceText, Statement, Watch
 from proxyd.core.language.printing.quoting import quote_text
@@ -44,6 +45,19 @@ class WrittenAddress:
 
 
 _ANOTHER = " (a new source, named after its address: what is known of this one is not kept)"
+
+
+def lines_of(addresses: Iterable[WrittenAddress]) -> dict[str, int]:
+    """Return the line of each address, from 1, by source; each text is counted once, however many it has."""
+    found: dict[str, int] = {}
+    in_order = sorted(addresses, key=lambda each: (each.text.file, each.url.span.start))
+    for _, its in groupby(in_order, key=lambda each: each.text.file):
+        line, counted = 1, 0
+        for each in its:
+            line += each.text.text.count("\n", counted, each.url.span.start)
+            counted = each.url.span.start
+            found[each.source_id] = line
+    return found
 
 
 def written_addresses(texts: Sequence[Parsed]) -> dict[str, WrittenAddress]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxyd.core.language import parse, written_addresses
+from proxyd.core.language import lines_of, parse, written_addresses
 
 NEW = "https://new.example/it's"
 TEXT = """CREATE PROFILE "P";
@@ -19,6 +19,13 @@ def test_every_source_has_the_line_of_its_address() -> None:
         "news": ("a.profile", 3),
         "old.example/blog": ("a.profile", 4),
     }
+
+
+def test_the_lines_of_many_are_found_together() -> None:
+    other = written_addresses([parse("\n\nCREATE SOURCE other OF FEED AT 'https://other.example/';", "b.profile")])
+    found = lines_of([*other.values(), *reversed(FOUND.values())])
+    assert found == {name: each.line for name, each in (FOUND | other).items()}
+    assert lines_of([]) == {}
 
 
 def test_the_warning_stands_below_the_address() -> None:
