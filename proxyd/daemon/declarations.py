@@ -286,9 +286,9 @@ class Declarations:
         running = self._known.compiled
         accepted = dict.fromkeys(wanted.rules, now_s)
         accepted |= {name: each.accepted_s for name, each in running.programs.items() if name in accepted}
-        swap = await asyncio.to_thread(self._decider.compile, wanted, accepted, running.since_s)
+        swap = await asyncio.to_thread(self._decider.compile, wanted, accepted, running.since_s, now_s)
         if not differs_little(swap):
-            return Trial.of(self._decider, wanted, now_s)
+            return await asyncio.to_thread(Trial.of, self._decider, wanted, now_s)
         asked_per_s = await in_parts(asked_besides_week(self._decider.planner))
         return await asyncio.to_thread(Trial.of_difference, self._decider, swap, now_s, asked_per_s)
 
@@ -382,7 +382,7 @@ class Declarations:
         requeried = await asyncio.to_thread(_requeried, running, declaration)
         if declaration.sources:
             await asyncio.to_thread(load_libraries)
-        swap = await asyncio.to_thread(self._decider.compile, declaration, accepted, declared)
+        swap = await asyncio.to_thread(self._decider.compile, declaration, accepted, declared, now_s)
         declaration = swap.after.declaration  # which may be an equal one
         retied = await asyncio.to_thread(_retied, self._known.division, swap)
         moved = set(self._known.estimates.accepted)

@@ -101,8 +101,10 @@ class Handovers:
         before, wanted = self._known.division, self._with(own)
         if wanted == before:
             return False
-        gained = await asyncio.to_thread(_only_in, wanted, before, self._known)
         now_s, captures = self._clock.time_s(), self._decider.captures
+        gained = await asyncio.to_thread(
+            lambda: self._decider.neediest_first(_only_in(wanted, before, self._known), now_s)
+        )
         await self._recall.pending_of(gained, now_s)
         captures.read_for(wanted)
         await self._recall.rows_of_queries()

@@ -127,11 +127,21 @@ class Decider:
             self._hints.siblings = record.week.siblings
         self._placement.restore(record.sources)
 
-    def compile(self, declaration: Declaration, accepted: Mapping[str, float], declared: Mapping[str, float]) -> Swap:
-        """Return a declaration ready to run; this changes nothing, and may take long in another thread."""
-        return compile_declaration(
+    def compile(
+        self, declaration: Declaration, accepted: Mapping[str, float], declared: Mapping[str, float], now_s: float
+    ) -> Swap:
+        """Return a declaration ready to run; this changes nothing, and may take long in another thread.
+
+        Its sources are in the order in which to place them.
+        """
+        swap = compile_declaration(
             declaration, accepted, declared, chronon_s=self.settings.grid.length_s, before=self.known.compiled
         )
+        return replace(swap, sources=self.neediest_first(swap.sources, now_s))
+
+    def neediest_first(self, sources: Iterable[str], now_s: float) -> list[str]:
+        """Return sources in the order in which to place them, those that have missed most first."""
+        return self._placement.neediest_first(sources, now_s)
 
     def declare(
         self,
@@ -153,7 +163,7 @@ class Decider:
         """
         known, previous = self.known, self.known.compiled
         if swap is None or swap.before is not previous:
-            swap = self.compile(declaration, accepted, declared)
+            swap = self.compile(declaration, accepted, declared, now_s)
         forget_moves(known.estimates, swap.after)
         known.compiled = swap.after.following(known.estimates.accepted)
         known.failing.keep(known.compiled.programs)

@@ -62,23 +62,30 @@ class SourcePlacement:
         self._records = dict(records)
 
     def declare(self, changed: Iterable[str], now_s: float) -> None:
-        """Note which sources a new declaration has placed again, or removed; ``parts`` does so, urgent ones first."""
+        """Note which sources a new declaration has placed again, or removed; ``parts`` does so in this order."""
         rules_of = self._known.compiled.rules_of
         self._set_aside = {name: each for name, each in self._set_aside.items() if name in rules_of}
-        self._waiting.update(dict.fromkeys(sorted(changed, key=partial(self._missed, now_s), reverse=True)))
+        self._waiting.update(dict.fromkeys(changed))
         self._shared = {}
         self._looked_s = now_s if self._looked_s == -inf else self._looked_s
         self._declared_s = now_s
 
     def divide(self, sources: Iterable[str], records: Mapping[str, SourceRecord]) -> None:
-        """Note that sources have come from other planners, or gone to them; ``records`` says how they stood there."""
+        """Note that sources have come from other planners, or gone to them, to be placed or removed in this order.
+
+        ``records`` says how they stood there.
+        """
         for source_id in sources:
             self._waiting[source_id] = None
             self._set_aside.pop(source_id, None)
         self._records.update(records)
 
+    def neediest_first(self, sources: Iterable[str], now_s: float) -> list[str]:
+        """Return sources in the order in which to place them; this may be done in a thread."""
+        return sorted(sources, key=partial(self._missed, now_s), reverse=True)
+
     def _missed(self, now_s: float, source_id: str) -> float:
-        """Return about how many items a source has had since its last probe: the most are placed first."""
+        """Return about how many items a source has had since its last probe."""
         state = self._known.states.get(source_id)
         if state is None or state.last_start_s is None:
             return inf

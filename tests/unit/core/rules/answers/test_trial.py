@@ -70,7 +70,7 @@ def small_trial(found: Decider, wanted: Declaration, now_s: float) -> Trial:
     """Return a trial of what differs only."""
     programs = found.known.compiled.programs
     accepted = {name: programs[name].accepted_s if name in programs else now_s for name in wanted.rules}
-    swap = found.compile(wanted, accepted, {})
+    swap = found.compile(wanted, accepted, {}, T0)
     return Trial.of_difference(found, swap, now_s, run_all(asked_besides_week(found.planner)))
 
 
@@ -116,9 +116,9 @@ def test_of_a_large_fleet_only_what_differs_is_tried(
 ) -> None:
     monkeypatch.setattr("proxyd.core.rules.answers.trial._SMALL_FLEET", small_fleet)
     found = running(*FLEET, rule("r"))
-    swap = found.compile(declaration(*FLEET, *MORE, rule("r")), {"r": T0}, {})
+    swap = found.compile(declaration(*FLEET, *MORE, rule("r")), {"r": T0}, {}, T0)
     assert differs_little(swap) == is_large
-    assert not differs_little(found.compile(declaration(*MORE, rule("r")), {"r": T0}, {}))
+    assert not differs_little(found.compile(declaration(*MORE, rule("r")), {"r": T0}, {}, T0))
     trial = small_trial(found, declaration(*FLEET, *MORE, rule("r")), T0)
     assert set(trial.wanted.sources) == {"t0", "t1", "t2"}
     cost = trial.cost()
