@@ -19,6 +19,7 @@ from proxyd.core.rules.answers.shown_events import ShownEvent, shown_event
 from proxyd.core.rules.capture_counts import CaptureCounts
 from proxyd.core.rules.compiled import Compiled
 from proxyd.core.rules.decider import Decider
+from proxyd.daemon.plan_loop import in_parts
 from proxyd.daemon.rule_weeks import RuleWeeks
 from proxyd.daemon.source_choices import SourceChoices
 from proxyd.errors import BusyError, ConflictError
@@ -86,7 +87,7 @@ class PlanQueries:
             now_s, week, compiled = self._clock.time_s(), self._planner.week, self._known.compiled
             kept = self._advised
             if kept is None or kept.week is not week or kept.compiled is not compiled or now_s >= kept.until_s:
-                ahead = self._explainer.ahead(self._next_chronon())
+                ahead = await in_parts(self._explainer.ahead(self._next_chronon()))
                 found = await asyncio.to_thread(lambda: advise(self._planner.settings, week, ahead.forecast()))
                 kept = self._advised = _KeptAdvice(found, week, compiled, now_s + _ADVICE_KEPT_S)
             return kept.advice

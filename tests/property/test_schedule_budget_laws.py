@@ -23,6 +23,7 @@ from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.core.model.profile import PolicyName
 from proxyd.core.model.schedule import Constraint
 from proxyd.core.planning.allocation.week_plan import WeekPlan
+from proxyd.core.planning.chunks import run_all
 from proxyd.core.planning.plan_forecast import PlanForecast
 from proxyd.core.planning.plan_preview import preview
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
@@ -396,7 +397,7 @@ def test_every_interval_of_a_rule_is_planned_for_or_a_constraint_stands_against_
         origins = Origins({name: np.array(times) for name, times in fleet.times_s().items()})
         rehearse(found, origins, Epoch(now, now + 10))
         now += 10
-    coming = PlanForecast.of(found.planner, Epoch(now, now + CHRONONS)).forecast()
+    coming = run_all(PlanForecast.of(found.planner, Epoch(now, now + CHRONONS))).forecast()
     probed = {(planned.probe.source_id, planned.probe.chronon) for planned in coming.probes}
     unmet = {(each.interval.source_id, each.interval.rule, each.interval.start): each for each in coming.unmet}
     asked = 0

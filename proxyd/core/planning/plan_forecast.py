@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from proxyd.core.model.chronon import Chronon, Epoch
 from proxyd.core.model.schedule import Constraint, ExecutionInterval
+from proxyd.core.planning.chunks import Chunked
 from proxyd.core.planning.plan_preview import play
 from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
@@ -35,33 +36,39 @@ class IntervalForecast:
 
 @dataclass(frozen=True, eq=False)
 class PlanForecast:
-    """Copies of the sources with expected intervals in an epoch, so that the epoch can be played elsewhere."""
+    """Copies of the sources whose rules ask for probes at certain times, so that an epoch can be played elsewhere."""
 
     epoch: Epoch
-    intervals: tuple[ExecutionInterval, ...]
     part: Planner
 
     @classmethod
-    def of(cls, planner: Planner, epoch: Epoch) -> PlanForecast:
-        """Return the forecast of a planner; sources with only fixed probes are needed only if there are intervals."""
-        sources = [source for source in planner.timed.values() if source.demands.has_deadlines]
-        intervals = [
-            ExecutionInterval(source.source_id, demand.rule, each.start, each.deadline)
-            for source in sources
-            for demand in source.demands.rules
-            for each in demand.upcoming(epoch)
-        ]
-        return cls(epoch, tuple(intervals), planner.part(source.source_id for source in sources if intervals))
+    def of(cls, planner: Planner, epoch: Epoch) -> Chunked[PlanForecast]:
+        """Copy these sources of a planner, in parts; those with only fixed probes if others have intervals."""
+        names: list[str] = []
+        has_intervals = False
+        for sources in planner.in_parts(planner.timed):
+            names += [source.source_id for source in sources if source.demands.has_deadlines]
+            has_intervals = has_intervals or any(source.demands.has_intervals for source in sources)
+            yield
+        return cls(epoch, (yield from planner.copied(names if has_intervals else ())))
 
     def forecast(self) -> IntervalForecast:
         """Play the epoch, once; any probe inside an interval meets it, otherwise the constraint is recorded."""
-        watch = _Watch(self.intervals)
+        intervals = tuple(
+            ExecutionInterval(source.source_id, demand.rule, each.start, each.deadline)
+            for source in self.part.sources.values()
+            for demand in source.demands.rules
+            for each in demand.upcoming(self.epoch)
+        )
+        if not intervals:
+            return IntervalForecast(self.epoch, (), (), ())
+        watch = _Watch(intervals)
         probes: list[PlannedProbe] = []
         for now, chosen in play(self.part, self.epoch):
             watch.take(self.part, now, chosen)
             probes += chosen
         watch.pass_by(self.part, self.epoch.stop)
-        return IntervalForecast(self.epoch, self.intervals, tuple(probes), tuple(watch.unmet))
+        return IntervalForecast(self.epoch, intervals, tuple(probes), tuple(watch.unmet))
 
 
 class _Watch:

@@ -11,6 +11,7 @@ from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 
 _MOST_COPIED = 4000
+_MOST_BESIDE = 256  # sources besides the first ones: who ranks first in a chronon may start last, when its host is free
 _MOST_STEPS = 10_000  # a tenth of a second
 
 
@@ -48,9 +49,9 @@ def preview(planner: Planner, epoch: Epoch, *, limit: int | None = None) -> list
     >>> [planned.probe.chronon for planned in preview(planner, Epoch(0, 16))]
     [0, 5, 10, 15]
     """
-    if limit is None or planner.settings.spend:
+    if limit is None:
         return _play(planner, planner.sources, epoch, limit).probes[:limit]
-    room = limit
+    room = limit + min(planner.settings.capacity(epoch.start), _MOST_BESIDE)
     while True:
         names, until = _first(planner, room, epoch)
         played = _play(planner, names, Epoch(epoch.start, max(epoch.start, until)), limit)

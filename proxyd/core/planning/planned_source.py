@@ -220,7 +220,3 @@ class ProbeLimits:
         """Forget the hosts that are no longer used, and the throttles that are over."""
         self.hosts.keep(used, now_s)
         self.blocks.forget(now_s)
-
-    def part(self, hosts: Set[str]) -> ProbeLimits:
-        """Return a copy with the budgets of only some hosts."""
-        return ProbeLimits(self.hosts.part(hosts), self.blocks.copy())

@@ -13,7 +13,7 @@ from operator import attrgetter
 from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.schedule import Constraint, Probe, Reason
 from proxyd.core.planning.allocation.week_plan import WeekPlan
-from proxyd.core.planning.chunks import chunks
+from proxyd.core.planning.chunks import Chunked, chunks, run_all
 from proxyd.core.planning.planned_source import PlannedSource, ProbeLimits
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.planning.policies.rule_demand import CountedAhead
@@ -86,7 +86,7 @@ class Planner:
     def change_to(self, week: WeekPlan) -> None:
         """Detect by another plan; its sources keep sleeping until they are rescheduled."""
         self._due_times.week, self._coming = week, None
-        self.queues.due.renumber(week)
+        self.queues.renumber(week)
 
     def in_parts(self, order: Iterable[str] | None = None) -> Iterator[list[PlannedSource]]:
         """Yield all sources in parts, or those of ``order`` in that order.
@@ -206,9 +206,10 @@ class Planner:
         slots = SlotAllocator(start_s, stop_s - start_s, int(min(left, most)))
         given = slots.room
         chosen: list[PlannedProbe] = []
+        without_turn: list[PlannedSource] = []
         hard = self._candidates.wanted(self.queues.awake, self.sources, self.in_flight, now)
         is_alone = len(self.sources) == 1  # there is no other source to be ranked with
-        waiting = self._candidates.waiting(self.queues, now, has_room=lambda: slots.has_room, is_alone=is_alone)
+        waiting = self._candidates.waiting(self.queues, now, slots, is_alone=is_alone)
         free = (candidate for candidate in waiting if candidate.source.source_id not in self.in_flight)
         for candidate in merge(hard, free, key=attrgetter("rank")):
             source = candidate.source
@@ -216,6 +217,8 @@ class Planner:
             if earliest_s >= stop_s - _ROUNDING_S:
                 blocked_by = self.limits.blocked_by(source, stop_s - _ROUNDING_S) or Constraint.HOST_POLITENESS
                 self._put_off(candidate, blocked_by, now)
+                if candidate.reason is Reason.SPEND:
+                    without_turn.append(source)
             elif (source.probe_units > 1 and self._debt.is_owed) or (at_s := slots.take(earliest_s)) is None:
                 self._put_off(candidate, self.limit, now)
             else:
@@ -223,20 +226,30 @@ class Planner:
                 chosen.append(self._take(candidate, now, at_s))
         for planned in chosen:
             self.queues.rest(planned.probe.source_id)
+        self._wait_for_turns(without_turn, now)
         self.spent = capacity - left + given - slots.room
         self.passed_over = self.queues.pass_over(self.limit)
         return sorted(chosen, key=lambda p: (p.start_s, p.probe.source_id))
 
     def part(self, source_ids: Iterable[str]) -> Planner:
         """Return a copy that has only some of the sources."""
+        return run_all(self.copied(source_ids))
+
+    def copied(self, source_ids: Iterable[str]) -> Chunked[Planner]:
+        """Return what ``part`` returns, made in parts; sources that are put or removed meanwhile may be missing."""
         part = Planner(self.settings)
-        part.sources = {source_id: self.sources[source_id].copy() for source_id in source_ids}
-        part.timed = {source_id: source for source_id, source in part.sources.items() if source_id in self.timed}
+        part.limits = replace(part.limits, blocks=self.limits.blocks.copy())
+        for sources in self.in_parts(source_ids):
+            copies = {source.source_id: source.copy() for source in sources}
+            part.sources |= copies
+            part.timed |= {name: source for name, source in copies.items() if name in self.timed}
+            part.in_flight |= {name: self.in_flight[name] for name in copies if name in self.in_flight}
+            self.limits.hosts.copy_into(part.limits.hosts, {source.host for source in sources})
+            self.queues.copy_into(part.queues, copies)
+            yield
         part._debt = self._debt.copy()
-        part.limits = self.limits.part({source.host for source in part.sources.values()})
-        part._due_times.week = deepcopy(self.week)
-        part.in_flight = {source_id: at for source_id, at in self.in_flight.items() if source_id in part.sources}
-        self.queues.copy_into(part.queues, part.sources)
+        if part.sources:
+            part._due_times.week = deepcopy(self.week)
         return part
 
     @property
@@ -283,6 +296,13 @@ class Planner:
             return
         source.skipped_s = self.settings.grid.start_s(now + 1)
         self.queues.sleep(source, self._due_times.wake(source, now))
+
+    def _wait_for_turns(self, sources: Iterable[PlannedSource], now: Chronon) -> None:
+        """Let sources that are not due sleep until their hosts may have a turn for them; thousands may share a host."""
+        for source in sources:
+            turn_s = self.limits.hosts.turn_s(source.host, self.limits.earliest_s(source))
+            turn = max(now + 1, self.settings.grid.chronon_at(turn_s))
+            self.queues.sleep_until(source, min(turn, self._due_times.wake(source, now + 1)))
 
     def _postpone(self, source: PlannedSource, constraint: Constraint) -> None:
         self.held_back.append((source.source_id, constraint))

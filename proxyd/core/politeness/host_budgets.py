@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from math import inf
 
 from proxyd.core.politeness.spacing import PolitenessBudget, ProbeLog
 
@@ -16,6 +17,7 @@ class _Host:
 
 
 _FORGOTTEN_AFTER_S = 3600.0
+_ASK_FOR_EACH = 4
 
 
 class HostBudgets:
@@ -37,6 +39,7 @@ class HostBudgets:
     def __init__(self, budget: PolitenessBudget) -> None:
         self.budget = budget
         self._hosts: dict[str, _Host] = {}
+        self._turns_s: dict[str, float] = {}  # the last turn that was given, by host
 
     def earliest_s(self, host: str) -> float:
         """Return the earliest start of the host's next probe, minus infinity if it may start any time."""
@@ -46,6 +49,19 @@ class HostBudgets:
         """Return how many probes a second a host takes in the long run, infinity without a limit."""
         known = self._hosts.get(host)
         return (self.budget if known is None else known.started.budget).most_per_s
+
+    def turn_s(self, host: str, earliest_s: float) -> float:
+        """Return when one of many that want to probe a host is to ask again, each later than the one before.
+
+        Several are to ask for each probe that the host takes, so that the best of them has it.
+
+        >>> hosts = HostBudgets(PolitenessBudget(spacing_s=2.0))
+        >>> [hosts.turn_s("example.org", 10.0) for _ in range(3)]
+        [10.0, 10.5, 11.0]
+        """
+        last_s = self._turns_s.get(host, -inf)
+        turn_s = self._turns_s[host] = max(earliest_s, last_s + 1.0 / (_ASK_FOR_EACH * self.most_per_s(host)))
+        return turn_s
 
     def plan(self, host: str, at_s: float) -> None:
         """Note that a probe will start at ``at_s``."""
@@ -73,11 +89,13 @@ class HostBudgets:
                 ProbeLog(budget, known.planned.starts_s), ProbeLog(budget, known.started.starts_s)
             )
 
-    def part(self, hosts: Set[str]) -> HostBudgets:
-        """Return a copy with only some of the hosts."""
-        part = HostBudgets(self.budget)
-        part._hosts = {host: deepcopy(self._hosts[host]) for host in hosts if host in self._hosts}
-        return part
+    def copy_into(self, other: HostBudgets, hosts: Set[str]) -> None:
+        """Let others know some hosts that they do not know yet."""
+        for host in hosts - other._hosts.keys():
+            if (known := self._hosts.get(host)) is not None:
+                other._hosts[host] = deepcopy(known)
+            if (turn_s := self._turns_s.get(host)) is not None:
+                other._turns_s[host] = turn_s
 
     def keep(self, hosts: Set[str], now_s: float) -> None:
         """Forget all other hosts that could have been asked an hour ago."""
@@ -85,6 +103,7 @@ class HostBudgets:
         self._hosts = {
             host: known for host, known in self._hosts.items() if host in hosts or known.planned.earliest_s() > since_s
         }
+        self._turns_s = {host: turn_s for host, turn_s in self._turns_s.items() if turn_s > now_s}
 
     def remember(self, host: str, start_s: float) -> None:
         """Take over a host's last start before a restart, as if the whole budget had been used then."""

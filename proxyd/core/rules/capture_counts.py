@@ -112,10 +112,9 @@ class StreamTable(MutableMapping[tuple[str, str], StreamState]):
         return self._streams.get(rule, {})
 
     def copy(self) -> dict[tuple[str, str], StreamState]:
-        """Return all streams by rule and source."""
-        return {
-            (rule, source_id): each for rule, of_rule in self._streams.items() for source_id, each in of_rule.items()
-        }
+        """Return all streams by rule and source; this may be done in a thread while streams come and go."""
+        copied = ((rule, dict(of_rule)) for rule, of_rule in dict(self._streams).items())
+        return {(rule, source_id): each for rule, of_rule in copied for source_id, each in of_rule.items()}
 
     def __len__(self) -> int:
         return sum(map(len, self._streams.values()))
@@ -156,7 +155,9 @@ class StreamTable(MutableMapping[tuple[str, str], StreamState]):
 
     def of_rules(self, rules: Iterable[str]) -> CaptureCounts:
         """Return the sum of the counts of some rules."""
-        return sum((self._counts.get(rule, NO_CAPTURES) for rule in rules), NO_CAPTURES)
+        found = [self._counts[rule] for rule in rules if rule in self._counts]  # of very many rules, for each scrape
+        captured, missed = sum(each.captured for each in found), sum(each.missed for each in found)
+        return CaptureCounts(captured, missed, sum((each.gained for each in found), 0.0))
 
 
 def _matched(stream: StreamState | None) -> tuple[int, int]:

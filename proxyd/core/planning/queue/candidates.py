@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
+from itertools import islice
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
@@ -14,6 +15,7 @@ from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.planning.policies import detection
 from proxyd.core.planning.policies.expected_intervals import PlannedInterval
 from proxyd.core.planning.queue.due_times import LOOKAHEAD_CHRONONS, DueTimes
+from proxyd.core.planning.queue.probe_slots import SlotAllocator
 from proxyd.core.planning.queue.source_queues import SourceQueues
 
 _GROUPS = {  # required probes come before those worth their price, and these before those that use what is left
@@ -22,6 +24,7 @@ _GROUPS = {  # required probes come before those worth their price, and these be
     Reason.SPEND: 3,
     Reason.LEARNING: 3,
 }
+_MOST_SPARE, _MOST_EACH = 4096, 4  # sources that are not due, looked at in a chronon: in all, and more for each probe
 _Wanted: TypeAlias = tuple[PlannedSource, Reason, str]
 
 
@@ -58,36 +61,39 @@ class Candidates:
         self, awake: Iterable[str], sources: Mapping[str, PlannedSource], in_flight: Container[str], now: Chronon
     ) -> list[Candidate]:
         """Return the candidates that wait for more than room, hardest first."""
-        ranked = self.of([sources[source_id] for source_id in sorted(awake) if source_id not in in_flight], now)
-        if self.settings.spend:
-            self.spend_on((source for source_id, source in sources.items() if source_id not in in_flight), ranked, now)
+        looked_at = [sources[source_id] for source_id in sorted(awake) if source_id not in in_flight]
+        ranked = self.of(looked_at, now)
+        others = (source for source in looked_at if source.source_id not in ranked)
+        self._rank(ranked, [*self._spare(others, now)], self.settings.grid.start_s(now))
         return sorted(ranked.values(), key=attrgetter("rank"))
 
     def waiting(
-        self, queues: SourceQueues, now: Chronon, *, has_room: Callable[[], bool], is_alone: bool
+        self, queues: SourceQueues, now: Chronon, slots: SlotAllocator, *, is_alone: bool
     ) -> Iterator[Candidate]:
-        """Yield those that only wait for room, while there is any: first contacts, then detection by its gain."""
+        """Yield those that only wait for room, while there is any: first contacts, detection, what is not due."""
+        most_spare = _MOST_SPARE + _MOST_EACH * slots.room
         for _, source in queues.unseen.best(queues.unseen.soonest):
-            if not has_room():
+            if not slots.has_room:
                 return
             if (candidate := self.contact(source, now)) is not None:
                 yield candidate
-        gains = queues.gains_at(self.settings.grid.start_s(now), is_alone=is_alone)
-        for gain, source in queues.due.best(gains):
-            if not has_room():
+        now_s = self.settings.grid.start_s(now)
+        for gain, source in queues.best(queues.due, now_s, is_alone=is_alone):
+            if not slots.has_room:
                 return
             yield self.detecting(source, gain)
+        for gain, source in islice(queues.best(queues.spare, now_s, is_alone=is_alone), most_spare):
+            if not slots.has_room:
+                return
+            rank = (_GROUPS[Reason.SPEND], -gain, 0.0, source.source_id)
+            yield Candidate(rank, source, Reason.SPEND, source.demands.priced[0])
 
-    def spend_on(self, sources: Iterable[PlannedSource], ranked: dict[str, Candidate], now: Chronon) -> None:
-        """Add to ``ranked`` every other source whose rules leave the times to the plan, to spend the whole budget.
-
-        UNIFORM, DOE, SUP and fbSUP say themselves how many probes they want.
-        """
-        start_s, stop_s = self.settings.grid.start_s(now), self.settings.grid.start_s(now + 1)
-        others = (source for source in sources if source.source_id not in ranked and source.demands.is_priced)
-        seen = (source for source in others if source.last_seen_s is not None and not source.is_pushed(start_s))
-        wanted = [(source, Reason.SPEND, source.demands.priced[0]) for source in seen if source.allowed_s() < stop_s]
-        self._rank(ranked, wanted, start_s)
+    def _spare(self, sources: Iterable[PlannedSource], now: Chronon) -> Iterator[_Wanted]:
+        """Yield those that may have what others leave of the budget."""
+        stop_s = self.settings.grid.start_s(now + 1)
+        for source in sources:
+            if self._due_times.spare_from_s(source) < stop_s:
+                yield source, Reason.SPEND, source.demands.priced[0]
 
     def contact(self, source: PlannedSource, now: Chronon) -> Candidate | None:
         """Return the candidate of a source that was never seen, or whose hub pushes and may be silent."""

@@ -185,6 +185,17 @@ class DueTimes:
         asked_s = source.log.starts_s[-1] if source.log.starts_s else source.last_seen_s or 0.0
         return asked_s + self._settings.safety_s
 
+    def spare_from_s(self, source: PlannedSource) -> float:
+        """Return from when a source that is not due may have what others leave of the budget; infinity if never.
+
+        That is if the objective is to spend the budget, and for rules that leave the times to the plan: UNIFORM, DOE,
+        SUP and fbSUP say themselves how many probes they want.
+        """
+        if not self._settings.spend or source.last_seen_s is None or not source.demands.is_priced:
+            return inf
+        grid = self._settings.grid
+        return max(source.allowed_s(), grid.start_s(grid.ceil(source.pushed_until_s)))
+
     def _seen(self, source: PlannedSource) -> _Seen | None:
         """Return a source as its demands read it; ``None`` before first contact."""
         return None if source.last_seen_s is None else _Seen(self, source, source.last_seen_s)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from functools import partial
 from math import inf
 
@@ -23,7 +23,8 @@ class SourceQueues:
     """Each source is in one queue; those that wait for room may also be asleep, to wake before items slide off.
 
     ``unseen`` ranks sources before first contact, ``due`` those that only detect; all others are looked at one by one
-    while they are awake.
+    while they are awake. If the objective is to spend the budget, ``spare`` ranks those that may be probed although
+    they sleep until they are due.
     """
 
     def __init__(self, settings: PlannerSettings, due_times: DueTimes) -> None:
@@ -31,7 +32,7 @@ class SourceQueues:
         self._due_times = due_times
         self._sleeping = WakeQueue()
         self._awake: set[str] = set()
-        self.unseen, self.due = ReadyQueue(), ReadyQueue()
+        self.unseen, self.due, self.spare = ReadyQueue(), ReadyQueue(), ReadyQueue()
 
     @property
     def awake(self) -> Set[str]:
@@ -39,15 +40,25 @@ class SourceQueues:
         return self._awake
 
     def sleep(self, source: PlannedSource, wake: Chronon) -> None:
-        """Put a source to sleep until ``wake``."""
+        """Put a source to sleep until it is due at ``wake``, or may have what others leave of the budget."""
+        spare_s = self._due_times.spare_from_s(source)
+        self.sleep_until(source, wake if spare_s == inf else min(wake, self._settings.grid.chronon_at(spare_s)))
+
+    def sleep_until(self, source: PlannedSource, until: Chronon) -> None:
+        """Put a source to sleep, whatever is left of the budget meanwhile."""
         self.rest(source.source_id)
-        self._sleeping.put(source, wake)
+        self._sleeping.put(source, until)
 
     def rest(self, source_id: str) -> None:
         """Stop a source from being a candidate until it wakes again."""
         self._awake.discard(source_id)
-        self.unseen.remove(source_id)
-        self.due.remove(source_id)
+        for queue in (self.unseen, self.due, self.spare):
+            queue.remove(source_id)
+
+    def renumber(self, week: WeekPlan) -> None:
+        """Rank by another plan."""
+        self.due.renumber(week)
+        self.spare.renumber(week)
 
     def forget(self, source: PlannedSource) -> None:
         """Remove a source."""
@@ -60,16 +71,26 @@ class SourceQueues:
         for source in self._sleeping.wake_up(now, sources):
             self.rest(source.source_id)
             is_special = source.hidden or source.is_pushed(now_s) or source.asked_s is not None
-            if self._settings.spend or not source.demands.only_detects or is_special:
+            if (due := self._due_if_spare(source, now)) is not None:
+                self.spare.put(source, week, self._due_times.price_of(source))
+                self._sleeping.put(source, due)
+            elif not source.demands.only_detects or is_special:
                 self._awake.add(source.source_id)
             elif source.last_seen_s is None:
                 self.unseen.put(source, week)
             elif self._due_times.only_detects(source, now):
-                self._wait(source, week)
+                self._wait_for_room(source, week)
             else:
                 self._awake.add(source.source_id)
 
-    def _wait(self, source: PlannedSource, week: WeekPlan | None) -> None:
+    def _due_if_spare(self, source: PlannedSource, now: Chronon) -> Chronon | None:
+        """Return when a source is due that is not yet, and may have what others leave of the budget until then."""
+        if self._due_times.spare_from_s(source) >= self._settings.grid.start_s(now + 1):
+            return None
+        due = self._due_times.wake(source, now)
+        return due if due > now else None
+
+    def _wait_for_room(self, source: PlannedSource, week: WeekPlan | None) -> None:
         """Let a source wait for room, and wake it again in time to save items from sliding off its feed."""
         self.due.put(source, week, self._due_times.price_of(source))
         if (overflow_s := self._due_times.overflow_s(source)) < inf:
@@ -77,33 +98,38 @@ class SourceQueues:
 
     def next_wake(self, now: Chronon) -> Chronon:
         """Return the next chronon after ``now`` at which a source may be due."""
-        if self._awake or self.unseen or self.due or self._settings.spend:
+        if self._awake or self.unseen or self.due or self.spare:
             return now + 1
         wake = self._sleeping.next_wake
         return now + NEVER_CHRONONS if wake is None else wake
 
-    def gains_at(self, now_s: float, *, is_alone: bool) -> Callable[[Ints], Floats]:
-        """Return a function for the gain over price of each of ``due``; a single source is not ranked."""
+    def best(self, queue: ReadyQueue, now_s: float, *, is_alone: bool) -> Iterator[tuple[float, PlannedSource]]:
+        """Yield gain over price and source of ``due`` or ``spare``, the largest gain first."""
+        return queue.best(self._gains_at(queue, now_s, is_alone=is_alone))
+
+    def _gains_at(self, queue: ReadyQueue, now_s: float, *, is_alone: bool) -> Callable[[Ints], Floats]:
+        """Return a function for the gains; a single source is not ranked."""
         if is_alone:
             return lambda places: np.zeros(len(places))
-        return partial(self.due.gains, now_s=now_s, week=self._due_times.week)
+        return partial(queue.gains, now_s=now_s, week=self._due_times.week)
 
     def first(
         self, room: int, sources: Mapping[str, PlannedSource], now_s: float, until_s: float
     ) -> tuple[set[str], Chronon | None]:
         """Return the sources that the first ``room`` probes come from, and when the next of the others wakes."""
         is_alone = len(sources) == 1
-        unseen = self.unseen.first(room, self.unseen.soonest, self.unseen.soonest)
-        gains = self.gains_at(now_s, is_alone=is_alone), self.gains_at(until_s, is_alone=is_alone)
-        due = self.due.first(room, *gains)
+        found = self.unseen.first(room, self.unseen.soonest, self.unseen.soonest)
+        for queue in (self.due, self.spare):
+            found += queue.first(room, *(self._gains_at(queue, at_s, is_alone=is_alone) for at_s in (now_s, until_s)))
         sleeping = self._sleeping.first(room + 1, sources)
         until = sleeping.pop().wake if len(sleeping) > room else None
-        return self._awake | {source.source_id for source in (*unseen, *due, *sleeping)}, until
+        return self._awake | {source.source_id for source in (*found, *sleeping)}, until
 
     def copy_into(self, other: SourceQueues, sources: Mapping[str, PlannedSource]) -> None:
         """Put copies of some sources to sleep elsewhere; those that are awake or waiting wake again at once."""
         for source_id, source in sources.items():
-            other._sleeping.put(source, 0 if source_id in self.due else source.wake)
+            is_waiting = source_id in self.due or source_id in self.spare
+            other._sleeping.put(source, 0 if is_waiting else source.wake)
 
     def pass_over(self, limit: Constraint) -> int:
         """Count that there was no room for the sources still waiting, and return their number."""

@@ -11,6 +11,7 @@ from proxyd.core.model.chronon import Chronon, Epoch
 from proxyd.core.model.profile import Source
 from proxyd.core.model.schedule import Constraint
 from proxyd.core.model.suspension import Suspension
+from proxyd.core.planning.chunks import Chunked
 from proxyd.core.planning.plan_forecast import PlanForecast
 from proxyd.core.planning.plan_preview import play, preview, preview_source
 from proxyd.core.planning.planned_source import PlannedSource
@@ -163,14 +164,16 @@ class Explainer:
         epoch = Epoch(now, now + self.known.grid.ceil(self.known.settings.epoch_s))
         return (planned for _, chosen in play(part, epoch) for planned in chosen)
 
-    def ahead(self, now: Chronon, *, most_chronons: int = _MOST_CHRONONS) -> PlanForecast:
-        """Return the forecast of a cycle, or of less if many probes are asked for; the caller plays it elsewhere."""
-        grid = self.known.grid
-        per_s = sum(planned.demands.asked_per_s(grid.length_s) for planned in self.planner.timed.values())
+    def ahead(self, now: Chronon, *, most_chronons: int = _MOST_CHRONONS) -> Chunked[PlanForecast]:
+        """Return the forecast of a cycle, or of less if many probes are asked for, in parts; it is played elsewhere."""
+        grid, per_s = self.known.grid, 0.0
+        for sources in self.planner.in_parts(self.planner.timed):
+            per_s += sum(source.demands.asked_per_s(grid.length_s) for source in sources)
+            yield
         length_s = min(
             self.known.estimates.cycle.length_s, _MOST_INTERVALS / max(per_s, 1e-12), most_chronons * grid.length_s
         )
-        return PlanForecast.of(self.planner, Epoch(now, now + self.known.grid.ceil(length_s)))
+        return (yield from PlanForecast.of(self.planner, Epoch(now, now + grid.ceil(length_s))))
 
     def explain(self, source_id: str, now: Chronon, *, with_week: bool = True) -> Explanation | None:
         """Return why and when a source is probed next, or ``None`` if it is not declared.

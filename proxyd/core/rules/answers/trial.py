@@ -65,7 +65,7 @@ class _Others:
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """A trial of a declaration: copied from the running daemon at once, computed in another thread.
+    """A trial of a declaration: made and computed in another thread, from copies of what the daemon knows.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ class Trial:
 
     @classmethod
     def of(cls, decider: Decider, wanted: Declaration, now_s: float) -> Trial:
-        """Return a trial of a whole declaration with copies of what it needs from the running daemon."""
+        """Return a trial of a whole declaration; this may be done in another thread."""
         known = decider.known
         running, estimates = known.compiled.declaration, known.estimates
         running_s = {name: program.accepted_s for name, program in known.compiled.programs.items()}
@@ -110,7 +110,7 @@ class Trial:
 
     @classmethod
     def of_difference(cls, decider: Decider, swap: Swap, now_s: float, asked_per_s: float) -> Trial:
-        """Return a trial of what differs, with copies of what is known of that; this may be done in another thread.
+        """Return a trial of what differs; this may be done in another thread.
 
         ``asked_per_s`` is what ``asked_besides_week`` returns for the running fleet.
         """
@@ -146,7 +146,7 @@ class Trial:
         after_per_s = asked_per_s(after)
         if others is not None:
             after_per_s = self._with_others(after, before_per_s, rest_per_s)
-        coming = explainer.ahead(now, most_chronons=_TRIED_CHRONONS).forecast()
+        coming = run_all(explainer.ahead(now, most_chronons=_TRIED_CHRONONS)).forecast()
         names_before, names_after = before.planner.sources.keys(), planner.sources.keys()
         targets = {} if planner.week is None else planner.week.outlooks
         return PlanCost(

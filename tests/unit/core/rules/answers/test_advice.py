@@ -8,6 +8,7 @@ from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import Epoch
 from proxyd.core.planning.capture.capacity import Capacity
 from proxyd.core.planning.capture.earliest_deadline import edf
+from proxyd.core.planning.chunks import run_all
 from proxyd.core.planning.plan_forecast import PlanForecast
 from proxyd.core.rules.answers.advice import Advice, advise
 from tests.fleets import decider, declaration, rule, source
@@ -24,9 +25,8 @@ def advice(budget_per_s: float, sources: int = 6) -> Advice:
     )
     found = decider(declared, now_s=T0, budget=Budget(budget_per_s), settings={"source_spacing_s": 10.0})
     now = found.settings.grid.chronon_at(T0)
-    return advise(
-        found.settings.planner, found.planner.week, PlanForecast.of(found.planner, Epoch(now, now + LENGTH)).forecast()
-    )
+    coming = run_all(PlanForecast.of(found.planner, Epoch(now, now + LENGTH))).forecast()
+    return advise(found.settings.planner, found.planner.week, coming)
 
 
 def test_a_budget_that_is_too_small_says_so_by_rule_and_how_much_would_do() -> None:
@@ -53,7 +53,8 @@ def test_the_front_captures_no_fewer_than_are_planned() -> None:
 def test_without_intervals_there_is_nothing_to_say_of_rules() -> None:
     found = decider(declaration(source("s"), rule("r")), now_s=T0)
     now = found.settings.grid.chronon_at(T0)
-    said = advise(found.settings.planner, None, PlanForecast.of(found.planner, Epoch(now, now + 10)).forecast())
+    coming = run_all(PlanForecast.of(found.planner, Epoch(now, now + 10))).forecast()
+    said = advise(found.settings.planner, None, coming)
     assert (said.rules, said.front, said.needed_per_s, said.trade) == ((), (), None, ())
 
 
@@ -65,5 +66,5 @@ def test_what_the_needed_budget_captures_is_everything() -> None:
         now_s=T0,
     )
     now = found.settings.grid.chronon_at(T0)
-    coming = PlanForecast.of(found.planner, Epoch(now, now + LENGTH)).forecast()
+    coming = run_all(PlanForecast.of(found.planner, Epoch(now, now + LENGTH))).forecast()
     assert edf(coming.intervals, Capacity.constant(1, coming.epoch)).captured == len(coming.intervals) > 5

@@ -48,7 +48,7 @@ def why(found: Decider) -> str:
 
 def advice(found: Decider) -> Advice:
     now = found.settings.grid.chronon_at(T0)
-    return advise(found.settings.planner, found.planner.week, found.explainer.ahead(now).forecast())
+    return advise(found.settings.planner, found.planner.week, run_all(found.explainer.ahead(now)).forecast())
 
 
 async def gap_s(found: Decider) -> float:
