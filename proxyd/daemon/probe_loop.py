@@ -12,12 +12,12 @@ from weakref import WeakValueDictionary
 import structlog
 
 from proxyd.core.model.chronon import Chronon
-from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.core.model.schedule import Probe
 from proxyd.core.model.shards import FIRST_SHARD
 from proxyd.core.planning.queue.probe_slots import OverloadLimiter, PlannedProbe
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.observation import Observation, RuleResults
+from proxyd.core.rules.observation import Observation, Prepared, RuleResults
 from proxyd.core.rules.stages.calibration import Calibration
 from proxyd.core.rules.stages.stored import NO_CONTEXT, StoredContext
 from proxyd.daemon.rule_evaluation import RuleEvaluation
@@ -286,7 +286,7 @@ class ProbeLoop:
     async def _observe(self, outcome: ProbeOutcome, reading: str | None, probe: Probe | None) -> bool:
         needed = self._decider.needed(outcome)
         known = await self._memory.known(outcome.source_id, needed) if needed is not None else NO_CONTEXT
-        observation = await self._decided(outcome, known, reading, probe)
+        outcome, observation = await self._decided(outcome, known, reading, probe)
         if observation is not None:
             await self._commit(self._memory.record(observation), observation.rules, items=len(observation.found.events))
             self._count(observation)
@@ -295,9 +295,12 @@ class ProbeLoop:
 
     async def _decided(
         self, outcome: ProbeOutcome, known: StoredContext, reading: str | None, probe: Probe | None
-    ) -> Observation | None:
-        """Return what an outcome changes; it is decided again if a declaration changed while rules were evaluated."""
-        while (prepared := self._decider.prepare(outcome, known, reading=reading)) is not None:
+    ) -> tuple[ProbeOutcome, Observation | None]:
+        """Return what an outcome changes; it is decided again if a declaration changed while rules were evaluated.
+
+        Whatever a document holds, only its own source fails: then the outcome is that, and returned too.
+        """
+        while (prepared := self._prepared(outcome, known, reading)) is not None:
             async with self._evaluation.turn(prepared.tasks):
                 if not self._decider.is_current(prepared):
                     continue
@@ -306,9 +309,26 @@ class ProbeLoop:
                     observation, joint = self._decider.conclude(prepared, steps, probe=probe)
                     break
         else:
-            return None
+            return outcome, None
         made = await self._evaluation.run(joint)
-        return replace(observation, rules=self._decider.told(observation.rules, joint, made, outcome.finished_s))
+        rules = self._decider.told(observation.rules, joint, made, outcome.finished_s)
+        return prepared.outcome, replace(observation, rules=rules)
+
+    def _prepared(self, outcome: ProbeOutcome, known: StoredContext, reading: str | None) -> Prepared | None:
+        try:
+            return self._decider.prepare(outcome, known, reading=reading)
+        except Exception as error:
+            if outcome.kind is not OutcomeKind.CHANGED:
+                raise
+            log.exception("a document cannot be taken in; please report this", source=outcome.source_id)
+            failed = replace(
+                ProbeOutcome(outcome.source_id, OutcomeKind.PARSER_FAILED, outcome.started_s, outcome.finished_s),
+                detail=f"proxyd failed at the document, and its log says how: {type(error).__name__}",
+                requests=outcome.requests,
+                answered_by=outcome.answered_by,
+                is_push=outcome.is_push,
+            )
+            return self._decider.prepare(failed, known, reading=reading)
 
     async def _end_overdue(self, now_s: float) -> None:
         """End the overdue intervals, even if some of their sources were not obtained."""

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -15,6 +16,8 @@ from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.core.model.shards import FIRST_SHARD
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.division import UNDIVIDED, Division
+from proxyd.core.rules.stages.context import SourceContext
+from proxyd.core.rules.stages.events import find_events
 from proxyd.daemon import ProbeLoop
 from proxyd.daemon.notifying import DistantNotifier
 from proxyd.errors import ClusterError
@@ -55,6 +58,28 @@ def every(seconds: int) -> Decider:
     """Return a decider that probes its one source so often."""
     uniform = rule("r", clauses=f"SET POLICY UNIFORM({seconds} SECONDS)")
     return decider(declaration(source("s"), uniform), now_s=T0, settings={"source_spacing_s": 10.0})
+
+
+async def test_a_document_that_cannot_be_taken_in_fails_its_source_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = decider(declaration(source("a"), source("b"), rule("r")), now_s=T0)
+    loop = ProbeLoop(found, Nobody(Unmade.LOST), RecordingMemory(), FakeClock(T0), Metrics())
+
+    def failing(context: SourceContext, outcome: ProbeOutcome, *others: Any) -> Any:
+        if outcome.source_id == "a" and outcome.items:
+            raise OverflowError("too large")
+        return find_events(context, outcome, *others)
+
+    monkeypatch.setattr("proxyd.core.rules.decider.find_events", failing)
+    with capture_logs() as logged:
+        assert await loop.take_in(changed("a", [item("x")], T0))
+        assert await loop.take_in(changed("b", [item("x")], T0))
+    assert [each["source"] for each in logged if "cannot be taken in" in each["event"]] == ["a"]
+    states = found.known.states
+    assert (states["a"].failures, states["b"].failures) == (1, 0)
+    assert "OverflowError" in states["a"].last_detail
+    monkeypatch.undo()
+    assert await loop.take_in(changed("a", [item("x")], T0 + 60))
+    assert states["a"].failures == 0
 
 
 async def ran(found: Decider, transport: Transport, clock: FakeClock, metrics: Metrics, seconds: float) -> None:
