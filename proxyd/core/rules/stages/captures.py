@@ -324,7 +324,7 @@ class JointCaptures:
             captured = after.obtained[-1].captured and interval.told is None
             record = self._record(interval, source_id, outcome.finished_s, captured=captured)
             records = (record,) if interval.told is None else ()  # the partial notification has decided all
-            steps.append(self._step(after, records, history, outcome.finished_s))
+            steps.append(self._step(after, records, history, outcome.finished_s, asks=(source_id,)))
         return steps
 
     def _given_up(self, interval: JointInterval, history: History, now_s: float) -> IntervalStep | None:
@@ -344,18 +344,23 @@ class JointCaptures:
         self._open.keep(after)
         records = (self._record(interval, source_id, now_s, captured=False) for source_id in interval.wanted)
         missed = tuple(replace(record, seen=False) for record in records)
-        return IntervalStep(after, announced=announced, records=missed)
+        return IntervalStep(after, announced=announced, records=missed, asks=interval.wanted)
 
     # -- how
 
     def _step(
-        self, interval: JointInterval, records: tuple[IntervalRecord, ...], history: History, now_s: float
+        self,
+        interval: JointInterval,
+        records: tuple[IntervalRecord, ...],
+        history: History,
+        now_s: float,
+        asks: tuple[str, ...] = (),
     ) -> IntervalStep:
         if not interval.is_complete:
             self._open.keep(interval)
-            return IntervalStep(interval, records=records)
+            return IntervalStep(interval, records=records, asks=asks)
         self._open.drop(interval.interval_id)
-        return IntervalStep(interval, True, self._announce(interval, history, now_s), records)
+        return IntervalStep(interval, True, self._announce(interval, history, now_s), records, asks)
 
     def _announce(self, interval: JointInterval, history: History, now_s: float) -> Announcement:
         url = self._known.compiled.url_of(interval.event.source_id)

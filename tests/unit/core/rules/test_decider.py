@@ -14,6 +14,7 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.model.profile import Declaration
 from proxyd.core.model.schedule import Reason
+from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.decider_settings import DeciderSettings
@@ -46,6 +47,27 @@ def test_nothing_is_probed_before_start_and_after_end() -> None:
             outcome = unchanged("a", planned.start_s) if len(probed) > 1 else changed("a", [], planned.start_s)
             found.finished(outcome, found.observe(outcome))
     assert probed == [2, 3, 4, 5]
+
+
+async def test_a_capture_of_a_count_across_sources_plans_its_own_source_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"s{number}" for number in range(30)]
+    across = rule("r", when="COUNT(*) ACROSS SOURCES % 2 = 0")
+    drive = Drive(decider(declaration(*map(source, names), across), now_s=T0))
+    for name in names:
+        await drive.see(changed(name, [], T0))
+    await drive.see(changed("s0", [item("x", T0 + 105), item("y", T0 + 106)], T0 + 110))
+    assert len(drive.decider.captures.wanting("s1")) == 1
+    planned: list[str] = []
+    reschedule = Planner.reschedule
+
+    def counted(self: Planner, source_id: str, now: int) -> None:
+        planned.append(source_id)
+        reschedule(self, source_id, now)
+
+    monkeypatch.setattr(Planner, "reschedule", counted)
+    await drive.see(changed("s1", [], T0 + 120))
+    assert set(planned) == {"s1"}
+    assert not drive.decider.captures.wanting("s1")
 
 
 async def test_an_edited_rule_keeps_its_count_while_its_now_stays() -> None:
