@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+import structlog
 from sqlalchemy import (
     ColumnElement,
     Connection,
@@ -51,6 +52,7 @@ from proxyd.store.webhook_states import held, state_of
 from proxyd.store.writer import Writer, drained
 
 T = TypeVar("T")
+log = structlog.get_logger("store")
 _CHUNK = 500
 _MOST_SHOWN = 1_000  # items that are compared with new ones
 MOST_HISTORY = 10_000  # items that a table of a query reads
@@ -317,7 +319,7 @@ class SqlStore(SqlOutbox):
         execute_many(connection, _INSERT_INTERVAL, intervals)
         if failing:
             record_failing(connection, failing)
-        if sent:
+        if sent := _not_stored(connection, sent):
             self._record_notifications(connection, sent)
             record_pictures(connection, taken, sent)
 
@@ -388,3 +390,14 @@ def _events(source_id: str, kind: EventKind) -> tuple[Select[*tuple[Any, ...]], 
         return select(t.items).where(t.items.c.source_id == source_id), rows.inserted
     table, event = (t.source_events, rows.source_event) if kind.is_of_source else (t.changes, rows.changed)
     return select(table).where(table.c.source_id == source_id, table.c.kind == kind.value), event
+
+
+def _not_stored(connection: Connection, sent: Sequence[Notification]) -> list[Notification]:
+    """Return the notifications whose ids are not stored yet: what is found again after a crash is not told again."""
+    by_id = {one.notification_id: one for one in reversed(sent)}
+    ids, c = list(by_id), t.notifications.c.notification_id
+    for begin in range(0, len(ids), _CHUNK):
+        for known in connection.scalars(select(c).where(c.in_(ids[begin : begin + _CHUNK]))):
+            del by_id[known]
+            log.warning("a notification was recorded before, and is not told again", notification=known)
+    return [one for one in sent if by_id.get(one.notification_id) is one]

@@ -37,6 +37,15 @@ async def put(store: SqlStore, *sent: Notification) -> None:
     await store.record_results(RuleResults(notifications=sent))
 
 
+async def test_a_notification_that_was_recorded_before_is_not_told_again(store: SqlStore) -> None:
+    first, other = notification("n"), notification("m")
+    await put(store, first)
+    await put(store, replace(first, body=b"again"), other, replace(other, body=b"too"))
+    found = await store.history.find_notifications(Wanted(), before=None, limit=9)
+    assert [(each.notification_id, each.body) for each in found.rows] == [("m", b"m"), ("n", b"n")]
+    assert (await store.outbox_depth())[0] == 2
+
+
 async def declare(store: SqlStore, *statements: str, now_s: float = 1.0) -> None:
     await store.declarations.accept([], declaration(source("a"), *statements).rules.values(), now_s)
     for each in await store.webhooks.unconfirmed():
