@@ -230,7 +230,7 @@ def build(
         shared.released.listen(probes.give_back)
         shared.many_gained.listen(planning.plan_soon)
         shared.looked.listen(notifying.wake)
-        shared.looked.listen(news.notify)  # others record notifications too
+        shared.told.listen(news.notify)
         shared.turned_over.listen(notifying.wake_pings)
     daemon = Daemon(
         declarations,

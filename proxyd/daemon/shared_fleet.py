@@ -134,7 +134,9 @@ class SharedFleet:
         self._read_at_s = self._next_read_s = -inf  # what others wrote was read, and is read again
         self._wake = Signal()
         self.controls = asyncio.Event()
+        self._newest = 0  # position of the last notification
         self.looked = Signal()  # notified after each look
+        self.told = Signal()  # notified whenever some planner has recorded notifications
         self.turned_over = Signal()  # notified whenever this planner has other shards
         self.released = Signal()  # notified whenever sources have gone to other planners
         self.many_gained = Signal()  # notified when so many have come that another plan is due
@@ -204,6 +206,10 @@ class SharedFleet:
         await self._share_budget()
         if has_many_more:  # the plan depends on our part of the budget
             self.many_gained.notify()
+        newest = await self._store.history.newest_position()
+        if newest != self._newest:
+            self._newest = newest
+            self.told.notify()
         self.looked.notify()
 
     async def _catch_up(self) -> None:

@@ -15,6 +15,8 @@ from proxyd.core.model.shards import FIRST_SHARD, SHARDS, shard_of
 from proxyd.core.model.suspension import Subject
 from proxyd.core.rules.division import Division
 from proxyd.core.rules.failing import FailingRule, rule_meaning
+from proxyd.core.rules.observation import RuleResults
+from proxyd.core.rules.state import Notification
 from proxyd.daemon import Declarations, SharedFleet, StoredFleet
 from proxyd.daemon.handovers import Handovers
 from proxyd.errors import BusyError
@@ -141,6 +143,17 @@ async def test_what_one_declares_and_suspends_all_run(both: Both) -> None:
     await both.one.declarations.reload()
     await both.look()
     assert both.planned == {"s3", "t"}
+
+
+async def test_whichever_planner_records_notifications_all_hear_of_it(both: Both) -> None:
+    heard: list[str] = []
+    both.two.fleet.told.listen(lambda: heard.append("news"))
+    await both.look()
+    assert heard == []
+    sent = Notification("n", "r", "s0", 1.0, 2.0, False, b"{}", ())
+    await both.one.store.record_results(RuleResults(notifications=(sent,)))
+    await both.look(3)
+    assert heard == ["news"]
 
 
 async def test_a_rule_that_failed_too_often_is_suspended_and_resumed_everywhere(both: Both) -> None:
