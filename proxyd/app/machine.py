@@ -281,7 +281,7 @@ class Machine:
         except* StoreUnreachableError:
             if leased.lease.is_held():
                 raise
-            await leased.lost()  # who takes over ends our sessions: the lease says why, not they
+            await leased.lost()  # the next machine ends our sessions: the lease tells why, their errors do not
 
     def _note(self, role: str, *, active: bool) -> None:
         """Report whether this machine does a role's work; a planner without other machines does all of it."""

@@ -34,13 +34,14 @@ class Moves:
     async def all(self) -> list[SourceMove]:
         """Return every move, by source; an accepted one stays until the declaration names the new address."""
         estimates = self._known.estimates
-        return await asyncio.to_thread(self._of_all, sorted(estimates.moved | estimates.accepted.keys()))
+        names = estimates.moved | estimates.accepted.keys()
+        return await asyncio.to_thread(lambda: self._of_all(sorted(names)))
 
     async def proposed(self, sources: Iterable[str] | None = None) -> dict[str, str]:
         """Return the new address of each source that moved a week ago or earlier, or of some of these."""
         moved = self._known.estimates.moved
-        names = sorted(moved if sources is None else moved.intersection(sources))
-        return await asyncio.to_thread(self._proposed_of, names)
+        names = moved.copy() if sources is None else moved.intersection(sources)
+        return await asyncio.to_thread(lambda: self._proposed_of(sorted(names)))
 
     def of(self, source: str) -> list[SourceMove]:
         """Return the moves of a source: an accepted one, then the one that its redirects show now."""

@@ -298,7 +298,7 @@ class ProbeLoop:
     ) -> tuple[ProbeOutcome, Observation | None]:
         """Return what an outcome changes; it is decided again if a declaration changed while rules were evaluated.
 
-        Whatever a document holds, only its own source fails: then the outcome is that, and returned too.
+        If a document cannot be taken in, its source has failed: the outcome that says so is returned with it.
         """
         while (prepared := self._prepared(outcome, known, reading)) is not None:
             async with self._evaluation.turn(prepared.tasks):
@@ -321,8 +321,8 @@ class ProbeLoop:
             if outcome.kind is not OutcomeKind.CHANGED:
                 raise
             log.exception("a document cannot be taken in; please report this", source=outcome.source_id)
-            failed = replace(
-                ProbeOutcome(outcome.source_id, OutcomeKind.PARSER_FAILED, outcome.started_s, outcome.finished_s),
+            failed = ProbeOutcome(
+                *(outcome.source_id, OutcomeKind.PARSER_FAILED, outcome.started_s, outcome.finished_s),
                 detail=f"proxyd failed at the document, and its log says how: {type(error).__name__}",
                 requests=outcome.requests,
                 answered_by=outcome.answered_by,

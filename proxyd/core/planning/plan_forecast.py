@@ -43,7 +43,7 @@ class PlanForecast:
 
     @classmethod
     def of(cls, planner: Planner, epoch: Epoch) -> Chunked[PlanForecast]:
-        """Copy these sources of a planner, in parts; those with only fixed probes if others have intervals."""
+        """Copy these sources of a planner, in parts; none if no rule of them has intervals."""
         names: list[str] = []
         has_intervals = False
         for sources in planner.in_parts(planner.timed):

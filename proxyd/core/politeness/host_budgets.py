@@ -17,7 +17,7 @@ class _Host:
 
 
 _FORGOTTEN_AFTER_S = 3600.0
-_ASK_FOR_EACH = 4
+_ASK_FOR_EACH = 4  # probe of a host
 
 
 class HostBudgets:
@@ -51,9 +51,9 @@ class HostBudgets:
         return (self.budget if known is None else known.started.budget).most_per_s
 
     def turn_s(self, host: str, earliest_s: float) -> float:
-        """Return when one of many that want to probe a host is to ask again, each later than the one before.
+        """Return when one of many that want to probe a host is to ask again, in unix seconds; each later than the last.
 
-        Several are to ask for each probe that the host takes, so that the best of them has it.
+        Four ask for each probe that the host takes, so that the best of them has it.
 
         >>> hosts = HostBudgets(PolitenessBudget(spacing_s=2.0))
         >>> [hosts.turn_s("example.org", 10.0) for _ in range(3)]
@@ -90,7 +90,7 @@ class HostBudgets:
             )
 
     def copy_into(self, other: HostBudgets, hosts: Set[str]) -> None:
-        """Let others know some hosts that they do not know yet."""
+        """Copy what is known of some hosts, except those that the other one knows already."""
         for host in hosts - other._hosts.keys():
             if (known := self._hosts.get(host)) is not None:
                 other._hosts[host] = deepcopy(known)

@@ -155,7 +155,7 @@ class StreamTable(MutableMapping[tuple[str, str], StreamState]):
 
     def of_rules(self, rules: Iterable[str]) -> CaptureCounts:
         """Return the sum of the counts of some rules."""
-        found = [self._counts[rule] for rule in rules if rule in self._counts]  # of very many rules, for each scrape
+        found = [self._counts[rule] for rule in rules if rule in self._counts]  # each scrape sums those of all rules
         captured, missed = sum(each.captured for each in found), sum(each.missed for each in found)
         return CaptureCounts(captured, missed, sum((each.gained for each in found), 0.0))
 

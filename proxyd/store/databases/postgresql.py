@@ -237,7 +237,7 @@ async def leased_session(url: str, role: str, lease_s: float) -> AsyncIterator[S
 def end_sessions(connection: Connection, names: Collection[str]) -> None:
     """End the writing sessions of these names that are in a transaction, if our own database user opened them.
 
-    One whose process was frozen in the middle of a statement would else keep its locks for ever.
+    One whose process was frozen in the middle of a statement would otherwise keep its locks for ever.
     """
     listed = [_NAMED + name + use for name in names for use in ("", _FOR_PEOPLE)]
     connection.execute(_END_SESSIONS, {"names": listed})

@@ -24,7 +24,7 @@ _GROUPS = {  # required probes come before those worth their price, and these be
     Reason.SPEND: 3,
     Reason.LEARNING: 3,
 }
-_MOST_SPARE, _MOST_EACH = 4096, 4  # sources that are not due, looked at in a chronon: in all, and more for each probe
+_MOST_SPARE, _MOST_EACH = 4096, 4  # sources that are not due: a chronon looks at so many, and at more for each probe
 _Wanted: TypeAlias = tuple[PlannedSource, Reason, str]
 
 

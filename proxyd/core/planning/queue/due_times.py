@@ -186,10 +186,10 @@ class DueTimes:
         return asked_s + self._settings.safety_s
 
     def spare_from_s(self, source: PlannedSource) -> float:
-        """Return from when a source that is not due may have what others leave of the budget; infinity if never.
+        """Return when a source that is not due may have what others leave of the budget, in unix seconds.
 
-        That is if the objective is to spend the budget, and for rules that leave the times to the plan: UNIFORM, DOE,
-        SUP and fbSUP say themselves how many probes they want.
+        It is infinity unless the objective is to spend the budget, and for sources none of whose rules leaves the times
+        to the plan: UNIFORM, DOE, SUP and fbSUP say themselves how many probes they want.
         """
         if not self._settings.spend or source.last_seen_s is None or not source.demands.is_priced:
             return inf
