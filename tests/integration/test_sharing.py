@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Engine, event, text
 
 from proxyd.clock import SystemClock
 from proxyd.core.model.shards import SHARDS
@@ -26,6 +26,11 @@ LOOKS = 20  # for shards, in a second
 _END_LEASE = """
     SELECT pg_terminate_backend(pid) FROM pg_locks
     WHERE locktype = 'advisory' AND classid::bigint = :locks AND objid = (SELECT member FROM members WHERE name = :name)
+"""
+_LEAVE = """
+    WITH leaving AS (DELETE FROM members WHERE name = 'b' RETURNING member),
+         gone AS (DELETE FROM planners WHERE member IN (SELECT member FROM leaving))
+    UPDATE shards SET member = NULL WHERE member IN (SELECT member FROM leaving)
 """
 _IS_SLEEPING = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()"
 
@@ -241,6 +246,31 @@ async def test_a_planner_that_ends_while_probers_work_for_it_leaves_its_shards_t
             probers.free = True
             await party.have(SHARDS)
             assert len(probers.told) == told
+
+
+async def test_a_planner_that_leaves_during_a_look_has_not_ended(party: Party, postgresql: PostgresServer) -> None:
+    party.role = "planner"
+    database = party.database.rpartition("/")[2]
+    left: list[str] = []
+
+    def leave(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        if "FROM planners" in statement and not left:  # the shards have been read
+            left.append(postgresql.query(_LEAVE, database))
+
+    async with party.join("a") as staying, party.join("b") as leaving:
+        probers = Probers(free=True)
+        staying.shares.succeed_by(probers)
+        await party.have(32, 32)
+        party.following["b"].cancel()
+        party.members.remove(leaving)
+        event.listen(Engine, "before_cursor_execute", leave)
+        try:
+            await party.have(SHARDS)
+        finally:
+            event.remove(Engine, "before_cursor_execute", leave)
+            party.members.append(leaving)
+        assert left
+        assert probers.told == []
 
 
 @pytest.mark.parametrize("ends", [False, True])

@@ -34,6 +34,7 @@ _LOOKS = 20  # for free shards, during one lease
 _WAITS = 5  # for the tables, during one lease
 _LEAVING = 0.2  # of a lease, for which who leaves waits for the database
 _MOST_MEMBERS = 2**31 - 1  # the number of a lock has 32 bits
+_AT_ONE_TIME = text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
 _LOCKED = text(
     "SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND classid::bigint = :locks AND objsubid = 2"
     " AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
@@ -300,15 +301,19 @@ def _join(member: Member, connection: Connection) -> None:
 
 
 def _look(role: str, connection: Connection) -> _View:
-    """Return who has what; a process takes its lock before it is among the members, so those without are dead."""
+    """Return who has what; a process takes its lock before it is among the members, so those without are dead.
+
+    All is read as it was at one time: who leaves meanwhile would seem to have ended with its shards.
+    """
     s, m = t.shards.c, t.members.c
+    connection.execute(_AT_ONE_TIME)
+    held = frozenset(connection.scalars(_LOCKED, {"locks": MEMBERS}))
     holders = {row.shard: row.member for row in connection.execute(select(s.shard, s.member).where(s.role == role))}
     planners = {}  # others may not read that table
     if role == _PLANNER:
         planners = {each.member: each for each in connection.execute(select(t.planners))}
     found = connection.execute(select(t.members).where(m.role == role))
     members = {each.member: _member(each, planners.get(each.member)) for each in found}
-    held = frozenset(connection.scalars(_LOCKED, {"locks": MEMBERS}))
     alive = {number: each for number, each in members.items() if number in held}
     return _View(holders, alive, frozenset(members.keys() - held))
 
