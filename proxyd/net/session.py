@@ -111,7 +111,7 @@ async def make_session(
     The proxy's own address is always allowed; it may hold credentials, which no message repeats.
 
     The session has no total timeout and no limit for bodies: callers set both. It calls a request's
-    ``trace_request_ctx``, if given, once the request has been sent.
+    ``trace_request_ctx``, if given, when the request is sent; what that raises ends the request unsent.
     """
     limits, names = limits or SessionLimits(), NameThreads()
     resolver = resolver or aiohttp.ThreadedResolver(cast("asyncio.AbstractEventLoop", names))

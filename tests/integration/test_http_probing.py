@@ -584,3 +584,21 @@ async def test_no_request_is_sent_after_a_redirect_once_another_machine_leads() 
         async with transport.probe(ProbeRequest("s", origin.url + "/feed")) as outcome:
             assert outcome is Unmade.LOST
     assert asked == ["/feed"]
+
+
+@pytest.mark.parametrize("is_connected", [False, True])
+async def test_a_machine_that_loses_its_lease_while_it_connects_sends_no_request(is_connected: bool) -> None:
+    allowed = [True, False]
+
+    async def answer(_request: web.Request) -> web.StreamResponse:
+        return web.Response(body=FEED)
+
+    async with serving(answer) as origin, rigged() as rig:
+        request = ProbeRequest("s", origin.url + "/feed")
+        if is_connected:
+            await rig.prober.probe(request)
+        async with LocalTransport(rig.prober, lambda: allowed.pop(0)).probe(request) as outcome:
+            assert outcome is Unmade.LOST
+        assert allowed == []
+        assert len(origin.requests) == is_connected
+        assert (await rig.prober.probe(request)).kind is OutcomeKind.CHANGED

@@ -6,6 +6,7 @@ import asyncio
 import re
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import aiohttp
@@ -98,7 +99,8 @@ class ProbeTrace:
     """The steps of a fetch so far, recorded even if it fails.
 
     ``exchanges`` are kept only if ``is_shown``: nobody looks at those of the daemon's probes. ``remarks`` are shown to
-    people with the outcome. ``may_send`` is asked before each request.
+    people with the outcome. ``may_send`` is asked before each request: before a connection is opened for it, which may
+    take long, and once there is one.
     """
 
     is_shown: bool = True
@@ -116,10 +118,14 @@ class ProbeTrace:
 
     def begin(self, now_s: float) -> None:
         """Record that a request is about to be sent; raise ``LeaseLostError`` if it may not be."""
-        if not self.may_send():
-            raise LeaseLostError("a request was not sent: this machine has lost its lease")
+        self.check()
         self.requests += 1
         self.started_s = now_s if self.started_s is None else self.started_s
+
+    def check(self) -> None:
+        """Raise ``LeaseLostError`` if a request may not be sent now."""
+        if not self.may_send():
+            raise LeaseLostError("a request was not sent: this machine has lost its lease")
 
     def add_detour(self, other: ProbeTrace) -> None:
         """Add the requests of a fetch that this one needed; its bytes do not count for the document."""
@@ -291,7 +297,7 @@ class Fetcher:
                 headers=headers,
                 allow_redirects=False,
                 auto_decompress=False,
-                trace_request_ctx=turn.sent,
+                trace_request_ctx=partial(_leave, trace, turn),
             )
             async with asyncio.timeout(left_s), asking as response:
                 course.show_received(url, response)
@@ -442,6 +448,12 @@ def client_errors() -> Iterator[None]:
         if isinstance(error, TimeoutError):
             raise  # raised by the budget itself
         raise refusal_in(error) or FetchError(describe(error)) from error
+
+
+def _leave(trace: ProbeTrace, turn: Turn) -> None:
+    """Let a request leave, or raise ``LeaseLostError``: the machine may have stood still since it was begun."""
+    trace.check()
+    turn.sent()
 
 
 def _request_headers(validators: Validators) -> CIMultiDict[str]:
