@@ -19,7 +19,7 @@ from tests import lives
 from tests.acceptance.support import Daemon, eventually
 
 LEARNING_S, MEASURED_S, STARTING_S = 200.0, 150.0, 10.0
-COMPARED_S = 300.0  # for each of both where policies are compared: over 150 s shares vary by a tenth with the items
+COMPARED_S = 300.0  # measured where policies are compared: over 150 s shares vary by a tenth with the items
 UP_S = 9.0
 CLOCK = SystemClock()
 HOSTS = [f"127.0.{4 + n // 200}.{1 + n % 200}" for n in range(lives.SOURCES)]
@@ -127,7 +127,7 @@ async def test_the_plan_sees_half_as_many_again_in_time_and_kills_cost_only_what
     tmp_path: Path,
 ) -> None:
     begin_s = next_cycle_s()
-    from_s, until_s = begin_s + COMPARED_S, begin_s + 2.0 * COMPARED_S
+    from_s, until_s = begin_s + LEARNING_S, begin_s + LEARNING_S + COMPARED_S
     items_s = lives.mixed_items(begin_s, until_s - begin_s + 20.0)
     found = await live(tmp_path, items_s, from_s, until_s, policies=("auto", "even", "fbsup", "killed"))
     figures, auto, killed = told(found, tmp_path), found["auto"], found["killed"]
