@@ -303,7 +303,7 @@ def _join(member: Member, connection: Connection) -> None:
 def _look(role: str, connection: Connection) -> _View:
     """Return who has what; a process takes its lock before it is among the members, so those without are dead.
 
-    All is read as it was at one time: who leaves meanwhile would seem to have ended with its shards.
+    All rows are read as they were at one time: who leaves meanwhile would seem to have ended with its shards.
     """
     s, m = t.shards.c, t.members.c
     connection.execute(_AT_ONE_TIME)
