@@ -275,7 +275,7 @@ async def test_a_planner_that_leaves_during_a_look_has_not_ended(party: Party, p
 
 @pytest.mark.parametrize("ends", [False, True])
 async def test_shards_that_rest_go_to_nobody_who_would_not_let_them_rest(party: Party, ends: bool) -> None:
-    party.role = "planner"
+    party.role, probers = "planner", Probers(free=True)
     async with AsyncExitStack() as stack:
         first = await stack.enter_async_context(party.join("a"))
         await first.shares.keep_probers(lambda: ["p"])
@@ -287,12 +287,12 @@ async def test_shards_that_rest_go_to_nobody_who_would_not_let_them_rest(party: 
                 await CLOCK.sleep(1.0 / LOOKS)
             third = None if ends else await stack.enter_async_context(party.join("c"))
             if third is not None:
+                third.shares.succeed_by(probers)
                 while len(second.shares.own) + len(third.shares.own) < 32 or len(second.shares.own) == 32:
                     await CLOCK.sleep(1.0 / LOOKS)
                 assert len(second.shares.own) + len(third.shares.own) == 32
-        probers = Probers(free=True)
-        last = third if third is not None else await stack.enter_async_context(party.join("d"))
-        last.shares.succeed_by(probers)
+        if third is None:
+            (await stack.enter_async_context(party.join("d"))).shares.succeed_by(probers)
         await party.have(SHARDS)
         assert "p" in set().union(*(told for told, _, _ in probers.told))
         party.members.append(first)
