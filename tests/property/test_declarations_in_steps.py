@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from itertools import repeat
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -118,8 +117,6 @@ async def test_edits_lead_where_the_last_declaration_leads_at_once(edits: list[A
         {name: planned(each, made.known) for name, each in sorted(made.planner.sources.items())}
         for made in (found, fresh)
     ]
-    rates = [{name: plan.pop("rate") for name, plan in each.items()} for each in plans]
-    assert rates[0] == pytest.approx(rates[1], rel=1e-3)  # what was learned has aged since a source was placed
     assert plans[0] == plans[1]
 
 
