@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from itertools import repeat
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from proxyd.core.model.profile import Source
 from proxyd.core.model.suspension import Subject, Suspension
 from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.rules.compiled import Compiled
@@ -83,7 +84,6 @@ def planned(each: PlannedSource, known: Knowledge) -> dict[str, Any]:
     return {
         "host": each.host,
         "budget": each.log.budget,
-        "rate": each.rate_per_s,
         "weight": each.weight,
         "seen": each.last_seen_s,
         "demands": [(type(demand).__name__, demand.rule) for demand in each.demands.rules],
@@ -91,23 +91,59 @@ def planned(each: PlannedSource, known: Knowledge) -> dict[str, Any]:
     }
 
 
+class Rates:
+    """The update rates at which each source may be planned: those at the times at which it may have been placed.
+
+    A rate falls as its evidence ages, and that of a source not seen yet follows what the others show; the planner
+    takes it when a source is placed and with each of its own outcomes.
+    """
+
+    def __init__(self, found: Decider) -> None:
+        self.found = found
+        self.per_s = dict[str, set[float]]()
+        self._sources = dict[str, Source]()
+
+    def may_place(self, *times_s: float, seen: str | None = None) -> None:
+        """Note that sources may be placed at these times; ``seen`` is the one that was, by its own outcome."""
+        known = self.found.known
+        for name, each in known.compiled.sources.items():
+            rates = {known.rate_per_s(each, time_s) for time_s in times_s}
+            is_same = self._sources.get(name) == each and name != seen
+            self.per_s[name] = self.per_s[name] | rates if is_same else rates
+        self._sources = dict(known.compiled.sources)
+
+
+_PLAIN = {"host": "a.example", "options": ""}
+_ALWAYS = {"when": "", "start": "NOW", "end": "NEVER", "clauses": ""}
+
+
+@example([({"s0": _PLAIN}, {}, 0, "s0", set()), ({"s0": _PLAIN}, {"r0": (_ALWAYS, set())}, 0, "s0", set())])
+@example(
+    [
+        ({"s0": _PLAIN, "s4": _PLAIN}, {"r0": (_ALWAYS, {"s0", "s4"})}, 0, "s4", {"s0"}),
+        ({"s0": _PLAIN, "s4": _PLAIN}, {"r0": (_ALWAYS, {"s0", "s4"})}, 0, "s4", set()),
+    ]
+)
 @given(edits=_edits)
 async def test_edits_lead_where_the_last_declaration_leads_at_once(edits: list[Any]) -> None:
     found, accepted = decider(declaration(), now_s=T0), dict[str, float]()
-    drive = Drive(found)
+    drive, rates = Drive(found), Rates(found)
     for number, (sources, rules, parts, probed, paused) in enumerate(edits):
         now_s = T0 + 600.0 * number
         wanted = declared(sources, rules)
         accepted = {name: accepted.get(name, now_s) for name in wanted.rules}
         found.pause({name: Suspension(Subject.SOURCE, name, now_s, "ada", None) for name in paused}, now_s)
         found.declare(wanted, accepted, now_s, in_parts=True)
+        rates.may_place(now_s, now_s + 60.0)
         some = found._placement.parts(repeat(now_s).__next__, size=1)
         for _ in range(parts):
             next(some, None)
         if probed in found.known.compiled.sources:
             await drive.see(changed(probed, [item(f"{number}", now_s)], now_s + 60.0))
+            rates.may_place(now_s + 60.0, seen=probed)
     end_s = T0 + 600.0 * len(edits)
     now = found.settings.grid.chronon_at(end_s)
+    rates.may_place(found.settings.grid.start_s(now))
     found.choose(now)
     fresh = restarted(found, end_s)
     assert derived(found.known.compiled) == derived(fresh.known.compiled)
@@ -118,6 +154,7 @@ async def test_edits_lead_where_the_last_declaration_leads_at_once(edits: list[A
         for made in (found, fresh)
     ]
     assert plans[0] == plans[1]
+    assert all(each.rate_per_s in rates.per_s[name] for name, each in found.planner.sources.items())
 
 
 def restarted(found: Decider, now_s: float) -> Decider:
