@@ -68,19 +68,11 @@ def test_random_rules_end_at_their_limits(limits: Limits) -> None:
     assert 0 < ended < made
 
 
-@pytest.fixture
-def frozen() -> Iterator[None]:
-    """Keep the tests' own modules out of garbage collections, as the daemon does with what it imports."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
 @pytest.mark.alone
 @pytest.mark.long
-@pytest.mark.usefixtures("frozen")
 async def test_ten_thousand_random_rules_stall_nothing_and_leave_no_memory() -> None:
     longest_s, stop = 0.0, False
+    gc.freeze()  # what is imported, as the daemon does
 
     async def watch() -> None:
         nonlocal longest_s
