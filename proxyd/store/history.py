@@ -36,7 +36,7 @@ from proxyd.store import rows
 from proxyd.store import tables as t
 from proxyd.store.databases.connections import StoreReader
 from proxyd.store.picture_rows import read_picture
-from proxyd.store.statements import day_of
+from proxyd.store.statements import day_of, is_one_of
 
 _FEW = 100_000  # intervals that are found faster by their numbers than by their times
 _SAME_S = 0.0006  # times in a notification are rounded to the millisecond
@@ -261,7 +261,7 @@ def _wanted(wanted: Wanted) -> Select[*tuple[Any, ...]]:
     c = t.notifications.c
     query = select(t.notifications)
     if wanted.rules is not None:
-        query = query.where(c.rule.in_(sorted(wanted.rules)))
+        query = query.where(is_one_of(c.rule, sorted(wanted.rules)))
     if wanted.source_id is not None:
         query = query.where(c.source_id == wanted.source_id)
     return query if wanted.since_s is None else query.where(c.created_s >= wanted.since_s)
@@ -278,7 +278,7 @@ def intervals_of(notification: StoredNotification) -> Select[*tuple[Any, ...]]:
     own = [each["source"] for each in data.get("pages", ())] or [notification.source_id]
     return (
         select(t.intervals)
-        .where(c.rule == notification.rule, c.source_id.in_([*own, *data.get("missing", ())]))
+        .where(c.rule == notification.rule, is_one_of(c.source_id, [*own, *data.get("missing", ())]))
         .where(c.start_s.between(start_s - _SAME_S, start_s + _SAME_S))
         .where(c.probed_s.between(start_s - _SAME_S, notification.created_s + _SAME_S))  # its probe came first
         .order_by(c.probed_s, c.interval_id)

@@ -46,7 +46,7 @@ from proxyd.store.limit_rows import exceeding
 from proxyd.store.outbox import SqlOutbox
 from proxyd.store.picture_rows import record_pictures
 from proxyd.store.plan_rows import SqlPlanRecord
-from proxyd.store.statements import add_up, delete_named, execute_many, upsert
+from proxyd.store.statements import add_up, delete_named, execute_many, is_one_of, upsert
 from proxyd.store.suspension_rows import SqlSuspensions
 from proxyd.store.webhook_states import held, state_of
 from proxyd.store.writer import Writer, drained
@@ -221,7 +221,7 @@ class SqlStore(SqlOutbox):
     async def _history(self, needed: HistoryQuery) -> list[dict[str, Any]]:
         """Return the fields of the newest insertions that a query's table reads, oldest first."""
         c = t.items.c
-        query = select(c.fields).where(c.source_id.in_(needed.source_ids), c.event_s >= needed.since_s)
+        query = select(c.fields).where(is_one_of(c.source_id, needed.source_ids), c.event_s >= needed.since_s)
         newest = query.order_by(c.event_s.desc(), c.seq.desc()).limit(MOST_HISTORY)
         return (await self._each(newest, lambda row: json.loads(row.fields)))[::-1]
 

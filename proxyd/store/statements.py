@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import BigInteger, ColumnElement, Connection, Executable, Numeric, Table, bindparam, cast, delete, func
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import GenericFunction
+
+_MOST_PARAMETERS = 10_000  # a statement may have 32,767 with PostgreSQL, and 32,766 at least with SQLite
 
 
 class Upsert:
@@ -41,6 +47,29 @@ def upsert(table: Table) -> Upsert:
 def add_up(table: Table) -> Upsert:
     """Return a statement that inserts rows, or adds to existing ones with the same keys."""
     return Upsert(table, adds=True)
+
+
+class _TextsOf(GenericFunction[str]):
+    """The texts in a JSON array, a row for each."""
+
+    inherit_cache = True
+
+
+@compiles(_TextsOf, "sqlite")
+def _texts_in_sqlite(texts: _TextsOf, compiler: SQLCompiler, **options: Any) -> str:
+    return f"(SELECT value FROM json_each({compiler.process(texts.clauses, **options)}))"
+
+
+@compiles(_TextsOf, "postgresql")
+def _texts_in_postgresql(texts: _TextsOf, compiler: SQLCompiler, **options: Any) -> str:
+    return f"(SELECT json_array_elements_text({compiler.process(texts.clauses, **options)}::json))"
+
+
+def is_one_of(column: ColumnElement[str], names: Collection[str]) -> ColumnElement[bool]:
+    """Return a condition that a column holds one of some names, however many these are."""
+    if len(names) <= _MOST_PARAMETERS:
+        return column.in_(names)
+    return column.op("IN", is_comparison=True)(_TextsOf(json.dumps([*names])))
 
 
 def day_of(time_s: ColumnElement[float]) -> ColumnElement[int]:

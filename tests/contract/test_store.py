@@ -22,7 +22,7 @@ from proxyd.core.rules.programs.aggregate_values import Total
 from proxyd.core.rules.sibling_hints import SiblingHint
 from proxyd.core.rules.source_health import AcceptedMove, SourceHealth
 from proxyd.core.rules.stages.calibration import Calibration
-from proxyd.core.rules.stages.stored import StoreQuery
+from proxyd.core.rules.stages.stored import HistoryQuery, StoreQuery
 from proxyd.core.rules.state import IntervalRecord, Notification, SourceState, StoredEvent, StreamState
 from proxyd.core.rules.subscriptions import Subscription
 from proxyd.errors import ConflictError, NotFoundError, StoreError
@@ -98,6 +98,18 @@ async def test_what_is_recorded_with_and_without_a_probe_is_stored_in_turn(store
         store.record(altered(seen[2], streams=(streams[2],))),
     )
     assert await store.load_streams() == {("r", "s"): streams[2]}
+
+
+@pytest.mark.parametrize("count", [3, 70_000])  # more than a statement may have parameters
+async def test_a_query_may_name_any_number_of_sources_and_rules(store: SqlStore, count: int) -> None:
+    await store.record(observation(notification("n"), events=(stored(1, "a"), stored(2, "b", at_s=5.0))))
+    others = tuple(f"ö'\"{number}" for number in range(count))
+    for wanted, found in ((others, []), ((*others, "r"), ["n"])):
+        listed = await store.history.find_notifications(Wanted(frozenset(wanted)), before=None, limit=9)
+        assert [each.notification_id for each in listed.rows] == found
+    asked = HistoryQuery("r", 0, (*others, "s"), 2.0), HistoryQuery("r", 1, others, 0.0)
+    known = await store.known("s", StoreQuery((), fields=False, histories=asked))
+    assert known.history == {("r", 0): [{"channel.item.title": "b"}], ("r", 1): []}
 
 
 async def test_an_observation_comes_back_as_it_was(store: SqlStore) -> None:
