@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from numpy.typing import NDArray
 from sqlalchemy import Connection, NullPool, Row, Select, Table, create_engine, false, select
 
 from proxyd.errors import NotFoundError, StoreError
 from proxyd.store import tables as t
-from proxyd.store.databases.connections import migration_config, store_errors
+from proxyd.store.databases.connections import store_errors
+from proxyd.store.databases.schema import revision_of, revisions
 from proxyd.store.databases.sqlite import prepare_reader
 
 Floats = NDArray[np.float64]
@@ -103,14 +102,12 @@ def _read(database: Path, *, is_immutable: bool) -> list[SeenSource]:
 
 
 def _check_schema(connection: Connection, database: Path) -> None:
-    found = MigrationContext.configure(connection).get_current_revision()
-    scripts = ScriptDirectory.from_config(migration_config(connection))
-    newest = scripts.get_current_head()
+    found, (newest, *_) = revision_of(connection), revisions()
     if found == newest:
         return
     if found is None:
         raise StoreError(f"{database}: this is not a database of proxyd; name the file of the daemon")
-    if found in {script.revision for script in scripts.walk_revisions()}:
+    if found in revisions():
         advice = "stop its daemon and run `proxyd db migrate`"
     else:
         advice = "a newer proxyd wrote it; use that version"

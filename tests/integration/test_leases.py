@@ -14,10 +14,10 @@ from proxyd.app.wiring import create_token
 from proxyd.clock import SystemClock
 from proxyd.config import Settings
 from proxyd.errors import LeaseLostError, StoreError, StoreUnreachableError
-from proxyd.store.databases.connections import is_newest, migration_config
 from proxyd.store.databases.lease import Lease
 from proxyd.store.databases.opening import open_connections
 from proxyd.store.databases.postgresql import answered, session_of
+from proxyd.store.databases.schema import is_newest, migration_config
 from proxyd.store.databases.sharing import Membership, sharing
 from tests.servers import PostgresServer
 

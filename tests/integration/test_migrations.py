@@ -15,8 +15,8 @@ from sqlalchemy import Connection, insert, inspect, select, text
 
 from proxyd.core.model.shards import shard_of
 from proxyd.errors import StoreError
-from proxyd.store.databases.connections import migrate, migration_config, migrations_folder
 from proxyd.store.databases.opening import open_connections
+from proxyd.store.databases.schema import migrate, migration_config, migrations_folder
 from proxyd.store.tables import metadata
 from tests.servers import PostgresServer
 

@@ -17,9 +17,10 @@ from proxyd.core.rules.state import Notification
 from proxyd.errors import StoreUnreachableError
 from proxyd.store import SqlStore
 from proxyd.store.databases import postgresql as module
-from proxyd.store.databases.connections import LOCKS, NEWS, upgrade
+from proxyd.store.databases.connections import LOCKS, NEWS
 from proxyd.store.databases.opening import open_connections, owned_connections
 from proxyd.store.databases.postgresql import PostgresUpkeep, postgresql_url
+from proxyd.store.databases.schema import upgrade
 from tests.databases import migrate
 from tests.servers import PostgresServer
 

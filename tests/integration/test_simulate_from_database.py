@@ -18,7 +18,7 @@ from proxyd.cli.main import main
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.errors import NotFoundError
 from proxyd.store import open_store, owner_lock, read_past
-from proxyd.store.databases.connections import migration_config
+from proxyd.store.databases.schema import migration_config
 from proxyd.store.databases.sqlite import sqlite_connections
 from tests.fleets import Drive, changed, decider, declaration, item, source
 

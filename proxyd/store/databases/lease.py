@@ -15,9 +15,10 @@ from sqlalchemy import Connection, Select, select
 
 from proxyd.clock import awake_or_asleep_s
 from proxyd.errors import LeaseLostError, StoreUnreachableError
-from proxyd.store.databases.connections import StoreConnections, is_newest
+from proxyd.store.databases.connections import StoreConnections
 from proxyd.store.databases.own_loops import on_own_loop
 from proxyd.store.databases.postgresql import SessionConnection, answered, leased_session
+from proxyd.store.databases.schema import is_newest
 
 _RENEWALS = 5  # during one lease
 _LOOKS = 20  # for the lock, during one lease

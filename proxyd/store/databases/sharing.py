@@ -18,7 +18,7 @@ from sqlalchemy.dialects.postgresql import insert as insert_new
 from proxyd.core.model.shards import SHARDS, shard_of, turnover
 from proxyd.errors import StoreError, StoreUnreachableError
 from proxyd.store import tables as t
-from proxyd.store.databases.connections import MEMBERS, StoreConnections, is_newest, migrate
+from proxyd.store.databases.connections import MEMBERS, StoreConnections
 from proxyd.store.databases.lease import LONGEST_TURN, Lease, Leased, renewed
 from proxyd.store.databases.postgresql import (
     LOCK_OF,
@@ -28,6 +28,7 @@ from proxyd.store.databases.postgresql import (
     postgresql_connections,
     session_of,
 )
+from proxyd.store.databases.schema import is_newest, migrate
 
 _PLANNER = "planner"
 _LOOKS = 20  # for free shards, during one lease
