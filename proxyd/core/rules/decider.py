@@ -247,7 +247,7 @@ class Decider:
         """
         self.known.division = division
         self.captures.release()
-        self.hubs.release(division.has)
+        self.hubs.release(lambda each: self._looks_after(each, division))
         self._placement.divide(lost, {})
 
     def take_over(self, division: Division, gained: Iterable[str], before: Handover, now_s: float) -> None:
@@ -259,7 +259,11 @@ class Decider:
         known, old = self.known, self.known.division
         new_rules = {each.rule for each in before.joint if each.rule in known.compiled.programs}
         new_rules = {name for name in new_rules if not known.has_rule(name)}
-        subscriptions = [each for each in before.subscriptions if division.has(each.url) and not old.has(each.url)]
+        subscriptions = [
+            each
+            for each in before.subscriptions
+            if self._looks_after(each, division) and not self._looks_after(each, old)
+        ]
         known.division = division
         sources = list(gained)
         for source_id in sources:
@@ -269,6 +273,11 @@ class Decider:
         self.hubs.take_over(subscriptions)
         self._allow_hubs(sources)
         self._placement.divide(sources, {name: record.as_of(now_s) for name, record in before.records.items()})
+
+    def _looks_after(self, subscription: Subscription, division: Division) -> bool:
+        """Whether a division gives us a subscription: with its source, or by its address if that was removed."""
+        source = self.known.compiled.declaration.sources.get(subscription.source_id)
+        return division.has(subscription.url if source is None else source.url)
 
     def pause(self, paused: Mapping[str, Suspension], now_s: float) -> None:
         """Probe these sources no more, and all others that rules ask for again."""

@@ -223,9 +223,9 @@ class Hubs:
         for each in subscriptions:
             self.keep(each)
 
-    def release(self, is_ours: Callable[[str], bool]) -> None:
-        """Forget, without cancelling them, the subscriptions at addresses that another planner looks after."""
-        for each in [each for each in self._known.values() if not is_ours(each.url)]:
+    def release(self, is_ours: Callable[[Subscription], bool]) -> None:
+        """Forget, without cancelling them, the subscriptions that another planner looks after."""
+        for each in [each for each in self._known.values() if not is_ours(each)]:
             self._forget(each)
 
     def asking(self, subscription: Subscription, now_s: float) -> Subscription:

@@ -13,9 +13,10 @@ from proxyd.core.model.profile import Declaration
 from proxyd.core.model.shards import SHARDS
 from proxyd.core.model.suspension import Subject, Suspension
 from proxyd.core.rules.decider import Decider, Handover
-from proxyd.core.rules.division import Division
+from proxyd.core.rules.division import UNDIVIDED, Division
 from proxyd.core.rules.observation import Observation
 from proxyd.core.rules.source_health import AcceptedMove, SourceHealth, Spell
+from proxyd.core.rules.subscriptions import Subscription
 from tests.fleets import Drive, changed, decider, item
 
 T0 = 1_000_000_000.0
@@ -95,6 +96,19 @@ async def test_another_planner_that_follows_goes_on_at_the_new_address() -> None
     assert request_of(other).url == NEW
     assert other.planner.sources["s"].host == "new.example"
     assert other.known.state(other.known.compiled.sources["s"]).first_contact_s == T0
+
+
+async def test_the_hub_of_a_moved_source_is_looked_after_by_its_planner() -> None:
+    drive = await moved()
+    ours, theirs = (Division(frozenset({UNDIVIDED.shard_of(url)})) for url in (OLD, NEW))
+    kept = Subscription("s", NEW, "https://hub.example/", NEW)
+    drive.decider.hubs.keep(kept)
+    drive.decider.release(ours, [])
+    assert drive.decider.hubs.subscriptions() == {"s": kept}
+    drive.decider.release(theirs, ["s"])
+    assert not drive.decider.hubs.subscriptions()
+    drive.decider.take_over(ours, ["s"], Handover(subscriptions=[kept]), T0)
+    assert drive.decider.hubs.subscriptions() == {"s": kept}
 
 
 async def test_the_source_goes_on_at_the_new_address_and_its_move_is_not_told_again() -> None:
