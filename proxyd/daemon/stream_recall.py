@@ -67,7 +67,9 @@ class StreamRecall:
         """Tell joint intervals what their queries' sources showed last, and delete those that are no longer awaited."""
         shown = self._captures.shown
         for source_id in shown.unseen():
-            shown.see(source_id, await self.store.present_items(source_id))
+            items = await self.store.present_items(source_id)
+            if shown.get(source_id) is None:  # a probe may have shown newer ones meanwhile
+                shown.see(source_id, items)
         await self.store.forget_joint_intervals(self._captures.take_orphans())
 
     async def _events_of(self, program: RuleProgram, stream: StreamState, now_s: float) -> dict[str, list[StoredEvent]]:
