@@ -112,7 +112,7 @@ class Handovers:
         joint = await self._store.load_joint_intervals()
         records = await asyncio.to_thread(self._followed.records, gained)
         handover = Handover(records, list(subscriptions.values()), joint)
-        self._decider.take_over(wanted, gained, handover, self._clock.time_s())
+        self._decider.take_over(wanted, gained, handover)
         await in_parts(self._decider.placing(self._clock.time_s))
         if gained:
             log.info("sources have come from other planners", sources=len(gained))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from hashlib import sha256
 from typing import Protocol, TypeAlias
 
@@ -14,6 +14,7 @@ from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.rates.siblings import MOST_CHANGES
 from proxyd.core.rules.decider import Decider, PlanRecord
 from proxyd.core.rules.decider_settings import DeciderSettings
+from proxyd.core.rules.state import SourceState
 from proxyd.store import SqlStore, StoredPlan
 from proxyd.store.followed_rows import RememberedSources
 
@@ -61,8 +62,9 @@ async def restore(decider: Decider, store: SqlStore, load: LoadSources, now_s: f
     """Let a decider continue as the last process ended."""
     found = await load()
     is_alone = decider.known.division.own is None  # otherwise these come with the sources that are taken over
-    decider.restore(
-        {source_id: state.resumed(now_s) for source_id, state in found.states.items()},
+    await asyncio.to_thread(
+        decider.restore,
+        await asyncio.to_thread(_resumed, found.states, now_s),
         found.streams,
         await store.subscriptions.load() if is_alone else {},
         await store.load_joint_intervals() if is_alone else (),
@@ -73,8 +75,7 @@ async def restore(decider: Decider, store: SqlStore, load: LoadSources, now_s: f
     stored = await store.plan.load()
     is_ours = stored is not None and stored.settings == settings_of_plan(decider.settings)
     week = await asyncio.to_thread(week_of, stored) if stored is not None and is_ours else None
-    records = {name: record.as_of(now_s) for name, record in found.records.items()}
-    decider.restore_plan(PlanRecord(records, await store.plan.load_fleet(), week))
+    decider.restore_plan(PlanRecord(found.records, await store.plan.load_fleet(), week))
 
 
 def week_of(stored: StoredPlan) -> WeekPlan | None:
@@ -84,3 +85,8 @@ def week_of(stored: StoredPlan) -> WeekPlan | None:
     except ValueError as error:
         log.warning("the stored plan cannot be read; another is made", reason=str(error))
         return None
+
+
+def _resumed(states: Mapping[str, SourceState], now_s: float) -> dict[str, SourceState]:
+    """Return the states with which a new process continues; this takes long for many sources."""
+    return {source_id: state.resumed(now_s) for source_id, state in states.items()}

@@ -6,7 +6,7 @@ explanations come out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from types import MappingProxyType
@@ -248,9 +248,9 @@ class Decider:
         self.known.division = division
         self.captures.release()
         self.hubs.release(lambda each: self._looks_after(each, division))
-        self._placement.divide(lost, {})
+        self._placement.release(lost)
 
-    def take_over(self, division: Division, gained: Iterable[str], before: Handover, now_s: float) -> None:
+    def take_over(self, division: Division, gained: Collection[str], before: Handover) -> None:
         """Take sources over from other planners: ``division`` says what is ours now, ``gained`` which were not before.
 
         What these planners have stored was passed to ``follow``; ``before`` is the rest. ``placing`` then places them,
@@ -265,14 +265,10 @@ class Decider:
             if self._looks_after(each, division) and not self._looks_after(each, old)
         ]
         known.division = division
-        sources = list(gained)
-        for source_id in sources:
-            if (state := known.states.get(source_id)) is not None:
-                known.estimates.keep(state.resumed(now_s))
         self.captures.take_over(each for each in before.joint if each.rule in new_rules and known.has_rule(each.rule))
         self.hubs.take_over(subscriptions)
-        self._allow_hubs(sources)
-        self._placement.divide(sources, {name: record.as_of(now_s) for name, record in before.records.items()})
+        self._allow_hubs(gained)
+        self._placement.take_over(gained, before.records)
 
     def _looks_after(self, subscription: Subscription, division: Division) -> bool:
         """Whether a division gives us a subscription: with its source, or by its address if that was removed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -50,6 +50,7 @@ class SourcePlacement:
         self._throttles = Throttles()
         self._set_aside: dict[str, PlannedSource] = {}  # paused: their past probes still count for politeness
         self._records: dict[str, SourceRecord] = {}  # of sources that were not placed since the start
+        self._gained: set[str] = set()  # sources of other planners that were not placed since they came
         self._waiting: OrderedDict[str, None] = OrderedDict()  # sources to be placed again, or removed
         self._shared: dict[tuple[int, ...], Demands] = {}  # by the identities of the present declaration's programs
         self._laid: dict[str, None] = {}  # sources with planned intervals
@@ -70,14 +71,19 @@ class SourcePlacement:
         self._looked_s = now_s if self._looked_s == -inf else self._looked_s
         self._declared_s = now_s
 
-    def divide(self, sources: Iterable[str], records: Mapping[str, SourceRecord]) -> None:
-        """Note that sources have come from other planners, or gone to them, to be placed or removed in this order.
+    def release(self, lost: Iterable[str]) -> None:
+        """Note that sources may have gone to other planners; ``parts`` removes those, and places the rest again."""
+        for source_id in lost:
+            self._waiting[source_id] = None
+            self._set_aside.pop(source_id, None)
+
+    def take_over(self, gained: Collection[str], records: Mapping[str, SourceRecord]) -> None:
+        """Note that sources have come from other planners; ``parts`` places them in this order.
 
         ``records`` says how they stood there.
         """
-        for source_id in sources:
-            self._waiting[source_id] = None
-            self._set_aside.pop(source_id, None)
+        self.release(gained)
+        self._gained.update(gained)
         self._records.update(records)
 
     def neediest_first(self, sources: Iterable[str], now_s: float) -> list[str]:
@@ -105,6 +111,7 @@ class SourcePlacement:
             self._planner.wake_due(self._grid.chronon_at(now_s()))
             yield
         self._records = {name: each for name, each in self._records.items() if name in self._known.paused}
+        self._gained &= self._known.paused.keys()
 
     def settle(self, source_id: str, now_s: float) -> bool:
         """Place a source now if it waits for that; return whether it did."""
@@ -122,6 +129,8 @@ class SourcePlacement:
         self._waiting.pop(source_id, None)
         self._laid.pop(source_id, None)
         if self._known.is_planned(source_id):
+            if source_id in self._gained:
+                self._continue_state(source_id, now_s)
             placed = self._placed(self._known.compiled.sources[source_id], now_s)
             self._planner.put(placed, self._grid.chronon_at(now_s))
             if placed.demands.has_intervals:
@@ -255,7 +264,7 @@ class SourcePlacement:
     def _placed(self, source: Source, now_s: float) -> PlannedSource:
         """Return a source in the planner's form, with what the planner already knows of it."""
         old = self._planner.sources.get(source.source_id) or self._set_aside.pop(source.source_id, None)
-        record = self._records.get(source.source_id) if old is None else None
+        record = self._record(source.source_id, now_s) if old is None else None
         state, estimates = self._known.state(source), self._known.estimates
         rate_per_s = estimates.rate_per_s(state, source, now_s)
         host = host_of(moved_url(state, source) or source.url)
@@ -294,6 +303,17 @@ class SourcePlacement:
         if record is not None:
             self._continue(placed, record, source, now_s)
         return placed
+
+    def _record(self, source_id: str, now_s: float) -> SourceRecord | None:
+        """Return how a source stood before a restart, or with another planner."""
+        record = self._records.get(source_id)
+        return None if record is None else record.as_of(now_s)
+
+    def _continue_state(self, source_id: str, now_s: float) -> None:
+        """Continue what another planner has learned of a source."""
+        self._gained.discard(source_id)
+        if (state := self._known.states.get(source_id)) is not None:
+            self._known.estimates.keep(state.resumed(now_s))
 
     def _remember(self, log: ProbeLog, host: str, state: SourceState, record: SourceRecord | None) -> None:
         """Restore the starts of a source's probes; if only the last is known, assume that all were made then."""

@@ -99,6 +99,8 @@ class SourceHealth:
 
     def as_of(self, now_s: float) -> SourceHealth:
         """Return the health without times later than ``now_s``, after the machine's clock was set back."""
+        if self.failing is None and self.moved is None and self.accepted is None and not self.silent:
+            return self
         return replace(
             self,
             failing=self.failing and self.failing.as_of(now_s),

@@ -145,8 +145,8 @@ class SourceState:
             late["rate"] = replace(self.rate, as_of_s=now_s)
         if self.fit.as_of_s is not None and self.fit.as_of_s > now_s:
             late["fit"] = NO_FIT
-        if self.health != self.health.as_of(now_s):
-            late["health"] = self.health.as_of(now_s)
+        if (health := self.health.as_of(now_s)) != self.health:
+            late["health"] = health
         return replace(self, **late, **far) if late or far else self
 
 

@@ -90,7 +90,7 @@ async def test_another_planner_that_follows_goes_on_at_the_new_address() -> None
     other.follow([drive.decider.known.states["s"]], (), {}, T0 + 20)
     other.follow_moves()
     assert other.known.compiled.sources["s"].url == NEW
-    other.take_over(Division(frozenset(range(SHARDS))), ["s"], Handover(), T0 + 20)
+    other.take_over(Division(frozenset(range(SHARDS))), ["s"], Handover())
     for _ in other.placing(lambda: T0 + 20):
         pass
     assert request_of(other).url == NEW
@@ -107,7 +107,7 @@ async def test_the_hub_of_a_moved_source_is_looked_after_by_its_planner() -> Non
     assert drive.decider.hubs.subscriptions() == {"s": kept}
     drive.decider.release(theirs, ["s"])
     assert not drive.decider.hubs.subscriptions()
-    drive.decider.take_over(ours, ["s"], Handover(subscriptions=[kept]), T0)
+    drive.decider.take_over(ours, ["s"], Handover(subscriptions=[kept]))
     assert drive.decider.hubs.subscriptions() == {"s": kept}
 
 
