@@ -46,7 +46,6 @@ SHARED = {  # steps and values that modules of a package share; the examples sta
     "maximise",
     "play",
     "preview_source",
-    "prior_components",
     "row_places",
     "slot_loads",
     "tables",

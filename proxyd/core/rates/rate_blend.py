@@ -7,13 +7,7 @@ from dataclasses import dataclass
 from math import exp, expm1, log
 
 from proxyd.core.rates.evidence import ChangedBit, Evidence, ItemCount, ItemTimes
-from proxyd.core.rates.gamma_poisson import (
-    DEFAULT_MEAN_PER_S,
-    PRIOR_EVENTS,
-    PopulationPrior,
-    posterior_mean,
-    prior_components,
-)
+from proxyd.core.rates.gamma_poisson import DEFAULT_MEAN_PER_S, PRIOR_EVENTS, PopulationPrior, posterior_means
 
 HALF_LIVES_S = tuple(weeks * 7 * 86400.0 for weeks in (1.0, 4.0, 16.0, 52.0))
 PRIOR_ITEMS = 50.0  # the weight of the even starting weights, in items
@@ -192,11 +186,10 @@ class Blend:
 
     def _members(self, known: RateEvidence, now_s: float, expect_per_s: float | None) -> list[float]:
         """Return the rates by each half-life and by the population's mean."""
-        components = prior_components(is_expected=expect_per_s is not None)
-        faded = self._faded(known, now_s)
+        faded, is_expected = self._faded(known, now_s), expect_per_s is not None
         means = [expect_per_s or population.rate_per_s() for population in self._population]
-        evidence = zip(faded.events, faded.exposure_s, means, strict=True)
-        return [*(posterior_mean(*each, components) for each in evidence), means[-1]]
+        members: list[float] = posterior_means(faded.events, faded.exposure_s, means, is_expected=is_expected).tolist()
+        return [*members, means[-1]]
 
     def _count(
         self, known: RateEvidence, evidence: ItemCount | ChangedBit, gap_s: float, expect_per_s: float | None = None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import exp, expm1, log
 
 from proxyd.core.rates.evidence import ChangedBit, Evidence, ItemCount, ItemTimes
-from proxyd.core.rates.gamma_poisson import DEFAULT_MEAN_PER_S, posterior_mean, prior_components
+from proxyd.core.rates.gamma_poisson import DEFAULT_MEAN_PER_S, posterior_means
 
 
 @dataclass(slots=True)
@@ -73,9 +73,9 @@ class GammaRate:
     def rate_per_s(self, now_s: float, *, prior_per_s: float = DEFAULT_MEAN_PER_S) -> float:
         """Return the posterior mean in items per second; the prior regains weight as evidence ages."""
         mean = self.expect_per_s or prior_per_s
-        components = prior_components(is_expected=bool(self.expect_per_s))
         weight = 1.0 if self.as_of_s is None else self._weight(max(0.0, now_s - self.as_of_s))
-        return posterior_mean(self.events * weight, self.exposure_s * weight, mean, components)
+        events, exposure_s = self.events * weight, self.exposure_s * weight
+        return float(posterior_means(events, exposure_s, mean, is_expected=bool(self.expect_per_s))[0])
 
     def _count(self, evidence: Evidence, gap_s: float, prior_per_s: float) -> float:
         if isinstance(evidence, ItemCount) and not evidence.at_least:
