@@ -58,6 +58,7 @@ class Planner:
 
     def __init__(self, settings: PlannerSettings) -> None:
         self.settings = self._whole = settings
+        self.budget_part = 1.0
         self.sources: dict[str, PlannedSource] = {}
         self.timed: dict[str, PlannedSource] = {}
         self.limits = ProbeLimits(HostBudgets(settings.host_budget), ScopeBlocks())
@@ -76,6 +77,7 @@ class Planner:
 
     def share(self, part: float) -> None:
         """Choose within a part of the budget from now on, 0 to 1; other planners have the rest."""
+        self.budget_part = part
         self.settings = replace(self._whole, budget=self._whole.budget.times(part))
         self._candidates.settings = self.settings
 

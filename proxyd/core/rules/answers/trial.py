@@ -52,15 +52,17 @@ class PlanCost:
 
 @dataclass(frozen=True, slots=True)
 class _Others:
-    """What the whole fleet asks for before its plan of the week, in probes a second, and that plan."""
+    """What our sources ask for: the plan of the week, other probes a second, and our part of the budget."""
 
     asked_per_s: float
     week: WeekPlan | None
+    part: float = 1.0
 
     @property
     def all_per_s(self) -> float:
-        """The probes a second that the whole fleet asks for."""
-        return self.asked_per_s + (0.0 if self.week is None else self.week.probes_per_s)
+        """The probes a second that the whole fleet asks for, if other planners use their parts as we use ours."""
+        ours_per_s = self.asked_per_s + (0.0 if self.week is None else self.week.probes_per_s)
+        return ours_per_s / self.part if self.part > 0 else 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,15 +132,16 @@ class Trial:
             known.estimates.record(),
             known.paused,
             now_s,
-            _Others(asked_per_s, decider.planner.week),
+            _Others(asked_per_s, decider.planner.week, decider.planner.budget_part),
         )
 
     def cost(self) -> PlanCost:
         """Return what the wanted declaration would ask for; this may take some seconds for many sources."""
         budget, others = self.settings.planner.budget, self.others
         before = self._tried(self.running, self.running_s, budget)
-        before_per_s = asked_per_s(before) if others is None else others.all_per_s
-        rest_per_s = before_per_s - asked_per_s(before)
+        tried_per_s = asked_per_s(before)  # of sources that another planner may have
+        before_per_s = tried_per_s if others is None else max(others.all_per_s, tried_per_s)
+        rest_per_s = before_per_s - tried_per_s
         left = 1.0 if others is None else max(_LEAST_LEFT, 1.0 - rest_per_s / max(budget.mean_per_s, 1e-12))
         after = self._tried(self.wanted, self.wanted_s, budget.times(left))
         now = self.settings.grid.chronon_at(self.now_s) + 1

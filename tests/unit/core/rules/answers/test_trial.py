@@ -9,6 +9,7 @@ from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.chunks import run_all
 from proxyd.core.rules.answers.trial import Trial, asked_besides_week, asked_per_s, differs_little
 from proxyd.core.rules.decider import Decider
+from proxyd.core.rules.division import Division
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source
 
 T0, DAY_S = 1_700_000_000.0, 86400.0
@@ -124,6 +125,28 @@ def test_of_a_large_fleet_only_what_differs_is_tried(
     cost = trial.cost()
     assert (cost.added, cost.removed) == (3, 0)
     assert cost.after_per_s > cost.before_per_s == asked_per_s(found)
+
+
+def test_the_budget_of_all_planners_is_compared_with_what_all_ask_for() -> None:
+    found = running(*FLEET, rule("r"))
+    asked = asked_per_s(found)
+    found.planner.share(0.25)
+    cost = small_trial(found, declaration(*FLEET, *MORE, rule("r")), T0).cost()
+    assert cost.budget_per_s == 1.0
+    assert cost.before_per_s == pytest.approx(4 * asked)
+    assert cost.after_per_s > cost.before_per_s
+
+
+def test_a_planner_without_sources_tells_what_the_sources_of_others_would_cost() -> None:
+    mine, theirs = source("a", host="a.example"), [source(f"b{n}", host=f"b{n}.example") for n in range(2)]
+    found, more = running(mine, *theirs, rule("r", clauses=EVERY_TENTH)), rule("s", clauses=EVERY_TENTH)
+    found.release(Division(frozenset()), list(found.planner.sources))
+    run_all(found.placing(lambda: T0))
+    found.planner.share(0.0)
+    cost = small_trial(found, declaration(mine, *theirs, more), T0).cost()
+    assert not found.planner.sources
+    assert cost.before_per_s == pytest.approx(0.3)
+    assert cost.after_per_s == pytest.approx(0.3)
 
 
 def test_all_sources_of_a_joint_rule_are_tried_together() -> None:
