@@ -25,18 +25,32 @@ from proxyd.api.rest.query_readers import (
 from proxyd.api.wire import converters as payloads
 from proxyd.api.wire import explained
 from proxyd.core.language import no_such, no_such_source
-from proxyd.core.model.profile import NotificationRule
+from proxyd.core.model.profile import Declaration, NotificationRule, Profile
 from proxyd.core.model.suspension import Subject
 from proxyd.errors import ConflictError, NotFoundError
 from proxyd.queries import Queries, SourceChoice, SourceKind
 
-_PART = 2  # sources whose explanations take some milliseconds
-_MOST_RULES = 20_000  # of all sources on a page
+_PART, _RULES_PART = 2, 50  # sources, and rules, that take some milliseconds
+_MOST_RULES = 20_000  # of all sources, or of all profiles, on a page
+_MOST_NAMED, _MOST_NAMES = 1_000, 20_000  # sources of a rule, and of all rules in an answer
 _PICTURE_HEADERS = {
     "Cache-Control": "private, no-cache",
     "Content-Security-Policy": "default-src 'none'; sandbox",
     "X-Content-Type-Options": "nosniff",
 }
+
+
+class _Room:
+    """How many sources an answer may still name."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_NAMES
+
+    def take(self, sources: Sequence[str]) -> list[str]:
+        """Return those of a rule's sources that the answer names."""
+        some = list(sources[: min(_MOST_NAMED, self._left)])
+        self._left -= len(some)
+        return some
 
 
 class ProfileListings:
@@ -48,25 +62,37 @@ class ProfileListings:
         self._plans = queries.plans
         self._peers = peers
 
-    def list_profiles(self, window: wire.ListWindow) -> wire.Page[wire.ProfileListed]:
+    async def list_profiles(self, window: wire.ListWindow) -> wire.Page[wire.ProfileListed]:
         """List the profiles, by name."""
-        names, next_cursor = part_of(sorted(self._profiles.declaration.profiles), window)
-        return wire.Page[wire.ProfileListed](items=[self._profile(name) for name in names], next_cursor=next_cursor)
+        declaration, room = self._profiles.declaration, _Room()
+        names, next_cursor = part_of(sorted(declaration.profiles), window)
+        rules_of = await asyncio.to_thread(_rules_of, names, declaration)
+        items: list[wire.ProfileListed] = []
+        rules = 0
+        for name in names:
+            rules += len(rules_of[name])
+            if items and rules > _MOST_RULES:
+                next_cursor = cursor_of(items[-1].name)
+                break
+            items.append(await self._profile(declaration.profiles[name], rules_of[name], room))
+        return wire.Page[wire.ProfileListed](items=items, next_cursor=next_cursor)
 
-    def get_profile(self, name: str) -> wire.ProfileListed:
+    async def get_profile(self, name: str) -> wire.ProfileListed:
         """Return one profile; raises ``NotFoundError``."""
-        known = known_declaration(self._profiles).profiles
-        if name not in known:
-            raise no_such("profile", name, known)
-        return self._profile(name)
+        declaration = known_declaration(self._profiles)
+        if name not in declaration.profiles:
+            raise no_such("profile", name, declaration.profiles)
+        rules = (await asyncio.to_thread(_rules_of, [name], declaration))[name]
+        return await self._profile(declaration.profiles[name], rules, _Room())
 
-    def _profile(self, name: str) -> wire.ProfileListed:
-        declaration = self._profiles.declaration
-        declared = declaration.profiles[name]
-        rules = [each for each in declaration.rules.values() if name in each.profiles]
+    async def _profile(self, declared: Profile, rules: Sequence[NotificationRule], room: _Room) -> wire.ProfileListed:
+        shown: list[wire.Rule] = []
+        for number, each in enumerate(rules):
+            if number % _RULES_PART == 0:
+                await asyncio.sleep(0)
+            shown.append(self._rule(each, room))
         counts = self._plans.capture_counts([each.name for each in rules])
-        shown = [self._rule(each) for each in rules]
-        muted = self._suspensions.of(Subject.PROFILE, name)
+        muted = self._suspensions.of(Subject.PROFILE, declared.name)
         origin = self._profiles.origin(declared.file)
         return wire.ProfileListed(**payloads.profile(declared, origin, shown, counts, muted))
 
@@ -74,20 +100,23 @@ class ProfileListings:
         """List the rules, by name, with the share of events that each notified in time."""
         declared = self._profiles.declaration.rules
         names, next_cursor = part_of(sorted(declared), window)
-        return wire.Page[wire.Rule](items=[self._rule(declared[name]) for name in names], next_cursor=next_cursor)
+        room = _Room()
+        items = [self._rule(declared[name], room) for name in names]
+        return wire.Page[wire.Rule](items=items, next_cursor=next_cursor)
 
     def get_rule(self, name: str) -> wire.Rule:
         """Show one rule."""
         rules = known_declaration(self._profiles).rules
         if name not in rules:
             raise no_such("rule", name, rules)
-        return self._rule(rules[name])
+        return self._rule(rules[name], _Room())
 
-    def _rule(self, declared: NotificationRule) -> wire.Rule:
+    def _rule(self, declared: NotificationRule, room: _Room) -> wire.Rule:
         counts = self._plans.capture_counts([declared.name])
         muted = self._suspensions.mute_of(declared.name, declared.profiles)
         failing = self._suspensions.failing(declared.name)
-        return payloads.rule(declared, self._profiles.origin(declared.file), counts, muted, failing)
+        origin = self._profiles.origin(declared.file)
+        return payloads.rule(declared, room.take(declared.source_ids), origin, counts, muted, failing)
 
     def list_domains(self, window: wire.ListWindow) -> wire.Page[wire.DomainShown]:
         """List the domains, by name, with their page classes."""
@@ -161,6 +190,16 @@ class ProfileListings:
         if found is None:
             raise no_such_source(name, declaration)
         return explained.explanation(found, await self._plans.kept(name))
+
+
+def _rules_of(profiles: Iterable[str], declaration: Declaration) -> dict[str, list[NotificationRule]]:
+    """Return the rules of some profiles."""
+    found: dict[str, list[NotificationRule]] = {name: [] for name in profiles}
+    for rule in declaration.rules.values():
+        for name in rule.profiles:
+            if name in found:
+                found[name].append(rule)
+    return found
 
 
 def _sources_of(rules: Iterable[NotificationRule]) -> frozenset[str]:

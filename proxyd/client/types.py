@@ -720,6 +720,7 @@ class Rule(TypedDict):
     profiles: list[str]
     origin: str
     sources: list[str]
+    source_count: int
     policy: str
     fingerprint: str
     counting: str

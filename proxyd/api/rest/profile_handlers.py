@@ -51,12 +51,14 @@ class ProfileHandlers:
         changed since.
         """
         name = request.match_info["name"]
-        listed = self._listings.get_profile(name)
-        text = self._profiles.text_of(name)
-        declared = written(self._profiles.statements_of(name))
+        text, declared = await asyncio.to_thread(self._written, name)
+        listed = await self._listings.get_profile(name)  # raises if it is gone by now
         answer = answered(wire.ProfileShown(text=text, declared=declared, **dict(listed)))
         answer.etag = etag_of(text)
         return answer
+
+    def _written(self, name: str) -> tuple[str, wire.DeclarationWritten]:
+        return self._profiles.text_of(name), written(self._profiles.statements_of(name))
 
     async def declare(self, request: web.Request) -> wire.ChangesMade | web.Response:
         """Declare a text of the rule language, or the same structure as JSON.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,10 +16,12 @@ from proxyd.api.listings import Listings
 from proxyd.api.rest.endpoint import read_query
 from proxyd.api.rest.problems import EXPECTED, BadRequestError, answer_to
 from proxyd.api.rest.profile_handlers import etag_of
+from proxyd.api.rest.query_readers import known_declaration
 from proxyd.api.web.gate import SIGNED, read_form
 from proxyd.api.web.page_texts import profile_page, warnings_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
+from proxyd.core.language import no_such
 from proxyd.errors import ChangedError
 from proxyd.queries import DeclarationChanges, OnlyIf, Queries
 
@@ -67,14 +70,14 @@ class Editor:
 
     async def profiles(self, request: web.Request) -> web.Response:
         """List the profiles."""
-        return self._render(
-            request, "profiles.html", found=self._listings.profiles.list_profiles(read_query(request, wire.ListWindow))
-        )
+        found = await self._listings.profiles.list_profiles(read_query(request, wire.ListWindow))
+        return self._render(request, "profiles.html", found=found)
 
     async def profile(self, request: web.Request) -> web.Response:
         """Show one profile in the editor, or read-only if a file declares it."""
         name = request.match_info["name"]
-        found, text = self._known(name)
+        text = await asyncio.to_thread(self._profiles.text_of, name)
+        found = await self._listings.profiles.get_profile(name)  # raises if it is gone by now
         return self._editor(request, name=name, text=text, tag=etag_of(text), found=found)
 
     async def new(self, request: web.Request) -> web.Response:
@@ -87,7 +90,7 @@ class Editor:
         verdict = await self._verdict(form["text"])
         if form["part"]:
             return self._render(request, "verdict.html", verdict=verdict)
-        return self._again(request, form, verdict=verdict)
+        return await self._again(request, form, verdict=verdict)
 
     async def save(self, request: web.Request) -> web.StreamResponse:
         """Declare a text, if the profile has not changed since it was opened."""
@@ -96,9 +99,9 @@ class Editor:
         try:
             verdict = await self._verdict(form["text"], saved=form)
         except ChangedError:
-            return self._again(request, form, status=412, changed=self._text_now(form["name"]))
+            return await self._again(request, form, status=412, changed=await self._text_now(form["name"]))
         if verdict.problem is not None:
-            return self._again(request, form, status=verdict.problem.status, verdict=verdict)
+            return await self._again(request, form, status=verdict.problem.status, verdict=verdict)
         warnings = () if verdict.changes is None else warnings_of(verdict.changes, with_lines=True)
         request[SIGNED].session.say("Saved.", *warnings)
         now = set(self._profiles.declaration.profiles)
@@ -109,18 +112,17 @@ class Editor:
         """Remove a profile and its rules in no other profile, if it has not changed since it was opened."""
         name = request.match_info["name"]
         form = await _form(request) | {"name": name}
-        self._known(name)
+        if name not in (known := known_declaration(self._profiles).profiles):
+            raise no_such("profile", name, known)
         if not form["confirmed"]:
             raise BadRequestError("tick the box to confirm the removal")
         await self._profiles.drop_profile(name, only_if=lambda text: _is_as_opened(text, form))
         request[SIGNED].session.say("Removed.")
         raise web.HTTPSeeOther("/profiles")
 
-    def _known(self, name: str) -> tuple[wire.ProfileListed, str]:
-        return self._listings.profiles.get_profile(name), self._profiles.text_of(name)
-
-    def _text_now(self, name: str) -> str:
-        return self._profiles.text_of(name) if name in self._profiles.declaration.profiles else ""
+    async def _text_now(self, name: str) -> str:
+        is_known = name in self._profiles.declaration.profiles
+        return await asyncio.to_thread(self._profiles.text_of, name) if is_known else ""
 
     async def _verdict(self, text: str, *, saved: dict[str, str] | None = None) -> Verdict:
         """Return what a text would change and cost, or changed if it was ``saved``, or its errors.
@@ -143,10 +145,13 @@ class Editor:
         empty = {"name": "", "text": "", "tag": "", "found": None, "verdict": None, "changed": None}
         return self._render(request, "profile.html", **{**empty, **facts})
 
-    def _again(self, request: web.Request, form: dict[str, str], *, status: int = 200, **facts: Any) -> web.Response:
+    async def _again(
+        self, request: web.Request, form: dict[str, str], *, status: int = 200, **facts: Any
+    ) -> web.Response:
         """Return the editor with the submitted text."""
         name = form["name"]
-        found = self._known(name)[0] if name in self._profiles.declaration.profiles else None
+        is_known = name in self._profiles.declaration.profiles
+        found = await self._listings.profiles.get_profile(name) if is_known else None
         kept = {each: form[each] for each in ("name", "text", "tag")}
         return self._editor(request, status=status, found=found, **kept, **facts)
 

@@ -304,17 +304,19 @@ def rule_failing(known: FailingRule | None) -> wire.RuleFailing | None:
 
 def rule(
     declared: NotificationRule,
+    sources: list[str],
     origin: str,
     counts: CaptureCounts,
     muted: Suspension | None,
     failing: FailingRule | None,
 ) -> wire.Rule:
-    """Return a rule, its results, what mutes it and how it fails."""
+    """Return a rule, some of its sources, its results, what mutes it and how it fails."""
     return model_of(
         declared,
         wire.Rule,
         origin=origin,
-        sources=list(declared.source_ids),
+        sources=sources,
+        source_count=len(declared.source_ids),
         policy=declared.policy.name.value,
         counting=rule_counting(declared),
         muted=suspension_or_none(muted),

@@ -27,7 +27,8 @@ class Rule(Achieved):
     name: str
     profiles: list[str]
     origin: str
-    sources: list[str]
+    sources: list[str] = Field(description="the first 1,000 of them; fewer in an answer that has many rules")
+    source_count: Count
     policy: str
     fingerprint: str
     counting: str = Field(description="what its counters count; a word of it changes with each of them")
