@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+import hmac
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -31,8 +32,11 @@ from proxyd.api.rest.problems import BadRequestError, Handler, problem
 _CONNECT_S = 2.0
 _SILENCE_S = 300.0  # of a planner that is gone; live pages hear from it every 15 s
 _FORWARDED = "Proxyd-Forwarded"
+SECRET_HEADER, _SESSION_HEADER, NOTES_HEADER = "Proxyd-Planner", "Proxyd-Session", "Proxyd-Notes"
+NOTES = web.ResponseKey("the notes of a session after another planner's answer", str)
 _OF_ONE_CONNECTION = frozenset(
     {
+        *(SECRET_HEADER.lower(), _SESSION_HEADER.lower(), NOTES_HEADER.lower()),
         *("connection", "keep-alive", "proxy-authorization", "proxy-connection", "te", "trailer"),
         *("transfer-encoding", "upgrade", "expect"),
     }
@@ -54,14 +58,9 @@ class Peer:
     secret: str = field(default="", repr=False)
 
 
-PEER_PATHS = ("/planners/sources", "/planners/probe")
+PEER_PATHS = ("/planners/sources", "/planners/probe", "/planners/plan", "/planners/advice")
 _HERE = frozenset({"/healthz", "/readyz", "/metrics", "/static/{file}", *PEER_PATHS})
-_OF_SOURCES = frozenset(
-    {
-        *("/sources/{name}", "/sources/{name}/why", "/sources/{name}/probe", "/sources/{name}/move"),
-        "/api/v1/explain/{name}",
-    }
-)
+_EXPLAINED = "/api/v1/explain/{name}"
 _NAMED = {"/api/v1/probe": "name", "/api/v1/moves": "source"}  # where the body of a POST names the source
 _CALLBACK = "/websub/{callback_id}"
 
@@ -76,6 +75,9 @@ class Planners(Protocol):
     def answering(self, source: str | None) -> Peer | None:
         """Return who answers a request about a source, or another one; ``None`` if this planner does."""
 
+    def others(self) -> Sequence[Peer]:
+        """Return all other planners."""
+
     async def called(self, callback_id: str) -> Peer | None:
         """Return who has the source with this callback of its hub; ``None`` if this planner or nobody has."""
 
@@ -86,14 +88,25 @@ class Forwarding:
     def __init__(self, session: ClientSession) -> None:
         self.session = session
 
-    async def pass_on(self, request: web.Request, peer: Peer, body: bytes | None = None) -> web.StreamResponse:
-        """Return a planner's answer to a request, as it comes; ``body`` is what was read of it already."""
-        refusal = _refusal(request, peer)
-        return refusal if refusal is not None else await self._asked(request, peer, body)
+    async def pass_on(
+        self, request: web.Request, peer: Peer, body: bytes | None = None, *, session: str | None = None
+    ) -> web.StreamResponse:
+        """Return a planner's answer to a request, as it comes; ``body`` is what was read of it already.
 
-    async def _asked(self, request: web.Request, peer: Peer, body: bytes | None) -> web.StreamResponse:
+        If this planner knows the ``session`` of the browser, the other one trusts it, asks no third one, and its answer
+        has ``NOTES``.
+        """
+        refusal = _refusal(request, peer, once=session is None)
+        return refusal if refusal is not None else await self._asked(request, peer, body, session)
+
+    async def _asked(
+        self, request: web.Request, peer: Peer, body: bytes | None, session: str | None
+    ) -> web.StreamResponse:
         headers = _passed_on(request.headers)
         headers[_FORWARDED] = "1"
+        if session is not None:
+            headers.popall("Cookie", None)
+            headers.update({SECRET_HEADER: peer.secret, _SESSION_HEADER: session})
         try:
             async with self.session.request(
                 request.method,
@@ -121,6 +134,17 @@ async def open_forwarding() -> AsyncIterator[Forwarding]:
         connector=connector, timeout=timeout, auto_decompress=False, cookie_jar=DummyCookieJar()
     ) as session:
         yield Forwarding(session)
+
+
+def told_session(request: web.Request, planners: Planners) -> str | None:
+    """Return the session for which another planner asks, as it tells it; ``None`` unless it knows our secret."""
+    return request.headers.get(_SESSION_HEADER) if knows_secret(request, planners) else None
+
+
+def knows_secret(request: web.Request, planners: Planners) -> bool:
+    """Return whether another planner asks, which knows our secret."""
+    told = request.headers.get(SECRET_HEADER, "")
+    return bool(planners.secret) and hmac.compare_digest(told.encode(errors="replace"), planners.secret.encode())
 
 
 def asking(planners: Planners, forwarding: Forwarding) -> Middleware:
@@ -177,12 +201,12 @@ def _source_of(request: web.Request, body: bytes | None) -> str | None:
             found = json_of(body)
             name = found.get(_NAMED[route]) if isinstance(found, dict) else None
             return name if isinstance(name, str) else None
-    return request.match_info["name"] if route in _OF_SOURCES else None
+    return request.match_info["name"] if route == _EXPLAINED else None
 
 
-def _refusal(request: web.Request, peer: Peer) -> web.Response | None:
-    """Return why a request cannot be forwarded, or ``None``."""
-    if _FORWARDED in request.headers:
+def _refusal(request: web.Request, peer: Peer, *, once: bool) -> web.Response | None:
+    """Return why a request cannot be forwarded, or at most ``once``; ``None`` if it can."""
+    if once and _FORWARDED in request.headers:
         return _away(f"{peer.name} knows the answer, as far as is known here, and this request was forwarded once")
     if not peer.address:
         return _away(f"{peer.name} knows the answer, but cannot be reached from here; ask it, or set `advertise` there")
@@ -192,7 +216,7 @@ def _refusal(request: web.Request, peer: Peer) -> web.Response | None:
 
 
 def _passed_on(headers: Mapping[str, str] | CIMultiDictProxy[str]) -> CIMultiDict[str]:
-    """Return headers without those that are about one connection, or that its ``Connection`` names."""
+    """Return headers without those that are about one connection, or that its ``Connection`` names, or of planners."""
     named = {each.strip().lower() for each in headers.get("Connection", "").split(",")}
     left_out = _OF_ONE_CONNECTION | named
     return CIMultiDict((name, value) for name, value in headers.items() if name.lower() not in left_out)
@@ -201,6 +225,8 @@ def _passed_on(headers: Mapping[str, str] | CIMultiDictProxy[str]) -> CIMultiDic
 async def _passed_back(request: web.Request, answer: ClientResponse) -> web.StreamResponse:
     """Send an answer to the client as it comes; disconnect a client that does not read."""
     response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=_passed_on(answer.headers))
+    if NOTES_HEADER in answer.headers:
+        response[NOTES] = answer.headers[NOTES_HEADER]
     await response.prepare(request)
     try:
         async for part in answer.content.iter_any():

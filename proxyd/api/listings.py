@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from math import inf
 
 from aiohttp import web
 
@@ -25,8 +26,11 @@ from proxyd.api.rest.query_readers import (
 from proxyd.api.wire import converters as payloads
 from proxyd.api.wire import explained
 from proxyd.core.language import no_such, no_such_source
+from proxyd.core.model.field_values import parse_iso
 from proxyd.core.model.profile import Declaration, NotificationRule, Profile
 from proxyd.core.model.suspension import Subject
+from proxyd.core.rules.answers.advice import Advice
+from proxyd.core.rules.answers.advice_of_all import advice_of_all
 from proxyd.errors import ConflictError, NotFoundError
 from proxyd.queries import Queries, SourceChoice, SourceKind
 
@@ -148,16 +152,6 @@ class ProfileListings:
         next_cursor = cursor_after(chosen, after) if after < len(chosen) else None
         return wire.Page[wire.SourceListed](items=items, next_cursor=next_cursor)
 
-    async def listed(self, names: Sequence[str]) -> list[wire.SourceListed]:
-        """List some sources as this planner knows them."""
-        items = []
-        for number, name in enumerate(names):
-            if number % _PART == 0:
-                await asyncio.sleep(0)
-            if (found := self._plans.explain(name, with_week=False)) is not None:
-                items.append(explained.source(self._profiles.declaration, found))
-        return items
-
     def _choice(self, asked: wire.SourcesWindow) -> SourceChoice:
         kinds = frozenset(kind for kind in SourceKind if getattr(asked, kind.value))
         among = self._among(asked)
@@ -228,18 +222,15 @@ class PlanListings:
             ours = []
         return wire.Items[wire.ProbeAsked](items=[*ours, *theirs])
 
-    def probed(self, names: Sequence[str]) -> list[wire.ProbeAsked]:
-        """Have those of some sources probed that this planner plans."""
-        found: list[wire.ProbeAsked] = []
-        for name in names:
-            with suppress(ConflictError, NotFoundError):
-                found += [payloads.probe_asked(each) for each in self._plans.ask(name)]
-        return found
-
-    def plan(self, window: wire.PlanWindow) -> wire.Items[wire.ComingProbe]:
+    async def plan(self, window: wire.PlanWindow) -> wire.Items[wire.ComingProbe]:
         """List the coming probes in order, each with its reason."""
-        planned = self._plans.plan(limit=window.limit)
-        return wire.Items[wire.ComingProbe](items=[payloads.planned_probe(each) for each in planned])
+        coming = [*self.own_plan(window), *await self._peers.planned(window)]
+        coming.sort(key=lambda each: parse_iso(each.at) or inf)
+        return wire.Items[wire.ComingProbe](items=coming[: window.limit])
+
+    def own_plan(self, window: wire.PlanWindow) -> list[wire.ComingProbe]:
+        """List the coming probes of the sources that this planner plans, in order."""
+        return [payloads.planned_probe(each) for each in self._plans.plan(limit=window.limit)]
 
     async def list_probes(self, source_id: str, window: wire.ListWindow) -> wire.Page[wire.ProbeMade]:
         """List the probes of a source in the last week, newest first, with their reasons and outcomes."""
@@ -267,7 +258,10 @@ class PlanListings:
 
     async def advice(self) -> wire.AdviceShown:
         """Show what other budgets would achieve, and which rules the current one cannot satisfy."""
-        return payloads.advice(await self._plans.advise())
+        ours, theirs = await asyncio.gather(self._plans.advise(), self._peers.advised())
+        silent = sorted(name for name, each in theirs.items() if each is None)
+        parts = [ours, *(each for each in theirs.values() if each is not None)]
+        return payloads.advice(ours if len(parts) == 1 else await asyncio.to_thread(advice_of_all, parts), silent)
 
     async def report(self, asked: wire.Days) -> wire.ReportShown:
         """Compare what was found with what was predicted, day by day."""
@@ -319,6 +313,35 @@ class Listings:
     """All listings of a daemon, by subject."""
 
     def __init__(self, queries: Queries, peers: Peers = NO_PEERS) -> None:
+        self._queries = queries
         self.profiles = ProfileListings(queries, peers)
         self.plans = PlanListings(queries, peers)
         self.deliveries = DeliveryListings(queries)
+
+    # -- what other planners ask
+
+    async def listed(self, names: Sequence[str]) -> list[wire.SourceListed]:
+        """List some sources as this planner knows them."""
+        items = []
+        for number, name in enumerate(names):
+            if number % _PART == 0:
+                await asyncio.sleep(0)
+            if (found := self._queries.plans.explain(name, with_week=False)) is not None:
+                items.append(explained.source(self._queries.profiles.declaration, found))
+        return items
+
+    def probed(self, names: Sequence[str]) -> list[wire.ProbeAsked]:
+        """Have those of some sources probed that this planner plans."""
+        found: list[wire.ProbeAsked] = []
+        for name in names:
+            with suppress(ConflictError, NotFoundError):
+                found += [payloads.probe_asked(each) for each in self._queries.plans.ask(name)]
+        return found
+
+    async def advised(self) -> Advice:
+        """Return what other budgets would achieve for the sources that this planner plans."""
+        return await self._queries.plans.advise()
+
+    def planned(self, window: wire.PlanWindow) -> list[wire.ComingProbe]:
+        """List the coming probes of the sources that this planner plans, in order."""
+        return self.plans.own_plan(window)

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeVar
 
 import structlog
-from aiohttp import ClientError, ClientSession, web
+from aiohttp import ClientError, web
 from pydantic import Field, ValidationError
 
 from proxyd.api import wire
-from proxyd.api.forwarding import PEER_PATHS, Peer, Planners
+from proxyd.api.forwarding import PEER_PATHS, SECRET_HEADER, Forwarding, Peer, Planners, knows_secret, told_session
 from proxyd.api.rest.endpoint import answered, read_body
-from proxyd.api.rest.problems import problem
+from proxyd.api.rest.problems import Handler, problem
+from proxyd.core.rules.answers.advice import Advice
 
-_ANSWER_S = 5.0
+_ANSWER_S, _ADVICE_S = 5.0, 60.0
 _MOST_NAMES = 1000
-_SECRET = "Proxyd-Planner"
-_LISTED, _PROBE = PEER_PATHS
+_LISTED, _PROBE, _PLAN, _ADVICE = PEER_PATHS
 Each = TypeVar("Each", bound=wire.WireModel)
 log = structlog.get_logger("api")
 
@@ -30,6 +29,16 @@ class _Named(wire.WireModel):
     names: list[str] = Field(max_length=_MOST_NAMES)
 
 
+class _Nothing(wire.WireModel):
+    """A request that says nothing but what its path says."""
+
+
+class _Advised(wire.WireModel):
+    """The advice for the sources of one planner."""
+
+    advice: Advice
+
+
 class Peers(Protocol):
     """The other planners."""
 
@@ -38,6 +47,18 @@ class Peers(Protocol):
 
     async def probed(self, names: Sequence[str]) -> Sequence[wire.ProbeAsked]:
         """Have others probe those of some sources that they plan."""
+
+    async def planned(self, window: wire.PlanWindow) -> Sequence[wire.ComingProbe]:
+        """Return the coming probes of the sources that others plan, of each planner as many as the window holds."""
+
+    async def advised(self) -> Mapping[str, Advice | None]:
+        """Return the advice of each other planner for its sources, by its name; ``None`` if it does not answer."""
+
+    async def shown(self, request: web.Request, source: str, session: str) -> web.StreamResponse | None:
+        """Return the answer of the planner of a source to a session of ours; ``None`` if that is this one."""
+
+    def told_session(self, request: web.Request) -> str | None:
+        """Return the session for which another planner asks, as it tells it; ``None`` for all other requests."""
 
 
 class _NoPeers:
@@ -51,6 +72,20 @@ class _NoPeers:
         """Return none."""
         return ()
 
+    async def planned(self, _window: wire.PlanWindow) -> Sequence[wire.ComingProbe]:
+        """Return none."""
+        return ()
+
+    async def advised(self) -> Mapping[str, Advice | None]:
+        """Return none."""
+        return {}
+
+    async def shown(self, _request: web.Request, _source: str, _session: str) -> None:
+        """Return none."""
+
+    def told_session(self, _request: web.Request) -> None:
+        """Return none."""
+
 
 NO_PEERS = _NoPeers()
 """There are no other planners."""
@@ -59,8 +94,8 @@ NO_PEERS = _NoPeers()
 class AskedPeers:
     """The other planners, asked over HTTP with the secret that each has in the database."""
 
-    def __init__(self, session: ClientSession, planners: Planners) -> None:
-        self._session = session
+    def __init__(self, forwarding: Forwarding, planners: Planners) -> None:
+        self._forwarding = forwarding
         self._planners = planners
 
     async def listed(self, names: Sequence[str]) -> Mapping[str, wire.SourceListed]:
@@ -73,61 +108,103 @@ class AskedPeers:
         found = await self._asked(_PROBE, names, wire.Items[wire.ProbeAsked])
         return [each for part in found for each in part.items]
 
+    async def planned(self, window: wire.PlanWindow) -> Sequence[wire.ComingProbe]:
+        """Return the coming probes of the sources that others plan, of each planner as many as the window holds."""
+        others = self._planners.others()
+        asked = (self._answer(each, _PLAN, window, wire.Items[wire.ComingProbe]) for each in others)
+        found = await asyncio.gather(*asked)
+        return [each for part in found if part is not None for each in part.items]
+
+    async def advised(self) -> Mapping[str, Advice | None]:
+        """Return the advice of each other planner for its sources, by its name; ``None`` if it does not answer."""
+        others = self._planners.others()
+        asked = (self._answer(each, _ADVICE, _Nothing(), _Advised, within_s=_ADVICE_S) for each in others)
+        found = zip(others, await asyncio.gather(*asked), strict=True)
+        return {planner.name: None if each is None else each.advice for planner, each in found}
+
+    async def shown(self, request: web.Request, source: str, session: str) -> web.StreamResponse | None:
+        """Return the answer of the planner of a source to a session of ours; ``None`` if that is this one."""
+        planner = self._planners.answering(source)
+        return None if planner is None else await self._forwarding.pass_on(request, planner, session=session)
+
+    def told_session(self, request: web.Request) -> str | None:
+        """Return the session for which another planner asks, as it tells it; ``None`` for all other requests."""
+        return told_session(request, self._planners)
+
     async def _asked(self, path: str, names: Sequence[str], model: type[Each]) -> list[Each]:
         having: dict[Peer, list[str]] = {}
         for name in names:
             planner = self._planners.answering(name)
-            if planner is not None and planner.address:
+            if planner is not None:
                 having.setdefault(planner, []).append(name)
         parts = [
-            self._answer(planner, path, its[begin : begin + _MOST_NAMES], model)
+            self._answer(planner, path, _Named(names=its[begin : begin + _MOST_NAMES]), model)
             for planner, its in having.items()
             for begin in range(0, len(its), _MOST_NAMES)
         ]
         return [each for each in await asyncio.gather(*parts) if each is not None]
 
-    async def _answer(self, planner: Peer, path: str, names: Sequence[str], model: type[Each]) -> Each | None:
+    async def _answer(
+        self, planner: Peer, path: str, body: wire.WireModel, model: type[Each], *, within_s: float = _ANSWER_S
+    ) -> Each | None:
         """Return what one planner answers, or ``None``."""
-        body, headers = _Named(names=list(names)), {_SECRET: planner.secret, "Content-Type": "application/json"}
+        if not planner.address:
+            return None
+        headers = {SECRET_HEADER: planner.secret, "Content-Type": "application/json"}
         url = f"http://{planner.address}{path}"
         try:
-            asking = self._session.post(url, data=body.model_dump_json().encode(), headers=headers)
-            async with asyncio.timeout(_ANSWER_S), asking as answer:
+            asking = self._forwarding.session.post(url, data=body.model_dump_json().encode(), headers=headers)
+            async with asyncio.timeout(within_s), asking as answer:
                 if answer.status == 200:
-                    return model.model_validate_json(await answer.read())
+                    return await asyncio.to_thread(model.model_validate_json, await answer.read())
                 log.warning("another planner refuses to answer", planner=planner.name, status=answer.status)
         except (ClientError, TimeoutError, ValidationError) as error:
             log.debug("another planner does not answer", planner=planner.name, error=str(error))
         return None
 
 
-def add_answers(
-    app: web.Application,
-    planners: Planners,
-    listed: Callable[[Sequence[str]], Awaitable[Sequence[wire.SourceListed]]],
-    probed: Callable[[Sequence[str]], Sequence[wire.ProbeAsked]],
-) -> None:
+class Answers(Protocol):
+    """What this planner tells others about its own sources."""
+
+    async def listed(self, names: Sequence[str]) -> Sequence[wire.SourceListed]:
+        """List some sources."""
+
+    def probed(self, names: Sequence[str]) -> Sequence[wire.ProbeAsked]:
+        """Have those of some sources probed that this planner plans."""
+
+    def planned(self, window: wire.PlanWindow) -> Sequence[wire.ComingProbe]:
+        """List the coming probes in order."""
+
+    async def advised(self) -> Advice:
+        """Return what other budgets would achieve."""
+
+
+def add_answers(app: web.Application, planners: Planners, answers: Answers) -> None:
     """Let an application answer other planners, which know its secret."""
 
-    async def names_of(request: web.Request) -> list[str] | None:
-        told = request.headers.get(_SECRET, "")
-        if not planners.secret or not hmac.compare_digest(told.encode(errors="replace"), planners.secret.encode()):
-            return None
-        return (await read_body(request, _Named)).names
-
     async def list_sources(request: web.Request) -> web.Response:
-        names = await names_of(request)
-        if names is None:
-            return _refused()
-        return answered(wire.Items[wire.SourceListed](items=list(await listed(names))))
+        names = (await read_body(request, _Named)).names
+        return answered(wire.Items[wire.SourceListed](items=list(await answers.listed(names))))
 
     async def probe(request: web.Request) -> web.Response:
-        names = await names_of(request)
-        return _refused() if names is None else answered(wire.Items[wire.ProbeAsked](items=list(probed(names))))
+        names = (await read_body(request, _Named)).names
+        return answered(wire.Items[wire.ProbeAsked](items=list(answers.probed(names))))
 
-    app.router.add_post(_LISTED, list_sources)
-    app.router.add_post(_PROBE, probe)
+    async def plan(request: web.Request) -> web.Response:
+        window = await read_body(request, wire.PlanWindow)
+        return answered(wire.Items[wire.ComingProbe](items=list(answers.planned(window))))
+
+    async def advise(_request: web.Request) -> web.Response:
+        return answered(_Advised(advice=await answers.advised()))
+
+    for path, handler in ((_LISTED, list_sources), (_PROBE, probe), (_PLAN, plan), (_ADVICE, advise)):
+        app.router.add_post(path, _guarded(handler, planners))
 
 
-def _refused() -> web.Response:
-    return problem(401, "Unauthorized", "only planners of the same database may ask this")
+def _guarded(handler: Handler, planners: Planners) -> Handler:
+    async def guarded(request: web.Request) -> web.StreamResponse:
+        if not knows_secret(request, planners):
+            return problem(401, "Unauthorized", "only planners of the same database may ask this")
+        return await handler(request)
+
+    return guarded

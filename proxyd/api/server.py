@@ -59,12 +59,11 @@ async def serve_api(
         peers: Peers = NO_PEERS
         if planners is not None:
             forwarding = await stack.enter_async_context(open_forwarding())
-            ask, read, peers = asking(planners, forwarding), reading(planners), AskedPeers(forwarding.session, planners)
+            ask, read, peers = asking(planners, forwarding), reading(planners), AskedPeers(forwarding, planners)
         public = make_app(queries, trusted=False, quota=settings.quota, hosts=settings.hosts, planners=ask, peers=peers)
         local = make_app(queries, trusted=True, planners=read, peers=peers)
         if planners is not None:
-            here = Listings(queries)
-            add_answers(public, planners, here.profiles.listed, here.plans.probed)
+            add_answers(public, planners, Listings(queries))
         yield await stack.enter_async_context(_listening(public, local, settings, serves="the API"))
 
 

@@ -42,7 +42,7 @@ try:
     from proxyd.cluster.link import ClusterSettings, NatsConnection, open_link
     from proxyd.cluster.nats_transport import NatsTransport, TransportSettings
     from proxyd.store.databases.lease import Leased
-    from proxyd.store.databases.sharing import Membership, Shares, sharing
+    from proxyd.store.databases.sharing import Member, Membership, Shares, sharing
 except ModuleNotFoundError as error:  # the optional dependency is not installed
     raise ConfigError(
         [f"this needs {error.name}: pip install '.[cluster]' in proxyd's folder (docs/scaling.md)"]
@@ -76,7 +76,11 @@ class _Planners:
         holder = None if shard in self.shares.own else self.shares.holder_of(shard)
         if holder is None or holder.number == self.shares.number:  # ours, where probers still work for the last one
             return None
-        return Peer(holder.name, holder.address, holder.secret)
+        return _peer(holder)
+
+    def others(self) -> list[Peer]:
+        """Return all other planners."""
+        return [_peer(each) for each in self.shares.others]
 
     async def called(self, callback_id: str) -> Peer | None:
         """Return who has the source with this callback of its hub; ``None`` if this planner or nobody has."""
@@ -84,6 +88,10 @@ class _Planners:
             return None
         source = await self.store.subscriptions.source_of(callback_id)
         return None if source is None else self.answering(source)
+
+
+def _peer(member: Member) -> Peer:
+    return Peer(member.name, member.address, member.secret)
 
 
 class _StoppedError(Exception):

@@ -21,6 +21,8 @@ def advise(options: argparse.Namespace) -> int:
     if options.json:
         print_json(answer)
         return 0
+    if answer["silent_planners"]:
+        print(f"Without the sources of {', '.join(answer['silent_planners'])}, which did not answer.")
     _print_trade(answer)
     _print_shares(answer)
     print_lines(_target_lines(answer))

@@ -535,6 +535,7 @@ class AdviceShown(TypedDict):
     needed_per_hour: float | None
     targets: list[TargetShown]
     shares: list[ShareTradeShown]
+    silent_planners: list[str]
 
 
 class AuthWritten(TypedDict):

@@ -17,7 +17,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from proxyd.api import Streams, StreamSettings, make_app
 from proxyd.api.listings import Listings
 from proxyd.api.web import Dashboard
-from proxyd.api.web.gate import SESSION_S, Sessions
+from proxyd.api.web.sessions import SESSION_S, Sessions
 from proxyd.core.model.delivery import ChannelDelivery, MailDelivery, SecretRef, WebhookDelivery
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.planning.allocation.trade import TradePoint

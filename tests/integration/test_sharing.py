@@ -121,8 +121,9 @@ async def test_each_has_a_fair_share_and_the_others_take_over_that_of_one_that_e
 
 async def test_some_that_begin_at_once_share(party: Party) -> None:
     async with AsyncExitStack() as stack:
-        await asyncio.gather(*(stack.enter_async_context(party.join(name)) for name in "abcd"))
+        found = await asyncio.gather(*(stack.enter_async_context(party.join(name)) for name in "abcd"))
         await party.have(16, 16, 16, 16)
+        assert sorted(each.name for each in found[0].shares.others) == ["b", "c", "d"]
 
 
 async def test_a_shard_is_given_up_only_once_nothing_more_is_done_in_it(party: Party) -> None:

@@ -68,7 +68,7 @@ def make_app(
         app.router.add_route(endpoint.method, pattern(endpoint.path), handler)
     described = ApiDocument(found, __version__)
     if not trusted:
-        Dashboard(queries, listings, streams, described.values).mount(app)
+        Dashboard(queries, listings, streams, described.values, peers).mount(app)
 
     async def openapi(request: web.Request) -> web.Response:
         return web.Response(body=await described.text(), content_type="application/json")

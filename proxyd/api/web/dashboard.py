@@ -12,16 +12,18 @@ from aiohttp import web
 
 from proxyd.api.auth import token_of
 from proxyd.api.listings import Listings
+from proxyd.api.peers import NO_PEERS, Peers
 from proxyd.api.rest.endpoint import pattern
 from proxyd.api.rest.profile_handlers import MOST_LISTED, ProfileHandlers
 from proxyd.api.rest.streams import Streams
 from proxyd.api.web.add_pages import AddPages
 from proxyd.api.web.editor import Editor
-from proxyd.api.web.gate import COOKIE, SESSION_S, SIGNED, Gate, Sessions, WebRoute, came_by_https, read_form
+from proxyd.api.web.gate import COOKIE, SIGNED, Gate, WebRoute, came_by_https, read_form
 from proxyd.api.web.news import News
 from proxyd.api.web.pages import Actions, Pages
 from proxyd.api.web.reference import sections
 from proxyd.api.web.rendering import Renderer, static_files
+from proxyd.api.web.sessions import SESSION_S, Sessions
 from proxyd.api.web.subjects import Subjects
 from proxyd.api.web.token_pages import TokenPages
 from proxyd.queries import Queries
@@ -30,7 +32,10 @@ _SIGN_IN_COOKIE = "proxyd_sign_in"
 
 
 class Dashboard:
-    """Server-rendered pages of a daemon; ``described`` returns the API's OpenAPI document."""
+    """Server-rendered pages of a daemon; ``described`` returns the API's OpenAPI document.
+
+    Pages of sources that another planner plans come from the ``peers``.
+    """
 
     def __init__(
         self,
@@ -38,18 +43,20 @@ class Dashboard:
         listings: Listings,
         streams: Streams,
         described: Callable[[], Awaitable[dict[str, Any]]],
+        peers: Peers = NO_PEERS,
     ) -> None:
         self._listings = listings
         self._queries = queries
         self._streams = streams
         self._described = described
+        self._peers = peers
         self._files = static_files()
         self._renderer = Renderer(queries, self._files)
         self._sessions = Sessions(queries)
 
     def mount(self, app: web.Application) -> None:
         """Add every route to an application."""
-        gate = Gate(self._sessions, self._renderer.problem)
+        gate = Gate(self._sessions, self._renderer.problem, self._peers)
         app.middlewares.append(gate.unknown)
         for route in self.routes():
             app.router.add_route(route.method, pattern(route.path), gate.guard(route))
@@ -74,14 +81,14 @@ class Dashboard:
             WebRoute("GET", "/add", "write", adding.form),
             WebRoute("POST", "/add", "write", adding.add),
             WebRoute("POST", "/add/list", "write", adding.add_list, most_bytes=MOST_LISTED),
-            WebRoute("GET", "/sources/{name}", "read", subjects.source),
-            WebRoute("GET", "/sources/{name}/why", "read", subjects.why),
+            WebRoute("GET", "/sources/{name}", "read", subjects.source, is_of_source=True),
+            WebRoute("GET", "/sources/{name}/why", "read", subjects.why, is_of_source=True),
             WebRoute("GET", "/rules", "read", pages.rules),
             WebRoute("GET", "/rules/{name}", "read", subjects.rule),
             WebRoute("POST", "/rules/{name}/test", "write", subjects.test),
             WebRoute("POST", "/sources/{name}/pause", "write", actions.pause),
-            WebRoute("POST", "/sources/{name}/probe", "write", actions.probe),
-            WebRoute("POST", "/sources/{name}/move", "write", actions.accept_move),
+            WebRoute("POST", "/sources/{name}/probe", "write", actions.probe, is_of_source=True),
+            WebRoute("POST", "/sources/{name}/move", "write", actions.accept_move, is_of_source=True),
             WebRoute("POST", "/rules/{name}/resume", "write", actions.resume_rule),
             WebRoute("POST", "/sources/{name}/resume", "write", actions.resume),
             WebRoute("POST", "/rules/{name}/mute", "write", actions.mute_rule),

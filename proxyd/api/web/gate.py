@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import secrets
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Literal
 from urllib.parse import parse_qsl
 
 from aiohttp import BodyPartReader, web
@@ -16,94 +15,12 @@ from yarl import URL
 
 from proxyd.api import wire
 from proxyd.api.auth import BEARER, SCOPES
+from proxyd.api.forwarding import NOTES, NOTES_HEADER
+from proxyd.api.peers import Peers
 from proxyd.api.rest.endpoint import BODY_S, read_bytes
 from proxyd.api.rest.problems import BadRequestError, Handler, problem, problems
-from proxyd.queries import Queries, Scope, Token
-
-SESSION_S = 8 * 3600.0
-_MOST, _MOST_NOTES = 1000, 30
-
-
-class Note(NamedTuple):
-    """A message for the next page; ``kind`` is good or warn."""
-
-    text: str
-    kind: str
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Session:
-    """The session of a browser; ``csrf`` is in each of its forms, ``streams`` are its open streams."""
-
-    session_id: str
-    token_id: str
-    csrf: str
-    until_s: float
-    streams: set[asyncio.Task[None]] = field(default_factory=set)
-    notes: list[Note] = field(default_factory=list)
-
-    def say(self, text: str, *warnings: str) -> None:
-        """Show a message on the next page, and warnings below it."""
-        self.notes.extend([Note(text, "good"), *(Note(each, "warn") for each in warnings)])
-        del self.notes[:-_MOST_NOTES]  # some clients never open a page
-
-    def take_notes(self) -> list[Note]:
-        """Return the messages for the next page, and forget them."""
-        notes = list(self.notes)
-        self.notes.clear()
-        return notes
-
-
-@dataclass(frozen=True, slots=True)
-class Signed:
-    """A session and its token, which expires with the session."""
-
-    session: Session
-    token: Token
-
-
-class Sessions:
-    """The sessions of one listener, in memory only."""
-
-    def __init__(self, queries: Queries) -> None:
-        self._access = queries.access
-        self._clock = queries.clock
-        self._open: dict[str, Session] = {}
-
-    def begin(self, token: Token) -> Session:
-        """Return a new session of a token; if too many are open, the oldest ends."""
-        now_s = self._clock.time_s()
-        for each in [each for each in self._open.values() if each.until_s <= now_s]:
-            self.end(each)
-        if len(self._open) >= _MOST:
-            self.end(next(iter(self._open.values())))
-        until_s = min(now_s + SESSION_S, token.expires_s if token.expires_s is not None else now_s + SESSION_S)
-        session = Session(secrets.token_urlsafe(32), token.token_id, secrets.token_urlsafe(32), until_s)
-        self._open[session.session_id] = session
-        return session
-
-    def end(self, session: Session) -> None:
-        """End a session and its streams."""
-        self._open.pop(session.session_id, None)
-        for stream in session.streams:
-            stream.cancel()
-
-    def end_id(self, session_id: str) -> None:
-        """End the session with this id, if there is one."""
-        if (session := self._open.get(session_id)) is not None:
-            self.end(session)
-
-    async def find(self, session_id: str) -> Signed | None:
-        """Return a session, or ``None`` if it has ended or its token was revoked."""
-        session = self._open.get(session_id)
-        if session is None:
-            return None
-        token = await self._access.find_token(session.token_id)
-        if token is None or session.until_s <= self._clock.time_s() or session_id not in self._open:
-            self.end(session)
-            return None
-        return Signed(session, replace(token, expires_s=session.until_s))
-
+from proxyd.api.web.sessions import Session, Sessions, Signed, read_notes, written_notes
+from proxyd.queries import Scope
 
 COOKIE = "proxyd_session"
 _MOST_WITH_FILES = web.RequestKey("the bytes of a form with files", int)
@@ -130,7 +47,7 @@ class WebRoute:
     """A route of the dashboard.
 
     ``scope`` is required of the session's token, ``None`` means no session; ``most_bytes`` is the maximum size of a
-    body if it is not the usual one.
+    body if it is not the usual one. A route that ``is_of_source`` is answered by the planner of the source ``name``.
     """
 
     method: Literal["GET", "POST"]
@@ -138,16 +55,21 @@ class WebRoute:
     scope: Scope | None
     handler: Handler
     most_bytes: int | None = None
+    is_of_source: bool = False
 
 
 class Gate:
-    """Passes requests to the handlers of routes, or refuses them."""
+    """Passes requests to the handlers of routes or to another planner, or refuses them."""
 
     def __init__(
-        self, sessions: Sessions, show: Callable[[web.Request, wire.Problem], Awaitable[web.Response]]
+        self,
+        sessions: Sessions,
+        show: Callable[[web.Request, wire.Problem], Awaitable[web.Response]],
+        peers: Peers,
     ) -> None:
         self._sessions = sessions
         self._show = show
+        self._peers = peers
 
     def guard(self, route: WebRoute) -> Handler:
         """Return a route's handler behind the gate; problems become pages."""
@@ -188,6 +110,8 @@ class Gate:
         if not answer.prepared:
             answer.headers.update(HEADERS)
             answer.headers.setdefault("Cache-Control", "no-store")
+            if self._peers.told_session(request) is not None and SIGNED in request:
+                answer.headers[NOTES_HEADER] = written_notes(request[SIGNED].session.lend())
         return answer
 
     async def _page_of(self, request: web.Request, answer: web.Response) -> web.Response:
@@ -203,16 +127,35 @@ class Gate:
             return problem(403, "Forbidden", "the request came from another site")
         if route.scope is None:
             return await route.handler(request)
-        signed = await self._sessions.find(request.cookies.get(COOKIE, ""))
-        if signed is None:
+        told, sessions = self._peers.told_session(request), self._sessions
+        known = sessions.find(request.cookies.get(COOKIE, "")) if told is None else sessions.of_planner(told)
+        if (signed := await known) is None:
             return _sign_in_first(request)
         request[SIGNED], request[BEARER] = signed, signed.token
         if SCOPES.index(signed.token.scope) < SCOPES.index(route.scope):
             has = f"you are signed in with a token of scope {signed.token.scope}"
             return problem(403, "Forbidden", f"this needs a token of scope {route.scope}; {has}")
-        if route.method == "POST" and not await has_csrf(request, signed.session.csrf):
+        answer = await self._elsewhere(request, signed.session) if route.is_of_source and told is None else None
+        return await self._answered(request, route, signed.session) if answer is None else answer
+
+    async def _answered(self, request: web.Request, route: WebRoute, session: Session) -> web.StreamResponse:
+        if route.method == "POST" and not await has_csrf(request, session.csrf):
             return problem(403, "Forbidden", "the form is from another session; go back, reload the page and try again")
         return await route.handler(request)
+
+    async def _elsewhere(self, request: web.Request, session: Session) -> web.StreamResponse | None:
+        """Return the answer of the planner that plans a request's source; ``None`` if that is this one.
+
+        The notes of the session are lent to it: it returns those that it did not show, and its own.
+        """
+        notes = session.lend()
+        try:
+            answer = await self._peers.shown(request, request.match_info["name"], session.told(notes))
+            if answer is not None and NOTES in answer:
+                notes = read_notes(answer[NOTES])
+        finally:
+            session.take_back(notes)
+        return answer
 
 
 def is_for_browsers(request: web.Request) -> bool:

@@ -143,7 +143,7 @@ class Pages:
 
     async def plan(self, request: web.Request) -> web.Response:
         """Show the coming probes of all sources."""
-        planned = self._listings.plans.plan(wire.PlanWindow(limit=_MOST_COMING)).items
+        planned = (await self._listings.plans.plan(wire.PlanWindow(limit=_MOST_COMING))).items
         return self._render(request, "plan.html", planned=planned, most=_MOST_COMING)
 
     async def budget(self, request: web.Request) -> web.Response:

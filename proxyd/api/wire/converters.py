@@ -153,8 +153,8 @@ def interval(decided: DecidedInterval) -> wire.IntervalOfRule:
     )
 
 
-def advice(found: Advice) -> wire.AdviceShown:
-    """Return the advice with rates an hour instead of a second."""
+def advice(found: Advice, silent: list[str]) -> wire.AdviceShown:
+    """Return the advice with rates an hour instead of a second, and the planners that gave none."""
     per_hour = 3600.0
     return wire.AdviceShown(
         budget_per_hour=round(found.budget_per_s * per_hour, 3),
@@ -182,6 +182,7 @@ def advice(found: Advice) -> wire.AdviceShown:
             )
             for point in found.shares
         ],
+        silent_planners=silent,
     )
 
 

@@ -249,6 +249,7 @@ class AdviceShown(WireModel):
     needed_per_hour: float | None
     targets: list[TargetShown]
     shares: list[ShareTradeShown]
+    silent_planners: list[str] = Field(description="planners that did not answer; their sources are left out")
 
 
 class Day(WireModel):

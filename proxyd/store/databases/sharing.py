@@ -121,6 +121,11 @@ class Shares:
         """How many processes shared the work at the last look; this one at least."""
         return max(1, len(self._view.alive))
 
+    @property
+    def others(self) -> list[Member]:
+        """The other processes that shared the work at the last look."""
+        return [each for number, each in self._view.alive.items() if number != self._member.number]
+
     def succeed_by(self, successor: Successor) -> None:
         """Have the shards of a process that has ended only once nobody works for it any more."""
         self._successor = successor

@@ -26,6 +26,9 @@ class Known:
     def answering(self, _source: str | None) -> Peer:
         return self.peer
 
+    def others(self) -> list[Peer]:
+        return [self.peer]
+
     async def called(self, _callback_id: str) -> Peer:
         return self.peer
 

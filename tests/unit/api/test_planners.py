@@ -16,6 +16,9 @@ from proxyd.api.peers import AskedPeers, add_answers
 from proxyd.api.rest.problems import problems
 from proxyd.api.rest.routes import make_app
 from proxyd.api.wire import explained
+from proxyd.core.planning.allocation.targets import RuleOutlook
+from proxyd.core.planning.allocation.trade import SharePoint, TradePoint
+from proxyd.core.rules.answers.advice import Advice, IntervalOutlook
 from tests.fakes import no_queries
 from tests.fleets import decider, declaration, rule, source
 from tests.servers import free_port
@@ -25,6 +28,18 @@ DECLARED = declaration(source("a"), rule("r"))
 EXPLAINED = decider(DECLARED, now_s=1_000_000_000.0).explainer.explain("a", 100_000_000)
 assert EXPLAINED is not None
 LISTED = explained.source(DECLARED, EXPLAINED)
+ADVICE = Advice(
+    0.5,
+    0.25,
+    (TradePoint(0.25, 40.0, 60.0, 0.9),),
+    3600.0,
+    (IntervalOutlook("r", 3, {"budget": 1}),),
+    ((2, 1.5),),
+    0.75,
+    {"r": RuleOutlook(0.9, 0.8, 0.95, made=0.1, needed=0.2, is_host_bound=True, items=0.3)},
+    (SharePoint(0.9, 0.91, 0.3, 50.0),),
+    0.3,
+)
 
 THEIRS = "a" * 20
 HERE, OTHER = None, Peer("other:1", "127.0.0.1:1")
@@ -44,6 +59,9 @@ class Planners:
             return self.first
         return self.other if source in self.theirs else HERE
 
+    def others(self) -> list[Peer]:
+        return [self.other]
+
     async def called(self, callback_id: str) -> Peer | None:
         return OTHER if callback_id == THEIRS else HERE
 
@@ -55,8 +73,10 @@ class Sent(Forwarding):
     paths: list[str] = field(default_factory=list)
     bodies: list[bytes | None] = field(default_factory=list)
 
-    async def pass_on(self, request: web.Request, peer: Peer, body: bytes | None = None) -> web.StreamResponse:
-        assert peer is OTHER
+    async def pass_on(
+        self, request: web.Request, peer: Peer, body: bytes | None = None, *, session: str | None = None
+    ) -> web.StreamResponse:
+        assert (peer, session) == (OTHER, None)
         self.paths.append(request.path)
         self.bodies.append(body)
         return web.Response(text="theirs")
@@ -72,10 +92,9 @@ async def listening(planners: Planners, sent: Sent) -> AsyncIterator[TestClient[
 @pytest.mark.parametrize(
     ("path", "first", "is_theirs"),
     [
-        ("/sources/theirs", HERE, True),
-        ("/sources/ours", HERE, False),
-        ("/sources/ours", OTHER, False),
-        ("/sources/theirs/why", HERE, True),
+        ("/sources/theirs", HERE, False),  # which asks only for sessions that it knows
+        ("/sources/ours", OTHER, True),
+        ("/api/v1/explain/ours", OTHER, False),
         ("/api/v1/explain/theirs", HERE, True),
         ("/api/v1/sources/theirs/items", HERE, False),  # these are stored
         ("/api/v1/sources", HERE, False),
@@ -131,43 +150,61 @@ async def test_the_socket_of_a_planner_that_follows_changes_nothing(first: Peer 
             assert "other:1 makes changes" in await refused.text()
 
 
+class Answers:
+    """What another planner knows: every source, and a probe of ``theirs``."""
+
+    async def listed(self, names: Sequence[str]) -> list[wire.SourceListed]:
+        return [LISTED.model_copy(update={"source": each}) for each in names]
+
+    def probed(self, names: Sequence[str]) -> list[wire.ProbeAsked]:
+        return [wire.ProbeAsked(source=each, at=AT, waits_for=None, under_way=True) for each in names]
+
+    def planned(self, window: wire.PlanWindow) -> list[wire.ComingProbe]:
+        coming = wire.ComingProbe(source="theirs", at=AT, reason="detection", rule="r", rate_per_day=1.0)
+        return [coming] * window.limit
+
+    async def advised(self) -> Advice:
+        return ADVICE
+
+
 @asynccontextmanager
 async def answering(secret: str) -> AsyncIterator[str]:
     """Serve what another planner knows, if it is asked with ``secret``, and yield its address."""
 
-    async def listed(names: Sequence[str]) -> list[wire.SourceListed]:
-        return [LISTED.model_copy(update={"source": each}) for each in names]
-
-    def probed(names: Sequence[str]) -> list[wire.ProbeAsked]:
-        return [wire.ProbeAsked(source=each, at=AT, waits_for=None, under_way=True) for each in names]
-
     app = web.Application(middlewares=[problems])
-    add_answers(app, Planners(secret=secret), listed, probed)
+    add_answers(app, Planners(secret=secret), Answers())
     async with TestServer(app) as server:
         yield f"{server.host}:{server.port}"
 
 
 async def test_others_are_asked_for_the_sources_that_they_plan() -> None:
     async with answering("theirs") as address, ClientSession() as session:
-        peers = AskedPeers(session, Planners(["a", "b"], other=Peer("other:1", address, "theirs")))
+        peers = AskedPeers(Forwarding(session), Planners(["a", "b"], other=Peer("other:1", address, "theirs")))
         assert list(await peers.listed(["x", "a", "y", "b"])) == ["a", "b"]
         assert [each.source for each in await peers.probed(["b", "x"])] == ["b"]
         assert await peers.listed(["x"]) == {}
+        assert [each.source for each in await peers.planned(wire.PlanWindow(limit=3))] == ["theirs"] * 3
+        assert await peers.advised() == {"other:1": ADVICE}
 
 
 @pytest.mark.parametrize("secret", ["", "ours"])
 async def test_who_does_not_know_the_secret_is_told_nothing(secret: str) -> None:
     async with answering("theirs") as address, ClientSession() as session:
-        peers = AskedPeers(session, Planners(["a"], other=Peer("other:1", address, secret)))
+        peers = AskedPeers(Forwarding(session), Planners(["a"], other=Peer("other:1", address, secret)))
         assert (await peers.listed(["a"]), await peers.probed(["a"])) == ({}, [])
+        assert await peers.planned(wire.PlanWindow()) == []
+        assert await peers.advised() == {"other:1": None}
     async with answering("") as address, ClientSession() as session:
-        peers = AskedPeers(session, Planners(["a"], other=Peer("other:1", address, "")))
+        peers = AskedPeers(Forwarding(session), Planners(["a"], other=Peer("other:1", address, "")))
         assert await peers.listed(["a"]) == {}
 
 
 async def test_a_planner_that_does_not_answer_is_left_out() -> None:
     async with ClientSession() as session:
-        peers = AskedPeers(session, Planners(["a"], other=Peer("other:1", f"127.0.0.1:{free_port()}", "theirs")))
+        asked = Peer("other:1", f"127.0.0.1:{free_port()}", "theirs")
+        peers = AskedPeers(Forwarding(session), Planners(["a"], other=asked))
         assert await peers.listed(["a"]) == {}
-        peers = AskedPeers(session, Planners(["a"], other=Peer("other:1", "", "theirs")))
+        peers = AskedPeers(Forwarding(session), Planners(["a"], other=Peer("other:1", "", "theirs")))
         assert await peers.probed(["a"]) == []
+        assert await peers.planned(wire.PlanWindow()) == []
+        assert await peers.advised() == {"other:1": None}

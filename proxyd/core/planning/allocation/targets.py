@@ -107,6 +107,8 @@ class RuleOutlook(NamedTuple):
         Probes a slot of its sources in this plan, and those that would meet the target, as far as it can be met.
     is_host_bound
         Whether the limit of a host makes probes of its sources dearer.
+    items
+        The worth of the items a slot that the rule asks for.
 
     Examples
     --------
@@ -121,6 +123,7 @@ class RuleOutlook(NamedTuple):
     made: float
     needed: float
     is_host_bound: bool
+    items: float = 0.0
 
     @property
     def is_met(self) -> bool:
@@ -237,13 +240,19 @@ class TargetPrices:
             self._probes(present),
             self._probes(best),
             np.bincount(pairs.rule, weights=dearer, minlength=self._rules) > 0,
+            self._items,
         )
         return [RuleOutlook(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
     def mean_share(self, log_price: Floats) -> float:
         """Return the mean share of all items, rule by rule, that is expected at some prices."""
-        items = np.bincount(self._pairs.rule, weights=self._pairs.items, minlength=self._rules)
+        items = self._items
         return float(items @ self._shares(self._pairs, log_price[self._pairs.source]) / max(items.sum(), 1e-300))
+
+    @property
+    def _items(self) -> Floats:
+        """The items a slot of each rule, by their worth, shape (rules,)."""
+        return np.bincount(self._pairs.rule, weights=self._pairs.items, minlength=self._rules).astype(np.float64)
 
     def _probes(self, log_price: Floats) -> Floats:
         """Return the probes a slot of each rule's sources, shape (rules,)."""

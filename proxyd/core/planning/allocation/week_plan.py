@@ -69,7 +69,7 @@ class WeekPlan:
         self._zone_s = zone_s
         self.siblings: Siblings = {}
         self.groups, self.chronon_s = NO_GROUPS, 0.0
-        self.outlooks: Mapping[str, RuleOutlook] = {}  # by rule, in probes a second
+        self.outlooks: Mapping[str, RuleOutlook] = {}  # by rule, in probes and items a second
         self._doe = doe  # seconds since Monday, by source and by what its rule asks for
 
     @classmethod
@@ -107,7 +107,7 @@ class WeekPlan:
         week.siblings, week.groups, week.chronon_s = state.siblings, HostGroups.of(state), state.chronon_s
         per_s = speed / state.slot_s
         week.outlooks = {
-            rule: each._replace(made=each.made * per_s, needed=each.needed * per_s)
+            rule: each._replace(made=each.made * per_s, needed=each.needed * per_s, items=each.items * per_s)
             for rule, each in zip(state.rules, allocator.outlooks(), strict=False)
         }
         return week
@@ -159,6 +159,11 @@ class WeekPlan:
     def probes_per_s(self) -> float:
         """The number of probes a second that the plan makes in the long run."""
         return float(self._allocator.loads().mean()) / self._allocator.grid.slot_s * self._cycle.speed
+
+    @property
+    def items_per_s(self) -> float:
+        """The items a second of all its sources."""
+        return float(self._allocator.rate_per_s.sum()) * self._cycle.speed
 
     def trade(self, probes_per_s: Sequence[float]) -> list[TradePoint]:
         """Return what each budget would buy at the rates that the plan was made with; the result is kept."""

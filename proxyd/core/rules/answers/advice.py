@@ -53,6 +53,8 @@ class Advice:
         What each rule with a target may expect of the present plan, in probes a second.
     shares
         The probes that it takes to give every rule some share of its items in time.
+    items_per_s
+        The items of the sources that the plan knows.
     """
 
     budget_per_s: float
@@ -64,6 +66,7 @@ class Advice:
     needed_per_s: float | None
     targets: Mapping[str, RuleOutlook] = field(default_factory=dict)
     shares: tuple[SharePoint, ...] = ()
+    items_per_s: float = 0.0
 
 
 def advise(settings: PlannerSettings, week: WeekPlan | None, coming: IntervalForecast) -> Advice:
@@ -93,6 +96,7 @@ def advise(settings: PlannerSettings, week: WeekPlan | None, coming: IntervalFor
         needed_per_s,
         {} if week is None else week.outlooks,
         () if week is None else tuple(week.share_trade(_SHARES)),
+        0.0 if week is None else week.items_per_s,
     )
 
 
