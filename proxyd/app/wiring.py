@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from math import ceil
 from zoneinfo import ZoneInfo
@@ -210,54 +210,86 @@ def build(
         parts.secrets.resolve,
         None if shares is None else stored.sources,
     )
-    suspensions = declarations.suspensions
-    notifying = notifying or make_notifier(settings, parts, metrics)
-    probes = ProbeLoop(decider, parts.transport, parts.store, parts.clock, metrics, evaluation, parts.tracer)
-    pushes = Pushes(decider, probes, parts.store, parts.clock, metrics, parts.pushes)
-    planning = Planning(decider, parts.clock, metrics, every_s=settings.plan_every, plans=parts.store.plan)
-    news = Signal()
+    clock, store = parts.clock, parts.store
+    probes = ProbeLoop(decider, parts.transport, store, clock, metrics, evaluation, parts.tracer)
+    planning = Planning(
+        decider,
+        clock,
+        metrics,
+        every_s=settings.plan_every,
+        plans=store.plan,
+    )
+    loops = Loops(
+        probes=probes,
+        pushes=Pushes(decider, probes, store, clock, metrics, parts.pushes),
+        notifying=notifying or make_notifier(settings, parts, metrics),
+        planning=planning,
+        suspensions=declarations.suspensions,
+        transport=parts.transport,
+        evaluation=evaluation,
+        plans=PlanQueries(decider, declarations, store, clock),
+    )
+    news = _announced(declarations, loops)
+    if shares is not None:
+        loops = replace(loops, shared=_sharing(shares, stored, recall, declarations, loops, news, clock))
+    supervisor = Supervisor(parts.supervision, clock, store.ping)
+    daemon = Daemon(declarations, store, loops, clock, metrics, settings, supervisor)
+    queries = _queries(parts, decider, declarations, loops, news, metrics)
+    return Built(daemon, queries, decider, declarations, probes, loops.pushes, loops.notifying, news, metrics, parts)
+
+
+def _announced(declarations: Declarations, loops: Loops) -> Signal:
+    """Return the signal of news for live pages, and let the loops tell each other what has changed."""
+    news, notifying, probes = Signal(), loops.notifying, loops.probes
     news.listen(notifying.wake)
-    suspensions.released.listen(notifying.wake)
+    declarations.suspensions.released.listen(notifying.wake)
     probes.many_placed.listen(leave_out_of_collections)
     for each in (declarations.news, probes.news):
         each.listen(news.notify)
     declarations.declared.listen(notifying.wake_pings)
-    shared = None
-    if shares is not None:
-        decider.known.division = Division(frozenset(), scope_of=decider.settings.throttle_scope)
-        busy = (probes.under_way, pushes.under_way)
-        shared = SharedFleet(shares, stored, recall, declarations, busy, notifying.busy_shards, parts.clock)
-        shared.released.listen(probes.give_back)
-        shared.many_gained.listen(planning.plan_soon)
-        shared.looked.listen(notifying.wake)
-        shared.told.listen(news.notify)
-        shared.turned_over.listen(notifying.wake_pings)
-    daemon = Daemon(
-        declarations,
-        parts.store,
-        Loops(probes, pushes, notifying, planning, suspensions, parts.transport, evaluation, shared),
-        parts.clock,
-        metrics,
-        settings,
-        Supervisor(parts.supervision, parts.clock, parts.store.ping),
-    )
-    queries = Queries(
+    return news
+
+
+def _sharing(
+    shares: Shares,
+    stored: StoredFleet,
+    recall: StreamRecall,
+    declarations: Declarations,
+    loops: Loops,
+    news: Signal,
+    clock: Clock,
+) -> SharedFleet:
+    """Return what keeps a planner in step with those that have the other sources."""
+    decider, notifying = recall.decider, loops.notifying
+    decider.known.division = Division(frozenset(), scope_of=decider.settings.throttle_scope)
+    busy = (loops.probes.under_way, loops.pushes.under_way)
+    shared = SharedFleet(shares, stored, recall, declarations, busy, notifying.busy_shards, clock)
+    shared.released.listen(loops.probes.give_back)
+    shared.many_gained.listen(loops.planning.plan_soon)
+    shared.looked.listen(notifying.wake)
+    shared.told.listen(news.notify)
+    shared.turned_over.listen(notifying.wake_pings)
+    return shared
+
+
+def _queries(
+    parts: Resources, decider: Decider, declarations: Declarations, loops: Loops, news: Signal, metrics: Metrics
+) -> Queries:
+    """Return what the API and the dashboard ask."""
+    store, clock, probes = parts.store, parts.clock, loops.probes
+    deliveries = (declarations, store, loops.notifying, parts.channel, parts.secrets, clock, news)
+    return Queries(
         profiles=declarations,
-        suspensions=suspensions,
-        moves=Moves(declarations, decider, probes, parts.store, parts.clock),
-        plans=PlanQueries(decider, declarations, parts.store, parts.clock),
+        suspensions=declarations.suspensions,
+        moves=Moves(declarations, decider, probes, store, clock),
+        plans=loops.plans,
         discovery=Discovery(parts.prober),
-        deliveries=DeliveryQueries(
-            declarations, parts.store, notifying, parts.channel, parts.secrets, parts.clock, news
-        ),
-        access=parts.store.access,
-        callbacks=pushes,
-        vitals=DaemonVitals(
-            decider.known, decider.explainer, parts.store, probes, parts.transport, metrics, parts.clock
-        ),
-        clock=parts.clock,
+        deliveries=DeliveryQueries(*deliveries),
+        access=store.access,
+        callbacks=loops.pushes,
+        vitals=DaemonVitals(decider.known, decider.explainer, store, probes, parts.transport, metrics, clock),
+        clock=clock,
     )
-    return Built(daemon, queries, decider, declarations, probes, pushes, notifying, news, metrics, parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.housekeeping import Housekeeping, measure_lag
 from proxyd.daemon.notifying import Notifying
 from proxyd.daemon.plan_loop import Planning
+from proxyd.daemon.plan_queries import PlanQueries
 from proxyd.daemon.probe_loop import ProbeLoop
 from proxyd.daemon.pushes import Pushes
 from proxyd.daemon.rule_evaluation import RuleEvaluation
@@ -38,6 +39,7 @@ class Loops:
     suspensions: Suspensions
     transport: Transport
     evaluation: RuleEvaluation
+    plans: PlanQueries
     shared: SharedFleet | None = None  # with other planners
 
 
@@ -109,15 +111,17 @@ class Daemon:
     async def _work(self) -> None:
         """Run all loops until ``stop``, and end them."""
         async with asyncio.TaskGroup() as running:  # everything that writes; the writer outlives it
+            passing = []
             running.create_task(self._look_after(), name="declaration")
             running.create_task(self._loops.probes.run(), name="probes")
             running.create_task(self._loops.pushes.run(), name="pushes")
             running.create_task(self._loops.notifying.run(), name="notifying")
             running.create_task(self._loops.transport.run(self._loops.probes.take_stray), name="transport")
             running.create_task(self._loops.planning.run(), name="planning")
-            passing = []
             if self._loops.shared is not None:
                 passing.append(running.create_task(self._loops.shared.run(), name="planners"))
+            keeping_ready = self._loops.plans.keep_ready(self._declarations.declared)
+            passing.append(running.create_task(keeping_ready, name="names of sources"))
             passing.append(running.create_task(self._supervisor.run(), name="watchdog"))
             passing.append(running.create_task(measure_lag(self._clock, self._metrics), name="lag"))
             declared = self._declarations.declaration
@@ -157,8 +161,10 @@ class Daemon:
 
     async def _end_probes(self, timeout_s: float) -> None:
         """Wait for running probes if a prober is up; the next planner records later reports."""
-        await self._loops.probes.drain(timeout_s if self._loops.transport.is_up else 0.0)
-        self._loops.transport.stop()
+        loops = self._loops
+        within_s = timeout_s if loops.transport.is_up else 0.0
+        await loops.probes.drain(within_s)
+        loops.transport.stop()
 
     async def _watch_profiles(self) -> None:
         while not self._stopping.is_set():

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import NoReturn
 
 from proxyd.core.language import no_such, no_such_source
 from proxyd.core.model.profile import Declaration
@@ -35,6 +36,7 @@ from proxyd.queries import (
     SeenItem,
     SourceChoice,
 )
+from proxyd.signals import Signal
 from proxyd.store import SqlStore
 
 _DAY_S = 86400.0
@@ -142,6 +144,10 @@ class PlanQueries:
     async def source_names(self) -> Sequence[str]:
         """Return the names of the declared sources, in natural order."""
         return await self._choices.names()
+
+    async def keep_ready(self, declared: Signal) -> NoReturn:
+        """Have the names ready before somebody asks; ``declared`` is notified of each declaration."""
+        await self._choices.follow(declared)
 
     async def choose_sources(self, choice: SourceChoice) -> Sequence[str]:
         """Return the names of some declared sources, in order."""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import TypeAlias
+from typing import NoReturn, TypeAlias
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from proxyd.core.rules.knowledge import Knowledge
 from proxyd.core.rules.state import SourceState
 from proxyd.ports import Clock
 from proxyd.queries import SourceChoice, SourceKind
+from proxyd.signals import Signal
 
 _NUMBER = re.compile("0*([0-9]+)")
 _MOST_DIGITS = 300
@@ -87,6 +88,13 @@ class SourceChoices:
     async def names(self) -> Sequence[str]:
         """Return the names of the declared sources in natural order."""
         return (await self._current()).names
+
+    async def follow(self, declared: Signal) -> NoReturn:
+        """Have the order ready before somebody asks; ``declared`` is notified of each declaration."""
+        while True:
+            changed = declared.next
+            await self._current()
+            await changed.wait()
 
     async def _current(self) -> _Named:
         async with self._naming:
