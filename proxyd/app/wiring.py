@@ -40,6 +40,7 @@ from proxyd.daemon import (
     Declarations,
     DeliveryQueries,
     Discovery,
+    EarlyProbes,
     Loops,
     Moves,
     Notifier,
@@ -218,6 +219,7 @@ def build(
         metrics,
         every_s=settings.plan_every,
         plans=store.plan,
+        declared=str if shares is not None else lambda: declarations.digest,
     )
     loops = Loops(
         probes=probes,
@@ -228,6 +230,7 @@ def build(
         transport=parts.transport,
         evaluation=evaluation,
         plans=PlanQueries(decider, declarations, store, clock),
+        early=EarlyProbes(decider, store, parts.transport, clock) if shares is None else None,
     )
     news = _announced(declarations, loops)
     if shares is not None:

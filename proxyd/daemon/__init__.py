@@ -4,6 +4,7 @@ from proxyd.daemon.daemon import Daemon, Loops
 from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.delivery_queries import DeliveryQueries
 from proxyd.daemon.discovery import Discovery
+from proxyd.daemon.early_probes import EarlyProbes
 from proxyd.daemon.moves import Moves
 from proxyd.daemon.notifying import DistantNotifier, Notifier, Notifying
 from proxyd.daemon.plan_loop import Planning
@@ -24,6 +25,7 @@ __all__ = [
     "DeliveryQueries",
     "Discovery",
     "DistantNotifier",
+    "EarlyProbes",
     "Loops",
     "Moves",
     "Notifier",

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
 from proxyd.config import Settings
 from proxyd.daemon.declarations import Declarations
+from proxyd.daemon.early_probes import EarlyProbes
 from proxyd.daemon.housekeeping import Housekeeping, measure_lag
 from proxyd.daemon.notifying import Notifying
 from proxyd.daemon.plan_loop import Planning
@@ -41,6 +43,7 @@ class Loops:
     evaluation: RuleEvaluation
     plans: PlanQueries
     shared: SharedFleet | None = None  # with other planners
+    early: EarlyProbes | None = None  # for the time in which the declaration is loaded
 
 
 class Daemon:
@@ -97,7 +100,8 @@ class Daemon:
         """Run the declaration; return whether that was done before ``stop``."""
         shared = self._loops.shared
         if shared is None:
-            await self._declarations.start()
+            early = self._loops.early
+            await self._declarations.start(None if early is None else partial(early.begin, tasks))
             return True
         sharing = tasks.create_task(shared.follow(), name="shards")
         starting = tasks.create_task(shared.start(), name="start")
@@ -112,8 +116,11 @@ class Daemon:
         """Run all loops until ``stop``, and end them."""
         async with asyncio.TaskGroup() as running:  # everything that writes; the writer outlives it
             passing = []
+            if (early := self._loops.early) is not None:
+                await early.end()
+                passing.append(running.create_task(early.take_in(self._loops.probes), name="early probes"))
             running.create_task(self._look_after(), name="declaration")
-            running.create_task(self._loops.probes.run(), name="probes")
+            running.create_task(self._probe(), name="probes")
             running.create_task(self._loops.pushes.run(), name="pushes")
             running.create_task(self._loops.notifying.run(), name="notifying")
             running.create_task(self._loops.transport.run(self._loops.probes.take_stray), name="transport")
@@ -137,6 +144,11 @@ class Daemon:
             await self._drain()
             for each in passing:
                 each.cancel()
+
+    async def _probe(self) -> None:
+        if (early := self._loops.early) is not None:
+            await early.rest()
+        await self._loops.probes.run()
 
     async def _look_after(self) -> None:
         """Look after the declaration and the tables; one of several planners does."""
@@ -163,7 +175,8 @@ class Daemon:
         """Wait for running probes if a prober is up; the next planner records later reports."""
         loops = self._loops
         within_s = timeout_s if loops.transport.is_up else 0.0
-        await loops.probes.drain(within_s)
+        early = [] if loops.early is None else [loops.early.drain(within_s)]
+        await asyncio.gather(loops.probes.drain(within_s), *early)
         loops.transport.stop()
 
     async def _watch_profiles(self) -> None:

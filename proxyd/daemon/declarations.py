@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
@@ -126,8 +126,10 @@ class Declarations:
         """Return the WATCH that declares a rule over the API; ``None`` if another statement or a file does."""
         return self._texts.watch_of(rule)
 
-    async def start(self) -> None:
+    async def start(self, begun: Callable[[str], Awaitable[None]] | None = None) -> None:
         """Load the directory; if it has errors, run on the last good declaration in the store.
+
+        ``begun`` is called with the digest of the texts before they are read.
 
         Raises
         ------
@@ -135,15 +137,18 @@ class Declarations:
             The directory has errors, and the store has no declaration.
         """
         async with self._turn:
-            await self._load()
+            await self._load(begun)
         self._started.set()
 
-    async def _load(self) -> None:
+    async def _load(self, begun: Callable[[str], Awaitable[None]] | None) -> None:
         stored = await self._store.declarations.load_texts()
         self._api = {text.name: text.text for text in stored if text.origin == "api"}
         meanings = await self._store.declarations.meanings()
         try:
-            await self._swap(self._folder.read(), self._api)
+            files = await asyncio.to_thread(self._folder.read)
+            if begun is not None:
+                await begun(await asyncio.to_thread(_digest, [*files, *texts_of(self._api)]))
+            await self._swap(files, self._api)
             self._is_sound = True
             self._metrics.reload_ok.set(1)
         except (ConfigError, ProfileError) as error:
@@ -367,10 +372,11 @@ class Declarations:
             await restore(self._decider, self._store, self._load_sources, now_s)
         await self.suspensions.follow(declaration)
         declared = await self._store.declarations.declare_sources(declaration.sources, now_s)
+        if self._known.division.own is None:
+            self.digest = ""  # a plan that is made meanwhile may be for either
         changes = await self._run(checked, accepted, declared, now_s)
         self._files, self._api = list(files), dict(api)
-        if self._known.division.own is not None:
-            self.digest = await asyncio.to_thread(_digest, texts)
+        self.digest = await asyncio.to_thread(_digest, texts)
         return changes
 
     async def _run(

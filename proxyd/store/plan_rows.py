@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
 from typing import Any, Protocol, TypeVar
 
-from sqlalchemy import Connection, Select, bindparam, select, update
+from sqlalchemy import Connection, Select, bindparam, func, select, update
 
+from proxyd.core.model.suspension import Subject
 from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.rules.estimates import FleetRecord
 from proxyd.core.rules.observation import Observation
+from proxyd.core.rules.state import SourceState
 from proxyd.store import rows
 from proxyd.store import tables as t
 from proxyd.store.databases.connections import StoreReader
@@ -23,6 +25,9 @@ _HINT = (
     update(t.sources)
     .where(t.sources.c.source_id == bindparam("of_source"))
     .values(hidden=bindparam("items"), hidden_since_s=bindparam("since_at_s"))
+)
+_NOTE_START = (
+    update(t.sources).where(t.sources.c.source_id == bindparam("of_source")).values(last_start_s=bindparam("at_s"))
 )
 
 
@@ -37,13 +42,16 @@ class ReadEach(Protocol):
 class StoredPlan:
     """The plan of the week: when the first one and this one were made (unix seconds), and what it was made of.
 
-    It holds only for the ``settings`` that it was made with. ``body`` is what ``pack`` returned.
+    It holds only for the ``settings`` that it was made with. ``body`` is what ``pack`` returned. ``early`` are the
+    feeds that may be asked before the texts with the digest ``declared`` are loaded, if there are any.
     """
 
     begun_s: float
     made_s: float
     settings: str
     body: bytes
+    declared: str = ""
+    early: bytes | None = None
 
 
 class SqlPlanRecord:
@@ -59,8 +67,37 @@ class SqlPlanRecord:
 
     async def load_sources(self) -> dict[str, SourceRecord]:
         """Return how the planner stood with each source."""
-        found = await self._read_each(select(t.sources), lambda row: (row.source_id, rows.source_record(row)))
+        c = t.sources.c
+        kept = select(c.source_id, c.record, c.hidden, c.hidden_since_s)
+        found = await self._read_each(kept, lambda row: (row.source_id, rows.source_record(row)))
         return {source_id: record for source_id, record in found if record is not None}
+
+    async def load_some(self, names: Sequence[str]) -> list[tuple[SourceState, SourceRecord | None]]:
+        """Return the states of those of some sources that are not paused, and how the planner stood with each.
+
+        They are in the order of their names.
+        """
+        c, paused, places = t.sources.c, t.suspensions.c, {name: place for place, name in enumerate(names)}
+        is_paused = c.source_id.in_(select(paused.name).where(paused.subject == Subject.SOURCE.value))
+        query = select(t.sources).where(c.source_id.in_(names), ~is_paused)
+        found = await self._read_each(query, lambda row: (rows.source_state(row), rows.source_record(row)))
+        return sorted(found, key=lambda each: places[each[0].source_id])
+
+    async def last_start_s(self) -> float | None:
+        """Return when the last recorded probe started, or ``None`` if none is."""
+        return next((row[0] for row in await self._read(select(func.max(t.probes.c.started_s)))), None)
+
+    async def note_start(self, source_ids: Iterable[str], now_s: float) -> None:
+        """Store that sources are asked, so that they are not asked again soon if the process ends now."""
+        started = [{"of_source": name, "at_s": now_s} for name in source_ids]
+        await self._writer.submit(lambda connection: execute_many(connection, _NOTE_START, started))
+
+    async def load_early(self, settings: str, declared: str) -> bytes | None:
+        """Return the feeds that may be asked early, if the last plan was made with these settings for these texts."""
+        c = t.plans.c
+        plans = select(c.settings, c.declared, c.early).order_by(c.plan_id).limit(1)
+        found = await self._read(plans)
+        return next((row.early for row in found if (row.settings, row.declared) == (settings, declared)), None)
 
     async def load_fleet(self) -> FleetRecord | None:
         """Return what was learned of all sources together, or ``None`` if nothing was.
@@ -83,8 +120,7 @@ class SqlPlanRecord:
 
     async def save(self, plan: StoredPlan) -> None:
         """Store a plan in place of the last one."""
-        names = ("begun_s", "made_s", "settings", "body")
-        row = {"plan_id": 1 + self._part()} | {name: getattr(plan, name) for name in names}
+        row = {"plan_id": 1 + self._part()} | {field.name: getattr(plan, field.name) for field in fields(plan)}
         await self._writer.submit(lambda connection: execute_many(connection, _UPSERT_PLAN, [row]))
 
     def write(self, connection: Connection, observations: Iterable[Observation]) -> None:

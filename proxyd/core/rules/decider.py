@@ -430,6 +430,20 @@ class Decider:
         ended = [(task.program.rule, each.failures) for task, each in zip(tasks, made, strict=True)]
         return results.told(made, self.known.failing.count(ended, now_s))
 
+    def begun(self, request: ProbeRequest, now_s: float) -> None:
+        """Note that a source is asked by a probe that was not chosen; ``finished`` ends it."""
+        self.planner.in_flight[request.source_id] = self.settings.grid.chronon_at(now_s)
+        self.planner.limits.hosts.remember(request.host, now_s)
+
+    def note_start(self, source_id: str, noted_s: float, start_s: float) -> None:
+        """Note when a probe that was not chosen has started, for the spacing of its source; ``noted_s`` was stored."""
+        self.settle(source_id, start_s)
+        if (source := self.planner.sources.get(source_id)) is None:
+            return
+        if noted_s in source.log.starts_s:  # the store was read after that
+            source.log.correct(noted_s, None)
+        source.record(start_s)
+
     def finished(self, outcome: ProbeOutcome, observation: Observation | None) -> None:
         """Let the planner continue with a source after its observation was recorded.
 

@@ -316,7 +316,10 @@ class SourcePlacement:
             self._known.estimates.keep(state.resumed(now_s))
 
     def _remember(self, log: ProbeLog, host: str, state: SourceState, record: SourceRecord | None) -> None:
-        """Restore the starts of a source's probes; if only the last is known, assume that all were made then."""
+        """Restore the starts of a source's probes; if only the last is known, assume that all were made then.
+
+        The last one may be of a probe whose outcome a process that ended never recorded.
+        """
         hosts, last_s = self._planner.limits.hosts, state.last_start_s
         assert last_s is not None
         if record is None:
@@ -324,8 +327,10 @@ class SourcePlacement:
             hosts.remember(host, last_s)
             return
         log.starts_s = list(record.starts_s)
+        if not log.starts_s or log.starts_s[-1] < last_s:
+            log.record(last_s)
         hosts.space(host, record.host_spacing_s)
-        hosts.restore(host, record.starts_s)
+        hosts.restore(host, log.starts_s)
 
     def _continue(self, placed: PlannedSource, record: SourceRecord, source: Source, now_s: float) -> None:
         """Let a source continue as it stood before a restart."""

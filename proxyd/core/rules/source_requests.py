@@ -15,12 +15,12 @@ MOST_NOT_MODIFIED = 50  # 304s in a row after which the whole document is asked 
 FEWEST_NOT_MODIFIED = 3
 
 
-def reading_of(source: Source, page_class: PageClass) -> str:
+def reading_of(source: Source, page_class: PageClass | None) -> str:
     """Return the id of an address and the way it is read; what was learned of items holds only for the same id.
 
-    Feeds are read whole, regardless of the fields that their class declares.
+    Feeds are read whole, regardless of the fields that their class declares: they need none.
     """
-    how = () if page_class.is_feed else (page_class.fields, page_class.each, page_class.key)
+    how = () if page_class is None or page_class.is_feed else (page_class.fields, page_class.each, page_class.key)
     asked: object = (source.url, how) if source.post is None else (source.url, how, source.post)
     shown = asked if source.rendering is None else (asked, source.rendering)
     read = shown if source.locale is None else (shown, source.locale)
