@@ -190,11 +190,7 @@ class SharedFleet:
         if await self._handovers.give_up(own):
             self.released.notify()
         if not declarations.controls:
-            if FIRST_SHARD in own:
-                await declarations.take_control()
-                self._take_control()
-            else:
-                await self._follow_declaration()
+            await self._follow_declaration()
         await declarations.follow_suspensions()
         async with declarations.turn:
             is_settled = self._noted == declarations.digest and self._shares.all_run(declarations.digest)
@@ -202,6 +198,9 @@ class SharedFleet:
             if (may_take and self._handovers.gains(own)) or self._clock.monotonic_s() >= self._next_read_s:
                 await self._catch_up()
             has_many_more = may_take and await self._handovers.take(own & self._shares.own)
+        if FIRST_SHARD in own and not declarations.controls:  # after the sources, which would wait for the profiles
+            await declarations.take_control()
+            self._take_control()
         await self._note_runs()
         await self._share_budget()
         if has_many_more:  # the plan depends on our part of the budget
