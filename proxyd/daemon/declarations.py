@@ -31,6 +31,7 @@ from proxyd.core.language import (
 from proxyd.core.model.delivery import WebhookDelivery
 from proxyd.core.model.outcome import host_of
 from proxyd.core.model.profile import Declaration
+from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.numba_kernels import load_libraries
 from proxyd.core.rules.answers.trial import PlanCost, Trial, asked_besides_week, differs_little
 from proxyd.core.rules.compiled import Swap
@@ -50,7 +51,7 @@ from proxyd.daemon.declared_texts import (
 )
 from proxyd.daemon.plan_loop import in_parts
 from proxyd.daemon.profile_folder import ProfileFolder
-from proxyd.daemon.remembered import LoadSources, load_sources, restore
+from proxyd.daemon.remembered import LoadSources, load_sources, remembered_week, restore
 from proxyd.daemon.stream_recall import StreamRecall
 from proxyd.daemon.suspensions import Suspensions
 from proxyd.errors import BusyError, ChangedError, ConfigError, ConflictError, NotFoundError, ProfileError, RuleError
@@ -137,10 +138,17 @@ class Declarations:
             The directory has errors, and the store has no declaration.
         """
         async with self._turn:
-            await self._load(begun)
+            week = asyncio.create_task(
+                remembered_week(self._decider.settings, self._store.plan), name="remembered plan"
+            )
+            try:
+                await self._load(begun, week)
+            finally:
+                week.cancel()
         self._started.set()
 
-    async def _load(self, begun: Callable[[str], Awaitable[None]] | None) -> None:
+    async def _load(self, begun: Callable[[str], Awaitable[None]] | None, week: Awaitable[WeekPlan | None]) -> None:
+        """Load the directory, or what is stored, while the plan of the ``week`` is made again."""
         stored = await self._store.declarations.load_texts()
         self._api = {text.name: text.text for text in stored if text.origin == "api"}
         meanings = await self._store.declarations.meanings()
@@ -148,7 +156,7 @@ class Declarations:
             files = await asyncio.to_thread(self._folder.read)
             if begun is not None:
                 await begun(await asyncio.to_thread(_digest, [*files, *texts_of(self._api)]))
-            await self._swap(files, self._api)
+            await self._swap(files, self._api, week=week)
             self._is_sound = True
             self._metrics.reload_ok.set(1)
         except (ConfigError, ProfileError) as error:
@@ -159,7 +167,7 @@ class Declarations:
                 "profiles have errors; running on the last good declaration", errors=_without_texts(error)
             )
             files = [SourceText(x.name, x.text) for x in stored if x.origin == "file"]
-            await self._swap(files, self._api, accepted_before=True)
+            await self._swap(files, self._api, accepted_before=True, week=week)
         for rule in self.declaration.rules.values():
             if (changed := what_changed(rule, meanings.get(rule.name, MEANING))) is not None:
                 log.warning("a rule means something else since this version", rule=rule.name, now=changed)
@@ -183,7 +191,8 @@ class Declarations:
             if not _are_in(declaration, found):
                 return False
             if not self._started.is_set():
-                await restore(self._decider, self._store, self._load_sources, now_s)
+                week = await remembered_week(self._decider.settings, self._store.plan)
+                await restore(self._decider, self._store, self._load_sources, week, now_s)
             await self._store.declarations.follow(declaration.rules.values())
             await self.suspensions.read(declaration)
             await self._run(checked, found.accepted, found.declared, now_s)
@@ -360,16 +369,22 @@ class Declarations:
             raise ConflictError(f"{kind.value.lower()} {name!r} is declared in {file}; change it there")
 
     async def _swap(
-        self, files: Sequence[SourceText], api: dict[str, str], *, accepted_before: bool = False
+        self,
+        files: Sequence[SourceText],
+        api: dict[str, str],
+        *,
+        accepted_before: bool = False,
+        week: Awaitable[WeekPlan | None] | None = None,
     ) -> DeclarationChanges:
+        """Accept texts and run them; at a start ``week`` returns the plan of the week that was stored."""
         texts = [*files, *texts_of(api)]
         checked = await self._check(texts, accepted_before=accepted_before)
         declaration, now_s = checked.declaration, self._clock.time_s()
         stored = [StoredText(f.file, "file", f.text) for f in files]
         stored += [StoredText(name, "api", text) for name, text in api.items()]
         accepted = await self._store.declarations.accept(stored, declaration.rules.values(), now_s)
-        if not self._started.is_set():
-            await restore(self._decider, self._store, self._load_sources, now_s)
+        if week is not None:
+            await restore(self._decider, self._store, self._load_sources, await week, now_s)
         await self.suspensions.follow(declaration)
         declared = await self._store.declarations.declare_sources(declaration.sources, now_s)
         if self._known.division.own is None:

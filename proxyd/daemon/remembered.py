@@ -58,8 +58,8 @@ async def load_sources(store: SqlStore) -> RememberedSources:
     )
 
 
-async def restore(decider: Decider, store: SqlStore, load: LoadSources, now_s: float) -> None:
-    """Let a decider continue as the last process ended."""
+async def restore(decider: Decider, store: SqlStore, load: LoadSources, week: WeekPlan | None, now_s: float) -> None:
+    """Let a decider continue as the last process ended, by the plan of the ``week`` if there is one."""
     found = await load()
     is_alone = decider.known.division.own is None  # otherwise these come with the sources that are taken over
     await asyncio.to_thread(
@@ -72,10 +72,14 @@ async def restore(decider: Decider, store: SqlStore, load: LoadSources, now_s: f
         await store.load_changes(limit=MOST_CHANGES),
         await store.failing.load(),
     )
-    stored = await store.plan.load()
-    is_ours = stored is not None and stored.settings == settings_of_plan(decider.settings)
-    week = await asyncio.to_thread(week_of, stored) if stored is not None and is_ours else None
     decider.restore_plan(PlanRecord(found.records, await store.plan.load_fleet(), week))
+
+
+async def remembered_week(settings: DeciderSettings, plans: Plans) -> WeekPlan | None:
+    """Return the last plan of the week, made again; ``None`` if there is none, or it was made with other settings."""
+    stored = await plans.load()
+    is_ours = stored is not None and stored.settings == settings_of_plan(settings)
+    return await asyncio.to_thread(week_of, stored) if stored is not None and is_ours else None
 
 
 def week_of(stored: StoredPlan) -> WeekPlan | None:
