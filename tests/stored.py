@@ -8,12 +8,15 @@ from copy import deepcopy
 from functools import lru_cache
 from typing import Any
 
+from sqlalchemy import Table
+
 from proxyd.core.planning.allocation.fleet_state import FleetState
 from proxyd.core.planning.allocation.packed_state import pack, unpack
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.rules.decider import Decider, PlanRecord
 from proxyd.core.rules.observation import Observation
 from proxyd.store import rows
+from proxyd.store import tables as t
 
 
 @lru_cache(4)
@@ -64,5 +67,12 @@ class Stored:
         found.restore_plan(PlanRecord({key: each for key, each in records.items() if each is not None}, fleet, week))
 
     def _read(self, kind: str) -> Mapping[Any, Any]:
-        found = {key: row for (of, key), row in self._rows.items() if of == kind}
-        return {key: namedtuple("Row", row)(**row) for key, row in found.items()}
+        return {key: row_of(_TABLES[kind], row) for (of, key), row in self._rows.items() if of == kind}
+
+
+def row_of(table: Table, values: Mapping[str, Any]) -> Any:
+    """Return a row as a query of a whole table gives it."""
+    return namedtuple("Row", table.columns.keys())(**values)
+
+
+_TABLES = {"source": t.sources, "stream": t.streams, "week": t.weeks, "fleet": t.fleet}

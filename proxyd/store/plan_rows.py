@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
+from sys import intern
 from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import Connection, Select, bindparam, func, select, update
@@ -69,7 +70,7 @@ class SqlPlanRecord:
         """Return how the planner stood with each source."""
         c = t.sources.c
         kept = select(c.source_id, c.record, c.hidden, c.hidden_since_s)
-        found = await self._read_each(kept, lambda row: (row.source_id, rows.source_record(row)))
+        found = await self._read_each(kept, lambda row: (intern(row.source_id), rows.source_record(row)))
         return {source_id: record for source_id, record in found if record is not None}
 
     async def load_some(self, names: Sequence[str]) -> list[tuple[SourceState, SourceRecord | None]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
+from sys import intern
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -13,7 +14,7 @@ from sqlalchemy import Row
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.delivery import Delivery, WebhookDelivery
 from proxyd.core.model.item import EventKind, Item, UpdateEvent, Value
-from proxyd.core.model.outcome import Validators
+from proxyd.core.model.outcome import NO_VALIDATORS, Validators
 from proxyd.core.model.profile import Digest
 from proxyd.core.model.schedule import Probe
 from proxyd.core.model.shards import shard_of
@@ -25,11 +26,12 @@ from proxyd.core.rules.estimates import FleetRecord
 from proxyd.core.rules.observation import Observation
 from proxyd.core.rules.programs.aggregate_values import Total
 from proxyd.core.rules.sibling_hints import SiblingHint
-from proxyd.core.rules.source_health import SourceHealth
+from proxyd.core.rules.source_health import UNKNOWN_HEALTH, SourceHealth
 from proxyd.core.rules.stages.calibration import Calibration
 from proxyd.core.rules.stages.joint_intervals import JointInterval, Obtained
 from proxyd.core.rules.state import IntervalRecord, Notification, SourceState, StoredEvent, StreamState
 from proxyd.core.rules.subscriptions import Subscription, SubscriptionStatus
+from proxyd.store import tables as t
 from proxyd.store.item_words import words_of
 
 MOST_DETAIL = 1000  # characters
@@ -38,6 +40,11 @@ ACCOUNT_FIELDS = tuple(field.name for field in fields(Calibration))
 _FIT_FIELDS = tuple(field.name for field in fields(ModelFit))
 _HIDDEN = ("hidden", "hidden_since_s")
 _SUBSCRIPTION_FIELDS = tuple(field.name for field in fields(Subscription))
+_NO_FIT = [getattr(NO_FIT, name) for name in _FIT_FIELDS]
+_NO_HEALTH = "{}"
+_SOURCE_COLUMNS, _STREAM_COLUMNS = tuple(t.sources.columns.keys()), tuple(t.streams.columns.keys())
+_OFTEN_ZERO = ("not_before_s", "fresh_until_s", "lost_items", "distrust_until_s")  # each would be another object
+_OFTEN_SAME = ("source_id", "last_outcome", "last_detail")
 _WRITTEN = {"validators", "rate", "fit", "health"}  # in other forms than those of the state
 UNAWAITED_COLUMNS = (
     *("source_id", "seq", "item_id", "content_hash", "fields"),
@@ -108,15 +115,28 @@ def fleet_record(row: Row[Any]) -> FleetRecord:
 
 def source_state(row: Row[Any]) -> SourceState:
     """Return the state that ``source_row`` wrote."""
-    values = row._asdict()
+    values = dict(zip(_SOURCE_COLUMNS, row, strict=True))  # row._asdict() is slower, and there may be a million rows
     for name in ("record", *_HIDDEN):
         del values[name]
-    validators = Validators(values.pop("etag"), values.pop("last_modified"))
+    validators, health = (values.pop("etag"), values.pop("last_modified")), values.pop("health")
     as_of_s, events, exposure_s = json.loads(values.pop("rate"))
-    rate = RateEvidence(tuple(events), tuple(exposure_s), as_of_s)
-    fit, health = json.loads(values.pop("fit")), SourceHealth.of_values(json.loads(values.pop("health")))
-    found_fit = ModelFit(*fit) if fit else NO_FIT
-    return SourceState(**values, validators=validators, rate=rate, fit=found_fit, health=health)
+    rate, fit = RateEvidence(tuple(events), tuple(exposure_s), as_of_s), json.loads(values.pop("fit"))
+    for name in _OFTEN_ZERO:
+        values[name] = values[name] or 0.0
+    for name in _OFTEN_SAME:
+        values[name] = _shared(values[name])
+    return SourceState(
+        **values,
+        validators=NO_VALIDATORS if validators == (None, None) else Validators(*validators),
+        rate=rate,
+        fit=NO_FIT if not fit or fit == _NO_FIT else ModelFit(*fit),
+        health=UNKNOWN_HEALTH if health == _NO_HEALTH else SourceHealth.of_values(json.loads(health)),
+    )
+
+
+def _shared(text: str | None) -> str | None:
+    """Return the same object for the same text: many rows have it, and each has read one of its own."""
+    return None if text is None else intern(text)
 
 
 def account_row(observation: Observation, account: Calibration, part: int = 0) -> dict[str, Any]:
@@ -287,8 +307,12 @@ def stream_row(stream: StreamState) -> dict[str, Any]:
 
 def stream_state(row: Row[Any]) -> StreamState:
     """Return the state that ``stream_row`` wrote, without its pending events and windows."""
-    values = row._asdict()
+    values = dict(zip(_STREAM_COLUMNS, row, strict=True))
     totals = tuple(_total(each) for each in json.loads(values.pop("counts")))
+    for name in ("rule", "source_id", "counting"):
+        values[name] = intern(values[name])
+    for name in ("fired_s", "utility"):
+        values[name] = values[name] or 0.0
     return StreamState(**values, totals=totals)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from sys import intern
 from typing import Any, TypeVar
 
 import structlog
@@ -186,7 +187,7 @@ class SqlStore(SqlOutbox):
 
     async def load_weeks(self) -> dict[str, WeekCounts]:
         """Return each source's counts of items by time of week."""
-        return dict(await self._each(select(t.weeks), lambda row: (row.source_id, rows.week_counts(row))))
+        return dict(await self._each(select(t.weeks), lambda row: (intern(row.source_id), rows.week_counts(row))))
 
     async def forget_streams(self, rules: Sequence[str]) -> None:
         """Delete the streams of these rules."""

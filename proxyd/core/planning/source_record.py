@@ -74,8 +74,7 @@ class SourceRecord:
     @classmethod
     def of_values(cls, values: Mapping[str, Any]) -> SourceRecord:
         """Return the record of ``values``; keys that this version does not know are ignored."""
-        known = {field.name for field in fields(cls)}
-        return cls(**{name: _tuples(value) for name, value in values.items() if name in known})
+        return cls(**{name: _tuples(value) for name, value in values.items() if name in _NAMES})
 
     def as_of(self, now_s: float) -> SourceRecord:
         """Return the record without times later than ``now_s``, after the machine's clock was set back.
@@ -97,3 +96,6 @@ class SourceRecord:
 
 def _tuples(value: Any) -> Any:
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+_NAMES = frozenset(field.name for field in fields(SourceRecord))

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 from proxyd.core.model.item import EventKind, Item, Value
 from proxyd.core.rules.source_health import SourceHealth, Spell
 from proxyd.core.rules.state import SourceState, StoredEvent
 from proxyd.store import rows
-
-
-def stored(row: dict[str, Any]) -> Any:
-    """Return a row as a query gives it."""
-    return SimpleNamespace(**row, _asdict=lambda: dict(row))
+from proxyd.store import tables as t
+from tests.stored import row_of
 
 
 def test_the_health_of_a_source_is_kept() -> None:
@@ -28,7 +22,7 @@ def test_the_health_of_a_source_is_kept() -> None:
         next_seq=7,
     )
     state = SourceState("s", "https://example.org/", health=health)
-    assert rows.source_state(stored(rows.source_row(state))) == state
+    assert rows.source_state(row_of(t.sources, rows.source_row(state))) == state
 
 
 def test_the_health_of_a_source_that_was_never_probed_takes_no_room() -> None:
@@ -47,4 +41,4 @@ def test_an_event_of_a_source_is_kept() -> None:
         seed=False,
         kind=EventKind.FAILURE,
     )
-    assert rows.source_event(stored(rows.source_event_row("s", event))) == event
+    assert rows.source_event(row_of(t.source_events, rows.source_event_row("s", event))) == event

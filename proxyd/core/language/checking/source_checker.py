@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from sys import intern
 
 from proxyd.core.language.checking.check_context import Reporter
 from proxyd.core.language.checking.classes import ClassIndex
@@ -39,7 +40,7 @@ def check_source(statement: CreateSource, classes: ClassIndex, reporter: Reporte
     if page_class is None:
         return None
     return Source(
-        source_id=statement.name.value,
+        source_id=intern(statement.name.value),  # what is stored of the source has its name too
         page_class=page_class.name,
         domain=page_class.domain,
         url=statement.url.value,
