@@ -31,7 +31,7 @@ log = structlog.get_logger("probes")
 _BUDGET_WINDOW_S = 3600.0
 _NOTED_JUMP_S = 60.0
 _MOST_STARTED = 16  # in one turn of the loop
-_MANY_PARTS = 100  # of twenty sources each; fewer are not worth a collection
+_MANY_PARTS = 40  # of fifty sources each; fewer are not worth a collection
 
 
 @dataclass(order=True, slots=True)

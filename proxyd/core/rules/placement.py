@@ -31,7 +31,7 @@ from proxyd.core.rules.state import SourceState
 from proxyd.core.rules.subscriptions import Hubs
 
 _ROUNDING = 1e-9
-_PART = 20  # sources that are placed at once, which takes some milliseconds
+_PART = 50  # sources that are placed at once, which takes some milliseconds
 _MOST_EPOCHS = 100  # that are followed up after a restart
 
 

@@ -453,7 +453,7 @@ def test_a_declaration_may_come_while_an_observation_is_recorded(after: Declarat
 
 
 def test_sources_are_placed_in_parts_where_a_period_begins() -> None:
-    sources = [source(f"s{number}") for number in range(50)]
+    sources = [source(f"s{number}") for number in range(120)]
     found = decider(declaration(*sources, rule("r", start='NOW + "20 SECONDS"')), now_s=T0)
     assert found.choose(NOW, in_parts=True) == []
     assert not found.is_placing
@@ -462,12 +462,12 @@ def test_sources_are_placed_in_parts_where_a_period_begins() -> None:
     def placed() -> int:
         return sum(bool(each.demands.rules) for each in found.planner.sources.values())
 
-    assert [placed(), *(placed() for _ in found.placing(lambda: T0 + 20.0))] == [20, 40, 50]
+    assert [placed(), *(placed() for _ in found.placing(lambda: T0 + 20.0))] == [50, 100, 120]
     assert len(found.choose(NOW + 3, in_parts=True)) == 10
 
 
 def test_no_source_is_probed_after_its_rule_has_ended_though_it_is_still_to_be_placed() -> None:
-    sources = [source(f"s{number}") for number in range(50)]
+    sources = [source(f"s{number}") for number in range(120)]
     found = decider(declaration(*sources, rule("r", end='NOW + "20 SECONDS"')), now_s=T0)
     assert len(found.choose(NOW + 1)) == 10
     assert found.choose(NOW + 2, in_parts=True) == []
