@@ -1,9 +1,10 @@
 """What a fleet costs, by its size: the start, memory, a source more, a rule more, and a reload that changes nothing.
 
-Run ``python benchmarks/fleet.py`` (half an hour: up to 200,000 sources; ``--sizes`` for others); ``--quick`` for few,
+Run ``python benchmarks/fleet.py`` (an hour: up to 200,000 sources; ``--sizes`` for others); ``--quick`` for few,
 ``--json`` for machines. The daemon is ``proxyd serve`` on SQLite, which probes an origin on loopback 100 times a
 second. While something changes, a client asks for a source again and again: its slowest answer is reported beside it.
-Nothing here is asserted.
+Each fleet is measured twice: new, and after two weeks in which it has learned, each source on a host of its own; this
+one is also started again once it has a plan. Nothing here is asserted.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 
 import aiohttp
-from interfaces import Line, Scale, origin, serving, set_up
+from interfaces import Line, Scale, origin, serving, set_up, what_was_learned
 
 from proxyd.metrics import Samples, percentile
 
 SIZES, QUICK = (0, 100, 50_000, 200_000), (0, 20)
 WANTED_S, WANTED_RELOAD_S = 2.0, 1.0
 _PROBES = "proxyd_scheduler_lateness_seconds"
-_WATCHED_S = 30.0
+_WATCHED_S, _BUDGET = 30.0, "100/s"
 
 
 class Fleet:
@@ -38,9 +39,30 @@ class Fleet:
         self._base = base
         self._began = perf_counter()
 
-    async def ready(self) -> Line:
+    async def ready(self, what: str = "start") -> Line:
         """Return how long the daemon takes until it is ready."""
-        return {"what": "start until ready", "seconds": await self._until(self._is_ready)}
+        return {"what": f"{what} until ready", "seconds": await self._until(self._is_ready)}
+
+    def first_request(self, asked: Requests, what: str) -> list[Line]:
+        """Return how long it took until the origin was first asked, if it was."""
+        times = [each for each in asked.times if each > self._began]
+        return [{"what": f"{what} until the first request", "seconds": min(times) - self._began}] if times else []
+
+    async def placed(self, sources: int) -> Line:
+        """Return how long it took until all sources were planned."""
+
+        async def are_placed() -> bool:
+            return await self._metric("proxyd_planned_sources") == sources
+
+        return {"what": "start until all are planned", "seconds": await self._until(are_placed)}
+
+    async def plan(self) -> Line:
+        """Return how long it took until there was a plan of the week."""
+
+        async def is_planned() -> bool:
+            return await self._metric("proxyd_plan_duration_seconds") > 0
+
+        return {"what": "start until the plan of the week", "seconds": await self._until(is_planned)}
 
     async def first_probe(self) -> Line:
         """Return how long it took until the first probe."""
@@ -106,33 +128,47 @@ class Fleet:
     async def _has_probed(self) -> bool:
         return (await self._buckets())[-1][1] > 0
 
+    async def _metric(self, name: str) -> float:
+        async with self._session.get(f"{self._base}/metrics") as answer:
+            return Samples.read(await answer.text()).values.get(name, 0.0)
+
     async def _buckets(self) -> list[tuple[float, float]]:
         async with self._session.get(f"{self._base}/metrics") as answer:
             samples = Samples.read(await answer.text())
         return sorted(samples.buckets.get(f"{_PROBES}_bucket", [(0.0, 0.0)]))
 
 
+class Requests:
+    """When the origin was asked."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+
+    def note(self) -> None:
+        """Note a request."""
+        self.times.append(perf_counter())
+
+
 @asynccontextmanager
-async def running(folder: Path, sources: int) -> AsyncIterator[tuple[Fleet, int]]:
-    """Yield a daemon that starts with so many sources, and the port of their origin."""
-    scale = Scale(domains=max(1, min(100, sources // 10)), sources=sources)
-    async with origin(folder) as port:
-        base = await asyncio.to_thread(set_up, folder, scale, port, budget="100/s", is_filled=False)
-        with serving(folder) as (daemon, token):
-            headers = {"Authorization": f"Bearer {token}"}
-            async with aiohttp.ClientSession(headers=headers, timeout=aiohttp.ClientTimeout(total=600.0)) as session:
-                yield Fleet(session, daemon, base), port
+async def running(folder: Path, base: str) -> AsyncIterator[Fleet]:
+    """Yield a daemon that starts."""
+    with serving(folder) as (daemon, token):
+        headers = {"Authorization": f"Bearer {token}"}
+        async with aiohttp.ClientSession(headers=headers, timeout=aiohttp.ClientTimeout(total=600.0)) as session:
+            yield Fleet(session, daemon, base)
 
 
-async def lines_of(sources: int, watched_s: float) -> list[Line]:
-    """Return the figures of a fleet of one size."""
+async def of_new(folder: Path, sources: int, watched_s: float) -> list[Line]:
+    """Return the figures of a new fleet of one size."""
     source = "CREATE SOURCE \"more\" OF FEED0000 AT 'http://127.0.0.1:{port}/more';"
     rule = (
         'INSERT NOTIFICATION "more" INTO "p0000" SET QUERY "SELECT title FROM FEED0000" '
         'SET TRIGGER "ON INSERT TO FEED0000" START NOW END NEVER SET UTILITY STRICT;'
     )
-    with TemporaryDirectory(prefix="proxyd-fleet-") as name:
-        async with running(Path(name), sources) as (fleet, port):
+    scale = Scale(domains=_domains(sources), sources=sources)
+    async with origin(folder) as port:
+        base = await asyncio.to_thread(set_up, folder, scale, port, budget=_BUDGET, left=lambda *_: ())
+        async with running(folder, base) as fleet:
             found = [await fleet.ready()]
             if sources:
                 found.append(await fleet.first_probe())
@@ -143,7 +179,35 @@ async def lines_of(sources: int, watched_s: float) -> list[Line]:
             wanted_s = WANTED_RELOAD_S * max(1.0, sources / 1e5)
             found.append(await fleet.change("a reload that changes nothing", "/api/v1/reload", "", wanted_s))
             found.append(await fleet.lateness(watched_s))
-    return [{"sources": sources} | line for line in found]
+    return found
+
+
+async def of_learned(folder: Path, sources: int, watched_s: float) -> list[Line]:
+    """Return the figures of a fleet of one size that has learned."""
+    scale, asked = Scale(domains=_domains(sources), sources=sources, hosts=sources), Requests()
+    async with origin(folder, at="0.0.0.0", asked=asked.note) as port:
+        base = await asyncio.to_thread(set_up, folder, scale, port, budget=_BUDGET, left=what_was_learned)
+        async with running(folder, base) as fleet:
+            found = [await fleet.ready(), fleet.memory(sources), await fleet.placed(sources), fleet.memory(sources)]
+            found += [await fleet.plan(), await fleet.lateness(watched_s)]
+        async with running(folder, base) as fleet:
+            found += [await fleet.ready("another start"), fleet.memory(sources)]
+            found += fleet.first_request(asked, "another start")
+    return found
+
+
+def _domains(sources: int) -> int:
+    return max(1, min(100, sources // 10))
+
+
+def lines_of(sources: int, watched_s: float) -> list[Line]:
+    """Return the figures of fleets of one size."""
+    found = list[Line]()
+    for fleet, measure in (("new", of_new), ("learned", of_learned)) if sources else (("new", of_new),):
+        with TemporaryDirectory(prefix="proxyd-fleet-") as name:
+            lines = asyncio.run(measure(Path(name), sources, watched_s))
+        found += [{"sources": sources, "fleet": fleet} | line for line in lines]
+    return found
 
 
 def main() -> None:
@@ -155,7 +219,7 @@ def main() -> None:
     options = parser.parse_args()
     measured: list[Line] = []
     for sources in QUICK if options.quick else options.sizes:
-        measured += asyncio.run(lines_of(sources, 2.0 if options.quick else _WATCHED_S))
+        measured += lines_of(sources, 2.0 if options.quick else _WATCHED_S)
     if options.json:
         print(json.dumps(measured))
         return

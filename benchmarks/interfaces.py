@@ -16,7 +16,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,9 +31,12 @@ from aiohttp import web
 from sqlalchemy import Table
 
 from proxyd.core.model.field_values import iso_time
+from proxyd.core.model.profile import Source
+from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.rates.rate_blend import RateEvidence
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.programs.aggregate_values import Total
+from proxyd.core.rules.source_requests import reading_of
 from proxyd.core.rules.stages.calibration import Calibration
 from proxyd.core.rules.state import SourceState, StreamState
 from proxyd.store import rows
@@ -65,10 +68,16 @@ class Scale:
     items: int = 10_000_000
     notifications: int = 1_000_000
     asked: int = 20
+    hosts: int = 1
 
     def source(self, number: int) -> str:
         """Return the name of a source."""
         return f"s{number % self.sources:06d}"
+
+    def url(self, number: int, port: int) -> str:
+        """Return the address of a source: one of 15,937,500 hosts, all of which are this machine."""
+        host = number % self.hosts
+        return f"http://127.{host // 62_500}.{host // 250 % 250}.{1 + host % 250}:{port}/{number}"
 
     def rule(self, number: int) -> str:
         """Return the name of a rule."""
@@ -90,7 +99,7 @@ def texts(scale: Scale, port: int) -> Iterator[str]:
             f'CREATE PROFILE "p{number:04d}" AS (DOMAIN "d{number:04d}", LANGUAGE "SQL", USER "bench");\n'
         )
         lines = [
-            f"CREATE SOURCE \"{scale.source(n)}\" OF {kind} AT 'http://127.0.0.1:{port}/{n}' EXPECT 1 PER DAY;\n"
+            f"CREATE SOURCE \"{scale.source(n)}\" OF {kind} AT '{scale.url(n, port)}' EXPECT 1 PER DAY;\n"
             for n in range(number, scale.sources, scale.domains)
         ]
         lines += [
@@ -101,25 +110,41 @@ def texts(scale: Scale, port: int) -> Iterator[str]:
         yield from ("".join(lines[first : first + 400]) for first in range(0, len(lines), 400))
 
 
-def fill(database: Path, scale: Scale, port: int) -> None:
-    """Write what two weeks left behind: states, items, probes, intervals, notifications and their deliveries."""
-    now_s, many = time(), scale.notifications
+Rows = Iterable[tuple[Table, Iterable[dict[str, Any]]]]
+"""What to write into some tables."""
+
+
+def what_was_learned(scale: Scale, now_s: float, port: int) -> Rows:
+    """Return what two weeks left behind of the sources: their states, weeks and streams."""
+    return (
+        (t.sources, _states(scale, now_s, port)),
+        (t.weeks, _weeks(scale, now_s)),
+        (t.accounts, _accounts(now_s)),
+        (t.streams, _streams(scale)),
+    )
+
+
+def all_there_is(scale: Scale, now_s: float, port: int) -> Rows:
+    """Return all that two weeks left behind: also items, probes, intervals, notifications and their deliveries."""
+    many = scale.notifications
+    return (
+        *what_was_learned(scale, now_s, port),
+        (t.items, (_item(scale, n, now_s) for n in range(scale.items))),
+        (t.probes, (_probe(scale, n, now_s) for n in range(many))),
+        (t.intervals, (_interval(scale, n, now_s) for n in range(many))),
+        (t.notifications, (_notification(scale, n, now_s) for n in range(many))),
+        (t.outbox, (_delivery(scale, n, now_s) for n in range(many))),
+        (t.attempts, (_attempt(scale, n, now_s) for n in range(many))),
+    )
+
+
+def fill(database: Path, left: Rows) -> None:
+    """Write what was left behind."""
     with closing(sqlite3.connect(database)) as connection:
         connection.execute("PRAGMA synchronous=OFF")
         for statement in WITHOUT_SQLITE:  # an index is built faster over all rows at once
             connection.execute(statement)
-        for table, found in (
-            (t.sources, _states(scale, now_s, port)),
-            (t.weeks, _weeks(scale, now_s)),
-            (t.accounts, _accounts(now_s)),
-            (t.streams, _streams(scale)),
-            (t.items, (_item(scale, n, now_s) for n in range(scale.items))),
-            (t.probes, (_probe(scale, n, now_s) for n in range(many))),
-            (t.intervals, (_interval(scale, n, now_s) for n in range(many))),
-            (t.notifications, (_notification(scale, n, now_s) for n in range(many))),
-            (t.outbox, (_delivery(scale, n, now_s) for n in range(many))),
-            (t.attempts, (_attempt(scale, n, now_s) for n in range(many))),
-        ):
+        for table, found in left:
             _insert(connection, table, found)
         for statement in IN_SQLITE:
             connection.execute(statement)
@@ -128,7 +153,8 @@ def fill(database: Path, scale: Scale, port: int) -> None:
 
 def _insert(connection: sqlite3.Connection, table: Table, found: Iterable[dict[str, Any]]) -> None:
     rows_left = iter(found)
-    first = next(rows_left)
+    if (first := next(rows_left, None)) is None:
+        return
     names, marks = ", ".join(first), ", ".join(f":{name}" for name in first)
     statement = f"INSERT INTO {table.name} ({names}) VALUES ({marks})"
     connection.execute(statement, first)
@@ -148,18 +174,22 @@ def _states(scale: Scale, now_s: float, port: int) -> Iterator[dict[str, Any]]:
         rate = RateEvidence(
             tuple(events for _ in blank.events), tuple(DAYS * DAY_S for _ in blank.exposure_s), now_s - 3600.0
         )
+        asked_s, url = now_s - 3600.0 - number % 9000, scale.url(number, port)
+        record = SourceRecord(asked_s, (events + 1.0) / (DAYS * DAY_S), 1.0, 1.0 / DAY_S, (asked_s,))
         yield rows.source_row(
             SourceState(
                 scale.source(number),
-                f"http://127.0.0.1:{port}/{number}",
+                url,
+                reading=reading_of(Source("", "", "", url), None),
                 first_contact_s=now_s - DAYS * DAY_S,
-                last_start_s=now_s - 3600.0 - number % 9000,
-                last_success_s=now_s - 3600.0 - number % 9000,
+                last_start_s=asked_s,
+                last_success_s=asked_s,
                 last_outcome="timeout" if number % 50 == 0 else "not_modified",
                 failures=int(number % 50 == 0),
                 next_seq=1_000,
                 rate=rate,
-            )
+            ),
+            record,
         )
 
 
@@ -299,18 +329,22 @@ def _attempt(scale: Scale, number: int, now_s: float) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def origin(folder: Path) -> AsyncIterator[int]:
-    """Answer every address with the same feed while the context is open; yields the port, which its folder keeps."""
+async def origin(folder: Path, *, at: str = "127.0.0.1", asked: Callable[[], object] = int) -> AsyncIterator[int]:
+    """Answer every address with the same feed while the context is open; yields the port, which its folder keeps.
+
+    ``asked`` is called with each request.
+    """
     known = folder / "origin.port"
 
     async def answer(request: web.BaseRequest) -> web.Response:
+        asked()
         if request.headers.get("If-None-Match") == '"1"':
             return web.Response(status=304, headers={"ETag": '"1"'})
         return web.Response(body=FEED, headers={"ETag": '"1"'}, content_type="application/rss+xml")
 
     runner = web.ServerRunner(web.Server(answer))
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", int(known.read_text()) if known.exists() else 0).start()
+    await web.TCPSite(runner, at, int(known.read_text()) if known.exists() else 0).start()
     known.write_text(str(runner.addresses[0][1]))
     yield int(runner.addresses[0][1])
     await runner.cleanup()
@@ -321,8 +355,18 @@ def proxyd(folder: Path, *arguments: str) -> list[str]:
     return [sys.executable, "-m", "proxyd", "--config", str(folder / "proxyd.toml"), *arguments]
 
 
-def set_up(folder: Path, scale: Scale, origin_port: int, *, budget: str = BUDGET, is_filled: bool = True) -> str:
-    """Write settings, profiles and database where there are none; return where the daemon will listen."""
+def set_up(
+    folder: Path,
+    scale: Scale,
+    origin_port: int,
+    *,
+    budget: str = BUDGET,
+    left: Callable[[Scale, float, int], Rows] = all_there_is,
+) -> str:
+    """Write settings, profiles and database where there are none; return where the daemon will listen.
+
+    ``left`` is what happened before.
+    """
     listen = f"127.0.0.1:{_free_port()}"
     settings = {
         "profiles": str(folder / "profiles"),
@@ -341,8 +385,7 @@ def set_up(folder: Path, scale: Scale, origin_port: int, *, budget: str = BUDGET
         for number, text in enumerate(texts(scale, origin_port)):
             (folder / "profiles" / f"{number:05d}.profile").write_text(text)
         subprocess.run(proxyd(folder, "db", "migrate"), check=True, stdout=subprocess.DEVNULL)
-        if is_filled:
-            fill(folder / "bench.db", scale, origin_port)
+        fill(folder / "bench.db", left(scale, time(), origin_port))
     return f"http://{listen}"
 
 
