@@ -69,7 +69,7 @@ def _dealt(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """Take the tests out of what the garbage collector goes through: that took 0.4 s, in which no server answered."""
+    """Leave the tests out of garbage collections, each of which took 0.4 s: no server of a test answered meanwhile."""
     gc.collect()
     gc.freeze()
 

@@ -155,6 +155,9 @@ async def test_edits_lead_where_the_last_declaration_leads_at_once(edits: list[A
     ]
     assert plans[0] == plans[1]
     assert all(each.rate_per_s in rates.per_s[name] for name, each in found.planner.sources.items())
+    known = fresh.known
+    now_per_s = {name: known.rate_per_s(known.compiled.sources[name], end_s) for name in fresh.planner.sources}
+    assert {name: each.rate_per_s for name, each in fresh.planner.sources.items()} == now_per_s
 
 
 def restarted(found: Decider, now_s: float) -> Decider:
