@@ -207,13 +207,11 @@ class Decider:
 
     def _allow_hubs(self, changed: Iterable[str]) -> None:
         """Let hubs push the sources that rules ask for, at the addresses at which they are read."""
-        compiled = self.known.compiled
         if not self.settings.subscribes:
             return
-        gone = [source_id for source_id in self.hubs.subscriptions() if source_id not in compiled.rules_of]
+        gone = [each for each in self.hubs.subscriptions() if each not in self.known.compiled.rules_of]
         for source_id in (*filter(self.known.has, changed), *gone):
-            source = compiled.sources.get(source_id) if source_id in compiled.rules_of else None
-            self.hubs.allow(source_id, source.url if source is not None and source.may_be_pushed else None)
+            self.hubs.allow(source_id, self.known.pushed_at(source_id))
 
     # -- what several planners share
 
@@ -267,7 +265,7 @@ class Decider:
         known.division = division
         self.captures.take_over(each for each in before.joint if each.rule in new_rules and known.has_rule(each.rule))
         self.hubs.take_over(subscriptions)
-        self._allow_hubs(gained)
+        self._allow_hubs([each.source_id for each in subscriptions])  # of all others when they are placed
         self._placement.take_over(gained, before.records)
 
     def _looks_after(self, subscription: Subscription, division: Division) -> bool:

@@ -64,6 +64,11 @@ class Knowledge:
         """Whether this planner plans probes of a source: a rule asks for it, it is not paused, and it is our own."""
         return source_id in self.compiled.rules_of and source_id not in self.paused and self.has(source_id)
 
+    def pushed_at(self, source_id: str) -> str | None:
+        """Return the address at which a hub may push a source; ``None`` if none may, or no rule asks for it."""
+        source = self.compiled.sources.get(source_id) if source_id in self.compiled.rules_of else None
+        return source.url if source is not None and source.may_be_pushed else None
+
     def state(self, source: Source) -> SourceState:
         """Return what is known of a source."""
         return self.estimates.state(source, self.compiled.reading(source.source_id))

@@ -310,8 +310,10 @@ class SourcePlacement:
         return None if record is None else record.as_of(now_s)
 
     def _continue_state(self, source_id: str, now_s: float) -> None:
-        """Continue what another planner has learned of a source."""
+        """Continue what another planner has learned of a source, which hubs may push to us now."""
         self._gained.discard(source_id)
+        if self._known.settings.subscribes:
+            self._hubs.allow(source_id, self._known.pushed_at(source_id))
         if (state := self._known.states.get(source_id)) is not None:
             self._known.estimates.keep(state.resumed(now_s))
 
