@@ -185,6 +185,12 @@ class Decider:
         """Place the sources that wait for it, in parts; ``now_s`` returns the time, in unix seconds."""
         return self._placement.parts(now_s)
 
+    def placing_declared(self, now_s: Callable[[], float]) -> Chunked[None]:
+        """Place the sources that the last declaration changed, in parts; others may still wait then."""
+        parts = self._placement.parts(now_s)
+        while self._placement.is_declaring:
+            yield next(parts)
+
     def settle(self, source_id: str, now_s: float) -> None:
         """Place a source now if it waits for that."""
         self._placement.settle(source_id, now_s)

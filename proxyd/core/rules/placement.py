@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -57,16 +57,24 @@ class SourcePlacement:
         self._epoch: int | None = None
         self._looked_s = -inf  # until when the edges of periods were looked at
         self._declared_s = -inf
+        self._last_changed: str | None = None  # by the last declaration, in the order in which they are placed
 
     def restore(self, records: Mapping[str, SourceRecord]) -> None:
         """Take over how sources stood before a restart, by name."""
         self._records = dict(records)
 
-    def declare(self, changed: Iterable[str], now_s: float) -> None:
-        """Note which sources a new declaration has placed again, or removed; ``parts`` does so in this order."""
+    def declare(self, changed: Sequence[str], now_s: float) -> None:
+        """Note which sources a new declaration has placed again, or removed.
+
+        ``parts`` does so in this order, before those that waited already.
+        """
         rules_of = self._known.compiled.rules_of
         self._set_aside = {name: each for name, each in self._set_aside.items() if name in rules_of}
+        before = bool(self._waiting)
         self._waiting.update(dict.fromkeys(changed))
+        for source_id in reversed(changed) if before else ():
+            self._waiting.move_to_end(source_id, last=False)
+        self._last_changed = changed[-1] if changed else None
         self._shared = {}
         self._looked_s = now_s if self._looked_s == -inf else self._looked_s
         self._declared_s = now_s
@@ -97,6 +105,11 @@ class SourcePlacement:
             return inf
         per_s = sum(state.rate.events) / max(sum(state.rate.exposure_s), 1.0)
         return per_s * (now_s - state.last_start_s)
+
+    @property
+    def is_declaring(self) -> bool:
+        """Whether sources that the last declaration changed are still to be placed."""
+        return self._last_changed in self._waiting
 
     @property
     def is_waiting(self) -> bool:

@@ -476,6 +476,19 @@ def test_no_source_is_probed_after_its_rule_has_ended_though_it_is_still_to_be_p
     assert not any(each.demands.rules for each in found.planner.sources.values())
 
 
+def test_a_source_that_is_added_while_others_are_placed_is_placed_first() -> None:
+    sources = [source(f"s{number}") for number in range(120)]
+    found = decider(declaration(), now_s=T0)
+    found.declare(declaration(*sources, rule("r")), {"r": T0}, T0, in_parts=True)
+    next(found.placing(lambda: T0))
+    found.declare(declaration(*sources, source("more"), rule("r")), {"r": T0}, T0, in_parts=True)
+    parts = list(found.placing_declared(lambda: T0))
+    assert (len(parts), len(found.planner.sources)) == (1, 100)
+    assert "more" in found.planner.sources
+    assert found.is_placing
+    assert list(found.placing_declared(lambda: T0)) == []
+
+
 def test_what_is_declared_within_a_chronon_is_probed_in_it() -> None:
     found = decider(declaration(source("other"), rule("other")), now_s=T0)
     found.declare(declaration(source("s"), rule("r")), {"r": T0 + 5.5}, T0 + 5.5, in_parts=True)
