@@ -34,7 +34,7 @@ _SILENCE_S = 300.0  # of a planner that is gone; live pages hear from it every 1
 _FORWARDED = "Proxyd-Forwarded"
 SECRET_HEADER, _SESSION_HEADER, NOTES_HEADER = "Proxyd-Planner", "Proxyd-Session", "Proxyd-Notes"
 NOTES = web.ResponseKey("the notes of a session after another planner's answer", str)
-_OF_ONE_CONNECTION = frozenset(
+_NOT_FORWARDED = frozenset(
     {
         *(SECRET_HEADER.lower(), _SESSION_HEADER.lower(), NOTES_HEADER.lower()),
         *("connection", "keep-alive", "proxy-authorization", "proxy-connection", "te", "trailer"),
@@ -93,8 +93,8 @@ class Forwarding:
     ) -> web.StreamResponse:
         """Return a planner's answer to a request, as it comes; ``body`` is what was read of it already.
 
-        If this planner knows the ``session`` of the browser, the other one trusts it, asks no third one, and its answer
-        has ``NOTES``.
+        With ``session``, this planner vouches for a session of the browser. The other one then answers itself, and its
+        notes are in ``NOTES`` of the answer.
         """
         refusal = _refusal(request, peer, once=session is None)
         return refusal if refusal is not None else await self._asked(request, peer, body, session)
@@ -205,7 +205,10 @@ def _source_of(request: web.Request, body: bytes | None) -> str | None:
 
 
 def _refusal(request: web.Request, peer: Peer, *, once: bool) -> web.Response | None:
-    """Return why a request cannot be forwarded, or at most ``once``; ``None`` if it can."""
+    """Return the refusal of a request that cannot be forwarded, ``None`` if it can.
+
+    With ``once``, a request that was forwarded already is refused.
+    """
     if once and _FORWARDED in request.headers:
         return _away(f"{peer.name} knows the answer, as far as is known here, and this request was forwarded once")
     if not peer.address:
@@ -216,9 +219,9 @@ def _refusal(request: web.Request, peer: Peer, *, once: bool) -> web.Response | 
 
 
 def _passed_on(headers: Mapping[str, str] | CIMultiDictProxy[str]) -> CIMultiDict[str]:
-    """Return headers without those that are about one connection, or that its ``Connection`` names, or of planners."""
+    """Return headers without those of one connection, those that ``Connection`` names, and those between planners."""
     named = {each.strip().lower() for each in headers.get("Connection", "").split(",")}
-    left_out = _OF_ONE_CONNECTION | named
+    left_out = _NOT_FORWARDED | named
     return CIMultiDict((name, value) for name, value in headers.items() if name.lower() not in left_out)
 
 

@@ -232,7 +232,7 @@ def build(
         plans=PlanQueries(decider, declarations, store, clock),
         early=EarlyProbes(decider, store, parts.transport, clock) if shares is None else None,
     )
-    news = _announced(declarations, loops)
+    news = _connect_signals(declarations, loops)
     if shares is not None:
         loops = replace(loops, shared=_sharing(shares, stored, recall, declarations, loops, news, clock))
     supervisor = Supervisor(parts.supervision, clock, store.ping)
@@ -241,8 +241,8 @@ def build(
     return Built(daemon, queries, decider, declarations, probes, loops.pushes, loops.notifying, news, metrics, parts)
 
 
-def _announced(declarations: Declarations, loops: Loops) -> Signal:
-    """Return the signal of news for live pages, and let the loops tell each other what has changed."""
+def _connect_signals(declarations: Declarations, loops: Loops) -> Signal:
+    """Let the loops tell each other what has changed; return the signal of news for live pages."""
     news, notifying, probes = Signal(), loops.notifying, loops.probes
     news.listen(notifying.wake)
     declarations.suspensions.released.listen(notifying.wake)
@@ -280,14 +280,13 @@ def _queries(
 ) -> Queries:
     """Return what the API and the dashboard ask."""
     store, clock, probes = parts.store, parts.clock, loops.probes
-    deliveries = (declarations, store, loops.notifying, parts.channel, parts.secrets, clock, news)
     return Queries(
         profiles=declarations,
         suspensions=declarations.suspensions,
         moves=Moves(declarations, decider, probes, store, clock),
         plans=loops.plans,
         discovery=Discovery(parts.prober),
-        deliveries=DeliveryQueries(*deliveries),
+        deliveries=DeliveryQueries(declarations, store, loops.notifying, parts.channel, parts.secrets, clock, news),
         access=store.access,
         callbacks=loops.pushes,
         vitals=DaemonVitals(decider.known, decider.explainer, store, probes, parts.transport, metrics, clock),

@@ -147,7 +147,7 @@ class Daemon:
 
     async def _probe(self) -> None:
         if (early := self._loops.early) is not None:
-            await early.rest()
+            await early.wait_for_next_chronon()
         await self._loops.probes.run()
 
     async def _look_after(self) -> None:

@@ -21,15 +21,15 @@ from proxyd.ports import Clock, Transport, Unmade
 from proxyd.signals import Signal
 from proxyd.store import SqlStore
 
-_MOST_HELD, _MOST_ITEMS = 5_000, 50_000  # outcomes, and items in them, that wait for the declaration
-_PART = 200  # feeds
-_AT_ONCE = 16  # outcomes that are taken in
+_MOST_HELD, _MOST_ITEMS = 5_000, 50_000  # probes made or under way, and items found, that wait for the declaration
+_PART = 200  # feeds whose states are read at once
+_AT_ONCE = 16  # outcomes that are taken in at once
 log = structlog.get_logger("probes")
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A feed that is asked since ``began_s``, which was noted at ``noted_s``; in unix seconds."""
+    """A probe that began at ``began_s``; ``noted_s`` is the start that was stored before it. In unix seconds."""
 
     request: ProbeRequest
     noted_s: float
@@ -38,9 +38,9 @@ class _Asked:
 
 
 class EarlyProbes:
-    """Asks feeds that are due while a declaration is loaded; then their outcomes are taken in.
+    """Probes feeds that are due while a declaration is loaded; their outcomes are taken in afterwards.
 
-    What is asked is stored before, so that a process that ends meanwhile is followed by one that keeps their spacing.
+    Each start is stored before its probe, so that the next process keeps the spacing even if this one is killed.
     """
 
     def __init__(self, decider: Decider, store: SqlStore, transport: Transport, clock: Clock) -> None:
@@ -56,16 +56,20 @@ class EarlyProbes:
         self._ending, self._is_ending = Signal(), False
         self._taken = asyncio.Event()
 
-    async def begin(self, tasks: asyncio.TaskGroup, declared: str) -> None:
-        """Ask until ``end`` what is due, if the last plan was made for texts with the digest ``declared``."""
+    async def begin(self, tasks: asyncio.TaskGroup, declared: str) -> bool:
+        """Probe until ``end`` what is due, if the last plan was made for texts with the digest ``declared``.
+
+        Returns whether that was so.
+        """
         packed = await self._plan.load_early(settings_of_plan(self._decider.settings), declared)
         if packed is None:
-            return
+            return False
         last_s, now_s = await self._plan.last_start_s(), self._clock.time_s()
         since_s = -inf if last_s is None else last_s
         feeds = await asyncio.to_thread(EarlyFeeds.unpack, packed)
-        log.info("feeds that are due are asked while the declaration is loaded", due=len(feeds.due(since_s, now_s)))
+        log.info("feeds that are due are probed while the declaration is loaded", due=len(feeds.due(since_s, now_s)))
         self._asking = tasks.create_task(self._ask(feeds, since_s, tasks), name="early probes")
+        return True
 
     async def _ask(self, feeds: EarlyFeeds, since_s: float, tasks: asyncio.TaskGroup) -> None:
         """Ask what has become due since a time and what becomes due, as many in a chronon as the budget allows."""
@@ -117,8 +121,8 @@ class EarlyProbes:
         for each in self._asked:
             self._decider.begun(each.request, each.began_s)
 
-    async def rest(self) -> None:
-        """Wait until the planner may choose, after ``end``: the budget of a chronon is spent once."""
+    async def wait_for_next_chronon(self) -> None:
+        """Wait until the planner may choose, after ``end``: a chronon has its budget once."""
         if self._asking is not None:
             grid, now_s = self._settings.grid, self._clock.time_s()
             await self._clock.sleep(grid.start_s(grid.chronon_at(now_s) + 1) - now_s)
@@ -142,9 +146,9 @@ class EarlyProbes:
                 self._decider.planner.finished(name, self._clock.time_s(), seen=False)
             else:
                 self._decider.note_start(name, each.noted_s, outcome.started_s)
-                await probes.take_in(outcome, reading=each.request.reading, probe=self._made(each))
+                await probes.take_in(outcome, reading=each.request.reading, probe=self._probe_of(each))
 
-    def _made(self, asked: _Asked) -> Probe:
+    def _probe_of(self, asked: _Asked) -> Probe:
         """Return what a probe was made for: to find changes."""
         name, chronon = asked.request.source_id, self._settings.grid.chronon_at(asked.began_s)
         source = self._decider.planner.sources.get(name)

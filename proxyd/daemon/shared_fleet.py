@@ -198,7 +198,7 @@ class SharedFleet:
             if (may_take and self._handovers.gains(own)) or self._clock.monotonic_s() >= self._next_read_s:
                 await self._catch_up()
             has_many_more = may_take and await self._handovers.take(own & self._shares.own)
-        if FIRST_SHARD in own and not declarations.controls:  # after the sources, which would wait for the profiles
+        if FIRST_SHARD in own and not declarations.controls:  # last: sources would wait until the profiles are read
             await declarations.take_control()
             self._take_control()
         await self._note_runs()

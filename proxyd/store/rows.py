@@ -43,7 +43,7 @@ _SUBSCRIPTION_FIELDS = tuple(field.name for field in fields(Subscription))
 _NO_FIT = [getattr(NO_FIT, name) for name in _FIT_FIELDS]
 _NO_HEALTH = "{}"
 _SOURCE_COLUMNS, _STREAM_COLUMNS = tuple(t.sources.columns.keys()), tuple(t.streams.columns.keys())
-_OFTEN_ZERO = ("not_before_s", "fresh_until_s", "lost_items", "distrust_until_s")  # each would be another object
+_OFTEN_ZERO = ("not_before_s", "fresh_until_s", "lost_items", "distrust_until_s")  # SQLite returns a new float for each
 _OFTEN_SAME = ("source_id", "last_outcome", "last_detail")
 _WRITTEN = {"validators", "rate", "fit", "health"}  # in other forms than those of the state
 UNAWAITED_COLUMNS = (
@@ -135,7 +135,7 @@ def source_state(row: Row[Any]) -> SourceState:
 
 
 def _shared(text: str | None) -> str | None:
-    """Return the same object for the same text: many rows have it, and each has read one of its own."""
+    """Return one object for equal texts; otherwise each row would keep its own."""
     return None if text is None else intern(text)
 
 

@@ -425,10 +425,10 @@ async def test_some_sources_are_loaded_without_paused_ones_and_noted_as_asked(st
     declared = declaration(source("s"), source("a"), source("b"), rule("r"))
     paused = Suspension(Subject.SOURCE, "a", 1.0, "me")
     await store.suspensions.change(lambda _: [paused], declared, 5.0)
-    asked = ("b", "unknown", "a", "s")
-    assert await store.plan.load_some(asked) == [(states["b"], None), (states["s"], record)]
+    asked = ("s", "unknown", "a", "b")
+    assert await store.plan.load_some(asked) == [(states["s"], record), (states["b"], None)]
     await store.plan.note_start(["s"], 9.0)
-    assert await store.plan.load_some(asked) == [(states["b"], None), (replace(states["s"], last_start_s=9.0), record)]
+    assert await store.plan.load_some(asked) == [(replace(states["s"], last_start_s=9.0), record), (states["b"], None)]
 
 
 async def test_a_long_queue_of_one_receiver_hides_no_other(store: SqlStore) -> None:

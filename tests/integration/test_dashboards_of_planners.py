@@ -161,10 +161,29 @@ async def test_only_a_planner_is_believed_that_a_browser_has_a_session(world: Wo
         assert answer.status == status
 
 
-async def test_a_session_of_a_revoked_token_is_not_believed(world: World) -> None:
-    headers = {"Proxyd-Planner": "theirs", "Proxyd-Session": _VOUCHED % ("0" * 12)}
-    async with world.other.get("/sources/s", headers=headers, allow_redirects=False) as answer:
+async def test_what_a_planner_says_of_a_session_is_checked_again(world: World) -> None:
+    bearer = (await world.browser.api.token("read"))["Authorization"].split("_")[1]
+
+    async def status(method: str, path: str, session: str, data: dict[str, str] | None = None) -> int:
+        headers = {"Proxyd-Planner": "theirs", "Proxyd-Session": session, "Sec-Fetch-Site": "same-origin"}
+        sent = world.other.request(method, path, headers=headers, data=data, allow_redirects=False)
+        async with sent as answer:
+            return answer.status
+
+    valid = _VOUCHED % bearer
+    assert await status("GET", "/sources/s", valid) == 200
+    assert await status("POST", "/sources/s/probe", valid, {"csrf": "c"}) == 403
+    assert await status("GET", "/sources/s", valid.replace("9e9", "1.0")) == 303
+    await world.browser.api.control.queries.access.drop_token("read None")
+    assert await status("GET", "/sources/s", valid) == 303
+
+
+async def test_a_browser_that_says_it_has_a_session_is_not_believed(world: World) -> None:
+    bearer = (await world.browser.api.token("read"))["Authorization"].split("_")[1]
+    headers = {"Proxyd-Planner": "theirs", "Proxyd-Session": _VOUCHED % bearer}
+    async with world.browser.api.client.get("/sources/s", headers=headers, allow_redirects=False) as answer:
         assert answer.status == 303
+    assert world.asked == []
 
 
 async def test_a_planner_that_does_not_answer_is_named_and_nothing_said_is_lost(world: World) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 
@@ -17,8 +18,10 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.core.rules.state import SourceState
 from proxyd.daemon import EarlyProbes, Planning
+from proxyd.daemon.remembered import load_sources
 from proxyd.ports import MaySend, Prober
-from proxyd.store import open_store
+from proxyd.store import SqlStore, open_store
+from proxyd.store.followed_rows import RememberedSources
 from tests.databases import migrated_file
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, PoissonOrigin, rule, source
@@ -120,8 +123,7 @@ class Early:
 
     async def ask(self, tasks: asyncio.TaskGroup) -> None:
         async def begun(declared: str) -> None:
-            await self.probes.begin(tasks, declared)
-            if any(each.get_name() == "early probes" for each in asyncio.all_tasks()):
+            if await self.probes.begin(tasks, declared):
                 for _ in range(self.load_s):
                     await self.machine.clock.someone_sleeps()  # the store reads in threads
                     await self.machine.clock.advance(1.0)
@@ -160,9 +162,23 @@ async def test_feeds_that_were_not_asked_when_loading_ends_are_due_at_once(machi
         await early.probes.take_in(found.probes)
         some = [name for _, name in prober.started]
         assert 0 < len(some) < len(NAMES)
+        starts_s = [at_s for at_s, _ in prober.started]
+        assert all(after_s - before_s >= 1.0 for before_s, after_s in pairwise(starts_s))
         await machine.clock.advance(10.0)
         rest = await choose(found, machine.clock, prober)
     assert sorted([*some, *rest]) == sorted(NAMES)
+
+
+async def test_no_more_is_probed_than_may_wait_for_the_declaration(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxyd.daemon.early_probes._MOST_HELD", 3)
+    prober = machine.origin()
+    async with machine.daemon(prober) as found, asyncio.TaskGroup() as tasks:
+        early = Early(machine, found, load_s=2)
+        await early.ask(tasks)
+        await early.probes.take_in(found.probes)
+    assert len(prober.started) == 3
 
 
 async def asked_early(machine: Machine) -> list[str]:
@@ -198,7 +214,7 @@ async def test_sources_that_share_a_host_and_paused_ones_are_not_asked(tmp_path:
 
 
 class Hanging:
-    """An origin that answers once it is told to."""
+    """An origin that never answers."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -228,9 +244,17 @@ async def test_what_a_killed_daemon_has_asked_is_not_asked_again(machine: Machin
 
 
 @pytest.mark.parametrize("stops_at_once", [True, False])
-async def test_a_daemon_goes_on_with_what_was_asked_while_it_was_loaded(machine: Machine, stops_at_once: bool) -> None:
+async def test_a_daemon_goes_on_with_what_was_probed_while_it_was_loaded(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, stops_at_once: bool
+) -> None:
     prober, clock = machine.origin(), machine.clock
-    began_s = clock.time_s()
+    began_s, may_load = clock.time_s(), asyncio.Event()
+
+    async def slowly(store: SqlStore) -> RememberedSources:
+        await may_load.wait()
+        return await load_sources(store)
+
+    monkeypatch.setattr("proxyd.daemon.declarations.load_sources", slowly)
 
     def is_stored(state: SourceState) -> bool:
         return (state.last_success_s or 0.0) >= began_s
@@ -239,7 +263,13 @@ async def test_a_daemon_goes_on_with_what_was_asked_while_it_was_loaded(machine:
         parts = offline_parts(machine.settings, store, clock, prober)
         found = build(machine.settings, parts)
         running = asyncio.create_task(found.daemon.run())
-        while not (found.declarations.has_started and prober.started):
+        while not prober.started:
+            await clock.someone_sleeps()
+            await clock.advance(1.0)
+        assert not found.declarations.has_started
+        early = {name for _, name in prober.started}
+        may_load.set()
+        while not found.declarations.has_started:
             await asyncio.sleep(0.01)
             await clock.advance(1.0)
         while not (stops_at_once or all(is_stored(found.decider.known.states[name]) for _, name in prober.started)):
@@ -251,6 +281,7 @@ async def test_a_daemon_goes_on_with_what_was_asked_while_it_was_loaded(machine:
             await clock.advance(1.0)
         await running
     asked = [name for _, name in prober.started]
+    assert early <= set(asked)
     assert len(set(asked)) == len(asked)
     async with open_store(machine.folder / "p.db", ChrononGrid(10.0)) as store:
         assert {name for name, state in (await store.load_states()).items() if is_stored(state)} == set(asked)

@@ -52,11 +52,12 @@ async def test_it_is_about_that_of_one_planner(budget_per_s: float) -> None:
         assert ours.probes_per_s == pytest.approx(its.probes_per_s, rel=0.05)
         assert ours.delay_s == pytest.approx(its.delay_s, rel=0.06)
         assert ours.captured == pytest.approx(its.captured, abs=0.03)
-    assert set(together.targets) == set(alone.targets)
+    assert set(together.targets) == set(alone.targets) == {"r", "within"}
     for name, outlook in alone.targets.items():
         assert together.targets[name].expected == pytest.approx(outlook.expected, abs=0.03)
         assert together.targets[name].items == pytest.approx(outlook.items, rel=1e-6)
         assert together.targets[name].limit == outlook.limit
+    assert len(together.shares) == len(alone.shares) > 0
     for its_share, share in zip(together.shares, alone.shares, strict=True):
         assert its_share.share == share.share
         assert its_share.probes_per_s == pytest.approx(share.probes_per_s, rel=0.05)

@@ -127,16 +127,24 @@ class Gate:
             return problem(403, "Forbidden", "the request came from another site")
         if route.scope is None:
             return await route.handler(request)
-        told, sessions = self._peers.told_session(request), self._sessions
-        known = sessions.find(request.cookies.get(COOKIE, "")) if told is None else sessions.of_planner(told)
-        if (signed := await known) is None:
+        told = self._peers.told_session(request)
+        if told is None:
+            signed = await self._sessions.find(request.cookies.get(COOKIE, ""))
+        else:
+            signed = await self._sessions.of_planner(told)
+        if signed is None:
             return _sign_in_first(request)
         request[SIGNED], request[BEARER] = signed, signed.token
         if SCOPES.index(signed.token.scope) < SCOPES.index(route.scope):
             has = f"you are signed in with a token of scope {signed.token.scope}"
             return problem(403, "Forbidden", f"this needs a token of scope {route.scope}; {has}")
-        answer = await self._elsewhere(request, signed.session) if route.is_of_source and told is None else None
-        return await self._answered(request, route, signed.session) if answer is None else answer
+        if (
+            route.is_of_source
+            and told is None
+            and (answer := await self._elsewhere(request, signed.session)) is not None
+        ):
+            return answer
+        return await self._answered(request, route, signed.session)
 
     async def _answered(self, request: web.Request, route: WebRoute, session: Session) -> web.StreamResponse:
         if route.method == "POST" and not await has_csrf(request, session.csrf):

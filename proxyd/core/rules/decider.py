@@ -271,7 +271,7 @@ class Decider:
         known.division = division
         self.captures.take_over(each for each in before.joint if each.rule in new_rules and known.has_rule(each.rule))
         self.hubs.take_over(subscriptions)
-        self._allow_hubs([each.source_id for each in subscriptions])  # of all others when they are placed
+        self._allow_hubs([each.source_id for each in subscriptions])  # those of other sources once these are placed
         self._placement.take_over(gained, before.records)
 
     def _looks_after(self, subscription: Subscription, division: Division) -> bool:

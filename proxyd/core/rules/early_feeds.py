@@ -1,7 +1,7 @@
-"""Feeds that may be asked before a large declaration is loaded: which ones, when they are due, and their requests.
+"""Feeds that may be probed before a large declaration is loaded: which ones, when they are due, and their requests.
 
-They are chosen with each plan of the week, and stored with it. Only what needs no declaration to be asked well is among
-them: a feed of which nothing but the address is declared, which is the only source of its host.
+They are chosen with each plan of the week, and stored with it. A feed is among them if its probe needs nothing of the
+declaration: only its address and EXPECT are declared, and it is the only source of its host.
 """
 
 from __future__ import annotations
@@ -62,9 +62,8 @@ class EarlyFeeds(NamedTuple):
 
     def pack(self) -> bytes:
         """Return them as bytes, for ``unpack``."""
-        pieces = json.JSONEncoder().iterencode(
-            [self.made_s, self.names, self.due_s.round().tolist()]
-        )  # other threads run
+        whole = [self.made_s, self.names, self.due_s.round().tolist()]
+        pieces = json.JSONEncoder().iterencode(whole)  # slower than dumps, but lets the event loop run in between
         return zlib.compress("".join(pieces).encode(), 1)
 
     @classmethod

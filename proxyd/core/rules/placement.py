@@ -81,7 +81,10 @@ class SourcePlacement:
 
     def release(self, lost: Iterable[str]) -> None:
         """Note that sources may have gone to other planners; ``parts`` removes those, and places the rest again."""
-        for source_id in lost:
+        self._place_again(lost)
+
+    def _place_again(self, sources: Iterable[str]) -> None:
+        for source_id in sources:
             self._waiting[source_id] = None
             self._set_aside.pop(source_id, None)
 
@@ -90,7 +93,7 @@ class SourcePlacement:
 
         ``records`` says how they stood there.
         """
-        self.release(gained)
+        self._place_again(gained)
         self._gained.update(gained)
         self._records.update(records)
 
@@ -323,7 +326,7 @@ class SourcePlacement:
         return None if record is None else record.as_of(now_s)
 
     def _continue_state(self, source_id: str, now_s: float) -> None:
-        """Continue what another planner has learned of a source, which hubs may push to us now."""
+        """Restore what another planner learned of a source, and let hubs push it to this one."""
         self._gained.discard(source_id)
         if self._known.settings.subscribes:
             self._hubs.allow(source_id, self._known.pushed_at(source_id))
@@ -333,7 +336,7 @@ class SourcePlacement:
     def _remember(self, log: ProbeLog, host: str, state: SourceState, record: SourceRecord | None) -> None:
         """Restore the starts of a source's probes; if only the last is known, assume that all were made then.
 
-        The last one may be of a probe whose outcome a process that ended never recorded.
+        The last start may be of a probe whose outcome was never recorded, because the process ended.
         """
         hosts, last_s = self._planner.limits.hosts, state.last_start_s
         assert last_s is not None

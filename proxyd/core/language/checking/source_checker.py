@@ -40,7 +40,7 @@ def check_source(statement: CreateSource, classes: ClassIndex, reporter: Reporte
     if page_class is None:
         return None
     return Source(
-        source_id=intern(statement.name.value),  # what is stored of the source has its name too
+        source_id=intern(statement.name.value),  # one string is shared with the rows of this source
         page_class=page_class.name,
         domain=page_class.domain,
         url=statement.url.value,

@@ -108,7 +108,7 @@ class RuleOutlook(NamedTuple):
     is_host_bound
         Whether the limit of a host makes probes of its sources dearer.
     items
-        The worth of the items a slot that the rule asks for.
+        Items a slot that the rule asks for, by their worth.
 
     Examples
     --------

@@ -54,7 +54,7 @@ class Advice:
     shares
         The probes that it takes to give every rule some share of its items in time.
     items_per_s
-        The items of the sources that the plan knows.
+        Items a second of all sources in the plan.
     """
 
     budget_per_s: float

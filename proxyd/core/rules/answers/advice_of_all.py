@@ -20,8 +20,9 @@ _MOST_POINTS = 50  # of a front
 def advice_of_all(parts: Sequence[Advice]) -> Advice:
     """Return the advice for the sources of all planners, each of which has its part of the budget.
 
-    Numbers of probes and of intervals add up, means weigh by items. What a budget buys is exact if the parts are those
-    that save most delay; the front is at most as good as one planner's, because no planner leaves another its part.
+    Numbers of probes and of intervals are added; means are weighted by items. What a budget buys is exact if the budget
+    is divided so that most delay is saved. The front may be worse than that of a single planner, because planners do
+    not lend each other budget.
 
     Parameters
     ----------
