@@ -361,9 +361,10 @@ class Declarations:
         """Return the text of a profile and its rules in canonical layout."""
         return self._texts.text_of(profile)
 
-    def statements_of(self, profile: str) -> list[Statement]:
-        """Return the statements of a profile and its rules, with what each WATCH stands for."""
-        return self._texts.statements_of(profile)
+    def written_of(self, profile: str) -> tuple[str, list[Statement]]:
+        """Return the text of a profile, and its statements with what each WATCH stands for, of one declaration."""
+        texts = self._texts
+        return texts.text_of(profile), texts.statements_of(profile)
 
     def _refuse_owned(self, kind: StatementKind, name: str) -> None:
         file = self._texts.file_of(kind, name)

@@ -58,8 +58,8 @@ class Profiles(Protocol):
     def text_of(self, profile: str) -> str:
         """Return a profile and its rules as text in canonical layout."""
 
-    def statements_of(self, profile: str) -> Sequence[Statement]:
-        """Return the statements of a profile and its rules."""
+    def written_of(self, profile: str) -> tuple[str, Sequence[Statement]]:
+        """Return the text of a profile and its rules, and the same as statements; for a thread, if these are many."""
 
     async def declare(
         self, *texts: str | Parsed, only_if: OnlyIf | None = None, instead_of: Declaration | None = None

@@ -58,7 +58,8 @@ class ProfileHandlers:
         return answer
 
     def _written(self, name: str) -> tuple[str, wire.DeclarationWritten]:
-        return self._profiles.text_of(name), written(self._profiles.statements_of(name))
+        text, statements = self._profiles.written_of(name)
+        return text, written(statements)
 
     async def declare(self, request: web.Request) -> wire.ChangesMade | web.Response:
         """Declare a text of the rule language, or the same structure as JSON.
