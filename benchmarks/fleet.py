@@ -190,6 +190,7 @@ async def of_learned(folder: Path, sources: int, watched_s: float) -> list[Line]
         async with running(folder, base) as fleet:
             found = [await fleet.ready(), fleet.memory(sources), await fleet.placed(sources), fleet.memory(sources)]
             found += [await fleet.plan(), await fleet.lateness(watched_s)]
+        await asyncio.sleep(2.0)  # until the origin has seen the last requests
         async with running(folder, base) as fleet:
             found += [await fleet.ready("another start"), fleet.memory(sources)]
             found += fleet.first_request(asked, "another start")
@@ -219,13 +220,13 @@ def main() -> None:
     options = parser.parse_args()
     measured: list[Line] = []
     for sources in QUICK if options.quick else options.sizes:
-        measured += lines_of(sources, 2.0 if options.quick else _WATCHED_S)
+        lines = lines_of(sources, 2.0 if options.quick else _WATCHED_S)
+        measured += lines
+        for line in lines if not options.json else ():
+            shown = (f"{name} {each:.4g}" if isinstance(each, float) else f"{each}" for name, each in line.items())
+            print(", ".join(shown), flush=True)
     if options.json:
         print(json.dumps(measured))
-        return
-    for line in measured:
-        shown = (f"{name} {each:.4g}" if isinstance(each, float) else f"{each}" for name, each in line.items())
-        print(", ".join(shown))
 
 
 if __name__ == "__main__":

@@ -81,6 +81,8 @@ class Daemon:
     def stop(self) -> None:
         """Start to drain; returns at once."""
         self._stopping.set()
+        if self._loops.early is not None:
+            self._loops.early.stop()
         self._look.notify()
 
     def reload_soon(self) -> None:

@@ -16,12 +16,13 @@ from proxyd.core.model.schedule import Probe, Reason
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.early_feeds import EarlyFeeds, early_request
 from proxyd.daemon.probe_loop import ProbeLoop
-from proxyd.daemon.remembered import settings_of_plan
+from proxyd.daemon.remembered import early_digest, settings_of_plan
 from proxyd.ports import Clock, Transport, Unmade
 from proxyd.signals import Signal
 from proxyd.store import SqlStore
 
 _MOST_HELD, _MOST_ITEMS = 5_000, 50_000  # probes made or under way, and items found, that wait for the declaration
+_MOST_BYTES = 64 << 20  # of their documents
 _PART = 200  # feeds whose states are read at once
 _AT_ONCE = 16  # outcomes that are taken in at once
 log = structlog.get_logger("probes")
@@ -51,9 +52,11 @@ class EarlyProbes:
         self._transport = transport
         self._clock = clock
         self._asked: deque[_Asked] = deque()
-        self._items = 0
+        self._items = self._bytes = 0
+        self._asked_s = -inf
         self._asking: asyncio.Task[None] | None = None
         self._ending, self._is_ending = Signal(), False
+        self._stopping = Signal()
         self._taken = asyncio.Event()
 
     async def begin(self, tasks: asyncio.TaskGroup, declared: str) -> bool:
@@ -61,12 +64,17 @@ class EarlyProbes:
 
         Returns whether that was so.
         """
-        packed = await self._plan.load_early(settings_of_plan(self._decider.settings), declared)
+        settings, now_s = self._decider.settings, self._clock.time_s()
+        packed = await self._plan.load_early(settings_of_plan(settings), early_digest(declared, settings))
         if packed is None:
             return False
-        last_s, now_s = await self._plan.last_start_s(), self._clock.time_s()
+        last_s = await self._plan.last_start_s(now_s)
         since_s = -inf if last_s is None else last_s
-        feeds = await asyncio.to_thread(EarlyFeeds.unpack, packed)
+        try:
+            feeds = await asyncio.to_thread(EarlyFeeds.unpack, packed)
+        except ValueError as error:
+            log.warning("the stored feeds cannot be read; none is probed early", reason=str(error))
+            return False
         log.info("feeds that are due are probed while the declaration is loaded", due=len(feeds.due(since_s, now_s)))
         self._asking = tasks.create_task(self._ask(feeds, since_s, tasks), name="early probes")
         return True
@@ -79,11 +87,16 @@ class EarlyProbes:
             for begin in range(0, len(names), _PART):
                 requests = await self._requests(names[begin : begin + _PART], feeds.made_s)
                 while requests:
-                    if self._is_ending or len(self._asked) >= _MOST_HELD or self._items >= _MOST_ITEMS:
+                    if self._is_ending or self._holds_many:
                         return
                     await self._ask_some(requests, tasks)
             since_s = now_s
             await self._ending.sleep(self._clock, self._settings.grid.length_s)
+
+    @property
+    def _holds_many(self) -> bool:
+        """Whether no more may wait for the declaration."""
+        return len(self._asked) >= _MOST_HELD or self._items >= _MOST_ITEMS or self._bytes >= _MOST_BYTES
 
     async def _requests(self, names: Sequence[str], made_s: float) -> deque[ProbeRequest]:
         """Return the requests of those of some feeds that may be asked."""
@@ -104,13 +117,22 @@ class EarlyProbes:
         await self._plan.note_start([each.source_id for each in some], noted_s)
         for request in some:
             probing = tasks.create_task(self._probe(request), name=f"probe {request.source_id}")
-            self._asked.append(_Asked(request, noted_s, self._clock.time_s(), probing))
+            self._asked_s = self._clock.time_s()
+            self._asked.append(_Asked(request, noted_s, self._asked_s, probing))
             await self._ending.sleep(self._clock, pause_s)
 
     async def _probe(self, request: ProbeRequest) -> ProbeOutcome | Unmade:
         async with self._transport.probe(request) as outcome:
-            self._items += 0 if isinstance(outcome, Unmade) else len(outcome.items)
+            if not isinstance(outcome, Unmade):
+                self._items += len(outcome.items)
+                self._bytes += outcome.body_bytes
             return outcome
+
+    def stop(self) -> None:
+        """Begin no more probes, because the daemon stops; returns at once."""
+        self._is_ending = True
+        self._ending.notify()
+        self._stopping.notify()
 
     async def end(self) -> None:
         """Ask no more: the declaration is loaded, and its planner waits for what was asked."""
@@ -122,10 +144,10 @@ class EarlyProbes:
             self._decider.begun(each.request, each.began_s)
 
     async def wait_for_next_chronon(self) -> None:
-        """Wait until the planner may choose, after ``end``: a chronon has its budget once."""
-        if self._asking is not None:
-            grid, now_s = self._settings.grid, self._clock.time_s()
-            await self._clock.sleep(grid.start_s(grid.chronon_at(now_s) + 1) - now_s)
+        """Wait until the planner may choose, after ``end``, or until ``stop``: a chronon has its budget once."""
+        grid, now_s = self._settings.grid, self._clock.time_s()
+        if grid.chronon_at(max(self._asked_s, 0.0)) == grid.chronon_at(now_s):
+            await self._stopping.sleep(self._clock, grid.start_s(grid.chronon_at(now_s) + 1) - now_s)
 
     async def take_in(self, probes: ProbeLoop) -> None:
         """Take in the outcomes of all that was asked, also of what is still under way; if cancelled, give that up."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias, TypeVar
 
 import structlog
 
+from proxyd.core.model.outcome import host_of
 from proxyd.core.planning.allocation.packed_state import pack
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.chunks import Chunked, Steps
@@ -15,7 +17,7 @@ from proxyd.core.rules.compiled import Compiled
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.early_feeds import EarlyFeeds
 from proxyd.core.rules.estimates import until_next_plan_s
-from proxyd.daemon.remembered import Plans, settings_of_plan
+from proxyd.daemon.remembered import Plans, early_digest, settings_of_plan
 from proxyd.metrics import Metrics
 from proxyd.ports import Clock
 from proxyd.signals import Signal
@@ -116,7 +118,8 @@ class Planning:
             begun_s, settings = self._begun_s, settings_of_plan(self._decider.settings)
             begun_s = made_s if begun_s is None else begun_s
             early = await asyncio.to_thread(self._early, week, compiled, made_s) if declared else None
-            await self._plans.save(StoredPlan(begun_s, made_s, settings, packed[0], declared, early))
+            digest = early_digest(declared, self._decider.settings)
+            await self._plans.save(StoredPlan(begun_s, made_s, settings, packed[0], digest, early))
         self._metrics.plan_s.set(self._clock.monotonic_s() - began_s)
         self._metrics.probe_price.set(week.price_item_s / 3600.0)
         log.info(
@@ -128,7 +131,9 @@ class Planning:
         settings = self._decider.settings
         if len(compiled.rules_of) < _LARGE or settings.planner.host_budget.probes is not None:
             return None
-        return EarlyFeeds.of(week, compiled, settings.throttle_scope, now_s).pack()
+        states = list(self._decider.known.states.values())
+        moved = Counter(host_of(each.moved_url) for each in states if each.moved_url is not None)
+        return EarlyFeeds.of(week, compiled, settings.throttle_scope, now_s, also_asked=moved).pack()
 
 
 async def in_parts(work: Chunked[T]) -> T:

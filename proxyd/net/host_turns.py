@@ -216,6 +216,9 @@ class ThrottleScopes:
         self._groups: Mapping[str, str] = {host: "|".join(group) for group in groups for host in group}
         self._scope = lru_cache(_MOST_SCOPES)(self._find)
 
+    def __repr__(self) -> str:
+        return f"ThrottleScopes(by_domain={self._suffixes is not None}, groups={sorted(set(self._groups.values()))})"
+
     def __call__(self, host: str) -> str:
         """Return the scope of a host."""
         return self._scope(host)

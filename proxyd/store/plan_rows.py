@@ -74,19 +74,21 @@ class SqlPlanRecord:
         return {source_id: record for source_id, record in found if record is not None}
 
     async def load_some(self, names: Sequence[str]) -> list[tuple[SourceState, SourceRecord | None]]:
-        """Return the states of those of some sources that are not paused, and how the planner stood with each.
+        """Return the states of some sources, and how the planner stood with each; in the order of their names.
 
-        They are in the order of their names.
+        Paused ones are left out, and those that have a hub.
         """
         c, paused, places = t.sources.c, t.suspensions.c, {name: place for place, name in enumerate(names)}
         is_paused = c.source_id.in_(select(paused.name).where(paused.subject == Subject.SOURCE.value))
-        query = select(t.sources).where(c.source_id.in_(names), ~is_paused)
+        has_hub = c.source_id.in_(select(t.subscriptions.c.source_id))
+        query = select(t.sources).where(c.source_id.in_(names), ~is_paused, ~has_hub)
         found = await self._read_each(query, lambda row: (rows.source_state(row), rows.source_record(row)))
         return sorted(found, key=lambda each: places[each[0].source_id])
 
-    async def last_start_s(self) -> float | None:
-        """Return when the last recorded probe started, or ``None`` if none is."""
-        return next((row[0] for row in await self._read(select(func.max(t.probes.c.started_s)))), None)
+    async def last_start_s(self, now_s: float) -> float | None:
+        """Return when the last recorded probe started, or ``None`` if none has; later ones had a wrong clock."""
+        started_s = t.probes.c.started_s
+        return next((row[0] for row in await self._read(select(func.max(started_s)).where(started_s <= now_s))), None)
 
     async def note_start(self, source_ids: Iterable[str], now_s: float) -> None:
         """Store that sources are asked, so that they are not asked again soon if the process ends now."""

@@ -44,7 +44,7 @@ _NO_FIT = [getattr(NO_FIT, name) for name in _FIT_FIELDS]
 _NO_HEALTH = "{}"
 _SOURCE_COLUMNS, _STREAM_COLUMNS = tuple(t.sources.columns.keys()), tuple(t.streams.columns.keys())
 _OFTEN_ZERO = ("not_before_s", "fresh_until_s", "lost_items", "distrust_until_s")  # SQLite returns a new float for each
-_OFTEN_SAME = ("source_id", "last_outcome", "last_detail")
+_OFTEN_SAME = ("source_id", "last_outcome")
 _WRITTEN = {"validators", "rate", "fit", "health"}  # in other forms than those of the state
 UNAWAITED_COLUMNS = (
     *("source_id", "seq", "item_id", "content_hash", "fields"),

@@ -421,7 +421,8 @@ async def test_some_sources_are_loaded_without_paused_ones_and_noted_as_asked(st
         seen = altered(observation(), state=state, outcome=replace(OUTCOME, started_s=1.0 + len(name)))
         probe = Probe(name, 1, Reason.DETECTION)
         await store.record(replace(seen, record=record if name == "s" else None, probe=probe))
-    assert await store.plan.last_start_s() == 2.0
+    assert await store.plan.last_start_s(9.0) == 2.0
+    assert await store.plan.last_start_s(1.0) is None
     declared = declaration(source("s"), source("a"), source("b"), rule("r"))
     paused = Suspension(Subject.SOURCE, "a", 1.0, "me")
     await store.suspensions.change(lambda _: [paused], declared, 5.0)

@@ -24,6 +24,7 @@ from tests.policies import SET_POLICY
 from tests.stored import Stored
 
 START_S, CHRONON_S, CHRONONS = 1_000_000_000.0, 10.0, 120
+LATE_S = 0.3  # a request is sent somewhat later than its probe was begun
 GRID = ChrononGrid(CHRONON_S)
 FIRST = GRID.chronon_at(START_S)
 RATES_PER_S = (1 / 40.0, 1 / 150.0, 1 / 400.0, 1 / 2000.0)
@@ -91,7 +92,7 @@ class Scene:
             for planned in found.choose(now):
                 made.append((now - FIRST, planned.probe.source_id, planned.probe.reason.value))
                 found.planner.start(planned, planned.start_s)
-                outcome, known = origins.answer(planned.probe.source_id, planned.start_s)
+                outcome, known = origins.answer(planned.probe.source_id, planned.start_s + LATE_S)
                 observation = found.observe(outcome, known, probe=planned.probe)
                 assert observation is not None
                 stored.record(observation)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -45,12 +46,21 @@ class EarlyFeeds(NamedTuple):
     due_s: NDArray[np.float64]
 
     @classmethod
-    def of(cls, week: WeekPlan, compiled: Compiled, scope_of: Callable[[str], str], made_s: float) -> EarlyFeeds:
-        """Return those of a declaration that a plan knows; ``scope_of`` maps a host to the scope that shares limits.
+    def of(
+        cls,
+        week: WeekPlan,
+        compiled: Compiled,
+        scope_of: Callable[[str], str],
+        made_s: float,
+        *,
+        also_asked: Mapping[str, int] = MappingProxyType({}),
+    ) -> EarlyFeeds:
+        """Return those of a declaration that a plan knows; this takes seconds for a million sources.
 
-        This takes seconds for a million sources.
+        ``scope_of`` maps a host to the scope that shares limits, ``also_asked`` counts the sources that lead to a host
+        although they are declared elsewhere.
         """
-        names = [*_lone_feeds(compiled, scope_of, made_s)]
+        names = [*_lone_feeds(compiled, scope_of, made_s, also_asked)]
         due_s = week.dues_s(names)
         order = np.argsort(due_s, kind="stable")[: int(np.isfinite(due_s).sum())]
         return cls(made_s, [names[number] for number in order.tolist()], due_s[order])
@@ -68,16 +78,21 @@ class EarlyFeeds(NamedTuple):
 
     @classmethod
     def unpack(cls, packed: bytes) -> EarlyFeeds:
-        """Return what ``pack`` packed."""
-        made_s, names, due_s = json.loads(zlib.decompress(packed))
+        """Return what ``pack`` packed; raises ``ValueError`` if it is damaged."""
+        try:
+            made_s, names, due_s = json.loads(zlib.decompress(packed))
+        except zlib.error as error:
+            raise ValueError(str(error)) from error
         return cls(made_s, names, np.array(due_s, dtype=np.float64))
 
 
-def _lone_feeds(compiled: Compiled, scope_of: Callable[[str], str], now_s: float) -> Iterator[str]:
+def _lone_feeds(
+    compiled: Compiled, scope_of: Callable[[str], str], now_s: float, also_asked: Mapping[str, int]
+) -> Iterator[str]:
     """Yield the feeds that may be asked early, of rules whose periods have begun and do not end."""
     changing = {rule for at_s, rule in compiled.edges if at_s > now_s}
     of_scope = Counter[str]()
-    for host, sources in compiled.asked_hosts.items():
+    for host, sources in (*compiled.asked_hosts.items(), *also_asked.items()):
         of_scope[scope_of(host)] += sources
     for source_id, rules in compiled.rules_of.items():
         source = compiled.sources[source_id]
@@ -114,6 +129,7 @@ def early_request(
         record is None
         or state.reading != request.reading
         or state.moved_url is not None
+        or state.health.accepted is not None
         or state.last_push_s is not None
     ):
         return None

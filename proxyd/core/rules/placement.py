@@ -336,7 +336,7 @@ class SourcePlacement:
     def _remember(self, log: ProbeLog, host: str, state: SourceState, record: SourceRecord | None) -> None:
         """Restore the starts of a source's probes; if only the last is known, assume that all were made then.
 
-        The last start may be of a probe whose outcome was never recorded, because the process ended.
+        The last one may be of a probe after the record, whose outcome was never recorded, because the process ended.
         """
         hosts, last_s = self._planner.limits.hosts, state.last_start_s
         assert last_s is not None
@@ -345,7 +345,7 @@ class SourcePlacement:
             hosts.remember(host, last_s)
             return
         log.starts_s = list(record.starts_s)
-        if not log.starts_s or log.starts_s[-1] < last_s:
+        if last_s > record.as_of_s:
             log.record(last_s)
         hosts.space(host, record.host_spacing_s)
         hosts.restore(host, log.starts_s)

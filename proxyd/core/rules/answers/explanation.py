@@ -286,14 +286,17 @@ class Explainer:
         """Return the declared sources that show no items, or a field without a value."""
         return self._still(self.known.estimates.silent, lambda state: bool(state.health.silent))
 
-    def _still(self, names: Iterable[str], holds: Callable[[SourceState], bool]) -> list[str]:
-        """Return those of the sources that are declared, and in whose present reading something holds; by name."""
-        found = ((name, self.known.compiled.sources.get(name)) for name in sorted(names))
+    def _still(self, names: set[str], holds: Callable[[SourceState], bool]) -> list[str]:
+        """Return those of the sources that are declared, and in whose present reading something holds; by name.
+
+        A start fills the sets of sources in another thread.
+        """
+        found = ((name, self.known.compiled.sources.get(name)) for name in sorted(names.copy()))
         return [name for name, source in found if source is not None and holds(self.known.state(source))]
 
     def misfits(self) -> list[Misfit]:
         """Return the sources whose rate or week predicts badly, by name."""
-        wanted = sorted(name for name in self.known.estimates.off if name in self.known.compiled.rules_of)
+        wanted = sorted(name for name in self.known.estimates.off.copy() if name in self.known.compiled.rules_of)
         found = (self.known.estimates.misfit(source_id) for source_id in wanted)
         return [misfit for misfit in found if misfit is not None]
 

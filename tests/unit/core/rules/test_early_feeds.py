@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.rates.week_shapes import WeekShapes
 from proxyd.core.rules.early_feeds import EarlyFeeds, early_request, is_plain
+from proxyd.core.rules.source_health import AcceptedMove, SourceHealth
 from proxyd.core.rules.source_requests import probe_request
 from proxyd.core.rules.state import SourceState
 from tests.fleets import decider, declaration, rule, source
@@ -54,11 +57,13 @@ def week(names: str, last_seen_s: list[float], per_s: float = 1e-4) -> WeekPlan:
     return WeekPlan.of(FleetState(tuple(names), rates, np.ones(count), seen_s, even, probes_per_s=count * 1e-4))
 
 
-def early_names(*statements: str, names: str = "abcd") -> list[str]:
+def early_names(
+    *statements: str, names: str = "abcd", also_asked: Mapping[str, int] = MappingProxyType({})
+) -> list[str]:
     """Return which feeds may be asked early, those due first before the others."""
     compiled = decider(declaration(*statements), now_s=NOW_S).known.compiled
     seen_s = [NOW_S - after_s for after_s in (1.0, 90_000.0, 50_000.0, 80_000.0)]
-    return list(EarlyFeeds.of(week(names, seen_s[: len(names)]), compiled, str, NOW_S).names)
+    return list(EarlyFeeds.of(week(names, seen_s[: len(names)]), compiled, str, NOW_S, also_asked=also_asked).names)
 
 
 FEEDS = [source(name, host=f"{name}.example") for name in "abcd"]
@@ -69,8 +74,14 @@ def test_feeds_are_early_in_the_order_in_which_they_are_due() -> None:
     assert early_names(*FEEDS, rule("r"), names="abc") == ["b", "c", "a"]
 
 
+def test_what_is_damaged_is_refused() -> None:
+    with pytest.raises(ValueError, match="incorrect header"):
+        EarlyFeeds.unpack(b"damaged")
+
+
 def test_only_sources_that_are_alone_on_their_host_are_early() -> None:
     assert early_names(*FEEDS, source("e", host="d.example"), rule("r")) == ["b", "c", "a"]
+    assert early_names(*FEEDS, rule("r"), also_asked={"c.example": 1}) == ["b", "d", "a"]
 
 
 def test_feeds_of_rules_that_begin_or_end_are_not_early() -> None:
@@ -109,6 +120,7 @@ def test_the_request_is_that_of_the_declaration() -> None:
         state(reading="another"),
         state(url="https://other.example/"),
         state(moved_url="https://new.example/", moved_times=1),
+        state(health=SourceHealth(accepted=AcceptedMove("https://new.example/", "before", NOW_S - 1.0))),
         state(last_push_s=NOW_S - 9000.0),
         state(not_before_s=NOW_S + 1.0),
         state(fresh_until_s=NOW_S + 1.0),
