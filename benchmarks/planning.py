@@ -20,7 +20,7 @@ from time import perf_counter, process_time
 import numpy as np
 
 from proxyd import log
-from proxyd.app import wiring as app
+from proxyd.app.interpreter import tune_interpreter
 from proxyd.clock import SystemClock
 from proxyd.core.language import CheckSettings, SourceText, check
 from proxyd.core.model.budget import Budget
@@ -229,7 +229,7 @@ def main() -> None:
     parser.add_argument("--sources", type=int, nargs="+", help=f"how many, {SIZES} by default")
     options = parser.parse_args()
     log.configure("json", "error")
-    app.tune_interpreter()
+    tune_interpreter()
     sizes = options.sources or (QUICK if options.quick else SIZES)
     measure(QUICK[0], 10)  # kernels are compiled, modules loaded
     measured = [line for size in sizes for line in measure(size, 20 if options.quick else 600)]

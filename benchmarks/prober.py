@@ -29,6 +29,7 @@ import feedparser
 
 from proxyd import log
 from proxyd.app import wiring as app
+from proxyd.app.interpreter import tune_interpreter
 from proxyd.app.wiring import Built
 from proxyd.cluster import LocalTransport
 from proxyd.config import Settings
@@ -501,7 +502,7 @@ def main() -> None:
     parser.add_argument("--origin", action="store_true", help="only serve the origin; the benchmark starts it so")
     options = parser.parse_args()
     log.configure("auto", "error")
-    app.tune_interpreter()
+    tune_interpreter()
     if options.origin:
         raise_open_files()
         asyncio.run(serve_origin())

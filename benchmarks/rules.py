@@ -22,6 +22,7 @@ from time import perf_counter
 
 from proxyd import log
 from proxyd.app import wiring as app
+from proxyd.app.interpreter import tune_interpreter
 from proxyd.app.wiring import Built
 from proxyd.config import SecretStore, Settings
 from proxyd.core.model.delivery import SecretRef, WebhookDelivery
@@ -262,7 +263,7 @@ async def _fill(store: SqlStore, port: int, count: int, endpoints: int) -> None:
 
 async def lines(scale: Scale) -> list[Line]:
     """Return all figures."""
-    app.tune_interpreter()
+    tune_interpreter()
     with world(scale.sources) as port:
         measured = [await to_the_webhook(port, scale), await to_the_webhook(port, scale, budget=AT_ONCE)]
         measured.append(await to_the_webhook(port, scale, stuck=scale.sources // 10))

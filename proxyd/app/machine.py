@@ -18,6 +18,7 @@ import structlog
 
 from proxyd.api import Peer, serve_api, serve_health
 from proxyd.app import wiring as app
+from proxyd.app.interpreter import tune_interpreter
 from proxyd.app.own_address import address_of_listener
 from proxyd.app.planner_processes import ended, processes
 from proxyd.clock import SystemClock
@@ -361,7 +362,7 @@ class Machine:
 
 async def serve(settings: Settings) -> None:
     """Run the roles of the settings until SIGTERM or SIGINT."""
-    app.tune_interpreter()
+    tune_interpreter()
     clock, metrics = SystemClock(), Metrics()
     async with AsyncExitStack() as stack:
         link = await stack.enter_async_context(open_link(_cluster_settings(settings))) if settings.nats else None

@@ -24,19 +24,15 @@ from proxyd.core.language import (
     WrittenAddress,
     kind_of_statement,
     no_such,
-    restarted_counters,
-    rule_counting,
     what_changed,
 )
 from proxyd.core.model.delivery import WebhookDelivery
-from proxyd.core.model.outcome import host_of
 from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.numba_kernels import load_libraries
 from proxyd.core.rules.answers.trial import PlanCost, Trial, asked_besides_week, differs_little
-from proxyd.core.rules.compiled import Swap
-from proxyd.core.rules.division import Division, ties_of
 from proxyd.core.rules.failing import FailingRule
+from proxyd.daemon.declaration_changes import changes_of, division_of, edited_queries
 from proxyd.daemon.declared_texts import (
     API_TEXT,
     NOTHING_DECLARED,
@@ -294,7 +290,7 @@ class Declarations:
             checked = await self._check([*self._files, *texts_of(api)])
             await in_parts(self._decider.placing(self._clock.time_s))
             trial = await self._trial(checked.declaration, self._clock.time_s())
-            changes = await asyncio.to_thread(_changes, self.declaration, checked.declaration)
+            changes = await asyncio.to_thread(changes_of, self.declaration, checked.declaration)
         return replace(changes, warnings=warnings), await asyncio.to_thread(trial.cost)
 
     async def _trial(self, wanted: Declaration, now_s: float) -> Trial:
@@ -402,20 +398,20 @@ class Declarations:
     ) -> DeclarationChanges:
         """Run a declaration that is stored, in place of the last one."""
         declaration, running = checked.declaration, self.declaration
-        changes = await asyncio.to_thread(_changes, running, declaration)
-        requeried = await asyncio.to_thread(_requeried, running, declaration)
+        changes = await asyncio.to_thread(changes_of, running, declaration)
+        requeried = await asyncio.to_thread(edited_queries, running, declaration)
         if declaration.sources:
             await asyncio.to_thread(load_libraries)
         swap = await asyncio.to_thread(self._decider.compile, declaration, accepted, declared, now_s)
         declaration = swap.after.declaration  # which may be an equal one
-        retied = await asyncio.to_thread(_retied, self._known.division, swap)
+        retied = await asyncio.to_thread(division_of, self._known.division, swap)
         moved = set(self._known.estimates.accepted)
         declare = partial(self._decider.declare, declaration, accepted, now_s, declared, swap=swap, in_parts=True)
         backlog = declare() if self._started.is_set() else await asyncio.to_thread(declare)  # nothing else runs yet
         if retied is not None:  # the shards may have changed meanwhile
             division, others = retied
             own = self._known.division.own
-            self._decider.release(replace(division, own=own), others)
+            self._decider.sharing.release(replace(division, own=own), others)
         forgotten = moved - self._known.estimates.accepted.keys()
         if self.controls:
             await self._store.move([self._known.states[name] for name in sorted(forgotten)])
@@ -459,35 +455,9 @@ class Declarations:
         return await asyncio.to_thread(check_texts, texts, parsed, settings, self._texts)
 
 
-def _changes(running: Declaration, wanted: Declaration) -> DeclarationChanges:
-    """Return what changes if one declaration replaces another."""
-    before, after = running.rules, wanted.rules
-    both = sorted(before.keys() & after.keys())
-    edited = [name for name in both if before[name].fingerprint != after[name].fingerprint]
-    restarted = {name: restarted_counters(after[name], rule_counting(before[name])) for name in edited}
-    return DeclarationChanges(
-        tuple(sorted(after.keys() - before.keys())),
-        tuple(sorted(before.keys() - after.keys())),
-        {name: counters for name, counters in restarted.items() if counters},
-    )
-
-
 def _are_in(declaration: Declaration, found: StoredDeclaration) -> bool:
     """Return whether the times of all rules and sources were stored when a declaration was read."""
     return found.accepted.keys() >= declaration.rules.keys() and found.declared.keys() >= declaration.sources.keys()
-
-
-def _retied(division: Division, swap: Swap) -> tuple[Division, list[str]] | None:
-    """Return how planners divide the sources of a declaration, and those that this concerns; ``None`` if as before."""
-    if division.own is None:
-        return None
-    declaration = swap.after.declaration
-    after = division.retied(ties_of(declaration, swap.after.programs.values(), division.scope_of))
-    if after is division:
-        return None
-    scopes = {each for each in (*after.ties, *division.ties) if after.ties.get(each) != division.ties.get(each)}
-    sources = declaration.sources.values()
-    return after, [each.source_id for each in sources if division.scope_of(host_of(each.url)) in scopes]
 
 
 def _digest(texts: Iterable[SourceText]) -> str:
@@ -497,12 +467,6 @@ def _digest(texts: Iterable[SourceText]) -> str:
         for part in (each.file, each.text):
             found.update(f"{len(part)}:{part}".encode())
     return found.hexdigest()
-
-
-def _requeried(running: Declaration, wanted: Declaration) -> frozenset[str]:
-    """Return the rules whose query is edited."""
-    both = running.rules.keys() & wanted.rules.keys()
-    return frozenset(name for name in both if running.rules[name].query != wanted.rules[name].query)
 
 
 def _without_texts(error: ConfigError | ProfileError) -> str:

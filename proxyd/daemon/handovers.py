@@ -11,9 +11,9 @@ from typing import Protocol, TypeVar
 import structlog
 
 from proxyd.core.planning.source_record import SourceRecord
-from proxyd.core.rules.decider import Handover
 from proxyd.core.rules.division import Division
 from proxyd.core.rules.knowledge import Knowledge
+from proxyd.core.rules.sharing import Handover
 from proxyd.daemon.plan_loop import in_parts
 from proxyd.daemon.stream_recall import StreamRecall
 from proxyd.ports import Clock
@@ -61,7 +61,7 @@ class Handovers:
         while compiled is not self._known.compiled:  # another declaration may come meanwhile
             compiled = self._known.compiled
             lost = await asyncio.to_thread(_only_in, before, kept, self._known)
-        self._decider.release(replace(self._known.division, own=kept.own), lost)  # ties may be others by now
+        self._decider.sharing.release(replace(self._known.division, own=kept.own), lost)  # ties may be others by now
         await in_parts(self._decider.placing(self._clock.time_s))
         if lost:
             log.info("sources are another planner's now", sources=len(lost))
@@ -71,15 +71,15 @@ class Handovers:
         """Take in, in parts, what other planners have stored."""
         found, now_s = await self._followed.catch_up(self._is_of_another), self._clock.time_s()
         for states in _parts(found.states):
-            self._decider.follow(states.values(), (), {}, now_s)
+            self._decider.sharing.follow(states.values(), (), {}, now_s)
             await asyncio.sleep(0)
         for streams in _parts(found.streams):
-            self._decider.follow((), streams.values(), {}, now_s)
+            self._decider.sharing.follow((), streams.values(), {}, now_s)
             await asyncio.sleep(0)
         for weeks in _parts(found.weeks):
-            self._decider.follow((), (), weeks, now_s)
+            self._decider.sharing.follow((), (), weeks, now_s)
             await asyncio.sleep(0)
-        self._decider.follow_moves()
+        self._decider.sharing.follow_moves()
 
     def _is_of_another(self, source_id: str) -> bool:
         return not self._known.has(source_id)
@@ -112,7 +112,7 @@ class Handovers:
         joint = await self._store.load_joint_intervals()
         records = await asyncio.to_thread(self._followed.records, gained)
         handover = Handover(records, list(subscriptions.values()), joint)
-        self._decider.take_over(wanted, gained, handover)
+        self._decider.sharing.take_over(wanted, gained, handover)
         await in_parts(self._decider.placing(self._clock.time_s))
         if gained:
             log.info("sources have come from other planners", sources=len(gained))

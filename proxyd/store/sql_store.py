@@ -43,6 +43,7 @@ from proxyd.store.declared_rows import SqlDeclarations
 from proxyd.store.failing_rows import SqlFailingRules, record_failing
 from proxyd.store.history import SqlHistory
 from proxyd.store.item_search import SqlItemSearch
+from proxyd.store.joint_rows import joint_interval, joint_row
 from proxyd.store.limit_rows import exceeding
 from proxyd.store.outbox import SqlOutbox
 from proxyd.store.picture_rows import record_pictures
@@ -305,7 +306,7 @@ class SqlStore(SqlOutbox):
     def _record_results(
         self, connection: Connection, results: Sequence[RuleResults], taken: Mapping[str, Picture]
     ) -> None:
-        open_on_several = {one.interval_id: rows.joint_row(one) for each in results for one in each.joint}
+        open_on_several = {one.interval_id: joint_row(one) for each in results for one in each.joint}
         ended = [interval_id for each in results for interval_id in each.ended]
         execute_many(connection, _UPSERT_JOINT, list(open_on_several.values()))
         delete_named(connection, t.joint_intervals, t.joint_intervals.c.interval_id, ended)
@@ -346,7 +347,7 @@ class SqlStore(SqlOutbox):
 
     async def load_joint_intervals(self) -> list[JointInterval]:
         """Return the open intervals that span several sources."""
-        return await self._each(select(t.joint_intervals), rows.joint_interval)
+        return await self._each(select(t.joint_intervals), joint_interval)
 
     async def forget_joint_intervals(self, interval_ids: Sequence[str]) -> None:
         """Delete intervals that are no longer awaited."""

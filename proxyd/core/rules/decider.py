@@ -6,7 +6,7 @@ explanations come out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from types import MappingProxyType
@@ -32,7 +32,6 @@ from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.burst_hints import BurstHints
 from proxyd.core.rules.compiled import NOTHING_COMPILED, Compiled, Swap, compile_declaration
 from proxyd.core.rules.decider_settings import DeciderSettings
-from proxyd.core.rules.division import Division
 from proxyd.core.rules.estimates import Fleet, FleetRecord
 from proxyd.core.rules.failing import FailingRule
 from proxyd.core.rules.knowledge import Knowledge
@@ -40,6 +39,7 @@ from proxyd.core.rules.moves import accepted_state, forget_moves
 from proxyd.core.rules.observation import Observation, Prepared, RuleResults
 from proxyd.core.rules.placement import SourcePlacement
 from proxyd.core.rules.recalls import Recalls
+from proxyd.core.rules.sharing import Sharing
 from proxyd.core.rules.sibling_hints import SiblingHints
 from proxyd.core.rules.snapshot import Snapshot
 from proxyd.core.rules.source_requests import moved_url, validators
@@ -68,15 +68,6 @@ class PlanRecord:
     week: WeekPlan | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Handover:
-    """What the store remembers of sources that come from another planner, beside what ``follow`` takes in."""
-
-    records: Mapping[str, SourceRecord] = field(default_factory=dict)
-    subscriptions: Sequence[Subscription] = ()
-    joint: Sequence[JointInterval] = ()
-
-
 class Decider:
     """Holds the declaration, the planner, and what is known of the sources; decides only from these."""
 
@@ -93,6 +84,7 @@ class Decider:
         self._hints = SiblingHints(self.planner, settings.cycle)
         self._bursts = BurstHints(self.planner, settings.cycle, settings.grid.length_s)
         self._placement = SourcePlacement(self.known, self.planner, self.captures, self.hubs, rng)
+        self.sharing = Sharing(self.known, self.captures, self.recalls, self.hubs, self._placement)
 
     # -- declarations
 
@@ -218,66 +210,6 @@ class Decider:
         gone = [each for each in self.hubs.subscriptions() if each not in self.known.compiled.rules_of]
         for source_id in (*filter(self.known.has, changed), *gone):
             self.hubs.allow(source_id, self.known.pushed_at(source_id))
-
-    # -- what several planners share
-
-    def follow(
-        self,
-        states: Iterable[SourceState],
-        streams: Iterable[StreamState],
-        weeks: Mapping[str, WeekCounts],
-        now_s: float,
-    ) -> None:
-        """Take in what other planners have stored of their sources; our own are left alone."""
-        known, programs = self.known, self.known.compiled.programs
-        for state in states:
-            if not known.has(state.source_id):
-                known.estimates.keep(state)
-        for stream in streams:
-            if (program := programs.get(stream.rule)) is not None and not self.recalls.is_ours(stream):
-                next_seq = known.next_seq(stream.source_id, program)
-                known.streams[stream.rule, stream.source_id] = program.opened(stream, next_seq, now_s)
-        known.estimates.weeks.update((name, week) for name, week in weeks.items() if not known.has(name))
-
-    def follow_moves(self) -> None:
-        """Read sources where the moves lead that other planners have accepted; call it after ``follow``."""
-        self.known.compiled = self.known.compiled.following(self.known.estimates.accepted)
-
-    def release(self, division: Division, lost: Iterable[str]) -> None:
-        """Leave sources to other planners: ``division`` says what is ours now, ``lost`` which sources were until now.
-
-        No more probes of these begin. What is under way is still taken in. Sources that are still ours may be among
-        ``lost``.
-        """
-        self.known.division = division
-        self.captures.release()
-        self.hubs.release(lambda each: self._looks_after(each, division))
-        self._placement.release(lost)
-
-    def take_over(self, division: Division, gained: Collection[str], before: Handover) -> None:
-        """Take sources over from other planners: ``division`` says what is ours now, ``gained`` which were not before.
-
-        What these planners have stored was passed to ``follow``; ``before`` is the rest. ``placing`` then places them,
-        after ``recalls.lost`` has restored the events of their streams.
-        """
-        known, old = self.known, self.known.division
-        new_rules = {each.rule for each in before.joint if each.rule in known.compiled.programs}
-        new_rules = {name for name in new_rules if not known.has_rule(name)}
-        subscriptions = [
-            each
-            for each in before.subscriptions
-            if self._looks_after(each, division) and not self._looks_after(each, old)
-        ]
-        known.division = division
-        self.captures.take_over(each for each in before.joint if each.rule in new_rules and known.has_rule(each.rule))
-        self.hubs.take_over(subscriptions)
-        self._allow_hubs([each.source_id for each in subscriptions])  # those of other sources once these are placed
-        self._placement.take_over(gained, before.records)
-
-    def _looks_after(self, subscription: Subscription, division: Division) -> bool:
-        """Whether a division gives us a subscription: with its source, or by its address if that was removed."""
-        source = self.known.compiled.declaration.sources.get(subscription.source_id)
-        return division.has(subscription.url if source is None else source.url)
 
     def pause(self, paused: Mapping[str, Suspension], now_s: float) -> None:
         """Probe these sources no more, and all others that rules ask for again."""

@@ -12,9 +12,10 @@ from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.core.model.profile import Declaration
 from proxyd.core.model.shards import SHARDS
 from proxyd.core.model.suspension import Subject, Suspension
-from proxyd.core.rules.decider import Decider, Handover
+from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.division import UNDIVIDED, Division
 from proxyd.core.rules.observation import Observation
+from proxyd.core.rules.sharing import Handover
 from proxyd.core.rules.source_health import AcceptedMove, SourceHealth, Spell
 from proxyd.core.rules.subscriptions import Subscription
 from tests.fleets import Drive, changed, decider, item
@@ -87,10 +88,10 @@ async def test_another_planner_that_follows_goes_on_at_the_new_address() -> None
     drive = await moved()
     other = decider(declared(), now_s=T0)
     other.known.division = Division(frozenset())
-    other.follow([drive.decider.known.states["s"]], (), {}, T0 + 20)
-    other.follow_moves()
+    other.sharing.follow([drive.decider.known.states["s"]], (), {}, T0 + 20)
+    other.sharing.follow_moves()
     assert other.known.compiled.sources["s"].url == NEW
-    other.take_over(Division(frozenset(range(SHARDS))), ["s"], Handover())
+    other.sharing.take_over(Division(frozenset(range(SHARDS))), ["s"], Handover())
     for _ in other.placing(lambda: T0 + 20):
         pass
     assert request_of(other).url == NEW
@@ -103,11 +104,11 @@ async def test_the_hub_of_a_moved_source_is_looked_after_by_its_planner() -> Non
     ours, theirs = (Division(frozenset({UNDIVIDED.shard_of(url)})) for url in (OLD, NEW))
     kept = Subscription("s", NEW, "https://hub.example/", NEW)
     drive.decider.hubs.keep(kept)
-    drive.decider.release(ours, [])
+    drive.decider.sharing.release(ours, [])
     assert drive.decider.hubs.subscriptions() == {"s": kept}
-    drive.decider.release(theirs, ["s"])
+    drive.decider.sharing.release(theirs, ["s"])
     assert not drive.decider.hubs.subscriptions()
-    drive.decider.take_over(ours, ["s"], Handover(subscriptions=[kept]))
+    drive.decider.sharing.take_over(ours, ["s"], Handover(subscriptions=[kept]))
     assert drive.decider.hubs.subscriptions() == {"s": kept}
 
 

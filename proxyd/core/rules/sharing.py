@@ -1,0 +1,98 @@
+"""What a planner that shares the sources with others takes in of theirs, gives up and takes over."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from proxyd.core.planning.source_record import SourceRecord
+from proxyd.core.rates.week_counts import WeekCounts
+from proxyd.core.rules.division import Division
+from proxyd.core.rules.knowledge import Knowledge
+from proxyd.core.rules.placement import SourcePlacement
+from proxyd.core.rules.recalls import Recalls
+from proxyd.core.rules.stages.captures import JointCaptures
+from proxyd.core.rules.stages.joint_intervals import JointInterval
+from proxyd.core.rules.state import SourceState, StreamState
+from proxyd.core.rules.subscriptions import Hubs, Subscription
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """What the store remembers of sources that come from another planner, beside what ``follow`` takes in."""
+
+    records: Mapping[str, SourceRecord] = field(default_factory=dict)
+    subscriptions: Sequence[Subscription] = ()
+    joint: Sequence[JointInterval] = ()
+
+
+class Sharing:
+    """The part of a decider that shares its sources with other planners."""
+
+    def __init__(
+        self, known: Knowledge, captures: JointCaptures, recalls: Recalls, hubs: Hubs, placement: SourcePlacement
+    ) -> None:
+        self._known = known
+        self._captures = captures
+        self._recalls = recalls
+        self._hubs = hubs
+        self._placement = placement
+
+    def follow(
+        self,
+        states: Iterable[SourceState],
+        streams: Iterable[StreamState],
+        weeks: Mapping[str, WeekCounts],
+        now_s: float,
+    ) -> None:
+        """Take in what other planners have stored of their sources; our own are left alone."""
+        known, programs = self._known, self._known.compiled.programs
+        for state in states:
+            if not known.has(state.source_id):
+                known.estimates.keep(state)
+        for stream in streams:
+            if (program := programs.get(stream.rule)) is not None and not self._recalls.is_ours(stream):
+                next_seq = known.next_seq(stream.source_id, program)
+                known.streams[stream.rule, stream.source_id] = program.opened(stream, next_seq, now_s)
+        known.estimates.weeks.update((name, week) for name, week in weeks.items() if not known.has(name))
+
+    def follow_moves(self) -> None:
+        """Read sources where the moves lead that other planners have accepted; call it after ``follow``."""
+        self._known.compiled = self._known.compiled.following(self._known.estimates.accepted)
+
+    def release(self, division: Division, lost: Iterable[str]) -> None:
+        """Leave sources to other planners: ``division`` says what is ours now, ``lost`` which sources were until now.
+
+        No more probes of these begin. What is under way is still taken in. Sources that are still ours may be among
+        ``lost``.
+        """
+        self._known.division = division
+        self._captures.release()
+        self._hubs.release(lambda each: self._looks_after(each, division))
+        self._placement.release(lost)
+
+    def take_over(self, division: Division, gained: Collection[str], before: Handover) -> None:
+        """Take sources over from other planners: ``division`` says what is ours now, ``gained`` which were not before.
+
+        What these planners have stored was passed to ``follow``; ``before`` is the rest. ``Decider.placing`` then
+        places them, after ``recalls.lost`` has restored the events of their streams.
+        """
+        known, old = self._known, self._known.division
+        new_rules = {each.rule for each in before.joint if each.rule in known.compiled.programs}
+        new_rules = {name for name in new_rules if not known.has_rule(name)}
+        subscriptions = [
+            each
+            for each in before.subscriptions
+            if self._looks_after(each, division) and not self._looks_after(each, old)
+        ]
+        known.division = division
+        self._captures.take_over(each for each in before.joint if each.rule in new_rules and known.has_rule(each.rule))
+        self._hubs.take_over(subscriptions)
+        for each in subscriptions if known.settings.subscribes else ():  # others are allowed once they are placed
+            self._hubs.allow(each.source_id, known.pushed_at(each.source_id))
+        self._placement.take_over(gained, before.records)
+
+    def _looks_after(self, subscription: Subscription, division: Division) -> bool:
+        """Whether a division gives us a subscription: with its source, or by its address if that was removed."""
+        source = self._known.compiled.declaration.sources.get(subscription.source_id)
+        return division.has(subscription.url if source is None else source.url)
