@@ -429,8 +429,9 @@ class Declarations:
         await asyncio.to_thread(_warn_of_secrets, declaration, self._secrets)
         for warning in [*checked.warnings, *self._moved()]:
             log.warning(warning.message, file=warning.file, line=warning.line)
-        if self._started.is_set():
-            await in_parts(self._decider.placing_declared(self._clock.time_s))
+        if self._started.is_set():  # what other planners have now is removed before they are told
+            placing = self._decider.placing_declared if retied is None else self._decider.placing
+            await in_parts(placing(self._clock.time_s))
         else:  # most are placed while others are probed
             next(self._decider.placing(self._clock.time_s), None)
         self.declared.notify()
