@@ -20,7 +20,6 @@ from time import perf_counter, process_time
 import numpy as np
 
 from proxyd import log
-from proxyd.app.interpreter import tune_interpreter
 from proxyd.clock import SystemClock
 from proxyd.core.language import CheckSettings, SourceText, check
 from proxyd.core.model.budget import Budget
@@ -36,6 +35,7 @@ from proxyd.core.rules.compiled import compile_declaration
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.decider_settings import DeciderSettings
 from proxyd.daemon import Planning
+from proxyd.interpreter import tune_interpreter
 from proxyd.metrics import Metrics
 
 Line = dict[str, object]

@@ -29,10 +29,10 @@ import feedparser
 
 from proxyd import log
 from proxyd.app import wiring as app
-from proxyd.app.interpreter import tune_interpreter
 from proxyd.app.wiring import Built
 from proxyd.cluster import LocalTransport
 from proxyd.config import Settings
+from proxyd.interpreter import tune_interpreter
 from proxyd.net import Guard, HostTokens, make_session, raise_open_files
 from proxyd.probing import Fetcher, HttpProber, ParsedFeed, ParserPool
 from proxyd.probing.feeds.feed_parser import parse_any_feed

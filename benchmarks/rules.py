@@ -22,12 +22,12 @@ from time import perf_counter
 
 from proxyd import log
 from proxyd.app import wiring as app
-from proxyd.app.interpreter import tune_interpreter
 from proxyd.app.wiring import Built
 from proxyd.config import SecretStore, Settings
 from proxyd.core.model.delivery import SecretRef, WebhookDelivery
 from proxyd.core.rules.observation import RuleResults
 from proxyd.core.rules.state import Notification
+from proxyd.interpreter import tune_interpreter
 from proxyd.store import SqlStore, owner_lock
 
 Line = dict[str, object]

@@ -18,7 +18,6 @@ import structlog
 
 from proxyd.api import Peer, serve_api, serve_health
 from proxyd.app import wiring as app
-from proxyd.app.interpreter import tune_interpreter
 from proxyd.app.own_address import address_of_listener
 from proxyd.app.planner_processes import ended, processes
 from proxyd.clock import SystemClock
@@ -31,6 +30,7 @@ from proxyd.core.rules.knowledge import Knowledge
 from proxyd.core.rules.subscriptions import Hubs
 from proxyd.daemon import Daemon, DistantNotifier, PushParts, Supervisor
 from proxyd.errors import ClusterError, ConfigError, LeaseLostError, StoreUnreachableError
+from proxyd.interpreter import tune_interpreter
 from proxyd.log import configure
 from proxyd.metrics import ROLES, Metrics
 from proxyd.notify import Channels, LeasedChannel

@@ -17,7 +17,6 @@ from aiohttp import ClientSession
 
 from proxyd.api import ApiSettings, Quota, new_token, serve_api
 from proxyd.app.check_settings import browser_missing, check_settings, checked_declaration
-from proxyd.app.interpreter import leave_out_of_collections, tune_interpreter
 from proxyd.clock import SystemClock
 from proxyd.cluster import LocalTransport
 from proxyd.config import SecretStore, Settings, Supervision, socket_address, supervision
@@ -56,6 +55,7 @@ from proxyd.daemon import (
     Supervisor,
 )
 from proxyd.errors import ConfigError, NotFoundError
+from proxyd.interpreter import tune_interpreter
 from proxyd.metrics import Metrics
 from proxyd.net import (
     Guard,
@@ -241,7 +241,6 @@ def _connect_signals(declarations: Declarations, loops: Loops) -> Signal:
     news, notifying, probes = Signal(), loops.notifying, loops.probes
     news.listen(notifying.wake)
     declarations.suspensions.released.listen(notifying.wake)
-    probes.many_placed.listen(leave_out_of_collections)
     for each in (declarations.news, probes.news):
         each.listen(news.notify)
     declarations.declared.listen(notifying.wake_pings)

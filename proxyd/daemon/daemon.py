@@ -22,6 +22,7 @@ from proxyd.daemon.rule_evaluation import RuleEvaluation
 from proxyd.daemon.shared_fleet import SharedFleet
 from proxyd.daemon.supervision import Supervisor
 from proxyd.daemon.suspensions import Suspensions
+from proxyd.interpreter import growing
 from proxyd.metrics import ROLES, Metrics
 from proxyd.ports import Clock, Transport
 from proxyd.signals import Signal
@@ -100,6 +101,10 @@ class Daemon:
 
     async def _begin(self, tasks: asyncio.TaskGroup) -> bool:
         """Run the declaration; return whether that was done before ``stop``."""
+        with growing():
+            return await self._load(tasks)
+
+    async def _load(self, tasks: asyncio.TaskGroup) -> bool:
         shared = self._loops.shared
         if shared is None:
             early = self._loops.early

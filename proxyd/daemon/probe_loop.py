@@ -22,6 +22,7 @@ from proxyd.core.rules.stages.calibration import Calibration
 from proxyd.core.rules.stages.stored import NO_CONTEXT, StoredContext
 from proxyd.daemon.rule_evaluation import RuleEvaluation
 from proxyd.daemon.stream_recall import log_failures
+from proxyd.interpreter import growing
 from proxyd.metrics import Metrics
 from proxyd.ports import Clock, Memory, Transport, Unmade
 from proxyd.signals import Signal
@@ -31,7 +32,6 @@ log = structlog.get_logger("probes")
 _BUDGET_WINDOW_S = 3600.0
 _NOTED_JUMP_S = 60.0
 _MOST_STARTED = 16  # in one turn of the loop
-_MANY_PARTS = 40  # of fifty sources each; fewer are not worth a collection
 
 
 @dataclass(order=True, slots=True)
@@ -86,7 +86,6 @@ class ProbeLoop:
         self._tracer = tracer
         self._memory = memory
         self.news = Signal()  # notified whenever notifications are recorded
-        self.many_placed = Signal()  # notified when many sources have been placed, as after a start
         self._clock = clock
         self._metrics = metrics
         self._heap: list[_Due] = []
@@ -345,15 +344,12 @@ class ProbeLoop:
 
     async def _place(self) -> None:
         """Place the sources whose rules have begun or ended."""
-        parts = 0
-        for _ in self._decider.placing(self._clock.time_s):
-            if self._draining:
-                break
-            parts += 1
-            await asyncio.sleep(0)
+        with growing():
+            for _ in self._decider.placing(self._clock.time_s):
+                if self._draining:
+                    break
+                await asyncio.sleep(0)
         self._placing = None
-        if parts >= _MANY_PARTS:
-            self.many_placed.notify()
 
     async def _commit(self, recording: Awaitable[None], results: RuleResults, *, items: int = 0) -> None:
         began_s = self._clock.monotonic_s()
