@@ -7,6 +7,7 @@ from collections import Counter, deque
 from collections.abc import Awaitable
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
+from math import inf
 from weakref import WeakValueDictionary
 
 import structlog
@@ -32,6 +33,7 @@ log = structlog.get_logger("probes")
 _BUDGET_WINDOW_S = 3600.0
 _NOTED_JUMP_S = 60.0
 _MOST_STARTED = 16  # in one turn of the loop
+_LATE = 0.1  # part of a chronon; starts that are later than this are not made up for at once
 
 
 @dataclass(order=True, slots=True)
@@ -163,7 +165,7 @@ class ProbeLoop:
         while self._heap:
             self._drop(heappop(self._heap).planned)
         self._chosen, self._started = now, 0
-        chosen = self._decider.choose(now, self._overload.most, in_parts=True)
+        chosen = self._decider.choose(now, self._overload.most, from_s=self._from_s(now), in_parts=True)
         for planned in chosen:
             heappush(self._heap, _Due(planned.start_s, planned.probe.source_id, planned))
             self._metrics.planned.labels(planned.probe.reason.value).inc()
@@ -171,6 +173,11 @@ class ProbeLoop:
         self._metrics.planned_sources.set(len(self._planner.sources))
         self._count_budget(now, self._planner.spent)
         self._note_clock()
+
+    def _from_s(self, now: Chronon) -> float:
+        """Return when a chronon's probes may start: now, if much of it has passed, as after a start or a freeze."""
+        now_s, grid = self._clock.time_s(), self._known.grid
+        return now_s if now_s - grid.start_s(now) > _LATE * grid.length_s else -inf
 
     def _note_clock(self) -> None:
         """Log once that the machine's clock was set back, and once that it has caught up."""

@@ -158,8 +158,10 @@ class RecordingDecider:
         self.planned: list[PlannedProbe] = []
         choose = found.choose
 
-        def remember(now: int, most: float = inf, *, in_parts: bool = False) -> list[PlannedProbe]:
-            chosen = choose(now, most, in_parts=in_parts)
+        def remember(
+            now: int, most: float = inf, *, from_s: float = -inf, in_parts: bool = False
+        ) -> list[PlannedProbe]:
+            chosen = choose(now, most, from_s=from_s, in_parts=in_parts)
             self.planned += chosen
             return chosen
 

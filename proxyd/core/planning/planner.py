@@ -196,8 +196,11 @@ class Planner:
 
     # -- decisions
 
-    def choose(self, now: Chronon, most: float = inf) -> list[PlannedProbe]:
-        """Return the probes to start in chronon ``now``, in order of start, and record them as started."""
+    def choose(self, now: Chronon, most: float = inf, *, from_s: float = -inf) -> list[PlannedProbe]:
+        """Return the probes to start in chronon ``now``, in order of start, and record them as started.
+
+        At most ``most`` start, and none before ``from_s``.
+        """
         self.queues.wake_up(now, self.sources)
         self.held_back = []
         start_s = self.settings.grid.start_s(now)
@@ -205,7 +208,7 @@ class Planner:
         capacity = self.settings.capacity(now)
         self.limit = Constraint.OVERLOAD if most < capacity else Constraint.BUDGET
         left = self._debt.pay(now, self.settings.capacity)
-        slots = SlotAllocator(start_s, stop_s - start_s, int(min(left, most)))
+        slots = SlotAllocator(start_s, stop_s - start_s, int(min(left, most)), from_s=from_s)
         given = slots.room
         chosen: list[PlannedProbe] = []
         without_turn: list[PlannedSource] = []
@@ -215,7 +218,7 @@ class Planner:
         free = (candidate for candidate in waiting if candidate.source.source_id not in self.in_flight)
         for candidate in merge(hard, free, key=attrgetter("rank")):
             source = candidate.source
-            earliest_s = max(start_s, self.limits.earliest_s(source))
+            earliest_s = max(start_s, from_s, self.limits.earliest_s(source))
             if earliest_s >= stop_s - _ROUNDING_S:
                 blocked_by = self.limits.blocked_by(source, stop_s - _ROUNDING_S) or Constraint.HOST_POLITENESS
                 self._put_off(candidate, blocked_by, now)

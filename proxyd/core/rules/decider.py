@@ -221,8 +221,10 @@ class Decider:
 
     # -- probes
 
-    def choose(self, now: Chronon, most: float = inf, *, in_parts: bool = False) -> list[PlannedProbe]:
-        """Return the probes to start in chronon ``now``; each is in flight until ``finished`` is called.
+    def choose(
+        self, now: Chronon, most: float = inf, *, from_s: float = -inf, in_parts: bool = False
+    ) -> list[PlannedProbe]:
+        """Return at most ``most`` probes to start in chronon ``now``, none before ``from_s``; each is in flight then.
 
         With ``in_parts`` the caller has the sources placed whose rules begin or end, but for the first few.
         """
@@ -234,7 +236,7 @@ class Decider:
         else:
             run_parts(placing)
         self._bursts.give(now_s)
-        return [planned for planned in self.planner.choose(now, most) if self._is_still_asked(planned, now_s)]
+        return [each for each in self.planner.choose(now, most, from_s=from_s) if self._is_still_asked(each, now_s)]
 
     def _is_still_asked(self, planned: PlannedProbe, now_s: float) -> bool:
         """Return whether a rule still asks for a probe of a source that may wait to be placed; else drop the probe."""
@@ -242,10 +244,10 @@ class Decider:
         if not self._placement.settle(source_id, now_s):
             return True
         source = self.planner.sources.get(source_id)
-        is_asked = source is not None and (bool(source.demands) or source.asked_s is not None)
-        if not is_asked:
-            self.planner.drop(planned, now_s)
-        return is_asked
+        if source is not None and (source.demands or source.asked_s is not None):
+            return True
+        self.planner.drop(planned, now_s)
+        return False
 
     def request(self, source_id: str, now_s: float) -> ProbeRequest | None:
         """Return what the prober needs, or ``None`` if the source has been removed, paused or given up since."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -12,6 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from proxyd.cluster import LocalTransport
+from proxyd.core.model.budget import Budget
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.core.model.shards import FIRST_SHARD
 from proxyd.core.rules.decider import Decider
@@ -191,18 +193,38 @@ async def test_it_warns_of_a_feed_that_changes_its_guids() -> None:
     assert [(entry["log_level"], entry["source"], entry["items"]) for entry in logged] == [("warning", "s", 3)]
 
 
-@pytest.mark.parametrize(("sources", "expected"), [(40, 0), (2500, 1)])
-async def test_it_says_when_many_sources_have_been_placed(sources: int, expected: int) -> None:
-    clock, told = FakeClock(), list[int]()
+async def test_collections_leave_out_what_is_there_while_sources_are_placed() -> None:
+    clock, callbacks = FakeClock(), len(gc.callbacks)
     found = decider(declaration(), now_s=clock.time_s())
-    declared = declaration(*(source(f"s{number}") for number in range(sources)), rule("r"))
+    declared = declaration(*(source(f"s{number}") for number in range(500)), rule("r"))
     accepted = dict.fromkeys(declared.rules, clock.time_s())
     found.declare(declared, accepted, clock.time_s(), in_parts=True)
     loop = ProbeLoop(found, Nobody(Unmade.NOT_BEGUN), RecordingMemory(), clock, Metrics())
-    loop.many_placed.listen(lambda: told.append(1))
     task = asyncio.create_task(loop.run())
-    await settle(sources)
+    await settle(2)
+    assert found.is_placing
+    assert len(gc.callbacks) == callbacks + 1
+    await settle(500)
     assert not found.is_placing
-    assert len(told) == expected
+    assert len(gc.callbacks) == callbacks
+    await asyncio.gather(loop.drain(0.0), clock.advance(10.0))
+    await task
+
+
+@pytest.mark.parametrize(("late_s", "most"), [(0.0, 100), (0.5, 100), (5.0, 45), (9.5, 0)])
+async def test_what_a_chronon_has_not_used_before_the_start_is_not_made_up_for(late_s: float, most: int) -> None:
+    clock = FakeClock(T0 + late_s)
+    found = decider(declaration(), now_s=T0, budget=Budget(10.0))
+    declared = declaration(*(source(f"s{number}", host=f"h{number}.example") for number in range(200)), rule("r"))
+    found.declare(declared, dict.fromkeys(declared.rules, T0), T0)
+    transport = Nobody(Unmade.NOT_BEGUN)
+    loop = ProbeLoop(found, transport, RecordingMemory(), clock, Metrics())
+    task = asyncio.create_task(loop.run())
+    await settle(500)
+    at_once = len(transport.asked)
+    await clock.advance(9.99 - late_s)
+    await settle(500)
+    assert at_once <= 1 + 10.0 * min(late_s, 1.0)
+    assert len(transport.asked) == most
     await asyncio.gather(loop.drain(0.0), clock.advance(10.0))
     await task

@@ -24,12 +24,19 @@ class PlannedProbe:
 
 
 class SlotAllocator:
-    """Spreads the starts over a chronon of ``capacity`` equal parts, so that the fleet never bursts."""
+    """Spreads the starts over a chronon of ``capacity`` equal parts, so that the fleet never bursts.
 
-    def __init__(self, start_s: float, length_s: float, capacity: int) -> None:
+    Parts that have ended at ``from_s`` are not used: who begins in the middle of a chronon has what is left of it.
+
+    >>> SlotAllocator(0.0, 10.0, 10, from_s=5.0).room
+    5
+    """
+
+    def __init__(self, start_s: float, length_s: float, capacity: int, *, from_s: float = -inf) -> None:
         self._start_s = start_s
         self._part_s = _SPREAD * length_s / max(1, capacity)
-        self._free = list(range(capacity))
+        ended = int(max(0.0, from_s - start_s) / self._part_s)
+        self._free = list(range(ended, capacity))
 
     @property
     def room(self) -> int:
