@@ -73,5 +73,4 @@ def _reschedule(planner: Planner, week: WeekPlan, sources: Sequence[PlannedSourc
             planner.queues.sleep(source, max(now, grid.chronon_at(at_s), grid.chronon_at(due_s)))
         else:  # the plan does not know the source, or never wants it
             planner.reschedule(source.source_id, now)
-    if planner.settings.spend:
-        planner.wake_due(now)  # nearly all may be probed at once
+    planner.wake_due(now)  # a scarce budget lets thousands be due at once
