@@ -230,11 +230,9 @@ class Decider:
         """
         now_s = self.settings.grid.start_s(now)
         self._placement.refresh(now)
-        placing = self.placing(lambda: now_s)
-        if in_parts:
-            next(placing, None)
-        else:
-            run_parts(placing)
+        for _ in self.placing(lambda: now_s):
+            if in_parts:
+                break
         self._bursts.give(now_s)
         return [each for each in self.planner.choose(now, most, from_s=from_s) if self._is_still_asked(each, now_s)]
 
