@@ -224,7 +224,7 @@ class Decider:
     def choose(
         self, now: Chronon, most: float = inf, *, from_s: float = -inf, in_parts: bool = False
     ) -> list[PlannedProbe]:
-        """Return at most ``most`` probes to start in chronon ``now``, none before ``from_s``; each is in flight then.
+        """Return at most ``most`` probes of chronon ``now``, none before ``from_s``; ``finished`` ends their flight.
 
         With ``in_parts`` the caller has the sources placed whose rules begin or end, but for the first few.
         """
