@@ -9,25 +9,21 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 _MALLOC = {-8: 2, -3: 2**20, -1: 2**20}  # M_ARENA_MAX, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD, which no longer adapt
-_YOUNG_OBJECTS = 10_000  # looked at in about 10 ms
-_FULL = 2  # the generation of a full collection
+_COLLECTIONS = 10_000, 50, 40  # new objects before a young collection, such ones before an older, those before a full
 _THREAD_TURN_S = 0.0002
 
 
 def tune_interpreter() -> None:
     """Make garbage collection rarer and thread switches more frequent, and return freed arrays to the system at once.
 
-    Each collection stops the event loop, for a time that grows with what it looks at, and probes leave few cycles. So
-    none looks again at what was imported, at sources (``growing``), or at what a full collection has found in use: a
-    cycle that becomes garbage after that is never freed, which is rare. SQLite releases the interpreter's lock with
-    every row: with the usual 5 ms, a commit of 64 rows took 200 ms next to a busy event loop. Plans are made in threads
-    from arrays of megabytes; glibc keeps what each thread freed, and the process grew by that. The figures are in
-    docs/decisions/large-fleets.md.
+    Each collection stops the event loop for a time that grows with the objects it looks at, and probes leave few
+    cycles. What was imported stays and is not looked at again, nor are sources (``growing``). SQLite releases the
+    interpreter's lock with every row: with the usual 5 ms, a commit of 64 rows took 200 ms next to a busy event loop.
+    Plans are made in threads from arrays of megabytes; glibc keeps what each thread freed, and the process grew by
+    that. The figures are in docs/decisions/large-fleets.md.
     """
-    gc.collect(1)
-    gc.freeze()
-    gc.set_threshold(_YOUNG_OBJECTS, 5, 10)
-    gc.callbacks.append(_leave_out_old)
+    _leave_out()
+    gc.set_threshold(*_COLLECTIONS)
     sys.setswitchinterval(_THREAD_TURN_S)
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):  # glibc
@@ -37,24 +33,25 @@ def tune_interpreter() -> None:
 
 @contextmanager
 def growing() -> Iterator[None]:
-    """While sources are added: have garbage collections look only once at each object that stays.
+    """While many sources are added: have no collection look again at what an earlier one found in use.
 
-    Otherwise some of them look at all that was made since the last such one: for 0.3 s while 50,000 are loaded.
+    Garbage that waited for a full collection before that is never freed.
     """
-    gc.callbacks.append(_leave_out)
+    _leave_out()
+    gc.callbacks.append(_leave_out_after)
     try:
         yield
     finally:
-        gc.callbacks.remove(_leave_out)
+        gc.callbacks.remove(_leave_out_after)
 
 
-def _leave_out_old(phase: str, info: Mapping[str, int]) -> None:
-    """Have later collections leave out what is there after a full one."""
-    if info["generation"] == _FULL:
-        _leave_out(phase, info)
+def _leave_out() -> None:
+    """Have collections leave out what is there now, after the younger garbage is freed."""
+    gc.collect(1)
+    gc.freeze()
 
 
-def _leave_out(phase: str, _info: Mapping[str, int]) -> None:
-    """Have later collections leave out what is there after this one."""
+def _leave_out_after(phase: str, _info: Mapping[str, int]) -> None:
+    """Have collections leave out what is there after this one."""
     if phase == "stop":
         gc.freeze()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Awaitable
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from math import inf
@@ -33,7 +34,8 @@ log = structlog.get_logger("probes")
 _BUDGET_WINDOW_S = 3600.0
 _NOTED_JUMP_S = 60.0
 _MOST_STARTED = 16  # in one turn of the loop
-_LATE = 0.1  # part of a chronon; starts that are later than this are not made up for at once
+_LATE_S = 1.0  # a choice that is later than this does without the starts that it has missed
+_MANY_PARTS = 40  # of fifty sources each; fewer are not worth a collection
 
 
 @dataclass(order=True, slots=True)
@@ -113,7 +115,7 @@ class ProbeLoop:
         async with asyncio.TaskGroup() as tasks:
             while not self._draining:
                 now_s = self._clock.time_s()
-                self._choose(grid.chronon_at(now_s))
+                self._choose(grid.chronon_at(now_s), now_s)
                 if self._ending is None and self._captures.is_overdue(now_s):
                     self._ending = tasks.create_task(self._end_overdue(now_s), name="end intervals")
                 if self._placing is None and self._decider.is_placing:
@@ -156,8 +158,11 @@ class ProbeLoop:
         """Whether no more probes are started."""
         return self._draining
 
-    def _choose(self, now: Chronon) -> None:
-        """Choose once in each chronon; give back the probes that an earlier one did not start."""
+    def _choose(self, now: Chronon, now_s: float) -> None:
+        """Choose once in each chronon; give back the probes that an earlier one did not start.
+
+        After a start, or a freeze that began in an earlier chronon, there is only room for what is left of this one.
+        """
         if self._chosen is not None and now <= self._chosen:
             return
         if self._chosen == now - 1:
@@ -165,7 +170,8 @@ class ProbeLoop:
         while self._heap:
             self._drop(heappop(self._heap).planned)
         self._chosen, self._started = now, 0
-        chosen = self._decider.choose(now, self._overload.most, from_s=self._from_s(now), in_parts=True)
+        from_s = now_s if now_s - self._known.grid.start_s(now) > _LATE_S else -inf
+        chosen = self._decider.choose(now, self._overload.most, from_s=from_s, in_parts=True)
         for planned in chosen:
             heappush(self._heap, _Due(planned.start_s, planned.probe.source_id, planned))
             self._metrics.planned.labels(planned.probe.reason.value).inc()
@@ -173,11 +179,6 @@ class ProbeLoop:
         self._metrics.planned_sources.set(len(self._planner.sources))
         self._count_budget(now, self._planner.spent)
         self._note_clock()
-
-    def _from_s(self, now: Chronon) -> float:
-        """Return when a chronon's probes may start: now, if much of it has passed, as after a start or a freeze."""
-        now_s, grid = self._clock.time_s(), self._known.grid
-        return now_s if now_s - grid.start_s(now) > _LATE * grid.length_s else -inf
 
     def _note_clock(self) -> None:
         """Log once that the machine's clock was set back, and once that it has caught up."""
@@ -351,10 +352,12 @@ class ProbeLoop:
 
     async def _place(self) -> None:
         """Place the sources whose rules have begun or ended."""
-        with growing():
-            for _ in self._decider.placing(self._clock.time_s):
+        with ExitStack() as stack:
+            for parts, _ in enumerate(self._decider.placing(self._clock.time_s), 1):
                 if self._draining:
                     break
+                if parts == _MANY_PARTS:
+                    stack.enter_context(growing())
                 await asyncio.sleep(0)
         self._placing = None
 

@@ -210,6 +210,9 @@ class Planner:
         left = self._debt.pay(now, self.settings.capacity)
         slots = SlotAllocator(start_s, stop_s - start_s, int(min(left, most)), from_s=from_s)
         given = slots.room
+        if not given and from_s > start_s:  # too late for this chronon: no source loses its turn
+            self.spent, self.passed_over = capacity - left, 0
+            return []
         chosen: list[PlannedProbe] = []
         without_turn: list[PlannedSource] = []
         hard = self._candidates.wanted(self.queues.awake, self.sources, self.in_flight, now)

@@ -193,15 +193,17 @@ async def test_it_warns_of_a_feed_that_changes_its_guids() -> None:
     assert [(entry["log_level"], entry["source"], entry["items"]) for entry in logged] == [("warning", "s", 3)]
 
 
-async def test_collections_leave_out_what_is_there_while_sources_are_placed() -> None:
+async def test_collections_leave_out_what_is_there_while_many_sources_are_placed() -> None:
     clock, callbacks = FakeClock(), len(gc.callbacks)
     found = decider(declaration(), now_s=clock.time_s())
-    declared = declaration(*(source(f"s{number}") for number in range(500)), rule("r"))
+    declared = declaration(*(source(f"s{number}") for number in range(2500)), rule("r"))
     accepted = dict.fromkeys(declared.rules, clock.time_s())
     found.declare(declared, accepted, clock.time_s(), in_parts=True)
     loop = ProbeLoop(found, Nobody(Unmade.NOT_BEGUN), RecordingMemory(), clock, Metrics())
     task = asyncio.create_task(loop.run())
-    await settle(2)
+    await settle(10)
+    assert len(gc.callbacks) == callbacks  # few sources are not worth it
+    await settle(35)
     assert found.is_placing
     assert len(gc.callbacks) == callbacks + 1
     await settle(500)
@@ -226,5 +228,26 @@ async def test_what_a_chronon_has_not_used_before_the_start_is_not_made_up_for(l
     await settle(500)
     assert at_once <= 1 + 10.0 * min(late_s, 1.0)
     assert len(transport.asked) == most
+    await asyncio.gather(loop.drain(0.0), clock.advance(10.0))
+    await task
+
+
+async def test_a_freeze_is_not_made_up_for_once_it_is_over() -> None:
+    clock, transport = FakeClock(T0), Nobody(Unmade.NOT_BEGUN)
+    found = decider(declaration(), now_s=T0, budget=Budget(10.0))
+    declared = declaration(*(source(f"s{number}", host=f"h{number}.example") for number in range(400)), rule("r"))
+    found.declare(declared, dict.fromkeys(declared.rules, T0), T0)
+    loop = ProbeLoop(found, transport, RecordingMemory(), clock, Metrics())
+    task = asyncio.create_task(loop.run())
+    await clock.advance(9.5)
+    await settle(500)
+    before = len(transport.asked)
+    clock.jump(5.6)
+    await clock.advance(0.0)
+    await settle(500)
+    assert len(transport.asked) - before <= 2
+    await clock.advance(4.8)
+    await settle(500)
+    assert 40 <= len(transport.asked) - before <= 46
     await asyncio.gather(loop.drain(0.0), clock.advance(10.0))
     await task

@@ -60,6 +60,13 @@ def test_those_that_find_no_room_wait_for_their_next_turn_and_are_not_looked_at_
     assert most < 50
 
 
+def test_none_loses_its_turn_to_a_chronon_that_is_nearly_over() -> None:
+    found = planner(3, budget=Budget(1.0))
+    now = GRID.chronon_at(1800.0)
+    assert found.choose(now, from_s=1809.5) == []
+    assert len(found.choose(now + 1)) == 3
+
+
 def test_a_source_is_new_until_two_items_came_or_its_day_is_over() -> None:
     state = SourceState("s", "https://s.example/")
     assert state.learns_until_s(DAY_S) == 0.0
