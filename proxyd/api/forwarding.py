@@ -58,7 +58,7 @@ class Peer:
     secret: str = field(default="", repr=False)
 
 
-PEER_PATHS = ("/planners/sources", "/planners/probe", "/planners/plan", "/planners/advice")
+PEER_PATHS = ("/planners/sources", "/planners/probe", "/planners/plan", "/planners/advice", "/planners/turn")
 _HERE = frozenset({"/healthz", "/readyz", "/metrics", "/static/{file}", *PEER_PATHS})
 _EXPLAINED = "/api/v1/explain/{name}"
 _NAMED = {"/api/v1/probe": "name", "/api/v1/moves": "source"}  # where the body of a POST names the source
@@ -74,6 +74,9 @@ class Planners(Protocol):
 
     def answering(self, source: str | None) -> Peer | None:
         """Return who answers a request about a source, or another one; ``None`` if this planner does."""
+
+    def asking(self, host: str) -> Peer | None:
+        """Return who asks a host for its sources; ``None`` if this planner does, or nobody."""
 
     def others(self) -> Sequence[Peer]:
         """Return all other planners."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Protocol, TypeVar
 
 import structlog
@@ -16,9 +17,9 @@ from proxyd.api.rest.endpoint import answered, read_body
 from proxyd.api.rest.problems import Handler, problem
 from proxyd.core.rules.answers.advice import Advice
 
-_ANSWER_S, _ADVICE_S = 5.0, 60.0
+_ANSWER_S, _ADVICE_S, _TURN_S = 5.0, 60.0, 60.0
 _MOST_NAMES = 1000
-_LISTED, _PROBE, _PLAN, _ADVICE = PEER_PATHS
+_LISTED, _PROBE, _PLAN, _ADVICE, _TURN = PEER_PATHS
 Each = TypeVar("Each", bound=wire.WireModel)
 log = structlog.get_logger("api")
 
@@ -31,6 +32,13 @@ class _Named(wire.WireModel):
 
 class _Nothing(wire.WireModel):
     """A request that says nothing but what its path says."""
+
+
+class _Turn(wire.WireModel):
+    """A turn at a host, and the least seconds since its last request."""
+
+    host: str = Field(max_length=253)
+    spacing_s: float = Field(ge=0.0, le=86400.0, allow_inf_nan=False)
 
 
 class _Advised(wire.WireModel):
@@ -53,6 +61,9 @@ class Peers(Protocol):
 
     async def advised(self) -> Mapping[str, Advice | None]:
         """Return the advice of each other planner for its sources, by its name; ``None`` if it does not answer."""
+
+    async def turn(self, host: str, spacing_s: float) -> None:
+        """Wait until a request to a host may start, if another planner has its sources."""
 
     async def shown(self, request: web.Request, source: str, session: str) -> web.StreamResponse | None:
         """Return the answer of the planner of a source to a session of ours; ``None`` if that is this one."""
@@ -79,6 +90,9 @@ class _NoPeers:
     async def advised(self) -> Mapping[str, Advice | None]:
         """Return none."""
         return {}
+
+    async def turn(self, _host: str, _spacing_s: float) -> None:
+        """Wait for nobody."""
 
     async def shown(self, _request: web.Request, _source: str, _session: str) -> None:
         """Return none."""
@@ -131,6 +145,15 @@ class AskedPeers:
         """Return the session for which another planner asks, as it tells it; ``None`` for all other requests."""
         return told_session(request, self._planners)
 
+    async def turn(self, host: str, spacing_s: float) -> None:
+        """Wait until a request to a host may start, if another planner has its sources and answers.
+
+        So what redirects lead to is asked in turn with those sources. A planner that does not answer is not waited for.
+        """
+        planner = self._planners.asking(host)
+        if planner is not None:
+            await self._answer(planner, _TURN, _Turn(host=host, spacing_s=spacing_s), _Nothing, within_s=_TURN_S)
+
     async def _asked(self, path: str, names: Sequence[str], model: type[Each]) -> list[Each]:
         having: dict[Peer, list[str]] = {}
         for name in names:
@@ -179,8 +202,18 @@ class Answers(Protocol):
         """Return what other budgets would achieve."""
 
 
-def add_answers(app: web.Application, planners: Planners, answers: Answers) -> None:
-    """Let an application answer other planners, which know its secret."""
+class Turns(Protocol):
+    """The turns of the hosts that this process asks."""
+
+    async def take(self, host: str, spacing_s: float, /) -> None:
+        """Wait until a request to a host may start."""
+
+
+def add_answers(app: web.Application, planners: Planners, answers: Answers, turns: Turns | None = None) -> None:
+    """Let an application answer other planners, which know its secret.
+
+    Without ``turns`` this process makes no requests, and others need not wait for it.
+    """
 
     async def list_sources(request: web.Request) -> web.Response:
         names = (await read_body(request, _Named)).names
@@ -197,7 +230,16 @@ def add_answers(app: web.Application, planners: Planners, answers: Answers) -> N
     async def advise(_request: web.Request) -> web.Response:
         return answered(_Advised(advice=await answers.advised()))
 
-    for path, handler in ((_LISTED, list_sources), (_PROBE, probe), (_PLAN, plan), (_ADVICE, advise)):
+    async def give_turn(request: web.Request) -> web.Response:
+        wanted = await read_body(request, _Turn)
+        if turns is not None:
+            with suppress(TimeoutError):  # nobody waits any more
+                async with asyncio.timeout(_TURN_S):
+                    await turns.take(wanted.host, wanted.spacing_s)
+        return answered(_Nothing())
+
+    handlers = list_sources, probe, plan, advise, give_turn
+    for path, handler in zip(PEER_PATHS, handlers, strict=True):
         app.router.add_post(path, _guarded(handler, planners))
 
 

@@ -20,6 +20,7 @@ from proxyd.api.quotas import Quota
 from proxyd.api.rest.health_handlers import HealthHandlers, health_app
 from proxyd.api.rest.routes import make_app
 from proxyd.errors import ConfigError
+from proxyd.net import HostTokens
 from proxyd.queries import Queries
 
 log = structlog.get_logger("api")
@@ -43,11 +44,12 @@ class ApiSettings:
 
 @asynccontextmanager
 async def serve_api(
-    queries: Queries, settings: ApiSettings, planners: Planners | None = None
+    queries: Queries, settings: ApiSettings, planners: Planners | None = None, turns: HostTokens | None = None
 ) -> AsyncIterator[list[str]]:
     """Serve the API while the context is open; yields the addresses on which it listens.
 
-    With several ``planners``, another one is asked what this one does not know.
+    With several ``planners``, another one is asked what this one does not know, and for turns at the hosts of its
+    sources if this process makes requests in ``turns`` of its own.
 
     Raises
     ------
@@ -63,7 +65,9 @@ async def serve_api(
         public = make_app(queries, trusted=False, quota=settings.quota, hosts=settings.hosts, planners=ask, peers=peers)
         local = make_app(queries, trusted=True, planners=read, peers=peers)
         if planners is not None:
-            add_answers(public, planners, Listings(queries))
+            add_answers(public, planners, Listings(queries), turns)
+        if turns is not None:
+            stack.enter_context(turns.shared(peers.turn))
         yield await stack.enter_async_context(_listening(public, local, settings, serves="the API"))
 
 

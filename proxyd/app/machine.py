@@ -73,7 +73,14 @@ class _Planners:
     def answering(self, source: str | None) -> Peer | None:
         """Return who answers a request about a source, or another one; ``None`` if this planner does."""
         declared = None if source is None else self.known.compiled.declaration.sources.get(source)
-        shard = FIRST_SHARD if declared is None else self.known.division.shard_of(declared.url)
+        return self._having(FIRST_SHARD if declared is None else self.known.division.shard_of(declared.url))
+
+    def asking(self, host: str) -> Peer | None:
+        """Return who asks a host for its sources; ``None`` if this planner does, or nobody."""
+        division = self.known.division
+        return self._having(division.shard_of_scope(division.scope_of(host)))
+
+    def _having(self, shard: int) -> Peer | None:
         holder = None if shard in self.shares.own else self.shares.holder_of(shard)
         if holder is None or holder.number == self.shares.number:  # ours, where probers still work for the last one
             return None
@@ -174,7 +181,8 @@ class Machine:
             built = app.build(settings, parts, metrics=self.metrics, notifying=distant, shares=shares)
             await self._step_up()
             planners = _Planners(shares, built.decider.known, built.decider.hubs, parts.store)
-            async with serve_api(built.queries, app.api_settings(settings), planners):
+            turns = self.network.turns if self.link is None else None  # otherwise probers make the requests
+            async with serve_api(built.queries, app.api_settings(settings), planners, turns):
                 await self._work(joined, parts.store, lambda: self._run(built.daemon))
 
     async def _run(self, daemon: Daemon) -> None:

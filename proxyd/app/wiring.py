@@ -297,6 +297,7 @@ class Network:
     prober: HttpProber
     parser: ParserPool
     hubs: HubClient
+    turns: HostTokens
 
 
 def session_limits(settings: Settings, open_files: int) -> SessionLimits:
@@ -372,7 +373,7 @@ async def open_network(settings: Settings, clock: Clock, tracer: Tracer = NO_TRA
                 browser=browser,
                 tracer=tracer,
             )
-            yield Network(guard, session, prober, parser, HubClient(session, guard, tokens))
+            yield Network(guard, session, prober, parser, HubClient(session, guard, tokens), tokens)
 
 
 @asynccontextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Self
@@ -13,7 +13,7 @@ from publicsuffixlist import PublicSuffixList
 from proxyd.core.politeness import PolitenessBudget, ProbeLog
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
     from types import TracebackType
 
     from proxyd.ports import Clock
@@ -114,10 +114,23 @@ class HostTokens:
         self._keep_s = max(idle_s, spacing_s, window_s)
         self._lanes: dict[str, _HostTurn] = {}
         self._sweep_at = _SWEEP_AT
+        self._ask_others: Callable[[str, float], Awaitable[None]] | None = None
 
     def __len__(self) -> int:
         """Return the number of remembered hosts."""
         return len(self._lanes)
+
+    @contextmanager
+    def shared(self, ask_others: Callable[[str, float], Awaitable[None]]) -> Iterator[None]:
+        """While the context is open: let each turn wait until ``ask_others(host, spacing_s)`` returns too.
+
+        Other processes make requests as well; it returns at once for hosts that are only asked here.
+        """
+        self._ask_others = ask_others
+        try:
+            yield
+        finally:
+            self._ask_others = None
 
     async def take(self, host: str, spacing_s: float = 0.0) -> None:
         """Wait until a request to ``host`` may start, and spend its token.
@@ -153,6 +166,8 @@ class HostTokens:
             await lane.leaving.acquire()
             turn.is_leaving = True
             await self.take(host, spacing_s)
+            if self._ask_others is not None:
+                await self._ask_others(_canonical(host), spacing_s)
         except BaseException:
             turn.leave()
             raise

@@ -18,7 +18,10 @@ _OF_A_TEXT = 500
 
 
 class Hosts:
-    """Serves one feed for each host, at ``pages`` addresses, after ``delay_s``."""
+    """Serves one feed for each host, at ``pages`` addresses, after ``delay_s``.
+
+    Every host redirects to the host ``leads_to``, if there is one, which has their feeds at their names.
+    """
 
     def __init__(self, names: Sequence[str], delay_s: float = 0.0, pages: int = 1) -> None:
         self.names = names
@@ -30,6 +33,7 @@ class Hosts:
         self.most_at_once: Counter[str] = Counter()
         self.asked: list[tuple[float, URL]] = []  # when, and for what
         self.is_down = False
+        self.leads_to = ""
         self.port = 0
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
@@ -38,11 +42,13 @@ class Hosts:
         self.asked.append((time.monotonic(), request.url))
         if self.is_down and request.transport is not None:
             request.transport.abort()
+        if self.leads_to and name != self.leads_to:
+            raise web.HTTPFound(f"http://{self.leads_to}:{self.port}/of/{name}")
         self.begun[name] += 1
         self.most_at_once[name] = max(self.most_at_once[name], self.begun[name])
         try:
             await asyncio.sleep(self.delay_s)
-            media_type, body = self.feeds[name].document()
+            media_type, body = self.feeds.get(request.path.removeprefix("/of/"), self.feeds[name]).document()
             return web.Response(body=body, headers={"Content-Type": media_type})
         finally:
             self.begun[name] -= 1

@@ -54,6 +54,26 @@ async def test_planners_share_and_every_item_is_told_once(tmp_path: Path, postgr
         exactly_once(machines, origin)
 
 
+async def test_a_host_to_which_redirects_lead_is_asked_in_turn_by_all(
+    tmp_path: Path, postgresql: PostgresServer
+) -> None:
+    settings = {"nats": "", "host_spacing": "1s", "budget": "20/s"}
+    async with hosts(HOSTS) as origin, cluster(tmp_path, postgresql, **settings) as machines:
+        origin.leads_to = origin.names[0]
+        machines.declare(origin.texts(machines.receiver.url("each"), "UNIFORM(2 SECONDS)"))
+        for _ in range(2):
+            await machines.machine("all")
+        await share(*machines.machines)
+
+        def asked_s() -> list[float]:
+            return [at_s for at_s, url in origin.asked if url.host == origin.leads_to]
+
+        began = len(asked_s())
+        await eventually(lambda: len(asked_s()) >= began + 12, "twelve requests have come")
+        first, *_, last = asked_s()[began : began + 12]
+        assert last - first > 9.0  # two planners that do not know of each other take 5.5 s
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("which", ["first", "other"])
 async def test_a_planner_killed(tmp_path: Path, postgresql: PostgresServer, which: str) -> None:

@@ -34,6 +34,9 @@ class Planners:
     def answering(self, source: str | None) -> Peer | None:
         return self.others_of.get(source or "")
 
+    def asking(self, _host: str) -> None:
+        return None
+
     def others(self) -> list[Peer]:
         return list(self.others_of.values())
 

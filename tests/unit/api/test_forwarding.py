@@ -26,6 +26,9 @@ class Known:
     def answering(self, _source: str | None) -> Peer:
         return self.peer
 
+    def asking(self, _host: str) -> Peer:
+        return self.peer
+
     def others(self) -> list[Peer]:
         return [self.peer]
 

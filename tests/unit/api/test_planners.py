@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -19,7 +20,8 @@ from proxyd.api.wire import explained
 from proxyd.core.planning.allocation.targets import RuleOutlook
 from proxyd.core.planning.allocation.trade import SharePoint, TradePoint
 from proxyd.core.rules.answers.advice import Advice, IntervalOutlook
-from tests.fakes import no_queries
+from proxyd.net import HostTokens
+from tests.fakes import FakeClock, no_queries
 from tests.fleets import decider, declaration, rule, source
 from tests.servers import free_port
 
@@ -58,6 +60,9 @@ class Planners:
         if source is None:
             return self.first
         return self.other if source in self.theirs else HERE
+
+    def asking(self, host: str) -> Peer | None:
+        return self.answering(host)
 
     def others(self) -> list[Peer]:
         return [self.other]
@@ -168,11 +173,11 @@ class Answers:
 
 
 @asynccontextmanager
-async def answering(secret: str) -> AsyncIterator[str]:
+async def answering(secret: str, turns: HostTokens | None = None) -> AsyncIterator[str]:
     """Serve what another planner knows, if it is asked with ``secret``, and yield its address."""
 
     app = web.Application(middlewares=[problems])
-    add_answers(app, Planners(secret=secret), Answers())
+    add_answers(app, Planners(secret=secret), Answers(), turns)
     async with TestServer(app) as server:
         yield f"{server.host}:{server.port}"
 
@@ -185,6 +190,49 @@ async def test_others_are_asked_for_the_sources_that_they_plan() -> None:
         assert await peers.listed(["x"]) == {}
         assert [each.source for each in await peers.planned(wire.PlanWindow(limit=3))] == ["theirs"] * 3
         assert await peers.advised() == {"other:1": ADVICE}
+
+
+async def test_a_request_to_a_host_of_another_planner_waits_for_its_turn_there() -> None:
+    clock = FakeClock()
+    own, theirs = HostTokens(clock, 1.0), HostTokens(clock, 5.0)
+    async with answering("theirs", theirs) as address, ClientSession() as session:
+        peers = AskedPeers(Forwarding(session), Planners(["b.example"], other=Peer("other:1", address, "theirs")))
+        with own.shared(peers.turn):
+            await theirs.take("b.example")
+            asked = asyncio.create_task(own.enter("B.example"))
+            await clock.someone_sleeps()
+            with await own.enter("a.example"):  # a host of our own sources
+                assert not asked.done()
+            await clock.advance(5.0)
+            with await asked:
+                assert clock.monotonic_s() == 5005.0
+            next_of_theirs = asyncio.create_task(theirs.take("b.example"))
+            await clock.someone_sleeps()
+            await clock.advance(4.9)
+            assert not next_of_theirs.done()
+            await clock.advance(0.1)
+            await next_of_theirs
+        with await own.enter("b.example"):
+            assert clock.sleepers == 0
+
+
+async def test_a_turn_is_not_waited_for_where_no_requests_are_made_or_nobody_answers() -> None:
+    clock = FakeClock()
+    async with answering("theirs") as address, ClientSession() as session:
+        for there in (address, f"127.0.0.1:{free_port()}", ""):
+            peers = AskedPeers(Forwarding(session), Planners(["b"], other=Peer("other:1", there, "theirs")))
+            own = HostTokens(clock, 1.0)
+            with own.shared(peers.turn), await own.enter("b"):
+                assert clock.sleepers == 0
+
+
+async def test_a_host_that_cannot_be_given_a_turn_is_refused() -> None:
+    async with answering("theirs", HostTokens(FakeClock(), 1.0)) as address, ClientSession() as session:
+        for spacing_s in ("-1", "NaN", "1e9"):
+            body = f'{{"host": "b", "spacing_s": {spacing_s}}}'
+            headers = {"Content-Type": "application/json", "Proxyd-Planner": "theirs"}
+            async with session.post(f"http://{address}/planners/turn", data=body, headers=headers) as refused:
+                assert refused.status == 422
 
 
 @pytest.mark.parametrize("secret", ["", "ours"])

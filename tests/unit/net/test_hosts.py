@@ -238,6 +238,23 @@ async def test_a_host_whose_turn_is_held_is_not_forgotten() -> None:
     await asyncio.gather(holding, waiting)
 
 
+async def test_who_waits_for_others_in_vain_gives_the_turn_back() -> None:
+    clock, asked = FakeClock(), list[tuple[str, float]]()
+    tokens = HostTokens(clock, 0.0)
+
+    async def fail(host: str, spacing_s: float) -> None:
+        asked.append((host, spacing_s))
+        raise ZeroDivisionError
+
+    with tokens.shared(fail):
+        for _ in range(2):
+            with pytest.raises(ZeroDivisionError):
+                await tokens.enter("A.example.", 3.0)
+            await clock.advance(3.0)
+    with await tokens.enter("a.example"):
+        assert asked == [("a.example", 3.0)] * 2
+
+
 @examples(60)
 @given(
     asks=st.lists(
