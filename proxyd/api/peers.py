@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Protocol, TypeVar
 
 import structlog
@@ -39,6 +38,12 @@ class _Turn(wire.WireModel):
 
     host: str = Field(max_length=253)
     spacing_s: float = Field(ge=0.0, le=86400.0, allow_inf_nan=False)
+
+
+class _Given(wire.WireModel):
+    """Whether a turn was given; otherwise the queue is long, and it may be asked for again."""
+
+    given: bool
 
 
 class _Advised(wire.WireModel):
@@ -150,9 +155,11 @@ class AskedPeers:
 
         So what redirects lead to is asked in turn with those sources. A planner that does not answer is not waited for.
         """
-        planner = self._planners.asking(host)
-        if planner is not None:
-            await self._answer(planner, _TURN, _Turn(host=host, spacing_s=spacing_s), _Nothing, within_s=_TURN_S)
+        wanted = _Turn(host=host, spacing_s=spacing_s)
+        while (planner := self._planners.asking(host)) is not None:
+            answer = await self._answer(planner, _TURN, wanted, _Given, within_s=_TURN_S + _ANSWER_S)
+            if answer is None or answer.given:
+                return
 
     async def _asked(self, path: str, names: Sequence[str], model: type[Each]) -> list[Each]:
         having: dict[Peer, list[str]] = {}
@@ -232,11 +239,13 @@ def add_answers(app: web.Application, planners: Planners, answers: Answers, turn
 
     async def give_turn(request: web.Request) -> web.Response:
         wanted = await read_body(request, _Turn)
-        if turns is not None:
-            with suppress(TimeoutError):  # nobody waits any more
-                async with asyncio.timeout(_TURN_S):
+        try:
+            async with asyncio.timeout(_TURN_S):  # who asked may not wait any more
+                if turns is not None:
                     await turns.take(wanted.host, wanted.spacing_s)
-        return answered(_Nothing())
+        except TimeoutError:
+            return answered(_Given(given=False))
+        return answered(_Given(given=True))
 
     handlers = list_sources, probe, plan, advise, give_turn
     for path, handler in zip(PEER_PATHS, handlers, strict=True):

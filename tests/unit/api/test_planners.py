@@ -216,6 +216,31 @@ async def test_a_request_to_a_host_of_another_planner_waits_for_its_turn_there()
             assert clock.sleepers == 0
 
 
+async def test_a_turn_that_does_not_come_soon_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxyd.api.peers._TURN_S", 0.01)
+    clock, asked = FakeClock(), list[str]()
+    theirs, planners = HostTokens(clock, 5.0), Planners(["b"])
+    async with answering("theirs", theirs) as address, ClientSession() as session:
+        planners.other = Peer("other:1", address, "theirs")
+        peers = AskedPeers(Forwarding(session), planners)
+
+        async def ask(host: str, spacing_s: float) -> None:
+            await peers.turn(host, spacing_s)
+            asked.append(host)
+
+        await theirs.take("b")
+        waiting = asyncio.create_task(ask("b", 0.0))
+        for _ in range(3):
+            await clock.someone_sleeps()
+            while clock.sleepers:  # noqa: ASYNC110 - it waits for real time there
+                await asyncio.sleep(0)
+        assert asked == []
+        await clock.someone_sleeps()
+        await clock.advance(5.0)
+        await waiting
+        assert asked == ["b"]
+
+
 async def test_a_turn_is_not_waited_for_where_no_requests_are_made_or_nobody_answers() -> None:
     clock = FakeClock()
     async with answering("theirs") as address, ClientSession() as session:
