@@ -122,9 +122,9 @@ class HostTokens:
 
     @contextmanager
     def shared(self, ask_others: Callable[[str, float], Awaitable[None]]) -> Iterator[None]:
-        """While the context is open: let each turn wait until ``ask_others(host, spacing_s)`` returns too.
+        """While the context is open: let each turn also wait until ``ask_others(host, spacing_s)`` returns.
 
-        Other processes make requests as well; it returns at once for hosts that are only asked here.
+        It is for hosts that other processes ask too, and returns at once for all others.
         """
         self._ask_others = ask_others
         try:

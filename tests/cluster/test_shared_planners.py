@@ -71,7 +71,7 @@ async def test_a_host_to_which_redirects_lead_is_asked_in_turn_by_all(
         began = len(asked_s())
         await eventually(lambda: len(asked_s()) >= began + 12, "twelve requests have come")
         first, *_, last = asked_s()[began : began + 12]
-        assert last - first > 9.0  # two planners that do not know of each other take 5.5 s
+        assert last - first > 9.0  # twelve turns of one second; half of that if each planner spaced its own
 
 
 @pytest.mark.long
