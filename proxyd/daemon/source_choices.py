@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from bisect import bisect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from math import inf
+from operator import is_not
 from typing import NoReturn, TypeAlias
 
 import numpy as np
@@ -62,14 +65,26 @@ class _Named:
     def following(self, sources: Mapping[str, Source]) -> _Named:
         """Return the same for another declaration; what it has in common with this one is not made again."""
         before = self.sources
-        others = {name: each for name, each in sources.items() if before.get(name) is not each}
-        new, gone = others.keys() - before.keys(), before.keys() - sources.keys()
+        differ = map(is_not, sources.values(), map(before.get, sources))
+        others = dict(compress(sources.items(), differ))
+        new = [name for name in others if name not in before]
+        gone = before.keys() - sources.keys() if len(before) + len(new) > len(sources) else frozenset[str]()
         keys = {**self.keys, **{name: natural_key(name) for name in new}}
         texts = {**self.texts, **{name: f"{name}\n{each.url}".casefold() for name, each in others.items()}}
         for name in gone:
             del keys[name], texts[name]
         names = [name for name in self.names if name not in gone] if gone else self.names
-        return _Named(sources, sorted([*names, *new], key=keys.__getitem__) if new else names, keys, texts)
+        return _Named(sources, _merged(names, new, keys) if new else names, keys, texts)
+
+
+def _merged(names: Sequence[str], more: Iterable[str], keys: Mapping[str, str]) -> Sequence[str]:
+    """Return sorted names and more of them, sorted; the former are copied in runs."""
+    found, place = list[str](), 0
+    for name in sorted(more, key=keys.__getitem__):
+        after = bisect(names, keys[name], lo=place, key=keys.__getitem__)
+        found += [*names[place:after], name]
+        place = after
+    return [*found, *names[place:]]
 
 
 class SourceChoices:

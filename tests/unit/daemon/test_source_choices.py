@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.core.model.profile import Source
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.state import SourceState
-from proxyd.daemon.source_choices import SourceChoices, natural_key
+from proxyd.daemon.source_choices import SourceChoices, _Named, natural_key
 from proxyd.queries import SourceChoice, SourceKind
 from tests.fakes import FakeClock
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source
@@ -143,3 +144,16 @@ async def test_the_order_follows_a_declaration_by_what_it_changes() -> None:
     assert list(await choices.names()) == ["a3", "a10", "B1"]
     assert await choices.choose(SourceChoice("other", frozenset(), None, "name")) == ["a10"]
     assert await choices.choose(SourceChoice("a2", frozenset(), None, "name")) == []
+
+
+@given(st.lists(st.dictionaries(names, st.sampled_from(["one.example", "two.example"]), max_size=8), max_size=6))
+def test_the_order_is_that_of_the_declaration_alone(declared: list[dict[str, str]]) -> None:
+    following = _Named({}, (), {}, {})
+    for hosts in declared:
+        sources = {name: Source(name, "RSS", "D", f"https://{host}/{name}") for name, host in hosts.items()}
+        before = following.sources
+        sources |= {name: before[name] for name in sources if name in before and before[name] == sources[name]}
+        following = following.following(sources)
+        assert list(following.names) == sorted(sources, key=natural_key)
+        made_at_once = _Named({}, (), {}, {}).following(sources)
+        assert (following.keys, following.texts) == (made_at_once.keys, made_at_once.texts)
