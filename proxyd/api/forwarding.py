@@ -75,8 +75,8 @@ class Planners(Protocol):
     def answering(self, source: str | None) -> Peer | None:
         """Return who answers a request about a source, or another one; ``None`` if this planner does."""
 
-    def asking(self, host: str) -> Peer | None:
-        """Return who asks a host for its sources; ``None`` if this planner does, or nobody."""
+    def planner_of_host(self, host: str) -> Peer | None:
+        """Return the other planner that spaces the requests to a host; ``None`` if this one does, or nobody."""
 
     def others(self) -> Sequence[Peer]:
         """Return all other planners."""

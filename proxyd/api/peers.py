@@ -15,6 +15,7 @@ from proxyd.api.forwarding import PEER_PATHS, SECRET_HEADER, Forwarding, Peer, P
 from proxyd.api.rest.endpoint import answered, read_body
 from proxyd.api.rest.problems import Handler, problem
 from proxyd.core.rules.answers.advice import Advice
+from proxyd.net.links import LONGEST_URL
 
 _ANSWER_S, _ADVICE_S, _TURN_S = 5.0, 60.0, 60.0
 _MOST_NAMES = 1000
@@ -34,10 +35,10 @@ class _Nothing(wire.WireModel):
 
 
 class _Turn(wire.WireModel):
-    """A turn at a host, and the least seconds since its last request."""
+    """A turn at a host, and the least seconds since its last request; a redirect may name any host."""
 
-    host: str = Field(max_length=253)
-    spacing_s: float = Field(ge=0.0, le=86400.0, allow_inf_nan=False)
+    host: str = Field(max_length=LONGEST_URL)
+    spacing_s: float = Field(ge=0.0, allow_inf_nan=False)
 
 
 class _Given(wire.WireModel):
@@ -70,8 +71,8 @@ class Peers(Protocol):
     async def turn(self, host: str, spacing_s: float) -> None:
         """Wait until a request to a host may start, if another planner has its sources."""
 
-    async def shown(self, request: web.Request, source: str, session: str) -> web.StreamResponse | None:
-        """Return the answer of the planner of a source to a session of ours; ``None`` if that is this one."""
+    async def page_of_source(self, request: web.Request, source: str, session: str) -> web.StreamResponse | None:
+        """Return the page of a source from the planner that plans it; ``None`` if this one does."""
 
     def told_session(self, request: web.Request) -> str | None:
         """Return the session for which another planner asks, as it tells it; ``None`` for all other requests."""
@@ -99,7 +100,7 @@ class _NoPeers:
     async def turn(self, _host: str, _spacing_s: float) -> None:
         """Wait for nobody."""
 
-    async def shown(self, _request: web.Request, _source: str, _session: str) -> None:
+    async def page_of_source(self, _request: web.Request, _source: str, _session: str) -> None:
         """Return none."""
 
     def told_session(self, _request: web.Request) -> None:
@@ -141,8 +142,8 @@ class AskedPeers:
         found = zip(others, await asyncio.gather(*asked), strict=True)
         return {planner.name: None if each is None else each.advice for planner, each in found}
 
-    async def shown(self, request: web.Request, source: str, session: str) -> web.StreamResponse | None:
-        """Return the answer of the planner of a source to a session of ours; ``None`` if that is this one."""
+    async def page_of_source(self, request: web.Request, source: str, session: str) -> web.StreamResponse | None:
+        """Return the page of a source from the planner that plans it; ``None`` if this one does."""
         planner = self._planners.answering(source)
         return None if planner is None else await self._forwarding.pass_on(request, planner, session=session)
 
@@ -153,10 +154,11 @@ class AskedPeers:
     async def turn(self, host: str, spacing_s: float) -> None:
         """Wait until a request to a host may start, if another planner has its sources and answers.
 
-        So what redirects lead to is asked in turn with those sources. A planner that does not answer is not waited for.
+        So requests after redirects keep the same spacing as that planner's probes. One that cannot be reached is
+        skipped; one that accepts the question and does not answer is waited for at most 65 s.
         """
         wanted = _Turn(host=host, spacing_s=spacing_s)
-        while (planner := self._planners.asking(host)) is not None:
+        while (planner := self._planners.planner_of_host(host)) is not None:
             answer = await self._answer(planner, _TURN, wanted, _Given, within_s=_TURN_S + _ANSWER_S)
             if answer is None or answer.given:
                 return

@@ -75,7 +75,7 @@ class _Planners:
         declared = None if source is None else self.known.compiled.declaration.sources.get(source)
         return self._having(FIRST_SHARD if declared is None else self.known.division.shard_of(declared.url))
 
-    def asking(self, host: str) -> Peer | None:
+    def planner_of_host(self, host: str) -> Peer | None:
         """Return who asks a host for its sources; ``None`` if this planner does, or nobody."""
         division = self.known.division
         return self._having(division.shard_of_scope(division.scope_of(host)))

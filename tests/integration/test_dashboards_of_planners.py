@@ -34,7 +34,7 @@ class Planners:
     def answering(self, source: str | None) -> Peer | None:
         return self.others_of.get(source or "")
 
-    def asking(self, _host: str) -> None:
+    def planner_of_host(self, _host: str) -> None:
         return None
 
     def others(self) -> list[Peer]:

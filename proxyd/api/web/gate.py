@@ -158,7 +158,7 @@ class Gate:
         """
         notes = session.lend()
         try:
-            answer = await self._peers.shown(request, request.match_info["name"], session.told(notes))
+            answer = await self._peers.page_of_source(request, request.match_info["name"], session.told(notes))
             if answer is not None and NOTES in answer:
                 notes = read_notes(answer[NOTES])
         finally:

@@ -26,7 +26,7 @@ class Known:
     def answering(self, _source: str | None) -> Peer:
         return self.peer
 
-    def asking(self, _host: str) -> Peer:
+    def planner_of_host(self, _host: str) -> Peer:
         return self.peer
 
     def others(self) -> list[Peer]:
