@@ -1,4 +1,4 @@
-"""Probes before a large declaration is loaded: feeds that are due by the last plan are asked meanwhile."""
+"""Probes before a large declaration is loaded: feeds that are due by the last plan are probed meanwhile."""
 
 from __future__ import annotations
 
@@ -91,7 +91,8 @@ class EarlyProbes:
                         return
                     await self._ask_some(requests, tasks)
             since_s = now_s
-            await self._ending.sleep(self._clock, self._settings.grid.length_s)
+            if not self._is_ending:  # a pause above may have taken the notification
+                await self._ending.sleep(self._clock, self._settings.grid.length_s)
 
     @property
     def _holds_many(self) -> bool:

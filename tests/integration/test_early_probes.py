@@ -134,6 +134,16 @@ class Early:
         await self.probes.end()
 
 
+async def test_a_loaded_daemon_does_not_wait_after_the_last_feed_that_was_due(machine: Machine) -> None:
+    prober = machine.origin()
+    async with machine.daemon(prober) as found, asyncio.TaskGroup() as tasks:
+        early = Early(machine, found, load_s=len(NAMES) - 1)  # it ends in the pause after the last one
+        async with asyncio.timeout(30.0):
+            await early.ask(tasks)
+        assert len(prober.started) == len(NAMES)
+        await early.probes.take_in(found.probes)
+
+
 async def test_feeds_that_are_due_are_asked_while_the_declaration_is_loaded(machine: Machine) -> None:
     prober = machine.origin()
     async with machine.daemon(prober) as found, asyncio.TaskGroup() as tasks:
