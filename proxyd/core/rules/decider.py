@@ -180,7 +180,7 @@ class Decider:
     def placing_declared(self, now_s: Callable[[], float]) -> Chunked[None]:
         """Place the sources that the last declaration changed, in parts; others may still wait then."""
         parts = self._placement.parts(now_s)
-        while self._placement.is_declaring:
+        while self._placement.has_changed_waiting():
             yield next(parts)
 
     def settle(self, source_id: str, now_s: float) -> None:
@@ -224,9 +224,9 @@ class Decider:
     def choose(
         self, now: Chronon, most: float = inf, *, from_s: float = -inf, in_parts: bool = False
     ) -> list[PlannedProbe]:
-        """Return at most ``most`` probes of chronon ``now``, none before ``from_s``; ``finished`` ends their flight.
+        """Return at most ``most`` probes to start in chronon ``now``, none before ``from_s``, until ``finished``.
 
-        With ``in_parts`` the caller has the sources placed whose rules begin or end, but for the first few.
+        With ``in_parts`` only the first sources that wait are placed; the caller runs ``placing`` for the others.
         """
         now_s = self.settings.grid.start_s(now)
         self._placement.refresh(now)
@@ -372,7 +372,7 @@ class Decider:
         self.planner.limits.hosts.remember(request.host, now_s)
 
     def note_start(self, source_id: str, noted_s: float, start_s: float) -> None:
-        """Note when a probe that was not chosen has started, for the spacing of its source; ``noted_s`` was stored."""
+        """Record the start of an early probe for its source's spacing, in place of ``noted_s``, which was stored."""
         self.settle(source_id, start_s)
         if (source := self.planner.sources.get(source_id)) is None:
             return

@@ -57,7 +57,7 @@ class SourcePlacement:
         self._epoch: int | None = None
         self._looked_s = -inf  # until when the edges of periods were looked at
         self._declared_s = -inf
-        self._last_changed: str | None = None  # by the last declaration, in the order in which they are placed
+        self._changed: list[str] = []  # by the last declaration, in the order in which they are placed
 
     def restore(self, records: Mapping[str, SourceRecord]) -> None:
         """Take over how sources stood before a restart, by name."""
@@ -74,7 +74,7 @@ class SourcePlacement:
         self._waiting.update(dict.fromkeys(changed))
         for source_id in reversed(changed) if before else ():
             self._waiting.move_to_end(source_id, last=False)
-        self._last_changed = changed[-1] if changed else None
+        self._changed = list(changed)
         self._shared = {}
         self._looked_s = now_s if self._looked_s == -inf else self._looked_s
         self._declared_s = now_s
@@ -109,10 +109,11 @@ class SourcePlacement:
         per_s = sum(state.rate.events) / max(sum(state.rate.exposure_s), 1.0)
         return per_s * (now_s - state.last_start_s)
 
-    @property
-    def is_declaring(self) -> bool:
-        """Whether sources that the last declaration changed are still to be placed."""
-        return self._last_changed in self._waiting
+    def has_changed_waiting(self) -> bool:
+        """Return whether sources that the last declaration changed are still to be placed."""
+        while self._changed and self._changed[-1] not in self._waiting:
+            self._changed.pop()
+        return bool(self._changed)
 
     @property
     def is_waiting(self) -> bool:

@@ -489,6 +489,14 @@ def test_a_source_that_is_added_while_others_are_placed_is_placed_first() -> Non
     assert list(found.placing_declared(lambda: T0)) == []
 
 
+def test_all_that_is_declared_is_placed_though_the_last_of_it_was_placed_before() -> None:
+    found = decider(declaration(), now_s=T0)
+    found.declare(declaration(*(source(f"s{n}") for n in range(120)), rule("r")), {"r": T0}, T0, in_parts=True)
+    found.settle("s119", T0)
+    assert len(list(found.placing_declared(lambda: T0))) == 3
+    assert not found.is_placing
+
+
 def test_what_is_declared_within_a_chronon_is_probed_in_it() -> None:
     found = decider(declaration(source("other"), rule("other")), now_s=T0)
     found.declare(declaration(source("s"), rule("r")), {"r": T0 + 5.5}, T0 + 5.5, in_parts=True)
