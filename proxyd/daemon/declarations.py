@@ -141,10 +141,11 @@ class Declarations:
                 await self._load(before_load, week)
             finally:
                 week.cancel()
+                await asyncio.gather(week, return_exceptions=True)
         self._started.set()
 
     async def _load(
-        self, before_load: Callable[[str], Awaitable[object]] | None, week: Awaitable[WeekPlan | None]
+        self, before_load: Callable[[str], Awaitable[object]] | None, week: asyncio.Task[WeekPlan | None]
     ) -> None:
         """Load the directory, or what is stored, while the plan of the ``week`` is made again."""
         stored = await self._store.declarations.load_texts()
@@ -373,7 +374,7 @@ class Declarations:
         api: dict[str, str],
         *,
         accepted_before: bool = False,
-        week: Awaitable[WeekPlan | None] | None = None,
+        week: asyncio.Task[WeekPlan | None] | None = None,
     ) -> DeclarationChanges:
         """Accept texts and run them; at a start ``week`` returns the plan of the week that was stored."""
         texts = [*files, *texts_of(api)]
