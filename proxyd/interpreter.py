@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 _MALLOC = {-8: 2, -3: 2**20, -1: 2**20}  # M_ARENA_MAX, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD, which no longer adapt
-_COLLECTIONS = 10_000, 50, 40  # new objects before a young collection, such ones before an older, those before a full
+_COLLECTIONS = 10_000, 50, 40  # thresholds of the three generations: new objects, young collections, middle ones
 _THREAD_TURN_S = 0.0002
 
 
@@ -33,9 +33,9 @@ def tune_interpreter() -> None:
 
 @contextmanager
 def growing() -> Iterator[None]:
-    """While many sources are added: have no collection look again at what an earlier one found in use.
+    """While this is open, each garbage collection excludes from all later ones what it has found in use.
 
-    Garbage that waited for a full collection before that is never freed.
+    Garbage that an earlier collection found in use is never freed.
     """
     _leave_out()
     gc.callbacks.append(_leave_out_after)

@@ -34,7 +34,7 @@ log = structlog.get_logger("probes")
 _BUDGET_WINDOW_S = 3600.0
 _NOTED_JUMP_S = 60.0
 _MOST_STARTED = 16  # in one turn of the loop
-_LATE_S = 1.0  # a choice that is later than this does without the starts that it has missed
+_LATE_S = 1.0  # into a chronon; a later choice has only the rest of its budget
 _MANY_PARTS = 40  # of fifty sources each; fewer are not worth a collection
 
 

@@ -59,7 +59,7 @@ class Profiles(Protocol):
         """Return a profile and its rules as text in canonical layout."""
 
     def written_of(self, profile: str) -> tuple[str, Sequence[Statement]]:
-        """Return the text of a profile and its rules, and the same as statements; for a thread, if these are many."""
+        """Return the text of a profile and its rules, and the statements; call it in a thread, as it may take long."""
 
     async def declare(
         self, *texts: str | Parsed, only_if: OnlyIf | None = None, instead_of: Declaration | None = None

@@ -30,7 +30,7 @@ _NUMBERS = frozenset({FieldType.INTEGER, FieldType.DECIMAL})
 
 
 class EarlyFeeds(NamedTuple):
-    """Feeds that may be asked early, by a plan made at ``made_s``.
+    """Feeds that may be probed early, by a plan made at ``made_s``.
 
     ``due_s`` says when each is due, earliest first; shape (feeds,), in unix seconds as ``made_s``.
 

@@ -19,7 +19,7 @@ from proxyd.core.rules.subscriptions import Hubs, Subscription
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """What the store remembers of sources that come from another planner, beside what ``follow`` takes in."""
+    """What the store remembers of sources that come from another planner, in addition to what ``follow`` reads."""
 
     records: Mapping[str, SourceRecord] = field(default_factory=dict)
     subscriptions: Sequence[Subscription] = ()

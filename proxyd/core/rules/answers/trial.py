@@ -52,7 +52,7 @@ class PlanCost:
 
 @dataclass(frozen=True, slots=True)
 class _Others:
-    """What this planner's sources ask for, in the plan of the week and besides, and its part of the budget."""
+    """What this planner's sources ask for outside the plan of the week, that plan, and its part of the budget."""
 
     asked_per_s: float
     week: WeekPlan | None
@@ -140,7 +140,7 @@ class Trial:
         budget, others = self.settings.planner.budget, self.others
         before = self._tried(self.running, self.running_s, budget)
         tried_per_s = asked_per_s(before)
-        # All ask for at least that: the sources that are tried may be other planners', of which ours say nothing.
+        # At least what is tried: its sources may belong to other planners, and our demand says nothing of these.
         before_per_s = tried_per_s if others is None else max(others.all_per_s, tried_per_s)
         rest_per_s = before_per_s - tried_per_s
         left = 1.0 if others is None else max(_LEAST_LEFT, 1.0 - rest_per_s / max(budget.mean_per_s, 1e-12))
