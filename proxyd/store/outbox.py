@@ -11,7 +11,9 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     FromClause,
+    ScalarSelect,
     Select,
+    Subquery,
     and_,
     bindparam,
     case,
@@ -87,30 +89,28 @@ class SqlOutbox:
         digest does the same in each lane that it gathers. Deliveries that a mute has released hold back the later ones
         until their digest is made.
         """
-        o = t.outbox.c
-        first = (
-            select(func.min(o.position).label("position"))
-            .where(self._open(busy, shut), o.next_s <= now_s, ~_held_back(now_s, hold_s))
-            .group_by(o.lane)
-            .order_by("position")
-            .limit(limit)
-            .subquery()
-        )
-        query = _DELIVERIES.where(o.position.in_(select(first.c.position))).order_by(o.position)
+        o, lanes = t.outbox.c, _waiting_lanes(busy)
+        position = _first_of(t.outbox, "pending", lanes.c.lane, o.next_s <= now_s)
+        first = select(lanes.c.lane, position.label("position")).cte("first")
+        first = first.prefix_with("MATERIALIZED", dialect="postgresql")
+        # whatever holds back the first one of a lane that is due holds back all later ones
+        is_free = and_(~_held_back(first, now_s, hold_s), self._open(shut))
+        query = _DELIVERIES.join(first, first.c.position == o.position).where(is_free).order_by(o.position).limit(limit)
         found = [_delivery(row) for row in await self._read(query)]
         own = None if self._shards is None else self._shards()  # there may be fewer since the read began
         return found if own is None else [each for each in found if shard_of(each.endpoint) in own]
 
     async def next_delivery_s(self, *, busy: Collection[str] = (), shut: Collection[str] = ()) -> float | None:
         """Return when a delivery outside ``busy`` lanes and ``shut`` endpoints is due next; ``None`` without any."""
-        query = select(func.min(t.outbox.c.next_s)).where(self._open(busy, shut))
+        o, lanes = t.outbox.c, _waiting_lanes(busy)
+        of_lane = and_(o.state == "pending", o.lane == lanes.c.lane, self._open(shut))
+        query = select(func.min(o.next_s)).select_from(lanes.outerjoin(t.outbox, of_lane))
         found: float | None = (await self._read(query))[0][0]
         return found
 
-    def _open(self, busy: Collection[str], shut: Collection[str]) -> ColumnElement[bool]:
-        o = t.outbox.c
-        closed = [column.not_in(names) for column, names in ((o.lane, busy), (o.endpoint, shut)) if names]
-        return and_(o.state == "pending", in_shards(self._shards), *closed)
+    def _open(self, shut: Collection[str]) -> ColumnElement[bool]:
+        """Return the condition that a delivery is of our own shards, and not to a ``shut`` endpoint."""
+        return and_(in_shards(self._shards), *([t.outbox.c.endpoint.not_in(shut)] if shut else []))
 
     async def picture(self, sha256: str) -> Picture | None:
         """Return a picture, or ``None`` if it is no longer stored."""
@@ -247,28 +247,51 @@ def _replay(connection: Connection, notification_id: str | None, now_s: float) -
     return len(single) + len(digests)
 
 
-def _held_back(now_s: float, hold_s: float) -> ColumnElement[bool]:
-    """Return the condition that something earlier in a delivery's lane must go first."""
+def _waiting_lanes(busy: Collection[str]) -> Subquery:
+    """Return the lanes with pending deliveries outside ``busy``, found by a step of the index for each of them."""
+    o = t.outbox.c
+    first = select(func.min(o.lane).label("lane")).where(o.state == "pending").cte("lanes", recursive=True)
+    after = select(func.min(o.lane)).where(o.state == "pending", o.lane > first.c.lane).scalar_subquery()
+    lanes = first.union_all(select(after).where(first.c.lane.is_not(None)))
+    is_free = lanes.c.lane.not_in(busy) if busy else lanes.c.lane.is_not(None)
+    return select(lanes.c.lane).where(is_free).subquery("waiting")
+
+
+def _held_back(some: FromClause, now_s: float, hold_s: float) -> ColumnElement[bool]:
+    """Return the condition that something earlier in the lane of ``some`` deliveries must go first."""
     earlier, leader = t.outbox.alias("earlier"), t.outbox.alias("leader")
 
-    def is_first(of: FromClause) -> ColumnElement[bool]:
-        return and_(of.c.state == "pending", or_(of.c.first_attempt_s.is_(None), of.c.first_attempt_s + hold_s > now_s))
+    def is_recent(of: FromClause) -> ColumnElement[bool]:
+        return or_(of.c.first_attempt_s.is_(None), of.c.first_attempt_s + hold_s > now_s)
 
     def is_any(state: str) -> ColumnElement[bool]:
         some = t.outbox.alias(f"some_{state}")  # evaluated once for all deliveries: there are seldom any
         return select(some.c.position).where(some.c.state == state).exists()
 
-    def found(*conditions: ColumnElement[bool]) -> ColumnElement[bool]:
-        before = and_(earlier.c.lane == t.outbox.c.lane, earlier.c.position < t.outbox.c.position)
-        return select(earlier.c.position).where(before, *conditions).exists()
+    def is_before(state: str, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+        first = _first_of(earlier, state, some.c.lane, *conditions)
+        return func.coalesce(first, some.c.position) < some.c.position
 
     of_digest = and_(leader.c.digest_id == earlier.c.digest_id, leader.c.digest.is_not(None))
-    its_leader = select(leader.c.position).where(of_digest, is_first(leader)).exists()
+    its_leader = select(leader.c.position).where(of_digest, leader.c.state == "pending", is_recent(leader)).exists()
     return or_(
-        found(is_first(earlier)),
-        and_(is_any("released"), found(earlier.c.state == "released")),
-        and_(is_any("gathered"), found(earlier.c.state == "gathered", its_leader)),
+        is_before("pending", is_recent(earlier)),
+        and_(is_any("released"), is_before("released")),
+        and_(is_any("gathered"), is_before("gathered", its_leader)),
     )
+
+
+def _first_of(
+    some: FromClause, state: str, lane: ColumnElement[str], *conditions: ColumnElement[bool]
+) -> ScalarSelect[int]:
+    """Return the position of a lane's first delivery in a state; NULL without any.
+
+    A range of one lane, in order, makes every database step through the index of lanes. Asked for deliveries whose lane
+    equals another one, PostgreSQL reads them all, because it expects to meet one of that lane soon.
+    """
+    of_lane = and_(some.c.state == state, some.c.lane >= lane, some.c.lane <= lane)
+    ordered = select(some.c.position).where(of_lane, *conditions).order_by(some.c.lane, some.c.position)
+    return ordered.limit(1).scalar_subquery()
 
 
 def _deliveries() -> Select[*tuple[Any, ...]]:

@@ -349,7 +349,7 @@ outbox = Table(
     Column("shard", Integer, nullable=False, server_default="0"),  # of its endpoint: notifiers share these
     UniqueConstraint("notification_id", "endpoint", name="uq_outbox_delivery"),
     Index("ix_outbox_due", "state", "next_s"),
-    Index("ix_outbox_lane", "lane", "state", "position"),
+    Index("ix_outbox_lane", "state", "lane", "position"),
 )
 _is_gathered = outbox.c.digest_id.is_not(None)
 Index("ix_outbox_digest", outbox.c.digest_id, sqlite_where=_is_gathered, postgresql_where=_is_gathered)

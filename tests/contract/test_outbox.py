@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import pytest
+from sqlalchemy import Connection, bindparam, select, update
 
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.delivery import ChannelDelivery, Delivery, MailDelivery, SecretRef, WebhookDelivery, WebhookForm
@@ -19,6 +24,7 @@ from proxyd.core.rules.state import Notification
 from proxyd.ports import Gathered, WebhookState
 from proxyd.queries import DeliveryAttempt, Wanted
 from proxyd.store import SqlStore, open_store
+from proxyd.store import tables as t
 from proxyd.store.outbox import DisabledEndpoint, SqlOutbox
 from proxyd.store.retention import expire
 from tests.fleets import WEBHOOK, declaration, rule, source
@@ -126,6 +132,76 @@ async def test_of_two_that_make_a_digest_at_once_none_loses_what_only_the_other_
         for one in found:
             await store.delivered(one, 9000.0)
     assert sent == [b"1 2 3", b"3 3"]
+
+
+class Row(NamedTuple):
+    """A delivery in the outbox."""
+
+    position: int
+    lane: str
+    endpoint: str
+    state: str
+    next_s: float
+    first_attempt_s: float | None
+    digest_id: str | None
+    digest: bytes | None
+
+
+def due_of(found: Sequence[Row], now_s: float, busy: Collection[str], shut: Collection[str]) -> list[int]:
+    """Return what ``due_deliveries`` should, by the words of its contract."""
+
+    def is_recent(row: Row) -> bool:
+        return row.state == "pending" and (row.first_attempt_s is None or row.first_attempt_s + 600.0 > now_s)
+
+    def holds_back(row: Row) -> bool:
+        of_digest = [each for each in found if row.digest_id is not None and each.digest_id == row.digest_id]
+        leads = any(each.digest and is_recent(each) for each in of_digest)
+        return is_recent(row) or row.state == "released" or (row.state == "gathered" and leads)
+
+    chosen, held = dict[str, int](), set(busy)
+    for row in found:
+        is_due = row.state == "pending" and row.next_s <= now_s and row.endpoint not in shut
+        if is_due and row.lane not in held:
+            chosen.setdefault(row.lane, row.position)
+        if holds_back(row):
+            held.add(row.lane)
+    return sorted(chosen.values())
+
+
+async def test_the_first_of_each_lane_is_due_unless_something_before_it_holds_it_back(store: SqlStore) -> None:
+    rng = np.random.default_rng(3)
+    ways = [ENDPOINT, MailDelivery("a@example.org")]
+    await put(store, *(notification(f"{n}", *ways, rule_name=f"r{n % 3}") for n in range(15)))
+    o, now_s = t.outbox.c, 1000.0
+    states, digests = ["pending"] * 4 + ["delivered", "gathered", "released", "held"], [None, None, "dgs_1", "dgs_2"]
+    drawn = update(t.outbox).where(o.position == bindparam("of"))
+    drawn = drawn.values(
+        {name: bindparam(name) for name in ("state", "next_s", "first_attempt_s", "digest_id", "digest")}
+    )
+    for _ in range(60):
+        places = [row[0] for row in await store.read(select(o.position).order_by(o.position))]
+        some = states[: rng.integers(4, 9)]
+        values = [
+            {
+                "of": place,
+                "state": some[rng.integers(len(some))],
+                "next_s": float(rng.choice([900.0, 1000.0, 1100.0])),
+                "first_attempt_s": [None, 350.0, 950.0][rng.integers(3)],
+                "digest_id": digests[rng.integers(4)],
+                "digest": [None, b"d"][rng.integers(2)],
+            }
+            for place in places
+        ]
+        await store.writer.submit(partial(Connection.execute, statement=drawn, parameters=values))
+        found = [Row(*row) for row in await store.read(select(*(o[name] for name in Row._fields)).order_by(o.position))]
+        lanes = sorted({row.lane for row in found})
+        busy, shut = set(rng.choice(lanes, rng.integers(3)).tolist()), {URL} if rng.random() < 0.2 else set[str]()
+        wanted = due_of(found, now_s, busy, shut)
+        for limit in (1, 9):
+            due = await store.due_deliveries(now_s, hold_s=600.0, limit=limit, busy=busy, shut=shut)
+            assert [each.position for each in due] == wanted[:limit]
+        free = [r.next_s for r in found if r.state == "pending" and r.lane not in busy and r.endpoint not in shut]
+        assert await store.next_delivery_s(busy=busy, shut=shut) == min(free, default=None)
 
 
 async def test_every_attempt_is_kept_until_its_notification_expires(store: SqlStore) -> None:
