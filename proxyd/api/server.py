@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -54,7 +55,7 @@ async def serve_api(
     Raises
     ------
     ConfigError
-        The address is in use, or not an address of this machine.
+        The address or the socket is in use, or the address is not one of this machine.
     """
     async with AsyncExitStack() as stack:
         ask = read = None
@@ -98,14 +99,12 @@ async def _listening(
     await public.setup()
     await local.setup()
     try:
-        await _listen_locally(local, settings)
-        async with _listen_publicly(public, settings) as addresses:
+        async with _listen_publicly(public, settings) as addresses, _listen_locally(local, settings):
             log.info("listening", serves=serves, addresses=addresses)
             yield addresses
     finally:
         await public.cleanup()
         await local.cleanup()
-        settings.socket.unlink(missing_ok=True)
 
 
 @asynccontextmanager
@@ -128,12 +127,30 @@ def _why(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno is not None and error.errno > 0 else str(error.strerror or error)
 
 
-async def _listen_locally(runner: web.AppRunner, settings: ApiSettings) -> None:
-    """Listen on the Unix socket, mode 0600 from its first moment."""
-    settings.socket.parent.mkdir(parents=True, exist_ok=True)
-    settings.socket.unlink(missing_ok=True)
+@asynccontextmanager
+async def _listen_locally(runner: web.AppRunner, settings: ApiSettings) -> AsyncIterator[None]:
+    """Listen on the Unix socket, mode 0600 from its first moment; what an ended daemon has left is replaced."""
+    path = settings.socket
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if _answers(settings.socket_address):
+        raise ConfigError([f"socket: another daemon answers at {path}; set another `socket` (PROXYD_SOCKET)"])
+    path.unlink(missing_ok=True)
     before = os.umask(0o177)
     try:
         await web.UnixSite(runner, settings.socket_address).start()
     finally:
         os.umask(before)
+    ours = path.stat().st_ino
+    try:
+        yield
+    finally:
+        with suppress(FileNotFoundError):
+            if path.stat().st_ino == ours:
+                path.unlink()
+
+
+def _answers(address: str) -> bool:
+    """Return whether a process listens on a Unix socket."""
+    with socket.socket(socket.AF_UNIX) as asking:
+        asking.setblocking(False)
+        return asking.connect_ex(address) in (0, errno.EAGAIN)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import socket
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from io import BytesIO
@@ -33,6 +34,7 @@ from tests.fakes import no_queries
 from tests.fleets import DOMAIN, changed, item, rule, source
 from tests.integration.api_world import T0, RefusingChannel, Running, running_api, told
 from tests.observations import observed
+from tests.servers import free_port
 
 MAIL_WAITS = "DELIVERY MAIL waits while the settings smtp and mail_from are empty"
 TEXT = """CREATE PROFILE "Q" AS (DOMAIN "D", LANGUAGE "SQL", USER "v");
@@ -310,6 +312,26 @@ async def test_a_token_made_over_the_api_works_and_its_name_is_taken(running: Ru
         assert {probe["source"] for probe in (await answer.json())["items"]} == {"s", "a/b c"}
     async with running.client.post("/api/v1/tokens", json={"name": "n", "scope": "read"}, headers=headers) as answer:
         assert answer.status == 409
+
+
+async def test_a_second_daemon_leaves_the_socket_to_the_first(running: Running, tmp_path: Path) -> None:
+    path = tmp_path / "proxyd.sock"
+    settings = ApiSettings("127.0.0.1", free_port(), path, str(path))
+    async with serve_api(running.control.queries, settings):
+        with pytest.raises(ConfigError, match=r"^listen: .*in use"):
+            await serve_api(running.control.queries, settings).__aenter__()
+        with pytest.raises(ConfigError, match=f"^socket: another daemon answers at {path}; set another `socket`"):
+            await serve_api(running.control.queries, replace(settings, port=free_port())).__aenter__()
+        async with Client.over_socket(str(path)) as client:
+            assert await client.sources()
+    assert not path.exists()
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(path))
+    async with serve_api(running.control.queries, settings), Client.over_socket(str(path)) as client:
+        assert await client.sources()
+        path.unlink()
+        path.touch()
+    assert path.exists()
 
 
 async def test_the_client_speaks_to_the_socket_that_only_its_owner_can_open(running: Running, tmp_path: Path) -> None:
