@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from proxyd.cluster.nats_users import CONFIG, files_of
+from proxyd.cluster.nats_users import CONFIG, Server, files_of
 
 _WAIT_S = 60.0
 _FIRST_PORT, _PORTS = 10_000, 22_000
@@ -263,9 +263,8 @@ def nats_server(listens: str = "127.0.0.1", password: str = "", *, config: Path 
         pytest.skip("nats-server is not installed")
     server = NatsServer(free_port(), listens, password)
     if config is not None:
-        for name, text in files_of(
-            f"127.0.0.1:{server.port}", lambda: secrets.token_hex(8), is_encrypted=False
-        ).items():
+        at = Server("127.0.0.1", server.port)
+        for name, text in files_of([at], lambda: secrets.token_hex(8), is_encrypted=False).items():
             (config / name).write_text(re.sub("(?m)^http: .*$", "", text), encoding="utf-8")
         server.config = config / CONFIG
     server.start()

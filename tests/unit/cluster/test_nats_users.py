@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import subprocess
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -9,6 +12,7 @@ import pytest
 
 from proxyd.cli.main import main
 from proxyd.cluster.nats_users import USERS, server_config
+from proxyd.config import load
 
 ROOT = Path(__file__).parents[3]
 
@@ -42,3 +46,88 @@ def test_each_role_has_a_user_whose_password_fits(
     assert main(arguments) == 1
     assert "exists already: delete it, or name another folder" in capsys.readouterr().err
     assert made == {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("server", "port", "url"),
+    [
+        ("nats.example:5222", 5222, "@nats.example:5222"),
+        ("[fd00::1]", 4222, "@[fd00::1]:4222"),
+        ("[fd00::1]:5222", 5222, "@[fd00::1]:5222"),
+    ],
+)
+def test_a_server_listens_at_the_port_of_its_address(tmp_path: Path, server: str, port: int, url: str) -> None:
+    assert main(["cluster", "init", str(tmp_path), "--server", server]) == 0
+    config = (tmp_path / "nats.conf").read_text(encoding="utf-8")
+    assert f"\nport: {port}\n" in config
+    assert "cluster" not in config
+    assert (tmp_path / "nats_url_prober").read_text(encoding="utf-8").endswith(url)
+
+
+@pytest.mark.parametrize(
+    ("server", "said"),
+    [
+        ("fd00::1", "write the IPv6 address fd00::1 in brackets, as in [fd00::1] or [fd00::1]:4222"),
+        ("fd00::1:5222", "write the IPv6 address fd00::1:5222 in brackets"),
+        ("nats://nats.example", "'nats://nats.example' is not HOST or HOST:PORT"),
+        ("nats.example:0", "'nats.example:0' is not HOST or HOST:PORT"),
+        ("one.example,", "'' is not HOST or HOST:PORT"),
+        ("One.example,one.example:4222", "one.example:4222 is there twice"),
+    ],
+)
+def test_an_address_that_is_none_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], server: str, said: str
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["cluster", "init", str(tmp_path / "nats"), "--server", server])
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "nats").exists()
+
+
+@pytest.mark.parametrize("is_encrypted", [False, True])
+def test_several_servers_make_a_cluster(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, is_encrypted: bool
+) -> None:
+    servers = "one.example,two.example:5222,two.example:5223"
+    arguments = ["cluster", "init", str(tmp_path), "--server", servers]
+    assert main([*arguments, "--tls"] if is_encrypted else arguments) == 0
+    made = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()}
+    configs = [made[f"nats-{number}.conf"] for number in (1, 2, 3)]
+    assert "nats.conf" not in made
+    assert [re.findall(r"^server_name: (.*)$", each, re.MULTILINE) for each in configs] == [
+        ["nats-1"], ["nats-2"], ["nats-3"]
+    ]  # fmt: skip
+    assert [re.findall(r"^port: (.*)$", each, re.MULTILINE) for each in configs] == [["4222"], ["5222"], ["5223"]]
+    assert [re.findall(r'listen: "0.0.0.0:(\d+)"', each) for each in configs] == [["6222"], ["6222"], ["6223"]]
+    assert len({"".join(re.findall(r"^http: .*$", each, re.MULTILINE)) for each in configs[1:]}) == 2
+    routes = [re.findall(r'"(?:nats|tls)://route:\w+@(.*)"', each) for each in configs]
+    links = ["one.example:6222", "two.example:6222", "two.example:6223"]
+    assert routes == [[each for each in links if each != own] for own in links]
+    (password,) = {each for config in configs for each in re.findall(r"route:(\w+)@", config)}
+    assert all(f'password: "{password}"' in each for each in configs)
+    assert [each.count("nats-cert.pem") for each in configs] == [2 * is_encrypted] * 3  # for clients and for servers
+    for role in USERS:
+        urls = [urlsplit(each) for each in made[f"nats_url_{role}"].split(",")]
+        assert [each.netloc.partition("@")[2] for each in urls] == [
+            "one.example:4222", "two.example:5222", "two.example:5223"
+        ]  # fmt: skip
+        (secret,) = {each.password for each in urls}
+        assert f'proxyd_{role}: "{secret}"' in made["nats_passwords"].splitlines()
+    said = capsys.readouterr().out
+    assert password not in said
+    assert f"start on one.example: nats-server --config {tmp_path / 'nats-1.conf'}" in said
+
+
+@pytest.mark.skipif(shutil.which("nats-server") is None, reason="nats-server is not installed")
+@pytest.mark.parametrize("servers", ["nats.example", "one.example,[fd00::2],three.example"])
+def test_the_server_takes_what_is_made(tmp_path: Path, servers: str) -> None:
+    assert main(["cluster", "init", str(tmp_path), "--server", servers]) == 0
+    for config in tmp_path.glob("*.conf"):
+        done = subprocess.run(["nats-server", "-t", "-c", config], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+
+def test_the_addresses_of_a_role_are_a_setting(tmp_path: Path) -> None:
+    assert main(["cluster", "init", str(tmp_path), "--server", "one.example,[fd00::2]"]) == 0
+    settings = load(environ={"PROXYD_NATS_FILE": str(tmp_path / "nats_url_prober")})
+    assert [urlsplit(each).hostname for each in settings.nats] == ["one.example", "fd00::2"]
