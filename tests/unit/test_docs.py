@@ -6,11 +6,13 @@ import ast
 import json
 import re
 import shlex
+import tomllib
 from pathlib import Path
 from typing import Any
 
 from proxyd.cli.main import FAILED, INTERRUPTED, UNREACHABLE, make_parser, parsers
 from proxyd.client import SyncClient
+from proxyd.cluster.nats_users import USERS
 from proxyd.config import Settings, load
 from proxyd.core.language import CheckSettings, SourceText, check
 from proxyd.core.politeness.endpoints import LADDER_S
@@ -56,6 +58,31 @@ def test_the_route_table_names_every_route() -> None:
     page = read("docs/api.md")
     assert len(routes) > 10
     assert [route for route in routes if route.rstrip("/") not in page] == []
+
+
+def test_what_pages_put_into_the_settings_file_is_valid() -> None:
+    for page, least in (("docs/scaling.md", 4),):
+        lines = re.findall(r"`([a-z_]+ = [^`]+)`", read(page))
+        assert len(lines) >= least
+        for line in lines:
+            ((key, value),) = tomllib.loads(line).items()
+            assert load(environ={}, **{key: value}).describe()[key] not in (None, "", []), line
+
+
+def test_the_page_on_scaling_names_users_and_files_that_it_makes() -> None:
+    page = read("docs/scaling.md")
+    users = set(re.findall(r"postgresql\+asyncpg://([a-z_]+)[:@]", page))
+    assert users == set(re.findall(r"CREATE ROLE (\w+)", page))
+    assert set(re.findall(r"nats_url_(\w+)", page)) == set(USERS)
+    for servers in re.findall(r"nats://[^`\"\s]+", page):
+        assert load(environ={}, nats=servers).nats == servers.split(",")
+
+
+def test_processes_on_one_machine_have_a_port_and_a_socket_each() -> None:
+    (block,) = [each for each in re.findall(r"```sh\n(.*?)```", read("docs/scaling.md"), re.DOTALL) if "LISTEN" in each]
+    started = block.count(" proxyd serve --role")
+    for key in ("PROXYD_LISTEN", "PROXYD_SOCKET", "PROXYD_NATS_FILE"):
+        assert len(set(re.findall(rf"{key}=(\S+)", block))) == started == 3
 
 
 def test_every_verb_is_in_the_command_lines_page_with_an_example() -> None:
