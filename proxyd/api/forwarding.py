@@ -175,10 +175,17 @@ def reading(planners: Planners) -> Middleware:
         elsewhere = planners.answering(None)
         if elsewhere is None or request.method in _HARMLESS:
             return await handler(request)
-        said = f"this planner answers what is asked, and {elsewhere.name} makes changes"
-        return problem(421, "Misdirected Request", said)
+        return problem(421, "Misdirected Request", _makes_changes(elsewhere))
 
     return read
+
+
+def _makes_changes(peer: Peer) -> str:
+    """Return where a change is made, and how: with the socket there, or from here with a token."""
+    machine, _, process = peer.name.rpartition(":")
+    where = f"the one at {peer.address}" if peer.address else f"process {process} of {machine}"
+    said = f"this planner only answers; {where} makes changes: run this command there"
+    return f"{said}, or use --url http://{peer.address} with a token" if peer.address else said
 
 
 def _route_of(request: web.Request) -> str:

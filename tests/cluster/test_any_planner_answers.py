@@ -43,7 +43,8 @@ async def test_the_api_outlives_any_planner(tmp_path: Path, postgresql: Postgres
         status, _, listed = await other.request("GET", "/api/v1/sources", token=token)
         assert (status, len(listed["items"])) == (200, 2)
         refused = await other.cli("token", "create", "--name", "other", "--scope", "read")
-        assert f":{first.pid} makes changes" in refused.err
+        address = first.base.removeprefix("http://")
+        assert f"the one at {address} makes changes" in refused.err
         await first.kill()
         machines.machines.remove(first)
         await eventually(lambda: "this planner looks after the declaration" in other.log, "it takes over")

@@ -44,7 +44,7 @@ ADVICE = Advice(
 )
 
 THEIRS = "a" * 20
-HERE, OTHER = None, Peer("other:1", "127.0.0.1:1")
+HERE, OTHER, HIDDEN = None, Peer("other:1", "127.0.0.1:1"), Peer("other:1", "")
 
 
 @dataclass
@@ -144,15 +144,21 @@ async def test_what_was_asked_by_another_planner_is_answered_here() -> None:
     assert sent.paths == []
 
 
-@pytest.mark.parametrize(("first", "status"), [(HERE, 400), (OTHER, 421)])
-async def test_the_socket_of_a_planner_that_follows_changes_nothing(first: Peer | None, status: int) -> None:
+@pytest.mark.parametrize(
+    ("first", "status", "said"),
+    [
+        (HERE, 400, ""),
+        (OTHER, 421, "the one at 127.0.0.1:1 makes changes: run this command there, or use --url http://127.0.0.1:1"),
+        (HIDDEN, 421, "process 1 of other makes changes: run this command there"),
+    ],
+)  # fmt: skip
+async def test_the_socket_of_a_planner_that_follows_changes_nothing(first: Peer | None, status: int, said: str) -> None:
     app = make_app(no_queries(), trusted=True, planners=reading(Planners(first=first)))
     async with TestClient(TestServer(app)) as client:
         assert (await client.get("/healthz")).status == 200
         refused = await client.post("/api/v1/pause", data=b"x")
         assert refused.status == status
-        if first is not None:
-            assert "other:1 makes changes" in await refused.text()
+        assert said in await refused.text()
 
 
 class Answers:
