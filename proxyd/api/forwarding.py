@@ -120,7 +120,7 @@ class Forwarding:
                 skip_auto_headers=_NOT_INVENTED,
             ) as answer:
                 return await _passed_back(request, answer)
-        except (ClientError, TimeoutError) as error:
+        except (ClientError, TimeoutError, ValueError) as error:  # a host that is no name is a ValueError
             log.debug("a planner does not answer", planner=peer.name, error=str(error))
             said = f"{peer.name} knows the answer, and cannot be reached at {peer.address}"
             if request.method in _HARMLESS or isinstance(error, ClientConnectorError | ConnectionTimeoutError):

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeVar
 
 import structlog
-from aiohttp import ClientError, web
-from pydantic import Field, ValidationError
+from aiohttp import ClientError, ClientResponse, web
+from pydantic import Field
 
 from proxyd.api import wire
 from proxyd.api.forwarding import PEER_PATHS, SECRET_HEADER, Forwarding, Peer, Planners, knows_secret, told_session
@@ -18,6 +18,8 @@ from proxyd.core.rules.answers.advice import Advice
 from proxyd.net.links import LONGEST_URL
 
 _ANSWER_S, _ADVICE_S, _TURN_S = 5.0, 60.0, 60.0
+_MOST_ASKED, _AGAIN_S = 100, 1.0  # times that a turn is asked for, and the pause between
+_MOST_BYTES = 64 << 20  # of an answer
 _MOST_NAMES = 1000
 _LISTED, _PROBE, _PLAN, _ADVICE, _TURN = PEER_PATHS
 Each = TypeVar("Each", bound=wire.WireModel)
@@ -42,7 +44,7 @@ class _Turn(wire.WireModel):
 
 
 class _Given(wire.WireModel):
-    """Whether a turn was given; otherwise the queue is long, and it may be asked for again."""
+    """Whether a turn was given; if not, the queue is long or the host another planner's, and it is asked for again."""
 
     given: bool
 
@@ -155,13 +157,17 @@ class AskedPeers:
         """Wait until a request to a host may start, if another planner has its sources and answers.
 
         So requests after redirects keep the same spacing as that planner's probes. One that cannot be reached is
-        skipped; one that accepts the question and does not answer is waited for at most 65 s.
+        skipped; one that accepts the question and does not answer is waited for a minute, and twice the spacing.
         """
         wanted = _Turn(host=host, spacing_s=spacing_s)
-        while (planner := self._planners.planner_of_host(host)) is not None:
-            answer = await self._answer(planner, _TURN, wanted, _Given, within_s=_TURN_S + _ANSWER_S)
+        for _ in range(_MOST_ASKED):
+            planner = self._planners.planner_of_host(host)
+            if planner is None:
+                return
+            answer = await self._answer(planner, _TURN, wanted, _Given, within_s=_longest_s(wanted) + _ANSWER_S)
             if answer is None or answer.given:
                 return
+            await asyncio.sleep(_AGAIN_S)
 
     async def _asked(self, path: str, names: Sequence[str], model: type[Each]) -> list[Each]:
         having: dict[Peer, list[str]] = {}
@@ -185,14 +191,30 @@ class AskedPeers:
         headers = {SECRET_HEADER: planner.secret, "Content-Type": "application/json"}
         url = f"http://{planner.address}{path}"
         try:
-            asking = self._forwarding.session.post(url, data=body.model_dump_json().encode(), headers=headers)
+            data = body.model_dump_json().encode()
+            asking = self._forwarding.session.post(url, data=data, headers=headers, allow_redirects=False)
             async with asyncio.timeout(within_s), asking as answer:
                 if answer.status == 200:
-                    return await asyncio.to_thread(model.model_validate_json, await answer.read())
+                    return await asyncio.to_thread(model.model_validate_json, await _bounded(answer))
                 log.warning("another planner refuses to answer", planner=planner.name, status=answer.status)
-        except (ClientError, TimeoutError, ValidationError) as error:
+        except (ClientError, OSError, ValueError) as error:  # a host that is no name is a ValueError
             log.debug("another planner does not answer", planner=planner.name, error=str(error))
         return None
+
+
+async def _bounded(answer: ClientResponse) -> bytes:
+    """Return the body of an answer; raise ``ValueError`` if it is too large."""
+    found = bytearray()
+    async for part in answer.content.iter_any():
+        found += part
+        if len(found) > _MOST_BYTES:
+            raise ValueError(f"an answer of more than {_MOST_BYTES} bytes")
+    return bytes(found)
+
+
+def _longest_s(wanted: _Turn) -> float:
+    """Return how long a turn is waited for: those who wait at the planner of the host keep their spacing too."""
+    return _TURN_S + 2.0 * wanted.spacing_s
 
 
 class Answers(Protocol):
@@ -214,8 +236,8 @@ class Answers(Protocol):
 class Turns(Protocol):
     """The turns of the hosts that this process asks."""
 
-    async def take(self, host: str, spacing_s: float, /) -> None:
-        """Wait until a request to a host may start."""
+    async def give(self, host: str, spacing_s: float, /) -> None:
+        """Wait until another process may start a request to a host."""
 
 
 def add_answers(app: web.Application, planners: Planners, answers: Answers, turns: Turns | None = None) -> None:
@@ -241,10 +263,13 @@ def add_answers(app: web.Application, planners: Planners, answers: Answers, turn
 
     async def give_turn(request: web.Request) -> web.Response:
         wanted = await read_body(request, _Turn)
+        if turns is None:
+            return answered(_Given(given=True))
+        if planners.planner_of_host(wanted.host) is not None:  # it may ask this one
+            return answered(_Given(given=False))
         try:
-            async with asyncio.timeout(_TURN_S):  # who asked may not wait any more
-                if turns is not None:
-                    await turns.take(wanted.host, wanted.spacing_s)
+            async with asyncio.timeout(_longest_s(wanted)):  # who asked may not wait any more
+                await turns.give(wanted.host, wanted.spacing_s)
         except TimeoutError:
             return answered(_Given(given=False))
         return answered(_Given(given=True))

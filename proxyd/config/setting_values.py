@@ -341,6 +341,9 @@ def check_advertise(value: str) -> str:
     """Return host:port or an empty text; raise if it is neither."""
     if value and re.fullmatch(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d+", value) is None:
         raise ValueError(f"{value!r} is not host:port, such as 10.0.0.5:8080 or [fd00::5]:8080")
+    labels = [] if value.startswith("[") else value.rpartition(":")[0].removesuffix(".").split(".")
+    if value and not all(0 < len(label) < 64 for label in labels):
+        raise ValueError(f"{value!r} names no host: each part between dots has 1 to 63 characters")
     return _check_host_and_port(value, "10.0.0.5:8080") if value else value
 
 

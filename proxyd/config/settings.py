@@ -334,9 +334,10 @@ class Settings(BaseModel):
 
     @property
     def own_hosts(self) -> frozenset[str]:
-        """``hosts`` with the hosts of ``listen`` and ``public_url``."""
-        public = urlsplit(self.public_url).hostname
-        return frozenset({*self.hosts, self.listen_address[0].lower(), "localhost", *([public] if public else [])})
+        """``hosts`` with the hosts of ``listen``, ``advertise`` and ``public_url``."""
+        listening = self.listen_address[0].lower()
+        named = (urlsplit(self.public_url).hostname, urlsplit(f"//{self.advertise}").hostname)
+        return frozenset({*self.hosts, listening, "localhost", *(host for host in named if host)})
 
     def describe(self) -> dict[str, object]:
         """Return every setting as a file or variable would spell it, without passwords."""

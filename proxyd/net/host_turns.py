@@ -148,6 +148,19 @@ class HostTokens:
         finally:
             lane.users -= 1
 
+    async def give(self, host: str, spacing_s: float = 0.0) -> None:
+        """Wait until another process may start a request to ``host``, and spend its token.
+
+        It waits until the request of the turn before was sent, as turns do.
+        """
+        lane = self._lane(_canonical(host))
+        lane.users += 1
+        try:
+            async with lane.leaving:
+                await self.take(host, spacing_s)
+        finally:
+            lane.users -= 1
+
     async def enter(self, host: str, spacing_s: float = 0.0) -> Turn:
         """Wait for a slot at ``host`` and its token; the slot is held until the turn's ``with`` block ends.
 

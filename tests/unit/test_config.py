@@ -245,6 +245,18 @@ def test_an_address_that_is_none_or_holds_a_secret_where_it_would_be_shown_is_re
     assert "hunter2" not in f"{caught.value} {caught.value.__cause__!r}"
 
 
+@pytest.mark.parametrize("address", ["planner2..example:80", f"{'a' * 64}.example:80", ".:80", "a.example:99999"])
+def test_no_address_that_others_cannot_reach_is_advertised(address: str) -> None:
+    with pytest.raises(ConfigError, match=r"^PROXYD_ADVERTISE: "):
+        load(environ={"PROXYD_ADVERTISE": address})
+
+
+@pytest.mark.parametrize(("address", "host"), [("Two.example:80", "two.example"), ("[fd00::5]:80", "fd00::5")])
+def test_requests_for_the_advertised_host_are_our_own(address: str, host: str) -> None:
+    assert host in load(environ={"PROXYD_ADVERTISE": address}).own_hosts
+    assert load(environ={}).own_hosts == {"localhost", "127.0.0.1"}
+
+
 def test_the_token_of_a_browser_is_not_shown() -> None:
     settings = load(environ={"PROXYD_BROWSER": "wss://me:hunter2@browser.example:3000/x?token=hunter2"})
     assert settings.describe()["browser"] == "wss://browser.example:3000"

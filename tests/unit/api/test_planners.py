@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 import pytest
 from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestClient, TestServer
+from structlog.testing import capture_logs
 
 from proxyd.api import Peer, wire
 from proxyd.api.forwarding import Forwarding, asking, reading
 from proxyd.api.peers import AskedPeers, add_answers
-from proxyd.api.rest.problems import problems
+from proxyd.api.rest.problems import Handler, problems
 from proxyd.api.rest.routes import make_app
 from proxyd.api.wire import explained
 from proxyd.core.planning.allocation.targets import RuleOutlook
@@ -222,8 +223,61 @@ async def test_a_request_to_a_host_of_another_planner_waits_for_its_turn_there()
             assert clock.sleepers == 0
 
 
+async def test_who_is_not_the_planner_of_a_host_gives_no_turn_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxyd.api.peers._AGAIN_S", 0.0)
+    theirs, refused = Planners(["b"], secret="theirs"), asyncio.Event()
+
+    @web.middleware
+    async def note(request: web.Request, handler: Handler) -> web.StreamResponse:
+        answer = await handler(request)
+        refused.set()
+        return answer
+
+    app = web.Application(middlewares=[note, problems])
+    add_answers(app, theirs, Answers(), HostTokens(FakeClock(), 1.0))
+    async with TestServer(app) as server, ClientSession() as session:
+        planners = Planners(["b"], other=Peer("other:1", f"{server.host}:{server.port}", "theirs"))
+        turn = asyncio.create_task(AskedPeers(Forwarding(session), planners).turn("b", 0.0))
+        await refused.wait()
+        assert not turn.done()
+        theirs.theirs = ()  # it has become that
+        await turn
+
+
+@pytest.mark.parametrize("address", ["planner2..example:80", f"{'a' * 64}.example:80", "127.0.0.1:99999"])
+async def test_an_address_that_is_none_is_skipped(address: str) -> None:
+    async with ClientSession() as session:
+        peers = AskedPeers(Forwarding(session), Planners(["b"], other=Peer("other:1", address, "theirs")))
+        await peers.turn("b", 0.0)
+        assert await peers.listed(["b"]) == {}
+        assert await peers.advised() == {"other:1": None}
+
+
+async def test_a_large_answer_and_a_redirect_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxyd.api.peers._MOST_BYTES", 1000)
+    asked = list[str]()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        asked.append(request.path)
+        if request.path.endswith("/turn"):
+            raise web.HTTPTemporaryRedirect("/elsewhere")
+        return web.json_response({"items": [], "more": "x" * 1000})
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    async with TestServer(app) as server, ClientSession() as session:
+        there = Peer("other:1", f"{server.host}:{server.port}", "theirs")
+        peers = AskedPeers(Forwarding(session), Planners(["b"], other=there))
+        await peers.turn("b", 0.0)
+        with capture_logs() as logs:
+            assert await peers.listed(["b"]) == {}
+    assert asked == ["/planners/turn", "/planners/sources"]
+    assert [each["error"] for each in logs] == ["an answer of more than 1000 bytes"]
+
+
 async def test_a_turn_that_does_not_come_soon_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxyd.api.peers._TURN_S", 0.01)
+    monkeypatch.setattr("proxyd.api.peers._AGAIN_S", 0.0)
     clock, asked = FakeClock(), list[str]()
     theirs, planners = HostTokens(clock, 5.0), Planners(["b"])
     async with answering("theirs", theirs) as address, ClientSession() as session:

@@ -69,6 +69,26 @@ async def test_a_call_may_ask_for_more_spacing_but_not_for_less() -> None:
     assert log == [("a", 0.0), ("a", 20.0), ("a", 25.0)]
 
 
+async def test_another_process_has_its_turn_after_the_request_before_was_sent() -> None:
+    clock, given = FakeClock(monotonic_s=0.0), list[float]()
+    tokens = HostTokens(clock, 5.0)
+
+    async def give() -> None:
+        await tokens.give("A")
+        given.append(clock.monotonic_s())
+
+    with await tokens.enter("a") as turn:
+        waiting = asyncio.create_task(give())
+        await settle()
+        await clock.advance(7.0)  # it connects slowly
+        assert given == []
+        turn.sent()
+        await settle()
+        await clock.advance(5.0)
+        await waiting
+    assert given == [12.0]
+
+
 async def test_a_cancelled_caller_spends_nothing() -> None:
     clock, log = FakeClock(monotonic_s=0.0), list[tuple[str, float]]()
     tokens = HostTokens(clock, 5.0)
