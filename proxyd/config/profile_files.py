@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from proxyd.core.language import SourceText, is_list
+from proxyd.core.language import SourceText, is_list, named_lists
 from proxyd.errors import ConfigError, ProfileError, RuleSyntaxError
 
 
@@ -40,9 +40,9 @@ def read_profile(path: Path) -> list[SourceText]:
 
 
 def _lists_of(texts: Sequence[SourceText], folder: Path) -> list[SourceText]:
-    """Return the lists in a directory whose names occur in texts, in order of name."""
-    lists = sorted(each for each in folder.iterdir() if is_list(each.name))
-    return [read_text(each) for each in lists if any(each.name in text.text for text in texts)]
+    """Return the lists in a directory that texts name, in order of name."""
+    named = {name for text in texts for name in named_lists(text.text)}
+    return [read_text(each) for each in sorted(folder.iterdir()) if is_list(each.name) and each.name in named]
 
 
 def write_text(path: Path, text: str) -> None:

@@ -17,7 +17,7 @@ from proxyd.config import (
     parse_duration,
     socket_address,
 )
-from proxyd.config.profile_files import read_text
+from proxyd.config.profile_files import read_directory, read_profile, read_text
 from proxyd.core.model.delivery import SecretRef
 from proxyd.errors import ConfigError, ProfileError, suggest
 
@@ -339,6 +339,22 @@ def test_a_profile_that_is_not_utf_8_is_named_with_the_place(tmp_path: Path) -> 
     file.write_bytes(b"-- first\n-- \xff\n")
     with pytest.raises(ProfileError, match=r"a\.profile:2:4: not UTF-8; save the file as UTF-8"):
         read_text(file)
+
+
+def test_only_the_lists_that_a_profile_names_are_read(tmp_path: Path) -> None:
+    main = tmp_path / "main.profile"
+    main.write_text(
+        """CREATE SOURCES "a/" OF FEED FROM FILE 'data.csv'; -- not FROM FILE 'old.csv'
+        CREATE SOURCES "b/" OF FEED FROM FILE 'it''s.csv';"""
+    )
+    for name in ("data.csv", "it's.csv"):
+        (tmp_path / name).write_text("https://example.org/\r\n", newline="")
+    for name in ("a.csv", "old.csv"):
+        (tmp_path / name).write_bytes(b"\xff")
+    texts = read_directory(tmp_path)
+    assert [Path(each.file).name for each in texts] == ["main.profile", "data.csv", "it's.csv"]
+    assert texts[1].text == "https://example.org/\n"
+    assert read_profile(main) == texts
 
 
 def test_of_very_many_names_none_is_suggested() -> None:

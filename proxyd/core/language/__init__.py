@@ -36,7 +36,7 @@ from proxyd.core.language.printing.printer import (
     format_statements,
     format_trigger,
 )
-from proxyd.core.language.reading.address_lists import is_list
+from proxyd.core.language.reading.address_lists import is_list, named_lists
 from proxyd.core.language.reading.member_reader import MemberReader
 from proxyd.core.language.reading.parser import MAX_SENT_BYTES, parse, what_is_unfit, what_lacks
 from proxyd.core.language.reading.pieces import MAX_STATEMENT_BYTES
@@ -97,6 +97,7 @@ __all__ = [
     "kind_of_statement",
     "lines_of",
     "merge_listing",
+    "named_lists",
     "no_such",
     "no_such_source",
     "opml",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxyd.core.language import Checked, CheckSettings, check, format_statements, parse
+from proxyd.core.language import Checked, CheckSettings, check, format_statements, named_lists, parse
 
 RULE = 'INSERT NOTIFICATION "all" INTO "P" SET QUERY "SELECT title FROM FEED" SET TRIGGER "ON INSERT TO FEED";'
 MANY = f"CREATE SOURCES \"news/\" OF FEED FROM FILE 'feeds.csv' POLITENESS 4 PROBES PER HOUR; CREATE PROFILE P; {RULE}"
@@ -95,3 +95,19 @@ def test_the_statement_is_printed_as_it_is_read() -> None:
     printed = format_statements([statement])
     assert printed == "CREATE SOURCES \"news/\" OF FEED FROM FILE 'feeds.csv'\n  POLITENESS 4 PROBES PER HOUR;\n"
     assert parse(printed).statements == (statement,)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("from file'a.csv' x FROM /* * */\n-- it's\n FILE\n'b''s.csv'", {"a.csv", "b's.csv"}),
+        ("-- FROM FILE 'a.csv'\n/* FROM FILE 'b.csv' */ FROM FILE 'c.csv'", {"c.csv"}),
+        ("'it''s -- /*' \"it's\n\" FROM FILE 'a.csv'", {"a.csv"}),
+        ("SET QUERY \"SELECT 1 FROM FILE 'a.csv'\" SET MESSAGE 'FROM FILE ''b.csv'' '", set()),
+        ("CREATE SOURCE s OF FEED AT 'https://a;\nCREATE SOURCES n OF FEED FROM FILE 'a.csv'", {"a.csv"}),
+        ("/* not closed FROM FILE 'a.csv'", set()),
+        ("FROM FILE 'a.csv", set()),
+    ],
+)
+def test_lists_are_named_after_from_file_outside_of_comments_and_texts(text: str, names: set[str]) -> None:
+    assert named_lists(text) == names
