@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from proxyd.core.language import SourceText, is_list, named_lists
+from proxyd.core.language import MAX_FILE_BYTES, SourceText, is_list, named_lists
 from proxyd.errors import ConfigError, ProfileError, RuleSyntaxError
 
 
@@ -17,7 +18,7 @@ def read_directory(folder: Path) -> list[SourceText]:
     Raises
     ------
     ConfigError
-        The directory does not exist, or it or one of its files cannot be read.
+        The directory does not exist, or it or one of its files cannot be read, is not a regular file or is too large.
     ProfileError
         A file is not UTF-8.
     """
@@ -69,11 +70,12 @@ def write_text(path: Path, text: str) -> None:
 
 
 def read_text(path: Path) -> SourceText:
-    """Return a profile text, named by its path."""
+    """Return the text of a profile or a list, named by its path; raises as ``read_directory`` does."""
+    written = _read_bytes(path)
     try:
-        return SourceText(str(path), path.read_text(encoding="utf-8"))
+        text = written.decode("utf-8")
     except UnicodeDecodeError as error:
-        text = path.read_bytes().decode("utf-8", errors="replace")
+        text = written.decode("utf-8", errors="replace")
         start = text.find("\ufffd")
         raise ProfileError(
             [
@@ -82,5 +84,25 @@ def read_text(path: Path) -> SourceText:
                 )
             ]
         ) from error
+    return SourceText(str(path), text.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        with open(path, "rb", opener=_open_regular) as file:
+            too_large = os.fstat(file.fileno()).st_size > MAX_FILE_BYTES
+            written = b"" if too_large else file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise ConfigError([f"{path}: {error.strerror or error}"]) from error
+    if too_large or len(written) > MAX_FILE_BYTES:  # it may have grown since
+        raise ConfigError([f"{path}: a file may have {MAX_FILE_BYTES} bytes at most; split it into several files"])
+    return written
+
+
+def _open_regular(path: str, flags: int) -> int:
+    """Open a regular file; refuse what could block or never end, such as a pipe or a device."""
+    opened = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+    if stat.S_ISREG(os.fstat(opened).st_mode):
+        return opened
+    os.close(opened)
+    raise ConfigError([f"{path}: this is not a regular file; move it elsewhere, or write its text to a file"])

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from hypothesis import given
@@ -18,6 +20,7 @@ from proxyd.config import (
     socket_address,
 )
 from proxyd.config.profile_files import read_directory, read_profile, read_text
+from proxyd.core.language import MAX_FILE_BYTES
 from proxyd.core.model.delivery import SecretRef
 from proxyd.errors import ConfigError, ProfileError, suggest
 
@@ -355,6 +358,41 @@ def test_only_the_lists_that_a_profile_names_are_read(tmp_path: Path) -> None:
     assert [Path(each.file).name for each in texts] == ["main.profile", "data.csv", "it's.csv"]
     assert texts[1].text == "https://example.org/\n"
     assert read_profile(main) == texts
+
+
+@pytest.mark.parametrize("name", ["a.profile", "a.csv"])
+@pytest.mark.parametrize("kind", ["pipe", "device", "directory"])
+def test_only_regular_files_are_read(kind: str, name: str, tmp_path: Path) -> None:
+    (tmp_path / "main.profile").write_text("CREATE SOURCES \"a/\" OF FEED FROM FILE 'a.csv';")
+    if kind == "pipe":
+        os.mkfifo(tmp_path / name)
+    elif kind == "device":
+        (tmp_path / name).symlink_to(os.devnull)
+    else:
+        (tmp_path / name).mkdir()
+    refused: list[str] = []
+
+    def read() -> None:
+        try:
+            read_directory(tmp_path)
+        except ConfigError as error:
+            refused.extend(error.problems)
+
+    reading = Thread(target=read, daemon=True)  # a pipe without a writer would block it forever
+    reading.start()
+    reading.join(20)
+    said = "this is not a regular file; move it elsewhere, or write its text to a file"
+    assert refused == [f"{tmp_path / name}: {said}"]
+
+
+def test_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "a.profile"
+    file.touch()
+    os.truncate(file, MAX_FILE_BYTES)
+    assert len(read_text(file).text) == MAX_FILE_BYTES
+    os.truncate(file, MAX_FILE_BYTES + 1)
+    with pytest.raises(ConfigError, match=r"a\.profile: a file may have 8388608 bytes at most; split it into several"):
+        read_text(file)
 
 
 def test_of_very_many_names_none_is_suggested() -> None:

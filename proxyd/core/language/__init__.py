@@ -38,7 +38,7 @@ from proxyd.core.language.printing.printer import (
 )
 from proxyd.core.language.reading.address_lists import is_list, named_lists
 from proxyd.core.language.reading.member_reader import MemberReader
-from proxyd.core.language.reading.parser import MAX_SENT_BYTES, parse, what_is_unfit, what_lacks
+from proxyd.core.language.reading.parser import MAX_FILE_BYTES, MAX_SENT_BYTES, parse, what_is_unfit, what_lacks
 from proxyd.core.language.reading.pieces import MAX_STATEMENT_BYTES
 from proxyd.core.language.source_addresses import WrittenAddress, lines_of, watch_of, written_address, written_addresses
 from proxyd.core.language.source_lists import Listed, Merged, SourceList, merge_listing, opml, read_listing
@@ -50,6 +50,7 @@ __all__ = [
     "DEFAULT_PROFILE",
     "FEED_PATHS",
     "FUNCTIONS",
+    "MAX_FILE_BYTES",
     "MAX_SENT_BYTES",
     "MAX_STATEMENT_BYTES",
     "MEANING",
