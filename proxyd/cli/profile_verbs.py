@@ -94,7 +94,7 @@ def declare(options: argparse.Namespace) -> int:
     from proxyd.client import ApiError
     from proxyd.config.profile_files import read_text
 
-    text = read_text(options.file).text
+    text = read_text(options.file, may_be_pipe=True).text
     try:
         changes = ask(options, lambda client: client.declare(text, dry_run=options.dry_run))
     except ApiError as error:

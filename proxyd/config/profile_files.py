@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from proxyd.core.language import MAX_FILE_BYTES, SourceText, is_list, named_lists
@@ -32,8 +32,8 @@ def read_directory(folder: Path) -> list[SourceText]:
 
 
 def read_profile(path: Path) -> list[SourceText]:
-    """Return a profile text and the lists that it names; raises as ``read_directory`` does."""
-    text = read_text(path)
+    """Return a profile text, also from a pipe, and the lists that it names; raises as ``read_directory`` does."""
+    text = read_text(path, may_be_pipe=True)
     try:
         return [text, *_lists_of([text], path.parent)]
     except OSError as error:
@@ -69,9 +69,9 @@ def write_text(path: Path, text: str) -> None:
         raise ConfigError([f"{path} cannot be written ({error.strerror})"]) from error
 
 
-def read_text(path: Path) -> SourceText:
+def read_text(path: Path, *, may_be_pipe: bool = False) -> SourceText:
     """Return the text of a profile or a list, named by its path; raises as ``read_directory`` does."""
-    written = _read_bytes(path)
+    written = _read_bytes(path, opener=None if may_be_pipe else _open_regular)
     try:
         text = written.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -87,9 +87,9 @@ def read_text(path: Path) -> SourceText:
     return SourceText(str(path), text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
-def _read_bytes(path: Path) -> bytes:
+def _read_bytes(path: Path, opener: Callable[[str, int], int] | None) -> bytes:
     try:
-        with open(path, "rb", opener=_open_regular) as file:
+        with open(path, "rb", opener=opener) as file:
             too_large = os.fstat(file.fileno()).st_size > MAX_FILE_BYTES
             written = b"" if too_large else file.read(MAX_FILE_BYTES + 1)
     except OSError as error:

@@ -385,6 +385,16 @@ def test_only_regular_files_are_read(kind: str, name: str, tmp_path: Path) -> No
     assert refused == [f"{tmp_path / name}: {said}"]
 
 
+def test_a_profile_that_is_named_by_hand_may_come_from_a_pipe() -> None:
+    read, write = os.pipe()
+    os.write(write, b"CREATE NOTHING;")
+    os.close(write)
+    assert read_profile(Path(f"/dev/fd/{read}"))[0].text == "CREATE NOTHING;"
+    os.close(read)
+    with pytest.raises(ConfigError, match=r"^/dev/zero: a file may have 8388608 bytes at most"):
+        read_profile(Path("/dev/zero"))
+
+
 def test_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "a.profile"
     file.touch()
