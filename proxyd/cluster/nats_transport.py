@@ -102,6 +102,7 @@ class NatsTransport:
         self._rest_until_s = -inf  # the end of the last hold
         self._must_call = False  # a prober may not know that it has no more work
         self._called_s = -inf
+        self._is_alone = False  # probes waited, and there was no prober
         self._stopped = asyncio.Event()
 
     @property
@@ -240,6 +241,7 @@ class NatsTransport:
         try:
             if self._link.is_up and self._may_send():
                 prober_id = await self._prober_for(batch_id, min(each.until_s for each in asked))
+                self._note_whether_alone()
             if prober_id is not None and self._may_send():
                 await self._send(host, batch_id, prober_id, asked)
                 await self._await_results(self._sent[batch_id])
@@ -310,6 +312,14 @@ class NatsTransport:
             self._waiting_batches.popleft()
         self._metrics.batches_waiting.set(len(self._waiting_batches))
         self._metrics.probers.set(self.probers)
+
+    def _note_whether_alone(self) -> None:
+        """Say once that there is no prober, and nothing is probed."""
+        is_alone, self._is_alone = self._is_alone, self.probers == 0
+        if self._is_alone and not is_alone:
+            log.warning(
+                "no prober is connected to NATS: nothing is probed; start one, or see why it does not reach NATS"
+            )
 
     def _hear_hello(self, received: Received) -> None:
         """Answer a prober, and extend the batches that it works on."""

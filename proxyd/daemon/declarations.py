@@ -238,7 +238,9 @@ class Declarations:
             log.error(said, errors=_without_texts(error))  # noqa: TRY400 - as above
             return tuple(_without_texts(error).splitlines())
         self._metrics.reload_ok.set(1)
-        log.info("profiles loaded", added=changes.added, removed=changes.removed, restarted=dict(changes.restarted))
+        counts = {"rules": len(self.declaration.rules), "sources": len(self.declaration.sources)}
+        rules = {"added": changes.added, "removed": changes.removed, "restarted": dict(changes.restarted)}
+        log.info("profiles loaded", **counts, **rules)
         return ()
 
     async def declare(

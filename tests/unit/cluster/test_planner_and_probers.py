@@ -431,6 +431,20 @@ async def test_batches_wait_for_room_and_are_not_begun_if_there_is_none_for_long
     assert machines.metrics.registry.get_sample_value("proxyd_batches_waiting") == 0
 
 
+async def test_that_there_is_no_prober_is_said_once(machines: Machines) -> None:
+    planner = machines.planner(queue_s=5.0)
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(2):
+            asked = asked_of(planner)
+            await machines.clock.advance(6.0)
+            assert await asked is Unmade.NOT_BEGUN
+        machines.prober(Origin(machines.clock))
+        await settled()
+        assert isinstance(await ended(planner), ProbeOutcome)
+    said = [each["event"] for each in logs if each["log_level"] == "warning"]
+    assert said == ["no prober is connected to NATS: nothing is probed; start one, or see why it does not reach NATS"]
+
+
 async def test_what_could_not_be_sent_in_time_is_given_back_and_makes_no_burst(machines: Machines) -> None:
     origin = Origin(machines.clock)
     planner = machines.planner(queue_s=5.0)

@@ -255,7 +255,7 @@ class Explainer:
         if planned is None and source_id in self.known.paused:
             return "it is paused"
         if planned is None and not self.known.has(source_id):
-            return "another planner plans it, and says when"
+            return "no planner has it yet, or the one that has it does not answer"
         if planned is None:
             return "it is about to be planned" if source_id in self.known.compiled.rules_of else "no rule uses it"
         last_s = now_s if coming is None else max(now_s, coming.start_s - self.known.grid.length_s)
