@@ -507,13 +507,17 @@ async def test_six_tasks_that_read_and_write_lose_no_update(store: SqlStore) -> 
     assert (await store.load_states())["s"].failures == 600
 
 
-def test_a_database_has_one_owner(tmp_path: Path) -> None:
-    with (
-        owner_lock(tmp_path / "p.db"),
-        pytest.raises(StoreError, match="in use by another proxyd"),
-        owner_lock(tmp_path / "p.db"),
-    ):
-        pass
+def test_a_database_has_one_owner_also_by_another_path(tmp_path: Path) -> None:
+    (tmp_path / "linked").mkdir()
+    link = tmp_path / "linked" / "other.db"
+    link.symlink_to(tmp_path / "p.db")
+    for path in (tmp_path / "p.db", link):
+        with (
+            owner_lock(tmp_path / "p.db"),
+            pytest.raises(StoreError, match="in use by another proxyd"),
+            owner_lock(path),
+        ):
+            pass
 
 
 async def test_a_store_that_was_closed_leaves_no_thread_behind(tmp_path: Path) -> None:

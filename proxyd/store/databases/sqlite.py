@@ -97,7 +97,7 @@ def file_lock(database: Path) -> Iterator[None]:
     """
     try:
         database.parent.mkdir(parents=True, exist_ok=True)
-        handle = database.with_suffix(".lock").open("a")
+        handle = database.resolve().with_suffix(".lock").open("a")  # the same one for all links to the file
         database.touch(mode=0o600)
     except OSError as error:
         raise StoreError(_unwritable(error, database.parent)) from error
