@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Float,
     FromClause,
+    Integer,
     ScalarSelect,
     Select,
     Subquery,
@@ -23,6 +25,7 @@ from sqlalchemy import (
     literal,
     or_,
     select,
+    true,
     update,
 )
 
@@ -34,7 +37,7 @@ from proxyd.ports import DueDelivery, Gathered
 from proxyd.store import rows
 from proxyd.store import tables as t
 from proxyd.store.databases.connections import StoreReader
-from proxyd.store.digest_rows import SqlDigests, in_shards
+from proxyd.store.digest_rows import SqlDigests
 from proxyd.store.picture_rows import read_picture
 from proxyd.store.webhook_states import SqlWebhooks
 from proxyd.store.writer import Writer, drained
@@ -78,6 +81,8 @@ class SqlOutbox:
         self._shards = shards
         self.webhooks = SqlWebhooks(writer, read, shards)
         self._digests = SqlDigests(writer, read, shards)
+        is_shared = shards is not None
+        self._due, self._next = _due_query(is_shared=is_shared), _next_query(is_shared=is_shared)
         self._accepted: deque[tuple[DueDelivery, float, dict[str, Any]]] = deque()
 
     async def due_deliveries(
@@ -89,28 +94,20 @@ class SqlOutbox:
         digest does the same in each lane that it gathers. Deliveries that a mute has released hold back the later ones
         until their digest is made.
         """
-        o, lanes = t.outbox.c, _waiting_lanes(busy)
-        position = _first_of(t.outbox, "pending", lanes.c.lane, o.next_s <= now_s)
-        first = select(lanes.c.lane, position.label("position")).cte("first")
-        first = first.prefix_with("MATERIALIZED", dialect="postgresql")
-        # whatever holds back the first one of a lane that is due holds back all later ones
-        is_free = and_(~_held_back(first, now_s, hold_s), self._open(shut))
-        query = _DELIVERIES.join(first, first.c.position == o.position).where(is_free).order_by(o.position).limit(limit)
-        found = [_delivery(row) for row in await self._read(query)]
+        values = {"now_s": now_s, "hold_s": hold_s, "most": limit} | self._open(busy, shut)
+        found = [_delivery(row) for row in await self._read(self._due, values)]
         own = None if self._shards is None else self._shards()  # there may be fewer since the read began
         return found if own is None else [each for each in found if shard_of(each.endpoint) in own]
 
     async def next_delivery_s(self, *, busy: Collection[str] = (), shut: Collection[str] = ()) -> float | None:
         """Return when a delivery outside ``busy`` lanes and ``shut`` endpoints is due next; ``None`` without any."""
-        o, lanes = t.outbox.c, _waiting_lanes(busy)
-        of_lane = and_(o.state == "pending", o.lane == lanes.c.lane, self._open(shut))
-        query = select(func.min(o.next_s)).select_from(lanes.outerjoin(t.outbox, of_lane))
-        found: float | None = (await self._read(query))[0][0]
+        found: float | None = (await self._read(self._next, self._open(busy, shut)))[0][0]
         return found
 
-    def _open(self, shut: Collection[str]) -> ColumnElement[bool]:
-        """Return the condition that a delivery is of our own shards, and not to a ``shut`` endpoint."""
-        return and_(in_shards(self._shards), *([t.outbox.c.endpoint.not_in(shut)] if shut else []))
+    def _open(self, busy: Collection[str], shut: Collection[str]) -> dict[str, Any]:
+        """Return the parameters that say which deliveries may be sent."""
+        shards = {} if self._shards is None else {"shards": sorted(self._shards())}
+        return {"busy": list(busy), "shut": list(shut), **shards}
 
     async def picture(self, sha256: str) -> Picture | None:
         """Return a picture, or ``None`` if it is no longer stored."""
@@ -247,22 +244,48 @@ def _replay(connection: Connection, notification_id: str | None, now_s: float) -
     return len(single) + len(digests)
 
 
-def _waiting_lanes(busy: Collection[str]) -> Subquery:
+def _due_query(*, is_shared: bool) -> Select[*tuple[Any, ...]]:
+    """Return the query of what is due; made once, because that takes longer than to run it."""
+    o, lanes = t.outbox.c, _waiting_lanes()
+    position = _first_of(t.outbox, "pending", lanes.c.lane, o.next_s <= _NOW_S)
+    first = select(lanes.c.lane, position.label("position")).cte("first")
+    first = first.prefix_with("MATERIALIZED", dialect="postgresql")
+    # whatever holds back the first one of a lane that is due holds back all later ones
+    due = _DELIVERIES.join(first, first.c.position == o.position).where(
+        ~_held_back(first), _is_open(is_shared=is_shared)
+    )
+    return due.order_by(o.position).limit(bindparam("most", type_=Integer))
+
+
+def _next_query(*, is_shared: bool) -> Select[*tuple[Any, ...]]:
+    """Return the query of when a delivery is due next."""
+    o, lanes = t.outbox.c, _waiting_lanes()
+    of_lane = and_(o.state == "pending", o.lane == lanes.c.lane, _is_open(is_shared=is_shared))
+    return select(func.min(o.next_s)).select_from(lanes.outerjoin(t.outbox, of_lane))
+
+
+def _is_open(*, is_shared: bool) -> ColumnElement[bool]:
+    """Return the condition that a delivery is not to a ``shut`` endpoint, and of our own ``shards`` if it is shared."""
+    is_ours = t.outbox.c.shard.in_(bindparam("shards", expanding=True)) if is_shared else true()
+    return and_(is_ours, t.outbox.c.endpoint.not_in(bindparam("shut", expanding=True)))
+
+
+def _waiting_lanes() -> Subquery:
     """Return the lanes with pending deliveries outside ``busy``, found by a step of the index for each of them."""
     o = t.outbox.c
     first = select(func.min(o.lane).label("lane")).where(o.state == "pending").cte("lanes", recursive=True)
     after = select(func.min(o.lane)).where(o.state == "pending", o.lane > first.c.lane).scalar_subquery()
     lanes = first.union_all(select(after).where(first.c.lane.is_not(None)))
-    is_free = lanes.c.lane.not_in(busy) if busy else lanes.c.lane.is_not(None)
-    return select(lanes.c.lane).where(is_free).subquery("waiting")
+    is_free = lanes.c.lane.not_in(bindparam("busy", expanding=True))
+    return select(lanes.c.lane).where(lanes.c.lane.is_not(None), is_free).subquery("waiting")
 
 
-def _held_back(some: FromClause, now_s: float, hold_s: float) -> ColumnElement[bool]:
+def _held_back(some: FromClause) -> ColumnElement[bool]:
     """Return the condition that something earlier in the lane of ``some`` deliveries must go first."""
     earlier, leader = t.outbox.alias("earlier"), t.outbox.alias("leader")
 
     def is_recent(of: FromClause) -> ColumnElement[bool]:
-        return or_(of.c.first_attempt_s.is_(None), of.c.first_attempt_s + hold_s > now_s)
+        return or_(of.c.first_attempt_s.is_(None), of.c.first_attempt_s + _HOLD_S > _NOW_S)
 
     def is_any(state: str) -> ColumnElement[bool]:
         some = t.outbox.alias(f"some_{state}")  # evaluated once for all deliveries: there are seldom any
@@ -311,6 +334,7 @@ def _deliveries() -> Select[*tuple[Any, ...]]:
     )
 
 
+_NOW_S, _HOLD_S = bindparam("now_s", type_=Float), bindparam("hold_s", type_=Float)
 _DELIVERIES = _deliveries()
 _ACCEPT = (
     update(t.outbox)

@@ -149,9 +149,9 @@ class SqlStore(SqlOutbox):
     def __init__(self, connections: StoreConnections, grid: ChrononGrid, shards: OwnShards | None = None) -> None:
         self.writer = Writer(connections.writer)
 
-        async def people(query: Select[*tuple[Any, ...]]) -> Sequence[Any]:
+        async def people(query: Select[*tuple[Any, ...]], values: Mapping[str, object] | None = None) -> Sequence[Any]:
             """Return all rows of a query that may be slow: probes and deliveries do not wait for it."""
-            return await connections.people.call(lambda connection: connection.execute(query).all())
+            return await connections.people.call(lambda connection: connection.execute(query, values).all())
 
         super().__init__(self.writer, self._all, people, shards)
         self.history = SqlHistory(people)
@@ -371,8 +371,8 @@ class SqlStore(SqlOutbox):
         """Prove that the writer commits."""
         await self.writer.submit(lambda connection: connection.execute(text("SELECT 1")))
 
-    async def _all(self, query: Select[*tuple[Any, ...]]) -> Sequence[Any]:
-        return await self._connections.readers.call(lambda connection: connection.execute(query).all())
+    async def _all(self, query: Select[*tuple[Any, ...]], values: Mapping[str, object] | None = None) -> Sequence[Any]:
+        return await self._connections.readers.call(lambda connection: connection.execute(query, values).all())
 
     async def _each(self, query: Select[*tuple[Any, ...]], make: Callable[[Any], T]) -> list[T]:
         """Return the value of each row; values are made where the query runs, because rows may be large and many."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,8 +33,10 @@ _REMEDIES = {
 class StoreReader(Protocol):
     """Runs a query on a connection of its own."""
 
-    async def __call__(self, query: Select[*tuple[Any, ...]], /) -> Sequence[Any]:
-        """Return all rows."""
+    async def __call__(
+        self, query: Select[*tuple[Any, ...]], values: Mapping[str, object] | None = None, /
+    ) -> Sequence[Any]:
+        """Return all rows; ``values`` are those of the query's parameters."""
 
 
 class Connections(Protocol):
