@@ -238,25 +238,27 @@ async def to_the_webhook(port: int, scale: Scale, *, stuck: int = 0, budget: str
     return {"what": what, "seconds": seconds, "taken": taken, "ratio": taken / expected, **quantiles}
 
 
-async def from_the_outbox(port: int, scale: Scale, *, endpoints: int) -> Line:
+async def from_the_outbox(port: int, scale: Scale, *, endpoints: int, rules: int = 200) -> Line:
     """Return how many deliveries a second the outbox gives out: each signed, accepted and noted."""
     async with daemon([_CLASSES]) as control:
         await until(lambda: control.declarations.has_started)
-        await _fill(control.resources.store, port, scale.deliveries, endpoints)
+        await _fill(control.resources.store, port, scale.deliveries, endpoints, rules)
         began = perf_counter()
         control.notifying.wake()
         await until(lambda: value(control, "proxyd_deliveries_total", result="accepted") >= scale.deliveries)
         seconds = perf_counter() - began
     per_s = scale.deliveries / seconds
-    return {"what": f"outbox, {endpoints} endpoints", "seconds": seconds, "per_s": per_s, "ratio": per_s / WANTED_PER_S}
+    what = f"outbox, endpoints: {endpoints}, rules: {rules}"
+    return {"what": what, "seconds": seconds, "per_s": per_s, "ratio": per_s / WANTED_PER_S}
 
 
-async def _fill(store: SqlStore, port: int, count: int, endpoints: int) -> None:
+async def _fill(store: SqlStore, port: int, count: int, endpoints: int, rules: int) -> None:
     """Put notifications of many rules into the outbox: a lane takes one at a time."""
     body = json.dumps({"data": {"event": {"seen": "2026-01-01T00:00:00.000Z"}}}).encode()
     hooks = [WebhookDelivery(f"http://127.0.0.1:{port}/hook{n}", SecretRef("env", SECRET)) for n in range(endpoints)]
     sent = [
-        Notification(f"n{n}", f"r{n % 200}", "s", 0.0, 0.0, False, body, (hooks[n % endpoints],)) for n in range(count)
+        Notification(f"n{n}", f"r{n % rules}", "s", 0.0, 0.0, False, body, (hooks[n % endpoints],))
+        for n in range(count)
     ]
     await store.record_results(RuleResults(notifications=tuple(sent)))
 
@@ -268,6 +270,7 @@ async def lines(scale: Scale) -> list[Line]:
         measured = [await to_the_webhook(port, scale), await to_the_webhook(port, scale, budget=AT_ONCE)]
         measured.append(await to_the_webhook(port, scale, stuck=scale.sources // 10))
         measured.extend([await from_the_outbox(port, scale, endpoints=many) for many in (1, 40)])
+        measured.append(await from_the_outbox(port, scale, endpoints=1, rules=1))
     return measured
 
 
