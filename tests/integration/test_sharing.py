@@ -280,6 +280,7 @@ async def test_shards_that_rest_go_to_nobody_who_would_not_let_them_rest(party: 
     async with AsyncExitStack() as stack:
         first = await stack.enter_async_context(party.join("a"))
         await first.shares.keep_probers(lambda: ["p"])
+        await party.have(SHARDS)  # so that the first keeps the lower half, and the second may give up the upper one
         async with party.join("b") as second:
             second.shares.succeed_by(Probers())
             await party.have(32, 32)
