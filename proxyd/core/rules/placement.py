@@ -127,6 +127,7 @@ class SourcePlacement:
                 self.settle(source_id, now_s())
             self._planner.wake_due(self._grid.chronon_at(now_s()))
             yield
+        self._changed = []
         self._records = {name: each for name, each in self._records.items() if name in self._known.paused}
         self._gained &= self._known.paused.keys()
 
