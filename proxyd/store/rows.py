@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
 from sys import intern
 from typing import Any, NamedTuple, TypeVar
 
@@ -44,6 +45,7 @@ _NO_HEALTH = "{}"
 _SOURCE_COLUMNS, _STREAM_COLUMNS = tuple(t.sources.columns.keys()), tuple(t.streams.columns.keys())
 _OFTEN_ZERO = ("not_before_s", "fresh_until_s", "lost_items", "distrust_until_s")  # SQLite returns a new float for each
 _OFTEN_SAME = ("source_id", "last_outcome")
+_SHORT = 100  # characters of totals that are shared
 _WRITTEN = {"validators", "rate", "fit", "health"}  # in other forms than those of the state
 UNAWAITED_COLUMNS = (
     *("source_id", "seq", "item_id", "content_hash", "fields"),
@@ -307,12 +309,26 @@ def stream_row(stream: StreamState) -> dict[str, Any]:
 def stream_state(row: Row[Any]) -> StreamState:
     """Return the state that ``stream_row`` wrote, without its pending events and windows."""
     values = dict(zip(_STREAM_COLUMNS, row, strict=True))
-    totals = tuple(_total(each) for each in json.loads(values.pop("counts")))
+    totals = _totals(values.pop("counts"))
     for name in ("rule", "source_id", "counting"):
         values[name] = intern(values[name])
     for name in ("fired_s", "utility"):
         values[name] = values[name] or 0.0
     return StreamState(**values, totals=totals)
+
+
+def _totals(text: str) -> tuple[Total, ...]:
+    """Return the totals of a stream; short ones are shared, because many streams have the same."""
+    return _shared_totals(text) if len(text) <= _SHORT else _read_totals(text)
+
+
+@lru_cache(4096)
+def _shared_totals(text: str) -> tuple[Total, ...]:
+    return _read_totals(text)
+
+
+def _read_totals(text: str) -> tuple[Total, ...]:
+    return tuple(_total(each) for each in json.loads(text))
 
 
 def _total_row(total: Total) -> list[Any]:
