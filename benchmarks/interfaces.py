@@ -34,7 +34,7 @@ from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.profile import Source
 from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.rates.rate_blend import RateEvidence
-from proxyd.core.rates.week_counts import WeekCounts
+from proxyd.core.rates.week_counts import WeekCounts, pack
 from proxyd.core.rules.programs.aggregate_values import Total
 from proxyd.core.rules.source_requests import reading_of
 from proxyd.core.rules.stages.calibration import Calibration
@@ -196,7 +196,9 @@ def _states(scale: Scale, now_s: float, port: int) -> Iterator[dict[str, Any]]:
 def _weeks(scale: Scale, now_s: float) -> Iterator[dict[str, Any]]:
     counts = np.random.default_rng(1).poisson(1.0, (32, 168)).astype(np.float32)
     for number in range(scale.sources):
-        week = WeekCounts(counts[number % 32], float(counts[number % 32].sum()), now_s - DAYS * DAY_S, now_s - 3600.0)
+        week = WeekCounts(
+            pack(counts[number % 32]), float(counts[number % 32].sum()), now_s - DAYS * DAY_S, now_s - 3600.0
+        )
         yield rows.week_row(scale.source(number), week)
 
 

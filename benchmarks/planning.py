@@ -30,7 +30,7 @@ from proxyd.core.planning.policies.auto import DetectionDemand
 from proxyd.core.planning.policies.demands import Demands
 from proxyd.core.politeness import PolitenessBudget, ProbeLog
 from proxyd.core.rates.week_bins import WEEK_S
-from proxyd.core.rates.week_counts import WeekCounts
+from proxyd.core.rates.week_counts import WeekCounts, pack
 from proxyd.core.rules.compiled import compile_declaration
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.decider_settings import DeciderSettings
@@ -91,7 +91,7 @@ def _weeks(names: Sequence[str], now_s: float, rng: np.random.Generator) -> dict
     counts = rng.poisson(means).astype(np.float32)
     since_s = now_s - WEEKS_SEEN * WEEK_S
     return {
-        name: WeekCounts(row.copy(), float(row.sum()), since_s, now_s) for name, row in zip(names, counts, strict=True)
+        name: WeekCounts(pack(row), float(row.sum()), since_s, now_s) for name, row in zip(names, counts, strict=True)
     }
 
 

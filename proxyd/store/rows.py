@@ -9,7 +9,6 @@ from functools import lru_cache
 from sys import intern
 from typing import Any, NamedTuple, TypeVar
 
-import numpy as np
 from sqlalchemy import Row
 
 from proxyd.core.model.chronon import ChrononGrid
@@ -363,10 +362,9 @@ def interval_row(record: IntervalRecord, grid: ChrononGrid) -> dict[str, Any]:
 
 def week_row(source_id: str, week: WeekCounts) -> dict[str, Any]:
     """Return a row of ``weeks``."""
-    counts = week.counts.astype("<f4").tobytes()
     return {
         "source_id": source_id,
-        "counts": counts,
+        "counts": week.packed,
         "squares": week.squares,
         "since_s": week.since_s,
         "as_of_s": week.as_of_s,
@@ -375,7 +373,7 @@ def week_row(source_id: str, week: WeekCounts) -> dict[str, Any]:
 
 def week_counts(row: Any) -> WeekCounts:
     """Return the counts in a row of ``weeks``."""
-    return WeekCounts(np.frombuffer(row.counts, dtype="<f4"), row.squares, row.since_s, row.as_of_s)
+    return WeekCounts(row.counts, row.squares, row.since_s, row.as_of_s)
 
 
 def notification_row(sent: Notification, *, is_muted: bool = False, is_limited: bool = False) -> dict[str, Any]:
