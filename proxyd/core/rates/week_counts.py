@@ -101,7 +101,11 @@ class WeekCounts:
 
 
 def pack(counts: ArrayLike) -> bytes:
-    """Return the items of each hour of the week as ``WeekCounts`` keeps them."""
+    """Return the items of each hour of the week, shape (168,), as ``WeekCounts`` keeps them.
+
+    >>> WeekCounts(pack([2.0] + [0.0] * 167), 4.0, 0.0, 0.0).items
+    2.0
+    """
     return np.asarray(counts, dtype=_FLOAT).tobytes()
 
 
