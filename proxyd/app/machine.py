@@ -76,7 +76,7 @@ class _Planners:
         return self._having(FIRST_SHARD if declared is None else self.known.division.shard_of(declared.url))
 
     def planner_of_host(self, host: str) -> Peer | None:
-        """Return who asks a host for its sources; ``None`` if this planner does, or nobody."""
+        """Return the other planner that spaces the requests to a host; ``None`` if this one does, or nobody."""
         division = self.known.division
         return self._having(division.shard_of_scope(division.scope_of(host)))
 

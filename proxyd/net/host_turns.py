@@ -151,7 +151,7 @@ class HostTokens:
     async def give(self, host: str, spacing_s: float = 0.0) -> None:
         """Wait until another process may start a request to ``host``, and spend its token.
 
-        It waits until the request of the turn before was sent, as turns do.
+        As with turns, the request before must have been sent.
         """
         lane = self._lane(_canonical(host))
         lane.users += 1

@@ -224,9 +224,9 @@ class Decider:
     def choose(
         self, now: Chronon, most: float = inf, *, from_s: float = -inf, in_parts: bool = False
     ) -> list[PlannedProbe]:
-        """Return at most ``most`` probes to start in chronon ``now``, none before ``from_s``, until ``finished``.
+        """Return at most ``most`` probes to start in chronon ``now`` and not before ``from_s`` (unix seconds).
 
-        With ``in_parts`` only the first sources that wait are placed; the caller runs ``placing`` for the others.
+        Each is in flight until ``finished``. With ``in_parts`` the caller places all but the first sources that wait.
         """
         now_s = self.settings.grid.start_s(now)
         self._placement.refresh(now)
