@@ -111,7 +111,7 @@ async def test_a_large_picture_becomes_a_jpeg(devtools: DevTools) -> None:
 
 @pytest.mark.long
 async def test_a_picture_that_stays_too_large_is_left_out_and_the_page_is_read(devtools: DevTools) -> None:
-    async with rigged(devtools) as rig:
+    async with rigged(devtools, RenderLimits(total_s=200.0, settle_s=1.0)) as rig:
         rig.site.script("/page", f"{NOISE % 5000} {DONE};")
         outcome = await probe(rig)
     assert names(outcome) == ["read"]

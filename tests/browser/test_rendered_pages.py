@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from aiohttp.abc import AbstractResolver
+from playwright.async_api import BrowserContext
 
 from proxyd.core.language import CheckSettings, SourceText, check
 from proxyd.core.model.delivery import SecretRef
@@ -158,6 +159,20 @@ async def test_a_page_that_scripts_build_is_read_as_the_browser_shows_it(devtool
         outcome = await rig.probe("/jobs", "li:nth-child(2)")
     assert names(outcome) == ["cook", "näher"]
     assert (outcome.status, outcome.answered_by, outcome.requests) == (200, "127.0.0.1", 2)
+
+
+@pytest.mark.long
+async def test_a_page_that_was_read_is_kept_if_it_cannot_be_closed(
+    devtools: DevTools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(_: BrowserContext) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(BrowserContext, "close", never)
+    async with rigged(devtools, RenderLimits(total_s=4.0, settle_s=1.0)) as rig:  # closing ends after 5 s
+        rig.site.script("/page", f"show('read'); {DONE};")
+        outcome = await rig.probe("/page", "#done")
+    assert names(outcome) == ["read"]
 
 
 @pytest.mark.long

@@ -47,7 +47,6 @@ _WEB_PAGES = frozenset({"", "text/html", "application/xhtml+xml"})
 _EMPTY, _EVERYTHING = "about:", "**/*"
 _CONNECT_S, _CLOSE_S = 10.0, 5.0
 _NOTICE_S = 1.0  # for a lost connection to be noticed, after a page was lost
-_LEFT_S = 0.5  # for the rest of a render after its picture
 _HEIGHT = 720  # of the window, in pixels
 _WITHOUT_SOCKETS = """
 for (const name of ["RTCPeerConnection", "webkitRTCPeerConnection", "WebTransport"]) delete globalThis[name];
@@ -154,8 +153,9 @@ class Chromium:
             ):
                 await self._wait(page, document.url, rendering)
                 view = await PageView.of(page)
-                body = await self._read(view)
-                picture = await _picture(view, limit.when(), trace) if asked.wants_picture else None
+                body, until_s = await self._read(view), limit.when()
+                limit.reschedule(None)  # closing has a limit of its own, and takes nothing back that was read
+                picture = await _picture(view, until_s, trace) if asked.wants_picture else None
                 return _with_page(document, body, page.url, picture)
         except (TimeoutError, PlaywrightTimeoutError) as error:
             raise FetchTimeoutError(_too_late(rendering, self._limits.total_s)) from error
@@ -304,10 +304,10 @@ async def _is_gone(browser: Browser) -> bool:
 async def _picture(view: PageView, until_s: float | None, trace: ProbeTrace) -> Picture | None:
     """Return a picture of a page that was read already, or ``None``, with a remark on the trace that says why.
 
-    ``until_s`` is when the render must end, in seconds of the event loop's clock.
+    ``until_s`` is when it must be there, in seconds of the event loop's clock.
     """
     try:
-        async with asyncio.timeout_at(None if until_s is None else until_s - _LEFT_S):
+        async with asyncio.timeout_at(until_s):
             picture = await view.picture()
     except TimeoutError:
         trace.remarks.append("no screenshot: there was no time left")
