@@ -15,6 +15,7 @@ import pytest
 from proxyd.core.rules.programs.meter import QUICK_LIMITS, Limits, Meter
 from proxyd.core.rules.stages.rule_tasks import RuleStep, RuleTask
 from proxyd.daemon import RuleEvaluation
+from proxyd.interpreter import tune_interpreter
 from proxyd.metrics import Metrics
 from tests.random_rules import RandomRules
 
@@ -68,12 +69,23 @@ def test_random_rules_end_at_their_limits(limits: Limits) -> None:
     assert 0 < ended < made
 
 
+@pytest.fixture
+def tuned() -> Iterator[None]:
+    """Set the interpreter as the daemon does."""
+    collections, turn_s = gc.get_threshold(), sys.getswitchinterval()
+    tune_interpreter()
+    yield
+    gc.set_threshold(*collections)
+    sys.setswitchinterval(turn_s)
+    gc.unfreeze()
+
+
 @pytest.mark.alone
 @pytest.mark.long
 @pytest.mark.timeout(900)
+@pytest.mark.usefixtures("tuned")
 async def test_ten_thousand_random_rules_stall_nothing_and_leave_no_memory() -> None:
     longest_s, before_s, stop = 0.0, 0.0, False
-    gc.freeze()  # what is imported, as the daemon does
 
     async def watch() -> None:
         nonlocal longest_s, before_s

@@ -20,16 +20,22 @@ _WORST_SEARCH_BITS, _SEARCH_BITS = 6, 8  # a step runs 2**6 instructions of a pa
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The work that a rule may do for one observation: steps, and characters of all the texts that it makes."""
+    """The work that a rule may do for one observation: steps, and characters of all the texts that it makes.
+
+    On the event loop patterns count as much as they may take at worst (``is_on_loop``).
+    """
 
     steps: float
     characters: float
+    is_on_loop: bool = False
 
 
 WORK_LIMITS = Limits(10_000_000, 50_000_000)
 """A rule that needs more fails."""
-QUICK_LIMITS = Limits(30_000, 500_000)
-"""A rule that needs more must not run on the event loop: it could take over 20 ms."""
+QUICK_LIMITS = Limits(10_000, 500_000, is_on_loop=True)
+"""A rule that needs more must not run on the event loop: it takes 5 to 10 ms, and a busy machine multiplies that."""
+MATCH_LIMITS = Limits(30_000, 500_000, is_on_loop=True)
+"""For conditions between events of several sources, which only the event loop knows; one that needs more is not met."""
 
 
 class Meter:
@@ -69,7 +75,7 @@ class Meter:
         At worst re2 runs every instruction of the pattern on each character, but it hardly ever does. The worst case is
         counted only where it would hold up the event loop.
         """
-        bits = _WORST_SEARCH_BITS if self._limits is QUICK_LIMITS else _SEARCH_BITS
+        bits = _WORST_SEARCH_BITS if self._limits.is_on_loop else _SEARCH_BITS
         self.spend(1 + (characters * instructions >> bits))
 
     def compiled(self, instructions: int) -> None:
@@ -77,7 +83,7 @@ class Meter:
 
         It is counted only where it would hold up the event loop, so that a rule takes as many steps every time.
         """
-        if self._limits is QUICK_LIMITS:
+        if self._limits.is_on_loop:
             self.spend(instructions)
 
     def compare(self, left: Value, right: Value) -> None:

@@ -14,7 +14,7 @@ from heapq import heapify, heapreplace
 from proxyd.core.model.item import UpdateEvent
 from proxyd.core.planning.policies.demands import OnceDemand
 from proxyd.core.rules.knowledge import Knowledge
-from proxyd.core.rules.programs.meter import QUICK_LIMITS, Meter
+from proxyd.core.rules.programs.meter import MATCH_LIMITS, Meter
 from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.programs.trigger_program import AnswerProgram
 from proxyd.core.rules.stages.events import Discovery
@@ -177,7 +177,7 @@ class AwaitedAnswers:
         self, waiting: _Waiting, firsts: Sequence[UpdateEvent], given: Sequence[UpdateEvent], now_s: float
     ) -> Iterator[IntervalStep]:
         """Let the new events of a rule, and those that wait, answer each other; keep what may still matter."""
-        meter, ordered = Meter(QUICK_LIMITS), sorted(given, key=_order)
+        meter, ordered = Meter(MATCH_LIMITS), sorted(given, key=_order)
         yield from self._answer_waiting(waiting, ordered, meter, now_s)
         yield from self._take_firsts(waiting, firsts, ordered, meter, now_s)
         for event in ordered if waiting.answer.is_elsewhere else ():

@@ -12,7 +12,7 @@ from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.planning.policies.demands import OnceDemand
 from proxyd.core.rules.division import Division
 from proxyd.core.rules.knowledge import Knowledge
-from proxyd.core.rules.programs.meter import QUICK_LIMITS, Meter
+from proxyd.core.rules.programs.meter import MATCH_LIMITS, Meter
 from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.stages.answers import AwaitedAnswers
 from proxyd.core.rules.stages.events import Discovery
@@ -371,7 +371,7 @@ class JointCaptures:
         for each in program.joined:
             rows = {source: self.shown.get(source) for source in each.sources}
             condition = each.correlation if probe_end.steps < _MOST_CORRELATING else None
-            meter = Meter(QUICK_LIMITS)
+            meter = Meter(MATCH_LIMITS)
             found += correlated(event, rows, each.table, condition, meter)
             probe_end.steps += meter.steps
         return found
