@@ -17,7 +17,7 @@ from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.core.model.schedule import Probe
 from proxyd.core.model.shards import FIRST_SHARD
-from proxyd.core.planning.queue.probe_slots import OverloadLimiter, PlannedProbe
+from proxyd.core.planning.queue.probe_slots import LateStarts, OverloadLimiter, PlannedProbe
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.observation import Observation, Prepared, RuleResults
 from proxyd.core.rules.stages.calibration import Calibration
@@ -33,7 +33,7 @@ from proxyd.tracing import NO_TRACES, Fact, Tracer
 log = structlog.get_logger("probes")
 _BUDGET_WINDOW_S = 3600.0
 _NOTED_JUMP_S = 60.0
-_MOST_STARTED = 16  # in one turn of the loop
+_MOST_STARTED, _MOST_SET_ASIDE = 16, 1000  # in one turn of the loop
 _LATE_S = 1.0  # into a chronon; a later choice has only the rest of its budget
 _MANY_PARTS = 40  # of fifty sources each; fewer are not worth a collection
 
@@ -93,6 +93,8 @@ class ProbeLoop:
         self._clock = clock
         self._metrics = metrics
         self._heap: list[_Due] = []
+        self._late: deque[PlannedProbe] = deque()  # due in this chronon while the loop stood still
+        self._late_starts = LateStarts()
         self._chosen: Chronon | None = None
         self._started = 0  # in that chronon
         self._overload = OverloadLimiter()
@@ -124,6 +126,8 @@ class ProbeLoop:
                 next_s = grid.start_s(grid.chronon_at(now_s) + 1)
                 if self._heap:
                     next_s = min(next_s, self._heap[0].start_s)
+                if self._late:
+                    next_s = min(next_s, self._late_starts.next_s)
                 await self._wake.sleep(self._clock, next_s - self._clock.time_s())
 
     async def drain(self, timeout_s: float) -> None:
@@ -146,12 +150,18 @@ class ProbeLoop:
 
     def give_back(self) -> None:
         """Give back the planned probes of sources that are another planner's now."""
-        kept, self._heap = self._heap, []
-        for due in kept:
+        waiting, self._heap = self._heap, []
+        for due in waiting:
             if self._known.has(due.source_id):
                 heappush(self._heap, due)
             else:
                 self._drop(due.planned)
+        late, self._late = self._late, deque()
+        for planned in late:
+            if self._known.has(planned.probe.source_id):
+                self._late.append(planned)
+            else:
+                self._drop(planned)
 
     @property
     def is_draining(self) -> bool:
@@ -166,10 +176,13 @@ class ProbeLoop:
         if self._chosen is not None and now <= self._chosen:
             return
         if self._chosen == now - 1:
-            self._overload.after(self._started, dropped=len(self._heap))
+            self._overload.after(self._started, dropped=len(self._late) + len(self._heap))
+        while self._late:
+            self._drop(self._late.popleft())
         while self._heap:
             self._drop(heappop(self._heap).planned)
         self._chosen, self._started = now, 0
+        self._late_starts.use_parts(self._known.grid.length_s, self._planner.settings.capacity(now))
         from_s = now_s if now_s - self._known.grid.start_s(now) > _LATE_S else -inf
         chosen = self._decider.choose(now, self._overload.most, from_s=from_s, in_parts=True)
         for planned in chosen:
@@ -213,11 +226,18 @@ class ProbeLoop:
         self._planner.finished(planned.probe.source_id, self._clock.time_s(), seen=False)
 
     def _start_due(self, now_s: float, tasks: asyncio.TaskGroup) -> None:
-        """Start due probes, a limited number at once, so that other tasks do not wait."""
+        """Start due probes, a few at once so that other tasks do not wait, and late ones as the budget allows."""
+        for _ in range(_MOST_SET_ASIDE):
+            if not self._heap or not self._late_starts.is_late(self._heap[0].start_s, now_s):
+                break
+            self._late.append(heappop(self._heap).planned)
         for _ in range(_MOST_STARTED):
-            if not self._heap or self._heap[0].start_s > now_s:
+            if self._heap and self._heap[0].start_s <= now_s:
+                self._start(heappop(self._heap).planned, now_s, tasks)
+            elif self._late and self._late_starts.next_s <= now_s:
+                self._start(self._late.popleft(), now_s, tasks)
+            else:
                 return
-            self._start(heappop(self._heap).planned, now_s, tasks)
 
     def _start(self, planned: PlannedProbe, now_s: float, tasks: asyncio.TaskGroup) -> None:
         """Start a probe; postpone it if its host was asked later than planned, or drop it."""
@@ -229,6 +249,8 @@ class ProbeLoop:
             heappush(self._heap, _Due(at_s, planned.probe.source_id, planned))
             return
         self._started += 1
+        source = self._planner.sources.get(planned.probe.source_id)
+        self._late_starts.started(now_s, 1 if source is None else source.probe_units)
         if self._unanswered_since_s is None:
             self._unanswered_since_s = now_s
         task = tasks.create_task(self._probe(planned), name=f"probe {planned.probe.source_id}")

@@ -232,6 +232,28 @@ async def test_what_a_chronon_has_not_used_before_the_start_is_not_made_up_for(l
     await task
 
 
+async def test_after_a_freeze_within_a_chronon_the_budget_holds_by_the_second() -> None:
+    clock, transport = FakeClock(T0 + 20.0), Nobody(Unmade.NOT_BEGUN)
+    found = decider(declaration(), now_s=T0 + 20.0, chronon_s=60.0, budget=Budget(20.0))
+    declared = declaration(*(source(f"s{number}", host=f"h{number}.example") for number in range(2000)), rule("r"))
+    found.declare(declared, dict.fromkeys(declared.rules, T0), T0)
+    loop = ProbeLoop(found, transport, RecordingMemory(), clock, Metrics())
+    task = asyncio.create_task(loop.run())
+    await settle(500)
+    clock.jump(3.65)  # 81 probes are due by then
+    started = []
+    for _ in range(56):
+        before = len(transport.asked)
+        await clock.advance(1.0)
+        await settle(100)
+        started.append(len(transport.asked) - before)
+    assert max(started) <= 20 / 0.9 + 20 * 0.25 + 3  # in one second
+    assert sum(started[:50]) >= 20 * 50  # the budget is used, before the last part of the chronon too
+    assert len(transport.asked) == 20 * 60  # and none is lost
+    await asyncio.gather(loop.drain(0.0), clock.advance(60.0))
+    await task
+
+
 async def test_a_freeze_is_not_made_up_for_once_it_is_over() -> None:
     clock, transport = FakeClock(T0), Nobody(Unmade.NOT_BEGUN)
     found = decider(declaration(), now_s=T0, budget=Budget(10.0))

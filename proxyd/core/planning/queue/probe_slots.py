@@ -13,6 +13,8 @@ from proxyd.core.model.schedule import Probe
 # The part of a chronon in which probes start; the last ones must still be inside it when the loop is late.
 _SPREAD = 0.9
 _LEAST = 16.0  # probes that a chronon may always plan
+_ON_TIME_S = 0.25  # a start that is later than that has to wait for its turn
+_LATE_AT_ONCE = 4  # probes
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,43 @@ class SlotAllocator:
         return units - paid
 
 
+class LateStarts:
+    """Says when the next late probe may start, so that the budget holds by the second after a machine stood still.
+
+    Each start uses a part of the chronon, as in ``SlotAllocator``, and a render several. A late one waits until there
+    is a part that no other start used. Up to four, or a quarter of a second's worth if that is more, need not wait.
+
+    >>> late = LateStarts()
+    >>> late.use_parts(9.0, 10)
+    >>> for _ in range(6):
+    ...     late.started(100.0, units=1)
+    >>> round(late.next_s, 2)
+    101.62
+    """
+
+    def __init__(self) -> None:
+        self._part_s = 0.0
+        self._used_s = -inf  # the end of the parts that are used
+
+    @staticmethod
+    def is_late(due_s: float, now_s: float) -> bool:
+        """Whether a probe that was due then starts late now."""
+        return now_s - due_s > _ON_TIME_S
+
+    def use_parts(self, length_s: float, capacity: int) -> None:
+        """Divide a chronon of that length into ``capacity`` parts."""
+        self._part_s = _SPREAD * length_s / max(1, capacity)
+
+    def started(self, now_s: float, units: int) -> None:
+        """Note the start of a probe, late or not, that costs so many units of the budget."""
+        self._used_s = max(self._used_s, now_s) + units * self._part_s
+
+    @property
+    def next_s(self) -> float:
+        """When a late probe may start, in unix seconds."""
+        return self._used_s - max(_ON_TIME_S, _LATE_AT_ONCE * self._part_s)
+
+
 class UnitDebt:
     """The units of the budget that a render, begun earlier, still costs. Each chronon pays them before it plans.
 
@@ -117,8 +156,8 @@ class OverloadLimiter:
     """Limits the probes a chronon plans (``most``) when this machine falls behind; otherwise there is no limit.
 
     If a chronon reached fewer than half of its probes, the next one plans twice the number that was started. Each
-    chronon that reached them doubles the limit again. A machine that stood still did not fall behind: its chronons do
-    not follow each other.
+    chronon that reached them doubles the limit again. A machine that stood still beyond a chronon did not fall behind:
+    its chronons do not follow each other. One that stood still for most of a chronon counts as behind in the next one.
 
     >>> limiter = OverloadLimiter()
     >>> limiter.after(started=100, dropped=900)
