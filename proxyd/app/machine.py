@@ -52,7 +52,7 @@ except ModuleNotFoundError as error:  # the optional dependency is not installed
 _LOOK_S = 2.0  # how often a notifier polls
 _HOLD = 0.4  # of a lease, for which a silent prober works on: work goes on within two leases
 _QUEUE = 0.25  # of a chronon, for which a probe waits for a prober
-_PATIENCE = 4.0  # times probe_timeout, for one request with its redirects and robots.txt
+_PATIENCE = 4.0  # times probe_timeout and host_spacing, for one request with its redirects and robots.txt
 log = structlog.get_logger("roles")
 
 
@@ -176,11 +176,15 @@ class Machine:
         )
         async with joining as joined:
             shares = joined.shares
-            parts = self._parts(joined, self._transport(joined), lambda: shares.own)
+            transport = self._transport(joined)
+            parts = self._parts(joined, transport, lambda: shares.own)
             distant = None if self.link is None else DistantNotifier(self.link.ring, self.clock)
             built = app.build(settings, parts, metrics=self.metrics, notifying=distant, shares=shares)
             await self._step_up()
-            planners = _Planners(shares, built.decider.known, built.decider.hubs, parts.store)
+            known = built.decider.known
+            if isinstance(transport, NatsTransport):
+                transport.give_turns(lambda host: known.division.has_host(host))
+            planners = _Planners(shares, known, built.decider.hubs, parts.store)
             turns = self.network.turns if self.link is None else None  # otherwise probers make the requests
             async with serve_api(built.queries, app.api_settings(settings), planners, turns):
                 await self._work(joined, parts.store, lambda: self._run(built.daemon))
@@ -241,13 +245,15 @@ class Machine:
 
     async def _probe(self, link: NatsConnection, works_on: asyncio.Event) -> None:
         """Make probes until the planner has ended."""
-        settings = ProberSettings(self.name, self.settings.prober_hosts, self.settings.drain_timeout)
+        given = self.settings
+        settings = ProberSettings(self.name, given.prober_hosts, given.drain_timeout, given.host_spacing)
         prober = BatchProber(link, self.network.prober, self.clock, self.metrics, settings)
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(prober.run(), name="batches")
-            self._note("prober", active=True)
-            await works_on.wait()
-            prober.stop()
+        with self.network.turns.shared(prober.turns.wait, is_first=True):
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(prober.run(), name="batches")
+                self._note("prober", active=True)
+                await works_on.wait()
+                prober.stop()
 
     # -- working
 
@@ -335,7 +341,7 @@ class Machine:
             hold_s=_HOLD * self.settings.lease,
             spacing_s=self.settings.host_spacing,
             queue_s=_QUEUE * self.settings.chronon,
-            patience_s=_PATIENCE * self.settings.probe_timeout,
+            patience_s=_PATIENCE * (self.settings.probe_timeout + self.settings.host_spacing),
         )
         made = NatsTransport(self.link, self.clock, self.metrics, settings, may_send, shares)
         shares.succeed_by(made)

@@ -23,6 +23,7 @@ from proxyd.cluster.messages import (
     MOST_PLANNERS,
     RECORDED,
     REPORTS,
+    TURN_ANSWERS,
     Answer,
     Batch,
     Hello,
@@ -32,6 +33,7 @@ from proxyd.cluster.messages import (
 )
 from proxyd.cluster.planner_session import PlannerSession
 from proxyd.cluster.prober_roster import HELLO_EVERY_S
+from proxyd.cluster.redirect_turns import RedirectTurns
 from proxyd.cluster.subjects import CALL, HELLO, REPORT, report_to, work_of
 from proxyd.core.model.outcome import ProbeOutcome
 from proxyd.errors import ClusterError, LeaseLostError, UnreadableError
@@ -51,11 +53,12 @@ log = structlog.get_logger("cluster")
 
 @dataclass(frozen=True, slots=True)
 class ProberSettings:
-    """The prober's name, the most hosts at once, and how long ``stop`` waits for unfinished ones."""
+    """The prober's name, the most hosts at once, how long ``stop`` waits for unfinished ones, and a host's spacing."""
 
     name: str
     hosts: int
     drain_timeout_s: float
+    spacing_s: float = 0.0
 
 
 @dataclass(eq=False, slots=True)
@@ -96,6 +99,7 @@ class BatchProber:
         now_s: Callable[[], float] = awake_or_asleep_s,
     ) -> None:
         self.prober_id = uuid.uuid4().hex
+        self.turns = RedirectTurns(link, self.prober_id, clock, settings.spacing_s)
         self._link = link
         self._prober = prober
         self._clock = clock
@@ -252,6 +256,8 @@ class BatchProber:
                 self._take_answer(ANSWERS.read(received.data))
             elif received.last_word == "living":
                 self._heed(LIVING.read(received.data))
+            elif received.last_word == "turn":
+                self.turns.take(TURN_ANSWERS.read(received.data))
             elif received.last_word == "recorded":
                 told = RECORDED.read(received.data)
                 self._unrecorded.pop((told.batch_id, told.number), None)
@@ -346,7 +352,7 @@ class BatchProber:
         batch, result = held.batch, "made"
         try:
             async with asyncio.timeout(-1.0 if held.until_s == -inf else None) as held.limit:
-                with self._metrics.prober_hosts.track_inprogress():
+                with self._metrics.prober_hosts.track_inprogress(), self.turns.during(batch):
                     for number, request in enumerate(batch.requests):
                         outcome = await self._prober.probe(request, lambda: self._is_ours(held))
                         await self._report(batch, number, outcome)

@@ -14,6 +14,7 @@ from pydantic_core import SchemaValidator
 
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.errors import UnreadableError
+from proxyd.net.links import LONGEST_URL
 
 T = TypeVar("T")
 _CONFIG = ConfigDict(ser_json_inf_nan="constants", ser_json_bytes="base64", val_json_bytes="base64")
@@ -29,6 +30,7 @@ Count = Annotated[int, Field(ge=0, le=2**53)]
 Seconds = Annotated[float, Field(allow_inf_nan=False)]
 _MOST_HOSTS = 1000  # of a prober
 MOST_PLANNERS = 1000
+MOST_SPACING_S = 86_400.0
 Batches = Annotated[tuple[Id, ...], Field(max_length=_MOST_HOSTS)]
 
 
@@ -89,7 +91,8 @@ class Batch:
     """Requests to one host, in the order in which they are to be made.
 
     A prober makes the requests only if it knows the clock of the planner of ``term``. ``sent_s`` is unix time.
-    ``until_s``, the end of the hold, is by that clock, which ``Answer.now_s`` tells.
+    ``until_s``, the end of the hold, is by that clock, which ``Answer.now_s`` tells. If the host is another planner's,
+    to which a source has moved, each request ``needs_turns`` of that one.
     """
 
     __pydantic_config__ = _CONFIG
@@ -100,6 +103,7 @@ class Batch:
     sent_s: Seconds
     until_s: Seconds
     requests: tuple[ProbeRequest, ...]
+    needs_turns: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +131,33 @@ class Recorded:
 
     batch_id: Id
     number: Count
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A prober asks the planner of a host, to which a redirect leads, for a turn there; again, until it is given.
+
+    The request, which is made for a batch or for none, is to start ``spacing_s`` after the last one to the host, if
+    that is more than usual.
+    """
+
+    __pydantic_config__ = _CONFIG
+
+    turn_id: Id
+    prober_id: Id
+    batch_id: Said
+    host: Annotated[str, Field(max_length=LONGEST_URL)]
+    spacing_s: Annotated[float, Field(ge=0.0, le=MOST_SPACING_S)]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnAnswer:
+    """The planner of a host has heard of a turn, which is given now or has to wait."""
+
+    __pydantic_config__ = _CONFIG
+
+    turn_id: Id
+    is_given: bool
 
 
 class Form(Generic[T]):
@@ -174,6 +205,7 @@ def _that_fails_soon(schema: Any) -> Any:
     return schema
 
 
+TURNS, TURN_ANSWERS = Form(Turn, MIB), Form(TurnAnswer, MIB)
 HELLOS, ANSWERS, RECORDED, LIVING = Form(Hello, MIB), Form(Answer, MIB), Form(Recorded, MIB), Form(Living, MIB)
 BATCHES, REPORTS = Form(Batch, 64 * MIB), Form(ProbeReport, 256 * MIB)
 

@@ -8,6 +8,7 @@ from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 
 import structlog
@@ -22,6 +23,7 @@ from proxyd.cluster.messages import (
     LIVING,
     RECORDED,
     REPORTS,
+    TURNS,
     Answer,
     Batch,
     ProbeReport,
@@ -30,8 +32,9 @@ from proxyd.cluster.messages import (
     is_plausible,
 )
 from proxyd.cluster.prober_roster import ProberRoster
+from proxyd.cluster.redirect_turns import GivenTurns
 from proxyd.cluster.requests_under_way import Asked, HostQueue, Key, Sent, WaitingBatch
-from proxyd.cluster.subjects import ABSENT, CALL, HELLO, REPORT, report_to, work_of
+from proxyd.cluster.subjects import ABSENT, CALL, HELLO, REPORT, TURN, report_to, work_of
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.core.politeness import ProberTrust, may_be_its_own
 from proxyd.errors import ClusterError, UnreadableError
@@ -93,6 +96,7 @@ class NatsTransport:
         self._probers = KnownProbers(ProberRoster(_SILENCE * settings.hold_s), planners)
         self._host_queues: dict[str, HostQueue] = {}
         self._waiting_batches: deque[WaitingBatch] = deque()
+        self._turns = GivenTurns(partial(self._tell, kind="turn"), may_send, clock, settings.spacing_s)
         self._sent: dict[str, Sent] = {}
         self._taking: set[Key] = set()  # reports that are not recorded yet
         self._recorded: OrderedDict[Key, None] = OrderedDict()
@@ -136,7 +140,7 @@ class NatsTransport:
             self._start(self._take_report(received.data, take_stray), "report")
 
         own = {REPORT: hear_report, report_to(self._settings.term): hear_report}
-        handlers = {HELLO: self._hear_hello, f"{ABSENT}.*": self._hear_absent, **own}
+        handlers = {HELLO: self._hear_hello, TURN: self._hear_turn, f"{ABSENT}.*": self._hear_absent, **own}
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             working = [
@@ -169,6 +173,10 @@ class NatsTransport:
         self._probers.wait_for(probers, living, self._now_s() + rest_s)
         self._start(self._tell_living(), "living")
 
+    def give_turns(self, has_host: Callable[[str], bool]) -> None:
+        """Give probers that follow redirects turns at the hosts that this planner has."""
+        self._turns.has_host = has_host
+
     def are_free(self) -> bool:
         """Whether no prober works for planners that have ended, so that others may ask their hosts."""
         return self._probers.are_free(self._now_s())
@@ -177,7 +185,7 @@ class NatsTransport:
         """Tell the probers that have not heard it yet which planners live."""
         data = LIVING.write(self._probers.living)
         for prober_id in tuple(self._probers.absent):
-            await self._tell(prober_id, "living", data)
+            await self._tell(prober_id, data, "living")
 
     def _start(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None] | None:
         """Run something as long as the transport runs; it does not begin if that has ended."""
@@ -218,15 +226,37 @@ class NatsTransport:
         """Send a host's requests in batches, one after the other, until none waits."""
         try:
             while queue.waiting:
-                taken = [queue.waiting.popleft() for _ in range(min(_MOST_REQUESTS, len(queue.waiting)))]
+                if (turn := queue.take_turn()) is not None:
+                    await self._turns.give(turn)
+                    continue
+                taken = queue.take_requests(_MOST_REQUESTS)
                 batch = [each for each in taken if not each.end_if_late(self._now_s())]
                 if batch:
-                    await self._run_batch(host, batch)
-                    began_s = min(self._clock.time_s(), max(self._began_s(each) for each in batch))
+                    await self._run_batch(host, queue, batch)
+                    began_s = min(self._clock.time_s(), max(self._turns.given_s(host), *map(self._began_s, batch)))
                     await self._clock.sleep(began_s + self._settings.spacing_s - self._clock.time_s())
         finally:
             queue.server = None
         del self._host_queues[host]
+
+    def _hear_turn(self, received: Received) -> None:
+        """Let a prober's turn wait at its host, if this planner has that, and others pass while a batch waits."""
+        try:
+            turn = TURNS.read(received.data)
+        except UnreadableError as error:
+            log.error("a prober cannot be understood", error=error.message)  # noqa: TRY400 - the message says everything
+            return
+        waits = self._sent.get(turn.batch_id)
+        if waits is not None and (queue := self._host_queues.get(waits.asked[0].request.host)) is not None:
+            self._start(self._turns.let_pass(queue), "turn")
+        if self._turns.takes(turn):
+            is_given = self._turns.has_given(turn)
+            self._start(self._turns.tell(turn, is_given=is_given), "turn")
+            queue = self._host_queues.setdefault(turn.host, HostQueue())
+            if not is_given and self._turns.note(turn):
+                queue.waiting.append(turn)
+            self._start(self._turns.let_own_pass(queue, turn), "turn")
+            self._start_serving(turn.host, queue)
 
     def _began_s(self, asked: Asked) -> float:
         """Return when a request that has ended began, at the latest."""
@@ -235,7 +265,7 @@ class NatsTransport:
             return outcome.started_s
         return self._clock.time_s() if outcome is Unmade.LOST else 0.0
 
-    async def _run_batch(self, host: str, asked: list[Asked]) -> None:
+    async def _run_batch(self, host: str, queue: HostQueue, asked: list[Asked]) -> None:
         """Send a batch and wait until each of its requests has ended."""
         batch_id, prober_id = uuid.uuid4().hex, None
         try:
@@ -243,12 +273,14 @@ class NatsTransport:
                 prober_id = await self._prober_for(batch_id, min(each.until_s for each in asked))
                 self._note_whether_alone()
             if prober_id is not None and self._may_send():
+                queue.prober_id = prober_id
                 await self._send(host, batch_id, prober_id, asked)
                 await self._await_results(self._sent[batch_id])
         except ClusterError as error:
             log.warning("a batch cannot be sent", host=host, error=error.message)
         finally:
             self._sent.pop(batch_id, None)
+            queue.prober_id = ""
             if prober_id is not None:
                 self._probers.roster.free(prober_id, batch_id)
             self._give_waiting()
@@ -261,7 +293,8 @@ class NatsTransport:
         until_s = self._rest_until_s = now_s + self._settings.hold_s
         self._sent[batch_id] = Sent(batch_id, prober_id, asked, until_s, now_s + self._settings.patience_s, sent_s)
         requests = tuple(each.request for each in asked)
-        batch = Batch(batch_id, self._settings.term, host, sent_s, until_s, requests)
+        is_ours = self._turns.has_host(host)
+        batch = Batch(batch_id, self._settings.term, host, sent_s, until_s, requests, needs_turns=not is_ours)
         reply = f"{ABSENT}.{batch_id}"
         await self._link.send(f"{work_of(prober_id)}.batch", BATCHES.write(batch), reply=reply)
 
@@ -334,7 +367,7 @@ class NatsTransport:
         self._probers.hear(hello, term=self._settings.term, now_s=now_s)
         held, ended = self._extend(hello.prober_id, hello.planners.get(self._settings.term, ()), now_s)
         answer = self._answer(hello.name, now_s, echo_s=hello.sent_s, held=held, ended=ended)
-        self._start(self._tell(hello.prober_id, "answer", ANSWERS.write(answer)), "answer")
+        self._start(self._tell(hello.prober_id, ANSWERS.write(answer), "answer"), "answer")
         self._give_waiting()
 
     def _extend(self, prober_id: str, batches: Iterable[str], now_s: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -361,7 +394,7 @@ class NatsTransport:
         aside = self._aside.get(prober, "")
         return Answer(self._settings.term, now_s, self._settings.hold_s, echo_s, held, ended, aside)
 
-    async def _tell(self, prober_id: str, kind: str, data: bytes) -> None:
+    async def _tell(self, prober_id: str, data: bytes, kind: str) -> None:
         """Tell a prober something that it does without, or asks for again, if it does not hear it."""
         with suppress(ClusterError):
             await self._link.send(f"{work_of(prober_id)}.{kind}", data)
@@ -399,7 +432,7 @@ class NatsTransport:
         for prober in aside.keys() ^ before.keys():
             data = ANSWERS.write(self._answer(prober, self._now_s()))
             for prober_id in self._probers.roster.ids(prober):
-                self._start(self._tell(prober_id, "answer", data), "aside")
+                self._start(self._tell(prober_id, data, "answer"), "aside")
 
     # -- reports
 
@@ -455,7 +488,7 @@ class NatsTransport:
         self._recorded[key] = None
         if len(self._recorded) > _REMEMBERED:
             self._recorded.popitem(last=False)
-        await self._tell(prober_id, "recorded", RECORDED.write(Recorded(*key)))
+        await self._tell(prober_id, RECORDED.write(Recorded(*key)), "recorded")
 
     def _is_doubtful(self, prober_id: str, outcome: ProbeOutcome) -> bool:
         """Whether the failure of a probe may be that of its prober, which is not trusted."""

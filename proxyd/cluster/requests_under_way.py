@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass, field
 
+from proxyd.cluster.messages import Turn
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.ports import Unmade
 
@@ -64,7 +65,24 @@ class WaitingBatch:
 
 @dataclass(slots=True)
 class HostQueue:
-    """One host: its waiting requests, and the task that sends them."""
+    """One host: its waiting requests and turns, in the order in which they came, and the task that serves them."""
 
-    waiting: deque[Asked] = field(default_factory=deque)
+    waiting: deque[Asked | Turn] = field(default_factory=deque)
     server: asyncio.Task[None] | None = None
+    prober_id: str = ""  # that makes the present batch
+
+    def take_requests(self, most: int) -> list[Asked]:
+        """Take the first requests, up to the next turn."""
+        taken: list[Asked] = []
+        while self.waiting and len(taken) < most and isinstance(first := self.waiting[0], Asked):
+            taken.append(first)
+            self.waiting.popleft()
+        return taken
+
+    def take_turn(self) -> Turn | None:
+        """Take the turn that is first, if one is."""
+        first = self.waiting[0] if self.waiting else None
+        if not isinstance(first, Turn):
+            return None
+        self.waiting.popleft()
+        return first

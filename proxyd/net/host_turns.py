@@ -115,22 +115,24 @@ class HostTokens:
         self._lanes: dict[str, _HostTurn] = {}
         self._sweep_at = _SWEEP_AT
         self._ask_others: Callable[[str, float], Awaitable[None]] | None = None
+        self._ask_first: Callable[[str, float], Awaitable[None]] | None = None
 
     def __len__(self) -> int:
         """Return the number of remembered hosts."""
         return len(self._lanes)
 
     @contextmanager
-    def shared(self, ask_others: Callable[[str, float], Awaitable[None]]) -> Iterator[None]:
+    def shared(self, ask_others: Callable[[str, float], Awaitable[None]], *, is_first: bool = False) -> Iterator[None]:
         """While the context is open: let each turn also wait until ``ask_others(host, spacing_s)`` returns.
 
-        It is for hosts that other processes ask too, and returns at once for all others.
+        It is for hosts that other processes ask too, and returns at once for all others. It is asked last, when the
+        request is next here. It must be asked first (``is_first``) if it may wait for requests of this process.
         """
-        self._ask_others = ask_others
+        self._ask_first, self._ask_others = (ask_others, None) if is_first else (None, ask_others)
         try:
             yield
         finally:
-            self._ask_others = None
+            self._ask_first = self._ask_others = None
 
     async def take(self, host: str, spacing_s: float = 0.0) -> None:
         """Wait until a request to ``host`` may start, and spend its token.
@@ -167,6 +169,8 @@ class HostTokens:
         Do not wait for another turn inside the block: two callers would wait for each other. The next turn waits for
         its token until this request was ``sent``; otherwise two that connect slowly would leave together.
         """
+        if self._ask_first is not None:
+            await self._ask_first(_canonical(host), spacing_s)
         lane = self._lane(_canonical(host))
         lane.users += 1
         try:

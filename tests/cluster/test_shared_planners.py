@@ -54,10 +54,11 @@ async def test_planners_share_and_every_item_is_told_once(tmp_path: Path, postgr
         exactly_once(machines, origin)
 
 
+@pytest.mark.parametrize("other", [{"nats": ""}, {}], ids=["without NATS", "with NATS"])
 async def test_a_host_to_which_redirects_lead_is_asked_in_turn_by_all(
-    tmp_path: Path, postgresql: PostgresServer
+    tmp_path: Path, postgresql: PostgresServer, other: dict[str, str]
 ) -> None:
-    settings = {"nats": "", "host_spacing": "1s", "budget": "20/s"}
+    settings = {"host_spacing": "1s", "budget": "20/s", **other}
     async with hosts(HOSTS) as origin, cluster(tmp_path, postgresql, **settings) as machines:
         origin.leads_to = origin.names[0]
         machines.declare(origin.texts(machines.receiver.url("each"), "UNIFORM(2 SECONDS)"))

@@ -53,9 +53,13 @@ class Division:
 
     def has(self, url: str) -> bool:
         """Whether this planner has the source that is declared with an address."""
+        return self.has_host(host_of(url))
+
+    def has_host(self, host: str) -> bool:
+        """Whether this planner spaces the requests to a host."""
         if self.own is None:
             return True
-        scope = self.scope_of(host_of(url))
+        scope = self.scope_of(host)
         return scope not in self.expected and self.shard_of_scope(scope) in self.own
 
     def retied(self, ties: Mapping[str, str]) -> Division:

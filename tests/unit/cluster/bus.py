@@ -176,11 +176,12 @@ class Machines:
         queue_s: float = 30.0,
         may_send: MaySend = always,
         planners: int = 1,
+        spacing_s: float = 0.0,
         has: Callable[[str], bool] = lambda _source_id: True,
     ) -> NatsTransport:
         """Return a planner that runs, one of so many, with some sources; ``kept`` is what others know of it."""
         clock, link = self.clock, self.bus.link()
-        times = TransportSettings(term, HOLD_S, spacing_s=0.0, queue_s=queue_s, patience_s=60.0)
+        times = TransportSettings(term, HOLD_S, spacing_s=spacing_s, queue_s=queue_s, patience_s=60.0)
 
         sharing = Planners(planners, term, self.kept, self.fails)
         parts = (link, clock, self.metrics, times, may_send, sharing, clock.monotonic_s)

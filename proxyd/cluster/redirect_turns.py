@@ -1,0 +1,216 @@
+"""Turns at the hosts to which redirects lead: a prober waits for them, and the planner of the host gives them."""
+
+from __future__ import annotations
+
+import uuid
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from math import inf
+from typing import TypeVar
+
+import structlog
+
+from proxyd.cluster.link import NatsConnection
+from proxyd.cluster.messages import MOST_SPACING_S, TURN_ANSWERS, TURNS, Batch, Turn, TurnAnswer
+from proxyd.cluster.requests_under_way import HostQueue
+from proxyd.cluster.subjects import TURN
+from proxyd.errors import ClusterError
+from proxyd.ports import Clock, MaySend
+from proxyd.signals import Signal
+
+T = TypeVar("T")
+_AGAIN_S = 1.0  # between two questions for the same turn
+_MOST_UNHEARD = 3  # questions: then no planner of the host is there
+_LONGEST_S = 45.0  # two such waits, for robots.txt and the page, fit into the patience of a batch's planner
+_SILENT_S, _MOST_SILENT = 60.0, 10_000  # hosts whose planner did not hear are not asked about for so long
+_MOST_REMEMBERED, _KEPT_S = 10_000, 5.0  # turns, and for how long after each question they are asked for
+_PASS_S = 10.0  # between turns of a prober that pass its own batch
+_batch: ContextVar[tuple[str, str]] = ContextVar("batch", default=("", ""))  # its host, if no turn is needed; its id
+log = structlog.get_logger("cluster")
+
+
+@dataclass(eq=False, slots=True)
+class _Awaited:
+    """A turn that was asked for."""
+
+    given: Signal = field(default_factory=Signal)
+    is_given: bool = False
+    unheard: int = 0  # the last questions
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is waited for any more."""
+        return self.is_given or self.unheard >= _MOST_UNHEARD
+
+
+class RedirectTurns:
+    """Spaces requests to other hosts than their batch's together with the batches that the planner of the host sends.
+
+    A planner that hears of a turn says so at once, and again when the turn has come. If no planner hears three
+    questions in a row, or the turn has not come within 45 s and twice the spacing, the request is made without.
+
+    Parameters
+    ----------
+    spacing_s
+        The usual time between two requests to a host.
+    """
+
+    def __init__(self, link: NatsConnection, prober_id: str, clock: Clock, spacing_s: float) -> None:
+        self._link = link
+        self._prober_id = prober_id
+        self._clock = clock
+        self._spacing_s = spacing_s
+        self._awaited: dict[str, _Awaited] = {}
+        self._silent_until_s: dict[str, float] = {}  # by host
+
+    @contextmanager
+    def during(self, batch: Batch) -> Iterator[None]:
+        """While the context is open: requests are of this batch, and those to its host need no turn."""
+        token = _batch.set(("" if batch.needs_turns else batch.host, batch.batch_id))
+        try:
+            yield
+        finally:
+            _batch.reset(token)
+
+    async def wait(self, host: str, spacing_s: float) -> None:
+        """Wait until a request to a host may start, ``spacing_s`` after the last one if that is more than usual."""
+        (batch_host, batch_id), now_s = _batch.get(), self._clock.monotonic_s()
+        if host == batch_host or now_s < self._silent_until_s.get(host, -inf):
+            return
+        until_s = now_s + _LONGEST_S + 2.0 * max(spacing_s, self._spacing_s)
+        turn = Turn(uuid.uuid4().hex, self._prober_id, batch_id, host, min(spacing_s, MOST_SPACING_S))
+        awaited = self._awaited[turn.turn_id] = _Awaited()
+        try:
+            while not awaited.is_over and self._clock.monotonic_s() < until_s:
+                await self._ask(turn, awaited)
+        finally:
+            del self._awaited[turn.turn_id]
+        if awaited.unheard >= _MOST_UNHEARD:
+            self._note_silent(host)
+
+    async def _ask(self, turn: Turn, awaited: _Awaited) -> None:
+        """Ask once, and wait for a second or until the turn is given."""
+        awaited.unheard += 1
+        with suppress(ClusterError):
+            await self._link.send(TURN, TURNS.write(turn))
+        await awaited.given.sleep(self._clock, _AGAIN_S)
+
+    def take(self, answer: TurnAnswer) -> None:
+        """Take in what a planner says of a turn."""
+        awaited = self._awaited.get(answer.turn_id)
+        if awaited is not None:
+            awaited.unheard = 0
+            if answer.is_given:
+                awaited.is_given = True
+                awaited.given.notify()
+
+    def _note_silent(self, host: str) -> None:
+        log.debug("no planner gives turns at a host", host=host)
+        now_s = self._clock.monotonic_s()
+        if len(self._silent_until_s) >= _MOST_SILENT:
+            self._silent_until_s = {name: s for name, s in self._silent_until_s.items() if s > now_s}
+        if len(self._silent_until_s) < _MOST_SILENT:
+            self._silent_until_s[host] = now_s + _SILENT_S
+
+
+class GivenTurns:
+    """The turns that probers wait for at the hosts for which ``has_host`` is true; ``may_send`` as for batches.
+
+    Turns are at least ``spacing_s`` apart, or as far as they ask for; ``tell`` tells a prober.
+    """
+
+    def __init__(
+        self,
+        tell: Callable[[str, bytes], Awaitable[None]],
+        may_send: MaySend,
+        clock: Clock,
+        spacing_s: float,
+    ) -> None:
+        self.has_host: Callable[[str], bool] = lambda _host: True
+        self._tell = tell
+        self._may_send = may_send
+        self._clock = clock
+        self._spacing_s = spacing_s
+        self._asked_s: dict[str, float] = {}  # when each that waits was last asked for, by its id
+        self._given: OrderedDict[str, None] = OrderedDict()  # the last ones, by id
+        self._given_s: OrderedDict[str, float] = OrderedDict()  # when the last one was given, by host
+
+    def takes(self, turn: Turn) -> bool:
+        """Whether a turn is given here, and there is room for it."""
+        is_room = len(self._asked_s) < _MOST_REMEMBERED or turn.turn_id in self._asked_s
+        return is_room and self._are_of(turn.host)
+
+    def has_given(self, turn: Turn) -> bool:
+        """Whether a turn was given, and its prober has not heard it."""
+        return turn.turn_id in self._given
+
+    def note(self, turn: Turn) -> bool:
+        """Note that a turn was asked for; return whether it is a new one."""
+        is_new = turn.turn_id not in self._asked_s
+        self._asked_s[turn.turn_id] = self._clock.monotonic_s()
+        return is_new
+
+    def given_s(self, host: str) -> float:
+        """Return when the last turn at a host was given, in unix seconds."""
+        return self._given_s.get(host, -inf)
+
+    async def tell(self, turn: Turn, *, is_given: bool) -> None:
+        """Tell a prober of its turn."""
+        await self._tell(turn.prober_id, TURN_ANSWERS.write(TurnAnswer(turn.turn_id, is_given)))
+
+    async def give(self, turn: Turn) -> None:
+        """Give a turn when it has come, unless its prober no longer asks, and wait until the next one may come."""
+        due_s = self.given_s(turn.host) + turn.spacing_s
+        while self._is_asked_for(turn) and (left_s := due_s - self._clock.time_s()) > 0.0:
+            await self._clock.sleep(min(left_s, _KEPT_S))
+        if await self._give(turn):
+            await self._clock.sleep(self._spacing_s)
+
+    async def let_pass(self, queue: HostQueue) -> None:
+        """Give the first turn of a host although a batch of the host has not ended: it waits for a turn itself.
+
+        Otherwise two hosts whose redirects lead to each other would wait for each other.
+        """
+        first = next((each for each in queue.waiting if isinstance(each, Turn)), None)
+        if first is not None and self._may_pass(first, self._spacing_s):
+            queue.waiting.remove(first)
+            await self._give(first)
+
+    async def let_own_pass(self, queue: HostQueue, turn: Turn) -> None:
+        """Give a turn to the prober that makes the batch of the host, now and then.
+
+        The batch may wait for what the turn is for, such as a robots.txt.
+        """
+        least_s = max(_PASS_S, self._spacing_s)
+        if queue.prober_id == turn.prober_id and self._may_pass(turn, least_s) and turn in queue.waiting:
+            queue.waiting.remove(turn)
+            await self._give(turn)
+
+    def _may_pass(self, turn: Turn, least_s: float) -> bool:
+        return self._clock.time_s() >= self.given_s(turn.host) + max(turn.spacing_s, least_s)
+
+    async def _give(self, turn: Turn) -> bool:
+        is_given = self._is_asked_for(turn) and self._are_of(turn.host)
+        del self._asked_s[turn.turn_id]
+        if is_given:
+            _remember(self._given, turn.turn_id, None)
+            _remember(self._given_s, turn.host, self._clock.time_s())
+            await self.tell(turn, is_given=True)
+        return is_given
+
+    def _is_asked_for(self, turn: Turn) -> bool:
+        return self._clock.monotonic_s() <= self._asked_s[turn.turn_id] + _KEPT_S
+
+    def _are_of(self, host: str) -> bool:
+        return self._may_send() and self.has_host(host)
+
+
+def _remember(last: OrderedDict[str, T], key: str, value: T) -> None:
+    """Set a value; forget the one that was set longest ago if there are too many."""
+    last[key] = value
+    last.move_to_end(key)
+    if len(last) > _MOST_REMEMBERED:
+        last.popitem(last=False)
