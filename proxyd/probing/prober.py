@@ -7,6 +7,7 @@ import hashlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+from proxyd.core.model.normal_forms import normal_link
 from proxyd.core.model.notations import NO_LANGUAGES, Languages
 from proxyd.core.model.outcome import HubLinks, OutcomeKind, ProbeOutcome, ProbeRequest, Validators
 from proxyd.errors import ProbeError
@@ -206,6 +207,8 @@ class HttpProber:
             body_hash=body_hash,
             period_s=read.period_s,
             hub_links=hub_links(response, read),
+            is_redirected=normal_link(response.url) != normal_link(probe.request.moved_url or probe.request.url),
+            is_unordered=isinstance(read, ParsedFeed) and read.version in {"sitemap", "sitemapindex"},
         )
 
     def _same_body(self, probe: _Probe, response: FetchResponse) -> ProbeOutcome:

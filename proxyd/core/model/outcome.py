@@ -166,6 +166,10 @@ class ProbeOutcome:
         The trace of the request.
     is_push
         Whether a hub pushed it without a request. The items of a feed are then only the new ones.
+    is_redirected
+        Whether redirects led to another place than the address asked first.
+    is_unordered
+        Whether the document lists its items in no particular order, as a sitemap does.
     linked_feeds
         The feeds that a web page links to, if it was read as a feed.
     picture
@@ -194,6 +198,8 @@ class ProbeOutcome:
     body_bytes: int = 0
     trace: str = ""
     is_push: bool = False
+    is_redirected: bool = False
+    is_unordered: bool = False
     linked_feeds: tuple[str, ...] = ()
     picture: Picture | None = None
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from html import unescape
 from itertools import islice
 
 from proxyd.core.model.item import Item, Value
+from proxyd.core.model.normal_forms import normal_link
 from proxyd.probing.document_texts import LONGEST_FIELD, MOST_ITEMS, capped, digest, safe_link, short_identity
 
 MOST_HUBS = 10
@@ -22,6 +24,7 @@ _PERIODS_S = {
 }
 _WEB = ("http://", "https://")
 _NUMBER = re.compile(r"\d{1,9}")
+_PLACEHOLDERS = frozenset({"null", "none", "nil", "undefined", "n/a", "nan", "false", "-", "0", "[object object]"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +106,10 @@ class FeedChannel:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """An item's identity, and the one that an earlier version gave it, if that was another."""
+    """An item's identity, and others under which it may be stored."""
 
     item_id: str
-    former_id: str | None = None
+    former_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +137,7 @@ class FeedEntry:
 
     def item(self, channel_fields: Mapping[str, Value]) -> Item:
         """Return the item; without a publication time, that of the last change is used."""
-        published_s = self.updated_s if self.published_s is None else self.published_s
+        published_s = self.item_s
         title = self.title or self.other_title
         fields: dict[str, Value] = {
             **channel_fields,
@@ -154,9 +157,25 @@ class FeedEntry:
             fields=fields,
             published_s=published_s,
             content_hash=self._content_hash(title),
-            former_ids=() if self.identity.former_id is None else (self.identity.former_id,),
+            former_ids=self.identity.former_ids,
             former_hash=None if title == self.title else self._content_hash(self.title),
         )
+
+    @property
+    def text(self) -> str | None:
+        """The description, or the content if there is none."""
+        return self.description or self.content
+
+    @property
+    def item_s(self) -> float | None:
+        """The time of publication, or of the last change if there is none; unix seconds."""
+        return self.updated_s if self.published_s is None else self.published_s
+
+    @property
+    def distinction(self) -> tuple[str | float | None, ...]:
+        """What tells it from other items of its guid; texts of one item may differ a little."""
+        link = None if self.link is None else normal_link(self.link)
+        return (link, self.title, self.item_s, self.enclosure, self.text if self.item_s is None else None)
 
     def _content_hash(self, title: str | None) -> str:
         hashed = [title, self.description, self.content, self.link, self.enclosure]
@@ -178,7 +197,7 @@ def window_of(entries: Iterable[FeedEntry], channel: Mapping[str, Value], most: 
     items: list[Item] = []
     count = 0
     shared: dict[str, None] = {}
-    for entry in entries:
+    for entry in _told_apart(list(entries)):
         name = entry.identity.item_id
         if name in seen:
             count += 1
@@ -192,6 +211,34 @@ def window_of(entries: Iterable[FeedEntry], channel: Mapping[str, Value], most: 
     return ItemWindow(tuple(items), False, Duplicates(count, tuple(shared)))
 
 
+def _told_apart(entries: Sequence[FeedEntry]) -> Iterator[FeedEntry]:
+    """Yield the entries with identities of their own.
+
+    A guid that several items of a document share ("null", the address of the blog) identifies none of them, nor does a
+    link: then the link tells them apart, or else what they say. Of entries that say the same, all keep it.
+    """
+    counts = Counter(entry.identity.item_id for entry in entries)
+    distinctions: dict[str, set[object]] = {name: set() for name, count in counts.items() if count > 1}
+    for entry in entries if distinctions else ():
+        if entry.identity.item_id in distinctions:
+            distinctions[entry.identity.item_id].add(entry.distinction)
+    shared = {name for name, different in distinctions.items() if len(different) > 1}
+    taken = counts + Counter(entry.link for entry in entries if entry.link) if shared else counts
+    return (
+        replace(each, identity=_own_identity(each, taken)) if each.identity.item_id in shared else each
+        for each in entries
+    )
+
+
+def _own_identity(entry: FeedEntry, taken: Mapping[str, int]) -> Identity:
+    shared = entry.identity.item_id
+    former_ids = (shared, *entry.identity.former_ids)
+    if entry.link and taken[entry.link] == 1:
+        return Identity(short_identity(entry.link), former_ids)
+    time = None if entry.item_s is None else repr(entry.item_s)
+    return Identity("hash:" + digest([entry.title, entry.text, time, entry.enclosure, entry.link]), former_ids)
+
+
 def identity_of(
     guid: str | None,
     link: str | None,
@@ -202,14 +249,17 @@ def identity_of(
     """Return the guid, else the link as written, else a hash of the item's content; a long identity is hashed.
 
     ``texts`` are title and text, ``time_s`` is in unix seconds. Items without guid and link often differ only in their
-    time or enclosure; earlier versions took such items for one.
+    time or enclosure; earlier versions took such items for one. A guid that only stands for a missing one is none.
     """
+    if guid and guid.lower() in _PLACEHOLDERS:
+        other = identity_of(None, link, texts, time_s, enclosure)
+        return replace(other, former_ids=(*other.former_ids, guid))
     if guid or link:
         return Identity(short_identity(guid or link or ""))
     former = "hash:" + digest(texts)
     if time_s is None and enclosure is None:
         return Identity(former)
-    return Identity("hash:" + digest([*texts, None if time_s is None else repr(time_s), enclosure]), former)
+    return Identity("hash:" + digest([*texts, None if time_s is None else repr(time_s), enclosure]), (former,))
 
 
 def number_of(text: str | None) -> float | None:

@@ -13,6 +13,7 @@ from proxyd.core.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome
 from proxyd.core.rates.evidence import ChangedBit, Evidence, ItemCount
 from proxyd.core.rules.stages.context import Shape, SourceContext
 from proxyd.core.rules.stages.identities import Recognised, recognised
+from proxyd.core.rules.stages.old_items import find_old_items, has_been_empty, is_first_page
 from proxyd.core.rules.stages.source_events import is_silent, with_probe
 from proxyd.core.rules.stages.window_evidence import CLOCK_TOLERANCE_S, evidence_of, lost_items, seed_evidence
 from proxyd.core.rules.state import SourceState, StoredEvent
@@ -35,8 +36,8 @@ class DocumentView:
         Whether the items found are all that the source has.
     is_pushed
         Whether a hub pushed them; a pushed feed holds only new items.
-    quiet, former_duplicates
-        Ids of items that are no update, and of items that are not new, whatever ``known`` says: see ``Recognised``.
+    quiet, old
+        Ids of items that are no update, and of items that are no news, whatever ``known`` says: see ``Recognised``.
     """
 
     shape: Shape
@@ -45,7 +46,7 @@ class DocumentView:
     is_whole: bool = True
     is_pushed: bool = False
     quiet: frozenset[str] = frozenset()
-    former_duplicates: frozenset[str] = frozenset()
+    old: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +167,9 @@ def find_events(
     found = recognised(outcome.items, known, shown, seen_s=seen_s) if is_feed else Recognised(outcome.items, known)
     if found.changed_guids:
         detail = f"{outcome.detail}; guids changed: {found.changed_guids} items recognised by their content"
-        outcome = replace(outcome, items=found.items, detail=detail)
+        outcome = replace(outcome, detail=detail)
+    if is_feed and not outcome.is_push:
+        found = _without_old(context, outcome, found, shown)
     window = _window(context, outcome, found)
     if is_silent(context, outcome):
         window = replace(window, evidence=None)
@@ -180,6 +183,18 @@ def find_events(
         changed_guids=found.changed_guids,
         kept_kinds=context.awaited_kinds,
     )
+
+
+def _without_old(context: SourceContext, outcome: ProbeOutcome, found: Recognised, shown: Sequence[Item]) -> Recognised:
+    """Return what was recognised, with the unknown items that are no news."""
+    last_s = context.state.last_success_s
+    if context.state.first_contact_s is None or last_s is None or outcome.is_unordered:
+        return found
+    items = _newest_first(_distrust_constant(outcome.items))
+    if is_first_page(context.state, items, found.known):
+        return found
+    old = find_old_items(items, found.known, shown, last_s=last_s, is_moved=outcome.is_redirected)
+    return replace(found, old=found.old | old)
 
 
 def _as_it_counts(context: SourceContext, outcome: ProbeOutcome) -> ProbeOutcome:
@@ -210,7 +225,7 @@ def _window(context: SourceContext, outcome: ProbeOutcome, found: Recognised) ->
         is_whole=not outcome.truncated,
         is_pushed=outcome.is_push,
         quiet=found.quiet,
-        former_duplicates=found.former_duplicates,
+        old=found.old,
     )
     state, rate_per_s = context.state, lambda: context.rate_per_s(seen_s)
     return replace(discover(outcome.items, view, state, seen_s=seen_s, rate_per_s=rate_per_s), renamed=found.renamed)
@@ -234,22 +249,21 @@ def discover(
     At first contact every item is a seed: it is not an event, but its time is evidence. ``rate_per_s`` is called only
     if unseen items must be estimated.
     """
-    items = _distrust_constant(items)
-    if is_newest_first(items):  # from here on the oldest comes first
-        items = items[::-1]
-    new = [item for item in items if item.item_id not in view.known]
+    items = _newest_first(_distrust_constant(items))[::-1]
+    new = [item for item in items if item.item_id not in view.known and item.item_id not in view.old]
     edited = tuple(item for item in items if _is_edited(item, view.known))
     if state.first_contact_s is None or state.last_success_s is None:
         return WindowEvents(_seeds(new, state, seen_s), edited, seed_evidence(new, seen_s))
-    former_duplicates = [replace(item, published_s=None) for item in items if item.item_id in view.former_duplicates]
-    silent = _seeds(former_duplicates, state, seen_s)  # without a time, they count for no rule
-    changes = list(_changes(items, view))
+    silent = _seeds(_silent(items, new, view, state), state, seen_s)
+    quiet = view.old.union(event.item.item_id for event in silent)
+    changes = list(_changes(items, replace(view, old=quiet)))
     events = _ordered(changes, replace(state, next_seq=state.next_seq + len(silent)), state.last_success_s, seen_s)
     since_s = state.watched_s or state.last_success_s
     if view.shape is Shape.PAGE:
         return _page(events, edited, since_s, seen_s, rate_per_s)
     can_overflow = view.shape is Shape.FEED and not view.is_pushed
-    lost = lost_items(items, new, state, seen_s=seen_s, rate_per_s=rate_per_s) if can_overflow else None
+    news = [item for item in new if item.item_id not in quiet]
+    lost = lost_items(items, news, state, seen_s=seen_s, rate_per_s=rate_per_s) if can_overflow else None
     evidence = evidence_of(events, since_s, seen_s, overflowed=lost is not None)
     found = WindowEvents((*silent, *events), edited, evidence, lost or 0.0)
     if view.shape is not Shape.FEED or view.has_updates:
@@ -275,6 +289,24 @@ def is_newest_first(items: Sequence[Item]) -> bool:
     return sum(b < a for a, b in pairwise(times)) >= sum(b > a for a, b in pairwise(times))
 
 
+def _newest_first(items: Sequence[Item]) -> Sequence[Item]:
+    return items if is_newest_first(items) else items[::-1]
+
+
+def _silent(items: Sequence[Item], new: Sequence[Item], view: DocumentView, state: SourceState) -> list[Item]:
+    """Return the items that are stored without being news by themselves.
+
+    Old ones lose their time, and so count for no rule. Those of a feed's first page keep it, and so count for rules
+    that start before it; later than the first contact they are news, as are those without a time if the feed was
+    surely empty before.
+    """
+    old = [replace(item, published_s=None) for item in items if item.item_id in view.old]
+    if view.shape is not Shape.FEED or view.is_pushed or not is_first_page(state, items, view.known):
+        return old
+    contact_s, is_surely_new = state.first_contact_s or 0.0, has_been_empty(state)
+    return [*old, *(each for each in new if (each.published_s or (inf if is_surely_new else 0.0)) <= contact_s)]
+
+
 def _is_edited(item: Item, known: Mapping[str, Item]) -> bool:
     before = known.get(item.item_id)
     return before is not None and before.content_hash != item.content_hash
@@ -284,7 +316,7 @@ def _changes(items: Sequence[Item], view: DocumentView) -> Iterator[_Change]:
     """Yield what happened, in the order of the items; removals come last."""
     for item in items:
         before = view.known.get(item.item_id)
-        if item.item_id in view.quiet or item.item_id in view.former_duplicates:
+        if item.item_id in view.quiet or item.item_id in view.old:
             continue
         if before is None:
             yield _Change(EventKind.INSERT, item, item.published_s)

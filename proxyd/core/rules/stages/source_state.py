@@ -142,7 +142,8 @@ def _shown(state: SourceState, outcome: ProbeOutcome, found: WindowEvents) -> St
 
     If it shows fewer items than before, some were removed, and its window is unknown; so is that of an empty feed.
     """
-    shown, new = len(outcome.items), sum(event.kind is EventKind.INSERT for event in found.events)
+    shown = len(outcome.items)
+    new = sum(event.kind is EventKind.INSERT and not event.seed for event in found.events)
     if not shown:
         return {"shown": 0, "slides": False}
     has_slid = 0 < state.shown <= shown < state.shown + new

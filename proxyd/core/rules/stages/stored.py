@@ -35,7 +35,7 @@ class StoreQuery:
     former_ids
         Further items, which are stored only if an earlier version stored them.
     shown
-        Whether to read the items that the source showed last if half of ``item_ids`` are not stored.
+        Whether to read the items that the source showed last if one of ``item_ids`` is not stored.
     """
 
     item_ids: tuple[str, ...] | None
@@ -45,10 +45,8 @@ class StoreQuery:
     shown: bool = False
 
     def wants_shown(self, found: Container[str]) -> bool:
-        """Return whether so many items are new that their identities may have changed."""
-        item_ids = self.item_ids or ()
-        unknown = sum(item_id not in found for item_id in item_ids)
-        return self.shown and 0 < unknown >= len(item_ids) / 2
+        """Return whether items are unknown, which may have been there before under other identities."""
+        return self.shown and any(item_id not in found for item_id in self.item_ids or ())
 
 
 @dataclass(frozen=True, slots=True)

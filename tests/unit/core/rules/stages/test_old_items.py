@@ -1,0 +1,92 @@
+"""Old items that a feed shows for the first time are no news, and new ones are, wherever they stand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.feeds import HOUR_S, T0, Post, Reader, posts
+
+ALL = posts(*range(38, 0, -1))
+
+
+@pytest.mark.parametrize("dated", [True, False])
+async def test_a_deleted_post_lets_the_next_older_one_in_which_is_no_news(*, dated: bool) -> None:
+    reader, window = Reader(), posts(*range(9, 0, -1), dated=dated)
+    await reader.shows(window[:8])
+    assert await reader.shows([*window[:3], *window[4:]]) == []
+    assert await reader.shows([*posts(120, dated=dated), *window[:3], *window[4:8]]) == ["Post 120"]
+
+
+@pytest.mark.parametrize("dated", [True, False])
+async def test_a_page_that_grows_shows_nothing_new(*, dated: bool) -> None:
+    reader, window = Reader(), posts(*range(38, 0, -1), dated=dated)
+    await reader.shows(window[:8])
+    assert await reader.shows(window[:30]) == []
+    assert await reader.shows(window) == []
+
+
+async def test_a_page_that_lists_the_oldest_first_grows_at_its_beginning() -> None:
+    reader = Reader()
+    await reader.shows(posts(*range(5, 9)))
+    assert await reader.shows(posts(*range(2, 9))) == []
+    assert await reader.shows([*posts(*range(3, 9)), *posts(120)]) == ["Post 120"]
+
+
+async def test_what_comes_in_among_known_items_is_news_even_if_it_is_backdated() -> None:
+    reader, window = Reader(), posts(8, 7, 6)
+    await reader.shows(window)
+    between = replace(posts(50)[0], at_s=T0 - 500 * HOUR_S)
+    assert await reader.shows([window[0], between, *window[1:]]) == ["Post 50"]
+
+
+async def test_an_item_at_the_foot_that_is_later_than_the_last_probe_is_news() -> None:
+    reader, window = Reader(), posts(8, 7, 6)
+    await reader.shows(window)
+    assert await reader.shows([*window, replace(posts(50)[0], at_s=T0 + 1.5 * HOUR_S)]) == ["Post 50"]
+
+
+@pytest.mark.parametrize("dated", [True, False])
+async def test_a_redirect_to_another_feed_tells_only_what_is_later_than_the_last_probe(*, dated: bool) -> None:
+    reader = Reader()
+    await reader.shows(posts(8, 7, 6))
+    other = [Post(f"Other {n}", f"http://y.example/{n}", None, T0 - n * HOUR_S if dated else None) for n in range(9)]
+    later = Post("Other later", "http://y.example/later", None, T0 + 1.5 * HOUR_S)
+    assert await reader.shows([later, *other], is_redirected=True) == ["Other later"]
+    assert await reader.shows([Post("Next", "http://y.example/next"), later, *other], is_redirected=True) == ["Next"]
+
+
+async def test_a_redirect_to_the_same_items_tells_the_new_one() -> None:
+    reader = Reader()
+    await reader.shows(posts(8, 7, 6, dated=False))
+    assert await reader.shows(posts(120, 8, 7, dated=False), is_redirected=True) == ["Post 120"]
+
+
+@pytest.mark.parametrize(
+    "first", [[], [Post("Bridge returned error 500", "http://x.example/error", "urn:error")]], ids=["empty", "an error"]
+)
+async def test_after_a_first_contact_that_showed_nothing_old_items_are_no_news(first: list[Post]) -> None:
+    reader, later = Reader(), Post("Later", "http://x.example/later", None, T0 + HOUR_S)
+    await reader.shows(first)
+    assert await reader.shows([later, *ALL[:8], Post("Undated", "http://x.example/undated")]) == ["Later"]
+
+
+async def test_a_feed_that_was_empty_twice_has_news_without_a_time() -> None:
+    reader = Reader()
+    await reader.shows([])
+    await reader.shows([])
+    assert await reader.shows([Post("First", "http://x.example/first"), ALL[0]]) == ["First"]
+
+
+async def test_the_only_item_of_a_feed_is_followed_by_another_one() -> None:
+    reader = Reader()
+    await reader.shows([Post("One", "http://x.example/1")])
+    assert await reader.shows([Post("Two", "http://x.example/2")]) == ["Two"]
+
+
+async def test_a_feed_that_is_empty_for_a_time_shows_what_it_showed_before() -> None:
+    reader, window = Reader(), posts(8, 7, 6, 5)
+    await reader.shows(window)
+    assert await reader.shows([]) == []
+    assert await reader.shows([*posts(120), *window]) == ["Post 120"]
