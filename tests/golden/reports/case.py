@@ -162,7 +162,7 @@ def _answer(words: Sequence[str], lines: Sequence[str], before: Answer) -> Answe
             pack = word
         else:
             charset = word
-    body = text.encode(charset)
+    body = text.encode(charset, "surrogateescape")
     return replace(answer, headers=headers, text=text, body=_PACKERS[pack](body) if pack else body)
 
 

@@ -88,14 +88,16 @@ class World:
         await self._rest()
 
     async def _rest(self) -> None:
-        """Wait until each loop that runs sleeps on the clock."""
-        await settle()
-        while self.clock.sleepers < self.delivers + self.runs or self._is_busy():  # noqa: ASYNC110 - they work in threads
-            await asyncio.sleep(0)
+        """Wait until each loop that runs sleeps, also after what had just ended could wake it."""
+        rounds = 0
+        while rounds < 2:
+            await settle()
+            rounds = 0 if self._is_busy() else rounds + 1
 
     def _is_busy(self) -> bool:
         dispatcher: Any = getattr(self.daemon.notifying, "dispatcher", None)
-        return bool(self.daemon.probes._tasks) or bool(dispatcher is not None and dispatcher._busy)
+        under_way = self.daemon.probes._tasks or (dispatcher is not None and dispatcher._busy)
+        return bool(under_way) or self.clock.sleepers < self.delivers + self.runs
 
     async def told(self) -> list[str]:
         """Return what was told since the last time, as a chat shows it."""
@@ -133,8 +135,9 @@ def message_text(body: Mapping[str, Any]) -> str:
     """Return the text of what a chat service or a webhook is sent."""
     if "data" in body:
         return str(body["data"].get("title", ""))
-    embeds = [f"{each.get('title', '')}\n{each.get('description', '')}" for each in body.get("embeds", ())]
-    return "\n".join([str(body.get("content") or body.get("text") or ""), *embeds])
+    blocks = [*body.get("embeds", ()), *body.get("attachments", ())]
+    texts = [block.get(name, "") for block in blocks for name in ("title", "description", "text")]
+    return "\n".join([str(body.get("content") or body.get("text") or ""), *texts])
 
 
 @dataclass(frozen=True, slots=True)
