@@ -3,7 +3,7 @@
     report https://tracker.example/issues/1      the report, if the case is one that somebody made
     point 6                                      the point of the issue that it shows
     rule WATCH 'http://x.example/feed';          the profile; indented lines go on with it
-    set source_spacing 10                        a setting, and ``run`` if the daemon itself plans the probes
+    set source_spacing 10s                      a setting, and ``run`` if the daemon itself plans the probes
     at 0m                                        an answer from then on (the first one: always), and a probe
       Content-Type: text/xml                     headers, if any, and an empty line
 
@@ -28,10 +28,11 @@ import gzip
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from pathlib import Path
+from typing import TypeAlias
 
 T0 = datetime(2026, 3, 2, 12, tzinfo=UTC).timestamp()
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -39,6 +40,9 @@ _TIME = re.compile(r"\{(iso )?T([+-][0-9.]+)([smhd])\}")
 _CHARACTER = re.compile(r"\{\\u([0-9a-f]{4,5})\}")
 _HEADER = re.compile(r"([A-Z][A-Za-z-]*): (.*)")
 _ROWS = re.compile(r"(\d+)\.\.(\d+): (.*)")
+_ADDRESS = re.compile(r"'(http://[^']+)'")
+_HEAD = frozenset({"report", "point", "rule", "set", "run"})
+_Block: TypeAlias = tuple[str, str, list[str]]
 _PACKERS: Mapping[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "zlib": zlib.compress}
 _FAULTS = {"cut", "closed", "bad-coding"}
 _RSS = (
@@ -70,62 +74,55 @@ class Step:
     lines: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Case:
     """One case."""
 
     name: str
-    point: int = 0
-    report: str = ""
-    rule: str = ""
-    settings: dict[str, str] = field(default_factory=dict)
-    runs: bool = False
-    steps: list[Step] = field(default_factory=list)
+    point: int
+    report: str
+    rule: str
+    settings: Mapping[str, str]
+    runs: bool
+    steps: tuple[Step, ...]
 
 
 def read_case(path: Path) -> Case:
     """Return the case of a file."""
-    case, answers = Case(path.stem), dict[str, Answer]()
-    for head, lines in _blocks(path.read_text(encoding="utf-8")):
-        _read_block(case, answers, head, lines)
-    return case
+    blocks = list(_blocks(path.read_text(encoding="utf-8")))
+    texts = {verb: "\n".join([rest, *lines]).rstrip("\n") for verb, rest, lines in blocks if verb in _HEAD}
+    settings = dict(rest.split(" ", 1) for verb, rest, _ in blocks if verb == "set")
+    rule = texts.get("rule", "")
+    steps = tuple(_steps([block for block in blocks if block[0] not in _HEAD], _ADDRESS.search(rule)))
+    point, report = int(texts.get("point", "0")), texts.get("report", "")
+    return Case(path.stem, point, report, rule, settings, "run" in texts, steps)
 
 
-def _blocks(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield each line that is not indented with those below it that are."""
+def _blocks(text: str) -> Iterator[_Block]:
+    """Yield the first word and the rest of each line that is not indented, and the lines below it that are."""
     head, lines = "", list[str]()
-    for line in text.splitlines():
+    for line in [*text.splitlines(), "end"]:
         if not line or line.startswith("  "):
             lines.append(line[2:])
             continue
         if head:
-            yield head, lines
+            verb, _, rest = head.partition(" ")
+            yield verb, rest, lines
         head, lines = line, []
-    yield head, lines
 
 
-def _read_block(case: Case, answers: dict[str, Answer], head: str, lines: list[str]) -> None:
-    verb, _, rest = head.partition(" ")
-    match verb:
-        case "report":
-            case.report = rest
-        case "point":
-            case.point = int(rest)
-        case "rule":
-            case.rule += "\n".join([rest, *lines]) + "\n"
-        case "set":
-            name, _, value = rest.partition(" ")
-            case.settings[name] = value
-        case "run":
-            case.runs = True
-        case "at":
-            case.steps.append(_probe(case, answers, rest.split(), lines))
-        case "until":
-            case.steps.append(Step("until", time_s(rest)))
-        case "told" | "sent" | "import" | "declares":
-            case.steps.append(Step(verb, address=rest, lines=tuple(lines)))
-        case _:
-            raise ValueError(f"{case.name}: {head!r} is no line of a case")
+def _steps(blocks: Sequence[_Block], first: re.Match[str] | None) -> Iterator[Step]:
+    answers: dict[str, Answer] = {}
+    for verb, rest, lines in blocks:
+        match verb:
+            case "at":
+                yield _probe(answers, rest.split(), lines, "" if first is None else first[1])
+            case "until":
+                yield Step("until", time_s(rest))
+            case "told" | "sent" | "import" | "declares":
+                yield Step(verb, address=rest, lines=tuple(lines))
+            case _:
+                raise ValueError(f"{verb!r} begins no line of a case")
 
 
 def time_s(text: str) -> float:
@@ -133,20 +130,15 @@ def time_s(text: str) -> float:
     return float(text[:-1]) * _UNITS_S[text[-1]]
 
 
-def _probe(case: Case, answers: dict[str, Answer], words: Sequence[str], lines: Sequence[str]) -> Step:
+def _probe(answers: dict[str, Answer], words: Sequence[str], lines: Sequence[str], first: str) -> Step:
+    """Return the step of an answer, which ``answers`` then has for its address."""
     at, *rest = words
-    address = next((word for word in rest if word.startswith("http")), "") or _first_address(case)
+    address = next((word for word in rest if word.startswith("http")), first)
     key = f"{address} cookie" if "cookie" in rest else address
     others = [word for word in rest if word not in {address, "cookie"}]
     if others or any(lines):
         answers[key] = _answer(others, lines, answers.get(key, Answer()))
     return Step("at", time_s(at), key, answers[key])
-
-
-def _first_address(case: Case) -> str:
-    found = re.search(r"'(http://[^']+)'", case.rule)
-    assert found is not None, f"{case.name}: its rule names no address"
-    return found[1]
 
 
 def _answer(words: Sequence[str], lines: Sequence[str], before: Answer) -> Answer:
@@ -179,15 +171,15 @@ def _body(lines: Sequence[str], before: str) -> str:
     A row of ``rss`` is a title and elements as they are, ``a | guid 1 | link http://x.example/1``; ``8..1: a {n}``
     stands for eight lines. After ``as before`` a line is ``old => new``, of which each must be there.
     """
-    head, *rest = [*_written_out(lines), ""]
+    head, *rest = [*_all_lines(lines), ""]
     if head == "rss":
-        return filled(_RSS.format("\n".join(map(_item, filter(None, rest)))))
+        return plain_text(_RSS.format("\n".join(map(_item, filter(None, rest)))))
     if head == "as before":
-        return _edited(before, rest)
-    return filled("\n".join([head, *rest]).rstrip("\n") + "\n")
+        return _after_edits(before, rest)
+    return plain_text("\n".join([head, *rest]).rstrip("\n") + "\n")
 
 
-def _written_out(lines: Sequence[str]) -> Iterator[str]:
+def _all_lines(lines: Sequence[str]) -> Iterator[str]:
     for line in lines:
         many = _ROWS.fullmatch(line)
         if many is None:
@@ -210,20 +202,20 @@ def _element(text: str) -> str:
     return f"<{head.replace('@', ' ')}>{content}</{head.partition('@')[0]}>"
 
 
-def _edited(text: str, edits: Sequence[str]) -> str:
+def _after_edits(text: str, edits: Sequence[str]) -> str:
     for edit in filter(None, edits):
-        old, _, new = (filled(each) for each in edit.partition(" => "))
+        old, _, new = (plain_text(each) for each in edit.partition(" => "))
         assert old in text, f"{old!r} is not in the body before"
         text = text.replace(old, new)
     return text
 
 
-def filled(text: str) -> str:
+def plain_text(text: str) -> str:
     text = _CHARACTER.sub(lambda match: chr(int(match[1], 16)), text)
-    return _TIME.sub(lambda match: _written_time(float(match[2]) * _UNITS_S[match[3]], iso=bool(match[1])), text)
+    return _TIME.sub(lambda match: _time_text(float(match[2]) * _UNITS_S[match[3]], iso=bool(match[1])), text)
 
 
-def _written_time(after_s: float, *, iso: bool) -> str:
+def _time_text(after_s: float, *, iso: bool) -> str:
     moment = datetime.fromtimestamp(T0 + after_s, UTC)
     return moment.isoformat().replace("+00:00", "Z") if iso else format_datetime(moment, usegmt=True)
 
@@ -233,9 +225,9 @@ def messages(lines: Sequence[str]) -> list[str]:
     texts: list[str] = []
     for line in lines:
         if line.startswith("- "):
-            texts.append(filled(line[2:]))
+            texts.append(plain_text(line[2:]))
         elif line:
-            texts[-1] += "\n" + filled(line.removeprefix("  "))
+            texts[-1] += "\n" + plain_text(line.removeprefix("  "))
     return texts
 
 

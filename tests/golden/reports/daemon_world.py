@@ -41,8 +41,8 @@ _LOOPBACK = Guard([ip_network("127.0.0.0/8")])
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
-    """What a receiver was sent."""
+class Receipt:
+    """A request that a receiver got."""
 
     host: str
     text: str
@@ -56,7 +56,7 @@ class World:
 
     clock: FakeClock
     answers: dict[str, Answer] = field(default_factory=dict)
-    sent: list[Sent] = field(default_factory=list)
+    receipts: list[Receipt] = field(default_factory=list)
     runs: bool = False
     delivers: bool = False
     last_position: int = 0
@@ -99,7 +99,7 @@ class World:
         under_way = self.daemon.probes._tasks or (dispatcher is not None and dispatcher._busy)
         return bool(under_way) or self.clock.sleepers < self.delivers + self.runs
 
-    async def told(self) -> list[str]:
+    async def find_messages(self) -> list[str]:
         """Return what was told since the last time, as a chat shows it."""
         history = self.daemon.resources.store.history
         newest = await history.newest_position()
@@ -128,7 +128,9 @@ class World:
     def receive(self, address: str, body: bytes) -> None:
         """Note what a receiver was sent."""
         read = json.loads(body)
-        self.sent.append(Sent(urlsplit(address).hostname or "", message_text(read), self.clock.time_s() - T0, read))
+        self.receipts.append(
+            Receipt(urlsplit(address).hostname or "", message_text(read), self.clock.time_s() - T0, read)
+        )
 
 
 def message_text(body: Mapping[str, Any]) -> str:
