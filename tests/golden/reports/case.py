@@ -3,7 +3,7 @@
     report https://tracker.example/issues/1      the report, if the case is one that somebody made
     point 6                                      the point of the issue that it shows
     rule WATCH 'http://x.example/feed';          the profile; indented lines go on with it
-    set source_spacing 10s                      a setting, and ``run`` if the daemon itself plans the probes
+    set source_spacing 10s                       a setting, and ``run`` if the daemon itself plans the probes
     at 0m                                        an answer from then on (the first one: always), and a probe
       Content-Type: text/xml                     headers, if any, and an empty line
 
