@@ -1,0 +1,211 @@
+"""What people reported of programs of this kind, as small inputs: what must be told, by the daemon's own path.
+
+To add a case, write ``cases/NAME.case`` (``case.py`` says how) and judge by hand what must be told: nothing rewrites
+it. A case that fails today goes into ``FAULTS_LEFT``; whoever mends a fault takes its cases out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from proxyd.core.language import SourceText, check, merge_listing, read_listing
+from proxyd.core.model.profile import EMPTY_DECLARATION
+from tests.golden.reports.case import Case, Step, all_cases, messages, plain_text
+from tests.golden.reports.daemon_world import Receipt, World, running
+
+CASES = all_cases(Path(__file__).parent / "cases")
+FAULTS_LEFT = frozenset(
+    {
+        "06-a-session-id-in-every-link-is-no-news",
+        "06-a-third-of-the-guids-change-from-http-to-https",
+        "06-ids-are-regenerated-and-all-times-are-an-hour-later",
+        "06-ids-are-regenerated-and-the-texts-are-longer",
+        "06-links-without-guids-change-from-http-to-https",
+        "06-links-without-guids-gain-a-slash",
+        "06-links-without-guids-gain-a-tracking-parameter",
+        "06-links-without-guids-gain-www",
+        "06-one-guid-changes-from-http-to-https",
+        "07-a-guid-that-occurs-twice-identifies-nothing",
+        "07-all-items-have-an-address-as-their-guid",
+        "07-all-items-have-the-word-null-as-their-guid",
+        "07-items-without-guids-share-a-link",
+        "08-a-page-grows-from-eight-items-to-thirty",
+        "08-a-page-of-undated-items-grows-from-eight-to-thirty",
+        "08-a-redirect-leads-to-another-feed",
+        "08-an-empty-first-contact-makes-old-items-no-news",
+        "08-an-error-item-at-first-contact-makes-old-items-no-news",
+        "08-the-next-older-item-enters-after-a-deletion",
+        "08-undated-items-after-one-empty-probe-are-no-news",
+        "09-a-byte-order-mark-appears-in-a-text",
+        "09-a-directional-mark-appears-in-a-text",
+        "09-a-narrow-no-break-space-stands-for-a-space",
+        "09-a-number-is-written-as-an-integer-or-a-decimal-or-a-text",
+        "09-a-price-is-spelled-differently",
+        "09-a-soft-hyphen-appears-in-a-text",
+        "09-a-text-is-composed-differently",
+        "09-a-zero-width-space-appears-in-a-text",
+        "09-an-em-space-stands-for-a-space",
+        "09-keys-of-rows-are-spelled-differently",
+        "09-the-title-of-an-item-is-escaped-differently",
+        "10-a-field-that-is-null-by-design-keeps-its-silence-for-OLD",
+        "10-a-price-falls-over-an-empty-one",
+        "10-a-price-that-comes-back-after-silence-is-no-change",
+        "10-a-product-is-back-in-stock-after-its-availability-was-silent-twice",
+        "10-the-price-of-a-row-falls-over-a-missing-one",
+        "11-a-404-of-three-probes-deletes-the-rows",
+        "11-a-404-of-two-probes-deletes-no-rows",
+        "11-an-empty-list-of-two-probes-deletes-its-rows",
+        "12-a-chain-of-a-dozen-redirects-is-followed",
+        "12-a-coding-of-a-storage-service-is-ignored",
+        "12-a-coding-that-is-a-charset-is-ignored",
+        "12-a-coding-that-is-none-is-ignored",
+        "12-a-cookie-of-a-redirect-to-itself-is-kept",
+        "12-a-feed-that-is-a-gzip-file-is-read",
+        "12-a-list-of-codings-is-undone",
+        "12-a-sitemap-that-is-a-gzip-file-is-read",
+        "12-a-webhook-that-answers-200-with-an-odd-coding-is-served-once",
+        "13-Big5-with-characters-of-Hong-Kong",
+        "13-EUC-KR-with-a-syllable-of-its-extension",
+        "13-GBK-with-a-euro-sign",
+        "13-Shift_JIS-under-its-name-x-sjis",
+        "13-Shift_JIS-with-a-circled-digit",
+        "13-UTF-8-that-the-header-calls-windows-1251",
+        "13-a-page-under-the-label-x-sjis",
+        "13-a-sitemap-in-windows-1251",
+        "13-windows-1251-under-its-name-cp-1251",
+        "13-windows-874",
+        "14-a-date-with-slashes-and-the-year-first",
+        "14-a-date-without-the-space-after-the-weekday",
+        "14-a-time-of-twelve-hours-in-the-evening",
+        "14-a-time-with-an-offset-and-a-name-of-a-zone",
+        "15-JSON-LD-with-a-trailing-comma",
+        "15-JSON-LD-with-an-escaped-apostrophe",
+        "15-JSON-LD-with-entities-for-its-quotes",
+        "15-a-title-with-markup-is-text",
+        "15-the-description-of-a-medium-before-that-of-the-item-does-not-displace-it",
+        "15-the-description-of-a-medium-does-not-displace-that-of-the-item",
+        "16-a-bare-ampersand-does-not-refuse-a-list",
+        "16-a-byte-order-mark-and-a-line-before-the-declaration-do-not-refuse-a-list",
+        "16-a-name-with-an-umlaut-is-converted",
+        "16-a-password-never-goes-into-a-profile",
+        "16-blanks-in-an-address-are-converted",
+        "17-an-outage-of-half-a-minute-is-not-told",
+        "17-three-of-four-hosts-that-send-bad-codings-are-no-outage",
+        "17-three-of-four-hosts-that-send-cut-bodies-are-no-outage",
+        "18-a-chat-that-asks-to-wait-is-not-asked-before",
+        "18-a-receiver-that-takes-a-message-again-gets-all-that-waits-for-it",
+        "19-a-chat-shows-every-column-that-a-query-names",
+        "19-a-title-cannot-alert-a-server-of-Discord",
+        "19-a-title-is-no-Markdown-for-Discord",
+        "19-a-title-names-no-emoji-to-Slack",
+        "19-forty-rows-go-to-Discord-in-messages-that-it-takes",
+        "19-forty-rows-go-to-Telegram-in-messages-that-it-takes",
+        "20-a-site-that-answered-503-is-told-within-a-minute-of-its-return",
+        "report-a-date-with-slashes-and-single-digits",
+        "report-an-unescaped-ampersand-in-the-address-of-a-home-page",
+        "report-posts-that-were-cleaned-up-come-back",
+        "report-three-entries-of-one-id",
+    }
+)
+
+
+def _count(receipts: Sequence[Receipt], text: str) -> int:
+    return sum(each.text.count(text) for each in receipts)
+
+
+def _is_silent(receipt: Receipt) -> bool:
+    """Return whether a message to Discord alerts nobody."""
+    allowed = receipt.body.get("allowed_mentions")
+    is_open = allowed is None or bool(allowed.get("parse"))
+    return not (is_open and any(word in receipt.text for word in ("@everyone", "@here")))
+
+
+RECEIPT_CHECKS: Mapping[str, Callable[[Sequence[Receipt], str], bool]] = {
+    "count": lambda receipts, number: len(receipts) == int(number),
+    "most": lambda receipts, length: max(len(each.text) for each in receipts) <= int(length),
+    "has": lambda receipts, text: _count(receipts, text) > 0,
+    "lacks": lambda receipts, text: _count(receipts, text) == 0,
+    "once": lambda receipts, text: _count(receipts, text) == 1,
+    "mode": lambda receipts, name: all(each.body.get("parse_mode") == name for each in receipts),
+    "no": lambda receipts, _pings: all(map(_is_silent, receipts)),
+}
+"""The lines below ``sent``: how many messages, of how many characters, with which texts, as Telegram reads them."""
+
+
+def _parameters() -> Iterator[object]:
+    left = pytest.mark.xfail(strict=True, reason="a fault that is left")
+    for name, case in CASES.items():
+        yield pytest.param(case, id=name, marks=[left] if name in FAULTS_LEFT else [])
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:apprise")
+@pytest.mark.parametrize("case", list(_parameters()))
+async def test_what_must_be_told_is_told(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if any(step.verb == "import" for step in case.steps):
+        _check_import(case)
+        return
+    async with asyncio.timeout(60.0), running(case, tmp_path, monkeypatch) as world:
+        for step, after in zip(case.steps, [*case.steps[1:], Step("end")], strict=True):
+            await _take(world, step)
+            if step.verb in {"at", "until"} and after.verb != "told" and not world.delivers:
+                assert (step.at_s, await world.find_messages()) == (step.at_s, [])
+
+
+async def _take(world: World, step: Step) -> None:
+    match step.verb:
+        case "at":
+            await _answer(world, step)
+        case "until":
+            await world.go_to(step.at_s)
+        case "told":
+            assert await world.find_messages() == messages(step.lines)
+        case "sent":
+            await world.find_messages()
+            _check_receipts([each for each in world.receipts if each.host.endswith(step.address)], step.lines)
+            world.receipts.clear()
+
+
+async def _answer(world: World, step: Step) -> None:
+    """Let an address answer so from now on, and probe it if it is that of a source."""
+    await world.go_to(step.at_s)
+    assert step.answer is not None
+    world.answers[step.address] = step.answer
+    source_id = world.sources().get(step.address)
+    if source_id is not None and not world.runs:
+        await world.probe(source_id)
+        await world.go_to(step.at_s)
+
+
+def _check_receipts(receipts: Sequence[Receipt], lines: Sequence[str]) -> None:
+    texts = [each.text for each in receipts]
+    for line in filter(None, lines):
+        verb, _, rest = line.partition(" ")
+        assert RECEIPT_CHECKS[verb](receipts, rest), (line, texts)
+
+
+def _check_import(case: Case) -> None:
+    """Check what a list of feeds declares, and that what it writes can be read."""
+    listed, expected = (step.lines for step in case.steps)
+    listing = read_listing(plain_text("\n".join(listed)).encode(), "feeds.opml")
+    texts = merge_listing(listing, EMPTY_DECLARATION, "imported").texts()
+    checked = check([SourceText(f"{number}.profile", text) for number, text in enumerate(texts)])
+    assert checked.declaration is not None, "\n".join(map(str, checked.errors))
+    declared = [source.url for source in checked.declaration.sources.values()]
+    rules = dict(line.split(" ", 1) for line in expected if " " in line)
+    assert "lacks" not in rules or rules["lacks"] not in "".join(texts)
+    assert "includes" not in rules or rules["includes"] in declared
+    assert rules or declared == [line for line in expected if line]
+
+
+def test_each_fault_that_is_left_is_a_case() -> None:
+    assert CASES.keys() >= FAULTS_LEFT
+
+
+def test_there_are_60_cases_and_25_of_them_are_reports_of_addresses_of_their_own() -> None:
+    addresses = [case.report for case in CASES.values() if case.report]
+    assert len(CASES) >= 60
+    assert len(set(addresses)) == len(addresses) >= 25
