@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from proxyd.core.model.item import Item
+from proxyd.core.model.normal_forms import normal_text, plain_text
 from proxyd.core.model.notations import NO_LANGUAGES, Languages
 from proxyd.core.model.numbers import plain_number, read_number
 from proxyd.core.model.page_preview import PREVIEW, PREVIEW_FIELD
@@ -130,9 +131,9 @@ def _whole_page(body: bytes, content_type: str | None, page_class: PageClass) ->
     version, title, blocks = _blocks(body, content_type)
     if not blocks:
         raise UnreadableDocumentError("the page has no readable text; if scripts fill it in, read what they load")
-    text = clean(BLOCK_GAP.join(blocks))
+    text = plain_text(clean(BLOCK_GAP.join(blocks)))
     fields = {each.path.lower(): text[:LONGEST_PAGE] for each in page_class.fields}
-    item = Item(THE_PAGE, fields, None, digest([text]))
+    item = Item(THE_PAGE, fields, None, digest([normal_text(text)]), former_hashes=(digest([text]),))
     return ParsedPage((item,), version, title, truncated=len(text) > LONGEST_PAGE)
 
 

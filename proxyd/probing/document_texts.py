@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
+from proxyd.core.model.item import LONGEST_FIELD
 from proxyd.probing.document_kinds import absolute
 
 MOST_ITEMS = 10_000
-LONGEST_FIELD = 65_536
 LONGEST_ID = 512
 
 _NOT_TEXT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
@@ -50,6 +50,24 @@ def digest(texts: Iterable[str | None]) -> str:
         data = b"" if text is None else text.encode("utf-8", "surrogatepass")
         parts += (b"-1:" if text is None else b"%d:" % len(data), data)
     return hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+_content_hashes: dict[str, str] = {}
+_MOST_HASHES = 20_000  # of contents that were read before; most of a feed is the same from probe to probe
+
+
+def content_hash(content: Sequence[str | None], normal: Callable[[Sequence[str | None]], Sequence[str | None]]) -> str:
+    """Return a digest of the ``normal`` form of a content, which is made only if the content was not seen lately.
+
+    To make it takes a hundred times as long as to hash a content.
+    """
+    written = digest(content)
+    known = _content_hashes.get(written)
+    if known is None:
+        if len(_content_hashes) >= _MOST_HASHES:
+            _content_hashes.clear()
+        known = _content_hashes[written] = digest(normal(content))
+    return known
 
 
 def short_identity(text: str) -> str:

@@ -166,7 +166,7 @@ class HttpProber:
             return self._throttled(probe, response)
         if status == 410:
             return self._gone(probe, response)
-        if status not in _READABLE:
+        if status not in _READABLE or _is_challenge(response):
             return self._http_error(probe, response)
         body_hash = hashlib.sha256(response.body).hexdigest()
         if response.body and body_hash == probe.request.body_hash:
@@ -229,7 +229,9 @@ class HttpProber:
 
     def _http_error(self, probe: _Probe, response: FetchResponse) -> ProbeOutcome:
         unasked = ", which the request does not allow" if response.status in {206, 304} else ""
-        return self._outcome(probe, OutcomeKind.HTTP_ERROR, response, f"status {response.status}{unasked}")
+        challenged = ": a challenge that only a browser can answer" if _is_challenge(response) else ""
+        detail = f"status {response.status}{unasked}{challenged}"
+        return self._outcome(probe, OutcomeKind.HTTP_ERROR, response, detail)
 
     def _failed(self, probe: _Probe, error: ProbeError) -> ProbeOutcome:
         outcome = self._outcome(probe, kind_of(error), None, error.message)
@@ -266,6 +268,11 @@ class HttpProber:
             trace=probe.request.trace,
             picture=None if response is None else response.picture,
         )
+
+
+def _is_challenge(response: FetchResponse) -> bool:
+    """Return whether Cloudflare sent a challenge instead of the page, which it does with any status."""
+    return response.headers.get("cf-mitigated", "").strip().lower() == "challenge"
 
 
 def _asked_delay(trace: ProbeTrace) -> str:

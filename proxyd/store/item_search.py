@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, String, cast, column, func, literal_column, select, table
@@ -12,6 +11,7 @@ from proxyd.core.rules.answers.item_texts import texts_of
 from proxyd.core.rules.programs.message_program import link_of
 from proxyd.errors import BusyError
 from proxyd.queries import FoundItem
+from proxyd.store import rows
 from proxyd.store import tables as t
 from proxyd.store.databases.connections import Connections
 from proxyd.store.item_words import Search, in_postgresql, in_sqlite, search_of
@@ -77,7 +77,7 @@ def _by_gin(search: Search, source_id: str | None, before: int | None) -> Select
 
 
 def _found(row: Row[Any]) -> FoundItem:
-    fields = json.loads(row.fields)
+    fields = rows.item_fields(row.fields)
     title, *texts = texts_of(fields)
     return FoundItem(
         position=row.position,

@@ -170,9 +170,27 @@ def probe_row(observation: Observation, probe: Probe) -> dict[str, Any]:
     }
 
 
+_LAST_KNOWN = ""  # no field has an empty path
+
+
 def fields_text(item: Item) -> str:
-    """Return the fields of an item as text."""
-    return json.dumps(dict(item.fields), ensure_ascii=False)
+    """Return the fields of an item as text; the last known values of silent ones stand under ``_LAST_KNOWN``."""
+    known = {_LAST_KNOWN: dict(item.last_known)} if item.last_known else {}
+    return json.dumps({**item.fields, **known}, ensure_ascii=False)
+
+
+def item_fields(text: str) -> dict[str, Any]:
+    """Return the fields that ``fields_text`` wrote."""
+    fields: dict[str, Any] = json.loads(text)
+    fields.pop(_LAST_KNOWN, None)
+    return fields
+
+
+def _item(item_id: str, text: str | None, published_s: float | None, content_hash: str) -> Item:
+    """Return the item whose fields ``fields_text`` wrote; without a text it has none."""
+    fields = json.loads(text) if text else {}
+    known = fields.pop(_LAST_KNOWN, {})
+    return Item(item_id, fields, published_s, content_hash, last_known=known)
 
 
 def item_row(source_id: str, stored: StoredEvent) -> dict[str, Any]:
@@ -226,8 +244,7 @@ def afresh_row(observation: Observation) -> dict[str, Any]:
 
 def item(row: Row[Any]) -> Item:
     """Return the item of a row of ``items`` or ``changes``, without fields if they were not read."""
-    fields = getattr(row, "fields", None)
-    return Item(row.item_id, json.loads(fields) if fields else {}, row.published_s, row.content_hash)
+    return _item(row.item_id, getattr(row, "fields", None), row.published_s, row.content_hash)
 
 
 def inserted(row: Row[Any]) -> StoredEvent:
@@ -263,7 +280,7 @@ def changed(row: Row[Any]) -> StoredEvent:
     """Return the event that ``change_row`` wrote."""
     old = None
     if row.old_fields is not None:
-        old = Item(row.item_id, json.loads(row.old_fields), row.published_s, row.old_hash)
+        old = _item(row.item_id, row.old_fields, row.published_s, row.old_hash)
     kind = EventKind(row.kind)
     return StoredEvent(row.seq, item(row), row.event_s, row.seen_s, row.exact, seed=False, kind=kind, old=old)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from sys import intern
@@ -225,7 +224,7 @@ class SqlStore(SqlOutbox):
         c = t.items.c
         query = select(c.fields).where(is_one_of(c.source_id, needed.source_ids), c.event_s >= needed.since_s)
         newest = query.order_by(c.event_s.desc(), c.seq.desc()).limit(MOST_HISTORY)
-        return (await self._each(newest, lambda row: json.loads(row.fields)))[::-1]
+        return (await self._each(newest, lambda row: rows.item_fields(row.fields)))[::-1]
 
     async def known_items(self, source_id: str, needed: StoreQuery) -> dict[str, Item]:
         """Return the needed stored items of a source by id; their fields are left out unless needed."""

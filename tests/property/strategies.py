@@ -186,7 +186,9 @@ triggers = st.builds(
 # ---- statements
 
 _extractions = st.builds(Extraction, st.sampled_from(Reader), texts)
-_fields = st.builds(FieldDeclaration, located(paths), st.sampled_from(FieldType), st.none() | located(_extractions))
+_fields = st.builds(
+    FieldDeclaration, located(paths), st.sampled_from(FieldType), st.none() | located(_extractions), st.booleans()
+)
 _classes = st.builds(ClassDeclaration, located_names(), tuples_of(_fields)) | st.builds(
     ClassDeclaration, located_names(), tuples_of(_fields, least=1), located(_extractions), tuples_of(located(paths))
 )

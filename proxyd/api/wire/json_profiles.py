@@ -154,7 +154,8 @@ class _Reading:
         for n, each in enumerate(declared.fields):
             place = (*at, "fields", n)
             found = self._extraction(each.found, (*place, "found"))
-            fields.append(FieldDeclaration(self._path(each.path, (*place, "path")), FieldType(each.type), found))
+            path, field_type = self._path(each.path, (*place, "path")), FieldType(each.type)
+            fields.append(FieldDeclaration(path, field_type, found, each.or_null))
         return ClassDeclaration(
             self._name(declared.name, (*at, "name")),
             tuple(fields),

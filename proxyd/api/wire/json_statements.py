@@ -60,7 +60,12 @@ def _class(declared: ClassDeclaration) -> models.ClassWritten:
 
 
 def _field(declared: FieldDeclaration) -> models.FieldWritten:
-    return models.FieldWritten(path=declared.path.value, type=declared.type.value, found=_reader(declared.extraction))
+    return models.FieldWritten(
+        path=declared.path.value,
+        type=declared.type.value,
+        or_null=declared.is_nullable,
+        found=_reader(declared.extraction),
+    )
 
 
 def _reader(extraction: Located[Extraction] | None) -> models.ReaderWritten | None:

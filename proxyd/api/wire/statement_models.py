@@ -87,10 +87,14 @@ class ReaderWritten(WireModel):
 
 
 class FieldWritten(WireModel):
-    """A field of a class; `found` is its selector if the class is not a feed."""
+    """A field of a class; `found` is its selector if the class is not a feed.
+
+    `or_null` says that the value of a page's field may be missing by design.
+    """
 
     path: Text
     type: Literal["String", "Integer", "Decimal", "Boolean", "Timestamp", "URL"]
+    or_null: bool = False
     found: ReaderWritten | None = None
 
 

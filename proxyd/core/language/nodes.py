@@ -54,11 +54,12 @@ class Located(Generic[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class FieldDeclaration:
-    """``channel.item.title:String`` or ``last:Decimal FROM JSON '$.last'``."""
+    """``channel.item.title:String`` or ``last:Decimal OR NULL FROM JSON '$.last'``."""
 
     path: Located[str]
     type: FieldType
     extraction: Located[Extraction] | None = None
+    is_nullable: bool = False
 
 
 @dataclass(frozen=True, slots=True)

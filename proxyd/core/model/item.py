@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TypeAlias
 
 Value: TypeAlias = str | int | float | bool | None
 """A field's value. Timestamps are unix seconds (float); a missing field is ``None``."""
+
+
+LONGEST_FIELD = 65_536
+"""Characters of a text that are kept; of the text of a whole page it is more."""
+
+
+def is_cut(value: Value) -> bool:
+    """Return whether a text may go on beyond what is kept of it."""
+    return isinstance(value, str) and len(value) >= LONGEST_FIELD
 
 
 class EventKind(Enum):
@@ -51,13 +61,15 @@ class Item:
     published_s
         The item's own time in unix seconds, or ``None`` if the source gives none.
     content_hash
-        Changes exactly when the content changes.
+        Changes exactly when the content changes, whatever its spelling.
     former_ids
         Other identities under which an earlier version may have stored it.
+    last_known
+        The last known values of fields of a page that are silent now, by path.
     is_mended
         Whether its document was not well-formed; earlier versions escaped texts of such documents in another way.
-    former_hash
-        The hash of the same content as an earlier version read it, if that was another.
+    former_hashes
+        The hashes of the same content as earlier versions read it.
     """
 
     item_id: str
@@ -65,8 +77,26 @@ class Item:
     published_s: float | None
     content_hash: str
     former_ids: tuple[str, ...] = ()
-    former_hash: str | None = None
+    former_hashes: tuple[str, ...] = ()
     is_mended: bool = False
+    last_known: Mapping[str, Value] = field(default_factory=dict, hash=False, compare=False)
+
+    def remembering(self, before: Item | None) -> Item:
+        """Return the item with the last known values of its silent fields, from what it was before."""
+        if before is None:
+            return self
+        known = {**before.last_known, **before.fields}
+        silent = {path: known[path] for path, value in self.fields.items() if value is None and _has(known, path)}
+        return replace(self, last_known=silent) if silent else self
+
+    def with_last_known(self, without: AbstractSet[str]) -> Item:
+        """Return the item as it was before its fields went silent, but for the fields ``without`` a memory."""
+        spoken = {path: value for path, value in self.last_known.items() if path not in without}
+        return replace(self, fields={**self.fields, **spoken}) if spoken else self
+
+
+def _has(values: Mapping[str, Value], path: str) -> bool:
+    return values.get(path) is not None
 
 
 @dataclass(frozen=True, slots=True)

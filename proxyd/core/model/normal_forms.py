@@ -7,6 +7,9 @@ import unicodedata
 from html import unescape
 from urllib.parse import urlsplit
 
+from proxyd.core.model.item import Value
+from proxyd.core.model.profile import FieldType
+
 _SPACES = re.compile(r"[^\S\n\t ]|[\u2028\u2029\u0085\u180e]")
 _RUNS = re.compile(r"\s+")
 _FORMAT = re.compile(
@@ -20,6 +23,8 @@ _INLINE = re.compile(
     r"|var|wbr|[abiqsu])",
     re.IGNORECASE,
 )
+_MARKUP_PATHS = frozenset({"channel.item.title", "channel.item.description", "channel.item.content"})
+_LINK_PATHS = frozenset({"channel.item.link", "channel.item.enclosure"})
 _WEB = re.compile(r"\s*https?://", re.IGNORECASE)
 _TRACKING = re.compile(
     r"utm_\w+|mtm_\w+|pk_\w+|piwik_\w+|hsa_\w+|_hsenc|_hsmi|__hs\w+|at_(?:medium|campaign|custom\d|bbc_team|link_\w+|ptr_name"
@@ -75,6 +80,30 @@ def _shown_of_tag(match: re.Match[str]) -> str:
     gap = "" if _INLINE.fullmatch(match[1]) else " "
     addresses = [normal_link(unescape("".join(written))) for written in _ADDRESS.findall(match[2])]
     return f"{gap}\x01{' '.join(addresses)}\x01" if addresses else gap
+
+
+def normal_value(value: Value, field_type: FieldType = FieldType.STRING, path: str = "") -> Value:
+    """Return a field's value in the form in which it is compared: numbers by their size, texts by what is read.
+
+    ``path`` is the field's, in lower case: of feeds it says which texts hold markup or an address.
+
+    >>> normal_value(5.0), normal_value("a&amp;b", path="channel.item.title")
+    (5, 'a&b')
+    """
+    if isinstance(value, str):
+        if field_type is FieldType.URL or path in _LINK_PATHS:
+            return normal_link(value)
+        return normal_markup(value) if path in _MARKUP_PATHS else normal_text(value)
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def differ(old: Value, new: Value, field_type: FieldType = FieldType.STRING, path: str = "") -> bool:
+    """Return whether two values of a field differ in more than their spelling.
+
+    >>> differ(5, 5.0), differ("tea", "tea\u00a0"), differ("tea", "coffee")
+    (False, False, True)
+    """
+    return old != new and normal_value(old, field_type, path) != normal_value(new, field_type, path)
 
 
 def normal_link(link: str) -> str:

@@ -12,6 +12,8 @@ from difflib import SequenceMatcher
 from enum import Enum
 from itertools import accumulate
 
+from proxyd.core.model.normal_forms import normal_text
+
 BLOCK_GAP = "\n\n"
 MOST_BLOCKS = 2_000
 MOST_COMPARED = 200_000
@@ -72,6 +74,9 @@ def diff_blocks(
     """
     spend(1 + (len(old) + len(new) >> 6))
     before, after = blocks_of(old), blocks_of(new)
+    if not (old.isascii() and new.isascii()):  # a block that is only spelt in another way did not change
+        spelt = {normal_text(block): block for block in before}
+        after = [spelt.get(normal_text(block), block) for block in after]
     start = _common(before, after)
     stop = _common(before[start:][::-1], after[start:][::-1])
     before, after = before[start : len(before) - stop], after[start : len(after) - stop]

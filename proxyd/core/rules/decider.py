@@ -301,7 +301,7 @@ class Decider:
             return None
         context = self._blamed(self.known.context(source), outcome)
         found = find_events(context, outcome, stored.items, stored.shown)
-        news = source_news(context, found.outcome)
+        news = source_news(context, outcome if found.is_doubtful else found.outcome)
         tasks = RuleTask.all_of(context, found.events, stored.history, news.events, picture=_picture_of(outcome))
         return Prepared(context, outcome, found, stored.history, tasks, news)
 
@@ -396,6 +396,8 @@ class Decider:
         if observation is not None:
             self._hints.give(observation.hints, outcome.finished_s)
             self._placement.feed_back(outcome, observation)
+            if observation.found.is_doubtful and outcome.source_id in self.planner.sources:
+                self.planner.ask(outcome.source_id, outcome.finished_s)
 
     def _recorded(self, observation: Observation, outcome: ProbeOutcome) -> Observation:
         """Return an observation with what a restart needs to plan the next probes alike."""

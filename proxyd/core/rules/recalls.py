@@ -112,13 +112,13 @@ class Recalls:
         These are the events since it last fired, and those within its windows. Keep the stream that it returns.
         """
         program = self._known.compiled.programs[stream.rule]
-        found = [
-            each.event(source_id)
+        found = (
+            program.own_view(each.event(source_id))
             for source_id, events in stored.items()
             for each in events
             if counts(program, each, self._known.compiled.declared_s(source_id))
-        ]
-        return RecallTask(program, stream, found, now_s)
+        )
+        return RecallTask(program, stream, [event for event in found if event is not None], now_s)
 
     def waiting_of(self, rules: Collection[str]) -> list[tuple[RuleProgram, StreamState]]:
         """Return the streams of some rules that hold events since they last fired, each with its rule."""
@@ -129,8 +129,8 @@ class Recalls:
         """Let the events that a stream holds have what its rule's query reads now."""
         program, stream = self._known.compiled.programs.get(rule), self._known.streams.get((rule, source_id))
         if program is not None and stream is not None:
-            found = (each.event(name) for name, events in stored.items() for each in events)
-            self._known.streams[rule, source_id] = refilled(program, stream, found)
+            events = (program.own_view(each.event(name)) for name, found in stored.items() for each in found)
+            self._known.streams[rule, source_id] = refilled(program, stream, filter(None, events))
 
 
 def _is_lost(stream: StreamState) -> bool:

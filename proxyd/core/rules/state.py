@@ -55,7 +55,7 @@ class SourceState:
     doubts, distrust_until_s
         Whole documents in a row that showed what a 304 had denied, and the time until which no 304 is believed.
     missing
-        Probes in a row that did not find the page (404, 410).
+        Probes in a row that did not find the page (404, 410), or that found its list empty, which is to be confirmed.
     last_push_s
         When its hub last pushed.
     health

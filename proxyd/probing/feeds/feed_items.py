@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from html import unescape
 from itertools import islice
 
-from proxyd.core.model.item import Item, Value
-from proxyd.core.model.normal_forms import normal_link
-from proxyd.probing.document_texts import LONGEST_FIELD, MOST_ITEMS, capped, digest, safe_link, short_identity
+from proxyd.core.model.item import LONGEST_FIELD, Item, Value
+from proxyd.core.model.normal_forms import normal_link, normal_markup, plain_text
+from proxyd.probing.document_texts import MOST_ITEMS, capped, content_hash, digest, safe_link, short_identity
 
 MOST_HUBS = 10
 _NAMED_DUPLICATES = 3
@@ -96,9 +96,9 @@ class FeedChannel:
     def fields(self) -> dict[str, Value]:
         """Return the fields that every item carries."""
         return {
-            "channel.title": capped(self.title if self.is_plain else _shown(self.title)),
+            "channel.title": _kept(self.title if self.is_plain else _shown(self.title)),
             "channel.link": capped(self.link),
-            "channel.description": capped(self.description),
+            "channel.description": _kept(self.description),
             "channel.language": capped(self.language),
             "channel.ttl": self.ttl_minutes,
         }
@@ -141,24 +141,25 @@ class FeedEntry:
         title = self.title or self.other_title
         fields: dict[str, Value] = {
             **channel_fields,
-            "channel.item.title": capped(title if self.is_plain else _shown(title)),
-            "channel.item.description": capped(self.description),
-            "channel.item.content": capped(self.content),
+            "channel.item.title": _kept(title if self.is_plain else _shown(title)),
+            "channel.item.description": _kept(self.description),
+            "channel.item.content": _kept(self.content),
             "channel.item.link": capped(self.link),
             "channel.item.guid": capped(self.guid),
-            "channel.item.author": capped(self.author),
-            "channel.item.category": capped(self.category),
+            "channel.item.author": _kept(self.author),
+            "channel.item.category": _kept(self.category),
             "channel.item.enclosure": capped(self.enclosure),
             "channel.item.pubdate": published_s,
             "channel.item.updated": self.updated_s,
         }
+        contents = [self._content(each) for each in dict.fromkeys((title, self.title))]
         return Item(
             item_id=self.identity.item_id,
             fields=fields,
             published_s=published_s,
-            content_hash=self._content_hash(title),
+            content_hash=content_hash(contents[0], _normal_content),
             former_ids=self.identity.former_ids,
-            former_hash=None if title == self.title else self._content_hash(self.title),
+            former_hashes=tuple(map(digest, contents)),
         )
 
     @property
@@ -177,9 +178,20 @@ class FeedEntry:
         link = None if self.link is None else normal_link(self.link)
         return (link, self.title, self.item_s, self.enclosure, self.text if self.item_s is None else None)
 
-    def _content_hash(self, title: str | None) -> str:
-        hashed = [title, self.description, self.content, self.link, self.enclosure]
-        return digest(hashed if self.revision is None else [*hashed, self.revision])
+    def _content(self, title: str | None) -> list[str | None]:
+        content = [title, self.description, self.content, self.link, self.enclosure]
+        return content if self.revision is None else [*content, self.revision]
+
+
+def _normal_content(content: Sequence[str | None]) -> list[str | None]:
+    """Return a content in the form in which it is compared: texts by what they show, and addresses where they lead."""
+    texts = [None if text is None else normal_markup(text) for text in content[:3]]
+    return [*texts, *(None if link is None else normal_link(link) for link in content[3:5]), *content[5:]]
+
+
+def _kept(text: str | None) -> str | None:
+    """Return a text as it is stored."""
+    return None if text is None else capped(plain_text(text))
 
 
 def _shown(title: str | None) -> str | None:

@@ -14,10 +14,11 @@ from typing import Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 from proxyd.core.model.field_values import coerce
-from proxyd.core.model.item import Item, Value
+from proxyd.core.model.item import LONGEST_FIELD, Item, Value
+from proxyd.core.model.normal_forms import normal_value, plain_text
 from proxyd.core.model.numbers import read_number
 from proxyd.core.model.profile import Field, FieldType, PageClass, Reader
-from proxyd.probing.document_texts import LONGEST_FIELD, MOST_ITEMS, capped, clean, digest, safe_link, short_identity
+from proxyd.probing.document_texts import MOST_ITEMS, capped, clean, digest, safe_link, short_identity
 from proxyd.probing.feeds.feed_dates import time_s
 from proxyd.probing.probe_failures import UnreadableDocumentError
 
@@ -97,8 +98,24 @@ class _Rows:
             identity = self._identity(texts)
             if identity is None:
                 self.unidentified += 1
-            else:
-                yield Item(identity, self._fields(row, texts), None, self._hash(texts))
+                continue
+            fields = self._fields(row, texts)
+            parts = zip(self.page_class.fields, row, texts, fields.values(), strict=True)
+            normal = [self._normal(*part) for part in parts]
+            yield Item(identity, fields, None, self._hash(normal), former_hashes=(self._hash(texts),))
+
+    def _normal(self, field: Field, raw: Raw, text: str | None, value: Value) -> str | None:
+        """Return a value in the form in which it is compared, as text: a number by its size, a text by what is read.
+
+        The part of a text that is too long to keep counts too.
+        """
+        if text is None or value is None:
+            return None
+        is_text = isinstance(raw, str) and isinstance(value, str)
+        normal = normal_value(text if is_text and field.type is FieldType.STRING else value, field.type)
+        if field.type is FieldType.STRING and isinstance(raw, float) and raw.is_integer():
+            return str(int(raw))
+        return normal if isinstance(normal, str) else json.dumps(normal)
 
     def _fields(self, row: Sequence[Raw], texts: Sequence[str | None]) -> dict[str, Value]:
         fields: dict[str, Value] = {}
@@ -161,7 +178,7 @@ def plain(raw: Raw) -> str | None:
     ('a', 'true', '2.5', None)
     """
     if isinstance(raw, str):
-        return clean(raw).strip() or None
+        return plain_text(clean(raw)).strip() or None
     return None if raw is None else json.dumps(raw)
 
 

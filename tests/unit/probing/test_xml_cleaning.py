@@ -104,7 +104,7 @@ def test_a_prefix_that_nobody_declares_has_its_usual_meaning(name: str, prefix: 
         ("&#X41;&#x42;", "AB"),
         ("a&#0;&#8;b", "ab"),
         ("a&#xZZ;b", "a&#xZZ;b"),
-        ("&eacute;&nbsp;&mdash;x", "\u00e9\xa0\u2014x"),
+        ("&eacute;&nbsp;&mdash;x", "\u00e9 \u2014x"),
         ("&unknown; AT&T", "&unknown; AT&T"),
     ],
 )
@@ -188,9 +188,9 @@ def test_a_feed_that_is_cut_off_shows_no_half_item(name: str) -> None:
             items: tuple[Item, ...] = parse_feed(body[:place], None, URL).items
         except NotAFeedError:
             items = ()
-        shown = [item.item_id for item in items]
-        assert shown == [item.item_id for item in whole][: len(shown)], place
-        assert [item.content_hash for item in items] == [item.content_hash for item in whole][: len(shown)], place
+        for item, one in zip(items, whole, strict=False):
+            assert item.item_id in {one.item_id, *one.former_ids}, place
+        assert [item.content_hash for item in items] == [item.content_hash for item in whole][: len(items)], place
 
 
 def test_odd_coordinates_lose_no_feed() -> None:

@@ -98,7 +98,7 @@ def _check_class(declaration: ClassDeclaration, domain: str, reporter: Reporter)
     _check_twice(declaration.fields, reporter)
     _check_rows(declaration, reporter)
     fields = tuple(
-        Field(each.path.value, each.type, each.extraction.value if each.extraction else None)
+        Field(each.path.value, each.type, each.extraction.value if each.extraction else None, each.is_nullable)
         for each in declaration.fields
     )
     each = declaration.each.value if declaration.each else None
@@ -126,6 +126,8 @@ def _check_feed_fields(declaration: ClassDeclaration, reporter: Reporter) -> Non
             reporter.error(f"feeds have no {path}.{did_you_mean(path, FEED_PATHS)}", each.path.span)
         if each.extraction is not None:
             reporter.error("a class that reads a feed takes no FROM", each.extraction.span)
+        if each.is_nullable:
+            reporter.error("a class that reads a feed takes no OR NULL: each field may be missing", each.path.span)
     if declaration.each is not None:
         reporter.error("a class that reads a feed takes no EACH: its rows are the items", declaration.each.span)
 

@@ -120,7 +120,8 @@ def _class(declaration: ClassDeclaration) -> list[str]:
     fields = []
     for each in declaration.fields:
         origin = f" FROM {_extraction(each.extraction.value)}" if each.extraction else ""
-        fields.append(f"  {format_path(each.path.value)}:{each.type.value}{origin}")
+        or_null = " OR NULL" if each.is_nullable else ""
+        fields.append(f"  {format_path(each.path.value)}:{each.type.value}{or_null}{origin}")
     return [f"{head}(", *(f"{line}," for line in fields[:-1]), f"{fields[-1]})"]
 
 

@@ -82,7 +82,8 @@ def _extraction(parts: Parts, span: TextSpan) -> Located[Extraction]:
 
 
 def _field(parts: Parts, _span: TextSpan) -> FieldDeclaration:
-    return FieldDeclaration(Located(parts[0].path, parts[0].span), *parts[1:])
+    extraction = next((part for part in parts[2:] if isinstance(part, Located)), None)
+    return FieldDeclaration(Located(parts[0].path, parts[0].span), parts[1], extraction, is_nullable=True in parts[2:])
 
 
 def _each(parts: Parts, span: TextSpan) -> tuple[Located[Extraction], tuple[Located[str], ...]]:
@@ -173,6 +174,7 @@ _STATEMENTS: dict[str, Rule] = {
     "extraction": _extraction,
     "field_type": lambda parts, _: FieldType[parts[0].type],
     "field": _field,
+    "or_null": lambda *_: True,
     "fields": to_tuple,
     "each": clause("each", _each),
     "class_declaration": _class_declaration,

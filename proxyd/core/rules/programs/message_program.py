@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from proxyd.core.model.expression import Column, Expression, OutputColumn, Select, has_aggregate
-from proxyd.core.model.item import EventKind, Value
+from proxyd.core.model.item import LONGEST_FIELD, EventKind, Value, is_cut
+from proxyd.core.model.normal_forms import differ
 from proxyd.core.model.profile import MessageName, NotificationRule, PageClass
 from proxyd.core.model.text_blocks import diff_blocks
 from proxyd.core.rules.programs.meter import UNMETERED, Meter
@@ -121,9 +122,10 @@ def _changes(plan: MessagePlan, row: ResultRow, number: int, meter: Meter) -> di
     for name, position in plan.changed:
         old, new = row.hidden[position], row.columns[name]
         meter.compare(old, new)
-        if old != new:
+        if differ(old, new):
             found[name] = value_change(old, new, most=most, meter=meter)
-    return found
+    cut = () if found else (name for name, _ in plan.changed if is_cut(row.columns[name]))
+    return found or {name: {"difference": f"changed after the first {LONGEST_FIELD} characters"} for name in cut}
 
 
 def value_change(old: Value, new: Value, *, most: int, meter: Meter = UNMETERED) -> dict[str, Any]:

@@ -11,8 +11,9 @@ from functools import lru_cache
 from math import log
 
 from proxyd.core.language import counting_of, format_after
-from proxyd.core.model.expression import Column, Expression, FromClass, Select, children, conjuncts
+from proxyd.core.model.expression import Column, Expression, FromClass, IsNull, Select, children, conjuncts
 from proxyd.core.model.item import EventKind, Item, UpdateEvent, Value
+from proxyd.core.model.normal_forms import differ
 from proxyd.core.model.notations import Languages
 from proxyd.core.model.profile import (
     Anchor,
@@ -90,7 +91,8 @@ class RuleProgram:
     ``table_sources`` are those of each table of its query. ``answer`` is the THEN.
     ``counting`` says what its counters count; ``limit_key`` returns the value that has a limit of its own. ``mark`` is
     the decimal mark by the LOCALE that its sources share.
-    ``reads_probe`` says whether it reads how the probe went that found an item.
+    ``reads_probe`` says whether it reads how the probe went that found an item. The missing values of the fields in
+    ``nullable_paths``, in lower case, say something to it, or are missing by design.
     """
 
     rule: NotificationRule
@@ -111,6 +113,7 @@ class RuleProgram:
     limit_key: Closure | None = None
     mark: str | None = None
     reads_probe: bool = False
+    nullable_paths: frozenset[str] = frozenset()
     answer: AnswerProgram | None = None
     answer_sources: tuple[str, ...] = ()
 
@@ -196,6 +199,21 @@ class RuleProgram:
         """The kinds of events that it waits for."""
         own = self.rule.trigger.kind
         return frozenset({own} if self.answer is None else {own, self.answer.kind})
+
+    def own_view(self, event: UpdateEvent) -> UpdateEvent | None:
+        """Return an event as the rule sees it, or ``None`` if it is no update for the rule.
+
+        A field that went silent keeps its last known value as ``OLD``, unless its missing value says something to the
+        rule; a value that comes back as it was is then no update.
+        """
+        if event.old is None or not event.old.last_known:
+            return event
+        old = event.old.with_last_known(self.nullable_paths)
+        if old is event.old:
+            return event
+        new = event.item.fields
+        has_changed = any(differ(value, new.get(path), path=path) for path, value in old.fields.items())
+        return replace(event, old=old) if has_changed else None
 
     @property
     def kept_paths(self) -> tuple[frozenset[str], frozenset[str]]:
@@ -300,13 +318,32 @@ def compile_rule(
         limit_key=next((Compiler(event_class, mark=mark).compile(key) for key in _limited(rule)), None),
         mark=mark,
         reads_probe=_reads_probe(rule),
+        nullable_paths=_nullable_paths(rule, [event_class, *classes, *filter(None, [answer_class])]),
         answer=compile_answer(rule.trigger, answer_class, event_class, chronon_s, mark),
         answer_sources=answer_sources,
     )
 
 
+def _nullable_paths(rule: NotificationRule, classes: Iterable[PageClass]) -> frozenset[str]:
+    """Return the fields whose missing values say something: those tested by IS NULL, or declared with OR NULL."""
+    declared = {each.path.lower() for page_class in classes for each in page_class.fields if each.is_nullable}
+    return frozenset(declared.union(*(map(_tested_paths, _read_expressions(rule)))))
+
+
+def _tested_paths(expression: Expression) -> set[str]:
+    """Return the lower-case paths of the fields that an expression tests by IS NULL."""
+    if isinstance(expression, IsNull) and isinstance(expression.operand, Column):
+        return {expression.operand.path.lower()}
+    return set().union(*map(_tested_paths, children(expression)))
+
+
 def _reads_probe(rule: NotificationRule) -> bool:
     """Return whether a rule names a field of the probe."""
+    return any(map(_names_probe, _read_expressions(rule)))
+
+
+def _read_expressions(rule: NotificationRule) -> list[Expression]:
+    """Return the expressions that a rule evaluates."""
     query, message = rule.query, rule.message.parts if rule.message is not None else ()
     then = rule.trigger.then
     read = [
@@ -319,7 +356,7 @@ def _reads_probe(rule: NotificationRule) -> bool:
     ]
     read += [each.expression for each in query.columns] + [each.expression for each in query.order_by]
     read += [each for each in message if not isinstance(each, str | MessageName)]
-    return any(_names_probe(each) for each in read if each is not None)
+    return [each for each in read if each is not None]
 
 
 def _names_probe(expression: Expression) -> bool:

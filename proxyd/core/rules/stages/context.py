@@ -90,6 +90,11 @@ class SourceContext:
         return frozenset(kind for program, _ in self.rules for kind in program.kinds)
 
     @property
+    def nullable_paths(self) -> frozenset[str]:
+        """The fields whose missing values say something to a rule, or may be missing by design."""
+        return frozenset(path for program, _ in self.rules for path in program.nullable_paths)
+
+    @property
     def starts_afresh(self) -> bool:
         """Whether the stored items belong to another document, or were read in another way."""
         return self.is_another_page and self.shape is not Shape.FEED

@@ -8,17 +8,21 @@ from itertools import pairwise
 from math import expm1, inf
 
 from proxyd.core.model.field_values import coerce
-from proxyd.core.model.item import EventKind, Item
+from proxyd.core.model.item import EventKind, Item, is_cut
+from proxyd.core.model.normal_forms import differ
 from proxyd.core.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome
+from proxyd.core.model.profile import Field
 from proxyd.core.rates.evidence import ChangedBit, Evidence, ItemCount
+from proxyd.core.rules.source_health import ITEMS
 from proxyd.core.rules.stages.context import Shape, SourceContext
-from proxyd.core.rules.stages.identities import Recognised, recognised
+from proxyd.core.rules.stages.identities import Recognised, recognised, recognised_rows
 from proxyd.core.rules.stages.old_items import find_old_items, has_been_empty, is_first_page
 from proxyd.core.rules.stages.source_events import is_silent, with_probe
 from proxyd.core.rules.stages.window_evidence import CLOCK_TOLERANCE_S, evidence_of, lost_items, seed_evidence
 from proxyd.core.rules.state import SourceState, StoredEvent
 
-MISSING_AFTER = 2  # probes in a row that must not find a page before it counts as gone; 410 (gone) counts at once
+MISSING_AFTER = 3  # probes in a row that must not find a page before it counts as gone; 410 (gone) counts at once
+EMPTY_AFTER = 2  # probes in a row that must find a list empty, or at first no page, before that counts
 _UPDATED = "channel.item.updated"
 
 
@@ -36,6 +40,10 @@ class DocumentView:
         Whether the items found are all that the source has.
     is_pushed
         Whether a hub pushed them; a pushed feed holds only new items.
+    gone_s
+        When items that are gone were first missed, in unix seconds; ``None`` if that was not seen before.
+    fields, nullable_paths
+        The fields in which an update must show, and those whose missing values say something.
     quiet, old
         Ids of items that are no update, and of items that are no news, whatever ``known`` says: see ``Recognised``.
     """
@@ -45,6 +53,9 @@ class DocumentView:
     has_updates: bool = False
     is_whole: bool = True
     is_pushed: bool = False
+    gone_s: float | None = None
+    fields: Sequence[Field] = ()
+    nullable_paths: frozenset[str] = frozenset()
     quiet: frozenset[str] = frozenset()
     old: frozenset[str] = frozenset()
 
@@ -98,6 +109,8 @@ class Discovery:
         What its items say.
     is_seen
         Whether the source's state was seen: the probe succeeded, a hub pushed, or the page is gone.
+    is_doubtful
+        Whether the page, or all its rows, may be gone; the next probe, which is made soon, must confirm it.
     present
         The ids of the items that are shown.
     unfit_values
@@ -113,6 +126,7 @@ class Discovery:
     outcome: ProbeOutcome
     window: WindowEvents = NO_EVENTS
     is_seen: bool = False
+    is_doubtful: bool = False
     present: tuple[str, ...] = ()
     unfit_values: int = 0
     starts_afresh: bool = False
@@ -161,10 +175,19 @@ def find_events(
     """
     outcome = _as_it_counts(context, with_probe(outcome) if context.reads_probe else outcome)
     if not (outcome.is_push or outcome.kind.is_success or _has_vanished(context, outcome)):
-        return Discovery(outcome)
+        return Discovery(outcome, is_doubtful=_is_missed(context, outcome))
+    if _is_emptied(context, outcome, known):
+        detail = f"{outcome.detail}; if the next probe finds no rows either, they count as deleted"
+        unseen = replace(outcome, kind=OutcomeKind.SAME_BODY, validators=NO_VALIDATORS, body_hash=None, detail=detail)
+        return Discovery(unseen, is_doubtful=True)
     is_feed = context.shape is Shape.FEED
     seen_s = outcome.finished_s
-    found = recognised(outcome.items, known, shown, seen_s=seen_s) if is_feed else Recognised(outcome.items, known)
+    if is_feed:
+        found = recognised(outcome.items, known, shown, seen_s=seen_s)
+    else:
+        found = recognised_rows(outcome.items, known, context.page_class)
+        remembering = (item.remembering(found.known.get(item.item_id)) for item in outcome.items)
+        outcome = replace(outcome, items=tuple(remembering))
     if found.changed_guids:
         detail = f"{outcome.detail}; guids changed: {found.changed_guids} items recognised by their content"
         outcome = replace(outcome, detail=detail)
@@ -210,8 +233,28 @@ def _has_vanished(context: SourceContext, outcome: ProbeOutcome) -> bool:
     """Return whether a page is gone; a single 404 may be a mistake of the origin."""
     if context.shape is Shape.FEED:
         return False
-    is_missing_again = outcome.is_missing and context.state.missing + 1 >= MISSING_AFTER
+    needed = EMPTY_AFTER if context.state.first_contact_s is None else MISSING_AFTER
+    is_missing_again = outcome.is_missing and context.state.missing + 1 >= needed
     return outcome.kind is OutcomeKind.GONE or is_missing_again
+
+
+def _is_missed(context: SourceContext, outcome: ProbeOutcome) -> bool:
+    """Return whether a page that was there before was not found, but not yet often enough to be gone."""
+    return outcome.is_missing and context.shape is not Shape.FEED and context.state.first_contact_s is not None
+
+
+def _is_emptied(context: SourceContext, outcome: ProbeOutcome, known: Mapping[str, Item]) -> bool:
+    """Return whether a list that had rows is empty for the first time, which may be a mistake of the origin."""
+    is_empty = outcome.kind is OutcomeKind.CHANGED and not (outcome.items or outcome.truncated or outcome.is_push)
+    is_list = context.shape is Shape.ROWS and bool(known) and not context.starts_afresh
+    return is_empty and is_list and context.state.missing + 1 < EMPTY_AFTER
+
+
+def _gone_s(context: SourceContext, outcome: ProbeOutcome) -> float | None:
+    """Return when what is gone now was first missed; 410 says so at once."""
+    health = context.state.health
+    spell = health.silent.get(ITEMS) if outcome.kind.is_success else health.failing
+    return None if spell is None or context.state.missing == 0 else spell.since_s
 
 
 def _window(context: SourceContext, outcome: ProbeOutcome, found: Recognised) -> WindowEvents:
@@ -224,6 +267,9 @@ def _window(context: SourceContext, outcome: ProbeOutcome, found: Recognised) ->
         has_updates=EventKind.UPDATE in context.awaited_kinds,
         is_whole=not outcome.truncated,
         is_pushed=outcome.is_push,
+        gone_s=_gone_s(context, outcome),
+        fields=context.page_class.fields,
+        nullable_paths=context.nullable_paths,
         quiet=found.quiet,
         old=found.old,
     )
@@ -320,12 +366,31 @@ def _changes(items: Sequence[Item], view: DocumentView) -> Iterator[_Change]:
             continue
         if before is None:
             yield _Change(EventKind.INSERT, item, item.published_s)
-        elif before.content_hash != item.content_hash and (view.has_updates or view.shape is not Shape.FEED):
+        elif (view.has_updates or view.shape is not Shape.FEED) and _is_update(item, before, view):
             time_s = _updated_s(item) if view.shape is Shape.FEED else None
             yield _Change(EventKind.UPDATE, item, time_s, before)
     if view.shape is not Shape.FEED and view.is_whole:
         found = {item.item_id for item in items}
-        yield from (_Change(EventKind.DELETE, item, None) for key, item in view.known.items() if key not in found)
+        gone = (item for key, item in view.known.items() if key not in found)
+        yield from (_Change(EventKind.DELETE, item, view.gone_s) for item in gone)
+
+
+def _is_update(item: Item, before: Item, view: DocumentView) -> bool:
+    """Return whether a known item's content changed so that one of its fields shows it, or may show it.
+
+    What lies beyond the stored part of a text cannot be shown. A value that comes back after a silence is none if it is
+    the last known one.
+    """
+    if before.content_hash == item.content_hash:
+        return False
+    old = before.with_last_known(view.nullable_paths)
+    return not (view.fields and before.fields) or any(_differs(each, old, item) for each in view.fields)
+
+
+def _differs(field: Field, before: Item, item: Item) -> bool:
+    path = field.path.lower()
+    old, new = before.fields.get(path), item.fields.get(path)
+    return differ(old, new, field.type, path) or is_cut(new)
 
 
 def _updated_s(item: Item) -> float | None:
@@ -377,7 +442,7 @@ def _ordered(changes: Sequence[_Change], state: SourceState, since_s: float, see
             item=changes[index].item,
             event_s=time_s(changes[index]),
             seen_s=seen_s,
-            exact=_is_within(changes[index].time_s, since_s, seen_s),
+            exact=changes[index].kind is not EventKind.DELETE and _is_within(changes[index].time_s, since_s, seen_s),
             seed=False,
             kind=changes[index].kind,
             old=changes[index].old,

@@ -9,7 +9,9 @@ from html import unescape
 from math import inf
 
 from proxyd.core.model.item import Item, Value
-from proxyd.core.rules.stages.reappearances import ENCLOSURE, LINK, TEXTS, TITLE, find_reappeared
+from proxyd.core.model.normal_forms import normal_value
+from proxyd.core.model.profile import PageClass
+from proxyd.core.rules.stages.reappearances import ENCLOSURE, LINK, TEXTS, TITLE, Pages, find_reappeared
 
 _CONTENT = (TITLE, *TEXTS, LINK, ENCLOSURE)
 _MOST_ESCAPES = 3
@@ -57,7 +59,7 @@ def recognised(
     ``seen_s`` is the time of the answer, in unix seconds.
     """
     known = {**known, **{item.item_id: item for item in shown if item.item_id in known}}  # these have their fields
-    found = _with_former_names(tuple(items), known)
+    found = with_former_names(tuple(items), known)
     unknown = [item for item in items if item.item_id not in found.known and item.item_id not in found.old]
     if not (unknown and shown):
         return found
@@ -74,7 +76,32 @@ def recognised(
     )
 
 
-def _with_former_names(items: tuple[Item, ...], known: Mapping[str, Item]) -> Recognised:
+def recognised_rows(items: Sequence[Item], known: Mapping[str, Item], page_class: PageClass) -> Recognised:
+    """Return a page's rows under the identities by which they are stored; ``known`` holds all stored ones.
+
+    A key that is only spelt in another way joins a row to one that vanished, unless another row of either has it too.
+    """
+    found = with_former_names(tuple(items), known)
+    own = {item.item_id for item in items}
+    vanished = [item for name, item in found.known.items() if name not in own]
+    unknown = [item for item in items if item.item_id not in found.known]
+    if page_class.each is None or not (vanished and unknown):
+        return found
+    types = {each.path.lower(): each.type for each in page_class.fields}
+    paths = [path.lower() for path in page_class.key]
+
+    def key(item: Item) -> tuple[Value, ...]:
+        return tuple(normal_value(item.fields.get(path), types[path], path) for path in paths)
+
+    pairs = Pages(items, list(found.known.values()), found.known).pairs(key, unknown, vanished)
+    renamed = tuple((pair.before.item_id, pair.item.item_id) for pair in pairs)
+    gone = {former for former, _ in renamed}
+    kept = {name: item for name, item in found.known.items() if name not in gone}
+    by_id = {**kept, **{pair.item.item_id: pair.before for pair in pairs}}
+    return replace(found, known=by_id, renamed=(*found.renamed, *renamed))
+
+
+def with_former_names(items: tuple[Item, ...], known: Mapping[str, Item]) -> Recognised:
     """Return the items with those recognised that are stored under a former identity, or as read in another way."""
     own = {item.item_id for item in items}
     by_id = dict(known)
@@ -97,7 +124,7 @@ def _with_former_names(items: tuple[Item, ...], known: Mapping[str, Item]) -> Re
         if candidates:
             same = _same(candidates, stored)
             renamed.append((former, same.item_id))
-            by_id[same.item_id] = stored
+            by_id[same.item_id] = by_id.pop(former)
             duplicates |= {item.item_id for item in candidates if item is not same and _is_duplicate(item, same)}
     quiet.update(new for _, new in renamed)
     return Recognised(items, by_id, tuple(renamed), frozenset(quiet), frozenset(duplicates))
@@ -112,7 +139,7 @@ def _characters(*items: Item) -> int:
 
 def _is_former_reading(stored: Item, item: Item, *, may_compare: bool) -> bool:
     """Return whether an earlier version read the same content in another way."""
-    if stored.content_hash == item.former_hash:
+    if stored.content_hash in item.former_hashes:
         return True
     is_comparable = item.is_mended and may_compare and bool(stored.fields)
     return is_comparable and all(_words(stored, path) == _words(item, path) for path in _CONTENT)

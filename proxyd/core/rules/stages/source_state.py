@@ -25,7 +25,7 @@ def next_state(context: SourceContext, found: Discovery, judged: Judgement, *, r
     """Return the state of a source after an outcome; ``rng`` draws the jitter of the back-off."""
     outcome, window = found.outcome, found.window
     state = context.state if outcome.is_push else after_redirects(context.state, outcome)
-    changes = {} if outcome.is_push else _after_probe(context, outcome, rng)
+    changes = {} if outcome.is_push else _after_probe(context, found, rng)
     if outcome.is_push:
         changes |= _after_push(state, outcome, window, context.shape)
     elif outcome.kind.is_success:
@@ -81,8 +81,8 @@ def _was_denied(state: SourceState, found: WindowEvents) -> bool:
     return any(time_s is not None and state.full_s < time_s < until_s for time_s in times)
 
 
-def _after_probe(context: SourceContext, outcome: ProbeOutcome, rng: np.random.Generator) -> StateChanges:
-    state = context.state
+def _after_probe(context: SourceContext, found: Discovery, rng: np.random.Generator) -> StateChanges:
+    state, outcome = context.state, found.outcome
     previous = BackOff(state.failures, state.not_before_s)
     waited = back_off(
         previous,
@@ -101,7 +101,7 @@ def _after_probe(context: SourceContext, outcome: ProbeOutcome, rng: np.random.G
         "not_before_s": waited.not_before_s,
         "fresh_until_s": fresh_until_s(outcome, period_s=period_s, cap_s=context.freshness_cap_s),
         "period_s": period_s,
-        "missing": state.missing + 1 if outcome.is_missing else 0,
+        "missing": state.missing + 1 if outcome.is_missing or found.is_doubtful else 0,
     }
 
 

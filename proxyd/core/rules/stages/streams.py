@@ -113,7 +113,9 @@ def advance(
     for position, stored in enumerate(found):
         if not counts(program, stored, declared_s):
             continue
-        event = stored.event(stream.source_id)
+        event = program.own_view(stored.event(stream.source_id))
+        if event is None:
+            continue
         stream = replace(stream, seen=stream.seen + 1)
         try:
             meter.spend(_STEPS_PER_EVENT)
@@ -155,7 +157,7 @@ def answers(
     if answer is None:
         return (), ()
     own = [each for each in found if each.kind is answer.kind and _in_period(program, each, declared_s)]
-    for event in (each.event(source_id) for each in own):
+    for event in filter(None, (program.own_view(each.event(source_id)) for each in own)):
         try:
             meter.spend(_STEPS_PER_EVENT)
             if answer.passes(event, meter):

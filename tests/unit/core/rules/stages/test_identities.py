@@ -59,7 +59,7 @@ def test_a_former_identity_that_another_item_has_tells_nothing() -> None:
 
 
 def test_content_that_an_earlier_version_read_in_another_way_is_no_update() -> None:
-    now = replace(item("a"), content_hash="new", former_hash="old")
+    now = replace(item("a"), content_hash="new", former_hashes=("old",))
     stored = [replace(item("a"), content_hash=content) for content in ("old", "other", "new")]
     assert [bool(recognised([now], by_id(each)).quiet) for each in stored] == [True, False, False]
 

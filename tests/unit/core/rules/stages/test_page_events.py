@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +13,7 @@ from proxyd.core.language import CheckSettings, SourceText, check
 from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import EventKind, Item, Value
-from proxyd.core.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome
+from proxyd.core.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome, Validators
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.rates.evidence import ChangedBit, ItemCount
 from proxyd.core.rules.decider import Decider
@@ -138,12 +138,45 @@ async def test_what_a_page_overwrote_unseen_is_estimated_apart() -> None:
     assert found.decider.known.states["s"].lost_items == pytest.approx(before + seen.found.window.lost_items)
 
 
-async def test_one_404_may_be_a_mistake_but_the_second_takes_the_rows_away() -> None:
+async def test_two_404s_may_be_a_mistake_but_the_third_takes_the_rows_away() -> None:
     found = await contacted(watch("r", "ON DELETE TO ROW", "SELECT id FROM ROW"), items=[row("a", 1)])
-    assert not (await found.see(failed(404, T0 + 100))).found.events
-    gone = await found.see(failed(404, T0 + 200))
+    for at_s in (T0 + 100, T0 + 200):
+        assert not (await found.see(failed(404, at_s))).found.events
+    gone = await found.see(failed(404, T0 + 300))
     assert rows(gone) == [[{"id": "a"}]]
-    assert not (await found.see(failed(404, T0 + 300))).found.events
+    assert [(event.event_s, event.exact) for event in gone.found.events] == [(T0 + 100, False)]
+    assert not (await found.see(failed(404, T0 + 400))).found.events
+
+
+@pytest.mark.parametrize("doubtful", [lambda at_s: failed(404, at_s), lambda at_s: changed("s", [], at_s)])
+async def test_what_may_be_gone_is_confirmed_after_the_spacing(doubtful: Callable[[float], ProbeOutcome]) -> None:
+    found = await contacted(watch("r", "ON DELETE TO ROW", "SELECT id FROM ROW"), items=[row("a", 1)])
+    planned = found.decider.planner.sources["s"]
+    await found.see(doubtful(T0 + 100))
+    assert planned.asked_s == T0 + 100
+    assert planned.allowed_s() == planned.log.earliest_s() < T0 + 500
+    await found.see(changed("s", [row("a", 1)], T0 + 200))
+    assert planned.asked_s is None
+
+
+async def test_an_empty_list_is_read_again_without_the_validators_that_it_came_with() -> None:
+    found = await contacted(watch("r", "ON DELETE TO ROW", "SELECT id FROM ROW"), items=[row("a", 1)])
+    before = found.decider.known.states["s"].body_hash
+    await found.see(replace(changed("s", [], T0 + 100), validators=Validators("empty"), body_hash="empty"))
+    request = found.decider.request("s", T0 + 200)
+    assert request is not None
+    assert (request.validators, request.body_hash) == (NO_VALIDATORS, before)
+
+
+async def test_a_row_whose_key_is_spelt_in_another_way_goes_on() -> None:
+    found = await contacted(
+        watch("r", "ON INSERT TO ROW", "SELECT id FROM ROW"), items=[row("tea time", 1), row("b", 1)]
+    )
+    seen = await found.see(changed("s", [row("tea\u00a0ti\u00adme", 1), row("b", 1), row("c", 1)], T0 + 100))
+    assert kinds(seen) == [(EventKind.INSERT, "c")]
+    assert not (
+        await found.see(changed("s", [row("tea\u00a0ti\u00adme", 1), row("b", 1), row("c", 1)], T0 + 200))
+    ).found.events
 
 
 async def test_a_page_between_two_404s_counts_from_one_again() -> None:

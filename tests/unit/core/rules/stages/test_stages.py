@@ -230,8 +230,8 @@ async def test_deliveries_go_to_the_rules_webhooks() -> None:
 @pytest.mark.parametrize("time_s", [-1e15, -62135596801.0, 253402300800.0, 1e15])
 async def test_times_no_calendar_holds_end_nothing(time_s: float) -> None:
     found = await contacted(rule("r", query="SELECT title, pubDate FROM RSS"))
-    seen = await found.see(changed("s", [item("a", time_s), OLD], at(3)))
-    assert titles(seen) == [["a"]]
+    seen = await found.see(changed("s", [item("x", at(1)), item("a", time_s), OLD], at(3)))
+    assert ["a"] in titles(seen)
 
 
 async def test_a_waiting_event_keeps_only_what_the_query_reads() -> None:
