@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from proxyd.core.model.item import Item
-from proxyd.probing.charsets import GZIP
-from proxyd.probing.document_kinds import declares_entities, is_empty, is_web_page, linked_feeds
+from proxyd.probing.document_kinds import GZIP, is_empty, is_web_page, linked_feeds
 from proxyd.probing.document_texts import capped, clean, safe_link
 from proxyd.probing.feeds.fast_feeds import parse_clean_feed
 from proxyd.probing.feeds.feed_dates import time_s
@@ -26,9 +25,9 @@ from proxyd.probing.feeds.feed_items import (
 from proxyd.probing.feeds.json_feed import parse_json_feed
 from proxyd.probing.feeds.sitemaps import is_sitemap, parse_sitemap
 from proxyd.probing.feeds.strict_reader import strict_document
-from proxyd.probing.feeds.xml_cleaning import CleanXml, clean_xml
+from proxyd.probing.feeds.xml_cleaning import clean_xml
 from proxyd.probing.pages.json_text import looks_like_json
-from proxyd.probing.probe_failures import EmptyDocumentError, NotAFeedError, ParserFailedError, UnsafeDocumentError
+from proxyd.probing.probe_failures import EmptyDocumentError, NotAFeedError
 
 _Entry: TypeAlias = Mapping[str, Any]
 
@@ -64,11 +63,9 @@ def _parse(body: bytes, content_type: str | None, url: str, language: str | None
         raise EmptyDocumentError
     if looks_like_json(body):
         return parse_json_feed(body, content_type, url)
-    if declares_entities(body, content_type):
-        raise UnsafeDocumentError
     if is_sitemap(body):
         return parse_sitemap(body, content_type, url)
-    xml = _cleaned(body, content_type)
+    xml = clean_xml(body, content_type)
     feed = parse_clean_feed(xml.body, None, url) if may_be_fast else None
     if feed is None:
         document = strict_document(xml.body, language)
@@ -84,13 +81,6 @@ def _mended(item: Item) -> Item:
     former = item.item_id.replace("&", "&amp;")
     others = () if former == item.item_id else (former,)
     return replace(item, former_ids=(*item.former_ids, *others), is_mended=True)
-
-
-def _cleaned(body: bytes, content_type: str | None) -> CleanXml:
-    try:
-        return clean_xml(body, content_type)
-    except (ValueError, LookupError, AssertionError) as error:  # encoding names with odd bytes
-        raise ParserFailedError(f"the parser raised {type(error).__name__}: {error}"[:300]) from error
 
 
 def _not_a_feed(body: bytes, url: str) -> NotAFeedError:

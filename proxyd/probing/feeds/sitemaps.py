@@ -8,14 +8,15 @@ from heapq import nlargest
 
 from lxml import etree
 
+from proxyd.charsets import DocumentKind, decoded
 from proxyd.core.model.field_values import parse_iso
 from proxyd.core.model.item import Item
-from proxyd.probing.charsets import DocumentKind, decoded
+from proxyd.probing.document_kinds import declares_entities
 from proxyd.probing.document_texts import MOST_ITEMS, clean, safe_link, short_identity
 from proxyd.probing.feeds.feed_dates import says_none, time_s
 from proxyd.probing.feeds.feed_items import FeedChannel, FeedEntry, Identity, ParsedFeed, window_of
 from proxyd.probing.feeds.xml_references import with_legal_references
-from proxyd.probing.probe_failures import NotAFeedError
+from proxyd.probing.probe_failures import NotAFeedError, UnsafeDocumentError
 
 _ROOT = re.compile(
     rb"(?>[\s\xef\xbb\xbf\xff\xfe]+|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*>)*+<(?:[\w.-]+:)?(?:urlset|sitemapindex)[\s/>]",
@@ -41,10 +42,12 @@ def parse_sitemap(body: bytes, content_type: str | None = None, url: str = "") -
     """Return a sitemap as a feed: link and guid are the URL, updated and pubDate the time of its last change.
 
     A news sitemap's title and publication date are read too. If there are more URLs than are kept, the most recently
-    changed ones are kept. The body must already be known to be free of entity declarations.
+    changed ones are kept.
 
     Raises
     ------
+    UnsafeDocumentError
+        It declares entities.
     NotAFeedError
         Nothing in it can be read.
     """
@@ -52,6 +55,8 @@ def parse_sitemap(body: bytes, content_type: str | None = None, url: str = "") -
         encoding="utf-8", recover=True, resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False
     )
     text = _DECLARATION.sub("", clean(decoded(body, content_type, DocumentKind.XML)), count=1).strip()
+    if declares_entities(text.encode()):
+        raise UnsafeDocumentError
     root = etree.fromstring(with_legal_references(text).encode(), parser)
     kind = None if root is None else _name(root)
     if kind not in _ROWS:
