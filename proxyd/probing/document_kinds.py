@@ -7,7 +7,7 @@ import re
 from html.parser import HTMLParser
 from urllib.parse import urljoin
 
-GZIP = b"\x1f\x8b"
+GZIP = b"\x1f\x8b\x08"
 
 _HEAD_BYTES = 262_144
 _MOST_LINKS = 10
