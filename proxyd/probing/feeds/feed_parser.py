@@ -127,9 +127,7 @@ def _channel(channel: _Entry, url: str) -> FeedChannel:
 
 
 def _entry(entry: _Entry, url: str) -> FeedEntry:
-    times = _as_dict(entry)
-    published_s = time_s(_text(entry, "published"), dict.get(times, "published_parsed"))
-    updated_s = time_s(_text(entry, "updated"), dict.get(times, "updated_parsed"))
+    published_s, updated_s = time_s(_text(entry, "published")), time_s(_text(entry, "updated"))
     title, summary, content = _text(entry, "title"), _text(entry, "summary"), _content(entry)
     enclosure, item_s = _enclosure(entry), updated_s if published_s is None else published_s
     identity = identity_of(_text(entry, "id"), _text(entry, "link"), (title, summary or content), item_s, enclosure)
