@@ -16,11 +16,10 @@ from feedparser.sanitizer import replace_doctype
 from proxyd.charsets import DocumentKind, decoded
 from proxyd.probing.document_kinds import declares_entities
 from proxyd.probing.feeds.xml_balancing import balanced, with_ended_data
-from proxyd.probing.feeds.xml_references import with_ampersands_escaped, with_legal_references
 from proxyd.probing.probe_failures import UnsafeDocumentError
+from proxyd.xml_references import ILLEGAL, with_ampersands_escaped, with_legal_references
 
 _CONTROLS = bytes({*range(0x20)} - {0x09, 0x0A, 0x0D})
-_ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _DECLARATION = re.compile(r"<\?xml[^>]*?>")
 _SAYS_UTF8 = "<?xml version='1.0' encoding='utf-8'?>"
 _CONTROLS_BUT_SHIFTS = bytes({*_CONTROLS} - {0x0E, 0x0F, 0x1B})  # ISO 2022 says with these what the next bytes are
@@ -48,7 +47,7 @@ def clean_xml(body: bytes, content_type: str | None) -> CleanXml:
         The document declares entities, as it was sent or cleaned.
     """
     text = _decoded(body, content_type)
-    legal = _ILLEGAL.sub("", text)
+    legal = ILLEGAL.sub("", text)
     cleaned = with_legal_references(legal)
     data = cleaned.encode()
     if declares_entities(text.encode("utf-8", "ignore")) or declares_entities(data):
@@ -80,9 +79,7 @@ def syntax_error(data: bytes) -> str:
 
 
 def _has_illegal(body: bytes, text: str) -> bool:
-    return _ILLEGAL.search(text) is not None or (
-        not _is_wide(body) and len(body.translate(None, _CONTROLS)) < len(body)
-    )
+    return ILLEGAL.search(text) is not None or (not _is_wide(body) and len(body.translate(None, _CONTROLS)) < len(body))
 
 
 def _is_wide(body: bytes) -> bool:
