@@ -15,7 +15,7 @@ from proxyd.probing.feeds.fast_values import (
     plain_text,
     simple_time_s,
 )
-from proxyd.probing.feeds.feed_items import FeedEntry, identity_of
+from proxyd.probing.feeds.feed_items import FeedEntry, identity_of, web_permalink
 
 _MEDIA_SCHEME = "http://search.yahoo.com/mrss/category_schema"
 _KEYWORDS_SCHEME = "http://www.itunes.com/"
@@ -56,19 +56,21 @@ class FastItem(Links):
         enclosure = next((href for href in enclosures if href), None)
         time_s = self.updated_s if self.published_s is None else self.published_s
         identity = identity_of(self.guid or None, link, (title, summary or content), time_s, enclosure)
+        permalink = None if link else web_permalink(url, self.permalink)
         return FeedEntry(
             identity=identity,
             title=title,
             other_title=self.other_title or None,
             description=summary,
             content=content,
-            link=absolute_link(url, link),
+            link=absolute_link(url, link) or permalink,
             guid=self.guid or None,
             author=self.author or None,
             category=self._category() if self.tags else None,
             enclosure=absolute_link(url, enclosure),
             published_s=self.published_s,
             updated_s=self.updated_s,
+            former_texts=None if permalink is None else (summary, content, None),
         )
 
     def _category(self) -> str | None:

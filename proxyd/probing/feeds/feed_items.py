@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from html import unescape
@@ -22,6 +23,12 @@ _PERIODS_S = {
 }
 _WEB = ("http://", "https://")
 _NUMBER = re.compile(r"\d{1,9}")
+_VOID = frozenset({"br", "wbr", "hr", "img"})
+_TAG = re.compile(
+    r"<(/?)(a|abbr|b|bdi|big|br|cite|code|del|em|font|hr|i|img|ins|mark|p|q|s|small|span|strike|strong|sub|sup|tt|u|wbr"
+    r"|div|h[1-6])(?:\s[^<>]{0,2000})?/?>",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +121,8 @@ class FeedEntry:
     """One item as in its document, before it is bounded and hashed.
 
     ``other_title`` is the title of another vocabulary (``itunes:title``), used if the item has no title, and
-    ``is_plain`` says that the title is no HTML.
+    ``is_plain`` says that the title is no HTML. ``former_texts`` are description, content and link as an earlier
+    version read them, if that was otherwise.
     """
 
     identity: Identity
@@ -131,6 +139,7 @@ class FeedEntry:
     revision: str | None = None  # other content that changes with a revision
     other_title: str | None = None
     is_plain: bool = False
+    former_texts: tuple[str | None, str | None, str | None] | None = None
 
     def item(self, channel_fields: Mapping[str, Value]) -> Item:
         """Return the item; without a publication time, that of the last change is used."""
@@ -155,21 +164,39 @@ class FeedEntry:
             published_s=published_s,
             content_hash=self._content_hash(title),
             former_ids=() if self.identity.former_id is None else (self.identity.former_id,),
-            former_hash=None if title == self.title else self._content_hash(self.title),
+            former_hash=self._former_hash(title),
         )
 
-    def _content_hash(self, title: str | None) -> str:
-        hashed = [title, self.description, self.content, self.link, self.enclosure]
+    def _former_hash(self, title: str | None) -> str | None:
+        if self.former_texts is None:
+            return None if title == self.title else self._content_hash(self.title)
+        return self._content_hash(self.title, *self.former_texts)
+
+    def _content_hash(self, title: str | None, *others: str | None) -> str:
+        texts = others or (self.description, self.content, self.link)
+        hashed = [title, *texts, self.enclosure]
         return digest(hashed if self.revision is None else [*hashed, self.revision])
 
 
 def _shown(title: str | None) -> str | None:
-    """Return a title as people read it: a title that is HTML, or was escaped twice, still holds entities.
+    """Return a title as people read it: a title that is HTML, or was escaped twice, still holds tags and entities.
 
     >>> _shown("News &bull; Q&amp;A"), _shown("R&D; C&A")
     ('News • Q&A', 'R&D; C&A')
+    >>> _shown("<i>Homo sapiens</i> &amp; <br>x"), _shown("How to use <b>, List<i> and a < b"), _shown("&lt;i>x&lt;/i>")
+    ('Homo sapiens & x', 'How to use <b>, List<i> and a < b', '<i>x</i>')
     """
-    return unescape(title) if title is not None and "&" in title else title
+    if title is None:
+        return None
+    text = _without_tags(title) if "<" in title else title
+    return unescape(text) if "&" in text else text
+
+
+def _without_tags(title: str) -> str:
+    """Return a title without the tags of its markup: those without an end, or a beginning, are what it is about."""
+    counts = Counter((tag[1], tag[2].lower()) for tag in _TAG.finditer(title))
+    paired = {name for _, name in counts if name in _VOID or counts["", name] == counts["/", name]}
+    return _TAG.sub(lambda tag: "" if tag[2].lower() in paired else tag[0], title)
 
 
 def window_of(entries: Iterable[FeedEntry], channel: Mapping[str, Value], most: int = MOST_ITEMS) -> ItemWindow:
@@ -223,6 +250,11 @@ def period_s(ttl_minutes: float | None, period: str | None, frequency: str | Non
         return ttl_minutes * 60.0
     said_s = _PERIODS_S.get((period or "").lower())
     return None if said_s is None else said_s / (number_of(frequency) or 1.0)
+
+
+def web_permalink(url: str, guid: str | None) -> str | None:
+    """Return a guid that is a permalink as the link of an item, or ``None`` if it is not an address."""
+    return safe_link(url, guid) if guid is not None and guid.lower().startswith(_WEB) else None
 
 
 def web_links(url: str, hrefs: Iterable[str | None]) -> tuple[str, ...]:

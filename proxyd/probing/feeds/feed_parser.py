@@ -20,6 +20,7 @@ from proxyd.probing.feeds.feed_items import (
     period_s,
     self_link,
     web_links,
+    web_permalink,
     window_of,
 )
 from proxyd.probing.feeds.json_feed import parse_json_feed
@@ -131,19 +132,21 @@ def _entry(entry: _Entry, url: str) -> FeedEntry:
     title, summary, content = _text(entry, "title"), _text(entry, "summary"), _content(entry)
     enclosure, item_s = _enclosure(entry), updated_s if published_s is None else published_s
     identity = identity_of(_text(entry, "id"), _text(entry, "link"), (title, summary or content), item_s, enclosure)
+    permalink = None if _text(entry, "link") else web_permalink(url, _text(entry, "permalink"))
     return FeedEntry(
         identity=identity,
         title=title,
         other_title=_text(entry, "itunes_title"),
         description=summary,
         content=content,
-        link=_link(entry, url),
+        link=_link(entry, url) or permalink,
         guid=_text(entry, "id"),
         author=_text(entry, "author"),
         category=_categories(entry),
         enclosure=None if enclosure is None else safe_link(url, enclosure),
         published_s=published_s,
         updated_s=updated_s,
+        former_texts=None if permalink is None else (summary, content, None),
     )
 
 

@@ -65,6 +65,7 @@ class _Reader(StrictFeedParser):  # type: ignore[misc]  # it has no types
         self._open: list[str] = []
         self._awaits_tag = False
         self.baseuri: str
+        self.guidislink: bool
 
     def startPrefixMapping(self, prefix: str | None, uri: str | None) -> None:  # noqa: N802  SAX names it
         """Take the declaration of a namespace; feedparser looks through all of them for each element."""
@@ -101,6 +102,16 @@ class _Reader(StrictFeedParser):  # type: ignore[misc]  # it has no types
             self.basestack.pop()
             self.langstack.pop()
             self.depth -= 1
+
+    def _start_guid(self, attrs_d: Mapping[str, str]) -> None:
+        """Begin a guid, which is a permalink however its attribute spells true."""
+        super()._start_guid({**attrs_d, "ispermalink": attrs_d.get("ispermalink", "true").strip().lower()})
+
+    def _end_guid(self) -> None:
+        """End a guid, which is the link of an item whose own link is empty."""
+        super()._end_guid()
+        if self.guidislink:
+            self._get_context()["permalink"] = self._get_context().get("id")
 
     def _sync_author_detail(self, key: str = "author") -> None:
         """Find the address in an author's text; in a long text that would take a time that grows with its square."""

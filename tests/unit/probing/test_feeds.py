@@ -7,7 +7,7 @@ from pathlib import Path
 import feedparser
 import pytest
 
-from proxyd.probing.document_texts import LONGEST_FIELD, MOST_ITEMS
+from proxyd.probing.document_texts import LONGEST_FIELD, MOST_ITEMS, digest
 from proxyd.probing.feeds.feed_parser import parse_any_feed, parse_feed
 from proxyd.probing.probe_failures import EmptyDocumentError, NotAFeedError, UnsafeDocumentError
 
@@ -333,3 +333,51 @@ def test_a_body_that_is_the_name_of_a_local_file_does_not_open_it(
 )
 def test_encodings(body: bytes, content_type: str | None, title: str) -> None:
     assert parse_feed(body, content_type).title == title
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("&lt;i&gt;Homo sapiens&lt;/i&gt; found", "Homo sapiens found"),
+        ("<![CDATA[<b>New</b> <a href='/x'>release</a><br/>]]>", "New release"),
+        ("&lt;I&gt;x&lt;/i&gt; &amp;amp; y", "x & y"),
+        ("How to use &lt;b&gt;", "How to use <b>"),
+        ("std::list&lt;i&gt; and a &lt; b", "std::list<i> and a < b"),
+        ("&lt;script&gt; considered harmful", "<script> considered harmful"),
+        ("&amp;lt;i&amp;gt;x&amp;lt;/i&amp;gt;", "<i>x</i>"),
+    ],
+)
+def test_a_title_is_text(written: str, shown: str) -> None:
+    body = rss(f"<item><guid>1</guid><title>{written}</title></item>")
+    for read in (parse_feed, parse_any_feed):
+        assert read(body, None, URL).items[0].fields["channel.item.title"] == shown
+
+
+@pytest.mark.parametrize(
+    "guid",
+    [
+        "<guid>http://x.example/1</guid>",
+        "<guid isPermaLink='true'>http://x.example/1</guid>",
+        "<guid isPermaLink='True'>http://x.example/1</guid>",
+        "<link/><guid>http://x.example/1</guid>",
+        "<guid isPermaLink=' TRUE '>http://x.example/1</guid><link></link>",
+        "<link> </link><guid isPermaLink='true'>http://x.example/1</guid><title>a</title>",
+    ],
+)
+def test_an_item_whose_guid_is_a_permalink_has_a_link(guid: str) -> None:
+    for read in (parse_feed, parse_any_feed):
+        item = read(rss(f"<item>{guid}</item>"), None, URL).items[0]
+        assert (item.item_id, item.fields["channel.item.link"]) == ("http://x.example/1", "http://x.example/1")
+
+
+@pytest.mark.parametrize(
+    "guid", ["<link/><guid isPermaLink='false'>http://x.example/1</guid>", "<link/><guid>1</guid>"]
+)
+def test_a_guid_that_is_no_address_is_no_link_of_an_item_without(guid: str) -> None:
+    for read in (parse_feed, parse_any_feed):
+        assert read(rss(f"<item><link/>{guid}</item>"), None, URL).items[0].fields["channel.item.link"] is None
+
+
+def test_an_item_that_gets_its_link_is_known_by_its_former_hash() -> None:
+    item = parse_feed(rss("<item><title>a</title><link/><guid>http://x.example/1</guid></item>"), None, URL).items[0]
+    assert item.former_hash == digest(["a", None, None, None, None])
