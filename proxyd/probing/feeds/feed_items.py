@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from html import unescape
 from itertools import islice
+from typing import TypeAlias
 
 from proxyd.core.model.item import Item, Value
 from proxyd.probing.document_texts import LONGEST_FIELD, MOST_ITEMS, capped, digest, safe_link, short_identity
@@ -188,8 +189,8 @@ def _shown(title: str | None) -> str | None:
     """
     if title is None:
         return None
-    text = _without_tags(title) if "<" in title else title
-    return unescape(text) if "&" in text else text
+    text = _without_tags(title).strip() if "<" in title else title
+    return (unescape(text) if "&" in text else text) or None
 
 
 def _without_tags(title: str) -> str:
@@ -250,6 +251,28 @@ def period_s(ttl_minutes: float | None, period: str | None, frequency: str | Non
         return ttl_minutes * 60.0
     said_s = _PERIODS_S.get((period or "").lower())
     return None if said_s is None else said_s / (number_of(frequency) or 1.0)
+
+
+Texts: TypeAlias = tuple[str | None, str | None]
+"""The description and the content of an item."""
+
+
+def own_texts(read: Texts, own: Texts, foreign: str | None) -> Texts:
+    """Return an item's own texts: a description of another vocabulary (iTunes, media) is content if there is no other.
+
+    ``read`` are the texts as an earlier version read them: whichever element came last was the description.
+    """
+    description, content = own
+    if description is None:
+        return (foreign, content) if foreign else read
+    return description, content or foreign
+
+
+def former_texts(
+    read: Texts, texts: Texts, link: str | None, permalink: str | None
+) -> tuple[str | None, str | None, str | None] | None:
+    """Return description, content and link as an earlier version read them, or ``None`` if they are the same."""
+    return None if read == texts and permalink is None else (*read, link)
 
 
 def web_permalink(url: str, guid: str | None) -> str | None:

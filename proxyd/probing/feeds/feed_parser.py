@@ -15,8 +15,10 @@ from proxyd.probing.feeds.feed_items import (
     FeedChannel,
     FeedEntry,
     ParsedFeed,
+    former_texts,
     identity_of,
     number_of,
+    own_texts,
     period_s,
     self_link,
     web_links,
@@ -132,21 +134,25 @@ def _entry(entry: _Entry, url: str) -> FeedEntry:
     title, summary, content = _text(entry, "title"), _text(entry, "summary"), _content(entry)
     enclosure, item_s = _enclosure(entry), updated_s if published_s is None else published_s
     identity = identity_of(_text(entry, "id"), _text(entry, "link"), (title, summary or content), item_s, enclosure)
+    own, texts = dict.get(_as_dict(entry), "own"), (summary, content)
+    if own is not None:
+        texts = own_texts(texts, (_text(own, "summary"), _content(own)), _text(own, "foreign"))
+    link = _link(entry, url)
     permalink = None if _text(entry, "link") else web_permalink(url, _text(entry, "permalink"))
     return FeedEntry(
         identity=identity,
         title=title,
         other_title=_text(entry, "itunes_title"),
-        description=summary,
-        content=content,
-        link=_link(entry, url) or permalink,
+        description=texts[0],
+        content=texts[1],
+        link=link or permalink,
         guid=_text(entry, "id"),
         author=_text(entry, "author"),
         category=_categories(entry),
         enclosure=None if enclosure is None else safe_link(url, enclosure),
         published_s=published_s,
         updated_s=updated_s,
-        former_texts=None if permalink is None else (summary, content, None),
+        former_texts=former_texts((summary, content), texts, link, permalink),
     )
 
 

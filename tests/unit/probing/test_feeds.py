@@ -381,3 +381,41 @@ def test_a_guid_that_is_no_address_is_no_link_of_an_item_without(guid: str) -> N
 def test_an_item_that_gets_its_link_is_known_by_its_former_hash() -> None:
     item = parse_feed(rss("<item><title>a</title><link/><guid>http://x.example/1</guid></item>"), None, URL).items[0]
     assert item.former_hash == digest(["a", None, None, None, None])
+
+
+OWN, ITUNES = "<description>own</description>", "<itunes:summary>it</itunes:summary>"
+MEDIA, LONG = "<media:description>m</media:description>", "<content:encoded>long</content:encoded>"
+
+
+@pytest.mark.parametrize(
+    ("elements", "texts"),
+    [
+        (OWN + ITUNES, ("own", "it")),
+        (ITUNES + OWN, ("own", "it")),
+        (LONG + OWN + ITUNES, ("own", "long")),
+        (OWN + ITUNES + LONG, ("own", "long")),
+        (LONG + OWN + MEDIA, ("own", "long")),
+        (f"<media:group>{MEDIA}</media:group>{OWN}", ("own", "m")),
+        (ITUNES, ("it", None)),
+        ("<description/>" + ITUNES, ("it", None)),
+        (LONG + ITUNES, ("it", "long")),
+    ],
+)
+def test_descriptions_of_other_vocabularies_do_not_displace_the_items_own(
+    elements: str, texts: tuple[str | None, str | None]
+) -> None:
+    spaces = (
+        "xmlns:itunes='http://www.itunes.com/dtds/podcast-1.0.dtd' xmlns:media='http://search.yahoo.com/mrss/' "
+        "xmlns:content='http://purl.org/rss/1.0/modules/content/'"
+    )
+    item = f"<item><guid isPermaLink='false'>1</guid><title>t</title>{elements}</item>"
+    body = f"<rss version='2.0' {spaces}><channel>{item}</channel></rss>".encode()
+    for read in (parse_feed, parse_any_feed):
+        fields = read(body, None, URL).items[0].fields
+        assert (fields["channel.item.description"], fields["channel.item.content"]) == texts
+
+
+def test_an_item_whose_description_was_displaced_is_known_by_its_former_hash() -> None:
+    body = rss(f"<item><guid isPermaLink='false'>1</guid>{ITUNES}{OWN}</item>")
+    for read in (parse_feed, parse_any_feed):
+        assert read(body, None, URL).items[0].former_hash == digest([None, "it", "own", None, None])
