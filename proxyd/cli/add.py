@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from proxyd.cli.answers import client_of, counted, print_json, print_lines, settings_of
 from proxyd.errors import ConfigError, NotFoundError, ProfileError, UnreachableError
-from proxyd.safe_text import is_web, visible, visible_line
+from proxyd.safe_text import visible, visible_line
 from proxyd.terminal.verbs import ASKING, argument, flag, verb
 
 if TYPE_CHECKING:
@@ -49,9 +49,9 @@ _LINE = 160
 async def add(options: argparse.Namespace) -> int:
     """Watch an address."""
     from proxyd.app.discovery import discover
+    from proxyd.core.language import asked_address
 
-    if not is_web(options.address):
-        raise ConfigError([f"{options.address!r} is not an address; it starts with https:// or http://"])
+    options.address = asked_address(options.address)
     settings = settings_of(options)
     if options.price and options.match:
         raise ConfigError(["--price tells when the price falls; leave out --match"])

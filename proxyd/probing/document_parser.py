@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TypeAlias
 
+from proxyd.charsets import DocumentKind, decoded
 from proxyd.core.model.item import Item
 from proxyd.core.model.normal_forms import normal_text, plain_text
 from proxyd.core.model.notations import NO_LANGUAGES, Languages
@@ -15,8 +16,7 @@ from proxyd.core.model.numbers import plain_number, read_number
 from proxyd.core.model.page_preview import PREVIEW, PREVIEW_FIELD
 from proxyd.core.model.profile import FieldType, PageClass, Reader
 from proxyd.core.model.text_blocks import BLOCK_GAP
-from proxyd.probing.charsets import GZIP, DocumentKind, decoded
-from proxyd.probing.document_kinds import is_empty, is_web_page
+from proxyd.probing.document_kinds import GZIP, is_empty, is_web_page
 from proxyd.probing.document_texts import clean, digest
 from proxyd.probing.feeds.feed_items import ParsedFeed
 from proxyd.probing.feeds.feed_parser import parse_feed

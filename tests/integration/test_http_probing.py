@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from ipaddress import ip_network
 
 import aiohttp
+import brotli
 import pytest
 from aiohttp import ThreadedResolver, web
 from aiohttp.abc import ResolveResult
+from backports import zstd
 
 from proxyd.cluster import LocalTransport
 from proxyd.core.model.notations import NO_LANGUAGES, Languages
@@ -284,10 +286,60 @@ async def test_the_permanent_part_of_a_chain_is_told() -> None:
     assert temporary.permanent_url is None
 
 
-async def test_a_loop_ends_after_five_hops() -> None:
+async def test_a_loop_ends_after_twenty_hops() -> None:
     async with serving(redirecting({"/feed": (302, "/feed")})) as origin, rigged() as rig:
         outcome = await rig.probe(origin.url + "/feed")
-    assert (outcome.kind, outcome.requests) == (OutcomeKind.TOO_MANY_REDIRECTS, 6)
+    assert (outcome.kind, outcome.requests) == (OutcomeKind.TOO_MANY_REDIRECTS, 21)
+
+
+async def test_a_chain_of_twenty_redirects_is_followed() -> None:
+    routes = {f"/{number}": (302, f"/{number + 1}") for number in range(20)}
+    async with serving(redirecting(routes)) as origin, rigged() as rig:
+        assert (await rig.probe(origin.url + "/0")).kind is OutcomeKind.CHANGED
+
+
+async def test_a_cookie_of_a_redirect_is_kept_within_the_fetch_alone() -> None:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        if request.cookies.get("seen") == "yes":
+            return web.Response(body=FEED)
+        return web.Response(status=302, headers={"Location": request.path, "Set-Cookie": "seen=yes; Path=/"})
+
+    async with serving(handle) as origin, rigged() as rig:
+        outcomes = [await rig.probe(origin.url + "/feed", headers=(("Cookie", "own=1"),)) for _ in range(2)]
+        sent = [request.headers.getall("Cookie", ()) for request in origin.requests]
+    assert [(outcome.kind, outcome.requests) for outcome in outcomes] == [(OutcomeKind.CHANGED, 2)] * 2
+    assert sent == [["own=1"], ["own=1; seen=yes"]] * 2
+
+
+async def test_a_cookie_goes_to_no_other_host_and_is_not_shown() -> None:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        if request.url.host == "localhost":
+            return web.Response(body=FEED)
+        target = f"http://localhost:{request.url.port}/feed"
+        return web.Response(status=302, headers={"Location": target, "Set-Cookie": "secret=1; Path=/"})
+
+    async with serving(handle) as origin, rigged() as rig:
+        outcome = await rig.probe(origin.url + "/feed")
+        assert [request.headers.get("Cookie") for request in origin.requests] == [None, None]
+    assert outcome.kind is OutcomeKind.CHANGED
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body"),
+    [
+        ("UTF-8", FEED),
+        ("none", FEED),
+        ("aws-chunked", FEED),
+        ("gzip, identity", gzip.compress(FEED)),
+        ("br", brotli.compress(FEED)),
+        ("zstd", zstd.compress(FEED)),
+        ("gzip", FEED),
+        ("", gzip.compress(FEED)),
+    ],
+)
+async def test_a_feed_is_read_whatever_its_server_calls_its_coding(encoding: str, body: bytes) -> None:
+    outcome = await probe_once(answering(body=body, headers={"Content-Encoding": encoding} if encoding else {}))
+    assert (outcome.kind, len(outcome.items)) == (OutcomeKind.CHANGED, 2)
 
 
 @pytest.mark.parametrize(

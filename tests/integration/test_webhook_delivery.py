@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gzip
 import hashlib
 import hmac
 import json
@@ -61,6 +62,21 @@ async def failure(handler: Handler, timeout_s: float = 5.0) -> DeliveryError:
         with pytest.raises(DeliveryError) as caught:
             await hook.deliver("msg_1", url, WHSEC, BODY, 1e9)
     return caught.value
+
+
+@pytest.mark.parametrize("coding", ["br", "gzip", "deflate", "zstd", "UTF-8", "gzip, br", "none"])
+async def test_an_answer_in_an_odd_coding_is_an_answer(coding: str) -> None:
+    async with receiving(answering(200, "ok", {"Content-Encoding": coding})) as url, channel() as hook:
+        assert await hook.deliver("msg_1", url, WHSEC, BODY, 1e9) == "the receiver answered 200"
+    failed = await failure(answering(500, "no disk", {"Content-Encoding": coding}))
+    assert failed.message == "the receiver answered 500: no disk"
+
+
+async def test_a_refusal_in_gzip_is_shown() -> None:
+    async def handle(_request: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(status=500, body=gzip.compress(b"no disk"), headers={"Content-Encoding": "gzip"})
+
+    assert (await failure(handle)).message == "the receiver answered 500: no disk"
 
 
 @pytest.mark.parametrize(

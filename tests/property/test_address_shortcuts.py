@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyd.core.language.checking import value_reader
+from proxyd.core.language.web_addresses import address_problem
 from proxyd.core.model.outcome import host_of
 
 PARTS = [
@@ -53,7 +53,7 @@ def is_askable(url: str) -> bool:
 
 @given(ADDRESSES)
 def test_an_address_is_askable_if_the_library_can_split_it(url: str) -> None:
-    assert (value_reader._url_problem(url) is None) == is_askable(url)
+    assert (address_problem(url) is None) == is_askable(url)
 
 
 @given(ADDRESSES)

@@ -16,7 +16,7 @@ from proxyd.api.web.gate import SIGNED, read_form
 from proxyd.api.web.page_texts import part, warnings_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
-from proxyd.core.language import Parsed, Watch, edited, format_statements, parse
+from proxyd.core.language import Parsed, Watch, asked_address, edited, format_statements, parse, plain_address
 from proxyd.core.language.watch_wishes import VALUE_FIELD, WHEN_OF_VALUES, WatchWish, watch_text
 from proxyd.core.model.item import Value
 from proxyd.core.rules.answers.item_texts import price_text, texts_of
@@ -45,8 +45,9 @@ class Choices:
 
     @classmethod
     def of(cls, form: Mapping[str, str]) -> Choices:
-        """Return the fields that a browser sent, without spaces around them."""
-        return cls(**{name: form.get(name, "").strip()[:_LONGEST] for name in cls.__slots__})
+        """Return the fields that a browser sent, without spaces around them, and the address as it is asked."""
+        fields = {name: form.get(name, "").strip()[:_LONGEST] for name in cls.__slots__}
+        return cls(**fields | {"url": plain_address(fields["url"])})
 
     def wish(self) -> WatchWish:
         """Return what they ask for."""
@@ -110,9 +111,10 @@ class AddPages:
         chosen = Choices.of(request.query)
         if not chosen.url:
             return self._page(request, chosen)
-        url = chosen.url if "://" in chosen.url else f"https://{chosen.url}"
-        if not is_web(url):
-            return self._page(request, chosen, error=f"{chosen.url} is no address: it starts with https:// or http://")
+        try:
+            url = asked_address(chosen.url if "://" in chosen.url else f"https://{chosen.url}")
+        except ConfigError as error:
+            return self._page(request, chosen, error="; ".join(error.problems))
         found = await self._discovery.look(url, wants_preview=True)
         if not found.outcome.kind.is_success:
             return self._page(request, chosen, error=f"{url} cannot be watched: {found.outcome.detail}")

@@ -43,6 +43,7 @@ from proxyd.core.language.reading.pieces import MAX_STATEMENT_BYTES
 from proxyd.core.language.source_addresses import WrittenAddress, lines_of, watch_of, written_address, written_addresses
 from proxyd.core.language.source_lists import Listed, Merged, SourceList, merge_listing, opml, read_listing
 from proxyd.core.language.watches import DEFAULT_PROFILE, edited, expand, find_watch
+from proxyd.core.language.web_addresses import asked_address, plain_address
 from proxyd.core.language.words import did_you_mean, no_such, no_such_source
 
 __all__ = [
@@ -77,6 +78,7 @@ __all__ = [
     "StatementKind",
     "Watch",
     "WrittenAddress",
+    "asked_address",
     "channel_scheme",
     "check",
     "check_parsed",
@@ -104,6 +106,7 @@ __all__ = [
     "opml",
     "parse",
     "parse_during",
+    "plain_address",
     "read_listing",
     "restarted_counters",
     "rule_counting",

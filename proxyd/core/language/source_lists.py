@@ -11,13 +11,16 @@ from xml.etree import ElementTree
 
 from lxml import etree
 
+from proxyd.charsets import DocumentKind, decoded
 from proxyd.core.language.checking.classes import BUILT_IN
 from proxyd.core.language.printing.printer import format_parsed
 from proxyd.core.language.printing.quoting import format_contains, quote_name, quote_text
 from proxyd.core.language.reading.parser import MAX_SENT_BYTES, parse
 from proxyd.core.language.watches import DEFAULT_PROFILE
+from proxyd.core.language.web_addresses import WITHOUT_USER, address_problem, plain_address, without_user
 from proxyd.core.model.profile import EMPTY_DECLARATION, Declaration
 from proxyd.errors import ListingError
+from proxyd.xml_references import ILLEGAL, with_legal_references
 
 __all__ = ["EMPTY_DECLARATION", "Listed", "Merged", "SourceList", "merge_listing", "opml", "read_listing"]
 _Found: TypeAlias = tuple[int, str, str, str]
@@ -69,6 +72,7 @@ _MOST_LISTED = 100_000
 _MOST_ATTRIBUTES = 1_000  # the library takes a time that grows with their square
 _MOST_SHOWN = 20  # invalid addresses that are named
 _LONGEST_FOLDER = 100
+_DECLARATION = re.compile(r"\A<\?xml[^>]*\?>")
 _TAKEN = frozenset({BUILT_IN.name, DEFAULT_PROFILE})
 _FEEDS = _Kind(
     "ARTICLE",
@@ -132,12 +136,15 @@ def read_listing(body: bytes, where: str) -> SourceList:
     >>> read_listing(b"# mine\nfeed:https://example.org/a\n", "list.txt").feeds
     (Listed(title='', url='https://example.org/a', folder=''),)
     """
-    found = _opml(body, where) if body.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<") else _lines(body)
-    feeds: dict[str, Listed] = {}
+    text = decoded(body, None, DocumentKind.XML)
     wrong: list[str] = []
-    for line, title, text, folder in found:
-        if (url := _address(text)) is None:
-            wrong.append(f"{where}:{line}: {text.strip()[:80]!r} is not an http or https address; correct or remove it")
+    found = _opml(text.lstrip(), where, wrong) if text.lstrip().startswith("<") else _lines(text)
+    feeds: dict[str, Listed] = {}
+    for line, title, written, folder in found:
+        url = plain_address(written)
+        if (problem := address_problem(url)) is not None:
+            said = f"{without_user(written.strip())[:80]!r} is not an http or https address; correct or remove it"
+            wrong.append(f"{where}:{line}: {said if problem != WITHOUT_USER else _with_user(url)}")
         else:
             feeds.setdefault(url, Listed(title, url, folder))
     if len(feeds) > _MOST_LISTED:
@@ -223,14 +230,11 @@ def opml(sources: Mapping[str, str]) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(root, encoding="us-ascii").decode()}'
 
 
-def _opml(body: bytes, where: str) -> Iterator[_Found]:
-    if any(piece[0].count(b"=") > _MOST_ATTRIBUTES for piece in re.finditer(rb"[^<]+", body)):
+def _opml(text: str, where: str, faults: list[str]) -> Iterator[_Found]:
+    if any(piece[0].count("=") > _MOST_ATTRIBUTES for piece in re.finditer(r"[^<]+", text)):
         raise ListingError(f"{where} has an element with more than {_MOST_ATTRIBUTES} attributes")
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
-    try:
-        root = etree.fromstring(body, parser)
-    except etree.XMLSyntaxError as error:
-        raise ListingError(f"{where}:{error.lineno}: not well-formed XML") from error
+    legal = with_legal_references(ILLEGAL.sub("", _DECLARATION.sub("", text)))
+    root = _root(legal.encode(), where, faults)
     if root.getroottree().docinfo.internalDTD is not None:
         raise ListingError(f"{where} has a DOCTYPE, which is not safe to read; remove it")
     folders: dict[etree._Element, str] = {}
@@ -238,6 +242,28 @@ def _opml(body: bytes, where: str) -> Iterator[_Found]:
         outline = _attributes(each)
         if (url := outline.get("xmlurl", "")).strip():
             yield each.sourceline or 0, _title(outline), url, _folder(each.getparent(), folders).strip()
+
+
+def _root(body: bytes, where: str, faults: list[str]) -> etree._Element:
+    """Return the root of a list; of one with broken markup, what can be read, and a fault that says so."""
+    try:
+        return etree.fromstring(body, _parser())
+    except etree.XMLSyntaxError as error:
+        mended = etree.fromstring(body, _parser(recover=True))
+        if mended is None or next(mended.iter("outline"), None) is None:
+            raise ListingError(f"{where}:{error.lineno}: not well-formed XML") from error
+        faults.append(f"{where}:{error.lineno}: not well-formed XML; feeds after this line may be missing")
+        return mended
+
+
+def _parser(*, recover: bool = False) -> etree.XMLParser:
+    return etree.XMLParser(
+        encoding="utf-8", recover=recover, resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False
+    )
+
+
+def _with_user(url: str) -> str:
+    return f"{without_user(url)[:80]!r} was left out: {WITHOUT_USER}; write AUTH BASIC 'user' SECRET ENV 'SECRET_X'"
 
 
 def _attributes(outline: etree._Element) -> dict[str, str]:
@@ -261,21 +287,10 @@ def _folder(element: etree._Element | None, known: dict[etree._Element, str]) ->
     return known[element]
 
 
-def _lines(body: bytes) -> Iterator[_Found]:
-    for number, line in enumerate(body.decode("utf-8-sig", "replace").splitlines(), 1):
+def _lines(text: str) -> Iterator[_Found]:
+    for number, line in enumerate(re.split(r"\r\n?|\n", text), 1):
         if line.strip() and not line.lstrip().startswith("#"):
             yield number, "", line, ""
-
-
-def _address(text: str) -> str | None:
-    """Return an address, or ``None`` if it is invalid; some programs write feed: for http:."""
-    url = text.strip()
-    url = f"http{url[4:]}" if url.startswith("feed://") else url.removeprefix("feed:")
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return None
-    return url if parts.scheme in {"http", "https"} and parts.hostname else None
 
 
 class _Names:

@@ -23,7 +23,7 @@ _INLINE = re.compile(
     r"|var|wbr|[abiqsu])",
     re.IGNORECASE,
 )
-_MARKUP_PATHS = frozenset({"channel.item.title", "channel.item.description", "channel.item.content"})
+_MARKUP_PATHS = frozenset({"channel.item.description", "channel.item.content"})
 _LINK_PATHS = frozenset({"channel.item.link", "channel.item.enclosure"})
 _WEB = re.compile(r"\s*https?://", re.IGNORECASE)
 _TRACKING = re.compile(
@@ -87,7 +87,7 @@ def normal_value(value: Value, field_type: FieldType = FieldType.STRING, path: s
 
     ``path`` is the field's, in lower case: of feeds it says which texts hold markup or an address.
 
-    >>> normal_value(5.0), normal_value("a&amp;b", path="channel.item.title")
+    >>> normal_value(5.0), normal_value("a&amp;b", path="channel.item.content")
     (5, 'a&b')
     """
     if isinstance(value, str):

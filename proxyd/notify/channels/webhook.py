@@ -8,6 +8,7 @@ import binascii
 import hashlib
 import hmac
 import re
+import zlib
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -124,7 +125,9 @@ class WebhookChannel:
         async with (
             _client_errors(self._timeout_s),
             asyncio.timeout(self._timeout_s),
-            self._session.post(target, data=body, headers=headers, allow_redirects=False) as response,
+            self._session.post(
+                target, data=body, headers=headers, allow_redirects=False, auto_decompress=False
+            ) as response,  # an answer whose coding cannot be undone was taken for none, and the message sent again
         ):
             return await self._judge(response)
 
@@ -232,13 +235,18 @@ def _headers(
 
 
 async def _excerpt(response: aiohttp.ClientResponse) -> str:
-    """Return the beginning of the answer for people, or ``""``; errors while reading it are ignored."""
+    """Return the beginning of the answer for people, or ``""``; what cannot be read is ignored."""
     try:
-        data = await read_some(response, _DETAIL_BYTES - 1)
-    except aiohttp.ClientError:
+        data = _plain(await read_some(response, _DETAIL_BYTES - 1))
+    except (aiohttp.ClientError, zlib.error):
         return ""
     text = one_line(_without(response.url, data.decode("utf-8", "replace")), 200)
     return f": {text}" if text else ""
+
+
+def _plain(data: bytes) -> bytes:
+    """Return the beginning of a body that may be gzip, in which many receivers answer unasked."""
+    return zlib.decompressobj(31).decompress(data, _DETAIL_BYTES) if data.startswith(b"\x1f\x8b") else data
 
 
 def _without(url: URL, text: str) -> str:

@@ -79,7 +79,7 @@ class RenderLimits:
     requests: int = 200
     total_bytes: int = 20 * 1024 * 1024
     body_bytes: int = 10 * 1024 * 1024
-    redirects: int = 5
+    redirects: int = 20
     at_once: int = 6
     renders: int = 2
 

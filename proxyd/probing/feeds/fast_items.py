@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 from proxyd.probing.feeds.fast_names import DeclinedError
 from proxyd.probing.feeds.fast_rows import ABOUT, Attributes, Row
@@ -15,7 +15,7 @@ from proxyd.probing.feeds.fast_values import (
     plain_text,
     simple_time_s,
 )
-from proxyd.probing.feeds.feed_items import FeedEntry, identity_of
+from proxyd.probing.feeds.feed_items import FeedEntry, former_texts, identity_of, own_texts, web_permalink
 
 _MEDIA_SCHEME = "http://search.yahoo.com/mrss/category_schema"
 _KEYWORDS_SCHEME = "http://www.itunes.com/"
@@ -25,12 +25,24 @@ class FastItem(Links):
     """One item, from its rows."""
 
     __slots__ = (
-        *("author", "contents", "has_media_title", "parts", "published_s", "reset", "summary", "summary_depth"),
+        *(
+            "author",
+            "contents",
+            "foreign",
+            "has_media_title",
+            "own",
+            "parts",
+            "published_s",
+            "reset",
+            "summary",
+            "summary_depth",
+        ),
         *("known_tags", "other_title", "tags", "title", "updated_s"),
     )
 
-    def __init__(self, rows: Iterable[Row]) -> None:
+    def __init__(self, rows: Sequence[Row]) -> None:
         super().__init__()
+        self.foreign: str | None = None
         self.title: str | None = None
         self.other_title: str | None = None
         self.summary: str | None = None
@@ -45,31 +57,49 @@ class FastItem(Links):
         self.has_media_title = self.reset = False
         for name, attributes, text, depth in rows:
             _ITEM_ROWS[name](self, attributes, text, depth)
+        names = {row[0] for row in rows}
+        is_displaced = {"foreign", "description"} <= names
+        self.own = FastItem([row for row in rows if row[0] != "foreign"]) if is_displaced else self
 
     def entry(self, url: str) -> FeedEntry:
         """Return the item's entry."""
         if self.has_media_title and (self.reset or not self.title):
             raise DeclinedError
         link, title, summary = self.link or None, self.title or None, self.summary or None
-        content = "\n".join(text for text in self.contents if text) or None
+        content, own = self.content, self.own
+        description, described = (
+            (summary, content)
+            if own is self
+            else own_texts((summary, content), (own.summary or None, own.content), self.foreign)
+        )
         enclosures = (href.strip() for relation, href in self.links if relation == "enclosure")
         enclosure = next((href for href in enclosures if href), None)
         time_s = self.updated_s if self.published_s is None else self.published_s
         identity = identity_of(self.guid or None, link, (title, summary or content), time_s, enclosure)
+        own_link = absolute_link(url, link)
+        permalink = None if link else web_permalink(url, self.permalink)
         return FeedEntry(
             identity=identity,
             title=title,
             other_title=self.other_title or None,
-            description=summary,
-            content=content,
-            link=absolute_link(url, link),
+            description=description,
+            content=described,
+            link=own_link or permalink,
             guid=self.guid or None,
             author=self.author or None,
             category=self._category() if self.tags else None,
             enclosure=absolute_link(url, enclosure),
             published_s=self.published_s,
             updated_s=self.updated_s,
+            former_texts=former_texts(
+                (summary, content), (description, described), absolute_link(url, link), permalink
+            ),
         )
+
+    @property
+    def content(self) -> str | None:
+        """The contents, one after the other."""
+        return "\n".join(text for text in self.contents if text) or None
 
     def _category(self) -> str | None:
         terms = ((term or "").strip() or (label or "").strip() for term, _, label in self.tags)
@@ -102,6 +132,11 @@ class FastItem(Links):
         value = content_text(attributes, text)
         if self.summary_depth is None or depth <= self.summary_depth:
             self.summary, self.summary_depth = value, depth
+
+    def add_foreign(self, attributes: Attributes, text: str, depth: int) -> None:
+        """Add a description of another vocabulary as the item's, and keep the first to put it in its place."""
+        self.foreign = self.foreign or content_text(attributes, text) or None
+        self.add_description(attributes, text, depth)
 
     def add_content(self, attributes: Attributes, text: str, _: int) -> None:
         """Add content, which is also the summary as long as there is none."""
@@ -183,6 +218,7 @@ _ITEM_ROWS: dict[str, Callable[[FastItem, Attributes, str, int], object]] = {
     "link": FastItem.add_link,
     "id": FastItem.add_id,
     "description": FastItem.add_description,
+    "foreign": FastItem.add_foreign,
     "content": FastItem.add_content,
     "name": lambda item, _attributes, text, _: item.add_part("name", text),
     "email": lambda item, _attributes, text, _: item.add_part("email", text),

@@ -176,7 +176,7 @@ _MEDIA.hold("media_group media_content", _MEDIA)
 _MEDIA.hold_rows(
     {
         "media_title": "media_title",
-        "description": "media_description",
+        "foreign": "media_description",
         "media_category": "media_category",
         "media_keywords": "media_keywords",
     }
@@ -199,7 +199,8 @@ ITEM.hold_rows(
         "other_title": "itunes_title",
         "link": "link",
         "id": "id guid",
-        "description": "description dc_description summary itunes_summary",
+        "description": "description dc_description summary",
+        "foreign": "itunes_summary",
         "content": "content content_encoded",
         "category": "category keywords dc_subject",
         "itunes_keywords": "itunes_keywords",

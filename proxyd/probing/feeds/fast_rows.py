@@ -59,6 +59,11 @@ Row: TypeAlias = tuple[str, Attributes, str, int]
 """One element that matters: what it is called, its attributes, its text, how deep it stands."""
 
 
+def is_permalink(attributes: Attributes) -> bool:
+    """Return whether a guid is a link, which it is unless it says otherwise."""
+    return attributes.get("isPermaLink", "true").strip().lower() == "true"
+
+
 class Rows:
     """The rows of a feed and of each of its items."""
 
@@ -163,7 +168,7 @@ class _Bases:
             return attributes, text
         if name == "link" and "href" in attributes:
             return {**attributes, "href": _joined(self._base, attributes["href"])}, text
-        is_link = name == "link" or attributes.get("isPermaLink", "true") == "true"
+        is_link = name == "link" or is_permalink(attributes)
         return attributes, _joined(self._base, text.strip()) if is_link and text.strip() else text
 
 

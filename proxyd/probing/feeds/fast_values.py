@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from proxyd.probing.document_texts import safe_link
 from proxyd.probing.feeds.fast_names import DeclinedError
-from proxyd.probing.feeds.fast_rows import Attributes
+from proxyd.probing.feeds.fast_rows import Attributes, is_permalink
 from proxyd.probing.feeds.feed_dates import says_none, time_s
 
 _TYPES = frozenset({"text", "plain", "text/plain", "html", "text/html"})
@@ -62,11 +62,12 @@ def simple_time_s(text: str) -> float | None:
 class Links:
     """The results of ``link`` and ``guid``, in feeds and items: ``link`` is ``None`` until one of them sets it."""
 
-    __slots__ = ("guid", "link", "links")
+    __slots__ = ("guid", "link", "links", "permalink")
 
     def __init__(self) -> None:
         self.link: str | None = None
         self.guid: str | None = None
+        self.permalink: str | None = None
         self.links: list[tuple[str, str]] = []
 
     def hrefs(self, relation: str) -> Iterable[str]:
@@ -96,10 +97,11 @@ class Links:
     def add_id(self, attributes: Attributes, text: str, _: int) -> None:
         """Add an id, which also serves as a missing link unless it says that it is not a permalink."""
         value = plain_text(text)
-        is_link = not attributes or attributes.get("isPermaLink", "true") == "true"
+        is_link = is_permalink(attributes)
         if self.guid is not None or (is_link and ":///" in value):
             raise DeclinedError
         self.guid = value
+        self.permalink = value if is_link else None
         if is_link and self.link is None:
             self.link = value
 

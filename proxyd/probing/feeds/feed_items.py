@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import unescape
 from itertools import islice
+from typing import TypeAlias
 
 from proxyd.core.model.item import LONGEST_FIELD, Item, Value
-from proxyd.core.model.normal_forms import normal_link, normal_markup, plain_text
+from proxyd.core.model.normal_forms import normal_link, normal_markup, normal_text, plain_text
 from proxyd.probing.document_texts import MOST_ITEMS, capped, content_hash, digest, safe_link, short_identity
 
 MOST_HUBS = 10
@@ -25,6 +26,12 @@ _PERIODS_S = {
 _WEB = ("http://", "https://")
 _NUMBER = re.compile(r"\d{1,9}")
 _PLACEHOLDERS = frozenset({"null", "none", "nil", "undefined", "n/a", "nan", "false", "-", "0", "[object object]"})
+_VOID = frozenset({"br", "wbr", "hr", "img"})
+_TAG = re.compile(
+    r"<(/?)(a|abbr|b|bdi|big|br|cite|code|del|em|font|hr|i|img|ins|mark|p|q|s|small|span|strike|strong|sub|sup|tt|u|wbr"
+    r"|div|h[1-6])(?:\s[^<>]{0,2000})?/?>",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +124,8 @@ class FeedEntry:
     """One item as in its document, before it is bounded and hashed.
 
     ``other_title`` is the title of another vocabulary (``itunes:title``), used if the item has no title, and
-    ``is_plain`` says that the title is no HTML.
+    ``is_plain`` says that the title is no HTML. ``former_texts`` are description, content and link as an earlier
+    version read them, if that was otherwise.
     """
 
     identity: Identity
@@ -134,6 +142,7 @@ class FeedEntry:
     revision: str | None = None  # other content that changes with a revision
     other_title: str | None = None
     is_plain: bool = False
+    former_texts: tuple[str | None, str | None, str | None] | None = None
 
     def item(self, channel_fields: Mapping[str, Value]) -> Item:
         """Return the item; without a publication time, that of the last change is used."""
@@ -152,14 +161,14 @@ class FeedEntry:
             "channel.item.pubdate": published_s,
             "channel.item.updated": self.updated_s,
         }
-        contents = [self._content(each) for each in dict.fromkeys((title, self.title))]
+        content = self._content(title)
         return Item(
             item_id=self.identity.item_id,
             fields=fields,
             published_s=published_s,
-            content_hash=content_hash(contents[0], _normal_content),
+            content_hash=content_hash(content, _normal_content),
             former_ids=self.identity.former_ids,
-            former_hashes=tuple(map(digest, contents)),
+            former_hashes=tuple(map(digest, self._former_contents(content))),
         )
 
     @property
@@ -178,15 +187,25 @@ class FeedEntry:
         link = None if self.link is None else normal_link(self.link)
         return (link, self.title, self.item_s, self.enclosure, self.text if self.item_s is None else None)
 
-    def _content(self, title: str | None) -> list[str | None]:
-        content = [title, self.description, self.content, self.link, self.enclosure]
+    def _former_contents(self, content: list[str | None]) -> Iterator[list[str | None]]:
+        """Yield the content as earlier versions read it."""
+        yield content
+        if self.title != content[0]:
+            yield self._content(self.title)
+        if self.former_texts is not None:
+            yield self._content(self.title, *self.former_texts)
+
+    def _content(self, title: str | None, *others: str | None) -> list[str | None]:
+        texts = others or (self.description, self.content, self.link)
+        content = [title, *texts, self.enclosure]
         return content if self.revision is None else [*content, self.revision]
 
 
 def _normal_content(content: Sequence[str | None]) -> list[str | None]:
     """Return a content in the form in which it is compared: texts by what they show, and addresses where they lead."""
-    texts = [None if text is None else normal_markup(text) for text in content[:3]]
-    return [*texts, *(None if link is None else normal_link(link) for link in content[3:5]), *content[5:]]
+    title = None if content[0] is None else normal_text(_shown(content[0]) or "")
+    texts = [None if text is None else normal_markup(text) for text in content[1:3]]
+    return [title, *texts, *(None if link is None else normal_link(link) for link in content[3:5]), *content[5:]]
 
 
 def _kept(text: str | None) -> str | None:
@@ -195,12 +214,24 @@ def _kept(text: str | None) -> str | None:
 
 
 def _shown(title: str | None) -> str | None:
-    """Return a title as people read it: a title that is HTML, or was escaped twice, still holds entities.
+    """Return a title as people read it: a title that is HTML, or was escaped twice, still holds tags and entities.
 
     >>> _shown("News &bull; Q&amp;A"), _shown("R&D; C&A")
     ('News • Q&A', 'R&D; C&A')
+    >>> _shown("<i>Homo sapiens</i> &amp; <br>x"), _shown("How to use <b>, List<i> and a < b"), _shown("&lt;i>x&lt;/i>")
+    ('Homo sapiens & x', 'How to use <b>, List<i> and a < b', '<i>x</i>')
     """
-    return unescape(title) if title is not None and "&" in title else title
+    if title is None:
+        return None
+    text = _without_tags(title).strip() if "<" in title else title
+    return (unescape(text) if "&" in text else text) or None
+
+
+def _without_tags(title: str) -> str:
+    """Return a title without the tags of its markup: those without an end, or a beginning, are what it is about."""
+    counts = Counter((tag[1], tag[2].lower()) for tag in _TAG.finditer(title))
+    paired = {name for _, name in counts if name in _VOID or counts["", name] == counts["/", name]}
+    return _TAG.sub(lambda tag: "" if tag[2].lower() in paired else tag[0], title)
 
 
 def window_of(entries: Iterable[FeedEntry], channel: Mapping[str, Value], most: int = MOST_ITEMS) -> ItemWindow:
@@ -285,6 +316,33 @@ def period_s(ttl_minutes: float | None, period: str | None, frequency: str | Non
         return ttl_minutes * 60.0
     said_s = _PERIODS_S.get((period or "").lower())
     return None if said_s is None else said_s / (number_of(frequency) or 1.0)
+
+
+Texts: TypeAlias = tuple[str | None, str | None]
+"""The description and the content of an item."""
+
+
+def own_texts(read: Texts, own: Texts, foreign: str | None) -> Texts:
+    """Return an item's own texts: a description of another vocabulary (iTunes, media) is content if there is no other.
+
+    ``read`` are the texts as an earlier version read them: whichever element came last was the description.
+    """
+    description, content = own
+    if description is None:
+        return (foreign, content) if foreign else read
+    return description, content or foreign
+
+
+def former_texts(
+    read: Texts, texts: Texts, link: str | None, permalink: str | None
+) -> tuple[str | None, str | None, str | None] | None:
+    """Return description, content and link as an earlier version read them, or ``None`` if they are the same."""
+    return None if read == texts and permalink is None else (*read, link)
+
+
+def web_permalink(url: str, guid: str | None) -> str | None:
+    """Return a guid that is a permalink as the link of an item, or ``None`` if it is not an address."""
+    return safe_link(url, guid) if guid is not None and guid.lower().startswith(_WEB) else None
 
 
 def web_links(url: str, hrefs: Iterable[str | None]) -> tuple[str, ...]:

@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from proxyd.core.model.item import Item
-from proxyd.probing.charsets import GZIP
-from proxyd.probing.document_kinds import declares_entities, is_empty, is_web_page, linked_feeds
+from proxyd.probing.document_kinds import GZIP, is_empty, is_web_page, linked_feeds
 from proxyd.probing.document_texts import capped, clean, safe_link
 from proxyd.probing.feeds.fast_feeds import parse_clean_feed
 from proxyd.probing.feeds.feed_dates import time_s
@@ -16,19 +15,22 @@ from proxyd.probing.feeds.feed_items import (
     FeedChannel,
     FeedEntry,
     ParsedFeed,
+    former_texts,
     identity_of,
     number_of,
+    own_texts,
     period_s,
     self_link,
     web_links,
+    web_permalink,
     window_of,
 )
 from proxyd.probing.feeds.json_feed import parse_json_feed
 from proxyd.probing.feeds.sitemaps import is_sitemap, parse_sitemap
 from proxyd.probing.feeds.strict_reader import strict_document
-from proxyd.probing.feeds.xml_cleaning import CleanXml, clean_xml
+from proxyd.probing.feeds.xml_cleaning import clean_xml
 from proxyd.probing.pages.json_text import looks_like_json
-from proxyd.probing.probe_failures import EmptyDocumentError, NotAFeedError, ParserFailedError, UnsafeDocumentError
+from proxyd.probing.probe_failures import EmptyDocumentError, NotAFeedError
 
 _Entry: TypeAlias = Mapping[str, Any]
 
@@ -64,11 +66,9 @@ def _parse(body: bytes, content_type: str | None, url: str, language: str | None
         raise EmptyDocumentError
     if looks_like_json(body):
         return parse_json_feed(body, content_type, url)
-    if declares_entities(body, content_type):
-        raise UnsafeDocumentError
     if is_sitemap(body):
         return parse_sitemap(body, content_type, url)
-    xml = _cleaned(body, content_type)
+    xml = clean_xml(body, content_type)
     feed = parse_clean_feed(xml.body, None, url) if may_be_fast else None
     if feed is None:
         document = strict_document(xml.body, language)
@@ -84,13 +84,6 @@ def _mended(item: Item) -> Item:
     former = item.item_id.replace("&", "&amp;")
     others = () if former == item.item_id else (former,)
     return replace(item, former_ids=(*item.former_ids, *others), is_mended=True)
-
-
-def _cleaned(body: bytes, content_type: str | None) -> CleanXml:
-    try:
-        return clean_xml(body, content_type)
-    except (ValueError, LookupError, AssertionError) as error:  # encoding names with odd bytes
-        raise ParserFailedError(f"the parser raised {type(error).__name__}: {error}"[:300]) from error
 
 
 def _not_a_feed(body: bytes, url: str) -> NotAFeedError:
@@ -137,25 +130,29 @@ def _channel(channel: _Entry, url: str) -> FeedChannel:
 
 
 def _entry(entry: _Entry, url: str) -> FeedEntry:
-    times = _as_dict(entry)
-    published_s = time_s(_text(entry, "published"), dict.get(times, "published_parsed"))
-    updated_s = time_s(_text(entry, "updated"), dict.get(times, "updated_parsed"))
+    published_s, updated_s = time_s(_text(entry, "published")), time_s(_text(entry, "updated"))
     title, summary, content = _text(entry, "title"), _text(entry, "summary"), _content(entry)
     enclosure, item_s = _enclosure(entry), updated_s if published_s is None else published_s
     identity = identity_of(_text(entry, "id"), _text(entry, "link"), (title, summary or content), item_s, enclosure)
+    own, texts = dict.get(_as_dict(entry), "own"), (summary, content)
+    if own is not None:
+        texts = own_texts(texts, (_text(own, "summary"), _content(own)), _text(own, "foreign"))
+    link = _link(entry, url)
+    permalink = None if _text(entry, "link") else web_permalink(url, _text(entry, "permalink"))
     return FeedEntry(
         identity=identity,
         title=title,
         other_title=_text(entry, "itunes_title"),
-        description=summary,
-        content=content,
-        link=_link(entry, url),
+        description=texts[0],
+        content=texts[1],
+        link=link or permalink,
         guid=_text(entry, "id"),
         author=_text(entry, "author"),
         category=_categories(entry),
         enclosure=None if enclosure is None else safe_link(url, enclosure),
         published_s=published_s,
         updated_s=updated_s,
+        former_texts=former_texts((summary, content), texts, link, permalink),
     )
 
 

@@ -8,21 +8,20 @@ from heapq import nlargest
 
 from lxml import etree
 
-from proxyd.core.model.field_values import parse_iso
+from proxyd.charsets import DocumentKind, decoded
 from proxyd.core.model.item import Item
-from proxyd.probing.charsets import DocumentKind, decoded
+from proxyd.probing.document_kinds import declares_entities
 from proxyd.probing.document_texts import MOST_ITEMS, clean, safe_link, short_identity
-from proxyd.probing.feeds.feed_dates import says_none, time_s
+from proxyd.probing.feeds.feed_dates import time_s
 from proxyd.probing.feeds.feed_items import FeedChannel, FeedEntry, Identity, ParsedFeed, window_of
-from proxyd.probing.feeds.xml_references import with_legal_references
-from proxyd.probing.probe_failures import NotAFeedError
+from proxyd.probing.probe_failures import NotAFeedError, UnsafeDocumentError
+from proxyd.xml_references import with_legal_references
 
 _ROOT = re.compile(
     rb"(?>[\s\xef\xbb\xbf\xff\xfe]+|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*>)*+<(?:[\w.-]+:)?(?:urlset|sitemapindex)[\s/>]",
     re.DOTALL,
 )
 _DECLARATION = re.compile(r"\s*<\?xml[^>]*\?>")
-_YEAR_OR_MONTH = re.compile(r"\d{4}(?:-\d{2})?")
 _ROWS = {"urlset": "url", "sitemapindex": "sitemap"}
 _NO_FIELDS = FeedChannel().fields()
 
@@ -41,10 +40,12 @@ def parse_sitemap(body: bytes, content_type: str | None = None, url: str = "") -
     """Return a sitemap as a feed: link and guid are the URL, updated and pubDate the time of its last change.
 
     A news sitemap's title and publication date are read too. If there are more URLs than are kept, the most recently
-    changed ones are kept. The body must already be known to be free of entity declarations.
+    changed ones are kept.
 
     Raises
     ------
+    UnsafeDocumentError
+        It declares entities.
     NotAFeedError
         Nothing in it can be read.
     """
@@ -52,6 +53,8 @@ def parse_sitemap(body: bytes, content_type: str | None = None, url: str = "") -
         encoding="utf-8", recover=True, resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False
     )
     text = _DECLARATION.sub("", clean(decoded(body, content_type, DocumentKind.XML)), count=1).strip()
+    if declares_entities(text.encode()):
+        raise UnsafeDocumentError
     root = etree.fromstring(with_legal_references(text).encode(), parser)
     kind = None if root is None else _name(root)
     if kind not in _ROWS:
@@ -100,8 +103,8 @@ def _entry(texts: dict[str, str], url: str) -> FeedEntry | None:
         link=link,
         guid=address,
         category=texts.get("keywords"),
-        published_s=_time_s(texts.get("publication_date")),
-        updated_s=_time_s(texts.get("lastmod")),
+        published_s=time_s(texts.get("publication_date")),
+        updated_s=time_s(texts.get("lastmod")),
         revision=texts.get("lastmod", ""),
     )
 
@@ -115,16 +118,6 @@ def _texts(element: etree._Element) -> dict[str, str]:
             if text:
                 texts.setdefault(_name(each), text)
     return texts
-
-
-def _time_s(text: str | None) -> float | None:
-    """Return unix seconds; a year or a month stands for its beginning."""
-    if text is None:
-        return None
-    if _YEAR_OR_MONTH.fullmatch(text):
-        text = f"{text}-01-01"[:10]
-    read = time_s(text)
-    return parse_iso(text) if read is None and not says_none(text) else read
 
 
 def _name(element: etree._Element) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from io import BytesIO
@@ -24,8 +25,16 @@ def strict_document(body: bytes, language: str | None = None) -> Mapping[str, An
     feedparser does not get the document's URL: it would make guids absolute, and a redirect would change identities.
     ``language`` is that of the header ``Content-Language``.
     """
+    document = _read(body, _Reader("", language, "utf-8"))
+    if _FOREIGN.search(body) is not None:
+        own = _read(body, _OwnReader("", language, "utf-8"))
+        for entry, other in zip(document["entries"], own["entries"], strict=True):
+            entry["own"] = other if dict.get(other, "is_described") else None
+    return document
+
+
+def _read(body: bytes, reader: _Reader) -> Mapping[str, Any]:
     version, data, _ = replace_doctype(body)
-    reader = _Reader("", language, "utf-8")
     reader.resolve_relative_uris = reader.sanitize_html = False
     parser = make_parser()
     parser.setFeature(feature_namespaces, True)
@@ -38,6 +47,7 @@ def strict_document(body: bytes, language: str | None = None) -> Mapping[str, An
 
 
 _LONGEST_AUTHOR = 1_000
+_FOREIGN = re.compile(rb":(?:summary|description)[\s>]", re.IGNORECASE)
 _FAILURES = (LookupError, TypeError, ValueError)
 _Name: TypeAlias = tuple[str | None, str]
 _Tag: TypeAlias = tuple[str | None, ...]
@@ -65,6 +75,7 @@ class _Reader(StrictFeedParser):  # type: ignore[misc]  # it has no types
         self._open: list[str] = []
         self._awaits_tag = False
         self.baseuri: str
+        self.guidislink: bool
 
     def startPrefixMapping(self, prefix: str | None, uri: str | None) -> None:  # noqa: N802  SAX names it
         """Take the declaration of a namespace; feedparser looks through all of them for each element."""
@@ -102,6 +113,16 @@ class _Reader(StrictFeedParser):  # type: ignore[misc]  # it has no types
             self.langstack.pop()
             self.depth -= 1
 
+    def _start_guid(self, attrs_d: Mapping[str, str]) -> None:
+        """Begin a guid, which is a permalink however its attribute spells true."""
+        super()._start_guid({**attrs_d, "ispermalink": attrs_d.get("ispermalink", "true").strip().lower()})
+
+    def _end_guid(self) -> None:
+        """End a guid, which is the link of an item whose own link is empty."""
+        super()._end_guid()
+        if self.guidislink:
+            self._get_context()["permalink"] = self._get_context().get("id")
+
     def _sync_author_detail(self, key: str = "author") -> None:
         """Find the address in an author's text; in a long text that would take a time that grows with its square."""
         if len(self._get_context().get(key) or "") <= _LONGEST_AUTHOR:
@@ -128,6 +149,27 @@ class _Reader(StrictFeedParser):  # type: ignore[misc]  # it has no types
             known.add(_tag(last))
 
     _end_keywords = _end_category
+
+
+class _OwnReader(_Reader):
+    """Reads the descriptions of other vocabularies apart from the items' own: the first is ``foreign``."""
+
+    def _start_description(self, attrs_d: Mapping[str, str]) -> None:
+        self._get_context()["is_described"] = True
+        super()._start_description(attrs_d)
+
+    def _start_summary(self, attrs_d: Mapping[str, str]) -> None:
+        self._get_context()["is_described"] = True
+        super()._start_summary(attrs_d)
+
+    def _start_itunes_summary(self, attrs_d: Mapping[str, str]) -> None:
+        self.push_content("foreign_text", attrs_d, "text/html", 1)
+
+    def _end_itunes_summary(self) -> None:
+        text, context = self.pop_content("foreign_text"), self._get_context()
+        context["foreign"] = context.get("foreign") or text
+
+    _start_media_description, _end_media_description = _start_itunes_summary, _end_itunes_summary
 
 
 def _tag(tag: Mapping[str, Any]) -> _Tag:

@@ -11,24 +11,18 @@ import re
 from dataclasses import dataclass
 from xml.parsers import expat
 
-import feedparser.encodings
 from feedparser.sanitizer import replace_doctype
 
-from proxyd.probing.charsets import DocumentKind, named_charset
-from proxyd.probing.document_kinds import declares_entities, xml_content_type
+from proxyd.charsets import DocumentKind, decoded
+from proxyd.probing.document_kinds import declares_entities
 from proxyd.probing.feeds.xml_balancing import balanced, with_ended_data
-from proxyd.probing.feeds.xml_references import with_ampersands_escaped, with_legal_references
 from proxyd.probing.probe_failures import UnsafeDocumentError
-
-# feedparser guesses with chardet if that is installed; results must not depend on it.
-feedparser.encodings.lazy_chardet_encoding = None
+from proxyd.xml_references import ILLEGAL, with_ampersands_escaped, with_legal_references
 
 _CONTROLS = bytes({*range(0x20)} - {0x09, 0x0A, 0x0D})
-_ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-_HEAD = 1_024  # where a document declares its charset
-_WIDE = ("utf-16", "utf-32")
+_DECLARATION = re.compile(r"<\?xml[^>]*?>")
+_SAYS_UTF8 = "<?xml version='1.0' encoding='utf-8'?>"
 _CONTROLS_BUT_SHIFTS = bytes({*_CONTROLS} - {0x0E, 0x0F, 0x1B})  # ISO 2022 says with these what the next bytes are
-_CUT_OFF = frozenset({"unexpected end of data", "truncated data", "incomplete multibyte sequence"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +44,13 @@ def clean_xml(body: bytes, content_type: str | None) -> CleanXml:
     Raises
     ------
     UnsafeDocumentError
-        The cleaned document declares entities.
-    ValueError, LookupError, AssertionError
-        Its charset cannot be named.
+        The document declares entities, as it was sent or cleaned.
     """
     text = _decoded(body, content_type)
-    legal = _ILLEGAL.sub("", text)
+    legal = ILLEGAL.sub("", text)
     cleaned = with_legal_references(legal)
     data = cleaned.encode()
-    if declares_entities(data):
+    if declares_entities(text.encode("utf-8", "ignore")) or declares_entities(data):
         raise UnsafeDocumentError
     trouble = syntax_error(data)
     if trouble:
@@ -87,9 +79,7 @@ def syntax_error(data: bytes) -> str:
 
 
 def _has_illegal(body: bytes, text: str) -> bool:
-    return _ILLEGAL.search(text) is not None or (
-        not _is_wide(body) and len(body.translate(None, _CONTROLS)) < len(body)
-    )
+    return ILLEGAL.search(text) is not None or (not _is_wide(body) and len(body.translate(None, _CONTROLS)) < len(body))
 
 
 def _is_wide(body: bytes) -> bool:
@@ -98,49 +88,9 @@ def _is_wide(body: bytes) -> bool:
 
 
 def _decoded(body: bytes, content_type: str | None) -> str:
-    """Return the text as feedparser decodes it, with a declaration that says UTF-8."""
+    """Return the text without bytes that are no characters, with a declaration that says UTF-8."""
     if not _is_wide(body):
-        body = (body[:_HEAD].translate(None, _CONTROLS_BUT_SHIFTS) + body[_HEAD:]).lstrip(b" \t\r\n")
-    body = _decodable(body, content_type)
-    data: bytes = feedparser.encodings.convert_to_utf8({"content-type": xml_content_type(body, content_type)}, body, {})
-    return data.decode("utf-8", "replace")
-
-
-def _decodable(body: bytes, content_type: str | None) -> bytes:
-    """Return the bytes without those at which its charset fails, if they are few; others may be of another charset."""
-    charset = named_charset(body, content_type, DocumentKind.XML) or "utf-8"
-    if not charset.startswith(_WIDE):
-        body = body.translate(None, _CONTROLS_BUT_SHIFTS if charset.startswith("iso2022") else _CONTROLS)
-    try:
-        body.decode(charset)
-    except UnicodeDecodeError as error:
-        if error.reason in _CUT_OFF:
-            return body[: error.start]
-        return _utf8(body) if charset.startswith("utf-8") else _without_wrong_bytes(body, charset)
-    return body
-
-
-def _utf8(body: bytes) -> bytes:
-    """Return UTF-8 without invalid bytes if most text beyond ASCII is valid; surrogate pairs become characters."""
-    try:
-        text = body.decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError:
-        return _without_wrong_bytes(body, "utf-8", share=1.0)
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore").encode()
-
-
-def _without_wrong_bytes(body: bytes, charset: str, share: float = 0.1) -> bytes:
-    """Return the bytes without invalid ones, if these are fewer than ``share`` of the characters beyond ASCII."""
-    if charset != "utf-8" and _is_utf8(body):
-        return body
-    text = body.decode(charset, "ignore")
-    wrong = body.decode(charset, "replace").count("\ufffd") - text.count("\ufffd")
-    return text.encode(charset) if wrong < share * sum(not char.isascii() for char in text) else body
-
-
-def _is_utf8(body: bytes) -> bool:
-    try:
-        body.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
+        body = body.translate(None, _CONTROLS_BUT_SHIFTS).lstrip(b" \t\r\n")
+    text = decoded(body, content_type, DocumentKind.XML, wrong="").lstrip()
+    declaration = _DECLARATION.match(text)
+    return _SAYS_UTF8 + (f"\n{text}" if declaration is None else text[declaration.end() :])

@@ -6,60 +6,114 @@ The HTTP client's own decoder accepts a truncated gzip stream as complete: the f
 from __future__ import annotations
 
 import asyncio
+import sys
 import zlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+import brotli
 
 from proxyd.errors import FetchError
+from proxyd.probing.document_kinds import GZIP
 from proxyd.probing.probe_failures import DecompressionBombError, TooLargeError
 
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Iterator
 
 _PIECE_BYTES = 262_144
 _SLICE_BYTES = 16_384  # what a member leaves unread is copied: of a whole chunk that takes quadratic time
 _BOMB_RATIO = 100  # honest feeds stay below 30
 _MOST_MEMBERS = 1_000  # of a gzip stream; bgzip makes one for each 64 KiB
 _ZLIB_METHOD = 8
+_MOST_CODINGS = 3
+_BROTLI_BYTES = 65_536  # the library returns up to four times as much
+_WINDOW_LOG = 23  # 8 MiB, the most that RFC 9659 allows: a frame may ask for its memory at once
+_TEXT_STARTS = frozenset({b"<", b"{", b"[", b" ", b"\t", b"\r", b"\n", b"\xef"})
 
 
 class Decoder:
-    """Undoes a content encoding; without one it passes bytes through.
+    """Undoes the codings of a body, the last one first; what is no coding, such as ``UTF-8``, changes nothing.
 
-    ``consumed`` counts the bytes decoded, ``received`` also those after the end of the encoded stream.
+    With ``unpacks``, a gzip file that is not declared as such is read too, such as ``sitemap.xml.gz``. ``consumed``
+    counts the bytes decoded, ``received`` also those after the end of the encoded stream.
 
-    >>> decoder = Decoder("gzip")
+    >>> decoder = Decoder("gzip, utf-8")
     >>> list(decoder.decode(zlib.compress(b"feed", wbits=31)))
     [b'feed']
     >>> decoder.finish()
     """
 
-    def __init__(self, encoding: str) -> None:
-        self._encoding = encoding.strip().lower().removeprefix("x-")
-        if self._encoding not in {"", "identity", "gzip", "deflate"}:
-            raise FetchError(f"the content encoding {encoding[:40]!r} was not requested")
-        self._plain = self._encoding in {"", "identity"}
-        self._stream: zlib._Decompress | None = None
-        self._members = 0
-        self.consumed = 0
+    def __init__(self, encoding: str, *, unpacks: bool = False) -> None:
+        names = (part.strip().lower().removeprefix("x-") for part in encoding.split(","))
+        codings = [name for name in names if name in _STREAMS]
+        if len(codings) > _MOST_CODINGS:
+            raise FetchError(f"the body is encoded more than {_MOST_CODINGS} times")
+        self._streams: list[_Stream] = [_STREAMS[name](name) for name in reversed(codings)]
+        if unpacks:
+            self._streams.append(_Unpacking())
         self.received = 0
+
+    @property
+    def consumed(self) -> int:
+        """The bytes decoded."""
+        return self._streams[0].consumed if self._streams else self.received
 
     def decode(self, data: bytes) -> Iterator[bytes]:
         """Yield the decoded ``data``, in pieces of bounded size."""
         self.received += len(data)
-        if self._plain:
-            self.consumed += len(data)
-            yield data
-            return
-        try:
-            for start in range(0, len(data), _SLICE_BYTES):
-                yield from self._inflate(data[start : start + _SLICE_BYTES])
-        except zlib.error as error:
-            raise FetchError(f"the body is not valid {self._encoding}: {error}") from error
+        for start in range(0, len(data), _SLICE_BYTES):
+            yield from self._decoded(data[start : start + _SLICE_BYTES], 0)
 
     def finish(self) -> None:
-        """Raise FetchError if the stream is incomplete."""
+        """Raise FetchError if a stream is incomplete."""
+        for stream in self._streams:
+            stream.finish()
+
+    def _decoded(self, data: bytes, depth: int) -> Iterator[bytes]:
+        if depth == len(self._streams):
+            yield data
+            return
+        for piece in self._streams[depth].pieces(data):
+            yield from self._decoded(piece, depth + 1)
+
+
+class _Stream(Protocol):
+    """One coding that is undone."""
+
+    @property
+    def consumed(self) -> int:
+        """The bytes decoded, or passed on."""
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        """Yield what the next bytes decode to; raises ``FetchError`` if they are of another coding."""
+
+    def finish(self) -> None:
+        """Raise ``FetchError`` if the stream is incomplete."""
+
+
+class _Zipped:
+    """gzip, in members, and deflate with or without the header of zlib."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._stream: zlib._Decompress | None = None
+        self._members = 0
+        self.consumed = 0
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        try:
+            yield from self._inflate(data)
+        except zlib.error as error:
+            raise FetchError(f"the body is not valid {self._name}: {error}") from error
+
+    def finish(self) -> None:
         if self._stream is not None and not self._stream.eof:
-            raise FetchError(f"the {self._encoding} stream is truncated")
+            raise FetchError(f"the {self._name} stream is truncated")
 
     def _inflate(self, data: bytes) -> Iterator[bytes]:
         more = bool(data)
@@ -78,7 +132,7 @@ class Decoder:
     def _stream_for(self, data: bytes) -> zlib._Decompress:
         """Return the current stream, or a new one for the first bytes and every further gzip member."""
         started = self._stream
-        if started is None or (started.eof and self._encoding == "gzip" and data[:1] == b"\x1f"):
+        if started is None or (started.eof and self._name == "gzip" and data[:1] == GZIP[:1]):
             self._members += 1
             if self._members > _MOST_MEMBERS:
                 raise DecompressionBombError(f"the gzip stream has more than {_MOST_MEMBERS} members")
@@ -87,12 +141,134 @@ class Decoder:
 
     def _window(self, first: int) -> int:
         """Return zlib's window bits; some servers send raw deflate without zlib's header."""
-        if self._encoding == "gzip":
+        if self._name == "gzip":
             return 16 + zlib.MAX_WBITS
         return zlib.MAX_WBITS if first & 0x0F == _ZLIB_METHOD else -zlib.MAX_WBITS
 
 
-async def read_decoded(chunks: AsyncIterator[bytes], encoding: str, limit: int, count: Callable[[int], None]) -> bytes:
+class _Brotli:
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._stream = brotli.Decompressor()
+        self.consumed = 0
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        if self._stream.is_finished():  # anything after the end is padding
+            return
+        self.consumed += len(data)
+        try:
+            yield self._stream.process(data, output_buffer_limit=_BROTLI_BYTES)
+            while not self._stream.can_accept_more_data():
+                yield self._stream.process(b"", output_buffer_limit=_BROTLI_BYTES)
+        except brotli.error as error:
+            raise FetchError(f"the body is not valid {self._name}") from error
+
+    def finish(self) -> None:
+        if self.consumed and not self._stream.is_finished():
+            raise FetchError(f"the {self._name} stream is truncated")
+
+
+class _Zstd:
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._stream: zstd.ZstdDecompressor | None = None
+        self._frames = 0
+        self.consumed = 0
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        try:
+            while data or not (self._stream is None or self._stream.eof or self._stream.needs_input):
+                stream = self._stream_for()
+                yield stream.decompress(data, _PIECE_BYTES)
+                self.consumed += len(data) - len(stream.unused_data)
+                data = stream.unused_data
+        except zstd.ZstdError as error:
+            raise FetchError(f"the body is not valid {self._name}: {error}") from error
+
+    def finish(self) -> None:
+        if self._stream is not None and not self._stream.eof:
+            raise FetchError(f"the {self._name} stream is truncated")
+
+    def _stream_for(self) -> zstd.ZstdDecompressor:
+        """Return the current stream, or a new one for the first bytes and every further frame."""
+        if self._stream is None or self._stream.eof:
+            self._frames += 1
+            if self._frames > _MOST_MEMBERS:
+                raise DecompressionBombError(f"the zstd stream has more than {_MOST_MEMBERS} frames")
+            self._stream = zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: _WINDOW_LOG})
+        return self._stream
+
+
+class _Declared:
+    """A coding with a mark of its own: a body that begins as text instead is what it looks like."""
+
+    def __init__(self, name: str) -> None:
+        self._stream: _Stream = _Zipped(name) if name == "gzip" else _Zstd(name)
+        self._is_text: bool | None = None
+        self._plain = 0
+
+    @property
+    def consumed(self) -> int:
+        """The bytes decoded, or passed on."""
+        return self._plain if self._is_text else self._stream.consumed
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        if self._is_text is None and data:
+            self._is_text = data[:1] in _TEXT_STARTS
+        if not self._is_text:
+            yield from self._stream.pieces(data)
+            return
+        self._plain += len(data)
+        yield data
+
+    def finish(self) -> None:
+        self._stream.finish()
+
+
+class _Unpacking:
+    """Reads a gzip file; passes on everything else."""
+
+    def __init__(self) -> None:
+        self._begin = b""
+        self._stream: _Zipped | None = None
+        self._is_known = False
+        self._plain = 0
+
+    @property
+    def consumed(self) -> int:
+        """The bytes decoded, or passed on."""
+        return self._plain if self._stream is None else self._stream.consumed
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        if not self._is_known:
+            self._begin += data
+            data = self._begin
+            if len(data) < len(GZIP) and GZIP.startswith(data):
+                return
+            self._is_known = True
+            self._stream = _Zipped("gzip") if data.startswith(GZIP) else None
+        if self._stream is not None:
+            yield from self._stream.pieces(data)
+        elif data:
+            self._plain += len(data)
+            yield data
+
+    def finish(self) -> None:
+        if self._stream is not None:
+            self._stream.finish()
+
+
+_STREAMS: Mapping[str, Callable[[str], _Stream]] = {
+    "gzip": _Declared,
+    "deflate": _Zipped,
+    "br": _Brotli,
+    "zstd": _Declared,
+}
+
+
+async def read_decoded(
+    chunks: AsyncIterator[bytes], encoding: str, limit: int, count: Callable[[int], None], *, unpacks: bool = False
+) -> bytes:
     """Return the decoded body; stop as soon as it, or what was sent, exceeds ``limit``.
 
     ``count`` gets the size of every decoded piece, also of a body that is refused.
@@ -104,7 +280,7 @@ async def read_decoded(chunks: AsyncIterator[bytes], encoding: str, limit: int, 
     FetchError
         The body cannot be decoded, or is truncated.
     """
-    decoder = Decoder(encoding)
+    decoder = Decoder(encoding, unpacks=unpacks)
     pieces: list[bytes] = []
     room = limit
     async for chunk in chunks:
@@ -114,7 +290,7 @@ async def read_decoded(chunks: AsyncIterator[bytes], encoding: str, limit: int, 
             if room < 0:
                 raise _too_long(limit, decoder.consumed)
             pieces.append(piece)
-            if len(piece) == _PIECE_BYTES:  # a chunk may decode to many: other tasks run between them
+            if len(piece) >= _BROTLI_BYTES:  # a chunk may decode to many: other tasks run between them
                 await asyncio.sleep(0)
         if decoder.received > limit:
             raise _too_long(limit, decoder.received)

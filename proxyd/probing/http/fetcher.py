@@ -71,7 +71,7 @@ class FetchLimits:
     body_bytes
         Longest body after decoding.
     redirects
-        Most hops after the first request.
+        Most hops after the first request; as many as browsers follow.
     cut
         Whether a body that is too long is cut rather than refused.
     """
@@ -79,7 +79,7 @@ class FetchLimits:
     total_s: float = 30.0
     queue_s: float = 600.0
     body_bytes: int = 10 * 1024 * 1024
-    redirects: int = 5
+    redirects: int = 20
     cut: bool = False
 
 
@@ -302,7 +302,7 @@ class Fetcher:
             async with asyncio.timeout(left_s), asking as response:
                 course.show_received(url, response)
                 if response.status in REDIRECTS and "Location" in response.headers:
-                    course.redirected(response.status)
+                    course.redirected(response)
                     return _Redirect(next_url(response), response.status in _PERMANENT, response.status)
                 return await self._response(response, trace)
 
@@ -329,7 +329,7 @@ class Fetcher:
         announced = response.content_length
         if announced is not None and announced > limit:
             raise TooLargeError(f"the body is to have {announced} bytes; at most {limit} are allowed")
-        return await read_decoded(response.content.iter_any(), encoding, limit, trace.count_bytes)
+        return await read_decoded(response.content.iter_any(), encoding, limit, trace.count_bytes, unpacks=True)
 
 
 class _Budget:
@@ -361,6 +361,7 @@ class _Course:
         self.budget = budget
         self._home = origin_of(home)
         self._post = request.post
+        self._cookies: aiohttp.CookieJar | None = None
         self._private = {name: value for name, value in request.headers if is_addable(name, value)}
         if request.authorization is not None:
             self._private["Authorization"] = request.authorization
@@ -378,7 +379,14 @@ class _Course:
             headers["Content-Type"] = _content_type(self._post)
         if origin_of(url) == self._home:
             headers.update(self._private)
+        if cookies := self._cookies_for(url):
+            headers["Cookie"] = "; ".join([*headers.getall("Cookie", ()), *cookies])
         return headers
+
+    def _cookies_for(self, url: URL) -> list[str]:
+        """Return the cookies that redirects have set for a URL: without them, a login page redirects to itself."""
+        found = () if self._cookies is None else self._cookies.filter_cookies(url).values()
+        return [f"{cookie.key}={cookie.value}" for cookie in found]
 
     def body_for(self, url: URL) -> bytes | None:
         """Return the body to send to a URL; raises ``FetchError`` if a POST would go to another origin."""
@@ -388,10 +396,13 @@ class _Course:
             )
         return self._post
 
-    def redirected(self, status: int) -> None:
-        """Go on by GET, without the body, unless the redirect keeps the method (307, 308)."""
-        if status not in KEEPS_METHOD:
+    def redirected(self, response: aiohttp.ClientResponse) -> None:
+        """Go on with the cookies of a redirect, and by GET, without the body, unless it keeps the method (307, 308)."""
+        if response.status not in KEEPS_METHOD:
             self._post = None
+        if response.cookies:
+            self._cookies = self._cookies or aiohttp.CookieJar(unsafe=True, quote_cookie=False)
+            self._cookies.update_cookies(response.cookies, response.url)
 
     def show_sent(self, url: URL, headers: Mapping[str, str]) -> None:
         """Record a request that is about to be sent."""
@@ -421,7 +432,7 @@ def is_addable(name: str, value: str) -> bool:
 
 async def _beginning(chunks: AsyncIterator[bytes], encoding: str, limit: int, count: Callable[[int], None]) -> bytes:
     """Return the decoded body, or its first ``limit`` bytes, without reading further."""
-    decoder = Decoder(encoding)
+    decoder = Decoder(encoding, unpacks=True)
     pieces: list[bytes] = []
     room = limit
     async for chunk in chunks:

@@ -64,7 +64,7 @@ class HubClient:
             try:
                 async with (
                     asyncio.timeout(self._timeout_s),
-                    self._session.post(url, data=form, allow_redirects=False) as response,
+                    self._session.post(url, data=form, allow_redirects=False, auto_decompress=False) as response,
                 ):
                     if response.status in _REDIRECTS and "Location" in response.headers:
                         return response.headers["Location"]

@@ -7,7 +7,7 @@ import math
 import re
 from typing import TypeAlias
 
-from proxyd.probing.charsets import DocumentKind, decoded
+from proxyd.charsets import DocumentKind, decoded
 from proxyd.probing.document_kinds import is_web_page
 from proxyd.probing.probe_failures import UnreadableDocumentError
 

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from html import unescape
 from itertools import chain, islice
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
@@ -20,6 +21,8 @@ from proxyd.probing.probe_failures import UnreadableDocumentError
 _SCRIPTS = 'script[type*="ld+json" i]'
 _MOST_SCRIPTS = 200
 _OPENING = re.compile(r"(?:\s*(?://\s*)?(?:<!--|<!\[CDATA\[))*")
+_PIECE = re.compile(r"(\"(?:[^\"\\]|\\.)*\")|,\s*([}\]])", re.DOTALL)
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _CLOSING = ("-->", "]]>")
 
 
@@ -58,9 +61,8 @@ def linked_documents(root: LexborNode) -> list[Json]:
 
 
 def _documents(text: str) -> Iterator[Json]:
-    try:
-        document = json_value(_unwrapped(text), strict=False)
-    except (json.JSONDecodeError, RecursionError):
+    document = _read(_unwrapped(text))
+    if document is None:
         return
     tops = document if isinstance(document, list) else [document]
     if isinstance(document, list):
@@ -69,6 +71,31 @@ def _documents(text: str) -> Iterator[Json]:
         yield top
         graph = top.get("@graph") if isinstance(top, dict) else None
         yield from graph if isinstance(graph, list) else () if graph is None else (graph,)
+
+
+def _read(text: str) -> Json:
+    """Return the document of a script, mended if it is broken in a usual way, or null."""
+    for read in (str, _mended, lambda broken: _mended(unescape(broken))):
+        try:
+            return json_value(read(text), strict=False)
+        except json.JSONDecodeError:
+            continue
+        except RecursionError:
+            break
+    return None
+
+
+def _mended(text: str) -> str:
+    r"""Return a JSON text without commas before an end, and without escapes that JSON does not have.
+
+    >>> _mended(r'{"a": "it\'s, ]", "b": [1, 2,],}')
+    '{"a": "it\'s, ]", "b": [1, 2]}'
+    """
+    return _PIECE.sub(lambda piece: _ESCAPE.sub(_legal, piece[1]) if piece[1] else piece[2], text)
+
+
+def _legal(escape: re.Match[str]) -> str:
+    return escape[0] if escape[1] in '"\\/bfnrtu' else escape[1]
 
 
 def _unwrapped(text: str) -> str:

@@ -33,6 +33,7 @@ THE_PAGE = "page"
 """The identity of a page that is a single item."""
 
 _NO_URL = re.compile(r"[\s<>{}\"\\^`|]")
+_COMPACT_DAY = re.compile(r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])")  # 20260301 is no second of 1970
 _EARLIEST_S, _LATEST_S = -62135596800.0, 253402300799.0  # years 1 to 9999
 _MILLISECONDS, _MICROSECONDS = 1e11, 1e14  # a larger number cannot be seconds: the year 5138
 
@@ -218,7 +219,7 @@ def _url(text: str, url: str) -> str | None:
 
 def _time_s(text: str) -> float | None:
     """Return unix seconds, from a number of seconds, milliseconds or microseconds, or from a date as in feeds."""
-    number = coerce(text, FieldType.DECIMAL)
+    number = None if _COMPACT_DAY.fullmatch(text) else coerce(text, FieldType.DECIMAL)
     if isinstance(number, int | float):
         size = abs(number)
         seconds = number / (1e6 if size >= _MICROSECONDS else 1e3 if size >= _MILLISECONDS else 1.0)

@@ -45,14 +45,31 @@ def test_linked_data_may_be_wrapped_as_in_older_pages(script: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "script",
+    [
+        '{"@type": "Offer", "price": 5,}',
+        '{"@type": "Offer", "offers": [1, 2, ], "price": 5 ,\n}',
+        r'{"@type": "Offer", "name": "it\'s, ]", "price": 5}',
+        "{&quot;@type&quot;: &quot;Offer&quot;, &quot;price&quot;: 5}",
+        r"{&quot;@type&quot;: &quot;Offer&quot;, &quot;name&quot;: &quot;Tom\'s&quot;, &quot;price&quot;: 5,}",
+    ],
+)
+def test_linked_data_that_is_broken_in_a_usual_way_is_read(script: str) -> None:
+    page = parse_html_page(f"<script type='application/ld+json'>{script}</script>", "https://example.org/", PRICE)
+    assert page.items[0].fields == {"price": 5}
+
+
+@pytest.mark.parametrize(
     "page",
     [
         f"<script type='application/ld+json'>{' ' * 1_000_000}x</script>",
+        f"<script type='application/ld+json'>[{', ' * 500_000}x</script>",
+        f"<script type='application/ld+json'>{'&quot;' * 100_000}</script>",
         f"<script type='application/ld+json'>{'// ' * 300_000}x</script>",
         f"<div itemscope>{'<i itemprop=price>' * 100}{'<script></script>' * 100_000}",
         f"<div itemscope>{SCOPE * 300}{'<b itemprop=price></b>' * 100}",
     ],
-    ids=["blanks", "comments", "prices in each other", "long scopes"],
+    ids=["blanks", "commas", "quotes", "comments", "prices in each other", "long scopes"],
 )
 def test_a_page_without_a_price_is_searched_in_linear_time(page: str) -> None:
     start_s = time.process_time()

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from urllib.parse import urlsplit
 from zoneinfo import available_timezones
 
 from proxyd.core.language.checking.check_context import CheckSettings, Reporter
 from proxyd.core.language.readers import selector_problem
+from proxyd.core.language.web_addresses import address_problem, plain_address
 from proxyd.core.language.words import did_you_mean
 from proxyd.core.model.delivery import SecretRef
 from proxyd.core.model.expression import Duration, TextSpan, Unit
@@ -24,9 +24,6 @@ MAX_YEARS = 100
 _YEAR_S = 366 * 86400
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
-_LONGEST_ADDRESS = 4096  # a longer one is not asked
-_PLAIN_ADDRESS = re.compile(r"https?://[a-z0-9-]+(?:\.[a-z0-9-]+)*(?::[0-9]{1,4})?(?:[/?#][\x21-\x7e]*)?")  # nearly all
-_NOT_PRINTABLE = re.compile(r"[^\x21-\x7e]")
 _MAIL = re.compile(r"[\w.!#$%&'*+/=?^`{|}~-]{1,64}@[\w-]+(?:\.[\w-]+)*")  # no list of several addresses
 _CHANNEL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://[^\s\x00-\x1f\x7f]+")
 _SECOND_ADDRESS = re.compile(r"[,;][^/]*://")  # where senders split a text into several addresses
@@ -138,9 +135,12 @@ class Values:
 
     def url(self, url: str, span: TextSpan) -> None:
         """Report an address that is not an absolute one of http or https, or that contains credentials."""
-        problem = _url_problem(url)
+        problem = address_problem(url)
         if problem:
-            self._reporter.error(f"{problem}: expected an address such as 'https://example.org/feed'", span)
+            plain = plain_address(url)
+            can_be_meant = address_problem(plain) is None
+            such = f"write {plain!r}" if can_be_meant else "expected an address such as 'https://example.org/feed'"
+            self._reporter.error(f"{problem}: {such}", span)
 
     def websub(self, span: TextSpan) -> None:
         """Warn about WEBSUB ON if no hub can reach the daemon."""
@@ -263,30 +263,3 @@ def _meant_language(tag: str) -> str:
     if mark_of(written) is None and language is not None:
         written = LANGUAGE_NAMES[language]
     return f" Did you mean {written}?" if mark_of(written) is not None else did_you_mean(written, LANGUAGES)
-
-
-def _url_problem(url: str) -> str | None:
-    """Return why an address cannot be asked.
-
-    >>> _url_problem("https://example.org/feed"), _url_problem("https://example.org:65536/")
-    (None, "'https://example.org:65536/' is not an address")
-    """
-    is_plain = len(url) <= _LONGEST_ADDRESS and _PLAIN_ADDRESS.fullmatch(url)
-    return None if is_plain else _problem_of_unusual(url)
-
-
-def _problem_of_unusual(url: str) -> str | None:
-    if _NOT_PRINTABLE.search(url):
-        return "an address may contain only printable ASCII without spaces"
-    if len(url) > _LONGEST_ADDRESS:
-        return f"an address may have {_LONGEST_ADDRESS} characters at most"
-    try:
-        parts = urlsplit(url)
-        host, _port = parts.hostname, parts.port
-    except ValueError:
-        return f"{url!r} is not an address"
-    if parts.scheme not in ("http", "https") or not host:
-        return f"{url!r} is not an http or https address"
-    if parts.username is not None or parts.password is not None:
-        return "an address must not hold a user or password"
-    return None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlsplit
 
 from proxyd.core.model.item import Item
-from proxyd.core.model.normal_forms import normal_link, normal_markup, normal_text
+from proxyd.core.model.normal_forms import normal_link, normal_text
 
 LINK, GUID, TITLE = "channel.item.link", "channel.item.guid", "channel.item.title"
 TEXTS = ("channel.item.description", "channel.item.content")
@@ -136,7 +136,7 @@ def _of_link_and_title(
     """
 
     def key(item: Item) -> tuple[str, str] | None:
-        link, title = _text(item, LINK), normal_markup(_text(item, TITLE))
+        link, title = _text(item, LINK), normal_text(_text(item, TITLE))
         return (normal_link(link).partition("#")[0], title) if link and title else None
 
     pairs = [pair for pair in pages.pairs(key, unknown, vanished) if _may_share_fragment(pair)]
@@ -169,7 +169,7 @@ def _of_title(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item], _
     """
 
     def key(item: Item) -> str | None:
-        return normal_markup(_text(item, TITLE)) or None
+        return normal_text(_text(item, TITLE)) or None
 
     pairs = pages.pairs(key, [item for item in unknown if _text(item, LINK)], [i for i in vanished if _text(i, LINK)])
     ways: dict[tuple[str, Hashable] | None, list[Pair]] = {}

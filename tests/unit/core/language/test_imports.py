@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from xml.sax.saxutils import quoteattr
+
 import pytest
 
-from proxyd.core.language import Listed, SourceList, SourceText, check, format_trigger, merge_listing, read_listing
+from proxyd.core.language import (
+    Listed,
+    SourceList,
+    SourceText,
+    asked_address,
+    check,
+    format_trigger,
+    merge_listing,
+    read_listing,
+)
 from proxyd.core.model.profile import EMPTY_DECLARATION, Declaration
-from proxyd.errors import ListingError
+from proxyd.errors import ConfigError, ListingError
 
 FOLDERS = b"""<opml><body><outline xmlUrl="https://a.example/1"/><outline text=" Tech\t news">
 <outline title="2" xmlUrl="https://a.example/2"/><outline text=".."><outline text="Linux">
@@ -82,3 +93,88 @@ def test_a_list_that_is_too_long_for_one_import_is_refused(monkeypatch: pytest.M
     assert len(read_listing(lines, "list.txt").feeds) == 2
     with pytest.raises(ListingError, match=r"list\.txt lists more than 2 addresses; import it in parts"):
         read_listing(lines + b"https://example.org/c\n", "list.txt")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'<opml><body><outline title="R&D" xmlUrl="http://x.example/?a=1&b=2"/></body></opml>',
+        b'\xef\xbb\xbf<opml><body><outline title="R&amp;D" xmlUrl="http://x.example/?a=1&amp;b=2"/></body></opml>',
+        b'\n <?xml version="1.0"?>\n<opml><body><outline title="R&D" xmlUrl="http://x.example/?a=1&b=2"/></body></opml>',
+        '<?xml version="1.0" encoding="utf-8"?><opml><body><outline title="R&amp;D" '
+        'xmlUrl="http://x.example/?a=1&amp;b=2"/></body></opml>'.encode("utf-16"),
+        b'<?xml version="1.0" encoding="UTF-16"?><opml><outline text="R&D\x0b" xmlUrl="http://x.example/?a=1&b=2"/></opml>',
+    ],
+    ids=["a bare ampersand", "a mark", "blanks before the declaration", "UTF-16", "a false declaration, a control"],
+)
+def test_a_list_that_is_not_quite_xml_is_read(body: bytes) -> None:
+    assert read_listing(body, "list").feeds == (Listed("R&D", "http://x.example/?a=1&b=2"),)
+
+
+def test_titles_are_read_in_the_charset_of_the_list() -> None:
+    text = '<?xml version="1.0" encoding="windows-1251"?><opml><outline text="\u041c\u0438\u0440" xmlUrl="http://a.example/"/></opml>'
+    assert read_listing(text.encode("cp1251"), "list").feeds[0].title == "\u041c\u0438\u0440"
+    assert read_listing("http://a.example/\u00fc\n".encode("utf-16"), "list").feeds[0].url == "http://a.example/%C3%BC"
+
+
+def test_a_list_with_broken_markup_says_where_feeds_may_be_missing() -> None:
+    found = read_listing(
+        b'<opml><body>\n<outline xmlUrl="http://a.example/"/>\n<outline xmlUrl="http://b.example/"', "l"
+    )
+    assert [feed.url for feed in found.feeds][:1] == ["http://a.example/"]
+    assert found.unreadable[0] == "l:3: not well-formed XML; feeds after this line may be missing"
+
+
+ADDRESSES = {
+    "feed://x.example/a": "http://x.example/a",
+    "FEED:https://x.example/a": "https://x.example/a",
+    "feed://https://x.example/a": "https://x.example/a",
+    "pcast://x.example/a": "http://x.example/a",
+    " http://x.example/a b\u00a0": "http://x.example/a%20b",
+    "http://x.example/a\tb": "http://x.example/ab",
+    "http://b\u00fccher.example/": "http://xn--bcher-kva.example/",
+    "http://B\u00dcCHER.example:8080/\u00fc?\u00e9=1#\u00df": "http://xn--bcher-kva.example:8080/%C3%BC?%C3%A9=1#%C3%9F",
+    'http://x.example/%20+~|"?a=%41': 'http://x.example/%20+~|"?a=%41',
+    "\ufeffhttp://x.example/": "http://x.example/",
+    "HTTP://X.example/A": "HTTP://X.example/A",
+}
+
+
+@pytest.mark.parametrize(("written", "plain"), ADDRESSES.items())
+def test_addresses_are_written_as_the_language_takes_them(written: str, plain: str) -> None:
+    outline = f"<opml><outline text='a' xmlUrl={quoteattr(written)}/></opml>"
+    listed = read_listing(outline.encode(), "list")
+    assert [feed.url for feed in listed.feeds] == [plain]
+    assert declared(*merge_listing(listed, EMPTY_DECLARATION, "Mine").texts()).sources["a"].url == plain
+    assert asked_address(written) == plain
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["http://me:pw@h.example/k", "http://me@h.example/", "feed://me:pw@h.example/", "http://me:p w@h.example/"],
+)
+def test_an_address_with_a_password_is_named_and_left_out(written: str) -> None:
+    listed = read_listing(f"http://a.example/\n{written}\n".encode(), "list")
+    assert [feed.url for feed in listed.feeds] == ["http://a.example/"]
+    assert len(listed.unreadable) == 1
+    assert "[hidden]@h.example" in listed.unreadable[0]
+    assert "AUTH BASIC" in listed.unreadable[0]
+    assert "pw" not in listed.unreadable[0]
+    with pytest.raises(ConfigError, match="must not hold a user or password") as refused:
+        asked_address(written)
+    assert "pw" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "written", ["ftp://x.example/", "http://", "http://\u2028.example/", "x.example", "http://h:99999/"]
+)
+def test_what_can_be_no_address_is_named(written: str) -> None:
+    listed = read_listing(f"http://a.example/\n{written}\n".encode(), "list")
+    assert (len(listed.feeds), len(listed.unreadable)) == (1, 1)
+    with pytest.raises(ConfigError, match="is not an address"):
+        asked_address(written)
+
+
+def test_the_check_says_how_an_address_is_written() -> None:
+    checked = check([SourceText("a", "CREATE SOURCE s OF FEED AT 'feed://b\u00fccher.example/'")])
+    assert "write 'http://xn--bcher-kva.example/'" in str(checked.errors[0])

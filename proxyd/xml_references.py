@@ -6,6 +6,9 @@ import re
 from collections.abc import Iterator
 from html.entities import name2codepoint
 
+ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+"""Characters that XML does not have."""
+
 _REFERENCES = re.compile(
     r"<!\[CDATA\[.*?(?:\]\]>|\Z)|<!--.*?(?:-->|\Z)"
     r"|(?:&#(?:[xX][0-9a-fA-F]+|[0-9]+);)+|&(?:([A-Za-z][A-Za-z0-9]{0,31});|(?!#(?:[xX][0-9a-fA-F]+|[0-9]+);))",
