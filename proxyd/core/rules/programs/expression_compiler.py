@@ -85,6 +85,14 @@ class Row:
 Closure: TypeAlias = Callable[[Row], Value]
 
 
+def _counted(closure: Closure, steps: int) -> Closure:
+    def counted(row: Row) -> Value:
+        row.meter.spend(steps)
+        return closure(row)
+
+    return counted
+
+
 class Compiler:
     """Turns checked expressions into closures.
 
@@ -120,13 +128,12 @@ class Compiler:
 
     def compile(self, expression: Expression) -> Closure:
         """Return a closure from a row to the expression's value; it counts each of its operators as evaluated."""
-        closure, steps = self._closure(expression), _size(expression)
+        return _counted(self._closure(expression), _size(expression))
 
-        def counted(row: Row) -> Value:
-            row.meter.spend(steps)
-            return closure(row)
-
-        return counted
+    def compile_sides(self, left: Expression, right: Expression) -> tuple[Closure, Closure]:
+        """Return closures to the values that the two sides of a comparison compare; they count as ``compile`` does."""
+        one, other = self._operands(left, right)
+        return _counted(one, _size(left)), _counted(other, _size(right))
 
     @singledispatchmethod
     def _closure(self, expression: Expression) -> Closure:

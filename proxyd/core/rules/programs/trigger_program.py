@@ -156,6 +156,8 @@ class AnswerProgram:
         Whether the answer is of another class, so that any of its sources may give it.
     where
         The conditions on the answer alone, and ``pair`` those that also read the first event.
+    keys
+        What must be equal in both, first of the first event and then of the answer; ``None`` if nothing must.
     paths, old_paths
         The fields that they read, of both events.
     """
@@ -167,6 +169,7 @@ class AnswerProgram:
     is_elsewhere: bool
     where: Closure | None
     pair: Closure | None
+    keys: tuple[Closure, Closure] | None
     paths: frozenset[str]
     old_paths: frozenset[str]
 
@@ -178,7 +181,8 @@ class AnswerProgram:
         """Return whether an event, which passes, answers this first one; raises ``EvaluationError``."""
         if self.pair is None:
             return True
-        return is_true(self.pair(replace(Row.of(answer, meter=meter), tables={FIRST: first.item.fields})))
+        row = Row.of(answer, meter=meter)
+        return is_true(self.pair(Row(row.fields, (), row.new, row.old, {FIRST: first.item.fields}, meter)))
 
 
 def compile_answer(
@@ -200,15 +204,32 @@ def compile_answer(
         is_elsewhere=page_class != first_class,
         where=None if own is None else compiler.compile(own),
         pair=None if both is None else compiler.compile(both),
+        keys=next((compiler.compile_sides(*sides) for term in terms if (sides := _sides(term)) is not None), None),
         paths=frozenset(compiler.paths),
         old_paths=frozenset(compiler.old_paths),
     )
+
+
+def _sides(term: Expression) -> tuple[Expression, Expression] | None:
+    """Return the sides of an equality between a first event, which comes first, and its answer."""
+    if not (isinstance(term, Binary) and term.operator == "="):
+        return None
+    for one, other in ((term.left, term.right), (term.right, term.left)):
+        if _names_first(one) and not _names_answer(one) and _names_answer(other) and not _names_first(other):
+            return one, other
+    return None
 
 
 def _names_first(expression: Expression) -> bool:
     if isinstance(expression, Column):
         return expression.qualifier == FIRST
     return any(_names_first(child) for child in children(expression))
+
+
+def _names_answer(expression: Expression) -> bool:
+    if isinstance(expression, Column):
+        return expression.qualifier != FIRST
+    return any(_names_answer(child) for child in children(expression))
 
 
 def compile_trigger(
