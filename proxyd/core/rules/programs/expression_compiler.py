@@ -31,11 +31,12 @@ from proxyd.core.model.item import EventKind, UpdateEvent, Value
 from proxyd.core.model.numbers import plain_number, read_number
 from proxyd.core.model.profile import FieldType, PageClass
 from proxyd.core.model.source_class import PROBE_FIELDS
+from proxyd.core.model.wall_time import all_zones
 from proxyd.core.rules.programs.arithmetic import ARITHMETIC, arithmetic
 from proxyd.core.rules.programs.like_patterns import like_matcher, like_read
 from proxyd.core.rules.programs.meter import UNMETERED, Meter, check_length
 from proxyd.core.rules.programs.regular_expressions import Regex
-from proxyd.core.rules.programs.scalar_functions import FUNCTIONS, cast, diff, number
+from proxyd.core.rules.programs.scalar_functions import FUNCTIONS, PARTS_OF_TIMES, READINGS, STEPS, cast, diff, number
 
 _STEPS_PER_OPERATOR = 2
 _STEPS_PER_NUMBER = 400  # to read one as people write it
@@ -307,11 +308,15 @@ class Compiler:
             return self._number(arguments)
         if name == "REGEXP_SUBSTR":
             return self._regexp_substr(node)
-        function = FUNCTIONS[name]
+        function, readings, steps = FUNCTIONS[name], READINGS.get(name, 1), STEPS.get(name, 0)
+        if name in PARTS_OF_TIMES and len(arguments) > 1:
+            all_zones()  # reads files
 
         def call(row: Row) -> Value:
             values = [argument(row) for argument in arguments]
-            row.meter.scan(sum(len(value) for value in values if isinstance(value, str)))
+            row.meter.scan(readings * sum(len(value) for value in values if isinstance(value, str)))
+            if steps:
+                row.meter.spend(steps)
             return _made(row, function(*values))
 
         return call
