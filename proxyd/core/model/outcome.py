@@ -20,7 +20,7 @@ class OutcomeKind(Enum):
     CHANGED = "changed"  # a document was parsed; items holds its whole window
     SAME_BODY = "same_body"  # 200, but the same bytes as last time: not parsed
     NOT_MODIFIED = "not_modified"  # 304
-    THROTTLED = "throttled"  # 429 or 503
+    THROTTLED = "throttled"  # 429, or 503 with a Retry-After
     GONE = "gone"  # 410
     HTTP_ERROR = "http_error"  # any other status that is not a success
     TIMEOUT = "timeout"

@@ -37,7 +37,6 @@ ACCEPT = (
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _PERMANENT = frozenset({301, 308})
 KEEPS_METHOD = frozenset({307, 308})
-THROTTLING = frozenset({429, 503})
 _UNSENDABLE = re.compile(r"[\x00-\x1f\ud800-\udfff]")
 HIDDEN = "[hidden]"
 _SECRET_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization"})
@@ -204,6 +203,14 @@ class FetchResponse:
     permanent_url: str | None = None
     host: str | None = None
     picture: Picture | None = None
+
+    @property
+    def is_throttling(self) -> bool:
+        """Whether the host asks for fewer requests: by 429, or by a 503 that says for how long.
+
+        A 503 alone is how most sites are down; it says nothing of the host's other pages.
+        """
+        return self.status == 429 or (self.status == 503 and bool(self.retry_after_s))
 
     @property
     def validators(self) -> Validators:

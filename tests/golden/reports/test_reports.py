@@ -65,7 +65,6 @@ FAULTS_LEFT = frozenset(
         "19-a-title-names-no-emoji-to-Slack",
         "19-forty-rows-go-to-Discord-in-messages-that-it-takes",
         "19-forty-rows-go-to-Telegram-in-messages-that-it-takes",
-        "20-a-site-that-answered-503-is-told-within-a-minute-of-its-return",
         "report-a-date-with-slashes-and-single-digits",
         "report-an-unescaped-ampersand-in-the-address-of-a-home-page",
     }
