@@ -262,6 +262,8 @@ class HttpProber:
             permanent_url=None if response is None else response.permanent_url,
             detail=one_line("; ".join([detail + _asked_delay(probe.trace), *probe.trace.remarks])),
             answered_by=None if response is None else response.host,
+            is_answered=probe.trace.is_answered or probe.trace.body_bytes > 0,
+            certificate=probe.trace.certificate,
             crawl_delay_s=probe.trace.crawl_delay_s,
             requests=probe.trace.requests,
             body_bytes=probe.trace.body_bytes,

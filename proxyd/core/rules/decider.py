@@ -413,10 +413,11 @@ class Decider:
         """Return a context that says whose fault a failure is; one while the daemon is offline is excused."""
         failing = context.state.health.failing
         since_s = outcome.started_s if failing is None else failing.since_s
+        host = host_of(context.source.url)
         return replace(
             context,
-            is_excused=self.connection.excuses(host_of(context.source.url), outcome),
-            is_sure=self.connection.is_sure(outcome, since_s=since_s, hosts=self.known.compiled.hosts),
+            is_excused=self.connection.excuses(host, outcome),
+            is_sure=self.connection.is_sure(host, outcome, since_s=since_s, hosts=self.known.compiled.hosts),
             throttled_until_s=self._throttled_until_s(context),
         )
 

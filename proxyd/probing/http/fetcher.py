@@ -15,7 +15,7 @@ from yarl import URL
 
 from proxyd.core.model.outcome import NO_VALIDATORS, Validators
 from proxyd.errors import FetchError, FetchTimeoutError, LeaseLostError
-from proxyd.net import describe, fresh_for_s, read_url, refusal_in, retry_after_s
+from proxyd.net import describe, fresh_for_s, read_url, refusal_in, retry_after_s, untrusted_certificate
 from proxyd.ports import always
 from proxyd.probing.http.body_decoding import Decoder, read_decoded
 from proxyd.probing.probe_failures import QueueTimeoutError, TooLargeError, TooManyRedirectsError
@@ -98,7 +98,8 @@ class ProbeTrace:
     """The steps of a fetch so far, recorded even if it fails.
 
     ``exchanges`` are kept only if ``is_shown``: nobody looks at those of the daemon's probes. ``remarks`` are shown to
-    people with the outcome. ``may_send`` is asked before each request: before a connection is opened for it, which may
+    people with the outcome. ``is_answered`` says whether bytes of any answer came, and ``certificate`` is the hash of
+    one that was not trusted. ``may_send`` is asked before each request: before a connection is opened for it, which may
     take long, and once there is one.
     """
 
@@ -107,6 +108,8 @@ class ProbeTrace:
     requests: int = 0
     started_s: float | None = None
     body_bytes: int = 0
+    is_answered: bool = False
+    certificate: str = ""
     exchanges: list[Exchange] = field(default_factory=list)
     crawl_delay_s: float | None = None
     remarks: list[str] = field(default_factory=list)
@@ -130,7 +133,24 @@ class ProbeTrace:
         """Add the requests of a fetch that this one needed; its bytes do not count for the document."""
         self.requests += other.requests
         self.started_s = other.started_s if self.started_s is None else self.started_s
+        self.is_answered = self.is_answered or other.is_answered
+        self.certificate = other.certificate or self.certificate
         self.exchanges.extend(other.exchanges)
+
+    @contextmanager
+    def noting_contact(self) -> Iterator[None]:
+        """Record what an error of the HTTP client shows of the other side: a certificate, or bytes of an answer."""
+        try:
+            yield
+        except aiohttp.ClientConnectorCertificateError as error:
+            self.certificate = untrusted_certificate(error)
+            self.is_answered = self.is_answered or not self.certificate
+            raise
+        except aiohttp.ClientHttpProxyError:
+            raise  # only the proxy has answered
+        except (aiohttp.ClientSSLError, aiohttp.ClientResponseError, aiohttp.ClientPayloadError):
+            self.is_answered = True
+            raise
 
 
 class RequestGate(Protocol):
@@ -296,7 +316,7 @@ class Fetcher:
         headers, trace = course.headers_for(url), course.trace
         trace.begin(self._clock.time_s())
         course.show_sent(url, headers)
-        with course.budget.spending() as left_s, client_errors():
+        with course.budget.spending() as left_s, client_errors(), trace.noting_contact():
             asking = self._session.request(
                 course.method,
                 url,
@@ -307,6 +327,7 @@ class Fetcher:
                 trace_request_ctx=partial(_leave, trace, turn),
             )
             async with asyncio.timeout(left_s), asking as response:
+                trace.is_answered = True
                 course.show_received(url, response)
                 if response.status in REDIRECTS and "Location" in response.headers:
                     course.redirected(response)
