@@ -55,7 +55,6 @@ FAULTS_LEFT = frozenset(
         "16-a-password-never-goes-into-a-profile",
         "16-blanks-in-an-address-are-converted",
         "18-a-chat-that-asks-to-wait-is-not-asked-before",
-        "18-a-receiver-that-takes-a-message-again-gets-all-that-waits-for-it",
         "19-a-chat-shows-every-column-that-a-query-names",
         "19-a-title-cannot-alert-a-server-of-Discord",
         "19-a-title-is-no-Markdown-for-Discord",
