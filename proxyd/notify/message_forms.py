@@ -168,12 +168,18 @@ def subject(rule: str, body: bytes) -> str:
 
 
 def chat_text(body: bytes) -> tuple[str, str]:
-    """Return a heading, which is empty if the rule has its own wording, and a line for each row."""
+    """Return a heading, which is empty if the rule has its own wording, and the text of all rows."""
+    title, rows = chat_rows(body)
+    return title, "\n".join(rows)
+
+
+def chat_rows(body: bytes) -> tuple[str, list[str]]:
+    """Return a heading, which is empty if the rule has its own wording, and a text for each row."""
     data = json.loads(body)["data"]
     told = notifications_of(data)
     is_set = all(each.get("message", {}).get("is_set") for each in told)
     lines = [line for each in told for line in _lines(each)]
-    return "" if is_set and lines else _in_line(str(data.get("rule", ""))), "\n".join([*lines, *_left_out(data)])
+    return "" if is_set and lines else _in_line(str(data.get("rule", ""))), [*lines, *_left_out(data)]
 
 
 def plain_text(rule: str, body: bytes) -> str:

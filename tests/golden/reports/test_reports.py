@@ -54,13 +54,7 @@ FAULTS_LEFT = frozenset(
         "16-a-name-with-an-umlaut-is-converted",
         "16-a-password-never-goes-into-a-profile",
         "16-blanks-in-an-address-are-converted",
-        "18-a-chat-that-asks-to-wait-is-not-asked-before",
         "19-a-chat-shows-every-column-that-a-query-names",
-        "19-a-title-cannot-alert-a-server-of-Discord",
-        "19-a-title-is-no-Markdown-for-Discord",
-        "19-a-title-names-no-emoji-to-Slack",
-        "19-forty-rows-go-to-Discord-in-messages-that-it-takes",
-        "19-forty-rows-go-to-Telegram-in-messages-that-it-takes",
         "report-a-date-with-slashes-and-single-digits",
         "report-an-unescaped-ampersand-in-the-address-of-a-home-page",
     }
