@@ -54,7 +54,6 @@ FAULTS_LEFT = frozenset(
         "16-a-name-with-an-umlaut-is-converted",
         "16-a-password-never-goes-into-a-profile",
         "16-blanks-in-an-address-are-converted",
-        "19-a-chat-shows-every-column-that-a-query-names",
         "report-a-date-with-slashes-and-single-digits",
         "report-an-unescaped-ampersand-in-the-address-of-a-home-page",
     }
