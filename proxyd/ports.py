@@ -230,6 +230,9 @@ class Outbox(Protocol):
     async def delivered(self, delivery: DueDelivery, now_s: float, *, duration_s: float, detail: str) -> None:
         """Record that the receiver accepted the delivery."""
 
+    async def retry_now(self, endpoint: str, now_s: float) -> None:
+        """Make the deliveries due that wait for their next attempt at an endpoint."""
+
     async def failed(
         self,
         delivery: DueDelivery,

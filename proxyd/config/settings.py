@@ -155,7 +155,8 @@ class Settings(BaseModel):
         "spacing allows",
     )
     throttle_scope: Literal["host", "domain"] = Field(
-        "host", description="what a 429 or 503 silences: the `host`, or all hosts of its registrable `domain`"
+        "host",
+        description="what a 429, or a 503 with Retry-After, silences: its `host`, or all of its registrable `domain`",
     )
     throttle_groups: Annotated[list[str], BeforeValidator(read_list)] = Field(
         default_factory=list, description="hosts that are throttled together, for example `a.example|b.example`"

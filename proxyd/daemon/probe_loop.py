@@ -356,6 +356,7 @@ class ProbeLoop:
                 detail=f"proxyd failed at the document, and its log says how: {type(error).__name__}",
                 requests=outcome.requests,
                 answered_by=outcome.answered_by,
+                is_answered=outcome.is_answered,
                 is_push=outcome.is_push,
             )
             return self._decider.prepare(failed, known, reading=reading)

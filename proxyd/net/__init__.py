@@ -5,7 +5,14 @@ from proxyd.net.guarded_calls import Connections, guarded
 from proxyd.net.host_turns import HostTokens, ThrottleScopes, Turn
 from proxyd.net.http_values import describe, fresh_for_s, http_date_s, read_some, retry_after_s
 from proxyd.net.links import Link, absolute, read_links, read_url, without_path
-from proxyd.net.session import SessionLimits, make_session, raise_open_files, room_for_connections, user_agent
+from proxyd.net.session import (
+    SessionLimits,
+    make_session,
+    raise_open_files,
+    room_for_connections,
+    untrusted_certificate,
+    user_agent,
+)
 
 __all__ = [
     "Connections",
@@ -31,6 +38,7 @@ __all__ = [
     "refusal_in",
     "retry_after_s",
     "room_for_connections",
+    "untrusted_certificate",
     "user_agent",
     "without_path",
 ]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import resource
 import socket
+import ssl
 import threading
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
     from aiohttp.abc import AbstractResolver
 
+_DER = 2  # the encoding, as Python names it within
+_SHOWN = "certificate"  # the name of an error's attribute
 _NAME_THREADS = 64  # so that slow name servers do not hold up other lookups
 
 
@@ -147,12 +151,50 @@ def _connector(guard: Guard | None, limits: SessionLimits, resolver: AbstractRes
     return TolerantConnector(
         resolver=resolver if guard is None else GuardedResolver(guard, resolver),
         socket_factory=None if guard is None else guard.open_socket,
+        ssl=_tls_context(),
         limit=limits.connections,
         limit_per_host=limits.connections_per_host,
         keepalive_timeout=limits.keepalive_s,
         use_dns_cache=True,
         ttl_dns_cache=int(limits.dns_ttl_s),
     )
+
+
+class _ShowingSSL(ssl.SSLObject):
+    """TLS that shows the certificate it refuses: a captive portal has the same one for all hosts."""
+
+    def do_handshake(self) -> None:
+        """Shake hands; the error of a certificate that is not trusted tells its hash."""
+        try:
+            super().do_handshake()
+        except ssl.SSLCertVerificationError as error:
+            vars(error)[_SHOWN] = _certificate_of(self)
+            raise
+
+
+def _tls_context() -> ssl.SSLContext:
+    """Return the default settings of TLS, with a memory for certificates that are refused."""
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    context.sslobject_class = _ShowingSSL
+    return context
+
+
+def _certificate_of(connection: Any) -> str:
+    """Return the hash of the certificate of a handshake that failed, or ``""``.
+
+    Python 3.13 has a method for it, and before that only the object below has one.
+    """
+    of = connection if hasattr(connection, "get_unverified_chain") else connection._sslobj  # noqa: SLF001
+    for certificate in of.get_unverified_chain() or ():
+        data = certificate if isinstance(certificate, bytes) else certificate.public_bytes(_DER)
+        return hashlib.sha256(data).hexdigest()
+    return ""
+
+
+def untrusted_certificate(error: aiohttp.ClientConnectorCertificateError) -> str:
+    """Return the SHA-256 of the certificate for which a connection was refused, or ``""`` if it is not known."""
+    return str(vars(error.certificate_error).get(_SHOWN, ""))
 
 
 def _checking(guard: Guard, resolver: AbstractResolver) -> aiohttp.ClientMiddlewareType:

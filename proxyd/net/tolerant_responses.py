@@ -83,6 +83,12 @@ class TolerantResponseHandler(ResponseHandler):
             self.set_exception(aiohttp.ClientPayloadError(f"the headers are longer than {_MOST_HEAD_BYTES} bytes"))
             self.abort()
 
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """End the response; a head that was cut off is not taken for silence."""
+        if self._head and not self.is_eof():
+            self.set_exception(aiohttp.ClientPayloadError("the connection ended within the headers of the answer"))
+        super().connection_lost(exc)
+
     def _pass_on(self, head: bytes, rest: bytes, *, has_body: bool) -> None:
         if has_body:
             super().data_received(clean_head(head) + rest)

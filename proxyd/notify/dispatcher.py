@@ -45,6 +45,7 @@ class _Answer:
     said: str = ""
     error: DeliveryError | None = None
     next_s: float | None = None
+    is_back: bool = False  # the receiver, after failures
 
     @property
     def result(self) -> str:
@@ -183,8 +184,8 @@ class Dispatcher:
         except DeliveryError as error:
             return self._failed(delivery, error, self._clock.monotonic_s() - started_s)
         else:
-            self._endpoints.accepted(delivery.endpoint)
-            return _Answer(self._clock.time_s(), self._clock.monotonic_s() - started_s, said)
+            is_back = self._endpoints.accepted(delivery.endpoint, delivery.position)
+            return _Answer(self._clock.time_s(), self._clock.monotonic_s() - started_s, said, is_back=is_back)
         finally:
             if self._endpoints.leave(delivery.endpoint, self._clock.time_s()):
                 self._wake.notify()
@@ -229,6 +230,8 @@ class Dispatcher:
         if error is None:
             await self._outbox.delivered(delivery, at_s, duration_s=answer.duration_s, detail=answer.said)
             self._metrics.notification_delay.observe(max(0.0, at_s - delivery.event_s))
+            if answer.is_back:
+                await self._outbox.retry_now(delivery.endpoint, at_s)
             return
         disables = isinstance(error, EndpointGoneError)
         await self._outbox.failed(
@@ -243,7 +246,7 @@ class Dispatcher:
         if isinstance(error, MissingSecretError):
             return
         asked_s = error.retry_after_s
-        if self._endpoints.failed(delivery.endpoint, delivery.lane, now_s, asked_s=asked_s):
+        if self._endpoints.failed(delivery.endpoint, delivery.lane, now_s, asked_s=asked_s, position=delivery.position):
             self._metrics.circuits_opened.inc()
             log.warning("an endpoint fails for several rules; it is tried less often", endpoint=_shown(delivery))
 

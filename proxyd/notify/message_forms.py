@@ -22,6 +22,7 @@ MOST_ITEMS = 1000
 _MOST_DIGEST_BYTES = 4_000_000
 _MOST_SUBJECT = 150
 _MOST_VALUE = 2000
+_BETWEEN = " · "  # columns of a row in a chat
 _MARKED_UP = frozenset({f"{OF_ITEMS}description", f"{OF_ITEMS}content"})
 _WORDED = frozenset(
     {"title", "heading", "headline", "name", "subject", "link", "url"}
@@ -168,12 +169,18 @@ def subject(rule: str, body: bytes) -> str:
 
 
 def chat_text(body: bytes) -> tuple[str, str]:
-    """Return a heading, which is empty if the rule has its own wording, and a line for each row."""
+    """Return a heading, which is empty if the rule has its own wording, and the text of all rows."""
+    title, rows = chat_rows(body)
+    return title, "\n".join(rows)
+
+
+def chat_rows(body: bytes) -> tuple[str, list[str]]:
+    """Return a heading, which is empty if the rule has its own wording, and a text for each row."""
     data = json.loads(body)["data"]
     told = notifications_of(data)
     is_set = all(each.get("message", {}).get("is_set") for each in told)
-    lines = [line for each in told for line in _lines(each)]
-    return "" if is_set and lines else _in_line(str(data.get("rule", ""))), "\n".join([*lines, *_left_out(data)])
+    lines = [line for each in told for line in _chat_lines(each)]
+    return "" if is_set and lines else _in_line(str(data.get("rule", ""))), [*lines, *_left_out(data)]
 
 
 def plain_text(rule: str, body: bytes) -> str:
@@ -215,6 +222,42 @@ def _left_out(data: Mapping[str, Any]) -> list[str]:
     if not (left_out.get("items") or left_out.get("notifications")):
         return []
     return [f"Left out: {left_out['items']} items, {left_out['notifications']} whole notifications."]
+
+
+def _chat_lines(data: Mapping[str, Any]) -> list[str]:
+    """Return the texts of a notification's rows; those of a query that names columns show each of them, in its order.
+
+    A chat showed the first one alone.
+    """
+    lines, changes = _lines(data), data.get("changes", ())
+    if not data.get("message", {}).get("is_named"):
+        return lines
+    for n, item in enumerate(data["items"][: len(data["message"]["rows"])]):
+        if len(item) > 1:
+            columns = list(_column_texts(item, changes[n] if n < len(changes) else {}))
+            lines[n] = "\n".join(
+                ["".join(columns).removeprefix(_BETWEEN).strip() or lines[n], *lines[n].split("\n")[1:]]
+            )
+    return lines
+
+
+def _column_texts(item: Mapping[str, Any], changes: Mapping[str, Any]) -> Iterator[str]:
+    """Yield each column of a row as text: what changed in it, or its value, with its name unless it is a title."""
+    for (name, value), short in zip(item.items(), _with_short_names(item), strict=True):
+        change = changes.get(name, {})
+        if value is None and "to" not in change:
+            continue
+        if "to" in change:
+            yield f"{_BETWEEN}{name.rpartition('.')[2]}: {_shown(change['from'])} → {_shown(change['to'])}"
+        elif "difference" not in change and not _is_before(name, changes):
+            text = _in_line(readable(value) if name in _MARKED_UP else _shown(value))
+            words = text if short.lower() in _WORDED else f"{one_line(short)}: {text}"
+            yield f" {text}" if is_web(text) and short.lower() in _WORDED else _BETWEEN + words
+
+
+def _is_before(name: str, changes: Mapping[str, Any]) -> bool:
+    """Return whether a column is the old value of one whose change is told."""
+    return name.startswith("OLD.") and f"NEW.{name.removeprefix('OLD.')}" in changes
 
 
 def _told_items(data: Mapping[str, Any]) -> Iterator[tuple[str, str, list[tuple[str, str]]]]:

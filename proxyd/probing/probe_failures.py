@@ -6,7 +6,8 @@
     |- TooLargeError            the decoded body is longer than allowed
     |- TooManyRedirectsError
     |- DisallowedError          robots.txt forbids it
-    |- ThrottledError           the host asks for less, 429 or 503, before the document could be asked for
+    |- ThrottledError           the host asks for less, by 429 or Retry-After, before the document could be asked for
+    |- BadStatusError           HTTP_ERROR: robots.txt answers 503, so the document was not asked for
     |- NoSecretError            the secret of its AUTH is not set
     |- NoBrowserError           there is no browser to render the page with
     `- DecompressionBombError   UNSAFE: a small body that decodes to a huge one
@@ -41,6 +42,10 @@ class DisallowedError(FetchError):
 
 class ThrottledError(FetchError):
     """The host asks for fewer requests."""
+
+
+class BadStatusError(FetchError):
+    """A file that had to be read first answers with an error."""
 
 
 class NoSecretError(FetchError):
@@ -97,6 +102,7 @@ _KINDS: tuple[tuple[type[ProbeError], OutcomeKind], ...] = (
     (BlockedAddressError, OutcomeKind.BLOCKED),
     (DisallowedError, OutcomeKind.DISALLOWED),
     (ThrottledError, OutcomeKind.THROTTLED),
+    (BadStatusError, OutcomeKind.HTTP_ERROR),
     (NoSecretError, OutcomeKind.NO_SECRET),
     (NoBrowserError, OutcomeKind.NO_BROWSER),
     (TooLargeError, OutcomeKind.TOO_LARGE),

@@ -14,7 +14,7 @@ from proxyd.errors import ProbeError
 from proxyd.net import absolute, read_links
 from proxyd.ports import always
 from proxyd.probing.feeds.feed_items import ParsedFeed
-from proxyd.probing.http.fetcher import THROTTLING, FetchRequest, FetchResponse, ProbeTrace
+from proxyd.probing.http.fetcher import FetchRequest, FetchResponse, ProbeTrace
 from proxyd.probing.pages.page_values import ParsedPage
 from proxyd.probing.probe_failures import NoBrowserError, NoSecretError, NotAFeedError, kind_of
 from proxyd.safe_text import one_line
@@ -162,7 +162,7 @@ class HttpProber:
         status = response.status
         if status == 304 and probe.request.validators != Validators():
             return self._not_modified(probe, response)
-        if status in THROTTLING:
+        if response.is_throttling:
             return self._throttled(probe, response)
         if status == 410:
             return self._gone(probe, response)
@@ -262,6 +262,8 @@ class HttpProber:
             permanent_url=None if response is None else response.permanent_url,
             detail=one_line("; ".join([detail + _asked_delay(probe.trace), *probe.trace.remarks])),
             answered_by=None if response is None else response.host,
+            is_answered=probe.trace.is_answered or probe.trace.body_bytes > 0,
+            certificate=probe.trace.certificate,
             crawl_delay_s=probe.trace.crawl_delay_s,
             requests=probe.trace.requests,
             body_bytes=probe.trace.body_bytes,

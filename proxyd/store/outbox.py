@@ -166,6 +166,15 @@ class SqlOutbox:
 
         await self._writer.submit(write)
 
+    async def retry_now(self, endpoint: str, now_s: float) -> None:
+        """Make the deliveries due that wait for their next attempt at an endpoint, which works again.
+
+        An outage of two minutes made messages wait for up to five more.
+        """
+        o = t.outbox.c
+        waiting = and_(o.state == "pending", o.next_s > now_s, o.endpoint == endpoint, o.attempts > 0)
+        await self._writer.submit(lambda on: on.execute(update(t.outbox).where(waiting).values(next_s=now_s)))
+
     async def replay(self, notification_id: str | None, now_s: float) -> int:
         """Make deliveries pending again, either one notification's or every dead letter; return how many.
 

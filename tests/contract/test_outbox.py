@@ -204,6 +204,17 @@ async def test_the_first_of_each_lane_is_due_unless_something_before_it_holds_it
         assert await store.next_delivery_s(busy=busy, shut=shut) == min(free, default=None)
 
 
+async def test_what_failed_at_an_endpoint_is_due_at_once_when_that_works_again(store: SqlStore) -> None:
+    await put(store, notification("1"), notification("2"), notification("x", rule_name="q"))
+    for due in await store.due_deliveries(10.0, hold_s=600.0, limit=9):
+        await store.failed(due, 10.0, next_s=2000.0, error="500")
+    await store.retry_now("https://other.example/", 20.0)
+    assert await store.due_deliveries(20.0, hold_s=600.0, limit=9) == []
+    await store.retry_now(URL, 20.0)
+    woken = await store.due_deliveries(20.0, hold_s=600.0, limit=9)
+    assert [(each.notification_id, each.attempts) for each in woken] == [("1", 1), ("x", 1)]
+
+
 async def test_every_attempt_is_kept_until_its_notification_expires(store: SqlStore) -> None:
     await put(store, notification("1"), notification("other", rule_name="q"))
     first = (await store.due_deliveries(10.0, hold_s=600.0, limit=1))[0]

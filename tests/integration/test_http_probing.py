@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import hashlib
 import socket
+import ssl
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -15,6 +16,7 @@ from ipaddress import ip_network
 import aiohttp
 import brotli
 import pytest
+import trustme
 from aiohttp import ThreadedResolver, web
 from aiohttp.abc import ResolveResult
 from backports import zstd
@@ -222,6 +224,48 @@ async def test_the_same_body_is_not_parsed() -> None:
     assert outcome.validators == Validators('"2"')
 
 
+@pytest.mark.parametrize(
+    ("answer", "is_answered"),
+    [
+        pytest.param(b"", False, id="nothing"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Ty", True, id="half of the headers"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n<rss", True, id="half of the body"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n\x1f\x8b\x08\x00no", True, id="a bad coding"),
+        pytest.param(b"SSH-2.0-OpenSSH_9.2\r\n\r\n", True, id="another protocol"),
+    ],
+)
+async def test_whoever_sends_bytes_has_answered(answer: bytes, is_answered: bool) -> None:
+    async with raw_origin(answer) as url, rigged() as rig:
+        outcome = await rig.probe(url)
+    assert (outcome.kind, outcome.is_answered) == (OutcomeKind.UNREACHABLE, is_answered)
+
+
+async def test_a_redirect_to_a_silent_host_is_an_answer() -> None:
+    async with (
+        raw_origin(b"") as silent,
+        raw_origin(b"HTTP/1.1 302 Found\r\nLocation: %b\r\nContent-Length: 0\r\n\r\n" % silent.encode()) as url,
+        rigged() as rig,
+    ):
+        outcome = await rig.probe(url)
+    assert (outcome.kind, outcome.is_answered) == (OutcomeKind.UNREACHABLE, True)
+
+
+async def test_a_certificate_that_is_not_trusted_is_known_by_its_hash() -> None:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    issued = trustme.CA().issue_cert("localhost")
+    issued.configure_cert(context)
+    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0, ssl=context)
+    async with server, rigged() as rig:
+        outcome = await rig.probe(f"https://localhost:{server.sockets[0].getsockname()[1]}/")
+    shown = ssl.PEM_cert_to_DER_cert(issued.cert_chain_pems[0].bytes().decode())
+    assert outcome.certificate == hashlib.sha256(shown).hexdigest()
+    assert (outcome.kind, outcome.is_answered, "certificate" in outcome.detail) == (
+        OutcomeKind.UNREACHABLE,
+        False,
+        True,
+    )
+
+
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize(
     ("header", "expected"), [("120", 120.0), ("Sun, 09 Sep 2001 01:47:40 GMT", 60.0), ("soon", None), (None, None)]
@@ -232,7 +276,8 @@ async def test_throttled_with_retry_after_in_both_forms(
     headers = {"Date": "Sun, 09 Sep 2001 01:46:40 GMT"} | ({"Retry-After": header} if header else {})
     known = Validators('"1"')
     outcome = await probe_once(answering(status, headers=headers), validators=known, body_hash="h")
-    assert (outcome.kind, outcome.status) == (OutcomeKind.THROTTLED, status)
+    throttles = status == 429 or expected is not None
+    assert (outcome.kind, outcome.status) == (OutcomeKind.THROTTLED if throttles else OutcomeKind.HTTP_ERROR, status)
     assert outcome.retry_after_s == expected
     assert (outcome.validators, outcome.body_hash) == (known, "h")
 

@@ -99,7 +99,7 @@ ENDINGS: list[tuple[str, dict[str, str | int], OutcomeKind, int | None]] = [
     ("/status", {"code": 500}, OutcomeKind.HTTP_ERROR, 500),
     ("/status", {"code": 410}, OutcomeKind.GONE, 410),
     ("/status", {"code": 429}, OutcomeKind.THROTTLED, 429),
-    ("/status", {"code": 503}, OutcomeKind.THROTTLED, 503),
+    ("/status", {"code": 503}, OutcomeKind.HTTP_ERROR, 503),
     ("/page", {}, OutcomeKind.NOT_A_FEED, 200),
     ("/entities", {}, OutcomeKind.UNSAFE, 200),
     ("/loop", {}, OutcomeKind.TOO_MANY_REDIRECTS, None),
@@ -200,7 +200,9 @@ async def test_the_ttl_of_a_feed() -> None:
 async def test_how_long_a_throttled_source_asks_to_wait(code: int, retry_after: str, expected: float | None) -> None:
     headers: dict[str, str | int] = {"code": code, "Retry-After": retry_after, "Date": "Sun, 09 Sep 2001 01:46:40 GMT"}
     outcome = await ask("/status", headers, validators=KNOWN)
-    assert (outcome.kind, outcome.retry_after_s) == (OutcomeKind.THROTTLED, expected)
+    throttles = code == 429 or expected is not None
+    kind = OutcomeKind.THROTTLED if throttles else OutcomeKind.HTTP_ERROR
+    assert (outcome.kind, outcome.retry_after_s) == (kind, expected)
 
 
 async def test_a_page_names_the_feeds_it_links_to() -> None:
@@ -533,6 +535,16 @@ async def test_a_host_that_throttles_its_robots_file_throttles_the_probe(status:
     assert (refused.kind, refused.retry_after_s) == (OutcomeKind.THROTTLED, 900.0)
     assert allowed.kind is OutcomeKind.CHANGED
     assert rig.origin.paths() == ["/robots.txt", "/robots.txt", "/feed"]
+
+
+async def test_a_robots_file_that_answers_503_fails_that_probe_alone() -> None:
+    async with rigged() as rig:
+        rig.origin.robots = lambda: web.Response(status=503)
+        refused = await rig.ask("/feed", obeys_robots=True)
+        rig.origin.robots = lambda: web.Response(status=404)
+        allowed = await rig.ask("/feed", obeys_robots=True)
+    assert (refused.kind, refused.requests, "status 503" in refused.detail) == (OutcomeKind.HTTP_ERROR, 1, True)
+    assert allowed.kind is OutcomeKind.CHANGED
 
 
 @pytest.mark.parametrize("status", [500, 502])

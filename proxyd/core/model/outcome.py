@@ -20,7 +20,7 @@ class OutcomeKind(Enum):
     CHANGED = "changed"  # a document was parsed; items holds its whole window
     SAME_BODY = "same_body"  # 200, but the same bytes as last time: not parsed
     NOT_MODIFIED = "not_modified"  # 304
-    THROTTLED = "throttled"  # 429 or 503
+    THROTTLED = "throttled"  # 429, or 503 with a Retry-After
     GONE = "gone"  # 410
     HTTP_ERROR = "http_error"  # any other status that is not a success
     TIMEOUT = "timeout"
@@ -154,6 +154,10 @@ class ProbeOutcome:
         The hubs in the response or its document, if that was read.
     answered_by
         The host of the last response; ``None`` without a response.
+    is_answered
+        Whether bytes of an answer came, of the document or of what had to be read before it, also if the probe failed.
+    certificate
+        The SHA-256 of a certificate that was not trusted.
     crawl_delay_s
         Seconds between requests that robots.txt asks for.
     misfits
@@ -191,6 +195,8 @@ class ProbeOutcome:
     permanent_url: str | None = None
     hub_links: HubLinks | None = None
     answered_by: str | None = None
+    is_answered: bool = False
+    certificate: str = ""
     crawl_delay_s: float | None = None
     misfits: int = 0
     detail: str = ""

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 
 SILENT_HOSTS = 3
+LEAST_OUTAGE_S = 60.0
 _SILENT = frozenset({OutcomeKind.UNREACHABLE, OutcomeKind.TIMEOUT})
 _NOT_ASKED = frozenset({OutcomeKind.BLOCKED, OutcomeKind.DISALLOWED, OutcomeKind.NO_SECRET, OutcomeKind.NO_BROWSER})
 
@@ -28,6 +29,9 @@ class Connectivity:
     certain only if as many were not failing for reasons of their own: a large fleet has dead hosts, and now and then
     they come in a row.
 
+    Whoever sent bytes of an answer is not silent, whatever was wrong with them. Neither is a host with a certificate
+    that is not trusted, unless all hosts show the same one: then a captive portal answers for them.
+
     Examples
     --------
     >>> connection = Connectivity()
@@ -42,26 +46,37 @@ class Connectivity:
     """
 
     _silent: set[str] = field(default_factory=set)
+    _certificates: dict[str, dict[str, tuple[ProbeOutcome, float]]] = field(default_factory=dict)  # by who showed them
     _fallen: set[str] = field(default_factory=set)  # the silent hosts that do not fail for reasons of their own
     _since_s: float = inf
     _answered_s: float = -inf
 
     def take_in(self, host: str, outcome: ProbeOutcome, *, since_s: float = inf) -> Outage | None:
-        """Note how a probe of ``host`` ended; return the outage that it ends.
+        """Note how a probe of ``host`` ended; return the outage that it ends, if that lasted a minute.
 
         ``since_s`` says since when the host fails for reasons that may be ours, and is ``-inf`` if they are its own.
         """
         if outcome.is_push or outcome.kind in _NOT_ASKED:
             return None
-        if outcome.kind in _SILENT:
-            self._note_silence(host, outcome, since_s)
+        shown = {host: (outcome, since_s), **self._certificates.get(outcome.certificate, {})}
+        if self._is_silent(host, outcome):
+            for name, (failure, failing_since_s) in shown.items():
+                self._note_silence(name, failure, failing_since_s)
+            self._certificates |= {outcome.certificate: shown} if outcome.certificate else {}
             return None
-        ended = Outage(self._since_s, outcome.finished_s) if len(self._fallen) >= SILENT_HOSTS else None
+        outage = Outage(self._since_s, outcome.finished_s) if len(self._fallen) >= SILENT_HOSTS else None
         self._silent.clear()
         self._fallen.clear()
+        self._certificates = {outcome.certificate: shown} if outcome.certificate else {}
         self._since_s = inf
         self._answered_s = max(self._answered_s, outcome.finished_s)
-        return ended
+        return outage if outage is not None and outage.until_s - outage.since_s >= LEAST_OUTAGE_S else None
+
+    def _is_silent(self, host: str, outcome: ProbeOutcome) -> bool:
+        """Return whether nothing came from a host, or only a certificate that another host has shown as well."""
+        if outcome.kind not in _SILENT or outcome.is_answered:
+            return False
+        return not outcome.certificate or not self._certificates.get(outcome.certificate, {}).keys() <= {host}
 
     def _note_silence(self, host: str, outcome: ProbeOutcome, since_s: float) -> None:
         if outcome.requests:
@@ -82,18 +97,18 @@ class Connectivity:
         """
         if outcome.kind is OutcomeKind.NO_BROWSER:
             return True
-        if outcome.kind not in _SILENT:
+        if not self._is_silent(host, outcome):
             return False
         return outcome.requests == 0 or len(self._silent | {host}) >= SILENT_HOSTS
 
-    def is_sure(self, outcome: ProbeOutcome, *, since_s: float, hosts: int) -> bool:
-        """Return whether a failure that began at ``since_s`` is certainly the source's.
+    def is_sure(self, host: str, outcome: ProbeOutcome, *, since_s: float, hosts: int) -> bool:
+        """Return whether a failure of ``host`` that began at ``since_s`` is certainly the source's.
 
         It is if the host answered, or if another one did since then. Of fewer than three hosts, nothing can be said of
         our connection, and a failure counts as theirs.
 
         >>> silent = ProbeOutcome("a", OutcomeKind.TIMEOUT, 0.0, 30.0)
-        >>> Connectivity().is_sure(silent, since_s=0.0, hosts=2), Connectivity().is_sure(silent, since_s=0.0, hosts=3)
-        (True, False)
+        >>> [Connectivity().is_sure("a", silent, since_s=0.0, hosts=hosts) for hosts in (2, 3)]
+        [True, False]
         """
-        return outcome.kind not in _SILENT or hosts < SILENT_HOSTS or self._answered_s >= since_s
+        return not self._is_silent(host, outcome) or hosts < SILENT_HOSTS or self._answered_s >= since_s

@@ -88,13 +88,25 @@ class _Gate:
         return self.circuit == Circuit() and not self.under_way and self.pause_until_s <= now_s and is_quiet
 
 
+@dataclass(slots=True)
+class _Waiting:
+    """The deliveries that failed since the last success, and those that were woken and have not been accepted since."""
+
+    failing: set[int] = field(default_factory=set)
+    woken: set[int] = field(default_factory=set)
+
+
 class Endpoints:
-    """Decides which endpoints may be sent to; it does not wait or read a clock, and a restart forgets its state."""
+    """Decides which endpoints may be sent to, and when to wake what waits for one; a restart forgets its state.
+
+    It does not wait or read a clock.
+    """
 
     def __init__(self, limits: EndpointLimits, rng: np.random.Generator) -> None:
         self._limits = limits
         self._rng = rng
         self._gates: dict[str, _Gate] = {}
+        self._waiting: dict[str, _Waiting] = {}
 
     def shut(self, now_s: float) -> dict[str, float]:
         """Return the endpoints that may not be sent to now, and when that ends (infinity: with an attempt)."""
@@ -126,13 +138,35 @@ class Endpoints:
             del self._gates[endpoint]
         return was_awaited
 
-    def accepted(self, endpoint: str) -> None:
-        """Note that the endpoint works, so that all lanes may continue."""
-        self._gates.setdefault(endpoint, _Gate()).circuit = Circuit()
+    def accepted(self, endpoint: str, position: int) -> bool:
+        """Note that the endpoint works, so that all lanes may continue; return whether to wake what waits for it.
 
-    def failed(self, endpoint: str, lane: str, now_s: float, *, asked_s: float | None) -> bool:
+        That is so if something failed since its last success. A delivery that fails again after it was woken is refused
+        itself: alone, it does not make the next success wake it.
+
+        Examples
+        --------
+        >>> endpoints = Endpoints(EndpointLimits(), np.random.Generator(np.random.PCG64(1)))
+        >>> endpoints.accepted("a", 1), endpoints.accepted("a", 2)  # before the first one, nothing is known
+        (True, False)
+        >>> [(endpoints.failed("a", "lane", 0.0, asked_s=None, position=3), endpoints.accepted("a", n)) for n in (4, 5)]
+        [(False, True), (False, False)]
+        """
+        self._gates.setdefault(endpoint, _Gate()).circuit = Circuit()
+        if len(self._waiting) > _MOST_ENDPOINTS:
+            self._waiting = {name: waiting for name, waiting in self._waiting.items() if waiting.failing}
+        is_known = endpoint in self._waiting
+        waiting = self._waiting.setdefault(endpoint, _Waiting())
+        is_back = not is_known or not waiting.failing <= waiting.woken
+        waiting.woken |= waiting.failing if is_back else set()
+        waiting.woken.discard(position)
+        waiting.failing.clear()
+        return is_back
+
+    def failed(self, endpoint: str, lane: str, now_s: float, *, asked_s: float | None, position: int) -> bool:
         """Note a failure and the wait that the receiver asked for; return whether this opened the circuit."""
         gate = self._gates.setdefault(endpoint, _Gate())
+        self._waiting.setdefault(endpoint, _Waiting()).failing.add(position)
         before, gate.circuit = gate.circuit, failed(gate.circuit, lane, now_s, self._rng)
         if asked_s:
             gate.pause_until_s = max(gate.pause_until_s, now_s + min(asked_s, LONGEST_PAUSE_S))

@@ -24,7 +24,7 @@ class HostThrottle:
 
 
 def throttled(previous: HostThrottle, *, now_s: float, asked_s: float | None, rng: np.random.Generator) -> HostThrottle:
-    """Return the host's throttle after one of its sources answered 429 or 503 at ``now_s``.
+    """Return the host's throttle after one of its sources asked for fewer requests at ``now_s``.
 
     The wait is what the origin asked for (Retry-After, at most a day), otherwise 60 s doubling to a day with every
     strike and up to 10 % longer. Answers to probes that were under way together count as one strike. After 30 quiet

@@ -431,11 +431,19 @@ class Decider:
         """Return a context that says whose fault a failure is; one while the daemon is offline is excused."""
         failing = context.state.health.failing
         since_s = outcome.started_s if failing is None else failing.since_s
+        host = host_of(context.source.url)
         return replace(
             context,
-            is_excused=self.connection.excuses(host_of(context.source.url), outcome),
-            is_sure=self.connection.is_sure(outcome, since_s=since_s, hosts=self.known.compiled.hosts),
+            is_excused=self.connection.excuses(host, outcome),
+            is_sure=self.connection.is_sure(host, outcome, since_s=since_s, hosts=self.known.compiled.hosts),
+            throttled_until_s=self._throttled_until_s(context),
         )
+
+    def _throttled_until_s(self, context: SourceContext) -> float:
+        """Return until when a source is or was left alone because it, or its host, asked for fewer requests."""
+        state, planned = context.state, self.planner.sources.get(context.source.source_id)
+        own_s = state.not_before_s if state.last_outcome == OutcomeKind.THROTTLED.value else 0.0
+        return own_s if planned is None else max(own_s, self.planner.limits.blocked_until_s(planned))
 
     def _ended_outage(self, context: SourceContext, outcome: ProbeOutcome) -> Iterable[Notification]:
         """Take in what an outcome says of our connection, and return the notices of the outage that it ends."""

@@ -3,16 +3,47 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cache, partial
+from importlib import import_module
+from math import isfinite
+from typing import Any, TypeVar
 
 from proxyd.errors import DeliveryError
-from proxyd.net import Connections, guarded
+from proxyd.net import Connections, guarded, retry_after_s
 from proxyd.notify.channels import ChannelResources
 from proxyd.notify.channels.channel_address import ChannelAddressError, ChannelAddresses, has_channels, load_apprise
-from proxyd.notify.message_forms import chat_text
+from proxyd.notify.channels.chat_texts import ChatForm
+from proxyd.notify.message_forms import chat_rows
 from proxyd.ports import Message
 
 _THREADS = 4
+_MOST_BEGUN = 4096
+_MOST_READ = 65_536  # bytes of an answer
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Sending:
+    """A notification on its way: apprise's service, and the messages that it takes."""
+
+    service: Any
+    form: ChatForm
+    title: str
+    texts: list[str]
+
+
+@dataclass(slots=True)
+class _Refusal:
+    """What a service answered last that is no success: its status, and the seconds that it asks to wait."""
+
+    status: int | None = None
+    asked_s: float | None = None
 
 
 class AppriseChannel:
@@ -23,13 +54,16 @@ class AppriseChannel:
         self._timeout_s = timeout_s
         self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="channel")
         self._turns = asyncio.Semaphore(_THREADS)
+        self._begun: OrderedDict[tuple[str, str], int] = OrderedDict()  # messages that were taken of a notification
 
     def close(self) -> None:
         """Start no more deliveries; running threads end by themselves."""
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     async def deliver(self, message: Message) -> str:
-        """Return once the service took the text.
+        """Return once the service took the text, in as many messages as it needs.
+
+        The next attempt goes on with the message that failed.
 
         Raises
         ------
@@ -38,37 +72,53 @@ class AppriseChannel:
         """
         if not has_channels():
             raise DeliveryError("proxyd[apprise] is not installed: install it, restart and replay", retryable=False)
-        title, text = chat_text(message.body)
-        loop, connections = asyncio.get_running_loop(), Connections()
+        key = message.message_id, message.endpoint
         async with self._turns:
-            sending = loop.run_in_executor(self._executor, self._send, message.endpoint, title, text, connections)
-            try:
-                is_sent = await asyncio.wait_for(sending, self._timeout_s)
-            except TimeoutError as error:
-                connections.end()
-                raise DeliveryError(f"the channel did not answer within {self._timeout_s:g} s") from error
-        if not is_sent:
-            raise DeliveryError("the channel's service did not accept it, or could not be reached")
+            sending = await self._in_thread(lambda _: self._prepared(message))
+            for number in range(self._begun.pop(key, 0), len(sending.texts)):
+                self._begun[key] = number
+                await self._in_thread(partial(self._send, sending, sending.texts[number], message.attempt_s))
+            self._begun.pop(key, None)
+            while len(self._begun) > _MOST_BEGUN:
+                self._begun.popitem(last=False)
         return "the channel's service accepted it"
 
-    def _send(self, url: str, title: str, text: str, connections: Connections) -> bool:
-        apprise = load_apprise()
+    async def _in_thread(self, call: Callable[[Connections], T]) -> T:
+        connections = Connections()
+        calling = asyncio.get_running_loop().run_in_executor(self._executor, call, connections)
         try:
-            service = self._addresses.open(url)
+            return await asyncio.wait_for(calling, self._timeout_s)
+        except TimeoutError as error:
+            connections.end()
+            raise DeliveryError(f"the channel did not answer within {self._timeout_s:g} s") from error
+
+    def _prepared(self, message: Message) -> _Sending:
+        try:
+            service = self._addresses.open(message.endpoint)
         except ChannelAddressError as error:
             raise DeliveryError(f"{error}; correct the profile or the setting, and replay", retryable=False) from error
         for name in ("socket_connect_timeout", "socket_read_timeout"):  # an address may ask for years
             if not 0.0 < getattr(service, name) <= self._timeout_s:
                 setattr(service, name, self._timeout_s)
-        sender = apprise.Apprise(service)
+        heading, rows = chat_rows(message.body)
+        form = ChatForm.of(service, message.endpoint.partition(":")[0].lower())
+        title = form.title(heading)
+        return _Sending(service, form, title, form.messages(title, rows))
+
+    def _send(self, sending: _Sending, text: str, now_s: float, connections: Connections) -> None:
+        apprise = load_apprise()
+        sender, body_format = apprise.Apprise(sending.service), apprise.NotifyFormat(sending.form.source)
         try:
-            with guarded(self._addresses.guard, connections) as refused:
-                is_sent = bool(sender.notify(body=text, title=title, body_format=apprise.NotifyFormat.TEXT))
+            with guarded(self._addresses.guard, connections) as refused, _noting(now_s) as refusal:
+                is_sent = bool(sender.notify(body=text, title=sending.title, body_format=body_format))
         finally:
             connections.end()
         if refused:
             raise DeliveryError(f"the channel's server is refused: {refused[0]}", retryable=False)
-        return is_sent
+        if not is_sent:
+            answered = "" if refusal.status is None else f": it answered {refusal.status}"
+            said = f"the channel's service did not accept it, or could not be reached{answered}"
+            raise DeliveryError(said, retry_after_s=refusal.asked_s)
 
 
 def open_apprise(resources: ChannelResources) -> AppriseChannel:
@@ -78,3 +128,54 @@ def open_apprise(resources: ChannelResources) -> AppriseChannel:
     channel = AppriseChannel(addresses, timeout_s=settings.delivery_timeout)
     resources.at_end(channel.close)
     return channel
+
+
+_notes: ContextVar[tuple[float, _Refusal] | None] = ContextVar("_notes", default=None)
+
+
+@contextmanager
+def _noting(now_s: float) -> Iterator[_Refusal]:
+    """Yield what the service answers to the calls inside: apprise says only whether it took a message."""
+    _watch_answers()
+    refusal = _Refusal()
+    token = _notes.set((now_s, refusal))
+    try:
+        yield refusal
+    finally:
+        _notes.reset(token)
+
+
+@cache
+def _watch_answers() -> None:
+    """Let the client of apprise's services tell their refusals, and not ask again after one that asks to wait.
+
+    Some services of apprise would sleep in their thread and ask again themselves.
+    """
+    requests: Any = import_module("requests")
+    send = requests.Session.send
+
+    def watched(session: Any, request: Any, **options: Any) -> Any:
+        response, notes = send(session, request, **options), _notes.get()
+        if notes is None or response.status_code < 400:
+            return response
+        now_s, refusal = notes
+        refusal.status, refusal.asked_s = response.status_code, _asked_s(response, now_s)
+        if response.status_code == 429 or refusal.asked_s:
+            raise requests.RequestException(f"status {response.status_code}")
+        return response
+
+    requests.Session.send = watched
+
+
+def _asked_s(response: Any, now_s: float) -> float | None:
+    """Return the seconds that a service asks to wait, in a header or, as chats do, in JSON."""
+    asked_s = retry_after_s(response.headers, now_s)
+    if asked_s is not None or response.status_code != 429 or len(response.content) > _MOST_READ:
+        return asked_s
+    try:
+        said = response.json()
+        said = said.get("parameters") or said
+        seconds = float(said["retry_after"] if "retry_after" in said else said["retry_after_ms"] / 1000.0)
+    except (ValueError, TypeError, AttributeError, KeyError):
+        return None
+    return seconds if isfinite(seconds) and seconds > 0.0 else None

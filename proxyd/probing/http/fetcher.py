@@ -15,7 +15,7 @@ from yarl import URL
 
 from proxyd.core.model.outcome import NO_VALIDATORS, Validators
 from proxyd.errors import FetchError, FetchTimeoutError, LeaseLostError
-from proxyd.net import describe, fresh_for_s, read_url, refusal_in, retry_after_s
+from proxyd.net import describe, fresh_for_s, read_url, refusal_in, retry_after_s, untrusted_certificate
 from proxyd.ports import always
 from proxyd.probing.http.body_decoding import Decoder, read_decoded
 from proxyd.probing.probe_failures import QueueTimeoutError, TooLargeError, TooManyRedirectsError
@@ -37,7 +37,6 @@ ACCEPT = (
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _PERMANENT = frozenset({301, 308})
 KEEPS_METHOD = frozenset({307, 308})
-THROTTLING = frozenset({429, 503})
 _UNSENDABLE = re.compile(r"[\x00-\x1f\ud800-\udfff]")
 HIDDEN = "[hidden]"
 _SECRET_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization"})
@@ -99,7 +98,8 @@ class ProbeTrace:
     """The steps of a fetch so far, recorded even if it fails.
 
     ``exchanges`` are kept only if ``is_shown``: nobody looks at those of the daemon's probes. ``remarks`` are shown to
-    people with the outcome. ``may_send`` is asked before each request: before a connection is opened for it, which may
+    people with the outcome. ``is_answered`` says whether bytes of any answer came, and ``certificate`` is the hash of
+    one that was not trusted. ``may_send`` is asked before each request: before a connection is opened for it, which may
     take long, and once there is one.
     """
 
@@ -108,6 +108,8 @@ class ProbeTrace:
     requests: int = 0
     started_s: float | None = None
     body_bytes: int = 0
+    is_answered: bool = False
+    certificate: str = ""
     exchanges: list[Exchange] = field(default_factory=list)
     crawl_delay_s: float | None = None
     remarks: list[str] = field(default_factory=list)
@@ -131,7 +133,24 @@ class ProbeTrace:
         """Add the requests of a fetch that this one needed; its bytes do not count for the document."""
         self.requests += other.requests
         self.started_s = other.started_s if self.started_s is None else self.started_s
+        self.is_answered = self.is_answered or other.is_answered
+        self.certificate = other.certificate or self.certificate
         self.exchanges.extend(other.exchanges)
+
+    @contextmanager
+    def noting_contact(self) -> Iterator[None]:
+        """Record what an error of the HTTP client shows of the other side: a certificate, or bytes of an answer."""
+        try:
+            yield
+        except aiohttp.ClientConnectorCertificateError as error:
+            self.certificate = untrusted_certificate(error)
+            self.is_answered = self.is_answered or not self.certificate
+            raise
+        except aiohttp.ClientHttpProxyError:
+            raise  # only the proxy has answered
+        except (aiohttp.ClientSSLError, aiohttp.ClientResponseError, aiohttp.ClientPayloadError):
+            self.is_answered = True
+            raise
 
 
 class RequestGate(Protocol):
@@ -204,6 +223,14 @@ class FetchResponse:
     permanent_url: str | None = None
     host: str | None = None
     picture: Picture | None = None
+
+    @property
+    def is_throttling(self) -> bool:
+        """Whether the host asks for fewer requests: by 429, or by a 503 that says for how long.
+
+        A 503 alone is how most sites are down; it says nothing of the host's other pages.
+        """
+        return self.status == 429 or (self.status == 503 and bool(self.retry_after_s))
 
     @property
     def validators(self) -> Validators:
@@ -289,7 +316,7 @@ class Fetcher:
         headers, trace = course.headers_for(url), course.trace
         trace.begin(self._clock.time_s())
         course.show_sent(url, headers)
-        with course.budget.spending() as left_s, client_errors():
+        with course.budget.spending() as left_s, client_errors(), trace.noting_contact():
             asking = self._session.request(
                 course.method,
                 url,
@@ -300,6 +327,7 @@ class Fetcher:
                 trace_request_ctx=partial(_leave, trace, turn),
             )
             async with asyncio.timeout(left_s), asking as response:
+                trace.is_answered = True
                 course.show_received(url, response)
                 if response.status in REDIRECTS and "Location" in response.headers:
                     course.redirected(response)

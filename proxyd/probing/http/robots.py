@@ -15,8 +15,14 @@ from typing import TYPE_CHECKING
 from protego import Protego
 
 from proxyd.errors import BlockedAddressError, ProbeError
-from proxyd.probing.http.fetcher import THROTTLING, FetchLimits, FetchRequest, ProbeTrace
-from proxyd.probing.probe_failures import DisallowedError, QueueTimeoutError, ThrottledError, TooManyRedirectsError
+from proxyd.probing.http.fetcher import FetchLimits, FetchRequest, ProbeTrace
+from proxyd.probing.probe_failures import (
+    BadStatusError,
+    DisallowedError,
+    QueueTimeoutError,
+    ThrottledError,
+    TooManyRedirectsError,
+)
 
 if TYPE_CHECKING:
     from yarl import URL
@@ -30,6 +36,7 @@ ROBOTS_TIME_S = 10.0
 _DAY_S = 86_400.0
 _LONGEST_COPY_S = 30 * _DAY_S
 _LEAST_S = 300.0
+_BUSY = frozenset({429, 503})
 _MOST_LINES = 50_000
 _MOST_RULES = 10_000
 _LONGEST_LINE = 2048
@@ -196,19 +203,24 @@ class Robots:
             trace.add_detour(detour)
 
     async def _answered(self, url: URL, record: _Record, response: FetchResponse) -> None:
-        if response.status in THROTTLING:
-            self._throttled(url, record, response)
+        if response.status in _BUSY:
+            self._busy(url, record, response)
         elif response.status < 500:
             fresh_s = _DAY_S if response.fresh_for_s is None else response.fresh_for_s
             self._keep(record, await _read(response), min(max(fresh_s, _LEAST_S), _DAY_S))
         else:
             self._failed(url, record, response)
 
-    def _throttled(self, url: URL, record: _Record, response: FetchResponse) -> None:
-        """Use an old copy while the host throttles; without one, the probe is throttled."""
+    def _busy(self, url: URL, record: _Record, response: FetchResponse) -> None:
+        """Use an old copy while the host is busy; without one, the probe is throttled or fails as the file did.
+
+        The next probe asks for the file again: a host that is back is not forbidden for minutes.
+        """
         if not self._is_covered(record, _LEAST_S):
             message = f"robots.txt of {url.origin()} answers with status {response.status}"
-            raise ThrottledError(message, retry_after_s=response.retry_after_s)
+            if response.is_throttling:
+                raise ThrottledError(message, retry_after_s=response.retry_after_s)
+            raise BadStatusError(message)
 
     def _failed(self, url: URL, record: _Record, response: FetchResponse) -> None:
         wait_s = min(max(response.retry_after_s or 0.0, _LEAST_S), _DAY_S)

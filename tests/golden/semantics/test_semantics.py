@@ -46,6 +46,7 @@ _FAILURES = {
     "429": OutcomeKind.THROTTLED,
     "500": OutcomeKind.HTTP_ERROR,
     "timeout": OutcomeKind.TIMEOUT,
+    "cut": OutcomeKind.UNREACHABLE,
 }
 
 
@@ -195,8 +196,9 @@ class World:
         kind = _FAILURES.get(seen)
         if kind is not None:
             status = int(seen) if seen.isdigit() else None
-            detail = "timeout" if status is None else f"HTTP {status}"
-            return ProbeOutcome(step.source, kind, began_s, at_s, status, detail=detail, permanent_url=moved_to)
+            detail = seen if status is None else f"HTTP {status}"
+            facts = {"detail": detail, "permanent_url": moved_to, "is_answered": seen == "cut"}
+            return ProbeOutcome(step.source, kind, began_s, at_s, status, **facts)  # type: ignore[arg-type]
         texts = seen.split() if seen != "nothing" else []
         if of == "RSS":
             new = [feed_item(text) for text in texts]

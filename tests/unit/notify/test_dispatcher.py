@@ -75,6 +75,11 @@ class MemoryOutbox:
         del self.pending[delivery.position]
         self.accepted.append(delivery.notification_id)
 
+    async def retry_now(self, endpoint: str, now_s: float) -> None:
+        for position, (one, next_s) in self.pending.items():
+            if one.endpoint == endpoint and one.attempts:
+                self.pending[position] = (one, min(next_s, now_s))
+
     async def failed(
         self,
         delivery: DueDelivery,
@@ -340,6 +345,37 @@ async def test_an_endpoint_that_fails_for_several_rules_is_tried_once_at_a_time_
         await settle(2000)
     assert sorted(outbox.accepted) == sorted(f"n{n}" for n in range(1, 41))
     assert metrics.registry.get_sample_value("proxyd_circuits_opened_total") == 1
+
+
+async def test_the_first_message_that_a_receiver_takes_again_wakes_all_that_wait_for_it_in_order() -> None:
+    clock = FakeClock(T0)
+
+    def answer(notification_id: str) -> None:
+        if clock.time_s() < T0 + 100:
+            raise DeliveryError("500")
+
+    outbox, channel = MemoryOutbox(*to_one_endpoint(1, 2, 3)), ScriptedChannel(answer)
+    (new,) = to_one_endpoint(4)
+    outbox.pending[4] = (new, T0 + 100.0)
+    async with running(outbox, channel, clock, settings=DispatcherSettings(600.0, 1)):
+        await clock.advance(200.0)  # by its own steps, each of the others would be due at 374 s
+        await settle(100)
+    assert sorted(outbox.accepted) == ["n1", "n2", "n3", "n4"]
+    assert [name for name in outbox.accepted if name != "n4"] == ["n1", "n2", "n3"]
+
+
+async def test_a_message_that_alone_is_refused_is_tried_by_its_own_steps_while_others_pass() -> None:
+    def answer(notification_id: str) -> None:
+        if notification_id == "n1":
+            raise DeliveryError("400")
+
+    outbox, channel, clock = MemoryOutbox(*to_one_endpoint(1)), ScriptedChannel(answer), FakeClock(T0)
+    for new in to_one_endpoint(*range(2, 40)):
+        outbox.pending[new.position] = (new, T0 + 10.0 * new.position)
+    async with running(outbox, channel, clock):
+        await clock.advance(400.0)
+    assert len(outbox.accepted) == 38
+    assert 5 <= sum(name == "n1" for name, _ in channel.attempts) <= 7
 
 
 async def test_a_failing_endpoint_holds_back_no_other_one() -> None:

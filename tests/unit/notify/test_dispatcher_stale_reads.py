@@ -55,6 +55,9 @@ class SlowOutbox:
     async def delivered(self, done: DueDelivery, now_s: float, *, duration_s: float, detail: str) -> None:
         self.pending.remove(done)
 
+    async def retry_now(self, endpoint: str, now_s: float) -> None:
+        """Do nothing: nothing fails here."""
+
     async def failed(
         self,
         done: DueDelivery,

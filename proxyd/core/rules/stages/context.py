@@ -46,6 +46,8 @@ class SourceContext:
         Until when its hub pushes, in unix seconds.
     is_excused, is_sure
         Whether a failure is on our side, not the source's; whether it is certainly the source's.
+    throttled_until_s
+        Until when the source or its host was left alone because the host had asked for that, in unix seconds.
     """
 
     source: Source
@@ -62,6 +64,7 @@ class SourceContext:
     pushed_until_s: float = 0.0
     is_excused: bool = False
     is_sure: bool = True
+    throttled_until_s: float = 0.0
 
     @property
     def shape(self) -> Shape:

@@ -193,19 +193,27 @@ def _event(
         "source.since": happening.since_s,
         "source.moved": after.moved_url,
         "source.silent": happening.silent or ", ".join(after.silent) or None,
-        "source.trouble": _in_words(happening, after, error),
+        "source.trouble": _in_words(happening, after, error, _pause(context, outcome)),
     }
     item = Item(str(awaited), fields, outcome.finished_s, str(seq))
     seen_s = outcome.finished_s
     return StoredEvent(seq, item, seen_s, seen_s, exact=False, seed=happening.is_under_way, kind=awaited.kind)
 
 
-def _in_words(happening: _Happening, after: SourceHealth, error: str | None) -> str | None:
+def _pause(context: SourceContext, outcome: ProbeOutcome) -> str:
+    """Return why a success is known late, if the host had asked for a pause that was longer than the spacing."""
+    failing, until_s = context.state.health.failing, context.throttled_until_s
+    if failing is None or not failing.last_s + context.spacing_s < until_s <= outcome.started_s:
+        return ""
+    return f"; its host had asked for a pause until {minute_of(until_s)}"
+
+
+def _in_words(happening: _Happening, after: SourceHealth, error: str | None, pause: str) -> str | None:
     """Return what happened as the predicate of a sentence about the source; ``None`` for a probe."""
     since = "" if happening.since_s is None else minute_of(happening.since_s)
     words = {
         EventKind.FAILURE: f"has failed since {since}: {error}",
-        EventKind.RECOVERY: f"answers again after failing since {since}",
+        EventKind.RECOVERY: f"answers again after failing since {since}{pause}",
         EventKind.MOVED: f"has moved to {after.moved_url}",
         EventKind.EMPTY: f"has shown no {happening.silent} since {since}",
     }

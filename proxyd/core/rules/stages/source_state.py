@@ -46,7 +46,8 @@ def after_redirects(state: SourceState, outcome: ProbeOutcome) -> SourceState:
     """Count how often a permanent redirect led to the same place; return to the declared address if that fails."""
     if not outcome.kind.is_success:
         is_patient = state.failures < MOVED_AFTER - 1
-        is_temporary = outcome.kind in _TEMPORARY or (outcome.kind is OutcomeKind.TIMEOUT and is_patient)
+        may_pass = outcome.kind is OutcomeKind.TIMEOUT or outcome.status == 503
+        is_temporary = outcome.kind in _TEMPORARY or (may_pass and is_patient)
         return state if is_temporary else replace(state, moved_url=None, moved_times=0)
     if outcome.permanent_url is None:
         is_settled = state.moved_times == 0 or state.moved_times >= MOVED_AFTER

@@ -44,16 +44,38 @@ def test_what_was_under_way_when_the_circuit_opened_does_not_lengthen_its_wait()
 
 def test_an_open_circuit_lets_one_attempt_through_at_a_time_and_success_closes_it() -> None:
     gates = endpoints()
-    opened = [gates.failed(HERE, lane, 0.0, asked_s=None) for lane in "ababa"]
+    opened = [gates.failed(HERE, lane, 0.0, asked_s=None, position=n) for n, lane in enumerate("ababa")]
     assert opened == [False, False, False, False, True]
     until_s = gates.shut(0.0)[HERE]
     assert not gates.enter(HERE, 0.0)
     assert gates.enter(HERE, until_s)
     assert not gates.enter(HERE, until_s)
     assert gates.shut(until_s) == {HERE: inf}
-    gates.accepted(HERE)
+    gates.accepted(HERE, 1)
     gates.leave(HERE, until_s)
     assert gates.shut(until_s) == {}
+
+
+def fails(gates: Endpoints, *positions: int) -> None:
+    for position in positions:
+        gates.failed(HERE, "a", 0.0, asked_s=None, position=position)
+
+
+def test_the_first_success_after_failures_or_after_a_start_wakes_what_waits() -> None:
+    gates = endpoints()
+    assert [gates.accepted(HERE, n) for n in (1, 2)] == [True, False]
+    fails(gates, 3, 4)
+    assert [gates.accepted(HERE, n) for n in (5, 3, 4)] == [True, False, False]
+
+
+def test_a_delivery_that_is_refused_itself_is_not_woken_by_each_success_of_others() -> None:
+    gates = endpoints()
+    gates.accepted(HERE, 1)
+    for number in range(10, 20):
+        fails(gates, 2)
+        assert gates.accepted(HERE, number) == (number == 10)
+    fails(gates, 2, 3)  # the receiver itself was down again
+    assert gates.accepted(HERE, 30)
 
 
 def test_no_more_attempts_at_once_than_allowed() -> None:
@@ -86,7 +108,7 @@ def test_a_clock_that_was_set_back_shuts_no_endpoint_for_longer_than_its_window(
 @pytest.mark.parametrize(("asked_s", "pause_s"), [(30.0, 30.0), (1e9, LONGEST_PAUSE_S)])
 def test_what_a_receiver_asks_for_holds_for_all_lanes(asked_s: float, pause_s: float) -> None:
     gates = endpoints()
-    assert not gates.failed(HERE, "a", 100.0, asked_s=asked_s)
+    assert not gates.failed(HERE, "a", 100.0, asked_s=asked_s, position=1)
     assert gates.shut(100.0) == {HERE: 100.0 + pause_s}
     assert gates.shut(100.0 + pause_s) == {}
 

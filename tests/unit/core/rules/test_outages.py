@@ -87,6 +87,45 @@ async def test_two_silent_hosts_are_no_outage() -> None:
     assert notices(await outage(await well(), minutes=10, hosts="ab")) == []
 
 
+@pytest.mark.parametrize(("seconds", "told"), [(59, []), (60, ["any", "down", "shown"])])
+async def test_an_outage_is_told_if_it_lasted_a_minute(seconds: int, told: list[str]) -> None:
+    drive = await well()
+    for name in "abc":
+        await drive.see(silent(name, T0 + 600))
+    assert notices(await drive.see(answered("d", T0 + 600 + seconds))) == told
+
+
+def failed(source: str, at_s: float, certificate: str = "") -> ProbeOutcome:
+    kind = OutcomeKind.UNREACHABLE
+    return ProbeOutcome(source, kind, at_s, at_s, is_answered=not certificate, certificate=certificate)
+
+
+async def failures(drive: Drive, *outcomes: ProbeOutcome) -> list[str]:
+    """Return the sources whose failures the rule "any other" told at once."""
+    seen = [await drive.see(outcome) for outcome in outcomes]
+    told = [each for observation in seen for each in observation.rules.notifications if each.rule == "shown"]
+    return [f"{each.source_id}: {json.loads(each.body)['data']['event']['kind']}" for each in told]
+
+
+@pytest.mark.parametrize("certificates", ["", "xyz"], ids=["cut answers", "certificates that differ"])
+async def test_hosts_that_send_anything_are_told_at_once_and_are_no_outage(certificates: str) -> None:
+    drive = await well()
+    outcomes = [failed(name, T0 + 600, certificates[n : n + 1]) for n, name in enumerate("abc")]
+    assert await failures(drive, *outcomes) == ["a: failure", "b: failure", "c: failure"]
+    assert not drive.decider.connection.is_down
+    assert await failures(drive, answered("d", T0 + 900)) == []
+
+
+async def test_a_certificate_that_all_hosts_show_is_that_of_a_captive_portal() -> None:
+    drive = await well()
+    portal = [failed(name, T0 + 600 + number, "x") for number, name in enumerate("abc")]
+    assert await failures(drive, *portal) == ["a: failure"]  # it could still be its own
+    assert drive.decider.connection.is_down
+    assert await failures(drive, failed("d", T0 + 700, "x"), failed("a", T0 + 710, "x")) == []
+    assert await failures(drive, answered("d", T0 + 900)) == ["d: offline"]
+    assert await failures(drive, failed("b", T0 + 910, "x")) == ["b: failure"]
+
+
 async def test_dead_hosts_in_a_row_are_no_outage() -> None:
     drive = await well()
     for name in "abc":

@@ -8,7 +8,7 @@ import pytest
 
 from proxyd.core.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome, Validators
 from proxyd.core.model.profile import PageClass, Rendering, Source
-from proxyd.core.rules.source_requests import MOST_NOT_MODIFIED, reading_of, validators
+from proxyd.core.rules.source_requests import MOST_NOT_MODIFIED, MOVED_AFTER, reading_of, validators
 from proxyd.core.rules.source_requests import moved_url as moved_url_of
 from proxyd.core.rules.stages.source_state import after_redirects
 from proxyd.core.rules.state import SourceState
@@ -82,6 +82,13 @@ def test_anything_else_in_between_starts_the_count_again(answer: ProbeOutcome) -
 def test_the_declared_address_is_asked_again_where_the_new_one_fails(kind: OutcomeKind, where: str | None) -> None:
     state = replace(STATE, moved_url=NEW, moved_times=3)
     assert moved_url(after_redirects(state, redirected(None, kind))) == where
+
+
+def test_a_503_at_the_new_address_is_waited_for() -> None:
+    state = replace(STATE, moved_url=NEW, moved_times=3)
+    busy = replace(redirected(None, OutcomeKind.HTTP_ERROR), status=503)
+    assert moved_url(after_redirects(state, busy)) == NEW
+    assert moved_url(after_redirects(replace(state, failures=MOVED_AFTER), busy)) is None
 
 
 def test_a_source_with_secrets_is_asked_where_they_were_meant_for() -> None:

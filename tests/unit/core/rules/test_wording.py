@@ -126,6 +126,42 @@ async def test_several_rows_are_named_by_the_first() -> None:
     assert json.loads(payload(digest(gathered), 2))["data"]["title"] == "new: one and 1 more"
 
 
+@pytest.mark.parametrize(
+    ("selected", "on", "told"),
+    [
+        pytest.param("name", "UPDATE", "Tea", id="one column, by its value"),
+        pytest.param("*", "UPDATE", "Tea: last: 24.9 → 19.9", id="all columns, by title and change"),
+        pytest.param("name, note, last", "UPDATE", "Tea · note: x · last: 24.9 → 19.9", id="an update"),
+        pytest.param("last, name", "UPDATE", "last: 24.9 → 19.9 · Tea", id="in the order of the query"),
+        pytest.param("name, OLD.last, NEW.last", "UPDATE", "Tea · last: 24.9 → 19.9", id="the old value once"),
+        pytest.param("name, last AS price, note", "UPDATE", "Tea · price: 24.9 → 19.9 · note: x", id="by its alias"),
+    ],
+)
+async def test_a_chat_shows_the_columns_that_a_query_names(selected: str, on: str, told: str) -> None:
+    rule = (
+        "CREATE SOURCE \"q\" OF QUOTE AT 'https://example.org/q';"
+        f'INSERT NOTIFICATION "r" INTO "P" SET QUERY "SELECT {selected} FROM QUOTE" SET TRIGGER "ON {on} TO QUOTE";'
+    )
+    drive = driven(f'CREATE PROFILE "P";{QUOTE}{rule}')
+    before = {"name": "Tea", "last": 24.9, "note": "x"}
+    for at_s, fields in ((T0, before), (T0 + 60, before | {"last": 19.9})):
+        seen = await drive.see(changed("q", [Item("page", fields, None, repr(fields))], at_s))
+    assert chat_text(seen.rules.notifications[0].body) == ("r", told)
+
+
+async def test_a_chat_shows_the_columns_of_each_row_with_its_link() -> None:
+    rule = (
+        'CREATE PROFILE "P"; CREATE SOURCE "example.org/feed" OF FEED AT \'https://example.org/feed\';'
+        'INSERT NOTIFICATION "r" INTO "P" SET QUERY "SELECT title, link, author FROM FEED"'
+        ' SET TRIGGER "ON INSERT TO FEED WHEN COUNT(*) % 2 = 0";'
+    )
+    (found,) = await news(rule, "one", "two")
+    assert [line.partition(" · ")[0] for line in chat_text(found.body)[1].split("\n")] == [
+        "one https://example.org/one",
+        "two https://example.org/two",
+    ]
+
+
 async def test_an_update_tells_what_changed() -> None:
     before = {"name": "Tea", "last": 24.9, "note": "x"}
     data = await updated("QUOTE;", before, before | {"last": 19.9})

@@ -1,0 +1,145 @@
+"""Texts as a chat service takes them: without markup or mentions of strangers, in messages of its length."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from proxyd.notify.channels.channel_address import load_apprise
+
+MOST_MESSAGES = 20
+"""Messages of one notification; further rows are only counted."""
+_DISCORD = frozenset({"discord", "fluxer", "guilded", "revolt"})
+_DRAWS_MARKDOWN = _DISCORD | {"mmost", "mmosts", "zulip"}  # in texts that apprise leaves as they are
+_DRAWS_EMOJI = _DRAWS_MARKDOWN | {"gchat", "mastodon", "mastodons", "misskey", "misskeys", "rocket", "rockets", "slack"}
+_DRAWS_EMOJI |= {"toot", "toots"}
+_MENTIONS = _DRAWS_EMOJI | {"bluesky", "dingtalk", "feishu", "humhub", "kook", "lark", "matrix", "matrixs", "nctalk"}
+_MENTIONS |= {"nctalks", "tgram", "twist", "twitter", "workflows", "wxteams"}
+_MOST_BYTES = {"ntfy": 4096, "ntfys": 4096, "matrix": 60_000, "matrixs": 60_000}  # where the service counts bytes
+_AROUND_TITLE = 16  # characters that apprise puts around a title in the body
+_ROW_END = 2  # characters: in HTML it is \r\n
+_UNSEEN = "\u200b"
+_ADDRESS = re.compile(r"(https?://[^\s<>]+)")
+_MARKUP = re.compile(r"[\\`*_~|\[\]]|^(?:[#>+=-]|\d+(?=[.)]))", re.MULTILINE)
+_EVERYBODY = r"(?:administrators|all|channel|everybody|everyone|here|room|team)\b"
+_MENTION = re.compile(rf"(?<![\w.])@(?=[\w*])|@(?={_EVERYBODY})|<(?=@|#|!|a?:|/|t:|id:|users/)", re.IGNORECASE)
+_EMOJI = re.compile(r":(?=(?:[\w+-]*[^\W\d][\w+-]*|\+1|-1|100|1234):)")
+
+
+@dataclass(frozen=True, slots=True)
+class ChatForm:
+    """How a service takes texts.
+
+    Parameters
+    ----------
+    source, target
+        The formats, by apprise's names, in which it is given texts, and to which it converts them.
+    most
+        Length of a message; ``size`` measures texts.
+    most_title
+        Length of a title, if that is apart from the message.
+    """
+
+    escape: Callable[[str], str]
+    size: Callable[[str], int]
+    source: str
+    target: str
+    most: int
+    most_title: int
+
+    @classmethod
+    def of(cls, service: Any, scheme: str) -> ChatForm:
+        """Return the form of apprise's service at an address with this scheme."""
+        target = service.resolve_format("text").value
+        draws_markdown = scheme in _DRAWS_MARKDOWN or target == "markdown"
+        source = "markdown" if target == "markdown" else "text"
+        is_joined = service.title_maxlen <= 0 or service.overflow_amalgamate_title
+        return cls(
+            lambda text: _escape(text, scheme, draws_markdown=draws_markdown),
+            _bytes if scheme in _MOST_BYTES else _units,
+            source,
+            target,
+            min(service.body_maxlen, _MOST_BYTES.get(scheme, service.body_maxlen)),
+            0 if is_joined else service.title_maxlen,
+        )
+
+    def title(self, text: str) -> str:
+        """Return a title, escaped, and cut if it is too long."""
+        most = self.most_title or self.most // 4
+        return self.escape(text if len(text) <= most else text[: most - 1] + "…")
+
+    def messages(self, title: str, rows: Iterable[str]) -> list[str]:
+        """Return rows, escaped, in as few messages as the service takes; each has the ``title``."""
+        room = self.most
+        if title and not self.most_title:
+            room = max(room // 2, room - self.size(title) - _AROUND_TITLE)
+        return _told([(text, self._length(text)) for row in rows for text in self._parts(row, room)], room)
+
+    def _length(self, text: str) -> int:
+        convert = load_apprise().conversion.convert_between
+        return self.size(convert(self.source, self.target, text)) + _ROW_END
+
+    def _parts(self, row: str, room: int) -> Iterator[str]:
+        """Yield a row, escaped; one that is too long for a message in parts, cut at spaces where that can be."""
+        while self._length(text := self.escape(row)) > room:
+            end = max(
+                1, bisect_left(range(len(row)), True, key=lambda n: self._length(self.escape(row[:n])) > room) - 1
+            )
+            space = max(row.rfind(" ", 0, end), row.rfind("\n", 0, end))
+            end = space if space > end // 2 else end
+            yield self.escape(row[:end])
+            row = row[end:].lstrip()
+        yield text
+
+
+def _told(rows: Sequence[tuple[str, int]], room: int) -> list[str]:
+    """Return the messages of rows with their lengths, none longer than ``room`` and no more than ``MOST_MESSAGES``."""
+    messages: list[list[str]] = []
+    left = 0
+    for number, (text, length) in enumerate(rows):
+        if length > left:
+            if len(messages) == MOST_MESSAGES - 1:
+                messages.append([f"and {len(rows) - number} more"])
+                break
+            messages.append([])
+            left = room
+        messages[-1].append(text)
+        left -= length
+    return ["\n".join(message) for message in messages]
+
+
+def _escape(text: str, scheme: str, *, draws_markdown: bool) -> str:
+    r"""Return a text that a service shows as it is, and that calls nobody.
+
+    Addresses stay, so that they can be followed, but for mentions of everybody in them.
+
+    >>> _escape("**Sale** @everyone: see http://a.example/x_y_z @ 5", "discord", draws_markdown=True)
+    '\\*\\*Sale\\*\\* @\u200beveryone: see http://a.example/x_y_z @ 5'
+    >>> _escape("1:skull:2, at 10:30:45", "slack", draws_markdown=False)
+    '1:\u200bskull:2, at 10:30:45'
+    """
+    pieces = _ADDRESS.split(text)
+    pieces[::2] = (_escape_words(words, scheme, draws_markdown=draws_markdown) for words in pieces[::2])
+    if scheme in _MENTIONS:
+        pieces[1::2] = (re.sub(rf"@(?={_EVERYBODY})", "%40", address, flags=re.I) for address in pieces[1::2])
+    return "".join(pieces)
+
+
+def _escape_words(text: str, scheme: str, *, draws_markdown: bool) -> str:
+    if draws_markdown:
+        text = _MARKUP.sub(lambda mark: f"{mark[0]}\\" if mark[0].isdigit() else f"\\{mark[0]}", text)
+    if scheme in _MENTIONS:
+        text = _MENTION.sub(lambda mark: mark[0] + _UNSEEN, text)
+    return _EMOJI.sub(f":{_UNSEEN}", text) if scheme in _DRAWS_EMOJI else text
+
+
+def _units(text: str) -> int:
+    """Return the length of a text in UTF-16, which is never less than a service counts."""
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
