@@ -1,13 +1,13 @@
 """What people reported of programs of this kind, as small inputs: what must be told, by the daemon's own path.
 
 To add a case, write ``cases/NAME.case`` (``case.py`` says how) and judge by hand what must be told: nothing rewrites
-it. A case that fails today goes into ``FAULTS_LEFT``; whoever mends a fault takes its cases out.
+it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,46 +18,6 @@ from tests.golden.reports.case import Case, Step, all_cases, messages, plain_tex
 from tests.golden.reports.daemon_world import Receipt, World, running
 
 CASES = all_cases(Path(__file__).parent / "cases")
-FAULTS_LEFT = frozenset(
-    {
-        "12-a-chain-of-a-dozen-redirects-is-followed",
-        "12-a-coding-of-a-storage-service-is-ignored",
-        "12-a-coding-that-is-a-charset-is-ignored",
-        "12-a-coding-that-is-none-is-ignored",
-        "12-a-cookie-of-a-redirect-to-itself-is-kept",
-        "12-a-feed-that-is-a-gzip-file-is-read",
-        "12-a-list-of-codings-is-undone",
-        "12-a-sitemap-that-is-a-gzip-file-is-read",
-        "12-a-webhook-that-answers-200-with-an-odd-coding-is-served-once",
-        "13-Big5-with-characters-of-Hong-Kong",
-        "13-EUC-KR-with-a-syllable-of-its-extension",
-        "13-GBK-with-a-euro-sign",
-        "13-Shift_JIS-under-its-name-x-sjis",
-        "13-Shift_JIS-with-a-circled-digit",
-        "13-UTF-8-that-the-header-calls-windows-1251",
-        "13-a-page-under-the-label-x-sjis",
-        "13-a-sitemap-in-windows-1251",
-        "13-windows-1251-under-its-name-cp-1251",
-        "13-windows-874",
-        "14-a-date-with-slashes-and-the-year-first",
-        "14-a-date-without-the-space-after-the-weekday",
-        "14-a-time-of-twelve-hours-in-the-evening",
-        "14-a-time-with-an-offset-and-a-name-of-a-zone",
-        "15-JSON-LD-with-a-trailing-comma",
-        "15-JSON-LD-with-an-escaped-apostrophe",
-        "15-JSON-LD-with-entities-for-its-quotes",
-        "15-a-title-with-markup-is-text",
-        "15-the-description-of-a-medium-before-that-of-the-item-does-not-displace-it",
-        "15-the-description-of-a-medium-does-not-displace-that-of-the-item",
-        "16-a-bare-ampersand-does-not-refuse-a-list",
-        "16-a-byte-order-mark-and-a-line-before-the-declaration-do-not-refuse-a-list",
-        "16-a-name-with-an-umlaut-is-converted",
-        "16-a-password-never-goes-into-a-profile",
-        "16-blanks-in-an-address-are-converted",
-        "report-a-date-with-slashes-and-single-digits",
-        "report-an-unescaped-ampersand-in-the-address-of-a-home-page",
-    }
-)
 
 
 def _count(receipts: Sequence[Receipt], text: str) -> int:
@@ -83,14 +43,8 @@ RECEIPT_CHECKS: Mapping[str, Callable[[Sequence[Receipt], str], bool]] = {
 """The lines below ``sent``: how many messages, of how many characters, with which texts, as Telegram reads them."""
 
 
-def _parameters() -> Iterator[object]:
-    left = pytest.mark.xfail(strict=True, reason="a fault that is left")
-    for name, case in CASES.items():
-        yield pytest.param(case, id=name, marks=[left] if name in FAULTS_LEFT else [])
-
-
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:apprise")
-@pytest.mark.parametrize("case", list(_parameters()))
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 async def test_what_must_be_told_is_told(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if any(step.verb == "import" for step in case.steps):
         _check_import(case)
@@ -146,10 +100,6 @@ def _check_import(case: Case) -> None:
     assert "lacks" not in rules or rules["lacks"] not in "".join(texts)
     assert "includes" not in rules or rules["includes"] in declared
     assert rules or declared == [line for line in expected if line]
-
-
-def test_each_fault_that_is_left_is_a_case() -> None:
-    assert CASES.keys() >= FAULTS_LEFT
 
 
 def test_there_are_60_cases_and_25_of_them_are_reports_of_addresses_of_their_own() -> None:

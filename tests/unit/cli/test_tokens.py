@@ -30,7 +30,7 @@ def answering_after(times: int, monkeypatch: pytest.MonkeyPatch) -> list[float]:
         return {"name": "me", "scope": "read", "token": "pxd_made_by_the_daemon"}
 
     monkeypatch.setattr(administration, "ask", ask)
-    monkeypatch.setattr(administration.time, "sleep", pauses.append)
+    monkeypatch.setattr("proxyd.cli.administration.time.sleep", pauses.append)
     return pauses
 
 
