@@ -255,6 +255,10 @@ class StoreError(ProxydError):
     """The database failed."""
 
 
+class StoreInUseError(StoreError):
+    """Another process holds the database."""
+
+
 class StoreUnreachableError(StoreError):
     """The database does not answer."""
 

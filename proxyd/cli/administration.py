@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proxyd.cli.answers import ask, print_answer, print_list, settings_of
-from proxyd.errors import SilentError, UnreachableError
+from proxyd.errors import SilentError, StoreInUseError, UnreachableError
 from proxyd.terminal.verbs import ASKING, JSON, Verb, argument, duration, flag, verb
 
 if TYPE_CHECKING:
     from proxyd.client.types import TokenMade
+
+_STARTING_S, _PAUSE_S = 30.0, 0.25  # a daemon may take so long from its lock on the database to its socket
 
 DATABASE = Verb("db", "migrate, copy or vacuum the database", ["proxyd db migrate"])
 
@@ -124,15 +127,20 @@ TOKEN = Verb("token", "create, list or drop tokens of the API", ["proxyd token c
 def create_token(options: argparse.Namespace) -> int:
     """Create a token and print it, once.
 
-    A running daemon creates it; without one, it is written into the database.
+    A running daemon creates it, one that is starting once it listens; without one, it is written into the database.
     """
+    made = _made_by_daemon(options) or _made_in_database(options)
+    return print_answer(options, made, [made["token"]])
+
+
+def _made_by_daemon(options: argparse.Namespace) -> TokenMade | None:
+    """Return the token that a daemon made, or ``None`` if none runs."""
     try:
-        made = ask(options, lambda c: c.create_token(options.name, options.scope, expires_s=options.expires))
+        return ask(options, lambda c: c.create_token(options.name, options.scope, expires_s=options.expires))
     except UnreachableError as error:
         if options.url is not None or isinstance(error, SilentError):  # a slow daemon may have created it
             raise
-        made = _made_in_database(options)
-    return print_answer(options, made, [made["token"]])
+        return None
 
 
 def _made_in_database(options: argparse.Namespace) -> TokenMade:
@@ -140,8 +148,17 @@ def _made_in_database(options: argparse.Namespace) -> TokenMade:
 
     from proxyd.app import wiring as app
 
-    made = app.create_token(settings_of(options), options.name, options.scope, expires_in_s=options.expires)
-    return {"name": options.name, "scope": options.scope, "token": asyncio.run(made)}
+    for _ in range(round(_STARTING_S / _PAUSE_S)):
+        try:
+            made = app.create_token(settings_of(options), options.name, options.scope, expires_in_s=options.expires)
+            return {"name": options.name, "scope": options.scope, "token": asyncio.run(made)}
+        except StoreInUseError:  # a daemon holds the database, and will soon listen at its socket
+            time.sleep(_PAUSE_S)
+            if (found := _made_by_daemon(options)) is not None:
+                return found
+    raise StoreInUseError(
+        f"{settings_of(options).database_shown} is in use by a proxyd that does not answer; see its log"
+    )
 
 
 @verb("token list", "proxyd token list", takes=ASKING)

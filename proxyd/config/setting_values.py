@@ -7,12 +7,12 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from math import inf
 from typing import Annotated, TypeAlias
 from urllib.parse import SplitResult, parse_qsl, urlsplit
-from zoneinfo import available_timezones
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 
 from proxyd.core.model.budget import Budget, BudgetHours
 from proxyd.core.model.target import Target
+from proxyd.core.model.wall_time import zone_names
 
 _DURATION_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _RATE_PERIODS = {
@@ -327,7 +327,7 @@ def hidden(value: str) -> str:
 
 def check_zone(value: str) -> str:
     """Return a time zone; raise if it does not exist."""
-    if value not in available_timezones():
+    if value not in zone_names():
         raise ValueError(f"{value!r} is not a time zone such as Europe/Berlin")
     return value
 

@@ -334,8 +334,9 @@ class ProbeLoop:
                 if not self._decider.is_current(prepared):
                     continue
                 steps = await self._evaluation.run(prepared.tasks)
+                matches = await self._evaluation.run(self._decider.match_tasks(prepared, steps))
                 if self._decider.is_current(prepared):
-                    observation, joint = self._decider.conclude(prepared, steps, probe=probe)
+                    observation, joint = self._decider.conclude(prepared, steps, matches, probe=probe)
                     break
         else:
             return outcome, None

@@ -73,8 +73,10 @@ class RuleEvaluation:
 
     @asynccontextmanager
     async def turn(self, tasks: Iterable[RuleTask]) -> AsyncIterator[None]:
-        """Lock the streams that rules share among sources while they are read and changed."""
-        shared = sorted(task.stream.rule for task in tasks if task.across is not None)
+        """Lock what rules share among sources while it is read and changed: streams, and what waits for an answer."""
+        shared = sorted(
+            task.stream.rule for task in tasks if task.across is not None or task.program.answer is not None
+        )
         async with AsyncExitStack() as stack:
             for rule in shared:
                 await stack.enter_async_context(self._turns.setdefault(rule, asyncio.Lock()))

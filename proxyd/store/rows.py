@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
@@ -24,7 +25,7 @@ from proxyd.core.rates.rate_blend import RateEvidence
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.estimates import FleetRecord
 from proxyd.core.rules.observation import Observation
-from proxyd.core.rules.programs.aggregate_values import Total
+from proxyd.core.rules.programs.aggregate_values import Total, distinct_hash
 from proxyd.core.rules.sibling_hints import SiblingHint
 from proxyd.core.rules.source_health import UNKNOWN_HEALTH, SourceHealth
 from proxyd.core.rules.stages.calibration import Calibration
@@ -348,16 +349,23 @@ def _read_totals(text: str) -> tuple[Total, ...]:
 
 
 def _total_row(total: Total) -> list[Any]:
-    seen = None if total.seen is None else list(total.seen)
+    seen = None if total.seen is None else b64encode(b"".join(n.to_bytes(8) for n in sorted(total.seen))).decode()
     return [total.count, total.sum, total.least, total.most, seen]
 
 
 def _total(row: int | list[Any]) -> Total:
-    """Return a total; counts from older versions are stored as plain numbers."""
+    """Return a total; older versions stored counts as plain numbers, and distinct values themselves."""
     if isinstance(row, int):
         return Total(row, row, True, True) if row else Total()
     count, total, least, most, seen = row
-    return Total(count, total, least, most, None if seen is None else frozenset(seen))
+    return Total(count, total, least, most, None if seen is None else _hashes(seen))
+
+
+def _hashes(stored: str | list[Any]) -> frozenset[int]:
+    if isinstance(stored, list):
+        return frozenset(map(distinct_hash, stored))
+    packed = b64decode(stored)
+    return frozenset(int.from_bytes(packed[at : at + 8]) for at in range(0, len(packed), 8))
 
 
 def interval_row(record: IntervalRecord, grid: ChrononGrid) -> dict[str, Any]:

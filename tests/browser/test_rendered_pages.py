@@ -296,6 +296,47 @@ async def test_a_frame_of_another_origin_does_not_act_with_the_secrets_and_reads
     assert sorted(asked) == [(path, None, None) for path in ("/led", "/posted", "/read", "/sent")]
 
 
+@pytest.mark.parametrize(
+    "navigation",
+    ["location = '{ours}'", "frames[0].location = '{ours}'"],
+    ids=["itself", "its own frame"],
+)
+async def test_a_frame_that_navigates_itself_to_the_sources_host_sends_no_secret(
+    devtools: DevTools, navigation: str
+) -> None:
+    async with rigged(devtools) as rig, serving() as other:
+        rig.site.put("/private", f"<script>parent.postMessage('all', '*'); top.{DONE};</script>", "text/html")
+        frame = f"<iframe name=x></iframe><script>{navigation.format(ours=rig.site.url('/private'))};</script>"
+        other.put("/frame", frame, "text/html")
+        insert = f"""document.body.insertAdjacentHTML('beforeend', '<iframe src="{other.url("/frame")}"></iframe>')"""
+        rig.site.script(
+            "/page", f"onmessage = () => {DONE}; setTimeout(() => {DONE}, 3000); {insert};", Set_Cookie="own=1"
+        )
+        await rig.probe("/page", "#done", auth=Auth("bearer", SecretRef("env", "SECRET_A")))
+    assert [each for each in rig.site.arrivals if each[0] != "/page"] == [("/private", None, None)]
+
+
+async def test_a_frame_of_the_sources_own_sends_its_secrets(devtools: DevTools) -> None:
+    async with rigged(devtools) as rig:
+        rig.site.put("/ours", "<script>parent.postMessage('all', '*')</script>", "text/html")
+        insert = "document.body.insertAdjacentHTML('beforeend', '<iframe src=\"/ours\"></iframe>')"
+        rig.site.script("/page", f"onmessage = () => {DONE}; {insert};")
+        await rig.probe("/page", "#done", auth=Auth("bearer", SecretRef("env", "SECRET_A")))
+    assert [each[1] for each in rig.site.arrivals] == ["Bearer hush", "Bearer hush"]
+
+
+async def test_a_page_that_sends_large_bodies_asks_no_more(devtools: DevTools) -> None:
+    async with rigged(devtools) as rig:
+        rig.site.put("/sink", "x")
+        script = f"""const body = 'x'.repeat(600000);
+          (async () => {{ for (const n of [1, 2, 3]) await fetch('/sink', {{method: 'POST', body}}).then(
+            () => show(n + ' answered'), () => show(n + ' refused')); {DONE}; }})();"""
+        rig.site.script("/page", script)
+        outcome = await rig.probe("/page", "#done")
+    assert names(outcome) == ["1 answered", "2 refused", "3 refused"]
+    assert "it sends more than 1048576 bytes" in outcome.detail
+
+
 async def test_cookies_of_a_page_are_its_own(devtools: DevTools) -> None:
     async with rigged(devtools) as rig:
         script = "fetch('/again').then(a => a.text()).then(() => show(document.cookie || 'none'));"

@@ -60,7 +60,7 @@ def observation(*sent: Notification, events: tuple[StoredEvent, ...] = ()) -> Ob
         events=events,
         present=tuple(event.item.item_id for event in events),
         streams=(
-            StreamState("r", "s", (Total(3, 3, True, True), Total(seen=frozenset({"a", 1.5}))), 7, 2.5, 2, 1, 1.25),
+            StreamState("r", "s", (Total(3, 3, True, True), Total(seen=frozenset({1, 2**64 - 1}))), 7, 2.5, 2, 1, 1.25),
         ),
         intervals=(IntervalRecord("r", "s", 1, 3, None, 4, True, True, 0.5),),
         notifications=sent,

@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from ipaddress import ip_network
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -244,3 +245,28 @@ def test_an_address_is_refused_before_anything_is_sent(url: str, reason: str) ->
         addresses.open(url)
     assert reason in str(addresses.problem(url))
     assert addresses.problem(TELEGRAM) is None
+
+
+async def test_a_channel_reads_no_proxy_and_no_password_from_its_surroundings(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen: list[str | None] = []
+
+    async def take(request: web.Request) -> web.Response:
+        seen.append(request.headers.get("Authorization"))
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_post("/", take)
+    (tmp_path / ".netrc").write_text("machine 127.0.0.1 login me password hunter2\n")
+    (tmp_path / ".netrc").chmod(0o600)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1/")
+    async with TestServer(app, host="127.0.0.1") as server:
+        guard = Guard([ip_network("127.0.0.0/8")], [server.port or 0])
+        opened = AppriseChannel(ChannelAddresses(["json"], guard), timeout_s=10.0)
+        assert await opened.deliver(message(f"json://127.0.0.1:{server.port}/")) == "the channel's service accepted it"
+        opened.close()
+    assert seen == [None]

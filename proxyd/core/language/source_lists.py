@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 from urllib.parse import urlsplit
 from xml.etree import ElementTree
@@ -58,17 +59,15 @@ class _Kind:
 
     def preamble(self, listing: str, match: str | None) -> str:
         """Return the statements other than the sources, in canonical layout."""
-        domain, rule = quote_name(listing), quote_name(self.rule(listing))
-        where = f" WHERE {format_contains(self.field, match)}" if match else ""
-        trigger = quote_name(f"ON {self.event} TO {self.name}{where}")
-        told = _RULE.format(domain=domain, rule=rule, selected=self.selected, name=self.name, trigger=trigger)
-        parsed = parse(f"CREATE DOMAIN {domain} AS CLASS::{self.name}{self.fields};\n{told}")
-        if parsed.errors:
+        if not listing.strip() or not listing.isprintable():
             raise ListingError(f"{listing!r} is not a valid name for a list")
-        return format_parsed(parsed)
+        layout = _layout(self, match).replace(quote_name(self.rule(_SOME_NAME)), quote_name(self.rule(listing)))
+        return layout.replace(quote_name(_SOME_NAME), quote_name(listing))
 
 
+_SOME_NAME = "a name of no list"
 _MOST_LISTED = 100_000
+_MOST_FOLDERS = 2_000  # each of which becomes a domain, a profile and a rule
 _MOST_ATTRIBUTES = 1_000  # the library takes a time that grows with their square
 _MOST_SHOWN = 20  # invalid addresses that are named
 _LONGEST_FOLDER = 100
@@ -181,16 +180,33 @@ def merge_listing(
     new = [feed for feed in listed.feeds if feed.url not in there]
     statements: list[str] = []
     classes: dict[str, str] = {}
+    begun: set[str] = set()
+    if len({feed.folder for feed in new}) > _MOST_FOLDERS:
+        raise ListingError(f"the list has more than {_MOST_FOLDERS} folders; import it in parts")
     for feed in new:
         if feed.folder not in classes:
             profile, known_class = _profile(feed.folder or name, kind, declared)
             page_class = f"{quote_name(profile)}.{known_class or kind.name}"
-            if known_class is None and page_class not in classes.values():
+            if known_class is None and page_class not in begun:
                 statements.append("\n" * bool(statements) + kind.preamble(profile, match))
             classes[feed.folder] = page_class
+            begun.add(page_class)
         of = classes[feed.folder]
         statements.append(f"\nCREATE SOURCE {quote_name(names.of(feed))} OF {of} AT {quote_text(feed.url)};\n")
     return Merged(tuple(statements), len(new), len(listed.feeds) - len(new))
+
+
+@lru_cache(16)
+def _layout(kind: _Kind, match: str | None) -> str:
+    """Return the statements of a list of some name; to read and print them again took 5 ms for each folder."""
+    domain, rule = quote_name(_SOME_NAME), quote_name(kind.rule(_SOME_NAME))
+    where = f" WHERE {format_contains(kind.field, match)}" if match else ""
+    trigger = quote_name(f"ON {kind.event} TO {kind.name}{where}")
+    told = _RULE.format(domain=domain, rule=rule, selected=kind.selected, name=kind.name, trigger=trigger)
+    parsed = parse(f"CREATE DOMAIN {domain} AS CLASS::{kind.name}{kind.fields};\n{told}")
+    if parsed.errors:
+        raise ListingError(f"a list cannot be matched with {match!r}")
+    return format_parsed(parsed)
 
 
 def _profile(wanted: str, kind: _Kind, declared: Declaration) -> tuple[str, str | None]:

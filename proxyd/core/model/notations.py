@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 POINT, COMMA = ".", ","
 
+_LONGEST_TAG = 35  # by BCP 47; a rule may read it from a source
 _TAG = re.compile(r"([A-Za-z]{2,3})(?:-[A-Za-z]{4})?(?:-([A-Za-z]{2}|[0-9]{3}))?(?:-[A-Za-z0-9]{1,8})*")
 _WITH_COMMA = (
     "af az be bg br bs ca cs da de el es et eu fi fo fr fy gl hr hu hy id is it ka kk kl ky lb lo lt lv mk nb nl nn no "
@@ -45,7 +46,7 @@ def mark_of(tag: str) -> str | None:
     >>> mark_of("de"), mark_of("de-CH"), mark_of("en-US"), mark_of("de_DE"), mark_of("xx")
     (',', '.', '.', None, None)
     """
-    found = _TAG.fullmatch(tag)
+    found = _TAG.fullmatch(tag) if len(tag) <= _LONGEST_TAG else None
     if found is None:
         return None
     language, region = found[1].lower(), (found[2] or "").lower()

@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta, tzinfo
 from enum import IntEnum
-from zoneinfo import ZoneInfo
+from functools import cache
+from zoneinfo import ZoneInfo, available_timezones
 
 _CLOCK = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
+
+
+@cache
+def zone_names() -> frozenset[str]:
+    """Return the names of all time zones; the first call reads the file system for 0.1 s."""
+    return frozenset(available_timezones())
+
+
+@cache
+def all_zones() -> Mapping[str, ZoneInfo]:
+    """Return all time zones by name; the first call reads 600 files, and so belongs to a declaration, not to a rule.
+
+    To look up a zone by a text of a source imported modules and read files at each call, for 0.1 s.
+    """
+    return {name: ZoneInfo(name) for name in zone_names()}
 
 
 class Weekday(IntEnum):

@@ -43,6 +43,7 @@ from proxyd.core.rules.sharing import Sharing
 from proxyd.core.rules.sibling_hints import SiblingHints
 from proxyd.core.rules.snapshot import Snapshot
 from proxyd.core.rules.source_requests import moved_url, validators
+from proxyd.core.rules.stages.answer_matches import Match, MatchTask
 from proxyd.core.rules.stages.calibration import calibrate
 from proxyd.core.rules.stages.captures import JointCaptures
 from proxyd.core.rules.stages.context import SourceContext
@@ -286,7 +287,8 @@ class Decider:
         prepared = self.prepare(outcome, stored, reading=reading)
         if prepared is None:
             return None
-        observation, joint = self.conclude(prepared, run_all(prepared.tasks), probe=probe)
+        steps = run_all(prepared.tasks)
+        observation, joint = self.conclude(prepared, steps, run_all(self.match_tasks(prepared, steps)), probe=probe)
         return replace(observation, rules=self.told(observation.rules, joint, run_all(joint), outcome.finished_s))
 
     def prepare(
@@ -320,8 +322,18 @@ class Decider:
             return False
         return known.state(context.source) == context.state and all(map(self.recalls.is_unmoved, prepared.tasks))
 
+    def match_tasks(self, prepared: Prepared, steps: Sequence[RuleStep]) -> list[MatchTask]:
+        """Return the tasks of rules with THEN that follow those of an outcome, by these tasks' results."""
+        step = merged(steps)
+        return self.captures.match_tasks(step.firings, step.answers, prepared.outcome.source_id)
+
     def conclude(
-        self, prepared: Prepared, steps: Sequence[RuleStep], *, probe: Probe | None = None
+        self,
+        prepared: Prepared,
+        steps: Sequence[RuleStep],
+        matches: Sequence[Match] = (),
+        *,
+        probe: Probe | None = None,
     ) -> tuple[Observation, list[JointTask]]:
         """Take in an outcome with the results of its tasks, and return what it changes; ``probe`` is the planned one.
 
@@ -337,13 +349,19 @@ class Decider:
         week = self._learn(context, found.window.evidence, state)
         subscription = self.hubs.follow(outcome, found.events)
         self.known.keep_streams(step.streams)
-        captured = self.captures.take_in(found, step.firings, prepared.history, step.answers)
+        captured = self.captures.take_in(found, step.firings, prepared.history, matches)
         self._placement.ask_once(captured.sources, outcome.finished_s)
-        ended = [(task.program.rule, each.failures) for task, each in zip(prepared.tasks, steps, strict=True)]
+        unmatched = {match.rule: match.failures for match in matches}
+        ended = [
+            (rule := task.program.rule, (*each.failures, *unmatched.get(rule.name, ())))
+            for task, each in zip(prepared.tasks, steps, strict=True)
+        ]
         undecided = {task.program.rule.name for task in prepared.tasks if task.program.is_joint}
         failing = self.known.failing.count(ended, outcome.finished_s, undecided)
         results = RuleResults.of(step, captured)
-        rules = replace(results, notifications=(*results.notifications, *offline), failing=failing)
+        failures = (*results.failures, *(one for match in matches for one in match.failures))
+        notifications = (*results.notifications, *offline)
+        rules = replace(results, notifications=notifications, failures=failures, failing=failing)
         observation = self._recorded(
             Observation(
                 state,

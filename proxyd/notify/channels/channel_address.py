@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
-from functools import cache
+from functools import cache, wraps
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
@@ -28,8 +28,24 @@ def has_channels() -> bool:
 def load_apprise() -> ModuleType:
     """Return apprise, which is slow to import and which most users never need."""
     apprise = import_module("apprise")
+    _forget_environment(import_module("requests").Session)
     logging.getLogger("apprise").setLevel(logging.CRITICAL)  # its log lines name chats and tokens
     return apprise
+
+
+def _forget_environment(session: type[Any]) -> None:
+    """Let sessions of the library that apprise asks services with read no environment.
+
+    They followed HTTP_PROXY, so that the guard saw the proxy's address alone, and sent passwords of .netrc.
+    """
+    begin = session.__init__
+
+    @wraps(begin)
+    def begin_alone(self: Any) -> None:
+        begin(self)
+        self.trust_env = False
+
+    session.__init__ = begin_alone  # type: ignore[method-assign]
 
 
 class ChannelAddresses:

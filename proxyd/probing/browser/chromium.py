@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Coroutine
+from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,7 @@ from playwright.async_api import TimeoutError as PlaywrightTimeoutError
 from proxyd.core.model.outcome import NO_VALIDATORS
 from proxyd.errors import FetchError, FetchTimeoutError, ProbeError
 from proxyd.probing.browser.page_pictures import MOST_BYTES, WIDTH, PageView
-from proxyd.probing.browser.page_requests import PageAnswer, PageRequest, PageRequests, RenderLimits
+from proxyd.probing.browser.page_requests import PageAnswer, PageRequest, PageRequests, RenderLimits, is_empty
 from proxyd.probing.probe_failures import NoBrowserError, TooLargeError, UnreadableDocumentError
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 _NOWHERE = "http://127.0.0.1:0"  # nothing can listen at port 0
 _RENDERED = frozenset({200, 203})
 _WEB_PAGES = frozenset({"", "text/html", "application/xhtml+xml"})
-_EMPTY, _EVERYTHING = "about:", "**/*"
+_EVERYTHING = "**/*"
 _CONNECT_S, _CLOSE_S = 10.0, 5.0
 _NOTICE_S = 1.0  # for a lost connection to be noticed, after a page was lost
 _HEIGHT = 720  # of the window, in pixels
@@ -242,18 +243,20 @@ async def _unless_closed(work: Coroutine[Any, Any, None]) -> None:
 
 async def _prepared(context: BrowserContext, requests: PageRequests, tasks: _Tasks) -> Page:
     """Return an empty page whose requests are answered here, and that can open nothing else."""
+    foreign: set[Frame] = set()
     await context.add_init_script(_WITHOUT_SOCKETS)
-    await context.route(_EVERYTHING, lambda route: tasks.start(_answer(context, route, requests)))
+    await context.route(_EVERYTHING, lambda route: tasks.start(_answer(context, route, requests, foreign)))
     await context.route_web_socket(re.compile(""), lambda socket: tasks.start(socket.close()))
     page = await context.new_page()
+    page.on("framenavigated", lambda frame: foreign.add(frame) if requests.is_foreign(frame.url) else None)
     context.on("page", lambda popup: tasks.start(popup.close()))
     return page
 
 
-async def _answer(context: BrowserContext, route: Route, requests: PageRequests) -> None:
+async def _answer(context: BrowserContext, route: Route, requests: PageRequests, foreign: AbstractSet[Frame]) -> None:
     """Answer a request; leave endless ones to the proxy, which refuses them without a word to us."""
     try:
-        answer = await requests.answer(_asked(route))
+        answer = await requests.answer(_asked(route, foreign))
     except ProbeError:
         if requests.is_endless:
             await context.unroute(_EVERYTHING)
@@ -262,22 +265,25 @@ async def _answer(context: BrowserContext, route: Route, requests: PageRequests)
         await _fulfil(route, answer)
 
 
-def _asked(route: Route) -> PageRequest:
+def _asked(route: Route, foreign: AbstractSet[Frame]) -> PageRequest:
     request = route.request
-    return PageRequest(
-        request.url, request.resource_type, request.method, request.headers, request.post_data_buffer, _asking(request)
-    )
+    asking, body = _asking(request, foreign), request.post_data_buffer
+    return PageRequest(request.url, request.resource_type, request.method, request.headers, body, asking)
 
 
-def _asking(request: Request) -> str | None:
-    """Return the URL of the document that makes a request; an empty frame belongs to the document around it."""
+def _asking(request: Request, foreign: AbstractSet[Frame]) -> str | None:
+    """Return the URL of the document that makes a request; an empty frame belongs to the document around it.
+
+    Whether a frame navigates itself or is navigated by the document around it cannot be seen, so a frame that ever
+    showed a ``foreign`` document is nobody's: it asked the source's host with its secrets.
+    """
     try:
         frame: Frame | None = request.frame
     except Error:  # of a new page
         return None
-    if frame is not None and request.is_navigation_request() and frame.parent_frame is not None:
-        frame = frame.parent_frame
-    while frame is not None and frame.url.startswith(_EMPTY):
+    if frame in foreign and request.is_navigation_request():
+        return None
+    while frame is not None and is_empty(frame.url):
         frame = frame.parent_frame
     return None if frame is None else frame.url
 

@@ -64,6 +64,9 @@ class RenderLimits:
         How long a page without WAIT FOR may take to become quiet; then it is read as it is.
     requests, total_bytes
         Requests of one page, and their bytes after decoding.
+    sent_bytes
+        Bytes that the requests of one page send. A page that sends more is to ask no more: each body passes through
+        the browser several times, and 200 MB took it to 2 GB.
     body_bytes
         Length of the page as the browser shows it.
     redirects
@@ -78,6 +81,7 @@ class RenderLimits:
     settle_s: float = 10.0
     requests: int = 200
     total_bytes: int = 20 * 1024 * 1024
+    sent_bytes: int = 1024 * 1024
     body_bytes: int = 10 * 1024 * 1024
     redirects: int = 20
     at_once: int = 6
@@ -147,7 +151,7 @@ class PageRequests:
         self._slots = asyncio.Semaphore(limits.at_once)
         self._slots_for_pictures = asyncio.Semaphore(max(1, limits.at_once // 2))
         self._asked_for, self._pictures_asked_for = 0, 0
-        self._requests = self._bytes = 0
+        self._requests = self._bytes = self._sent_bytes = 0
         self._refused: list[str] = []
 
     async def answer(self, request: PageRequest) -> PageAnswer:
@@ -157,6 +161,7 @@ class PageRequests:
             return PageAnswer(document.status, _passed(document.headers), document.body)
         try:
             self._check_kind(request)
+            self._count_sent(request)
             self._check_number(request, self._count_asked(request))  # one too many waits for no turn
             async with self._turn(request):
                 return await self._after_redirects(request)
@@ -168,6 +173,11 @@ class PageRequests:
         loaded = _LOADED | _SHOWN if self._asked.wants_picture else _LOADED
         if request.kind not in loaded or request.method not in _METHODS:
             raise NotLoadedError
+
+    def _count_sent(self, request: PageRequest) -> None:
+        self._sent_bytes += len(request.body or b"")
+        if self._sent_bytes > self._limits.sent_bytes:
+            raise PageLimitError(f"it sends more than {self._limits.sent_bytes} bytes")
 
     @asynccontextmanager
     async def _turn(self, request: PageRequest) -> AsyncIterator[None]:
@@ -186,9 +196,10 @@ class PageRequests:
 
     @property
     def is_endless(self) -> bool:
-        """Whether so many requests were refused that the page is to ask no more; true for one of them."""
+        """Whether so much was refused that the page is to ask no more; of many requests it is true for one."""
         is_last = self._asked_for == self._limits.requests + _MOST_REFUSED
-        return is_last or self._pictures_asked_for == _MOST_PICTURES
+        is_too_large = self._sent_bytes > self._limits.sent_bytes
+        return is_last or is_too_large or self._pictures_asked_for == _MOST_PICTURES
 
     @property
     def remark(self) -> str | None:
@@ -212,6 +223,11 @@ class PageRequests:
                 raise FetchError("the server redirects a POST to another origin")
             url = answer.url
         raise TooManyRedirectsError(f"more than {self._limits.redirects} redirects")
+
+    def is_foreign(self, url: str) -> bool:
+        """Whether a document is of another origin than the source; an empty one is of the document around it."""
+        read = _read(url)
+        return not is_empty(url) and (read is None or origin_of(read) != self._home)
 
     def _is_own(self, request: PageRequest) -> bool:
         """Whether a document of the source's own origin asks, as far as the browser says."""
@@ -279,6 +295,15 @@ class PageRequests:
 class _Redirect:
     url: URL
     status: int
+
+
+def is_empty(url: str) -> bool:
+    """Return whether a frame shows no document of a site, but an empty one of the document around it.
+
+    >>> is_empty(""), is_empty("about:blank"), is_empty("https://example.org/")
+    (True, True, False)
+    """
+    return not url or url.startswith("about:")
 
 
 def _private(asked: FetchRequest) -> CIMultiDict[str]:

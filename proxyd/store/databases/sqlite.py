@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event
 
-from proxyd.errors import StoreError
+from proxyd.errors import StoreError, StoreInUseError
 from proxyd.store.databases.connections import StoreConnections, breakable, sqlite_url, store_errors
 
 # SQLite before 3.51.3 can damage a WAL when two connections write or checkpoint at once; Debian 12 ships 3.40. So only
@@ -92,8 +92,10 @@ def file_lock(database: Path) -> Iterator[None]:
 
     Raises
     ------
+    StoreInUseError
+        Another process holds it.
     StoreError
-        Another process holds it, or the file or its folder cannot be written.
+        The file or its folder cannot be written.
     """
     try:
         database.parent.mkdir(parents=True, exist_ok=True)
@@ -105,7 +107,7 @@ def file_lock(database: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise StoreError(f"{database} is in use by another proxyd; stop it, or use it instead") from error
+            raise StoreInUseError(f"{database} is in use by another proxyd; stop it, or use it instead") from error
         yield
 
 

@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
-from zoneinfo import available_timezones
 
 from proxyd.core.language.checking.check_context import CheckSettings, Reporter
 from proxyd.core.language.readers import selector_problem
@@ -17,7 +15,7 @@ from proxyd.core.model.delivery import SecretRef
 from proxyd.core.model.expression import Duration, TextSpan, Unit
 from proxyd.core.model.notations import LANGUAGE_NAMES, LANGUAGES, mark_of
 from proxyd.core.model.profile import Digest, Extraction, Reader
-from proxyd.core.model.wall_time import WallTime, read_clock
+from proxyd.core.model.wall_time import WallTime, read_clock, zone_names
 from proxyd.errors import suggest
 
 MAX_YEARS = 100
@@ -121,11 +119,6 @@ def read_time(text: str) -> float | None:
         return None
 
 
-@cache
-def _zones() -> frozenset[str]:
-    return frozenset(available_timezones())
-
-
 class Values:
     """Checks values and reports errors in them."""
 
@@ -159,8 +152,8 @@ class Values:
 
     def zone(self, zone: str, span: TextSpan) -> None:
         """Report a name that is not an IANA time zone."""
-        if zone not in _zones():
-            suggestion = did_you_mean(zone, sorted(_zones()))
+        if zone not in zone_names():
+            suggestion = did_you_mean(zone, sorted(zone_names()))
             self._reporter.error(f"{zone!r} is not a time zone.{suggestion}", span)
 
     def locale(self, tag: str, span: TextSpan) -> None:

@@ -31,11 +31,12 @@ from proxyd.core.model.item import EventKind, UpdateEvent, Value
 from proxyd.core.model.numbers import plain_number, read_number
 from proxyd.core.model.profile import FieldType, PageClass
 from proxyd.core.model.source_class import PROBE_FIELDS
+from proxyd.core.model.wall_time import all_zones
 from proxyd.core.rules.programs.arithmetic import ARITHMETIC, arithmetic
 from proxyd.core.rules.programs.like_patterns import like_matcher, like_read
 from proxyd.core.rules.programs.meter import UNMETERED, Meter, check_length
 from proxyd.core.rules.programs.regular_expressions import Regex
-from proxyd.core.rules.programs.scalar_functions import FUNCTIONS, cast, diff, number
+from proxyd.core.rules.programs.scalar_functions import FUNCTIONS, PARTS_OF_TIMES, READINGS, STEPS, cast, diff, number
 
 _STEPS_PER_OPERATOR = 2
 _STEPS_PER_NUMBER = 400  # to read one as people write it
@@ -85,6 +86,14 @@ class Row:
 Closure: TypeAlias = Callable[[Row], Value]
 
 
+def _counted(closure: Closure, steps: int) -> Closure:
+    def counted(row: Row) -> Value:
+        row.meter.spend(steps)
+        return closure(row)
+
+    return counted
+
+
 class Compiler:
     """Turns checked expressions into closures.
 
@@ -120,13 +129,12 @@ class Compiler:
 
     def compile(self, expression: Expression) -> Closure:
         """Return a closure from a row to the expression's value; it counts each of its operators as evaluated."""
-        closure, steps = self._closure(expression), _size(expression)
+        return _counted(self._closure(expression), _size(expression))
 
-        def counted(row: Row) -> Value:
-            row.meter.spend(steps)
-            return closure(row)
-
-        return counted
+    def compile_sides(self, left: Expression, right: Expression) -> tuple[Closure, Closure]:
+        """Return closures to the values that the two sides of a comparison compare; they count as ``compile`` does."""
+        one, other = self._operands(left, right)
+        return _counted(one, _size(left)), _counted(other, _size(right))
 
     @singledispatchmethod
     def _closure(self, expression: Expression) -> Closure:
@@ -300,11 +308,15 @@ class Compiler:
             return self._number(arguments)
         if name == "REGEXP_SUBSTR":
             return self._regexp_substr(node)
-        function = FUNCTIONS[name]
+        function, readings, steps = FUNCTIONS[name], READINGS.get(name, 1), STEPS.get(name, 0)
+        if name in PARTS_OF_TIMES and len(arguments) > 1:
+            all_zones()  # reads files
 
         def call(row: Row) -> Value:
             values = [argument(row) for argument in arguments]
-            row.meter.scan(sum(len(value) for value in values if isinstance(value, str)))
+            row.meter.scan(readings * sum(len(value) for value in values if isinstance(value, str)))
+            if steps:
+                row.meter.spend(steps)
             return _made(row, function(*values))
 
         return call

@@ -34,8 +34,10 @@ WORK_LIMITS = Limits(10_000_000, 50_000_000)
 """A rule that needs more fails."""
 QUICK_LIMITS = Limits(10_000, 500_000, is_on_loop=True)
 """A rule that needs more must not run on the event loop: it takes 5 to 10 ms, and a busy machine multiplies that."""
-MATCH_LIMITS = Limits(30_000, 500_000, is_on_loop=True)
-"""For conditions between events of several sources, which only the event loop knows; one that needs more is not met."""
+
+
+CORRELATION_LIMITS = Limits(30_000, 500_000, is_on_loop=True)
+"""For conditions between an event and the rows of other sources; where they need more, all sources may have a row."""
 
 
 class Meter:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from math import floor, trunc
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from proxyd.core.model.expression import CastType
 from proxyd.core.model.field_values import coerce, iso_time
@@ -15,7 +14,11 @@ from proxyd.core.model.notations import mark_of
 from proxyd.core.model.numbers import read_number
 from proxyd.core.model.profile import FieldType
 from proxyd.core.model.text_blocks import diff_blocks
+from proxyd.core.model.wall_time import all_zones
 from proxyd.core.rules.programs.meter import Meter, check_length
+
+_MOST_COUNT, _MOST_DIGITS = 2**31, 400
+_EARLIEST_S, _LATEST_S = -62135510400.0, 253402214400.0  # a day within the years 1 and 9999, for every zone
 
 
 def _strict(function: Callable[..., Value]) -> Callable[..., Value]:
@@ -27,14 +30,22 @@ def _substr(text: Value, start: Value, length: Value = None) -> Value:
     characters = str(text)
     if not isinstance(start, int | float) or not isinstance(length, int | float | None):
         return None
-    begin = int(start) - 1 if start >= 0 else len(characters) + int(start)
-    stop = len(characters) if length is None else begin + max(0, int(length))
+    first = _bounded(start)
+    begin = first - 1 if start >= 0 else len(characters) + first
+    stop = len(characters) if length is None else begin + max(0, _bounded(length))
     return characters[max(0, begin) : max(0, stop)]
+
+
+def _bounded(count: float) -> int:
+    """Return a number of characters; 1e308 as an integer has a thousand bits."""
+    return int(min(max(count, -_MOST_COUNT), _MOST_COUNT))
 
 
 def _round(value: Value, digits: Value = 0) -> Value:
     """Return a number rounded half away from zero."""
     if not isinstance(value, int | float) or not isinstance(digits, int | float):
+        return None
+    if abs(digits) > _MOST_DIGITS:
         return None
     try:
         scale = 10.0 ** int(digits)
@@ -65,12 +76,10 @@ def _part(name: str) -> Callable[..., Value]:
     """Return a function that extracts a part of a time, in UTC or a named zone."""
 
     def part(time_s: Value, zone: Value = None) -> Value:
-        if not isinstance(time_s, int | float):
+        place = UTC if zone is None else all_zones().get(str(zone))
+        if not isinstance(time_s, int | float) or place is None or not _EARLIEST_S <= time_s <= _LATEST_S:
             return None
-        try:
-            moment = datetime.fromtimestamp(time_s, ZoneInfo(str(zone)) if zone is not None else UTC)
-        except (OverflowError, OSError, ValueError, ZoneInfoNotFoundError):
-            return None
+        moment = datetime.fromtimestamp(time_s, place)
         found: int = moment.isoweekday() if name == "weekday" else getattr(moment, name)
         return found
 
@@ -100,6 +109,12 @@ def _shown(value: Value) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
+PARTS_OF_TIMES = ("YEAR", "MONTH", "DAY", "WEEKDAY", "HOUR", "MINUTE")
+READINGS: Mapping[str, int] = {"LOWER": 2, "UPPER": 3, "REPLACE": 5}
+"""How often a function reads its texts, where that is more than once: to change letters, or to find and join parts."""
+STEPS: Mapping[str, int] = {"ROUND": 12, **dict.fromkeys(PARTS_OF_TIMES, 16)}
+"""The steps of a function besides its texts, where they are more than those of an operator."""
+
 FUNCTIONS: Mapping[str, Callable[..., Value]] = {
     "LOWER": _strict(lambda text: str(text).lower()),
     "UPPER": _strict(lambda text: str(text).upper()),
@@ -111,12 +126,7 @@ FUNCTIONS: Mapping[str, Callable[..., Value]] = {
     "ROUND": _strict(_round),
     "COALESCE": _coalesce,
     "NULLIF": _nullif,
-    "YEAR": _part("year"),
-    "MONTH": _part("month"),
-    "DAY": _part("day"),
-    "WEEKDAY": _part("weekday"),
-    "HOUR": _part("hour"),
-    "MINUTE": _part("minute"),
+    **{name: _part(name.lower()) for name in PARTS_OF_TIMES},
 }
 """Functions whose work grows with the length of their texts; ``diff`` stands apart."""
 

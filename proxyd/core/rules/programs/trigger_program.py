@@ -19,7 +19,7 @@ from proxyd.core.model.expression import (
 from proxyd.core.model.item import EventKind, UpdateEvent, Value
 from proxyd.core.model.profile import FIRST, PageClass, Trigger
 from proxyd.core.planning.policies.expected_intervals import FiringPattern
-from proxyd.core.rules.programs.aggregate_values import Total, Window, aggregate_of
+from proxyd.core.rules.programs.aggregate_values import Total, Window, aggregate_of, counted_form
 from proxyd.core.rules.programs.expression_compiler import Closure, Compiler, Row, is_true
 from proxyd.core.rules.programs.meter import UNMETERED, Meter
 
@@ -106,11 +106,15 @@ class TriggerProgram:
         meter.spend(sum(each.steps for each in (*tally.totals, *tally.windows) if each is not None))
         for total, value in zip(tally.totals, values, strict=True):
             meter.compare(value, total.most)
+        forms = [counted_form(value, each.aggregate) for each, value in zip(self.counters, values, strict=True)]
         return Tally(
-            tuple(total.add(value) for total, value in zip(tally.totals, values, strict=True)),
             tuple(
-                None if window is None else window.add(event.time_s, value)
-                for window, value in zip(tally.windows, values, strict=True)
+                total if window is not None else total.add(form if total.seen is None else value)
+                for total, window, value, form in zip(tally.totals, tally.windows, values, forms, strict=True)
+            ),
+            tuple(
+                None if window is None else window.add(event.time_s, form)
+                for window, form in zip(tally.windows, forms, strict=True)
             ),
         )
 
@@ -156,6 +160,8 @@ class AnswerProgram:
         Whether the answer is of another class, so that any of its sources may give it.
     where
         The conditions on the answer alone, and ``pair`` those that also read the first event.
+    keys
+        What must be equal in both, first of the first event and then of the answer; ``None`` if nothing must.
     paths, old_paths
         The fields that they read, of both events.
     """
@@ -167,6 +173,7 @@ class AnswerProgram:
     is_elsewhere: bool
     where: Closure | None
     pair: Closure | None
+    keys: tuple[Closure, Closure] | None
     paths: frozenset[str]
     old_paths: frozenset[str]
 
@@ -178,7 +185,8 @@ class AnswerProgram:
         """Return whether an event, which passes, answers this first one; raises ``EvaluationError``."""
         if self.pair is None:
             return True
-        return is_true(self.pair(replace(Row.of(answer, meter=meter), tables={FIRST: first.item.fields})))
+        row = Row.of(answer, meter=meter)
+        return is_true(self.pair(Row(row.fields, (), row.new, row.old, {FIRST: first.item.fields}, meter)))
 
 
 def compile_answer(
@@ -200,15 +208,32 @@ def compile_answer(
         is_elsewhere=page_class != first_class,
         where=None if own is None else compiler.compile(own),
         pair=None if both is None else compiler.compile(both),
+        keys=next((compiler.compile_sides(*sides) for term in terms if (sides := _sides(term)) is not None), None),
         paths=frozenset(compiler.paths),
         old_paths=frozenset(compiler.old_paths),
     )
+
+
+def _sides(term: Expression) -> tuple[Expression, Expression] | None:
+    """Return the sides of an equality between a first event, which comes first, and its answer."""
+    if not (isinstance(term, Binary) and term.operator == "="):
+        return None
+    for one, other in ((term.left, term.right), (term.right, term.left)):
+        if _names_first(one) and not _names_answer(one) and _names_answer(other) and not _names_first(other):
+            return one, other
+    return None
 
 
 def _names_first(expression: Expression) -> bool:
     if isinstance(expression, Column):
         return expression.qualifier == FIRST
     return any(_names_first(child) for child in children(expression))
+
+
+def _names_answer(expression: Expression) -> bool:
+    if isinstance(expression, Column):
+        return expression.qualifier != FIRST
+    return any(_names_answer(child) for child in children(expression))
 
 
 def compile_trigger(

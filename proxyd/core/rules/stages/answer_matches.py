@@ -1,7 +1,7 @@
 """Finds which events answer the first events of a rule with THEN, as work that any process may do. Pure.
 
-A first event has the earliest answer that comes after it in time and fits. Where the rule compares a field of FIRST with
-``=``, answers are found by an index: on pages of 2,000 items the pairs alone held up the event loop for 70 s.
+A first event has the earliest answer that comes after it in time and fits. Where a rule compares a field of FIRST by
+``=``, answers are found by an index: on a page of 2,000 items the pairs alone held up the event loop for 70 s.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import merge
 from itertools import islice
-from types import MappingProxyType
 
 from proxyd.core.model.item import UpdateEvent, Value
+from proxyd.core.model.profile import FIRST
 from proxyd.core.rules.programs.expression_compiler import Closure, Row
 from proxyd.core.rules.programs.meter import Meter
 from proxyd.core.rules.programs.rule_program import RuleProgram
-from proxyd.core.rules.programs.trigger_program import FIRST, AnswerProgram
+from proxyd.core.rules.programs.trigger_program import AnswerProgram
 from proxyd.core.rules.stages.streams import RuleFailure
 from proxyd.errors import WorkLimitError
 
-_STEPS_PER_EVENT, _STEPS_PER_PAIR = 10, 12  # a pair copies the row of its answer
+_STEPS_PER_EVENT, _STEPS_PER_PAIR = 10, 20  # a pair copies the row of its answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Match:
     """
 
     rule: str
-    answered: Mapping[str, UpdateEvent] = MappingProxyType({})
+    answered: Mapping[str, UpdateEvent] = field(default_factory=dict)
     firsts: tuple[tuple[UpdateEvent, UpdateEvent | None], ...] = ()
     given: tuple[UpdateEvent, ...] = ()
     failures: tuple[RuleFailure, ...] = ()

@@ -6,7 +6,6 @@ seen after the time in question, but no longer than a day after it.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heapreplace
@@ -14,9 +13,9 @@ from heapq import heapify, heapreplace
 from proxyd.core.model.item import UpdateEvent
 from proxyd.core.planning.policies.demands import OnceDemand
 from proxyd.core.rules.knowledge import Knowledge
-from proxyd.core.rules.programs.meter import MATCH_LIMITS, Meter
 from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.programs.trigger_program import AnswerProgram
+from proxyd.core.rules.stages.answer_matches import Match, MatchTask
 from proxyd.core.rules.stages.events import Discovery
 from proxyd.core.rules.stages.joint_intervals import LONGEST_S, Announcement, IntervalStep, JointInterval, Obtained
 from proxyd.core.rules.stages.streams import Answer, Firing, actual_interval
@@ -140,18 +139,34 @@ class AwaitedAnswers:
             for end in sorted({self._known.grid.chronon_at(end_s) for end_s in open_s}):
                 yield OnceDemand(rule, end + 1, end + _PATIENCE_CHRONONS)
 
-    def take_in(self, found: Discovery, firings: Iterable[Firing], given: Iterable[Answer]) -> list[IntervalStep]:
-        """Return what a probe changed: firsts that began to wait or were answered, and all that need not wait longer.
-
-        The streams of the rules, and the state of the source, must already hold what the probe found.
-        """
+    def match_tasks(self, firings: Iterable[Firing], given: Iterable[Answer], source_id: str) -> list[MatchTask]:
+        """Return the tasks that find what new first events and answers of a source mean for each other."""
         fresh: dict[str, tuple[list[UpdateEvent], list[UpdateEvent]]] = {}
         for firing in firings:
             fresh.setdefault(firing.rule, ([], []))[0].append(firing.events[-1])
         for answer in given:
             fresh.setdefault(answer.rule, ([], []))[1].append(answer.event)
+        return [self._match_task(self._waiting[rule], source_id, *events) for rule, events in fresh.items()]
+
+    def _match_task(
+        self, waiting: _Waiting, source_id: str, firsts: Sequence[UpdateEvent], given: Sequence[UpdateEvent]
+    ) -> MatchTask:
+        """Return the task of a rule; only answers of another class concern first events of other sources."""
+        concerned = (
+            (name, kept.event)
+            for name, kept in waiting.firsts.items()
+            if given and (waiting.answer.is_elsewhere or kept.event.source_id == source_id)
+        )
+        kept = [each.event for each in waiting.answers.values()] if firsts else []
+        return MatchTask(waiting.program, source_id, dict(concerned), kept, firsts, given)
+
+    def take_in(self, found: Discovery, matches: Iterable[Match]) -> list[IntervalStep]:
+        """Return what a probe changed: firsts that began to wait or were answered, and all that need not wait longer.
+
+        The streams of the rules, and the state of the source, must already hold what the probe found.
+        """
         now_s = found.outcome.finished_s
-        steps = [step for rule, events in fresh.items() for step in self._match(self._waiting[rule], *events, now_s)]
+        steps = [step for match in matches for step in self._keep_match(self._waiting[match.rule], match, now_s)]
         if found.is_seen and not found.outcome.is_push:
             steps += self._end_decided(found.outcome.source_id, now_s)
         return steps
@@ -173,46 +188,28 @@ class AwaitedAnswers:
         sources = waiting.program.answer_sources
         return sources if waiting.answer.is_absent and len(sources) <= _MOST_ASKED else ()
 
-    def _match(
-        self, waiting: _Waiting, firsts: Sequence[UpdateEvent], given: Sequence[UpdateEvent], now_s: float
-    ) -> Iterator[IntervalStep]:
-        """Let the new events of a rule, and those that wait, answer each other; keep what may still matter."""
-        meter, ordered = Meter(MATCH_LIMITS), sorted(given, key=_order)
-        yield from self._answer_waiting(waiting, ordered, meter, now_s)
-        yield from self._take_firsts(waiting, firsts, ordered, meter, now_s)
-        for event in ordered if waiting.answer.is_elsewhere else ():
+    def _keep_match(self, waiting: _Waiting, match: Match, now_s: float) -> Iterator[IntervalStep]:
+        """End the first events that were answered, and keep what may still matter, the newest up to the limit."""
+        for name, answer in match.answered.items():
+            if (kept := waiting.firsts.pop(name, None)) is not None:
+                yield self._end_answered(waiting, kept, answer, now_s)
+        answered = [(first, answer) for first, answer in match.firsts if answer is not None]
+        for first, answer in answered:
+            yield self._end_answered(waiting, self._kept_first(waiting, first), answer, now_s)
+        open_firsts = [first for first, answer in match.firsts if answer is None]
+        for first in open_firsts[-MOST_WAITING:]:
+            kept = self._kept_first(waiting, first)
+            waiting.firsts[kept.interval_id] = kept
+            yield IntervalStep(kept, asks=self._sources_to_probe(waiting))
+        for event in match.given[-MOST_WAITING:] if waiting.answer.is_elsewhere else ():
             kept = self._kept(waiting, event, _ANSWER_PREFIX + waiting.program.notification_id(event), 0.0)
             waiting.answers[kept.interval_id] = kept
             yield IntervalStep(kept)
         yield from _drop_oldest(waiting.firsts)
         yield from _drop_oldest(waiting.answers)
 
-    def _answer_waiting(
-        self, waiting: _Waiting, given: Sequence[UpdateEvent], meter: Meter, now_s: float
-    ) -> Iterator[IntervalStep]:
-        """End the first events that new answers, in order, answer."""
-        for kept in list(waiting.firsts.values()):
-            if (found := _first_answer(waiting.answer, kept.event, given, meter)) is not None:
-                del waiting.firsts[kept.interval_id]
-                yield self._end_answered(waiting, kept, found, now_s)
-
-    def _take_firsts(
-        self,
-        waiting: _Waiting,
-        firsts: Sequence[UpdateEvent],
-        given: Sequence[UpdateEvent],
-        meter: Meter,
-        now_s: float,
-    ) -> Iterator[IntervalStep]:
-        """End the new first events that a new or a kept answer answers; let the others wait."""
-        known = sorted((*given, *(each.event for each in waiting.answers.values())), key=_order)
-        for first in firsts:
-            kept = self._kept(waiting, first, waiting.program.notification_id(first), waiting.answer.within_s)
-            if (found := _first_answer(waiting.answer, first, known, meter)) is not None:
-                yield self._end_answered(waiting, kept, found, now_s)
-            else:
-                waiting.firsts[kept.interval_id] = kept
-                yield IntervalStep(kept, asks=self._sources_to_probe(waiting))
+    def _kept_first(self, waiting: _Waiting, first: UpdateEvent) -> JointInterval:
+        return self._kept(waiting, first, waiting.program.notification_id(first), waiting.answer.within_s)
 
     def _kept(self, waiting: _Waiting, event: UpdateEvent, name: str, within_s: float) -> JointInterval:
         """Return an event to keep until the sources of the other one were seen ``within_s`` seconds after it."""
@@ -256,15 +253,29 @@ class AwaitedAnswers:
             return IntervalStep(kept, is_over=True)
         if waiting.answer.is_elsewhere:
             rows = Obtained(answer.source_id, answer.seen_s, captured=True, rows=(answer.item.fields,))
-            return self._announce(waiting, replace(kept, obtained=(rows,)), answer.time_s, now_s)
-        return self._announce(waiting, replace(kept, events=(*kept.events, answer)), answer.time_s, now_s)
+            return self._announce(waiting, kept, answer.time_s, now_s, obtained=(rows,))
+        return self._announce(waiting, kept, answer.time_s, now_s, events=(*kept.events, answer))
 
-    def _announce(self, waiting: _Waiting, told: JointInterval, fired_s: float, now_s: float) -> IntervalStep:
-        """Announce a first event that was decided at ``fired_s``, as was found at ``now_s``; both in unix seconds."""
-        program, first = waiting.program, told.events[0]
-        decided = replace(first, time_s=fired_s, seen_s=now_s)
+    def _announce(
+        self,
+        waiting: _Waiting,
+        kept: JointInterval,
+        fired_s: float,
+        now_s: float,
+        *,
+        events: tuple[UpdateEvent, ...] = (),
+        obtained: tuple[Obtained, ...] = (),
+    ) -> IntervalStep:
+        """Announce a first event that was decided at ``fired_s``, as was found at ``now_s``; both in unix seconds.
+
+        ``events`` are the first one and an answer of its own class, ``obtained`` holds one of another class.
+        """
+        program, first = waiting.program, kept.event
+        decided = UpdateEvent(first.source_id, first.seq, first.kind, first.item, fired_s, now_s, first.exact)
         record = actual_interval(program, decided, None, self._known.grid)
-        shown = replace(told, opened=record.start, deadline=record.deadline)
+        shown = replace(
+            kept, events=events or kept.events, obtained=obtained, opened=record.start, deadline=record.deadline
+        )
         url = self._known.compiled.url_of(first.source_id)
         return IntervalStep(shown, True, Announcement(program, shown, {}, url, now_s), (record,))
 
@@ -274,41 +285,8 @@ def _is_answer(kept: JointInterval) -> bool:
     return kept.interval_id.startswith(_ANSWER_PREFIX)
 
 
-def _order(event: UpdateEvent) -> tuple[float, int]:
-    return event.time_s, event.seq
-
-
 def _drop_oldest(kept: dict[str, JointInterval]) -> Iterator[IntervalStep]:
     """Drop the oldest events beyond the limit."""
     for oldest in list(kept.values())[: max(0, len(kept) - MOST_WAITING)]:
         del kept[oldest.interval_id]
         yield IntervalStep(oldest, is_over=True)
-
-
-def _first_answer(
-    answer: AnswerProgram, first: UpdateEvent, given: Sequence[UpdateEvent], meter: Meter
-) -> UpdateEvent | None:
-    """Return the first event of ``given`` that answers ``first``, or ``None``; ``given`` is in order of time.
-
-    An event whose condition fails, or exceeds the meter, is not an answer.
-    """
-    for event in given[bisect_right(given, (first.time_s, -1), key=_order) :]:
-        if event.time_s > first.time_s + answer.within_s:
-            return None
-        if _follows(event, first, answer) and _fits(answer, first, event, meter):
-            return event
-    return None
-
-
-def _follows(event: UpdateEvent, first: UpdateEvent, answer: AnswerProgram) -> bool:
-    """Whether an event comes after a first one: by its number on the same source, on others by its time."""
-    if event.source_id == first.source_id:
-        return event.seq > first.seq
-    return answer.is_elsewhere and event.time_s > first.time_s
-
-
-def _fits(answer: AnswerProgram, first: UpdateEvent, event: UpdateEvent, meter: Meter) -> bool:
-    try:
-        return answer.fits(first, event, meter)
-    except Exception:  # noqa: BLE001 - what cannot be evaluated is no answer
-        return False

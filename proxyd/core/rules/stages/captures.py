@@ -12,8 +12,9 @@ from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.planning.policies.demands import OnceDemand
 from proxyd.core.rules.division import Division
 from proxyd.core.rules.knowledge import Knowledge
-from proxyd.core.rules.programs.meter import MATCH_LIMITS, Meter
+from proxyd.core.rules.programs.meter import CORRELATION_LIMITS, Meter
 from proxyd.core.rules.programs.rule_program import RuleProgram
+from proxyd.core.rules.stages.answer_matches import Match, MatchTask
 from proxyd.core.rules.stages.answers import AwaitedAnswers
 from proxyd.core.rules.stages.events import Discovery
 from proxyd.core.rules.stages.joint_intervals import (
@@ -220,10 +221,15 @@ class JointCaptures:
 
     # -- what moves them
 
+    def match_tasks(self, firings: Iterable[Firing], given: Iterable[Answer], source_id: str) -> list[MatchTask]:
+        """Return the tasks that let the first events and the answers that a source showed find each other."""
+        with_answers = (each for each in firings if self._awaited.takes(each.rule))
+        return self._awaited.match_tasks(with_answers, given, source_id)
+
     def take_in(
-        self, found: Discovery, firings: Sequence[Firing], history: History, given: Sequence[Answer] = ()
+        self, found: Discovery, firings: Sequence[Firing], history: History, matches: Sequence[Match] = ()
     ) -> Captured:
-        """Return what a probe captured or missed, what its joint ``firings`` opened, and what answers it gave.
+        """Return what a probe captured or missed, what its joint ``firings`` opened, and what was answered.
 
         The streams of the rules must already hold what the probe found.
         """
@@ -232,11 +238,10 @@ class JointCaptures:
             self.shown.see(outcome.source_id, outcome.items)
         steps = self._probed(outcome, found.events, history)
         probe_end = _ProbeEnd(self._known, outcome.finished_s)
-        with_answers = [each for each in firings if self._awaited.takes(each.rule)]
         for firing in (each for each in firings if not self._awaited.takes(each.rule)):
             stored = with_found(history, self._programs[firing.rule], firing, found.events)
             steps.append(self._opened(firing, probe_end, stored))
-        return self._moved(steps + self._awaited.take_in(found, with_answers, given))
+        return self._moved(steps + self._awaited.take_in(found, matches))
 
     def give_up(self, interval: JointInterval, history: History, now_s: float) -> Captured | None:
         """End an interval without the sources that it still wants, or return ``None`` if it changed meanwhile."""
@@ -251,10 +256,11 @@ class JointCaptures:
         if not steps:
             return NOTHING_CAPTURED
         self._first_end_s = min(self._first_end_s, *(step.interval.ends_s for step in steps if not step.is_over), inf)
-        streams: dict[tuple[str, str], StreamState] = {}
+        decided: dict[tuple[str, str], list[IntervalRecord]] = {}
         for step in steps:
-            key = (step.interval.rule, step.interval.event.source_id)
-            streams[key] = self._known.streams[key] = counted(self._known.streams[key], step.records)
+            decided.setdefault((step.interval.rule, step.interval.event.source_id), []).extend(step.records)
+        streams = {key: counted(self._known.streams[key], records) for key, records in decided.items()}
+        self._known.keep_streams(streams.values())
         wanted = [step.asks or self._wanted(step.interval) for step in steps]
         return Captured(
             streams=tuple(streams.values()),
@@ -371,7 +377,7 @@ class JointCaptures:
         for each in program.joined:
             rows = {source: self.shown.get(source) for source in each.sources}
             condition = each.correlation if probe_end.steps < _MOST_CORRELATING else None
-            meter = Meter(MATCH_LIMITS)
+            meter = Meter(CORRELATION_LIMITS)
             found += correlated(event, rows, each.table, condition, meter)
             probe_end.steps += meter.steps
         return found

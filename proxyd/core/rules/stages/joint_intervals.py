@@ -20,6 +20,7 @@ from proxyd.core.rules.state import IntervalRecord, StoredEvent
 MOST_ROWS = 1000  # of one source in a query
 LONGEST_S = 86400.0  # longest wait for a source whose life has no end, and for supplements
 _LIVES = 2.0  # expected lives of a source after which its interval is assumed to have ended
+_STEPS_PER_COPY = 12  # of a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +124,16 @@ def correlated(
     row = Row.of(event, meter=meter)
 
     def may(rows: Sequence[Mapping[str, Value]] | None) -> bool:
-        if condition is None or rows is None:
+        if condition is None or rows is None or meter.is_spent:
             return True
         try:
-            return any(is_true(condition(replace(row, fields=fields, tables={table: fields}))) for fields in rows)
+            return any(is_true(condition(with_row(fields))) for fields in rows)
         except Exception:  # noqa: BLE001 - the query itself decides later, and reports what fails
             return True
+
+    def with_row(fields: Mapping[str, Value]) -> Row:
+        meter.spend(_STEPS_PER_COPY)
+        return replace(row, fields=fields, tables={table: fields})
 
     return [source_id for source_id, rows in seen.items() if may(rows)]
 

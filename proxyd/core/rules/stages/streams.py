@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from proxyd.core.model.chronon import Chronon, ChrononGrid
@@ -177,15 +177,34 @@ def recalled(
 
     ``found`` holds the events of its sources inside the rule's period; what failed when it was first seen fails again.
     """
-    events = [e for e in sorted(found, key=lambda e: (e.time_s, e.seq)) if _passes(program, e, meter)]
+    try:
+        events = [e for e in sorted(found, key=lambda e: (e.time_s, e.seq)) if _passes(program, e, meter)]
+        tally = _recalled_windows(program, events, now_s, meter)
+    except WorkLimitError:  # all others would fail too, as they did when they were first seen
+        return stream
     is_across = not stream.source_id
     since = [e for e in events if (e.seen_s > stream.fired_s if is_across else e.seq > stream.fired_seq)]
-    tally = program.trigger.zero
-    for event in (e for e in events if e.time_s > now_s - program.trigger.longest_s):
-        with suppress(Exception):
-            tally = program.trigger.take(tally, event, meter)
     pending = bounded(tuple(_remembered(program, event) for event in since[-MAX_PENDING:]))
     return replace(stream, pending=pending, windows=tally.windows)
+
+
+def _recalled_windows(program: RuleProgram, events: Iterable[UpdateEvent], now_s: float, meter: Meter) -> Tally:
+    tally = program.trigger.zero
+    for event in (e for e in events if e.time_s > now_s - program.trigger.longest_s):
+        with _failing_alone():
+            tally = program.trigger.take(tally, event, meter)
+    return tally
+
+
+@contextmanager
+def _failing_alone() -> Iterator[None]:
+    """Let an event on which a rule's expressions fail pass, but not a limit that the rule has reached."""
+    try:
+        yield
+    except WorkLimitError:
+        raise
+    except Exception:  # noqa: BLE001 - it failed when it was first seen, and was told then
+        pass
 
 
 def refilled(program: RuleProgram, stream: StreamState, found: Iterable[UpdateEvent]) -> StreamState:
@@ -199,7 +218,7 @@ def refilled(program: RuleProgram, stream: StreamState, found: Iterable[UpdateEv
 
 
 def _passes(program: RuleProgram, event: UpdateEvent, meter: Meter) -> bool:
-    with suppress(Exception):
+    with _failing_alone():
         return program.trigger.passes(event, meter)
     return False
 

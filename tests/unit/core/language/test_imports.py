@@ -12,8 +12,10 @@ from proxyd.core.language import (
     SourceText,
     asked_address,
     check,
+    format_parsed,
     format_trigger,
     merge_listing,
+    parse,
     read_listing,
 )
 from proxyd.core.model.profile import EMPTY_DECLARATION, Declaration
@@ -178,3 +180,18 @@ def test_what_can_be_no_address_is_named(written: str) -> None:
 def test_the_check_says_how_an_address_is_written() -> None:
     checked = check([SourceText("a", "CREATE SOURCE s OF FEED AT 'feed://b\u00fccher.example/'")])
     assert "write 'http://xn--bcher-kva.example/'" in str(checked.errors[0])
+
+
+@pytest.mark.parametrize("name", ["Mine", "a: new items", 'He said "x"', "läßt 'x'", "x" * 100])
+@pytest.mark.parametrize("match", [None, "100%_'"])
+def test_a_list_of_any_name_is_declared_in_the_layout_of_profiles(name: str, match: str | None) -> None:
+    merged = merge_listing(SourceList((Listed("A", "http://a.example/"),)), EMPTY_DECLARATION, name, match=match)
+    parsed = parse("".join(merged.statements))
+    assert not parsed.errors
+    assert format_parsed(parsed) == "".join(merged.statements)
+
+
+def test_a_list_of_very_many_folders_is_refused_at_once() -> None:
+    feeds = tuple(Listed("", f"http://x{number}.example/", f"folder {number}") for number in range(60_000))
+    with pytest.raises(ListingError, match="more than 2000 folders; import it in parts"):
+        merge_listing(SourceList(feeds), EMPTY_DECLARATION, "Mine")

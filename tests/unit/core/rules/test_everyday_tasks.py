@@ -49,7 +49,8 @@ async def test_stable_releases_only(title: str, count: int) -> None:
 
 
 async def test_a_chat_message_in_own_words() -> None:
-    (body,) = await told(task("Word a chat message yourself"), [], [entry("Outage")])
+    before = [entry("All is well")]
+    (body,) = await told(task("Word a chat message yourself"), before, [entry("Outage"), *before])
     assert chat_text(body) == ("", "Status page: Outage. See https://example.org/1")
 
 

@@ -16,7 +16,7 @@ from proxyd.core.rules.stages.payload import MOST_SHOWN
 from proxyd.core.rules.stages.rule_tasks import RuleTask
 from proxyd.core.rules.stages.streams import overwriting
 from proxyd.notify.message_forms import payload
-from tests.fleets import Drive, changed, decider, declaration, rule, source
+from tests.fleets import Drive, changed, decider, declaration, item, rule, source
 from tests.hostile_rules import HOSTILE_RULES, T0, HostileRule, items, shown
 
 
@@ -40,8 +40,9 @@ async def test_others_go_on_beside_a_rule_that_exceeds_its_limit() -> None:
     hostile = HOSTILE_RULES["a pattern that is a field"]()
     sound = rule("sound", when="COUNT(*) % 200 = 0")
     drive = Drive(decider(declaration(source("s"), hostile.text, sound), now_s=T0))
-    await drive.see(changed("s", [], T0))
-    found = (await drive.see(changed("s", list(hostile.items), T0 + 10))).rules
+    old = item("old", T0 - 50)
+    await drive.see(changed("s", [old], T0))
+    found = (await drive.see(changed("s", [*hostile.items, old], T0 + 10))).rules
     assert [each.rule for each in found.notifications] == ["sound"]
     assert [each.rule for each in found.failures] == ["bad"]
     assert {each.rule: each.count for each in found.streams}["sound"] == 200
