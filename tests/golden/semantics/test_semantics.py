@@ -45,6 +45,7 @@ _FAILURES = {
     "410": OutcomeKind.GONE,
     "429": OutcomeKind.THROTTLED,
     "500": OutcomeKind.HTTP_ERROR,
+    "503": OutcomeKind.HTTP_ERROR,  # without Retry-After
     "timeout": OutcomeKind.TIMEOUT,
     "cut": OutcomeKind.UNREACHABLE,
 }

@@ -143,7 +143,7 @@ async def test_a_chat_shows_the_columns_that_a_query_names(selected: str, on: st
         f'INSERT NOTIFICATION "r" INTO "P" SET QUERY "SELECT {selected} FROM QUOTE" SET TRIGGER "ON {on} TO QUOTE";'
     )
     drive = driven(f'CREATE PROFILE "P";{QUOTE}{rule}')
-    before = {"name": "Tea", "last": 24.9, "note": "x"}
+    before: dict[str, Any] = {"name": "Tea", "last": 24.9, "note": "x"}
     for at_s, fields in ((T0, before), (T0 + 60, before | {"last": 19.9})):
         seen = await drive.see(changed("q", [Item("page", fields, None, repr(fields))], at_s))
     assert chat_text(seen.rules.notifications[0].body) == ("r", told)
