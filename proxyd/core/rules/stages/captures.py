@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
@@ -29,7 +29,7 @@ from proxyd.core.rules.stages.joint_intervals import (
     wait_s,
 )
 from proxyd.core.rules.stages.open_intervals import OpenIntervals
-from proxyd.core.rules.stages.stored import History, StoreQuery, history_query, with_found
+from proxyd.core.rules.stages.stored import History, StoreQuery, histories, history_query
 from proxyd.core.rules.stages.streams import Answer, Firing, counted
 from proxyd.core.rules.state import IntervalRecord, StoredEvent, StreamState
 
@@ -238,9 +238,11 @@ class JointCaptures:
             self.shown.see(outcome.source_id, outcome.items)
         steps = self._probed(outcome, found.events, history)
         probe_end = _ProbeEnd(self._known, outcome.finished_s)
+        at_firing: dict[str, Callable[[Firing], History]] = {}
         for firing in (each for each in firings if not self._awaited.takes(each.rule)):
-            stored = with_found(history, self._programs[firing.rule], firing, found.events)
-            steps.append(self._opened(firing, probe_end, stored))
+            if firing.rule not in at_firing:
+                at_firing[firing.rule] = histories(history, self._programs[firing.rule], found.events)
+            steps.append(self._opened(firing, probe_end, at_firing[firing.rule](firing)))
         return self._moved(steps + self._awaited.take_in(found, matches))
 
     def give_up(self, interval: JointInterval, history: History, now_s: float) -> Captured | None:

@@ -18,7 +18,7 @@ from proxyd.core.rules.programs.meter import Meter
 from proxyd.core.rules.programs.query_program import ResultRow
 from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.stages.joint_intervals import Announcement, Obtained
-from proxyd.core.rules.stages.stored import History, with_found
+from proxyd.core.rules.stages.stored import History, histories
 from proxyd.core.rules.stages.streams import Firing, RuleFailure
 from proxyd.core.rules.state import Notification, StoredEvent
 from proxyd.errors import EvaluationError, WorkLimitError
@@ -68,9 +68,11 @@ def fired_notifications(
 
     A rule's history includes the items that the probe itself ``found``.
     """
+    until = histories(history, program, found)
 
     def make(firing: Firing) -> Notification | None:
-        return _fired_notification(program, firing, with_found(history, program, firing, found), meter, facts)
+        meter.spend(sum(map(len, history.values())) >> 8)
+        return _fired_notification(program, firing, until(firing), meter, facts)
 
     return _make_all(program, [(each.events[-1].source_id, partial(make, each)) for each in firings])
 

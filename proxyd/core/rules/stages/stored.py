@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from proxyd.core.model.item import EventKind, Item, Value
@@ -102,12 +103,22 @@ def _histories(programs: Iterable[RuleProgram], source_id: str, now_s: float) ->
                 yield HistoryQuery(program.rule.name, position, sources, now_s - table.over_s)
 
 
-def with_found(history: History, program: RuleProgram, firing: Firing, found: Sequence[StoredEvent]) -> History:
-    """Return a rule's history including what the present probe found, up to the event that fired."""
-    now = [e.item.fields for e in found if e.kind is EventKind.INSERT and e.seq <= firing.record.seq]
+def histories(history: History, program: RuleProgram, found: Sequence[StoredEvent]) -> Callable[[Firing], History]:
+    """Return what gives a rule's history at each of its firings: with what the probe ``found`` up to its event.
+
+    A firing takes the beginning of one list; to look at all events for each of 10,000 firings took seconds.
+    """
+    own = {key: rows for key, rows in history.items() if key[0] == program.rule.name}
+    if not own:
+        return lambda _: own
+    inserted = [event for event in found if event.kind is EventKind.INSERT]
+    seqs, now = [event.seq for event in inserted], [event.item.fields for event in inserted]
     tables = program.query.tables
-    return {
-        (rule, position): [*stored, *now] if tables[position].page_class == program.event_class else stored
-        for (rule, position), stored in history.items()
-        if rule == program.rule.name
-    }
+    is_own = {key: tables[key[1]].page_class == program.event_class for key in own}
+    whole = {key: [*rows, *now] if is_own[key] else rows for key, rows in own.items()}
+
+    def until(firing: Firing) -> History:
+        count = bisect_right(seqs, firing.record.seq)
+        return {key: rows[: len(own[key]) + count] if is_own[key] else rows for key, rows in whole.items()}
+
+    return until
