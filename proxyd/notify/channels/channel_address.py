@@ -45,7 +45,7 @@ def _forget_environment(session: type[Any]) -> None:
         begin(self)
         self.trust_env = False
 
-    session.__init__ = begin_alone  # type: ignore[method-assign]
+    session.__init__ = begin_alone
 
 
 class ChannelAddresses:
