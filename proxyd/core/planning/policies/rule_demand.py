@@ -165,7 +165,7 @@ class RuleDemand:
     counts_items
         Whether its probes depend on the items counted since it last fired, and not on each single item.
     never_early
-        Whether its number of probes is never exceeded: it is due in the first chronon that starts at its time or later.
+        Whether its number of probes is never exceeded: none starts before its time, even in the same chronon.
 
     Examples
     --------
