@@ -2,7 +2,7 @@
 
 Run ``python benchmarks/prober.py`` (about three minutes); ``--quick`` for few sources, ``--json`` for machines. The
 origin is a process of its own on loopback. Each pair of figures is measured by turns, and their medians are compared.
-Nothing here is asserted: the figures are in docs/decisions/probe-cost.md.
+The figures are in docs/decisions/probe-cost.md; ``tests/acceptance/test_overload.py`` asserts those of ``--overload``.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ IN_FLIGHT = 32  # hosts, of which each takes one request at a time
 ITEMS = 20
 CHRONON_S = 0.1
 TICK_S = 0.005
+BUDGET_PARTS = 0.02, 0.04, 0.08, 0.16, 1.0
 _SOURCES_IN_FILE = 500
 _SUCCESSES = ("changed", "same_body", "not_modified")
 _PROFILE = """CREATE DOMAIN "Bench" AS
@@ -199,10 +200,11 @@ class Lag:
 
 
 async def rate(done: Callable[[], float], seconds: float, lag: Lag) -> float:
-    """Return how many a second are done, and watch the event loop meanwhile."""
+    """Return how many a second are done, at least one of them, and watch the event loop meanwhile."""
     watch = asyncio.ensure_future(lag.watch())
     began, before = perf_counter(), done()
     await asyncio.sleep(seconds)
+    await until(lambda: done() > before)
     per_s = (done() - before) / (perf_counter() - began)
     watch.cancel()
     return per_s
@@ -319,9 +321,9 @@ async def until(is_so: Callable[[], bool], within_s: float = 120.0) -> None:
             await asyncio.sleep(0.02)
 
 
-async def probing(targets: Sequence[str], seconds: float, lag: Lag) -> float:
+async def probing(targets: Sequence[str], seconds: float, lag: Lag, *, budget: str = "10000/s") -> float:
     """Return probes a second of the daemon, after each source was probed twice."""
-    async with daemon(targets) as control:
+    async with daemon(targets, budget=budget) as control:
         await until(lambda: successes(control) >= 2 * len(targets))
         return await rate(lambda: successes(control), seconds, lag)
 
@@ -443,6 +445,40 @@ def against_loop(port: int, scale: Scale) -> list[Line]:
     return measured
 
 
+async def within_budgets(targets: Sequence[str], seconds: float, lag: Lag) -> list[float]:
+    """Return probes a second of one daemon within each of some budgets, the last of which is far more than it can."""
+    async with daemon(targets) as control:
+        await until(lambda: successes(control) >= 2 * len(targets))
+        rates = []
+        for part in BUDGET_PARTS:
+            control.decider.planner.share(part)
+            await asyncio.sleep(seconds / 3)
+            rates.append(await rate(lambda: successes(control), seconds, lag))
+        return rates
+
+
+def against_itself(port: int, scale: Scale) -> list[Line]:
+    """Compare the daemon with far more due than it can do with the best that it does within smaller budgets."""
+    targets = urls(port, "validated", scale.sources, IN_FLIGHT)
+    lag = Lag()
+    measured = [asyncio.run(within_budgets(targets, scale.seconds, lag)) for _ in range(scale.repeats)]
+    beyond = [rates[-1] for rates in measured]
+    ratios = [rates[-1] / max(rates) for rates in measured]
+    return [
+        {
+            "what": "304, more due than can be done",
+            "unit": "probes",
+            "seconds": 1.0 / statistics.median(beyond),
+            "per_s": statistics.median(beyond),
+            "spread": _spread(beyond),
+            "against_per_s": statistics.median(max(rates) for rates in measured),
+            "against_spread": _spread([max(rates) for rates in measured]),
+            "ratio": statistics.median(ratios),
+            **lag.line(),
+        }
+    ]
+
+
 def against_feedparser(port: int, scale: Scale) -> list[Line]:
     """Compare the daemon with feedparser alone in as many processes, first without the fast path."""
     measured = []
@@ -474,10 +510,22 @@ def beside_slow_origins(port: int, scale: Scale) -> list[Line]:
     ]
 
 
+def overload_lines(scale: Scale) -> list[Line]:
+    """Return how the daemon does with more due than it can do: against a bare loop, and against its best; once each."""
+    scale = replace(scale, repeats=1)
+    with origin() as port:
+        return [*against_loop(port, scale)[:1], *against_itself(port, scale)]
+
+
 def lines(scale: Scale) -> list[Line]:
     """Return every measurement."""
     with origin() as port:
-        return [*against_loop(port, scale), *against_feedparser(port, scale), *beside_slow_origins(port, scale)]
+        return [
+            *against_loop(port, scale),
+            *against_itself(port, scale),
+            *against_feedparser(port, scale),
+            *beside_slow_origins(port, scale),
+        ]
 
 
 def print_table(measured: Sequence[Line]) -> None:
@@ -499,6 +547,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few sources, for a test that it still runs")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--overload", action="store_true", help="only with more due than can be done")
     parser.add_argument("--origin", action="store_true", help="only serve the origin; the benchmark starts it so")
     options = parser.parse_args()
     log.configure("auto", "error")
@@ -507,7 +556,7 @@ def main() -> None:
         raise_open_files()
         asyncio.run(serve_origin())
         return
-    measured = lines(QUICK if options.quick else Scale())
+    measured = (overload_lines if options.overload else lines)(QUICK if options.quick else Scale())
     if options.json:
         print(json.dumps(measured))
     else:

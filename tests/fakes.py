@@ -61,7 +61,7 @@ class FakeClock:
             if not future.done():
                 future.set_result(None)
             await settle()
-        self._monotonic_s = until_s
+        self._monotonic_s = max(self._monotonic_s, until_s)
         await settle()
 
     def jump(self, seconds: float) -> None:

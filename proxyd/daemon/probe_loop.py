@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
@@ -35,6 +35,7 @@ _BUDGET_WINDOW_S = 3600.0
 _NOTED_JUMP_S = 60.0
 _MOST_STARTED, _MOST_SET_ASIDE = 16, 1000  # in one turn of the loop
 _LATE_S = 1.0  # into a chronon; a later choice has only the rest of its budget
+_TIMES_CHOOSING = 9  # while probes wait, so many times as long as it took to choose them passes until the next choice
 _MANY_PARTS = 40  # of fifty sources each; fewer are not worth a collection
 
 
@@ -67,7 +68,8 @@ class _BudgetUse:
 class ProbeLoop:
     """Owns time for the decider: reads the clock, asks, acts, records.
 
-    A chronon that passes while the loop is stalled is lost: its planned probes are given back.
+    A chronon that passes while the loop is stalled is lost: its planned probes are given back. Only if it took long to
+    choose them are they carried over to the next chronons, so that no more than a tenth of the time is spent choosing.
     """
 
     def __init__(
@@ -95,8 +97,10 @@ class ProbeLoop:
         self._heap: list[_Due] = []
         self._late: deque[PlannedProbe] = deque()  # due in this chronon while the loop stood still
         self._late_starts = LateStarts()
-        self._chosen: Chronon | None = None
-        self._started = 0  # in that chronon
+        self._reached: Chronon | None = None  # for which probes were chosen, or to which they were carried
+        self._started = 0  # since probes were chosen
+        self._room = inf  # for late probes in this chronon
+        self._choose_again_s = -inf
         self._overload = OverloadLimiter()
         self._tasks: set[asyncio.Task[None]] = set()
         self._wake = Signal()
@@ -126,7 +130,7 @@ class ProbeLoop:
                 next_s = grid.start_s(grid.chronon_at(now_s) + 1)
                 if self._heap:
                     next_s = min(next_s, self._heap[0].start_s)
-                if self._late:
+                if self._late and self._room > 0:
                     next_s = min(next_s, self._late_starts.next_s)
                 await self._wake.sleep(self._clock, next_s - self._clock.time_s())
 
@@ -173,25 +177,55 @@ class ProbeLoop:
 
         After a start, or a freeze that began in an earlier chronon, there is only room for what is left of this one.
         """
-        if self._chosen is not None and now <= self._chosen:
+        if self._reached is not None and now <= self._reached:
             return
-        if self._chosen == now - 1:
-            self._overload.after(self._started, dropped=len(self._late) + len(self._heap))
-        while self._late:
-            self._drop(self._late.popleft())
-        while self._heap:
-            self._drop(heappop(self._heap).planned)
-        self._chosen, self._started = now, 0
+        waiting = self._waiting()
+        if self._reached == now - 1 and waiting and now_s < self._choose_again_s:
+            self._carry(waiting, now)
+            return
+        if self._reached == now - 1:
+            self._overload.after(self._started, dropped=len(waiting))
+        for planned in waiting:
+            self._drop(planned)
+        self._reached, self._started, self._room = now, 0, inf
         self._late_starts.use_parts(self._known.grid.length_s, self._planner.settings.capacity(now))
         from_s = now_s if now_s - self._known.grid.start_s(now) > _LATE_S else -inf
+        began_s = self._clock.monotonic_s()
         chosen = self._decider.choose(now, self._overload.most, from_s=from_s, in_parts=True)
+        took_s = self._clock.monotonic_s() - began_s
         for planned in chosen:
             heappush(self._heap, _Due(planned.start_s, planned.probe.source_id, planned))
             self._metrics.planned.labels(planned.probe.reason.value).inc()
         self._metrics.rules_suspended.set(self._known.failing.suspended)
         self._metrics.planned_sources.set(len(self._planner.sources))
+        held_back = Counter(held for _, held in self._planner.held_back)
+        held_back[self._planner.limit] += self._planner.passed_over
+        for constraint, count in held_back.items():
+            self._metrics.postponed.labels(constraint).inc(count)
         self._count_budget(now, self._planner.spent)
         self._note_clock()
+        self._choose_again_s = self._clock.time_s() + _TIMES_CHOOSING * took_s
+        if took_s > self._known.grid.length_s and (late := self._known.grid.chronon_at(self._clock.time_s())) > now:
+            self._carry(self._waiting(), late)
+
+    def _waiting(self) -> list[PlannedProbe]:
+        """Take out the probes that were not started, in order of their planned starts."""
+        waiting = [*self._late, *(due.planned for due in sorted(self._heap))]
+        self._late.clear()
+        self._heap.clear()
+        return waiting
+
+    def _carry(self, waiting: Iterable[PlannedProbe], now: Chronon) -> None:
+        """Keep probes that were not started for a later chronon, as its budget allows; they are not ranked again."""
+        capacity = self._planner.settings.capacity(now)
+        self._reached, self._room = now, capacity
+        self._late_starts.use_parts(self._known.grid.length_s, capacity)
+        for planned in waiting:
+            if (carried := self._planner.carry(planned, now)) is None:
+                self._drop(planned)
+            else:
+                self._late.append(carried)
+        self._count_budget(now, 0)
 
     def _note_clock(self) -> None:
         """Log once that the machine's clock was set back, and once that it has caught up."""
@@ -206,10 +240,6 @@ class ProbeLoop:
     def _count_budget(self, now: Chronon, spent: int) -> None:
         now_s, capacity = self._clock.time_s(), self._planner.settings.capacity(now)
         self.last_chosen_s = now_s
-        held_back = Counter(held for _, held in self._planner.held_back)
-        held_back[self._planner.limit] += self._planner.passed_over
-        for constraint, count in held_back.items():
-            self._metrics.postponed.labels(constraint).inc(count)
         self._metrics.allowed.inc(capacity)
         self._metrics.budget_used.set(self._used.add(now_s, spent, capacity))
 
@@ -234,7 +264,7 @@ class ProbeLoop:
         for _ in range(_MOST_STARTED):
             if self._heap and self._heap[0].start_s <= now_s:
                 self._start(heappop(self._heap).planned, now_s, tasks)
-            elif self._late and self._late_starts.next_s <= now_s:
+            elif self._late and self._room > 0 and self._late_starts.next_s <= now_s:
                 self._start(self._late.popleft(), now_s, tasks)
             else:
                 return
@@ -249,6 +279,7 @@ class ProbeLoop:
             heappush(self._heap, _Due(at_s, planned.probe.source_id, planned))
             return
         self._started += 1
+        self._room -= 1
         source = self._planner.sources.get(planned.probe.source_id)
         self._late_starts.started(now_s, 1 if source is None else source.probe_units)
         if self._unanswered_since_s is None:
@@ -421,6 +452,7 @@ class ProbeLoop:
         metrics.unfit_values.inc(found.unfit_values)
         for delay_s in found.delays_s:
             metrics.item_delay.observe(max(0.0, delay_s))
+        metrics.items_untimed.inc(found.untimed)
         if observation.calibration is not None:
             self._count_predicted(observation.calibration)
         self._count_results(observation.rules)

@@ -54,6 +54,9 @@ class PlannedSource:
         What a probe costs, in probes of the budget.
     postponed
         How often each constraint, by name, held a probe back.
+    own_dues_s
+        When each rule that the plan of the week does not know is due, kept until the source is rescheduled: the number
+        of the plan, and the times in unix seconds by place. ``None`` if they are not computed.
 
     Examples
     --------
@@ -86,6 +89,7 @@ class PlannedSource:
     wake: Chronon = 0
     probe_units: int = 1
     postponed: Mapping[Constraint, int] = field(default_factory=lambda: _NEVER)
+    own_dues_s: tuple[int, tuple[float, ...]] | None = None
 
     @property
     def priced_weight(self) -> float:
@@ -118,7 +122,7 @@ class PlannedSource:
         """Return an independent copy; a source that only detects shares its demands, because they do not change."""
         demands = self.demands if self.demands.only_detects else deepcopy(self.demands)
         log = replace(self.log, starts_s=list(self.log.starts_s))
-        return replace(self, log=log, demands=demands)
+        return replace(self, log=log, demands=demands, own_dues_s=None)
 
     def postpone(self, constraint: Constraint, times: int = 1) -> None:
         """Count that a constraint held a probe back."""

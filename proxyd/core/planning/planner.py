@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
 from dataclasses import replace
 from heapq import merge
 from math import inf
 from operator import attrgetter
+from typing import TypeAlias
 
 from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.schedule import Constraint, Probe, Reason
@@ -23,7 +24,20 @@ from proxyd.core.planning.queue.probe_slots import PlannedProbe, SlotAllocator, 
 from proxyd.core.planning.queue.source_queues import SourceQueues
 from proxyd.core.politeness import HostBudgets, ScopeBlocks
 
+Learn: TypeAlias = Callable[[PlannedSource], None]
+
 _ROUNDING_S = 1e-6  # sums of 0.2 s miss the start of a chronon by a little
+
+
+def _learn_nothing(source: PlannedSource) -> None:
+    """Take in nothing."""
+
+
+def _still_asks(source: PlannedSource, probe: Probe, now: Chronon) -> bool:
+    """Whether a rule that asks in certain chronons asks for a probe in ``now`` too; others ask until they have it."""
+    asking = [demand for demand in source.demands if demand.has_deadline and demand.reason is probe.reason]
+    asked = (demand.pending(now) for demand in asking)
+    return not asking or any(interval and interval.start <= now <= interval.deadline for interval in asked)
 
 
 class Planner:
@@ -127,8 +141,11 @@ class Planner:
             source.move_last(now_s)
         return at_s
 
-    def finished(self, source_id: str, now_s: float, *, seen: bool) -> None:
-        """Note that a probe ended; ``seen`` says whether it showed the source's state."""
+    def finished(self, source_id: str, now_s: float, *, seen: bool, learn: Learn = _learn_nothing) -> None:
+        """Note that a probe ended; ``seen`` says whether it showed the source's state.
+
+        ``learn`` takes in what was found before the source is rescheduled, once: due times may take 0.3 ms.
+        """
         chronon = self.in_flight.pop(source_id, None)
         source = self.sources.get(source_id)
         if source is None:
@@ -136,6 +153,7 @@ class Planner:
         source.asked_s = None
         if seen:
             source.saw(now_s, chronon)
+        learn(source)
         self.reschedule(source_id, self.settings.grid.chronon_at(now_s))
 
     def ask(self, source_id: str, now_s: float) -> None:
@@ -163,28 +181,46 @@ class Planner:
             if source_id in self.sources and source_id not in self.in_flight:
                 self.reschedule(source_id, self.settings.grid.chronon_at(now_s))
 
-    def pushed(self, source_id: str, now_s: float) -> None:
+    def pushed(self, source_id: str, now_s: float, *, learn: Learn = _learn_nothing) -> None:
         """Note that a hub showed the new items of a source; this is as good as a probe, and free."""
         source = self.sources.get(source_id)
         if source is not None:
             source.saw(now_s, self.settings.grid.chronon_at(now_s))
+            learn(source)
             self.reschedule(source_id, self.settings.grid.chronon_at(now_s))
 
     def drop(self, planned: PlannedProbe, now_s: float) -> None:
-        """Note that a planned probe was never started; the demand behind it asks again."""
+        """Note that a planned probe was never started; the demand behind it asks again, at the due time it had."""
+        self.in_flight.pop(planned.probe.source_id, None)
         source = self.sources.get(planned.probe.source_id)
-        asked_s = None if source is None else source.asked_s
         if source is not None:
             source.take_back()
             self._debt.forgive(source.probe_units - 1)
             self.limits.hosts.take_back(source.host, planned.start_s)
-        self.finished(planned.probe.source_id, now_s, seen=False)
-        if asked_s is not None:
-            self.ask(planned.probe.source_id, now_s)
+            self._sleep(source, self.settings.grid.chronon_at(now_s))
+
+    def carry(self, planned: PlannedProbe, now: Chronon) -> PlannedProbe | None:
+        """Return a probe that was not reached in its chronon as one of ``now``, with the start that was planned.
+
+        ``None`` if it is to be planned again: nothing asks for it any more, it may not start, or it is a render. The
+        caller keeps within the budget of ``now``.
+        """
+        probe, source = planned.probe, self.sources.get(planned.probe.source_id)
+        now_s = self.settings.grid.start_s(now)
+        if source is None or source.probe_units > 1 or self.limits.blocked_until_s(source) > now_s:
+            return None
+        if source.asked_s is None and (source.not_before_s > now_s or not _still_asks(source, probe, now)):
+            return None
+        self.in_flight[source.source_id] = now
+        return PlannedProbe(replace(probe, chronon=now), planned.start_s)
 
     def reschedule(self, source_id: str, now: Chronon) -> None:
         """Compute again when to look at a source, after its rate, demands or back-off changed."""
         source = self.sources[source_id]
+        source.own_dues_s = None
+        self._sleep(source, now)
+
+    def _sleep(self, source: PlannedSource, now: Chronon) -> None:
         for week in (self.week, self._coming):
             if week is not None:
                 source.follow(week)
@@ -221,7 +257,7 @@ class Planner:
         free = (candidate for candidate in waiting if candidate.source.source_id not in self.in_flight)
         for candidate in merge(hard, free, key=attrgetter("rank")):
             source = candidate.source
-            earliest_s = max(start_s, from_s, self.limits.earliest_s(source))
+            earliest_s = max(start_s, from_s, self.limits.earliest_s(source), candidate.earliest_s)
             if earliest_s >= stop_s - _ROUNDING_S:
                 blocked_by = self.limits.blocked_by(source, stop_s - _ROUNDING_S) or Constraint.HOST_POLITENESS
                 self._put_off(candidate, blocked_by, now)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import inf
 from types import MappingProxyType
 
@@ -406,14 +407,14 @@ class Decider:
         self.settle(outcome.source_id, outcome.finished_s)
         if observation is not None:
             self._placement.take_in(outcome, observation)
+        learn = partial(self._placement.feed_back, outcome=outcome, observation=observation)
         if outcome.is_push:
-            self.planner.pushed(outcome.source_id, outcome.finished_s)
+            self.planner.pushed(outcome.source_id, outcome.finished_s, learn=learn)
         else:
             seen = observation is not None and outcome.kind.is_success
-            self.planner.finished(outcome.source_id, outcome.finished_s, seen=seen)
+            self.planner.finished(outcome.source_id, outcome.finished_s, seen=seen, learn=learn)
         if observation is not None:
             self._hints.give(observation.hints, outcome.finished_s)
-            self._placement.feed_back(outcome, observation)
             if observation.found.is_doubtful and outcome.source_id in self.planner.sources:
                 self.planner.ask(outcome.source_id, outcome.finished_s)
 

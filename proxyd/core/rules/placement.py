@@ -239,12 +239,10 @@ class SourcePlacement:
         if outcome.crawl_delay_s is not None:
             self._planner.limits.hosts.space(planned.host, outcome.crawl_delay_s)
 
-    def feed_back(self, outcome: ProbeOutcome, observation: Observation) -> None:
-        """Update the demands of a source with what was found; call it after the planner took the probe in."""
-        planned = self._planner.sources.get(outcome.source_id)
-        if planned is not None:
+    def feed_back(self, planned: PlannedSource, outcome: ProbeOutcome, observation: Observation | None) -> None:
+        """Update the demands of a source with what was found; the planner calls it while it takes the probe in."""
+        if observation is not None:
             self._feed_back(planned, outcome, observation)
-            self._planner.reschedule(outcome.source_id, self._grid.chronon_at(outcome.finished_s))
 
     # -- how
 

@@ -134,9 +134,9 @@ class CountedDemand(RuleDemand):
         due_s = self.next_s(source.last_s, source.items_line(self.passing), price_s=source.price_item_s)
         return due_s if source.is_rate_known else min(due_s, source.unplanned_s())
 
-    def gain(self, source: SeenSource, now_s: float) -> float:
-        """Return the square of the part of the way to the due time: 1 when it falls due."""
-        return ((now_s - source.last_s) / max(self.due_s(source) - source.last_s, 1e-9)) ** 2
+    def worth_per_s2(self, source: SeenSource, due_s: float) -> float:
+        """Return what makes a probe worth its price when it falls due."""
+        return 2.0 / max(due_s - source.last_s, 1e-9) ** 2
 
     def ahead(self, source: SeenSource) -> CountedAhead | None:
         """Return the item that fires, and how probably it comes by the next probe."""

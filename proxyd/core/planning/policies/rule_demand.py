@@ -165,7 +165,7 @@ class RuleDemand:
     counts_items
         Whether its probes depend on the items counted since it last fired, and not on each single item.
     never_early
-        Whether its number of probes is never exceeded: it is due in the first chronon that starts at its time or later.
+        Whether its number of probes is never exceeded: none starts before its time, even in the same chronon.
 
     Examples
     --------
@@ -208,8 +208,11 @@ class RuleDemand:
         """Return when a source that was seen falls due, in unix seconds; ``inf`` if it does not."""
         return inf
 
-    def gain(self, source: SeenSource, now_s: float) -> float | None:
-        """Return what a probe is worth, divided by its price; ``None`` if the plan of the week knows it."""
+    def worth_per_s2(self, source: SeenSource, due_s: float) -> float | None:
+        """Return what a probe is worth over its price, by half the square of the time since the last one, at ``due_s``.
+
+        ``None`` if the plan of the week knows it.
+        """
         return None
 
     def ahead(self, source: SeenSource) -> CountedAhead | None:

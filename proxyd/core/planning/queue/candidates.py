@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import islice
+from math import inf
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
@@ -14,7 +15,7 @@ from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.planning.policies import detection
 from proxyd.core.planning.policies.expected_intervals import PlannedInterval
-from proxyd.core.planning.queue.due_times import LOOKAHEAD_CHRONONS, DueTimes
+from proxyd.core.planning.queue.due_times import LOOKAHEAD_CHRONONS, DueTime, DueTimes
 from proxyd.core.planning.queue.probe_slots import SlotAllocator
 from proxyd.core.planning.queue.source_queues import SourceQueues
 
@@ -25,7 +26,7 @@ _GROUPS = {  # required probes come before those worth their price, and these be
     Reason.LEARNING: 3,
 }
 _MOST_SPARE, _MOST_EACH = 4096, 4  # sources that are not due: a chronon looks at so many, and at more for each probe
-_Wanted: TypeAlias = tuple[PlannedSource, Reason, str]
+_Wanted: TypeAlias = tuple[PlannedSource, DueTime]
 
 
 class Candidate(NamedTuple):
@@ -35,6 +36,7 @@ class Candidate(NamedTuple):
     source: PlannedSource
     reason: Reason
     rule: str | None
+    earliest_s: float = -inf
 
 
 class Candidates:
@@ -54,7 +56,7 @@ class Candidates:
                 ranked[source.source_id] = candidate
         others = (source for source in sources if source.source_id not in ranked and not source.is_pushed(now_s))
         overdue = ((source, self._due_times.most_overdue(source, now)) for source in others)
-        self._rank(ranked, [(source, due.reason, due.rule) for source, due in overdue if due is not None], now_s)
+        self._rank(ranked, [(source, due) for source, due in overdue if due is not None], now_s)
         return ranked
 
     def wanted(
@@ -70,18 +72,22 @@ class Candidates:
     def waiting(
         self, queues: SourceQueues, now: Chronon, slots: SlotAllocator, *, is_alone: bool
     ) -> Iterator[Candidate]:
-        """Yield those that only wait for room, while there is any: first contacts, detection, what is not due."""
+        """Yield those that only wait for room, while there is any: fixed probes, first contacts, detection, others."""
         most_spare = _MOST_SPARE + _MOST_EACH * slots.room
+        now_s = self.settings.grid.start_s(now)
+        for gain, source in queues.best(queues.required, now_s, is_alone=is_alone):
+            if not slots.has_room:
+                return
+            yield self.waiting_for(source, queues.why(source), gain)
         for _, source in queues.unseen.best(queues.unseen.soonest):
             if not slots.has_room:
                 return
             if (candidate := self.contact(source, now)) is not None:
                 yield candidate
-        now_s = self.settings.grid.start_s(now)
         for gain, source in queues.best(queues.due, now_s, is_alone=is_alone):
             if not slots.has_room:
                 return
-            yield self.detecting(source, gain)
+            yield self.waiting_for(source, queues.why(source), gain)
         for gain, source in islice(queues.best(queues.spare, now_s, is_alone=is_alone), most_spare):
             if not slots.has_room:
                 return
@@ -92,8 +98,8 @@ class Candidates:
         """Yield those that may have what others leave of the budget."""
         stop_s = self.settings.grid.start_s(now + 1)
         for source in sources:
-            if self._due_times.spare_from_s(source) < stop_s:
-                yield source, Reason.SPEND, source.demands.priced[0]
+            if (spare_s := self._due_times.spare_from_s(source)) < stop_s:
+                yield source, DueTime(spare_s, Reason.SPEND, source.demands.priced[0])
 
     def contact(self, source: PlannedSource, now: Chronon) -> Candidate | None:
         """Return the candidate of a source that was never seen, or whose hub pushes and may be silent."""
@@ -111,9 +117,15 @@ class Candidates:
         """Return the candidate of a source that somebody wants to be probed now."""
         return Candidate((0, float(now), 0.0, source.source_id), source, Reason.ASKED, source.demands.first_rule)
 
-    def detecting(self, source: PlannedSource, gain: float) -> Candidate:
-        """Return the candidate of a source that is due for detection, with the delay saved over the price."""
-        return Candidate((2, -gain, 0.0, source.source_id), source, Reason.DETECTION, source.demands.first_rule)
+    def waiting_for(self, source: PlannedSource, due: DueTime | None, gain: float) -> Candidate:
+        """Return the candidate of a source that is due for a rule, or for detection; ``gain`` is the worth over price.
+
+        It is the same until the source is rescheduled, but for the gain.
+        """
+        if due is None:
+            return Candidate((2, -gain, 0.0, source.source_id), source, Reason.DETECTION, source.demands.first_rule)
+        rank = (_GROUPS.get(due.reason, 2), -gain, 0.0, source.source_id)
+        return Candidate(rank, source, due.reason, due.rule, due.earliest_s)
 
     def _by_deadline(self, sources: Iterable[PlannedSource], now: Chronon) -> dict[str, Candidate]:
         """Return sources whose interval cannot wait longer if all are to be served, and due fixed probes."""
@@ -145,18 +157,17 @@ class Candidates:
     def _rank(self, ranked: dict[str, Candidate], wanted: Sequence[_Wanted], now_s: float) -> None:
         """Add sources without a harder demand, by the delay that a probe would save, divided by its price."""
         week = self._due_times.week
-        planned = [source.source_id for source, _, _ in wanted if week is not None and source.source_id in week]
+        planned = [source.source_id for source, _ in wanted if week is not None and source.source_id in week]
         gains = dict(zip(planned, week.gains(planned, now_s), strict=True)) if week and planned else {}
-        for source, reason, rule in wanted:
-            gain = self._due_times.own_gain(source, reason, now_s)
+        for source, due in wanted:
+            waited_s = now_s - (source.last_seen_s or 0.0)
+            gain = None if due.worth_per_s2 is None else due.worth_per_s2 * waited_s**2 / 2
             if gain is None:
                 gain = gains.get(source.source_id)
             if gain is None:
-                waited_s = now_s - (source.last_seen_s or 0.0)
                 gain = detection.index(source.rate_per_s, waited_s, source.weight)
                 gain /= self._due_times.price_of(source)
-            rank = (_GROUPS.get(reason, 2), -float(gain), 0.0, source.source_id)
-            ranked[source.source_id] = Candidate(rank, source, reason, rule)
+            ranked[source.source_id] = self.waiting_for(source, due, float(gain))
 
 
 def _deadline_rank(interval: PlannedInterval, source: PlannedSource) -> tuple[int, float, float, str]:

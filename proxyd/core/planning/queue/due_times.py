@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf, isinf
 from typing import NamedTuple
 from zlib import crc32
@@ -24,39 +25,45 @@ _LONGEST_S = 30 * 86400.0
 
 
 class DueTime(NamedTuple):
-    """When and why a rule wants a source, in unix seconds."""
+    """When and why a rule wants a source, in unix seconds, and the rule's own worth of a probe if it has one.
+
+    ``worth_per_s2``, by half the square of the time since the last probe, is what a probe is worth over its price. No
+    probe may start before ``earliest_s``, even in the chronon of the due time.
+    """
 
     due_s: float
     reason: Reason
     rule: str
+    worth_per_s2: float | None = None
+    earliest_s: float = -inf
 
 
 class _Seen:
     """A source that was seen, as the demands of its rules read it."""
 
     def __init__(self, due_times: DueTimes, source: PlannedSource, last_s: float) -> None:
-        self._due_times, self._source = due_times, source
+        self._due_times, self.source = due_times, source
         self.source_id, self.last_s = source.source_id, last_s
         self.rate_per_s, self.weight = source.rate_per_s, source.demands.weight
 
     @property
     def is_rate_known(self) -> bool:
-        return self._source.is_rate_known
+        return self.source.is_rate_known
 
     @property
     def price_item_s(self) -> float:
-        return self._due_times.price_of(self._source)
+        return self._due_times.price_of(self.source)
 
     def detection_s(self) -> float:
-        return self._due_times.detection_s(self._source)
+        return self._due_times.detection_s(self.source)
 
     def mean_gap_s(self) -> float:
         week = self._due_times.week
         planned_s = None if week is None else week.mean_gap_s(self.source_id)
-        return self._due_times.unplanned_gap_s(self._source) if planned_s is None else planned_s
+        return self._due_times.unplanned_gap_s(self.source) if planned_s is None else planned_s
 
     def unplanned_s(self) -> float:
-        return self.last_s + self._due_times.unplanned_gap_s(self._source)
+        return self.last_s + self._due_times.unplanned_gap_s(self.source)
 
     def items_line(self, passing: float) -> ItemsLine:
         rate_per_s, week = self.rate_per_s * passing, self._due_times.week
@@ -82,7 +89,17 @@ class DueTimes:
 
     def __init__(self, settings: PlannerSettings) -> None:
         self._settings = settings
-        self.week: WeekPlan | None = None
+        self._week: WeekPlan | None = None
+        self._plans = 0
+
+    @property
+    def week(self) -> WeekPlan | None:
+        """The plan of the week, if there is one."""
+        return self._week
+
+    @week.setter
+    def week(self, week: WeekPlan | None) -> None:
+        self._week, self._plans = week, self._plans + 1
 
     @property
     def price_item_s(self) -> float | None:
@@ -123,7 +140,7 @@ class DueTimes:
         if seen is None:
             return []
         timed = demands.timed
-        dues = [self._due(demand, seen) for demand in timed]
+        dues = [self._due(demand, seen, due_s) for demand, due_s in zip(timed, self._dues_s(timed, seen), strict=True)]
         if source.hidden > 0 and source.rate_per_s > 0:
             early_s = source.hidden / source.rate_per_s  # the time in which as many items are expected
             helped = (due for demand, due in zip(timed, dues, strict=True) if demand.is_helped)
@@ -162,14 +179,6 @@ class DueTimes:
         found = ((demand.rule, demand.ahead(seen)) for demand in source.demands.rules)
         return {rule: ahead for rule, ahead in found if ahead is not None}
 
-    def own_gain(self, source: PlannedSource, reason: Reason, now_s: float) -> float | None:
-        """Return what a probe is worth to the rules that say so themselves, divided by its price; 1 when it is due."""
-        if (seen := self._seen(source)) is None:
-            return None
-        asking = (demand for demand in source.demands.rules if demand.reason is reason)
-        gains = [gain for demand in asking if (gain := demand.gain(seen, now_s)) is not None]
-        return max(gains, default=None)
-
     def overflow_s(self, source: PlannedSource) -> float:
         """Return when items may slide off the feed unseen with the allowed probability."""
         if source.last_seen_s is None or source.window is None:
@@ -200,12 +209,27 @@ class DueTimes:
         """Return a source as its demands read it; ``None`` before first contact."""
         return None if source.last_seen_s is None else _Seen(self, source, source.last_seen_s)
 
-    def _due(self, demand: RuleDemand, seen: _Seen) -> DueTime:
-        """Return when and why a demand is due; a number of probes is never exceeded."""
-        due_s, grid = demand.due_s(seen), self._settings.grid
-        if demand.never_early and not isinf(due_s):
-            due_s = grid.start_s(grid.ceil(due_s))
-        return DueTime(due_s, demand.reason, demand.rule)
+    def _dues_s(self, timed: Sequence[RuleDemand], seen: _Seen) -> tuple[float, ...]:
+        """Return when demands are due; of those that the plan of the week does not know, as of the last reschedule.
+
+        These cost up to 0.3 ms. Under overload 56 of them were computed for each probe that was made.
+        """
+        source = seen.source
+        if source.demands.only_detects:
+            return tuple(demand.due_s(seen) for demand in timed)
+        if source.own_dues_s is None or source.own_dues_s[0] != self._plans:
+            own = tuple(inf if demand.detects else demand.due_s(seen) for demand in timed)
+            source.own_dues_s = self._plans, own
+        kept = zip(timed, source.own_dues_s[1], strict=True)
+        return tuple(demand.due_s(seen) if demand.detects else due_s for demand, due_s in kept)
+
+    def _due(self, demand: RuleDemand, seen: _Seen, due_s: float) -> DueTime:
+        """Return when and why a demand is due; a number of probes is never exceeded.
+
+        Those that waited for the first chronon after their due time lost up to a chronon in each gap.
+        """
+        earliest_s = due_s if demand.never_early else -inf
+        return DueTime(due_s, demand.reason, demand.rule, demand.worth_per_s2(seen, due_s), earliest_s)
 
     def wake(self, source: PlannedSource, now: Chronon) -> Chronon:
         """Return the first chronon from ``now`` on at which a source could be a candidate."""

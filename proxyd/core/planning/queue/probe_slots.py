@@ -12,7 +12,7 @@ from proxyd.core.model.schedule import Probe
 
 # The part of a chronon in which probes start; the last ones must still be inside it when the loop is late.
 _SPREAD = 0.9
-_LEAST = 16.0  # probes that a chronon may always plan
+_LEAST, _MORE = 16.0, 0.25  # probes that a chronon may always plan, and the part that may be more than was started
 _ON_TIME_S = 0.25  # a start that is later than that has to wait for its turn
 _LATE_AT_ONCE = 4  # probes
 
@@ -63,6 +63,8 @@ class SlotAllocator:
 
     def spend(self, units: int) -> int:
         """Use up so many parts more, or all that are left; returns how many units they did not pay."""
+        if not units:
+            return 0
         paid = min(units, len(self._free))
         del self._free[len(self._free) - paid :]
         return units - paid
@@ -155,23 +157,28 @@ class UnitDebt:
 class OverloadLimiter:
     """Limits the probes a chronon plans (``most``) when this machine falls behind; otherwise there is no limit.
 
-    If a chronon reached fewer than half of its probes, the next one plans twice the number that was started. Each
-    chronon that reached them doubles the limit again. A machine that stood still beyond a chronon did not fall behind:
+    If a choice left more than a quarter of what it started, and 16, the next one plans a quarter more than was started.
+    Each choice that left none doubles the limit again. A machine that stood still beyond a chronon did not fall behind:
     its chronons do not follow each other. One that stood still for most of a chronon counts as behind in the next one.
 
     >>> limiter = OverloadLimiter()
     >>> limiter.after(started=100, dropped=900)
     >>> limiter.most
-    216.0
-    >>> limiter.after(started=216, dropped=0)
+    141.0
+    >>> limiter.after(started=100, dropped=41)  # it goes on like that
     >>> limiter.most
-    432.0
+    141.0
+    >>> limiter.after(started=141, dropped=0)
+    >>> limiter.most
+    282.0
     """
 
     def __init__(self) -> None:
         self.most = inf
 
     def after(self, started: int, dropped: int) -> None:
-        """Note how many probes the previous chronon started, and how many it did not reach."""
-        is_behind = dropped > max(started, _LEAST)
-        self.most = 2.0 * started + _LEAST if is_behind else 2.0 * self.most
+        """Note how many probes of the previous choice were started, and how many were not reached."""
+        if dropped > _MORE * started + _LEAST:
+            self.most = started + _MORE * started + _LEAST
+        elif not dropped:
+            self.most *= 2.0

@@ -18,14 +18,14 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Gains: TypeAlias = Callable[[Ints], Floats]
 _LIMITS = (Constraint.BUDGET, Constraint.OVERLOAD)
-_UNPLANNED = -1
+_UNPLANNED, _OF_ITS_OWN = -1, -2  # sources that the plan of the week does not know, or whose rule says their worth
 _FOUND = 2048  # number of gains that a call computes again
 _SHORT = 4096  # number of sources on a new short list
 _RUN = 256  # number sorted first, then four times as many
 
 
 class ReadyQueue:
-    """Sources that are due only for detection, or for their first contact.
+    """Sources that are due and wait only for room, or for their first contact.
 
     The data that the ranking needs is stored when a source is put: a source that changes must be removed and put again.
 
@@ -68,8 +68,17 @@ class ReadyQueue:
     def __contains__(self, source_id: str) -> bool:
         return source_id in self._place
 
-    def put(self, source: PlannedSource, week: WeekPlan | None, price_item_s: float = 1.0) -> None:
-        """Add a source that does not wait yet; the price is that of a probe of it, if the plan does not know it."""
+    def put(
+        self,
+        source: PlannedSource,
+        week: WeekPlan | None,
+        price_item_s: float = 1.0,
+        own_per_s2: float | None = None,
+    ) -> None:
+        """Add a source that does not wait yet; the price is that of a probe of it, if the plan does not know it.
+
+        ``own_per_s2`` is the worth over the price, by half the square of the wait, if a rule says it.
+        """
         place = self._place[source.source_id] = len(self._sources)
         self._sources.append(source)
         self._joined.add(place)
@@ -77,8 +86,9 @@ class ReadyQueue:
             self._numbers = np.concatenate([self._numbers, self._numbers])
             self._gains = np.concatenate([self._gains, self._gains])
             self._kept = np.concatenate([self._kept, self._kept])
-        self._numbers[place], self._gains[place] = _number(source, week), np.nan
-        worth = source.rate_per_s * source.weight / price_item_s
+        self._numbers[place] = _number(source, week) if own_per_s2 is None else _OF_ITS_OWN
+        self._gains[place] = np.nan
+        worth = source.rate_per_s * source.weight / price_item_s if own_per_s2 is None else own_per_s2
         self._kept[place] = worth, source.last_seen_s or 0.0, source.not_before_s, *self._calls
 
     def remove(self, source_id: str) -> None:
@@ -99,7 +109,8 @@ class ReadyQueue:
 
     def renumber(self, week: WeekPlan | None) -> None:
         """Use a new plan; all gains are computed again at the next ranking."""
-        self._numbers[: len(self)] = [_number(source, week) for source in self._sources]
+        others = np.flatnonzero(self._numbers[: len(self)] != _OF_ITS_OWN)
+        self._numbers[others] = [_number(self._sources[place], week) for place in others.tolist()]
         self._gains[: len(self)], self._turn, self._least = np.nan, 0, inf
 
     # -- ranking
@@ -109,7 +120,7 @@ class ReadyQueue:
         worth, seen_s = self._kept[places, :2].T
         gains: Floats = worth * (now_s - seen_s) ** 2 / 2
         if week is not None:
-            planned = np.flatnonzero(self._numbers[places] != _UNPLANNED)
+            planned = np.flatnonzero(self._numbers[places] >= 0)
             gains[planned] = week.gains_of(self._numbers[places[planned]], now_s)
         return gains
 

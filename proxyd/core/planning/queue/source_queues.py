@@ -10,21 +10,23 @@ from math import inf
 import numpy as np
 
 from proxyd.core.model.chronon import Chronon
-from proxyd.core.model.schedule import Constraint
+from proxyd.core.model.schedule import Constraint, Reason
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner_settings import PlannerSettings
-from proxyd.core.planning.queue.due_times import NEVER_CHRONONS, DueTimes
+from proxyd.core.planning.queue.due_times import NEVER_CHRONONS, DueTime, DueTimes
 from proxyd.core.planning.queue.ready_queue import Floats, Ints, ReadyQueue
 from proxyd.core.planning.queue.wake_queue import WakeQueue
+
+_REQUIRED = (Reason.OVERFLOW, Reason.DOE)
 
 
 class SourceQueues:
     """Each source is in one queue; those that wait for room may also be asleep, to wake before items slide off.
 
-    ``unseen`` ranks sources before first contact, ``due`` those that only detect; all others are looked at one by one
-    while they are awake. If the objective is to spend the budget, ``spare`` ranks those that may be probed although
-    they sleep until they are due.
+    ``unseen`` ranks sources before first contact, ``required`` and ``due`` those that were due and wait only for room.
+    Those that ask in certain chronons are looked at one by one while they are awake. If the objective is to spend the
+    budget, ``spare`` ranks those that may be probed although they sleep until they are due.
     """
 
     def __init__(self, settings: PlannerSettings, due_times: DueTimes) -> None:
@@ -32,7 +34,8 @@ class SourceQueues:
         self._due_times = due_times
         self._sleeping = WakeQueue()
         self._awake: set[str] = set()
-        self.unseen, self.due, self.spare = ReadyQueue(), ReadyQueue(), ReadyQueue()
+        self.unseen, self.required, self.due, self.spare = (ReadyQueue() for _ in range(4))
+        self._why: dict[str, DueTime] = {}  # by source of ``required`` and ``due``, unless it is due for detection
 
     @property
     def awake(self) -> Set[str]:
@@ -52,13 +55,14 @@ class SourceQueues:
     def rest(self, source_id: str) -> None:
         """Stop a source from being a candidate until it wakes again."""
         self._awake.discard(source_id)
-        for queue in (self.unseen, self.due, self.spare):
+        self._why.pop(source_id, None)
+        for queue in (self.unseen, self.required, self.due, self.spare):
             queue.remove(source_id)
 
     def renumber(self, week: WeekPlan) -> None:
         """Rank by another plan."""
-        self.due.renumber(week)
-        self.spare.renumber(week)
+        for queue in (self.required, self.due, self.spare):
+            queue.renumber(week)
 
     def forget(self, source: PlannedSource) -> None:
         """Remove a source."""
@@ -66,7 +70,7 @@ class SourceQueues:
         self.rest(source.source_id)
 
     def wake_up(self, now: Chronon, sources: Mapping[str, PlannedSource]) -> None:
-        """Wake the sources whose time has come: as individual candidates, or ranked with all that only detect."""
+        """Wake the sources whose time has come: as individual candidates, or ranked with all that wait for room."""
         week, now_s = self._due_times.week, self._settings.grid.start_s(now)
         for source in self._sleeping.wake_up(now, sources):
             self.rest(source.source_id)
@@ -74,14 +78,14 @@ class SourceQueues:
             if (due := self._due_if_spare(source, now)) is not None:
                 self.spare.put(source, week, self._due_times.price_of(source))
                 self._sleeping.put(source, due)
-            elif not source.demands.only_detects or is_special:
+            elif source.demands.once or source.demands.has_deadlines or is_special:
                 self._awake.add(source.source_id)
             elif source.last_seen_s is None:
                 self.unseen.put(source, week)
-            elif self._due_times.only_detects(source, now):
+            elif source.demands.only_detects and self._due_times.only_detects(source, now):
                 self._wait_for_room(source, week)
             else:
-                self._awake.add(source.source_id)
+                self._wait_for_reason(source, now)
 
     def _due_if_spare(self, source: PlannedSource, now: Chronon) -> Chronon | None:
         """Return when a source is due that is not yet, and may have what others leave of the budget until then."""
@@ -96,9 +100,26 @@ class SourceQueues:
         if (overflow_s := self._due_times.overflow_s(source)) < inf:
             self._sleeping.put(source, self._settings.grid.chronon_at(overflow_s))
 
+    def _wait_for_reason(self, source: PlannedSource, now: Chronon) -> None:
+        """Rank a source by why it is due, which is the same until it is rescheduled; other sources stay candidates.
+
+        When each was looked at in each chronon, 512 sources that were due took 203 ms of a chronon of 100.
+        """
+        due = self._due_times.most_overdue(source, now)
+        if due is None or due.reason is Reason.LEARNING:
+            self._awake.add(source.source_id)
+            return
+        queue = self.required if due.reason in _REQUIRED else self.due
+        queue.put(source, self._due_times.week, self._due_times.price_of(source), due.worth_per_s2)
+        self._why[source.source_id] = due
+
+    def why(self, source: PlannedSource) -> DueTime | None:
+        """Return why a source waits for room; ``None`` if for detection."""
+        return self._why.get(source.source_id)
+
     def next_wake(self, now: Chronon) -> Chronon:
         """Return the next chronon after ``now`` at which a source may be due."""
-        if self._awake or self.unseen or self.due or self.spare:
+        if self._awake or self.unseen or self.required or self.due or self.spare:
             return now + 1
         wake = self._sleeping.next_wake
         return now + NEVER_CHRONONS if wake is None else wake
@@ -119,7 +140,7 @@ class SourceQueues:
         """Return the sources that the first ``room`` probes come from, and when the next of the others wakes."""
         is_alone = len(sources) == 1
         found = self.unseen.first(room, self.unseen.soonest, self.unseen.soonest)
-        for queue in (self.due, self.spare):
+        for queue in (self.required, self.due, self.spare):
             found += queue.first(room, *(self._gains_at(queue, at_s, is_alone=is_alone) for at_s in (now_s, until_s)))
         sleeping = self._sleeping.first(room + 1, sources)
         until = sleeping.pop().wake if len(sleeping) > room else None
@@ -128,18 +149,19 @@ class SourceQueues:
     def copy_into(self, other: SourceQueues, sources: Mapping[str, PlannedSource]) -> None:
         """Put copies of some sources to sleep elsewhere; those that are awake or waiting wake again at once."""
         for source_id, source in sources.items():
-            is_waiting = source_id in self.due or source_id in self.spare
+            is_waiting = any(source_id in queue for queue in (self.required, self.due, self.spare))
             other._sleeping.put(source, 0 if is_waiting else source.wake)
 
     def pass_over(self, limit: Constraint) -> int:
         """Count that there was no room for the sources still waiting, and return their number."""
-        return self.unseen.pass_over(limit) + self.due.pass_over(limit)
+        return sum(queue.pass_over(limit) for queue in (self.unseen, self.required, self.due))
 
     def looked_at(self, source_id: str, limit: Constraint) -> None:
         """Note that a source was looked at, so that it does not count as passed over."""
-        self.unseen.looked_at(source_id, limit)
-        self.due.looked_at(source_id, limit)
+        for queue in (self.unseen, self.required, self.due):
+            queue.looked_at(source_id, limit)
 
     def passed_over(self, source_id: str) -> Counter[Constraint]:
         """Return how often there was no room for a source."""
-        return self.unseen.passed_over(source_id) + self.due.passed_over(source_id)
+        counts = (queue.passed_over(source_id) for queue in (self.unseen, self.required, self.due))
+        return sum(counts, Counter[Constraint]())
