@@ -257,7 +257,7 @@ class Planner:
         free = (candidate for candidate in waiting if candidate.source.source_id not in self.in_flight)
         for candidate in merge(hard, free, key=attrgetter("rank")):
             source = candidate.source
-            earliest_s = max(start_s, from_s, self.limits.earliest_s(source))
+            earliest_s = max(start_s, from_s, self.limits.earliest_s(source), candidate.earliest_s)
             if earliest_s >= stop_s - _ROUNDING_S:
                 blocked_by = self.limits.blocked_by(source, stop_s - _ROUNDING_S) or Constraint.HOST_POLITENESS
                 self._put_off(candidate, blocked_by, now)

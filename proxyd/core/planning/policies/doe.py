@@ -58,7 +58,11 @@ class DoeDemand(RuleDemand):
 
     def due_s(self, source: SeenSource) -> float:
         """Return the next probe of the plan, if the number allows it then."""
-        return self.next_s(source.last_s, source.doe_s(self.probes, self.per_s))
+        return self.next_s(self._last_s(source.last_s), source.doe_s(self.probes, self.per_s))
+
+    def _last_s(self, seen_s: float) -> float:
+        """Return when the last probe that saw the source started: its length must not be lost from each gap."""
+        return max((start_s for start_s in self.log.starts_s if start_s <= seen_s), default=seen_s)
 
     def next_s(self, last_s: float, planned_s: float | None) -> float:
         """Return when the next probe is due after one at ``last_s``: as planned, or evenly without a plan."""

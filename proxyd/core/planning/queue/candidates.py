@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import islice
+from math import inf
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
@@ -35,6 +36,7 @@ class Candidate(NamedTuple):
     source: PlannedSource
     reason: Reason
     rule: str | None
+    earliest_s: float = -inf
 
 
 class Candidates:
@@ -123,7 +125,7 @@ class Candidates:
         if due is None:
             return Candidate((2, -gain, 0.0, source.source_id), source, Reason.DETECTION, source.demands.first_rule)
         rank = (_GROUPS.get(due.reason, 2), -gain, 0.0, source.source_id)
-        return Candidate(rank, source, due.reason, due.rule)
+        return Candidate(rank, source, due.reason, due.rule, due.earliest_s)
 
     def _by_deadline(self, sources: Iterable[PlannedSource], now: Chronon) -> dict[str, Candidate]:
         """Return sources whose interval cannot wait longer if all are to be served, and due fixed probes."""

@@ -27,13 +27,15 @@ _LONGEST_S = 30 * 86400.0
 class DueTime(NamedTuple):
     """When and why a rule wants a source, in unix seconds, and the rule's own worth of a probe if it has one.
 
-    ``worth_per_s2``, by half the square of the time since the last probe, is what a probe is worth over its price.
+    ``worth_per_s2``, by half the square of the time since the last probe, is what a probe is worth over its price. No
+    probe may start before ``earliest_s``, even in the chronon of the due time.
     """
 
     due_s: float
     reason: Reason
     rule: str
     worth_per_s2: float | None = None
+    earliest_s: float = -inf
 
 
 class _Seen:
@@ -222,11 +224,16 @@ class DueTimes:
         return tuple(demand.due_s(seen) if demand.detects else due_s for demand, due_s in kept)
 
     def _due(self, demand: RuleDemand, seen: _Seen, due_s: float) -> DueTime:
-        """Return when and why a demand is due; a number of probes is never exceeded."""
-        grid, worth_per_s2 = self._settings.grid, demand.worth_per_s2(seen, due_s)
-        if demand.never_early and not isinf(due_s):
+        """Return when and why a demand is due; a number of probes is never exceeded.
+
+        One that must be kept to (DOE) may be used up within a chronon: waiting for the next lost a chronon in each gap.
+        """
+        grid, earliest_s = self._settings.grid, -inf
+        if demand.quota is not None:
+            earliest_s = due_s
+        elif demand.never_early and not isinf(due_s):
             due_s = grid.start_s(grid.ceil(due_s))
-        return DueTime(due_s, demand.reason, demand.rule, worth_per_s2)
+        return DueTime(due_s, demand.reason, demand.rule, demand.worth_per_s2(seen, due_s), earliest_s)
 
     def wake(self, source: PlannedSource, now: Chronon) -> Chronon:
         """Return the first chronon from ``now`` on at which a source could be a candidate."""

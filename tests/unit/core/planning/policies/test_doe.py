@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import combinations, pairwise
+from math import inf
 
 import numpy as np
 import pytest
@@ -11,11 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from proxyd.core.model.budget import Budget
+from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.planning.allocation.fleet_state import FleetState
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.one_source.costs import Prefix
-from proxyd.core.planning.policies.doe import doe_slots
+from proxyd.core.planning.planned_source import PlannedSource
+from proxyd.core.planning.planner import Planner
+from proxyd.core.planning.planner_settings import PlannerSettings
+from proxyd.core.planning.policies.demands import Demands
+from proxyd.core.planning.policies.doe import DoeDemand, doe_slots
+from proxyd.core.politeness import PolitenessBudget, ProbeLog
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S, Cycle
 from proxyd.core.rates.week_shapes import WeekShapes
 
@@ -146,3 +154,19 @@ def test_a_short_cycle_has_the_times_of_a_week_in_miniature() -> None:
 )
 def test_without_times_in_the_plan_probes_are_even(source_id: str, probes: int, per_s: float) -> None:
     assert planned().doe_due_s(source_id, probes, per_s, START_S) is None
+
+
+@pytest.mark.parametrize("takes_s", [0.0, 0.25], ids=["at once", "in a quarter of a second"])
+def test_as_many_probes_are_made_as_the_number_allows(takes_s: float) -> None:
+    """A chronon lost in each gap left 327 of 360."""
+    planner = Planner(PlannerSettings(ChrononGrid(1.0), Budget(3.0)))
+    demand = DoeDemand("r", probes=6, per_s=60.0, log=ProbeLog(PolitenessBudget(3.0, 6, 60.0)))
+    log = ProbeLog(PolitenessBudget(0.5))
+    planner.put(PlannedSource("a", "example.org", log, Demands([demand]), rate_per_s=0.1), now=0)
+    starts_s = list[float]()
+    for now in range(3600):
+        for planned in planner.choose(now, from_s=now + 0.4 if not starts_s else -inf):
+            starts_s.append(planned.start_s)
+            planner.finished("a", planned.start_s + takes_s, seen=True)
+    assert len(starts_s) >= 358
+    assert all(later_s - start_s > 60.0 - 1e-6 for start_s, later_s in zip(starts_s, starts_s[6:], strict=False))
