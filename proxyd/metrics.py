@@ -121,6 +121,9 @@ class Metrics:
             buckets=_FINE_DELAYS_S,
             registry=r,
         )
+        self.items_untimed = Counter(
+            "proxyd_items_untimed", "New items without a delay, because no time of their own is believed.", registry=r
+        )
         self.notification_delay = Histogram(
             "proxyd_notification_delay_seconds",
             "Event to acceptance by the receiver, per delivery.",

@@ -450,6 +450,7 @@ class ProbeLoop:
         metrics.unfit_values.inc(found.unfit_values)
         for delay_s in found.delays_s:
             metrics.item_delay.observe(max(0.0, delay_s))
+        metrics.items_untimed.inc(found.untimed)
         if observation.calibration is not None:
             self._count_predicted(observation.calibration)
         self._count_results(observation.rules)

@@ -273,3 +273,13 @@ async def test_a_freeze_is_not_made_up_for_once_it_is_over() -> None:
     assert 40 <= len(transport.asked) - before <= 46
     await asyncio.gather(loop.drain(0.0), clock.advance(10.0))
     await task
+
+
+async def test_items_without_a_believed_time_are_counted_beside_the_delays() -> None:
+    metrics, found = Metrics(), every(100)
+    loop = ProbeLoop(found, Nobody(Unmade.LOST), RecordingMemory(), FakeClock(T0), metrics)
+    assert await loop.take_in(changed("s", [item("seed")], T0))
+    items = [item("undated"), item("dated", T0 + 50.0), item("backdated", T0 - 500.0), item("seed")]
+    assert await loop.take_in(changed("s", items, T0 + 100.0))
+    names = ("proxyd_item_delay_seconds_count", "proxyd_items_untimed_total", "proxyd_items_total")
+    assert [sample(metrics, name) for name in names] == [1, 2, 3]

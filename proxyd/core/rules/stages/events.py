@@ -155,6 +155,11 @@ class Discovery:
         """The delays from publication to discovery of the new items whose own time is known."""
         return [e.seen_s - e.event_s for e in self.events if e.exact and not e.seed]
 
+    @property
+    def untimed(self) -> int:
+        """The number of new items that have no such delay."""
+        return sum(not e.exact and not e.seed for e in self.events)
+
 
 @dataclass(frozen=True, slots=True)
 class _Change:
