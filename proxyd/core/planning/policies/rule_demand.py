@@ -165,7 +165,8 @@ class RuleDemand:
     counts_items
         Whether its probes depend on the items counted since it last fired, and not on each single item.
     never_early
-        Whether its number of probes is never exceeded: none starts before its time, even in the same chronon.
+        Whether its number of probes is never exceeded: it is due in the first chronon that starts at its time or later,
+        or, with a ``quota``, at its time within a chronon.
 
     Examples
     --------

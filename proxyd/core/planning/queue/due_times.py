@@ -226,9 +226,13 @@ class DueTimes:
     def _due(self, demand: RuleDemand, seen: _Seen, due_s: float) -> DueTime:
         """Return when and why a demand is due; a number of probes is never exceeded.
 
-        Those that waited for the first chronon after their due time lost up to a chronon in each gap.
+        One that must be kept to (DOE) may be used up within a chronon: waiting for the next lost a chronon in each gap.
         """
-        earliest_s = due_s if demand.never_early else -inf
+        grid, earliest_s = self._settings.grid, -inf
+        if demand.quota is not None:
+            earliest_s = due_s
+        elif demand.never_early and not isinf(due_s):
+            due_s = grid.start_s(grid.ceil(due_s))
         return DueTime(due_s, demand.reason, demand.rule, demand.worth_per_s2(seen, due_s), earliest_s)
 
     def wake(self, source: PlannedSource, now: Chronon) -> Chronon:
