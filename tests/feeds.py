@@ -76,8 +76,12 @@ class Reader:
 
     async def shows(self, items: Iterable[Post], kind: str = "rss", *, is_redirected: bool = False) -> list[str]:
         """Let a probe find these items, and return the titles that are told."""
+        return await self.reads(feed_bytes(items, kind), is_redirected=is_redirected)
+
+    async def reads(self, document: bytes, *, is_redirected: bool = False) -> list[str]:
+        """Let a probe find a document, and return the titles that are told."""
         self.now_s += HOUR_S
-        read = parse_document(feed_bytes(items, kind), "application/xml", "http://x.example/feed")
+        read = parse_document(document, "application/xml", "http://x.example/feed")
         outcome = replace(changed("s", read.items, self.now_s), is_redirected=is_redirected)
         observation = await self.drive.see(outcome)
         assert observation.rules.failures == ()

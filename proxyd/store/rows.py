@@ -213,13 +213,14 @@ def item_row(source_id: str, stored: StoredEvent) -> dict[str, Any]:
 
 
 def edit_row(observation: Observation, item: Item) -> dict[str, Any]:
-    """Return the parameters that update a known item's content."""
+    """Return the parameters that update a known item's content and time."""
     return {
         "of_source": observation.state.source_id,
         "of_item": item.item_id,
         "hash": item.content_hash,
         "text": fields_text(item),
         "new_words": words_of(item.fields),
+        "new_published_s": item.published_s,
     }
 
 

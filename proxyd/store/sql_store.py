@@ -76,7 +76,12 @@ _MOVE = (
 _EDIT_ITEM = (
     update(t.items)
     .where(_of_item)
-    .values(content_hash=bindparam("hash"), fields=bindparam("text"), words=bindparam("new_words"))
+    .values(
+        content_hash=bindparam("hash"),
+        fields=bindparam("text"),
+        words=bindparam("new_words"),
+        published_s=func.coalesce(bindparam("new_published_s"), t.items.c.published_s),
+    )
 )
 _recent = t.changes.alias("recent")
 _kept_recently = exists().where(

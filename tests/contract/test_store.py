@@ -142,7 +142,7 @@ async def test_updates_and_deletions_come_back_as_they_were_and_what_went_may_co
 
 async def test_an_item_goes_on_under_a_new_identity_with_what_was_edited(store: SqlStore) -> None:
     await store.record(observation(events=(stored(1, "old"), stored(2, "b"))))
-    new = replace(stored(1, "new").item, content_hash="edited")
+    new = replace(stored(1, "new").item, content_hash="edited", published_s=7.0)
     await store.record(altered(observation(), renamed=(("old", "new"),), edited=(new,), present=("new",)))
     known = await store.known_items("s", StoreQuery(("new",), fields=True, former_ids=("old", "b")))
     assert known == {"new": new, "b": stored(2, "b").item}

@@ -70,7 +70,7 @@ class WindowEvents:
         The events in the order in which they are taken: by time, then from the oldest place in the document, removals
         last.
     edited
-        Known items whose content changed.
+        Known items whose content or time changed.
     evidence
         What the window says about the update rate; ``None`` if it says nothing.
     lost_items
@@ -302,7 +302,7 @@ def discover(
     """
     items = _newest_first(_distrust_constant(items))[::-1]
     new = [item for item in items if item.item_id not in view.known and item.item_id not in view.old]
-    edited = tuple(item for item in items if _is_edited(item, view.known))
+    edited = tuple(item for item in items if _is_edited(item, view.known) or _is_moved(item, view.known))
     if state.first_contact_s is None or state.last_success_s is None:
         return WindowEvents(_seeds(new, state, seen_s), edited, seed_evidence(new, seen_s))
     silent = _seeds(_silent(items, new, view, state), state, seen_s)
@@ -319,7 +319,11 @@ def discover(
     found = WindowEvents((*silent, *events), edited, evidence, lost or 0.0)
     if view.shape is not Shape.FEED or view.has_updates:
         return found
-    updates = [_Change(EventKind.UPDATE, item, _updated_s(item)) for item in edited if item.item_id not in view.quiet]
+    updates = [
+        _Change(EventKind.UPDATE, item, _updated_s(item))
+        for item in edited
+        if item.item_id not in view.quiet and _is_edited(item, view.known)
+    ]
     after = replace(state, next_seq=state.next_seq + len(found.events))
     return replace(found, unawaited=_ordered(updates, after, state.last_success_s, seen_s))
 
@@ -361,6 +365,13 @@ def _silent(items: Sequence[Item], new: Sequence[Item], view: DocumentView, stat
 def _is_edited(item: Item, known: Mapping[str, Item]) -> bool:
     before = known.get(item.item_id)
     return before is not None and before.content_hash != item.content_hash
+
+
+def _is_moved(item: Item, known: Mapping[str, Item]) -> bool:
+    """Return whether a known item shows another time; the stored one tells later whether a time has moved again."""
+    before = known.get(item.item_id)
+    times_s = (None, None) if before is None else (before.published_s, item.published_s)
+    return None not in times_s and times_s[0] != times_s[1]
 
 
 def _changes(items: Sequence[Item], view: DocumentView) -> Iterator[_Change]:

@@ -7,6 +7,7 @@ from math import inf
 
 from proxyd.core.model.item import Item
 from proxyd.core.rules.source_health import ITEMS
+from proxyd.core.rules.stages.reappearances import Pages
 from proxyd.core.rules.state import SourceState
 
 _SURELY_EMPTY = 2  # probes in a row: one that finds a feed empty may be a mistake of the origin
@@ -67,7 +68,10 @@ def find_old_items(
     else:
         oldest_s = _oldest_s(shown, default=inf)
         old = [item for place, item in unknown if place > last]
-    is_old = (item for item in old if item.published_s is None or item.published_s < min(oldest_s, last_s))
+    if not old:
+        return frozenset()
+    shift_s = Pages(items, shown, known).shift_s(()) or 0.0  # a page whose times move by an hour may also have grown
+    is_old = (item for item in old if item.published_s is None or item.published_s - shift_s < min(oldest_s, last_s))
     return frozenset(item.item_id for item in is_old)
 
 

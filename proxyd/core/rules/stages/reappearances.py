@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, urlsplit
 
 from proxyd.core.model.item import Item
@@ -51,11 +51,14 @@ class Pages:
         The items of the page, and those of the page before it as they are stored.
     known
         The stored items by the identities of this page's items.
+    joined
+        The stored items that were already found to go on under new identities, by these.
     """
 
     items: Sequence[Item]
     shown: Sequence[Item]
     known: Mapping[str, Item]
+    joined: Mapping[str, Item] = field(default_factory=dict)
 
     def pairs(
         self, key: Callable[[Item], Hashable | None], unknown: Iterable[Item], vanished: Iterable[Item]
@@ -70,8 +73,9 @@ class Pages:
 
     def shift_s(self, pairs: Sequence[Pair]) -> float | None:
         """Return by how much the times of most items of the page moved, in seconds; ``None`` if they did not alike."""
-        kept = [Pair(item, self.known[item.item_id]) for item in self.items if item.item_id in self.known]
-        shifts = [round(shift_s) for pair in (*pairs, *kept) if (shift_s := pair.shift_s) is not None]
+        stored = {**self.known, **self.joined}  # a page may spell two of three guids in another way, and make one again
+        others = [Pair(item, stored[item.item_id]) for item in self.items if item.item_id in stored]
+        shifts = [round(shift_s) for pair in (*pairs, *others) if (shift_s := pair.shift_s) is not None]
         if not shifts:
             return None
         shift_s, count = Counter(shifts).most_common(1)[0]
@@ -79,7 +83,8 @@ class Pages:
 
     def are_most(self, pairs: Sequence[Pair]) -> bool:
         """Return whether pairs are two or more, and at least half of the items that both pages show."""
-        kept = sum(item.item_id in self.known for item in self.items)
+        before = {item.item_id for item in self.shown}  # what comes back from further down says nothing of this change
+        kept = sum(item.item_id in before and item.item_id in self.known for item in self.items)
         return len(pairs) > 1 and len(pairs) >= kept
 
 
@@ -104,7 +109,6 @@ def find_reappeared(
     seen_s
         The time of the answer, in unix seconds.
     """
-    pages = Pages(items, shown, known)
     present = {name for item in items for name in (item.item_id, *item.former_ids)}
     found: dict[str, Item] = {}
     for find in (_respelt, _of_link_and_title, _of_content, _of_title):
@@ -113,7 +117,8 @@ def find_reappeared(
         left = [item for item in unknown if item.item_id not in found]
         if not (vanished and left):
             break
-        found |= {pair.item.item_id: pair.before for pair in find(pages, left, vanished, seen_s)}
+        pages = Pages(items, shown, known, found)
+        found |= {pair.item.item_id: pair.before for pair in list(find(pages, left, vanished, seen_s))}
     return found
 
 

@@ -27,6 +27,13 @@ async def test_a_page_that_grows_shows_nothing_new(*, dated: bool) -> None:
     assert await reader.shows(window) == []
 
 
+async def test_a_page_that_grows_while_all_its_times_move_by_an_hour_shows_nothing_new() -> None:
+    reader = Reader()
+    window = [replace(post, at_s=T0 - HOUR_S / 4 * n) for n, post in enumerate(ALL)]
+    await reader.shows(window[:4])
+    assert await reader.shows([replace(post, at_s=(post.at_s or 0) + HOUR_S) for post in window[:8]]) == []
+
+
 async def test_a_page_that_lists_the_oldest_first_grows_at_its_beginning() -> None:
     reader = Reader()
     await reader.shows(posts(*range(5, 9)))

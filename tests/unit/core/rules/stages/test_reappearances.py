@@ -83,6 +83,27 @@ async def test_known_items_are_not_told_again_when(before: Change, after: Change
     assert await reader.shows(before([fresh, *EIGHT[:7]])) == []
 
 
+async def test_one_guid_is_made_again_while_the_others_become_secure_and_all_times_move() -> None:
+    reader, later = Reader(), of_each(at_s=lambda item: (item.at_s or 0) + HOUR_S)
+    await reader.shows(EIGHT[:3])
+    assert await reader.shows(later([*new_guid(EIGHT[:1]), *secure_guid(EIGHT[1:3])])) == []
+
+
+async def test_a_guid_is_made_again_after_all_times_moved_and_moved_back() -> None:
+    reader, later = Reader(), of_each(at_s=lambda item: (item.at_s or 0) + HOUR_S)
+    await reader.shows(later(EIGHT[:1]))
+    await reader.shows(EIGHT)
+    assert await reader.shows(some(new_guid, 0)(EIGHT)) == []
+
+
+async def test_guids_are_made_again_while_a_page_shows_more_of_its_old_items_again() -> None:
+    reader = Reader()
+    await reader.shows(EIGHT)
+    await reader.shows(EIGHT[:2])
+    again = of_each(guid=lambda item: f"urn:{item.title}", at_s=lambda item: (item.at_s or 0) + 6 * HOUR_S)
+    assert await reader.shows([*again(EIGHT[:2]), *EIGHT[2:]]) == []
+
+
 async def test_a_feed_that_becomes_an_atom_feed_tells_nothing_again() -> None:
     reader = Reader()
     await reader.shows(EIGHT)
