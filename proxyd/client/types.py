@@ -614,10 +614,15 @@ class Explained(TypedDict):
 
 
 class FieldWritten(TypedDict):
-    """A field of a class; `found` is its selector if the class is not a feed."""
+    """
+    A field of a class; `found` is its selector if the class is not a feed.
+
+    `or_null` says that the value of a page's field may be missing by design.
+    """
 
     path: str
     type: Literal["String", "Integer", "Decimal", "Boolean", "Timestamp", "URL"]
+    or_null: NotRequired[bool]
     found: NotRequired[ReaderWritten | None]
 
 

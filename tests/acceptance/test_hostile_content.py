@@ -56,7 +56,7 @@ async def test_hostile_titles_are_texts_wherever_they_come_out(tmp_path: Path) -
         w.daemon.declare(w.text(["evil"], {"each": 1}, extra=others))
         await w.daemon.start()
         await w.daemon.knows("evil")
-        feed.titles |= TITLES
+        feed.titles = TITLES | feed.titles  # the newest first
         assert set(await w.receiver.received("each", len(TITLES))) == set(TITLES)
         w.receiver.check()
         titles = {a.guids[0]: a.data["items"][0]["channel.item.title"] or "" for a in w.receiver.arrivals["each"]}
