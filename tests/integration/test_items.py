@@ -46,7 +46,7 @@ async def test_items_come_change_and_stay(
         ("insert", "New", False, None, 40.0),
         ("insert", "Old", True, link, None),
     ]
-    assert found[0]["changes"] == {"channel.item.description": {"from": None, "to": "More"}}
+    assert found[0]["changes"]["channel.item.description"] == {"from": None, "to": "More"}
     assert [line.split()[2] for line in shown.splitlines()[1:]] == ["changed", "new", "first"]
     assert "javascript" not in shown
 
