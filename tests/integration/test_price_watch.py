@@ -60,12 +60,17 @@ async def test_the_notation_may_change_with_the_shop_and_is_no_news() -> None:
     assert page.told() == ["Desk lamp | Shop: price: 1299 → 999"]
 
 
-async def test_a_price_that_is_missing_for_a_time_is_no_news() -> None:
+async def test_a_price_that_falls_while_it_is_missing_is_told_once_it_is_back() -> None:
     page = Shop(CHEAPER)
+    sold_out = linked(product({"@type": "Offer", "availability": "https://schema.org/OutOfStock"}))
     await page.shows(linked(product(offer("49.90"))))
-    await page.shows(linked(product({"@type": "Offer", "availability": "https://schema.org/OutOfStock"})))
-    await page.shows(linked(product(offer("39.90"))))
+    await page.shows(sold_out)
     assert page.told() == []
+    await page.shows(linked(product(offer("49.90"))))
+    assert page.told() == []
+    await page.shows(sold_out)
+    await page.shows(linked(product(offer("39.90"))))
+    assert page.told() == ["Desk lamp: price: 49.9 → 39.9, availability: OutOfStock → InStock"]
 
 
 async def test_a_page_without_a_price_is_a_failure_that_says_so() -> None:

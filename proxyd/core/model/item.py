@@ -89,9 +89,9 @@ class Item:
         silent = {path: known[path] for path, value in self.fields.items() if value is None and _has(known, path)}
         return replace(self, last_known=silent) if silent else self
 
-    def with_last_known(self, without: AbstractSet[str]) -> Item:
-        """Return the item as it was before its fields went silent, but for the fields ``without`` a memory."""
-        spoken = {path: value for path, value in self.last_known.items() if path not in without}
+    def with_last_known(self, new: Item, without: AbstractSet[str]) -> Item:
+        """Return the item with the last known values of what ``new`` states again, but for fields ``without`` a memory."""
+        spoken = {path: v for path, v in self.last_known.items() if _has(new.fields, path) and path not in without}
         return replace(self, fields={**self.fields, **spoken}) if spoken else self
 
 

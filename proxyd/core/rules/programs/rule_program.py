@@ -12,7 +12,7 @@ from math import log
 
 from proxyd.core.language import counting_of, format_after
 from proxyd.core.model.expression import Column, Expression, FromClass, IsNull, Select, children, conjuncts
-from proxyd.core.model.item import EventKind, Item, UpdateEvent, Value
+from proxyd.core.model.item import EventKind, Item, UpdateEvent, Value, is_cut
 from proxyd.core.model.normal_forms import differ
 from proxyd.core.model.notations import Languages
 from proxyd.core.model.profile import (
@@ -203,16 +203,16 @@ class RuleProgram:
     def own_view(self, event: UpdateEvent) -> UpdateEvent | None:
         """Return an event as the rule sees it, or ``None`` if it is no update for the rule.
 
-        A field that went silent keeps its last known value as ``OLD``, unless its missing value says something to the
+        A field that speaks again has its last known value as ``OLD``, unless its missing value says something to the
         rule; a value that comes back as it was is then no update.
         """
         if event.old is None or not event.old.last_known:
             return event
-        old = event.old.with_last_known(self.nullable_paths)
+        old = event.old.with_last_known(event.item, self.nullable_paths)
         if old is event.old:
             return event
         new = event.item.fields
-        has_changed = any(differ(value, new.get(path), path=path) for path, value in old.fields.items())
+        has_changed = any(differ(v, new.get(path), path=path) or is_cut(new.get(path)) for path, v in old.fields.items())
         return replace(event, old=old) if has_changed else None
 
     @property

@@ -399,7 +399,7 @@ def _is_update(item: Item, before: Item, view: DocumentView) -> bool:
     """
     if before.content_hash == item.content_hash:
         return False
-    old = before.with_last_known(view.nullable_paths)
+    old = before.with_last_known(item, view.nullable_paths)
     return not (view.fields and before.fields) or any(_differs(each, old, item) for each in view.fields)
 
 
