@@ -28,7 +28,7 @@ async def test_items_come_change_and_stay(
         new = item("New", T0 + 60.0, link="javascript:alert(1)")
         await shows(running, T0 + 10.0, old)
         await shows(running, T0 + 100.0, new, old)
-        edited = item("New", T0 + 61.0, link="javascript:alert(1)", description="More")
+        edited = item("New", T0 + 60.0, link="javascript:alert(1)", description="More")
         await shows(running, T0 + 200.0, replace(edited, content_hash="other"), old)
         token = (await running.token("read"))["Authorization"].removeprefix("Bearer ")
         monkeypatch.setenv("PROXYD_TOKEN", token)

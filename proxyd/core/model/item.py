@@ -90,7 +90,7 @@ class Item:
         return replace(self, last_known=silent) if silent else self
 
     def with_last_known(self, new: Item, without: AbstractSet[str]) -> Item:
-        """Return the item with the last known values of what ``new`` states again, but for fields ``without`` a memory."""
+        """Return the item with last known values of what ``new`` states again, but for fields ``without`` a memory."""
         spoken = {path: v for path, v in self.last_known.items() if _has(new.fields, path) and path not in without}
         return replace(self, fields={**self.fields, **spoken}) if spoken else self
 

@@ -212,7 +212,8 @@ class RuleProgram:
         if old is event.old:
             return event
         new = event.item.fields
-        has_changed = any(differ(v, new.get(path), path=path) or is_cut(new.get(path)) for path, v in old.fields.items())
+        pairs = ((path, value, new.get(path)) for path, value in old.fields.items())
+        has_changed = any(differ(before, after, path=path) or is_cut(after) for path, before, after in pairs)
         return replace(event, old=old) if has_changed else None
 
     @property

@@ -78,7 +78,8 @@ class WindowEvents:
     renamed
         The former and the new identity of stored items that go on under the new one.
     unawaited
-        Updates of a feed's items that no rule waits for, numbered after the events; ``old`` is not known.
+        Updates of a feed's items that no rule waits for, or that none of its fields shows, numbered after the events;
+        ``old`` is not known.
     """
 
     events: tuple[StoredEvent, ...] = ()
@@ -317,12 +318,13 @@ def discover(
     lost = lost_items(items, news, state, seen_s=seen_s, rate_per_s=rate_per_s) if can_overflow else None
     evidence = evidence_of(events, since_s, seen_s, overflowed=lost is not None)
     found = WindowEvents((*silent, *events), edited, evidence, lost or 0.0)
-    if view.shape is not Shape.FEED or view.has_updates:
+    if view.shape is not Shape.FEED:
         return found
+    told = view.quiet.union(event.item.item_id for event in events)
     updates = [
         _Change(EventKind.UPDATE, item, _updated_s(item))
         for item in edited
-        if item.item_id not in view.quiet and _is_edited(item, view.known)
+        if item.item_id not in told and _is_edited(item, view.known)
     ]
     after = replace(state, next_seq=state.next_seq + len(found.events))
     return replace(found, unawaited=_ordered(updates, after, state.last_success_s, seen_s))
