@@ -13,6 +13,7 @@ class Reason(Enum):
 
     FIRST_CONTACT = "first contact"
     ASKED = "asked for"  # somebody wants it now
+    CONFIRMATION = "confirmation"  # the last probe may have found nothing by mistake
     INTERVAL = "execution interval"
     FEEDBACK = "feedback"
     FIXED = "fixed interval"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from proxyd.core.model.chronon import Chronon
-from proxyd.core.model.schedule import Constraint
+from proxyd.core.model.schedule import Constraint, Reason
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.policies.demands import Demands
 from proxyd.core.politeness import HostBudgets, ProbeLog, ScopeBlocks
@@ -31,8 +31,8 @@ class PlannedSource:
         Back-off and Retry-After: no probe starts earlier.
     fresh_until_s
         The origin says that nothing changes before this time.
-    asked_s
-        When somebody asked for a probe at once, which waits only for what the source and its host allow.
+    asked
+        Why a probe is wanted at once, which waits only for what the source and its host allow; ``None`` if none is.
     learns_until_s
         Until when it is probed often because it is new; 0 if it is not.
     skipped_s
@@ -76,7 +76,7 @@ class PlannedSource:
     last_seen_s: float | None = None
     not_before_s: float = 0.0
     fresh_until_s: float = 0.0
-    asked_s: float | None = None
+    asked: Reason | None = None
     learns_until_s: float = 0.0
     skipped_s: float = 0.0
     pushed_until_s: float = 0.0
@@ -170,7 +170,7 @@ class PlannedSource:
 
     def allowed_s(self) -> float:
         """Return the earliest start that the source itself allows, in unix seconds."""
-        if self.asked_s is not None:
+        if self.asked is not None:
             return self.log.earliest_s()
         return max(self.not_before_s, self.fresh_until_s, self.log.earliest_s())
 
@@ -180,11 +180,11 @@ class PlannedSource:
 
     def blocked_by(self, now_s: float) -> Constraint | None:
         """Return the constraint of the source that forbids a start at ``now_s``."""
-        if self.not_before_s > now_s and self.asked_s is None:
+        if self.not_before_s > now_s and self.asked is None:
             return Constraint.BACK_OFF
         if self.log.earliest_s() > now_s:
             return Constraint.SOURCE_POLITENESS
-        if self.asked_s is not None:
+        if self.asked is not None:
             return None
         return Constraint.FRESHNESS if self.fresh_until_s > now_s else None
 

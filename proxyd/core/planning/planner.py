@@ -150,16 +150,16 @@ class Planner:
         source = self.sources.get(source_id)
         if source is None:
             return
-        source.asked_s = None
+        source.asked = None
         if seen:
             source.saw(now_s, chronon)
         learn(source)
         self.reschedule(source_id, self.settings.grid.chronon_at(now_s))
 
-    def ask(self, source_id: str, now_s: float) -> None:
+    def ask(self, source_id: str, now_s: float, reason: Reason = Reason.ASKED) -> None:
         """Make a source due at once, whatever its freshness and its back-off say, for one probe."""
         source = self.sources[source_id]
-        source.asked_s = now_s
+        source.asked = reason
         if source_id not in self.in_flight:
             self.reschedule(source_id, self.settings.grid.chronon_at(now_s))
 
@@ -209,7 +209,7 @@ class Planner:
         now_s = self.settings.grid.start_s(now)
         if source is None or source.probe_units > 1 or self.limits.blocked_until_s(source) > now_s:
             return None
-        if source.asked_s is None and (source.not_before_s > now_s or not _still_asks(source, probe, now)):
+        if source.asked is None and (source.not_before_s > now_s or not _still_asks(source, probe, now)):
             return None
         self.in_flight[source.source_id] = now
         return PlannedProbe(replace(probe, chronon=now), planned.start_s)

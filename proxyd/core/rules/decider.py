@@ -17,7 +17,7 @@ import numpy as np
 from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest, host_of
 from proxyd.core.model.profile import Declaration
-from proxyd.core.model.schedule import Probe
+from proxyd.core.model.schedule import Probe, Reason
 from proxyd.core.model.suspension import Suspension
 from proxyd.core.planning.allocation.plan_switch import switch_plan
 from proxyd.core.planning.allocation.week_plan import WeekPlan
@@ -244,7 +244,7 @@ class Decider:
         if not self._placement.settle(source_id, now_s):
             return True
         source = self.planner.sources.get(source_id)
-        if source is not None and (source.demands or source.asked_s is not None):
+        if source is not None and (source.demands or source.asked is not None):
             return True
         self.planner.drop(planned, now_s)
         return False
@@ -416,7 +416,7 @@ class Decider:
         if observation is not None:
             self._hints.give(observation.hints, outcome.finished_s)
             if observation.found.is_doubtful and outcome.source_id in self.planner.sources:
-                self.planner.ask(outcome.source_id, outcome.finished_s)
+                self.planner.ask(outcome.source_id, outcome.finished_s, Reason.CONFIRMATION)
 
     def _recorded(self, observation: Observation, outcome: ProbeOutcome) -> Observation:
         """Return an observation with what a restart needs to plan the next probes alike."""

@@ -62,7 +62,7 @@ def _reschedule(planner: Planner, week: WeekPlan, sources: Sequence[PlannedSourc
     for source in sources:
         at_s = source.allowed_s()
         is_plain = source.demands.only_detects and source.window is None and not source.hidden and at_s < inf
-        if not is_plain or source.asked_s is not None or source.is_pushed(grid.start_s(now)):
+        if not is_plain or source.asked is not None or source.is_pushed(grid.start_s(now)):
             planner.reschedule(source.source_id, now)
         elif source.last_seen_s is not None:
             plain.append(source)

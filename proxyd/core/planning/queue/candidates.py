@@ -50,7 +50,7 @@ class Candidates:
         """Return the candidates of ``now`` among some sources, by source."""
         now_s = self.settings.grid.start_s(now)
         ranked = self._by_deadline(sources, now)
-        ranked |= {source.source_id: self.asked(source, now) for source in sources if source.asked_s is not None}
+        ranked |= {source.source_id: self.asked(source, now) for source in sources if source.asked is not None}
         for source in sources:
             if source.source_id not in ranked and (candidate := self.contact(source, now)) is not None:
                 ranked[source.source_id] = candidate
@@ -114,8 +114,9 @@ class Candidates:
         return None
 
     def asked(self, source: PlannedSource, now: Chronon) -> Candidate:
-        """Return the candidate of a source that somebody wants to be probed now."""
-        return Candidate((0, float(now), 0.0, source.source_id), source, Reason.ASKED, source.demands.first_rule)
+        """Return the candidate of a source of which a probe is wanted now."""
+        reason = source.asked or Reason.ASKED
+        return Candidate((0, float(now), 0.0, source.source_id), source, reason, source.demands.first_rule)
 
     def waiting_for(self, source: PlannedSource, due: DueTime | None, gain: float) -> Candidate:
         """Return the candidate of a source that is due for a rule, or for detection; ``gain`` is the worth over price.

@@ -241,7 +241,7 @@ class DueTimes:
             return now + NEVER_CHRONONS
         grid = self._settings.grid
         is_pushed = source.is_pushed(grid.start_s(now))
-        wakes: list[float] = [now] if source.last_seen_s is None or source.asked_s is not None else []
+        wakes: list[float] = [now] if source.last_seen_s is None or source.asked is not None else []
         for demand in source.demands:
             asked = demand.pending(now) if demand.has_deadline and not (is_pushed and demand.has_intervals) else None
             if asked is not None:
@@ -251,7 +251,7 @@ class DueTimes:
         else:
             wakes += [grid.chronon_at(due.due_s) for due in self.of(source) if due.due_s < inf]
         allowed_s = source.allowed_s()
-        if source.asked_s is None:
+        if source.asked is None:
             allowed_s = max(allowed_s, source.demands.earliest_s)
         earliest = now if isinf(allowed_s) else grid.chronon_at(allowed_s)
         return int(max(now, earliest, min(wakes, default=now + NEVER_CHRONONS)))

@@ -74,7 +74,7 @@ class SourceQueues:
         week, now_s = self._due_times.week, self._settings.grid.start_s(now)
         for source in self._sleeping.wake_up(now, sources):
             self.rest(source.source_id)
-            is_special = source.hidden or source.is_pushed(now_s) or source.asked_s is not None
+            is_special = source.hidden or source.is_pushed(now_s) or source.asked is not None
             if (due := self._due_if_spare(source, now)) is not None:
                 self.spare.put(source, week, self._due_times.price_of(source))
                 self._sleeping.put(source, due)

@@ -97,6 +97,7 @@ _WORDS: Mapping[Reason, Callable[[ProbeCase], str]] = MappingProxyType(
     {
         Reason.FIRST_CONTACT: lambda _: "it has never been probed",
         Reason.ASKED: lambda _: "somebody asked for a probe now",
+        Reason.CONFIRMATION: lambda _: "the last probe found nothing, which another one must confirm",
         Reason.INTERVAL: lambda case: f"rule {case.rule} expects an event by then",
         Reason.FEEDBACK: lambda case: f"rule {case.rule} still waits for items that the last probe did not find",
         Reason.FIXED: lambda case: f"rule {case.rule} has it probed at fixed intervals",

@@ -153,12 +153,12 @@ class Discovery:
 
     @property
     def delays_s(self) -> list[float]:
-        """The delays from publication to discovery of the new items whose own time is known."""
+        """The delays from publication to discovery of what was found with a time of its own."""
         return [e.seen_s - e.event_s for e in self.events if e.exact and not e.seed]
 
     @property
     def untimed(self) -> int:
-        """The number of new items that have no such delay."""
+        """How much of what was found has no such delay."""
         return sum(not e.exact and not e.seed for e in self.events)
 
 

@@ -14,6 +14,7 @@ from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import EventKind, Item, Value
 from proxyd.core.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome, Validators
+from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.rates.evidence import ChangedBit, ItemCount
 from proxyd.core.rules.decider import Decider
@@ -153,10 +154,10 @@ async def test_what_may_be_gone_is_confirmed_after_the_spacing(doubtful: Callabl
     found = await contacted(watch("r", "ON DELETE TO ROW", "SELECT id FROM ROW"), items=[row("a", 1)])
     planned = found.decider.planner.sources["s"]
     await found.see(doubtful(T0 + 100))
-    assert planned.asked_s == T0 + 100
+    assert planned.asked is Reason.CONFIRMATION
     assert planned.allowed_s() == planned.log.earliest_s() < T0 + 500
     await found.see(changed("s", [row("a", 1)], T0 + 200))
-    assert planned.asked_s is None
+    assert planned.asked is None
 
 
 async def test_an_empty_list_is_read_again_without_the_validators_that_it_came_with() -> None:
