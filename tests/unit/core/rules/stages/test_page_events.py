@@ -359,7 +359,7 @@ async def test_a_page_without_any_value_is_no_evidence_as_long_as_that_lasts(sam
     assert [each.found.window.evidence for each in seen] == [None, None]
     assert set(seen[-1].state.health.silent) == {"name", "price"}
     assert seen[-1].state.rate == found.memory.observations[0].state.rate
-    back = await found.see(shop(T0 + 300, name="a"))
+    back = await found.see(shop(T0 + 300, name="b"))
     assert back.found.window.evidence == ChangedBit(T0 + 200, T0 + 300, changed=True)
 
 
