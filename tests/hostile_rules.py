@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from random import Random
+from typing import Any, TypeAlias
 
 from proxyd.core.model.chronon import ChrononGrid
-from proxyd.core.model.item import EventKind, Item
+from proxyd.core.model.item import EventKind, Item, UpdateEvent, Value
 from proxyd.core.rules.programs.rule_program import RuleProgram, compile_rule
-from proxyd.core.rules.stages.rule_tasks import RuleTask
+from proxyd.core.rules.stages.answer_matches import MatchTask
+from proxyd.core.rules.stages.answers import MOST_WAITING
+from proxyd.core.rules.stages.rule_tasks import RuleStep, RuleTask
 from proxyd.core.rules.state import StoredEvent
 from tests.fleets import declaration, rule, source
 
 T0 = 1_000_000_000.0
 GRID = ChrononGrid(10.0)
+Work: TypeAlias = Generator[RuleTask | MatchTask, Any, None]
+"""Yields tasks as the daemon would run them one after the other; takes the result of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +39,40 @@ class HostileRule:
             StoredEvent(number, item, T0 + 5, T0 + 10, exact=False, seed=False, kind=kind, old=old)
             for number, (item, old) in enumerate(zip(self.items, olds, strict=True), 1)
         )
-        return RuleTask(program, program.new_stream("s"), found, GRID, url="https://example.org/s")
+        url, is_answer = "https://example.org/s", program.answer is not None
+        return RuleTask(program, program.new_stream("s"), found, GRID, url=url, is_answer=is_answer)
+
+
+def work_of(task: RuleTask) -> Work:
+    """Return the work of a probe, and of a second one that finds as much, where a rule remembers the first."""
+    step: RuleStep = yield task
+    answers = task.program.answer is not None
+    if answers:
+        yield _match_task(task, step, {})
+    if answers or task.program.trigger.longest_s or any(each.seen for each in step.streams[0].totals):
+        later = _later(task, step)
+        waiting = {str(event.seq): event for event in _firsts(step)[-MOST_WAITING:]}
+        step = yield later
+        if answers:
+            yield _match_task(later, step, waiting)
+
+
+def _match_task(task: RuleTask, step: RuleStep, waiting: Mapping[str, UpdateEvent]) -> MatchTask:
+    given = [each.event for each in step.answers]
+    return MatchTask(task.program, task.stream.source_id, waiting, [], _firsts(step), given)
+
+
+def _firsts(step: RuleStep) -> list[UpdateEvent]:
+    return [each.events[-1] for each in step.firings]
+
+
+def _later(task: RuleTask, step: RuleStep) -> RuleTask:
+    """Return the task of the next probe, a minute later."""
+    count = len(task.found)
+    found = [
+        replace(each, seq=each.seq + count, event_s=each.event_s + 60, seen_s=each.seen_s + 60) for each in task.found
+    ]
+    return replace(task, stream=step.streams[0], found=found)
 
 
 def compiled(text: str, name: str = "bad") -> RuleProgram:
@@ -45,7 +83,8 @@ def compiled(text: str, name: str = "bad") -> RuleProgram:
 
 def shown(number: int, title: str, link: str = "https://example.org/") -> Item:
     """Return an item of a feed."""
-    fields = {"channel.item.title": title, "channel.item.link": link}
+    fields: dict[str, Value] = {"channel.item.title": title, "channel.item.link": link}
+    fields["channel.item.pubdate"] = T0 + number
     return Item(f"item {number}", fields, T0 + 5, f"{number} {len(title)}")
 
 

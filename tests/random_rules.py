@@ -53,6 +53,8 @@ _GRAMMAR: dict[str, Sequence[str]] = {
         "(<number> * <number>)",
         "ROUND(<number>, <number>)",
         "HOUR(pubDate, <zone>)",
+        "YEAR(pubDate, <text>)",
+        "HOUR(pubDate, title)",
     ],
     "count": [
         "COUNT(*) % 1 = 0",
@@ -61,7 +63,27 @@ _GRAMMAR: dict[str, Sequence[str]] = {
         "COUNT(*) FILTER (WHERE <condition>) >= 0",
         "SUM(<number>) OVER 1 HOUR >= 0 OR COUNT(*) > 0",
         "MAX(<text>) >= ''",
+        "COUNT(DISTINCT title || link) >= 0",
+        "COUNT(DISTINCT <text>) OVER 24 HOURS >= 0",
+        "MAX(<text>) OVER 24 HOURS >= ''",
+        "MIN(title) OVER 3 HOURS <= MAX(<text>) OVER 24 HOURS",
+        "SUM(<number>) OVER 48 HOURS >= MAX(<number>) OVER 2 HOURS",
+        "COUNT(*) FILTER (WHERE <condition>) OVER 24 HOURS > 2",
     ],
+    "pair": [
+        "title = FIRST.title",
+        "FIRST.link = title",
+        "title = FIRST.title || 'x'",
+        "title <> FIRST.title",
+        "title || link <> FIRST.title || FIRST.link",
+        "NOT title = FIRST.title OR link = 'x'",
+        "title LIKE '%' || FIRST.title || '%'",
+        "LENGTH(title) > LENGTH(FIRST.title)",
+        "title = FIRST.title AND <condition>",
+        "<text> = FIRST.title AND <condition>",
+        "<condition>",
+    ],
+    "within": ["1 SECOND", "1 HOUR", "30 HOURS"],
     "query": [
         "SELECT title, <text> AS x FROM RSS",
         "SELECT title, <text> AS x FROM RSS WHERE <condition> ORDER BY <text> DESC",
@@ -74,6 +96,10 @@ _GRAMMAR: dict[str, Sequence[str]] = {
     "zone": ["'UTC'", "'Europe/Berlin'", "'no/where'", "''"],
 }
 _LEAVES = {"condition": ["title IS NOT NULL"], "text": ["<field>", "'a'", "''"], "number": ["-1", "99999999999", "0.1"]}
+
+
+ZONES = ("Europe/Berlin", "../" * 300, "a/" * 450, "/etc/localtime", "UTC\0", "posix/" * 5_000, "Europe")
+"""Texts that sources may show where a rule expects a zone; each once was a file that was looked for."""
 
 
 class RandomRules:
@@ -91,6 +117,7 @@ class RandomRules:
             "1" * 400,
             "-1e308",
             "7",
+            *ZONES,
         ]
         self._texts += ["\n\n".join(str(rng.randrange(k)) for _ in range(900)) for k in (1, 2, 50, 10_000)]
 
@@ -100,6 +127,8 @@ class RandomRules:
         count, is_update = rng.choice([1, 1, 1, 3, 10, 40, 300]), rng.random() < 0.3
         self._fields = ["title", "link", "OLD.title", "NEW.link"] if is_update else ["title", "link"]
         query = self._make("query")
+        if rng.random() < 0.2:
+            return self._followed(count)
         if rng.random() < 0.4:
             text = rule("bad", query=query, when=self._make("count"))
         else:
@@ -109,6 +138,15 @@ class RandomRules:
         if is_update:
             return HostileRule(text.replace("ON INSERT", "ON UPDATE"), self._items(count), self._items(count))
         return HostileRule(text, self._items(count))
+
+    def _followed(self, count: int) -> HostileRule:
+        """Return a rule with THEN, of new items alone."""
+        self._fields = ["title", "link"]
+        first = self._make("condition") if self._rng.random() < 0.3 else "title IS NOT NULL"
+        self._fields = ["title", "link", "FIRST.title", "FIRST.link"]
+        absent = self._rng.choice(["", "", "NO "])
+        then = f"THEN {absent}INSERT TO RSS WHERE {self._make('pair')} WITHIN {self._make('within')}"
+        return HostileRule(rule("bad", where=f"{first} {then}"), self._items(count))
 
     def _items(self, count: int) -> list[Item]:
         few = [self._rng.choice(self._texts) for _ in range(4)]

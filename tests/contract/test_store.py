@@ -140,6 +140,22 @@ async def test_updates_and_deletions_come_back_as_they_were_and_what_went_may_co
     assert [event.seq for event in await store.load_events("s", 0.0, kind=EventKind.INSERT)] == [1, 2, 5]
 
 
+async def test_the_last_known_values_of_silent_fields_come_back(store: SqlStore) -> None:
+    await store.record(observation(events=(stored(1, "a"),)))
+    silent = replace(stored(2, "a").item, fields={"price": None}, content_hash="x", last_known={"price": 9.5})
+    went = replace(stored(2, "a"), item=silent, kind=EventKind.UPDATE, old=stored(1, "a").item)
+    await store.record(altered(observation(events=(went,)), edited=(silent,), present=("a",)))
+    (known,) = (await store.known_items("s", StoreQuery(None, fields=True))).values()
+    assert (known.fields, known.last_known) == ({"price": None}, {"price": 9.5})
+    spoken = replace(silent, fields={"price": 8.5}, content_hash="y", last_known={})
+    back = replace(stored(3, "a"), item=spoken, kind=EventKind.UPDATE, old=known)
+    await store.record(altered(observation(events=(back,)), edited=(spoken,), present=("a",)))
+    (known,) = (await store.known_items("s", StoreQuery(None, fields=True))).values()
+    assert known.last_known == {}
+    found = await store.load_events("s", 0.0, kind=EventKind.UPDATE)
+    assert [each.old.last_known for each in found if each.old is not None] == [{}, {"price": 9.5}]
+
+
 async def test_an_item_goes_on_under_a_new_identity_with_what_was_edited(store: SqlStore) -> None:
     await store.record(observation(events=(stored(1, "old"), stored(2, "b"))))
     new = replace(stored(1, "new").item, content_hash="edited", published_s=7.0)

@@ -85,12 +85,13 @@ class Item:
         """Return the item with the last known values of its silent fields, from what it was before."""
         if before is None:
             return self
-        known = {**before.last_known, **before.fields}
+        spoken = {path: value for path, value in before.fields.items() if value is not None}
+        known: dict[str, Value] = {**before.last_known, **spoken}  # a second silence in a row forgets nothing
         silent = {path: known[path] for path, value in self.fields.items() if value is None and _has(known, path)}
         return replace(self, last_known=silent) if silent else self
 
     def with_last_known(self, new: Item, without: AbstractSet[str]) -> Item:
-        """Return the item with last known values of what ``new`` states again, but for fields ``without`` a memory."""
+        """Return the item with the last known values of what ``new`` states again, except fields ``without`` one."""
         spoken = {path: v for path, v in self.last_known.items() if _has(new.fields, path) and path not in without}
         return replace(self, fields={**self.fields, **spoken}) if spoken else self
 

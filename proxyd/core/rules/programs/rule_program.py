@@ -211,9 +211,8 @@ class RuleProgram:
         old = event.old.with_last_known(event.item, self.nullable_paths)
         if old is event.old:
             return event
-        new = event.item.fields
-        pairs = ((path, value, new.get(path)) for path, value in old.fields.items())
-        has_changed = any(differ(before, after, path=path) or is_cut(after) for path, before, after in pairs)
+        pairs = ((path, value, event.item.fields.get(path)) for path, value in old.fields.items())
+        has_changed = any(differ(before, now, path=path) or is_cut(now) for path, before, now in pairs)
         return replace(event, old=old) if has_changed else None
 
     @property

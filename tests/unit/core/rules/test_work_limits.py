@@ -31,9 +31,12 @@ from tests.hostile_rules import HOSTILE_RULES, T0, HostileRule, items, shown
 def test_a_rule_ends_at_its_limit(name: str, limits: Limits) -> None:
     meter = Meter(limits)
     step = HOSTILE_RULES[name]().task().run(meter)
+    failure = step.failures[-1]
+    assert failure.rule == "bad"
+    if "which a rule cannot keep" in failure.reason:  # a state that is full, before the work is too much
+        return
     assert meter.is_spent
-    assert step.failures[-1].rule == "bad"
-    assert "for what one probe found" in step.failures[-1].reason or "in all for one probe" in step.failures[-1].reason
+    assert "for what one probe found" in failure.reason or "in all for one probe" in failure.reason
 
 
 async def test_others_go_on_beside_a_rule_that_exceeds_its_limit() -> None:

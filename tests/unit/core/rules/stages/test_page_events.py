@@ -378,3 +378,12 @@ async def test_silent_sources_are_named_until_they_show_a_value() -> None:
     assert (found.decider.explainer.silent(), found.decider.explainer.failing()) == (["s"], [])
     await found.see(shop(T0 + 100, name="a", price=2.0))
     assert found.decider.explainer.silent() == []
+
+
+async def test_a_silent_field_keeps_its_last_value_while_the_rest_of_the_page_changes() -> None:
+    found = drive(watch("fall", "ON UPDATE TO ROW WHERE NEW.n < OLD.n", "SELECT OLD.n, NEW.n FROM ROW"))
+    silent = [Item("a", {"id": "a", "n": None}, None, f"other {number}") for number in range(3)]
+    told = []
+    for number, each in enumerate([row("a", 9), *silent, row("a", 7)]):
+        told += rows(await found.see(changed("s", [each], T0 + 10.0 * number)))
+    assert told == [[{"OLD.n": 9, "NEW.n": 7}]]
