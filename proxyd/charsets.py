@@ -49,6 +49,7 @@ _OTHERS = {  # what browsers do not read, without its punctuation
     "utf8mb4": "utf-8",
     "utf8sig": "utf-8",
     "cp65001": "utf-8",
+    "latin9": "iso-8859-15",
 }
 _PAGES = {"932": "cp932", "936": "gb18030", "949": "cp949", "950": "big5hkscs", "866": "cp866"}
 _BARE_LABELS = {_PUNCTUATION.sub("", label): name for label, name in LABELS.items()}

@@ -29,6 +29,7 @@ WORDS = {
     "iso-8859-9": ("Şeker “güzel”", "cp1254"),
     "latin1": ("“It” 5 €", "cp1252"),
     "ISO_8859-15": ("5 €", "iso8859-15"),
+    "latin-9": ("5 €", "iso8859-15"),
     "us-ascii": ("caf…", "cp1252"),
     "macintosh": ("Çé€", "mac-roman"),
     "x-mac-cyrillic": ("Новости", "mac-cyrillic"),

@@ -68,6 +68,7 @@ class _Kind:
 _SOME_NAME = "a name of no list"
 _MOST_LISTED = 100_000
 _MOST_FOLDERS = 2_000  # each of which becomes a domain, a profile and a rule
+_OUTLINES = ("{*}outline", "{*}OUTLINE", "{*}Outline")  # of any namespace, as attributes are of any case
 _MOST_ATTRIBUTES = 1_000  # the library takes a time that grows with their square
 _MOST_SHOWN = 20  # invalid addresses that are named
 _LONGEST_FOLDER = 100
@@ -137,7 +138,8 @@ def read_listing(body: bytes, where: str) -> SourceList:
     """
     text = decoded(body, None, DocumentKind.XML)
     wrong: list[str] = []
-    found = _opml(text.lstrip(), where, wrong) if text.lstrip().startswith("<") else _lines(text)
+    markup = text.lstrip("\ufeff \t\r\n")  # a list that was edited may have several byte order marks
+    found = _opml(markup, where, wrong) if markup.startswith("<") else _lines(text)
     feeds: dict[str, Listed] = {}
     for line, title, written, folder in found:
         url = plain_address(written)
@@ -254,7 +256,7 @@ def _opml(text: str, where: str, faults: list[str]) -> Iterator[_Found]:
     if root.getroottree().docinfo.internalDTD is not None:
         raise ListingError(f"{where} has a DOCTYPE, which is not safe to read; remove it")
     folders: dict[etree._Element, str] = {}
-    for each in root.iter("outline"):
+    for each in root.iter(*_OUTLINES):
         outline = _attributes(each)
         if (url := outline.get("xmlurl", "")).strip():
             yield each.sourceline or 0, _title(outline), url, _folder(each.getparent(), folders).strip()
@@ -266,7 +268,7 @@ def _root(body: bytes, where: str, faults: list[str]) -> etree._Element:
         return etree.fromstring(body, _parser())
     except etree.XMLSyntaxError as error:
         mended = etree.fromstring(body, _parser(recover=True))
-        if mended is None or next(mended.iter("outline"), None) is None:
+        if mended is None or next(mended.iter(*_OUTLINES), None) is None:
             raise ListingError(f"{where}:{error.lineno}: not well-formed XML") from error
         faults.append(f"{where}:{error.lineno}: not well-formed XML; feeds after this line may be missing")
         return mended
@@ -296,7 +298,7 @@ def _folder(element: etree._Element | None, known: dict[etree._Element, str]) ->
         return ""
     if element not in known:
         names = [_folder(element.getparent(), known)]
-        if element.tag == "outline":
+        if str(element.tag).rpartition("}")[2].lower() == "outline":
             name = " ".join(_title(_attributes(element)).split())
             names += [name] * (name not in ("", ".", ".."))
         known[element] = " / ".join(name for name in names if name)[:_LONGEST_FOLDER]

@@ -17,6 +17,8 @@ _FORMAT = re.compile(
     "\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]"
 )
 _TAG = re.compile(r"</?([a-zA-Z][a-zA-Z0-9:-]*)((?:[^<>\"']|\"[^\"]*\"|'[^']*')*)>")
+_SCRIPT = re.compile(r"<(?:script|style)\b", re.IGNORECASE)
+_SCRIPT_END = re.compile(r"</(?:script|style)\s*>", re.IGNORECASE)
 _ADDRESS = re.compile(r"\s(?:href|src)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))", re.IGNORECASE)
 _INLINE = re.compile(
     r"(?:abbr|bd[io]|big|cite|code|data|del|dfn|em|font|ins|kbd|label|mark|samp|small|span|strike|strong|su[bp]|time|tt"
@@ -67,13 +69,20 @@ def normal_markup(text: str) -> str:
     True
     """
     if "<" in text:
-        text = _TAG.sub(_shown_of_tag, _without_comments(text) if "<!--" in text else text)
+        text = _without_scripts(_without_comments(text) if "<!--" in text else text)
+        text = _TAG.sub(_shown_of_tag, text)
     return normal_text(unescape(unescape(text)) if "&" in text else text)
 
 
 def _without_comments(text: str) -> str:
     first, *others = text.split("<!--")  # a pattern would look for the end of each of ten thousand open comments
     return first + "".join(part.partition("-->")[2] for part in others)
+
+
+def _without_scripts(text: str) -> str:
+    first, *others = _SCRIPT.split(text)  # as with comments, each part is searched once
+    ends = ((part, _SCRIPT_END.search(part)) for part in others)
+    return first + "".join(part if end is None else part[end.end() :] for part, end in ends)
 
 
 def _shown_of_tag(match: re.Match[str]) -> str:

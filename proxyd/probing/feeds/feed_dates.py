@@ -33,7 +33,8 @@ _PLAIN_RFC822 = re.compile(
 _WEEKDAY = r"(?:[^\W\d_]{2,14}(?![^\W\d_])\.?,?\s*)?"
 _ORDINAL = r"(?:st\b|nd\b|rd\b|th\b|er\b|\.|\u00ba)?"
 _NAME = r"(?P<name>[^\W\d_]{3,14})\.?"
-_DATES = tuple(
+_YEAR_OR_MONTH = re.compile(r"(?P<year>(?:19|20)\d\d)(?:-(?P<month>\d\d))?\Z")
+_DAYS = tuple(
     re.compile(_WEEKDAY + form, re.IGNORECASE)
     for form in (
         r"(?P<year>\d{4})(?P<mark>[-/.])(?P<month>\d{1,2})(?P=mark)(?P<day>\d{1,2})(?!\d)\.?",
@@ -43,13 +44,13 @@ _DATES = tuple(
         rf"(?P<year>\d{{4}})[-\s.]+{_NAME}[-\s]+(?P<day>\d{{1,2}})(?!\d)\.?",
         r"(?P<day>\d{1,2})\.\s?(?P<month>\d{1,2})\.\s?(?P<year>\d{4})(?!\d)",
         r"(?P<first>\d{1,2})(?P<mark>[/-])(?P<second>\d{1,2})(?P=mark)(?P<year>\d{4})(?!\d)",
-        r"(?P<year>(?:19|20)\d\d)(?:-(?P<month>\d\d))?\Z",
     )
 )
+_DATES = (*_DAYS, _YEAR_OR_MONTH)  # the latter without a word before it: "March 2026" is no day of January
 _ASCTIME = re.compile(r"(?P<day>\D+\d{1,2})\s+(?P<clock>\d{1,2}:\d{2}:\d{2}[^\d]*?[+-]?(?:\d{4})?)\s+(?P<year>\d{4})")
 _ZONE = (
     r"(?P<zone>[A-Za-z]{1,5})?\s*(?:(?P<sign>[+\u2212-])(?P<hours>\d{1,2})(?::?(?P<minutes>\d{2}))?"
-    r"(?:\s+[A-Za-z]{2,5})?)?\s*(?:\([^()]*\)|\[[^\[\]]*\])?(?:\s+m=[+-][\d.]+)?"
+    r"(?:\s+[A-Za-z]{2,5})?)?\s*(?:\((?P<comment>[^()]*)\)|\[[^\[\]]*\])?(?:\s+m=[+-][\d.]+)?"
 )  # also as Go, JavaScript and Java write it: +0100 CET m=+0.1, GMT+0100 (CET), +01:00[Europe/Berlin]
 _TIME_OF_DAY = re.compile(
     r"(?=[\sTt,])(?:\s*,)?\s*(?:[Tt]|at\b|um\b|[-\u2013]\s)?\s*(?P<hour>\d{1,2})(?:[:.](?P<minute>\d{2}))"
@@ -59,6 +60,7 @@ _HOUR_ALONE = re.compile(r"[Tt](?P<hour>\d{2})" + _ZONE)
 _DAY_ALONE = re.compile(r"\s*" + _ZONE)
 _LONGEST = 100
 _YEAR_0 = re.compile(r"\b0\d{3}\b")
+_MOST_OFFSET_S = 14 * 3600.0  # of Kiribati
 _FIRST_S = -2_208_988_800.0  # 1900; programs write year 1 for "no time"
 _LAST_S = 253_402_300_799.0  # the last second of 9999
 _PIVOT = 69  # of years with two digits, as in POSIX
@@ -134,6 +136,8 @@ def _plain_iso8601_s(text: str) -> float | None:
     if _ISO8601.match(text) is None:
         return None
     moment = datetime.fromisoformat(text.upper().replace(" +", "+"))
+    if abs((moment.utcoffset() or timedelta()).total_seconds()) > _MOST_OFFSET_S:
+        return None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
@@ -146,6 +150,8 @@ def _plain_rfc822_s(text: str) -> float | None:
         int(found[3]), _MONTHS[found[2]], int(found[1]), int(found[4]), int(found[5]), int(found[6]), tzinfo=UTC
     )
     offset_s = 3600 * int(found[8] or 0) + 60 * int(found[9] or 0)
+    if offset_s > _MOST_OFFSET_S:
+        return None
     return moment.timestamp() + (offset_s if found[7] == "-" else -offset_s)
 
 
@@ -195,7 +201,7 @@ def _month(name: str) -> int:
 def _on_day_s(day: datetime, text: str, *, has_fractions: bool) -> float | None:
     """Return unix seconds of a day and the time of day that follows, or ``None`` if that is another text."""
     found = _TIME_OF_DAY.fullmatch(text) or _HOUR_ALONE.fullmatch(text) or _DAY_ALONE.fullmatch(text)
-    if found is None:
+    if found is None or (found.re is _DAY_ALONE and not _has_known_zone(found)):
         return None
     passed = _passed(found.groupdict())
     fraction = found.groupdict().get("fraction") if has_fractions else None
@@ -214,11 +220,21 @@ def _passed(clock: dict[str, str | None]) -> timedelta:
     return timedelta(hours=hour, minutes=minute, seconds=second)
 
 
+def _has_known_zone(found: re.Match[str]) -> bool:
+    """Return whether what follows a day is a zone or nothing, and not "noon"."""
+    return (found["zone"] or "Z").upper() in {*_ZONE_HOURS, "Z", "UT", "UTC", "GMT"}
+
+
 def _offset_s(found: re.Match[str]) -> float:
-    """Return by how many seconds a time's zone is ahead of UTC; unknown names count as UTC."""
+    """Return by how many seconds a time's zone is ahead of UTC; unknown names count as UTC.
+
+    Raises ``ValueError`` for an offset that no place has.
+    """
     if found["sign"] is None:
-        return 3600.0 * _ZONE_HOURS.get((found["zone"] or "").upper(), 0)
+        return 3600.0 * _ZONE_HOURS.get((found["zone"] or found["comment"] or "").upper(), 0)
     offset_s = 3600.0 * int(found["hours"]) + 60.0 * int(found["minutes"] or 0)
+    if offset_s > _MOST_OFFSET_S:
+        raise ValueError(found[0])
     return offset_s if found["sign"] == "+" else -offset_s
 
 

@@ -53,7 +53,7 @@ class Decoder:
         codings = [name for name in names if name in _STREAMS]
         if len(codings) > _MOST_CODINGS:
             raise FetchError(f"the body is encoded more than {_MOST_CODINGS} times")
-        self._streams: list[_Stream] = [_STREAMS[name](name) for name in reversed(codings)]
+        self._streams: list[_Stream] = [_Declared(name) for name in reversed(codings)]
         if unpacks:
             self._streams.append(_Unpacking())
         self.received = 0
@@ -199,32 +199,6 @@ class _Zstd:
         return self._stream
 
 
-class _Declared:
-    """A coding with a mark of its own: a body that begins as text instead is what it looks like."""
-
-    def __init__(self, name: str) -> None:
-        self._stream: _Stream = _Zipped(name) if name == "gzip" else _Zstd(name)
-        self._is_text: bool | None = None
-        self._plain = 0
-
-    @property
-    def consumed(self) -> int:
-        """The bytes decoded, or passed on."""
-        return self._plain if self._is_text else self._stream.consumed
-
-    def pieces(self, data: bytes) -> Iterator[bytes]:
-        if self._is_text is None and data:
-            self._is_text = data[:1] in _TEXT_STARTS
-        if not self._is_text:
-            yield from self._stream.pieces(data)
-            return
-        self._plain += len(data)
-        yield data
-
-    def finish(self) -> None:
-        self._stream.finish()
-
-
 class _Unpacking:
     """Reads a gzip file; passes on everything else."""
 
@@ -258,11 +232,49 @@ class _Unpacking:
             self._stream.finish()
 
 
+class _Declared:
+    """A coding as declared: a body that is not in it, but begins as text or as a gzip file, is what it looks like."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._stream: _Stream = _STREAMS[name](name)
+        self._begin = b""
+        self._is_decoded = False
+
+    @property
+    def consumed(self) -> int:
+        """The bytes decoded, or passed on."""
+        return self._stream.consumed
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        if not self._is_decoded:
+            self._begin += data
+            self._is_decoded = len(self._begin) > 2 * _SLICE_BYTES
+        try:
+            for piece in self._stream.pieces(data):
+                self._is_decoded = self._is_decoded or bool(piece)
+                yield piece
+        except DecompressionBombError:
+            raise
+        except FetchError:
+            if self._is_decoded or not self._looks_otherwise():
+                raise
+            self._stream, self._is_decoded = _Unpacking(), True
+            yield from self._stream.pieces(self._begin)
+
+    def finish(self) -> None:
+        self._stream.finish()
+
+    def _looks_otherwise(self) -> bool:
+        is_file = self._begin.startswith(GZIP) or GZIP.startswith(self._begin)
+        return self._begin[:1] in _TEXT_STARTS or (is_file and self._name != "gzip")
+
+
 _STREAMS: Mapping[str, Callable[[str], _Stream]] = {
-    "gzip": _Declared,
+    "gzip": _Zipped,
     "deflate": _Zipped,
     "br": _Brotli,
-    "zstd": _Declared,
+    "zstd": _Zstd,
 }
 
 

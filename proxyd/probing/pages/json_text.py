@@ -13,6 +13,7 @@ from proxyd.probing.probe_failures import UnreadableDocumentError
 
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
 
+_EXACT = 2**53  # the largest integer up to which each is a float of its own
 _START = re.compile(rb"[\s\x00\xef\xbb\xbf\xff\xfe]*\{[\s\x00]*[\"}]")
 
 
@@ -69,9 +70,12 @@ def _no_constant(_name: str) -> None:
     return None
 
 
-def _float(text: str) -> float | None:
+def _float(text: str) -> int | float | None:
+    """Return a number; ``5.0`` is 5, because the key of a row or a text must not change with its spelling."""
     number = float(text)
-    return number if math.isfinite(number) else None
+    if not math.isfinite(number):
+        return None
+    return int(number) if number.is_integer() and abs(number) <= _EXACT else number
 
 
 def _int(text: str) -> int | float | None:

@@ -21,7 +21,7 @@ from proxyd.probing.probe_failures import UnreadableDocumentError
 _SCRIPTS = 'script[type*="ld+json" i]'
 _MOST_SCRIPTS = 200
 _OPENING = re.compile(r"(?:\s*(?://\s*)?(?:<!--|<!\[CDATA\[))*")
-_PIECE = re.compile(r"(\"(?:[^\"\\]|\\.)*\")|,\s*([}\]])", re.DOTALL)
+_PIECE = re.compile(r"(\"(?:[^\"\\]|\\.)*\")|,\s*([}\]])|/\*(?:(?!/\*).)*?\*/|//[^\n]*", re.DOTALL)
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _CLOSING = ("-->", "]]>")
 
@@ -86,12 +86,12 @@ def _read(text: str) -> Json:
 
 
 def _mended(text: str) -> str:
-    r"""Return a JSON text without commas before an end, and without escapes that JSON does not have.
+    r"""Return a JSON text without comments, commas before an end, and escapes that JSON does not have.
 
-    >>> _mended(r'{"a": "it\'s, ]", "b": [1, 2,],}')
-    '{"a": "it\'s, ]", "b": [1, 2]}'
+    >>> _mended(r'{"a": "it\'s, ]", /* all */ "b": [1, 2,],}')
+    '{"a": "it\'s, ]",  "b": [1, 2]}'
     """
-    return _PIECE.sub(lambda piece: _ESCAPE.sub(_legal, piece[1]) if piece[1] else piece[2], text)
+    return _PIECE.sub(lambda piece: _ESCAPE.sub(_legal, piece[1]) if piece[1] else piece[2] or "", text)
 
 
 def _legal(escape: re.Match[str]) -> str:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from proxyd.core.model.field_values import coerce
 from proxyd.core.model.item import LONGEST_FIELD, Item, Value
-from proxyd.core.model.normal_forms import normal_value, plain_text
+from proxyd.core.model.normal_forms import normal_text, normal_value, plain_text
 from proxyd.core.model.numbers import read_number
 from proxyd.core.model.profile import Field, FieldType, PageClass, Reader
 from proxyd.probing.document_texts import MOST_ITEMS, capped, clean, digest, safe_link, short_identity
@@ -114,8 +114,6 @@ class _Rows:
             return None
         is_text = isinstance(raw, str) and isinstance(value, str)
         normal = normal_value(text if is_text and field.type is FieldType.STRING else value, field.type)
-        if field.type is FieldType.STRING and isinstance(raw, float) and raw.is_integer():
-            return str(int(raw))
         return normal if isinstance(normal, str) else json.dumps(normal)
 
     def _fields(self, row: Sequence[Raw], texts: Sequence[str | None]) -> dict[str, Value]:
@@ -173,13 +171,14 @@ def field_selectors(fields: Iterable[Field]) -> str:
 
 
 def plain(raw: Raw) -> str | None:
-    """Return a raw value as text, or ``None`` if it is missing.
+    r"""Return a raw value as text, or ``None`` if it is missing.
 
-    >>> plain(" a "), plain(True), plain(2.5), plain("")
-    ('a', 'true', '2.5', None)
+    >>> plain(" a "), plain(True), plain(2.5), plain(""), plain("\u200b")
+    ('a', 'true', '2.5', None, None)
     """
     if isinstance(raw, str):
-        return plain_text(clean(raw)).strip() or None
+        text = plain_text(clean(raw)).strip()
+        return text if normal_text(text) else None
     return None if raw is None else json.dumps(raw)
 
 

@@ -94,6 +94,13 @@ async def test_text_that_is_said_to_be_encoded_is_text(encoding: str, data: byte
     assert await read(data, encoding, size=1) == data
 
 
+@pytest.mark.parametrize("encoding", ["br", "deflate", "zstd"])
+@pytest.mark.parametrize("data", [b"<rss><channel></channel></rss>", b'{"a": [1, 2], "b": "c"}'])
+async def test_text_or_a_gzip_file_under_another_coding_is_read_as_what_it_is(encoding: str, data: bytes) -> None:
+    assert await read(data, encoding) == data
+    assert await read(gzip.compress(data), encoding) == data
+
+
 @pytest.mark.parametrize(("encoding", "data"), ENCODED[2:5] + ENCODED[7:11])
 @pytest.mark.parametrize("missing", [1, 9, 100])
 async def test_a_stream_that_ends_too_early_is_not_a_body(encoding: str, data: bytes, missing: int) -> None:

@@ -111,7 +111,7 @@ def find_reappeared(
     """
     present = {name for item in items for name in (item.item_id, *item.former_ids)}
     found: dict[str, Item] = {}
-    for find in (_respelt, _of_link_and_title, _of_content, _of_title):
+    for find in (_respelt, _of_link_and_title, _of_content, _of_title, _of_session):
         joined = {before.item_id for before in found.values()}
         vanished = [item for item in shown if item.item_id not in present and item.item_id not in joined]
         left = [item for item in unknown if item.item_id not in found]
@@ -185,6 +185,34 @@ def _of_title(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item], _
             yield from _of_fitting_time(pages, alike, are_same=False)
         elif pages.are_most(pairs) or (way is not None and way[0] == "query"):
             yield from (pair for pair in alike if pair.has_same_time)
+
+
+def _of_session(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item], _seen_s: float) -> Iterable[Pair]:
+    """Return items with the titles and links of vanished ones, but for parameters that changed in all links.
+
+    Titles alone do not tell apart the items of a feed that calls each of them "News".
+    """
+    before, now = _parameters(pages.shown), _parameters(pages.items)
+    noise = {name for name in before.keys() & now.keys() if before[name].isdisjoint(now[name])}
+
+    def key(item: Item) -> tuple[str, str] | None:
+        link, _, query = normal_link(_text(item, LINK)).partition("?")
+        kept = [part for part in query.split("&") if part.partition("=")[0] not in noise]
+        return (f"{link}?{'&'.join(kept)}", normal_text(_text(item, TITLE))) if query else None
+
+    pairs = pages.pairs(key, unknown, vanished) if noise else []
+    return _of_fitting_time(pages, pairs, are_same=False) if pages.are_most(pairs) else []
+
+
+def _parameters(items: Iterable[Item]) -> dict[str, set[str]]:
+    """Return the values of each parameter in the links of items."""
+    values: dict[str, set[str]] = {}
+    for item in items:
+        for part in normal_link(_text(item, LINK)).partition("?")[2].split("&"):
+            name, _, value = part.partition("=")
+            values.setdefault(name, set()).add(value)
+    values.pop("", None)
+    return values
 
 
 def _way_of_change(pair: Pair) -> tuple[str, Hashable] | None:
