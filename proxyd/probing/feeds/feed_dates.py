@@ -54,7 +54,7 @@ _ZONE = (
 )  # also as Go, JavaScript and Java write it: +0100 CET m=+0.1, GMT+0100 (CET), +01:00[Europe/Berlin]
 _TIME_OF_DAY = re.compile(
     r"(?=[\sTt,])(?:\s*,)?\s*(?:[Tt]|at\b|um\b|[-\u2013]\s)?\s*(?P<hour>\d{1,2})(?:[:.](?P<minute>\d{2}))"
-    r"(?:[:.](?P<second>\d{1,2})(?P<fraction>[.,]\d{1,9})?)?(?:\s*(?P<half>[AaPp])\.?[Mm]\b\.?)?\s*" + _ZONE
+    r"(?:[:.](?P<second>\d{1,2})(?P<fraction>[.,]\d{1,9})?)?(?:\s*(?P<half>[AaPp])\.?[Mm]\b\.?|\s*[Uu]hr\b)?\s*" + _ZONE
 )
 _HOUR_ALONE = re.compile(r"[Tt](?P<hour>\d{2})" + _ZONE)
 _DAY_ALONE = re.compile(r"\s*" + _ZONE)
@@ -65,6 +65,11 @@ _FIRST_S = -2_208_988_800.0  # 1900; programs write year 1 for "no time"
 _LAST_S = 253_402_300_799.0  # the last second of 9999
 _PIVOT = 69  # of years with two digits, as in POSIX
 _ZONE_HOURS = {  # ahead of UTC
+    "UTC": 0,
+    "UT": 0,
+    "GMT": 0,
+    "Z": 0,
+    "WET": 0,
     "CET": 1,
     "CEST": 2,
     "MET": 1,
@@ -109,7 +114,7 @@ _UNIX = re.compile(r"(?:\d{9,10}|\d{12,13})$")  # seconds or milliseconds
 def time_s(text: str | None) -> float | None:
     """Return unix seconds of a time in a document, fractions included, or ``None`` if it is not known for sure.
 
-    A time without a zone, or with an unknown one, is in UTC. Days and months that could be either are not read.
+    A time without a zone is in UTC. A zone that is not known, and days and months that could be either, are not read.
 
     >>> time_s("2026-03-01T12:00:00.25Z")
     1772366400.25
@@ -201,7 +206,7 @@ def _month(name: str) -> int:
 def _on_day_s(day: datetime, text: str, *, has_fractions: bool) -> float | None:
     """Return unix seconds of a day and the time of day that follows, or ``None`` if that is another text."""
     found = _TIME_OF_DAY.fullmatch(text) or _HOUR_ALONE.fullmatch(text) or _DAY_ALONE.fullmatch(text)
-    if found is None or (found.re is _DAY_ALONE and not _has_known_zone(found)):
+    if found is None:
         return None
     passed = _passed(found.groupdict())
     fraction = found.groupdict().get("fraction") if has_fractions else None
@@ -220,18 +225,16 @@ def _passed(clock: dict[str, str | None]) -> timedelta:
     return timedelta(hours=hour, minutes=minute, seconds=second)
 
 
-def _has_known_zone(found: re.Match[str]) -> bool:
-    """Return whether what follows a day is a zone or nothing, and not "noon"."""
-    return (found["zone"] or "Z").upper() in {*_ZONE_HOURS, "Z", "UT", "UTC", "GMT"}
-
-
 def _offset_s(found: re.Match[str]) -> float:
-    """Return by how many seconds a time's zone is ahead of UTC; unknown names count as UTC.
+    """Return by how many seconds a time's zone is ahead of UTC, which it is in if it names none.
 
-    Raises ``ValueError`` for an offset that no place has.
+    Raises ``ValueError`` for an offset that no place has, and for an unknown name, which may also be "noon".
     """
     if found["sign"] is None:
-        return 3600.0 * _ZONE_HOURS.get((found["zone"] or found["comment"] or "").upper(), 0)
+        name = (found["zone"] or found["comment"] or "UTC").strip().upper()
+        if name not in _ZONE_HOURS:
+            raise ValueError(name)
+        return 3600.0 * _ZONE_HOURS[name]
     offset_s = 3600.0 * int(found["hours"]) + 60.0 * int(found["minutes"] or 0)
     if offset_s > _MOST_OFFSET_S:
         raise ValueError(found[0])

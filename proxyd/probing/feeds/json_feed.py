@@ -1,7 +1,7 @@
 """JSON Feed 1.0 and 1.1, parsed into the common form of feeds. Pure.
 
-The reader is as lenient as the specification asks: a value of the wrong type counts as missing, ids may be numbers,
-and an item without an id is left out.
+The reader is as lenient as the specification asks: a value of the wrong type counts as missing, and ids may be numbers.
+An item without an id is told apart by its address or its content, as in other feeds.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, BeforeValidator
 
-from proxyd.probing.document_texts import capped, clean, safe_link, short_identity
+from proxyd.probing.document_texts import capped, clean, safe_link
 from proxyd.probing.feeds.feed_dates import time_s
 from proxyd.probing.feeds.feed_items import (
     FeedChannel,
     FeedEntry,
-    Identity,
     ItemWindow,
     ParsedFeed,
+    identity_of,
     self_link,
     web_links,
     window_of,
@@ -144,8 +144,13 @@ def _trouble(feed: _Feed, document: dict[str, Json]) -> str:
     listed = document.get("items")
     if not isinstance(listed, list):
         return "the feed has no list of items"
-    without = sum(1 for each in listed if not isinstance(each, dict) or _id(each.get("id")) is None)
-    return f"items without an id, left out: {without}" if without else ""
+    empty = sum(1 for each in listed if not isinstance(each, dict) or _is_empty(_JsonItem.model_validate(each)))
+    return f"items without content, left out: {empty}" if empty else ""
+
+
+def _is_empty(item: _JsonItem) -> bool:
+    says = (item.id, item.url, item.external_url, item.title, item.summary, item.content_html, item.content_text)
+    return not any(says) and not item.attachments
 
 
 def _window(entries: list[dict[str, Any]], feed: _Feed, url: str) -> ItemWindow:
@@ -161,20 +166,22 @@ def _window(entries: list[dict[str, Any]], feed: _Feed, url: str) -> ItemWindow:
 
 
 def _entry(item: _JsonItem, feed: _Feed, url: str) -> FeedEntry | None:
-    if item.id is None:
+    if _is_empty(item):
         return None
-    enclosures = (_link(url, each.url) for each in item.attachments)
+    link = _link(url, item.url or item.external_url)
+    enclosure = next(filter(None, (_link(url, each.url) for each in item.attachments)), None)
+    published_s, content = time_s(item.date_published), item.content_html or item.content_text
     return FeedEntry(
-        identity=Identity(short_identity(item.id)),
+        identity=identity_of(item.id, link, (item.title, content or item.summary), published_s, enclosure),
         title=item.title,
         description=item.summary,
-        content=item.content_html or item.content_text,
-        link=_link(url, item.url or item.external_url),
+        content=content,
+        link=link,
         guid=item.id,
         author=item.names() or feed.names(),
         category=",".join(item.tags) or None,
-        enclosure=next((link for link in enclosures if link), None),
-        published_s=time_s(item.date_published),
+        enclosure=enclosure,
+        published_s=published_s,
         updated_s=time_s(item.date_modified),
         is_plain=True,
     )

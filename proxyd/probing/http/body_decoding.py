@@ -45,7 +45,8 @@ class Decoder:
     >>> decoder = Decoder("gzip, utf-8")
     >>> list(decoder.decode(zlib.compress(b"feed", wbits=31)))
     [b'feed']
-    >>> decoder.finish()
+    >>> b"".join(decoder.finish())
+    b''
     """
 
     def __init__(self, encoding: str, *, unpacks: bool = False) -> None:
@@ -69,10 +70,10 @@ class Decoder:
         for start in range(0, len(data), _SLICE_BYTES):
             yield from self._decoded(data[start : start + _SLICE_BYTES], 0)
 
-    def finish(self) -> None:
-        """Raise FetchError if a stream is incomplete."""
-        for stream in self._streams:
-            stream.finish()
+    def finish(self) -> Iterator[bytes]:
+        """Yield what was held back; raises ``FetchError`` if a stream is incomplete."""
+        for depth, stream in enumerate(self._streams):
+            yield from self._decoded(stream.finish(), depth + 1)
 
     def _decoded(self, data: bytes, depth: int) -> Iterator[bytes]:
         if depth == len(self._streams):
@@ -92,8 +93,8 @@ class _Stream(Protocol):
     def pieces(self, data: bytes) -> Iterator[bytes]:
         """Yield what the next bytes decode to; raises ``FetchError`` if they are of another coding."""
 
-    def finish(self) -> None:
-        """Raise ``FetchError`` if the stream is incomplete."""
+    def finish(self) -> bytes:
+        """Return what was held back; raises ``FetchError`` if the stream is incomplete."""
 
 
 class _Zipped:
@@ -111,9 +112,10 @@ class _Zipped:
         except zlib.error as error:
             raise FetchError(f"the body is not valid {self._name}: {error}") from error
 
-    def finish(self) -> None:
+    def finish(self) -> bytes:
         if self._stream is not None and not self._stream.eof:
             raise FetchError(f"the {self._name} stream is truncated")
+        return b""
 
     def _inflate(self, data: bytes) -> Iterator[bytes]:
         more = bool(data)
@@ -163,9 +165,10 @@ class _Brotli:
         except brotli.error as error:
             raise FetchError(f"the body is not valid {self._name}") from error
 
-    def finish(self) -> None:
+    def finish(self) -> bytes:
         if self.consumed and not self._stream.is_finished():
             raise FetchError(f"the {self._name} stream is truncated")
+        return b""
 
 
 class _Zstd:
@@ -185,9 +188,10 @@ class _Zstd:
         except zstd.ZstdError as error:
             raise FetchError(f"the body is not valid {self._name}: {error}") from error
 
-    def finish(self) -> None:
+    def finish(self) -> bytes:
         if self._stream is not None and not self._stream.eof:
             raise FetchError(f"the {self._name} stream is truncated")
+        return b""
 
     def _stream_for(self) -> zstd.ZstdDecompressor:
         """Return the current stream, or a new one for the first bytes and every further frame."""
@@ -227,9 +231,8 @@ class _Unpacking:
             self._plain += len(data)
             yield data
 
-    def finish(self) -> None:
-        if self._stream is not None:
-            self._stream.finish()
+    def finish(self) -> bytes:
+        return b"" if self._stream is None else self._stream.finish()
 
 
 class _Declared:
@@ -262,8 +265,14 @@ class _Declared:
             self._stream, self._is_decoded = _Unpacking(), True
             yield from self._stream.pieces(self._begin)
 
-    def finish(self) -> None:
-        self._stream.finish()
+    def finish(self) -> bytes:
+        try:
+            return self._stream.finish()
+        except FetchError:  # a text of a few bytes may be the beginning of a valid stream
+            if self._is_decoded or not self._looks_otherwise():
+                raise
+            self._stream, self._is_decoded = _Unpacking(), True
+            return b"".join(self._stream.pieces(self._begin)) + self._stream.finish()
 
     def _looks_otherwise(self) -> bool:
         is_file = self._begin.startswith(GZIP) or GZIP.startswith(self._begin)
@@ -306,7 +315,9 @@ async def read_decoded(
                 await asyncio.sleep(0)
         if decoder.received > limit:
             raise _too_long(limit, decoder.received)
-    decoder.finish()
+    for piece in decoder.finish():
+        count(len(piece))
+        pieces.append(piece)
     return b"".join(pieces)
 
 

@@ -472,8 +472,7 @@ async def _beginning(chunks: AsyncIterator[bytes], encoding: str, limit: int, co
                 return b"".join(pieces)
         if decoder.received > limit:
             return b"".join(pieces)
-    decoder.finish()
-    return b"".join(pieces)
+    return b"".join([*pieces, *decoder.finish()])[:limit]
 
 
 @contextmanager

@@ -43,7 +43,7 @@ NOON_S = float(calendar.timegm((2026, 3, 1, 12, 0, 0)))
         ("Sun, 01 Mar 2026 13:00:00 BST", NOON_S),
         ("Sun, 01 Mar 2026 21:00:00 JST", NOON_S),
         ("Sun, 01 Mar 2026 15:00 MSK", NOON_S),
-        ("Sun, 01 Mar 2026 12:00:00 XYZ", NOON_S),
+        ("Sun, 01 Mar 2026 12:00:00 XYZ", None),
         ("Sun, 01 Mar 2026 12:00:00 -0000", NOON_S),
         ("1970-01-01T00:00:00Z", 0.0),
         ("0001-01-01T00:00:00Z", None),
@@ -134,7 +134,7 @@ def test_times_do_not_depend_on_the_zone_of_the_machine(monkeypatch: pytest.Monk
     monkeypatch.setenv("TZ", zone)
     time.tzset()
     try:
-        assert time_s("Sun, 01 Mar 2026 12:00:00 XYZ") == time_s("Sun, 01 Mar 2026 12:00:00") == NOON_S
+        assert time_s("Sun, 01 Mar 2026 12:00:00") == time_s("Sun, 01 Mar 2026 12:00:00 UTC") == NOON_S
     finally:
         monkeypatch.undo()
         time.tzset()

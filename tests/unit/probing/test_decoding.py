@@ -95,7 +95,7 @@ async def test_text_that_is_said_to_be_encoded_is_text(encoding: str, data: byte
 
 
 @pytest.mark.parametrize("encoding", ["br", "deflate", "zstd"])
-@pytest.mark.parametrize("data", [b"<rss><channel></channel></rss>", b'{"a": [1, 2], "b": "c"}'])
+@pytest.mark.parametrize("data", [b"<rss><channel></channel></rss>", b'{"a": [1, 2], "b": "c"}', b"<r/>"])
 async def test_text_or_a_gzip_file_under_another_coding_is_read_as_what_it_is(encoding: str, data: bytes) -> None:
     assert await read(data, encoding) == data
     assert await read(gzip.compress(data), encoding) == data
