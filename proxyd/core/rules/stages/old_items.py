@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from math import inf
 
 from proxyd.core.model.item import Item
@@ -66,7 +67,8 @@ def find_old_items(
         oldest_s = inf if is_moved else _oldest_s(shown, default=-inf)
         old = [item for _, item in unknown if is_moved or item.published_s is not None]
     else:
-        oldest_s = _oldest_s(shown, default=inf)
+        foot_s = _foot_s([known[item.item_id] for item in items[: last + 1] if item.item_id in known])
+        oldest_s = _oldest_s(shown, default=inf) if foot_s is None else foot_s
         old = [item for place, item in unknown if place > last]
     if not old:
         return frozenset()
@@ -81,6 +83,17 @@ def _last_known(items: Sequence[Item], known: Mapping[str, Item], shown: Sequenc
     stored = [known.get(item.item_id) for item in items]
     places = (place for place, item in enumerate(stored) if item is not None and item.item_id in before)
     return max(places, default=None)
+
+
+def _foot_s(items: Sequence[Item]) -> float | None:
+    """Return the time at the foot of a page that is in order but for what is pinned to its top, else ``None``.
+
+    A pinned item is older than what enters at the foot of its page.
+    """
+    times = [item.published_s for item in items if item.published_s is not None]
+    steps = enumerate(pairwise(times[::-1]), 1)
+    ordered = next((count for count, (below, above) in steps if above < below), len(times))
+    return times[-1] if 2 * ordered > len(times) else None
 
 
 def _oldest_s(items: Iterable[Item], *, default: float) -> float:

@@ -27,6 +27,13 @@ async def test_a_page_that_grows_shows_nothing_new(*, dated: bool) -> None:
     assert await reader.shows(window) == []
 
 
+async def test_a_page_that_grows_below_an_old_item_that_is_pinned_to_its_top_shows_nothing_new() -> None:
+    reader, pinned = Reader(), replace(posts(60)[0], at_s=T0 - 1000 * HOUR_S)
+    await reader.shows([pinned, *ALL[:8]])
+    assert await reader.shows([pinned, *ALL[:30]]) == []
+    assert await reader.shows([pinned, *posts(120), *ALL[:30]]) == ["Post 120"]
+
+
 async def test_a_page_that_grows_while_all_its_times_move_by_an_hour_shows_nothing_new() -> None:
     reader = Reader()
     window = [replace(post, at_s=T0 - HOUR_S / 4 * n) for n, post in enumerate(ALL)]
