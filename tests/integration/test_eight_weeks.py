@@ -17,11 +17,11 @@ from proxyd.core.model.chronon import Epoch
 from proxyd.core.model.outcome import OutcomeKind
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.lab.replay.policy_registry import run
-from proxyd.lab.replay.rehearsal import Origins, rehearse
 from proxyd.lab.replay.replay import SourceFault, Terms
 from proxyd.lab.traces.synthetic import STEADY, Week
 from proxyd.lab.traces.update_models import MONDAY_S, model_trace, working_week
 from tests.fleets import decider, declaration, rule, source
+from tests.rehearsal import Origins, rehearse
 
 WEEKS, BEFORE, SHOWN, CHRONON_S = 8, 2, 100, 1800.0
 START_S, STOP_S = MONDAY_S + BEFORE * WEEK_S, MONDAY_S + (BEFORE + WEEKS) * WEEK_S

@@ -17,9 +17,9 @@ from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.decider_settings import DeciderSettings
 from proxyd.core.rules.estimates import until_next_plan_s
-from proxyd.lab.replay.rehearsal import Origins
 from tests import lives
 from tests.fleets import declaration, rule, source
+from tests.rehearsal import Origins
 from tests.stored import Stored
 
 START_S, LEARNING_S, MEASURED_S, PLAN_EVERY_S = 1_000_000_020.0, 180.0, 60.0, 40.0

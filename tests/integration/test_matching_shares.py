@@ -15,8 +15,8 @@ from proxyd.core.model.outcome import ProbeOutcome
 from proxyd.core.rates.matching import MatchingShare
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rules.stages.stored import StoredContext
-from proxyd.lab.replay.rehearsal import Origins, rehearse
 from tests.fleets import decider, declaration, rule, source
+from tests.rehearsal import Origins, rehearse
 
 Floats = NDArray[np.float64]
 CHRONON_S, HOUR_S = 1800.0, 3600.0

@@ -17,10 +17,10 @@ from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.decider_settings import DeciderSettings
-from proxyd.lab.replay.rehearsal import Origins
 from tests.examples import examples
 from tests.fleets import declaration, rule, source
 from tests.policies import SET_POLICY
+from tests.rehearsal import Origins
 from tests.stored import Stored
 
 START_S, CHRONON_S, CHRONONS = 1_000_000_000.0, 10.0, 120

@@ -31,13 +31,13 @@ from proxyd.core.politeness import PolitenessBudget
 from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rules.decider import Decider
 from proxyd.daemon import Planning, ProbeLoop
-from proxyd.lab.replay.rehearsal import Origins, rehearse
 from proxyd.metrics import Metrics
 from proxyd.ports import MaySend, always
 from tests.examples import examples
 from tests.fakes import FakeClock, settle
 from tests.fleets import PoissonOrigin, RecordingMemory, decider, declaration, rule, source, unchanged
 from tests.policies import LIVES, SET_POLICY
+from tests.rehearsal import Origins, rehearse
 
 Fate: TypeAlias = "Callable[[float], OutcomeKind | None]"
 START_S = 1_000_000_000.0

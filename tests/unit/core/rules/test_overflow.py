@@ -14,9 +14,9 @@ from proxyd.core.planning.policies.detection import most_items
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.stages.stored import StoredContext
-from proxyd.lab.replay.rehearsal import Origins, Rehearsal, rehearse
 from proxyd.lab.traces.update_models import MONDAY_S, model_trace
 from tests.fleets import changed, decider, declaration, item, rule, source
+from tests.rehearsal import Origins, Rehearsal, rehearse
 
 SOURCES, WEEKS, WINDOW = 12, 6, 8
 Run = tuple[Rehearsal, float]

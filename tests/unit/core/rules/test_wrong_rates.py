@@ -10,10 +10,10 @@ import pytest
 from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import Epoch
 from proxyd.core.rates.week_bins import WEEK_S
-from proxyd.lab.replay.rehearsal import Origins, rehearse
 from proxyd.lab.traces.synthetic import STEADY, Week, poisson_events
 from proxyd.lab.traces.update_models import MONDAY_S, drifting_events, working_week
 from tests.fleets import decider, declaration, rule, source
+from tests.rehearsal import Origins, rehearse
 
 SOURCES, PER_WEEK, CHRONON_S = 40, 10.0, 900.0
 BEFORE, RECOVERY, MEASURED = 6, 2, 3  # weeks as they were, to find out, and to measure

@@ -12,7 +12,6 @@ from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.planning.policies.expected_intervals import FiringPattern, PlannedInterval
 from proxyd.core.planning.policies.sup import IntervalDemand
 from proxyd.lab.algorithms.feedback_sup import Ahead, Demand, FeedbackSup, ModelDemand, known_updates
-from proxyd.lab.algorithms.likeliest_probe import expected_items, reached_s
 from proxyd.lab.algorithms.step_policies import AdaptivePolicy
 from proxyd.lab.algorithms.wic import Wic
 
@@ -130,6 +129,13 @@ def test_one_probe_serves_all_rules_of_a_page_and_none_of_another() -> None:
     ]
 
 
+def reached_s(intensity: PiecewiseConstant, items: float) -> float:
+    """Return when the expected number of items first reaches ``items``, above 0 and at most its total."""
+    sums = np.concatenate([[0.0], np.cumsum(intensity.values * np.diff(intensity.breaks))])
+    cell = int(np.searchsorted(sums, min(items, sums[-1]), side="left")) - 1
+    return float(intensity.breaks[cell] + (items - sums[cell]) / intensity.values[cell])
+
+
 def known_intensity(intensity: PiecewiseConstant, *, life_s: float | None, grid: ChrononGrid) -> Ahead:
     """Return the model of items with a varying rate: the paper's piecewise Poisson process.
 
@@ -139,14 +145,14 @@ def known_intensity(intensity: PiecewiseConstant, *, life_s: float | None, grid:
     total = float(intensity.integral(intensity.stop))
 
     def ahead(items: int, from_s: float) -> PlannedInterval | None:
-        wanted = float(expected_items(intensity, from_s)) + items
+        wanted = float(intensity.integral(from_s)) + items
         if wanted > total * (1 + 1e-12):
             return None
-        start = grid.chronon_at(float(reached_s(intensity, np.array(wanted))))
+        start = grid.chronon_at(reached_s(intensity, wanted))
         if life_s is not None:
             return PlannedInterval(start, start + grid.ceil(life_s))
         is_known = wanted + 1 <= total
-        following = float(reached_s(intensity, np.array(wanted + 1))) if is_known else intensity.stop
+        following = reached_s(intensity, wanted + 1) if is_known else intensity.stop
         return PlannedInterval(start, max(start, grid.chronon_at(following) - 1))
 
     return ahead

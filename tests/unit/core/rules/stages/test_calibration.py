@@ -17,10 +17,10 @@ from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.observation import Observation
 from proxyd.core.rules.stages.calibration import Calibration, Gap, predicted
 from proxyd.core.rules.stages.streams import advance
-from proxyd.lab.replay.rehearsal import Origins, plan
 from proxyd.store import open_store
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source, unchanged
 from tests.observations import observed
+from tests.rehearsal import Origins, plan
 
 GRID = ChrononGrid(10.0)
 T0 = MONDAY_S + 2800 * WEEK_S
