@@ -1,9 +1,10 @@
-"""The declaration: the files of the profiles directory and the texts sent over the API, swapped in together."""
+"""The declaration: files of the profiles directory and texts sent over the API, swapped in together."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import structlog
 
+from proxyd.config.profile_files import read_directory
 from proxyd.core.language import (
     MEANING,
     CheckSettings,
@@ -22,17 +24,22 @@ from proxyd.core.language import (
     StatementKind,
     Watch,
     WrittenAddress,
+    is_list,
     kind_of_statement,
     no_such,
+    restarted_counters,
+    rule_counting,
     what_changed,
 )
 from proxyd.core.model.delivery import WebhookDelivery
+from proxyd.core.model.outcome import host_of
 from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.numba_kernels import load_libraries
 from proxyd.core.rules.answers.trial import PlanCost, Trial, asked_besides_week, differs_little
+from proxyd.core.rules.compiled import Swap
+from proxyd.core.rules.division import Division, ties_of
 from proxyd.core.rules.failing import FailingRule
-from proxyd.daemon.declaration_changes import changes_of, division_of, edited_queries
 from proxyd.daemon.declared_texts import (
     API_TEXT,
     NOTHING_DECLARED,
@@ -46,7 +53,6 @@ from proxyd.daemon.declared_texts import (
     texts_of,
 )
 from proxyd.daemon.plan_loop import in_parts
-from proxyd.daemon.profile_folder import ProfileFolder
 from proxyd.daemon.remembered import LoadSources, load_sources, remembered_week, restore
 from proxyd.daemon.stream_recall import StreamRecall
 from proxyd.daemon.suspensions import Suspensions
@@ -59,6 +65,75 @@ from proxyd.store import StoredText
 from proxyd.store.followed_rows import StoredDeclaration
 
 log = structlog.get_logger("profiles")
+
+
+class ProfileFolder:
+    """The profiles directory, and what it looked like when it was last read and last looked at."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: tuple[tuple[str, int, int], ...] | None = None
+        self._looked: tuple[tuple[str, int, int], ...] | None = None
+
+    def read(self) -> list[SourceText]:
+        """Return the texts of the files; raises as ``read_directory`` does."""
+        self._read = self._snapshot()
+        return read_directory(self._folder)
+
+    def has_changed(self) -> bool:
+        """Return whether files have changed since they were read, but not since the last call.
+
+        Editors empty a file before they write it, so a file that still changes is not read yet.
+        """
+        found, before = self._snapshot(), self._looked
+        if found == self._read:
+            return False
+        self._looked = found
+        return found == before
+
+    def _snapshot(self) -> tuple[tuple[str, int, int], ...]:
+        found = []
+        with suppress(OSError):  # reading the folder reports the reason
+            paths = [path for path in self._folder.iterdir() if path.match("*.profile") or is_list(path.name)]
+            for path in sorted(paths):
+                with suppress(OSError):
+                    stat = path.stat()
+                    found.append((path.name, stat.st_mtime_ns, stat.st_size))
+        return tuple(found)
+
+
+def changes_of(running: Declaration, wanted: Declaration) -> DeclarationChanges:
+    """Return what changes if one declaration replaces another."""
+    before, after = running.rules, wanted.rules
+    both = sorted(before.keys() & after.keys())
+    edited = [name for name in both if before[name].fingerprint != after[name].fingerprint]
+    restarted = {name: restarted_counters(after[name], rule_counting(before[name])) for name in edited}
+    return DeclarationChanges(
+        tuple(sorted(after.keys() - before.keys())),
+        tuple(sorted(before.keys() - after.keys())),
+        {name: counters for name, counters in restarted.items() if counters},
+    )
+
+
+def edited_queries(running: Declaration, wanted: Declaration) -> frozenset[str]:
+    """Return the rules whose query is edited."""
+    both = running.rules.keys() & wanted.rules.keys()
+    return frozenset(name for name in both if running.rules[name].query != wanted.rules[name].query)
+
+
+def division_of(division: Division, swap: Swap) -> tuple[Division, list[str]] | None:
+    """Return how planners divide the sources of a declaration, and those that this concerns; ``None`` if as before."""
+    if division.own is None:
+        return None
+    declaration = swap.after.declaration
+    after = division.retied(ties_of(declaration, swap.after.programs.values(), division.scope_of))
+    if after is division:
+        return None
+    scopes = {each for each in (*after.ties, *division.ties) if after.ties.get(each) != division.ties.get(each)}
+    sources = declaration.sources.values()
+    return after, [each.source_id for each in sources if division.scope_of(host_of(each.url)) in scopes]
+
+
 MOST_STREAMS = 1_000_000  # through the API; each takes 400 bytes
 
 

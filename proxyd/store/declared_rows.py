@@ -15,7 +15,7 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.profile import NotificationRule
 from proxyd.store import tables as t
 from proxyd.store.databases.connections import StoreReader
-from proxyd.store.limit_rows import LimitTimes
+from proxyd.store.digest_rows import LimitTimes
 from proxyd.store.outbox import forget_changed_endpoints
 from proxyd.store.rows import DigestTimes
 from proxyd.store.statements import delete_named, execute_many

@@ -1,22 +1,61 @@
-"""Digests: of the notifications that a rule gathered in a period, or that a receiver missed while rules were muted."""
+"""Notifications that wait or are left out: digests, also of what muted rules kept, and limits of rules."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, bindparam, func, select, true, update
+from sqlalchemy import ColumnElement, Connection, bindparam, false, func, select, true, update
 
 from proxyd.core.model.shards import OwnShards
+from proxyd.core.rules.state import Notification
 from proxyd.ports import Gathered
 from proxyd.store import tables as t
 from proxyd.store.databases.connections import StoreReader
 from proxyd.store.webhook_states import held, state_of
 from proxyd.store.writer import Writer
+
+_c = t.notifications.c
+_SENT = (
+    select(_c.created_s)
+    .where(_c.rule == bindparam("of_rule"), _c.limited_by == bindparam("of_limit"), _c.limited == false())
+    .order_by(_c.created_s.desc())
+    .limit(bindparam("most"))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LimitTimes:
+    """How many notifications of a rule may be sent in any ``per_s`` seconds."""
+
+    most: int
+    per_s: float
+
+
+def exceeding(connection: Connection, made: Sequence[Notification], limits: Mapping[str, LimitTimes]) -> set[str]:
+    """Return the ids of the notifications that exceed their rules' limits; earlier ones in ``made`` count first."""
+    sent: dict[tuple[str, str], list[float]] = {}
+    exceeded = set()
+    for one in made:
+        limit = limits.get(one.rule)
+        if limit is None:
+            continue
+        key = one.rule, one.limited_by
+        if key not in sent:
+            asked = {"of_rule": one.rule, "of_limit": one.limited_by, "most": limit.most}
+            sent[key] = [row.created_s for row in connection.execute(_SENT, asked)]
+        within = [at_s for at_s in sent[key] if at_s > one.created_s - limit.per_s]
+        if len(within) >= limit.most:
+            exceeded.add(one.notification_id)
+        else:
+            sent[key] = [*within, one.created_s]
+    return exceeded
+
 
 _MOST_GATHERED = 10_000  # notifications in a digest; the rest make another digest
 _RECEIVER = ("kind", "endpoint", "form", "secret_kind", "secret_name")

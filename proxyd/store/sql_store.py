@@ -39,16 +39,14 @@ from proxyd.store import tables as t
 from proxyd.store.access_rows import SqlAccess
 from proxyd.store.databases.connections import LOCKS, NEWS, StoreConnections, StoreReader
 from proxyd.store.declared_rows import SqlDeclarations
-from proxyd.store.failing_rows import SqlFailingRules, record_failing
+from proxyd.store.digest_rows import exceeding
 from proxyd.store.history import SqlHistory
 from proxyd.store.item_search import SqlItemSearch
-from proxyd.store.joint_rows import joint_interval, joint_row
-from proxyd.store.limit_rows import exceeding
 from proxyd.store.outbox import SqlOutbox
 from proxyd.store.picture_rows import record_pictures
-from proxyd.store.plan_rows import SqlPlanRecord
+from proxyd.store.plan_rows import SqlPlanRecord, joint_interval, joint_row
 from proxyd.store.statements import add_up, delete_named, execute_many, is_one_of, upsert
-from proxyd.store.suspension_rows import SqlSuspensions
+from proxyd.store.suspension_rows import SqlFailingRules, SqlSuspensions, record_failing
 from proxyd.store.webhook_states import held, state_of
 from proxyd.store.writer import Writer, drained
 

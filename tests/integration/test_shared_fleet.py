@@ -23,7 +23,7 @@ from proxyd.errors import BusyError
 from proxyd.metrics import Metrics
 from proxyd.store import SqlStore
 from proxyd.store.databases.opening import open_connections
-from proxyd.store.failing_rows import record_failing
+from proxyd.store.suspension_rows import record_failing
 from tests.databases import migrate
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, decider, declaration, rule, source, stream_recall

@@ -10,11 +10,11 @@ from yarl import URL
 
 from proxyd.api import wire
 from proxyd.api.listings import Listings
+from proxyd.api.rest.action_handlers import asker
 from proxyd.api.rest.endpoint import read_query
 from proxyd.api.rest.problems import BadRequestError
 from proxyd.api.rest.profile_handlers import refused_reload
 from proxyd.api.rest.query_readers import known_declaration
-from proxyd.api.rest.suspension_handlers import asker
 from proxyd.api.web.charts.line_charts import (
     Chart,
     Frame,

@@ -1,5 +1,16 @@
 """The models of requests and responses, from which the OpenAPI document is made."""
 
+from proxyd.api.wire.action_models import MoveMade as MoveMade
+from proxyd.api.wire.action_models import MoveShown as MoveShown
+from proxyd.api.wire.action_models import MoveWanted as MoveWanted
+from proxyd.api.wire.action_models import MuteNamed as MuteNamed
+from proxyd.api.wire.action_models import MuteWanted as MuteWanted
+from proxyd.api.wire.action_models import ResumeWanted as ResumeWanted
+from proxyd.api.wire.action_models import RuleFailing as RuleFailing
+from proxyd.api.wire.action_models import SourceNamed as SourceNamed
+from proxyd.api.wire.action_models import SuspensionMade as SuspensionMade
+from proxyd.api.wire.action_models import SuspensionShown as SuspensionShown
+from proxyd.api.wire.action_models import UnmuteWanted as UnmuteWanted
 from proxyd.api.wire.base_models import Fault as Fault
 from proxyd.api.wire.base_models import Health as Health
 from proxyd.api.wire.base_models import Items as Items
@@ -20,9 +31,6 @@ from proxyd.api.wire.delivery_models import TokenMade as TokenMade
 from proxyd.api.wire.delivery_models import TokenShown as TokenShown
 from proxyd.api.wire.delivery_models import TokenWanted as TokenWanted
 from proxyd.api.wire.delivery_models import WebhookShown as WebhookShown
-from proxyd.api.wire.move_models import MoveMade as MoveMade
-from proxyd.api.wire.move_models import MoveShown as MoveShown
-from proxyd.api.wire.move_models import MoveWanted as MoveWanted
 from proxyd.api.wire.plan_models import AdviceShown as AdviceShown
 from proxyd.api.wire.plan_models import ComingProbe as ComingProbe
 from proxyd.api.wire.plan_models import CountedItem as CountedItem
@@ -69,11 +77,3 @@ from proxyd.api.wire.query_models import SearchWindow as SearchWindow
 from proxyd.api.wire.query_models import SourcesWindow as SourcesWindow
 from proxyd.api.wire.query_models import Which as Which
 from proxyd.api.wire.statement_models import DeclarationWritten as DeclarationWritten
-from proxyd.api.wire.suspension_models import MuteNamed as MuteNamed
-from proxyd.api.wire.suspension_models import MuteWanted as MuteWanted
-from proxyd.api.wire.suspension_models import ResumeWanted as ResumeWanted
-from proxyd.api.wire.suspension_models import RuleFailing as RuleFailing
-from proxyd.api.wire.suspension_models import SourceNamed as SourceNamed
-from proxyd.api.wire.suspension_models import SuspensionMade as SuspensionMade
-from proxyd.api.wire.suspension_models import SuspensionShown as SuspensionShown
-from proxyd.api.wire.suspension_models import UnmuteWanted as UnmuteWanted

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from proxyd.api.wire.action_models import SuspensionShown
 from proxyd.api.wire.base_models import Count, Share, Text, Time, WireModel
-from proxyd.api.wire.suspension_models import SuspensionShown
 
 
 class ComingProbe(WireModel):

@@ -6,10 +6,10 @@ from typing import Literal
 
 from pydantic import Field
 
+from proxyd.api.wire.action_models import RuleFailing, SuspensionShown
 from proxyd.api.wire.base_models import Count, Fault, Share, WireModel
 from proxyd.api.wire.plan_models import RuleOutlookShown, TargetShown
 from proxyd.api.wire.statement_models import DeclarationWritten
-from proxyd.api.wire.suspension_models import RuleFailing, SuspensionShown
 
 
 class Achieved(WireModel):

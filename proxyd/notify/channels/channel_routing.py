@@ -1,19 +1,42 @@
-"""Routing: each message goes to the channel of its kind."""
+"""Routing: each message goes to the channel of its kind, such as the daemon's log."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+
+import structlog
 
 from proxyd.core.model.delivery import ChannelDelivery, LogDelivery, MailDelivery, WebhookDelivery
 from proxyd.errors import LeaseLostError
 from proxyd.notify.channels import ChannelResources
 from proxyd.notify.channels.apprise_channel import open_apprise
-from proxyd.notify.channels.log_channel import open_log
 from proxyd.notify.channels.mail import open_mail
 from proxyd.notify.channels.webhook import open_webhooks
+from proxyd.notify.message_forms import subject
 from proxyd.ports import Channel, MaySend, Message
 from proxyd.tracing import NO_TRACES, Tracer
+
+
+class LogChannel:
+    """Writes messages to the log at any log level; it cannot fail."""
+
+    def __init__(self) -> None:
+        self._log = structlog.wrap_logger(None, wrapper_class=structlog.make_filtering_bound_logger(logging.NOTSET))
+
+    async def deliver(self, message: Message) -> str:
+        """Return once the line is written: receiver, rule, message id and first item."""
+        name = message.endpoint.partition(":")[2]
+        first = subject(message.rule, message.body)
+        self._log.info("notification", to=name, rule=message.rule, notification=message.message_id, subject=first)
+        return "it was written to the log"
+
+
+def open_log(_resources: ChannelResources) -> LogChannel:
+    """Return the log channel."""
+    return LogChannel()
+
 
 OPENERS: Mapping[str, Callable[[ChannelResources], Channel]] = MappingProxyType(
     {

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from proxyd.core.language.deliveries import format_delivery
 from proxyd.core.model.delivery import LogDelivery
 from proxyd.log import configure
-from proxyd.notify.channels.log_channel import LogChannel
+from proxyd.notify.channels.channel_routing import LogChannel
 from proxyd.ports import Message
 from tests.unit.core.language.texts import messages
 

@@ -32,11 +32,20 @@ from proxyd.core.model.numbers import plain_number, read_number
 from proxyd.core.model.profile import FieldType, PageClass
 from proxyd.core.model.source_class import PROBE_FIELDS
 from proxyd.core.model.wall_time import all_zones
-from proxyd.core.rules.programs.arithmetic import ARITHMETIC, arithmetic
 from proxyd.core.rules.programs.like_patterns import like_matcher, like_read
 from proxyd.core.rules.programs.meter import UNMETERED, Meter, check_length
 from proxyd.core.rules.programs.regular_expressions import Regex
-from proxyd.core.rules.programs.scalar_functions import FUNCTIONS, PARTS_OF_TIMES, READINGS, STEPS, cast, diff, number
+from proxyd.core.rules.programs.scalar_functions import (
+    ARITHMETIC,
+    FUNCTIONS,
+    PARTS_OF_TIMES,
+    READINGS,
+    STEPS,
+    arithmetic,
+    cast,
+    diff,
+    number,
+)
 
 _STEPS_PER_OPERATOR = 2
 _STEPS_PER_NUMBER = 400  # to read one as people write it

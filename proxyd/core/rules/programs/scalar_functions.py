@@ -1,11 +1,11 @@
-"""Scalar functions of the language; an unknown argument gives unknown, unless the function is about unknowns."""
+"""Arithmetic and scalar functions. An unknown argument gives unknown, unless the function is about unknowns."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from math import floor, trunc
+from math import floor, isfinite, trunc
 
 from proxyd.core.model.expression import CastType
 from proxyd.core.model.field_values import coerce, iso_time
@@ -16,6 +16,45 @@ from proxyd.core.model.profile import FieldType
 from proxyd.core.model.text_blocks import diff_blocks
 from proxyd.core.model.wall_time import all_zones
 from proxyd.core.rules.programs.meter import Meter, check_length
+
+
+def arithmetic(operator: str, left: Value, right: Value) -> Value:
+    """Return the result of an operator; null unless both values are numbers and the result is finite.
+
+    >>> arithmetic("/", 7, 2), arithmetic("/", 7.0, 2), arithmetic("%", -7, 2), arithmetic("/", 1, 0)
+    (3, 3.5, -1, None)
+    """
+    if not isinstance(left, int | float) or not isinstance(right, int | float):
+        return None
+    if operator in "/%" and right == 0:
+        return None
+    try:
+        result = ARITHMETIC[operator](left, right)
+        return result if isfinite(result) else None
+    except (OverflowError, ZeroDivisionError):
+        return None
+
+
+def _quotient(left: float, right: float) -> float:
+    """Divide as SQL does: the quotient of whole numbers is whole, truncated towards zero."""
+    if isinstance(left, int) and isinstance(right, int):
+        whole = abs(left) // abs(right)
+        return whole if (left < 0) == (right < 0) else -whole
+    return left / right
+
+
+def _remainder(left: float, right: float) -> float:
+    return left - right * int(_quotient(left, right))
+
+
+ARITHMETIC: Mapping[str, Callable[[float, float], float]] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "/": _quotient,
+    "%": _remainder,
+}
+
 
 _MOST_COUNT, _MOST_DIGITS = 2**31, 400
 _EARLIEST_S, _LATEST_S = -62135510400.0, 253402214400.0  # a day within the years 1 and 9999, for every zone

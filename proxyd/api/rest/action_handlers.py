@@ -1,4 +1,4 @@
-"""Handlers and endpoints that pause sources and mute rules and profiles."""
+"""Handlers and endpoints that act on sources and rules: probe now, follow a move, pause, mute."""
 
 from __future__ import annotations
 
@@ -8,12 +8,61 @@ from aiohttp import web
 
 from proxyd.api import wire
 from proxyd.api.auth import BEARER
+from proxyd.api.listings import Listings
 from proxyd.api.rest.endpoint import Endpoint, listing, read_body
 from proxyd.api.rest.problems import BadRequestError
 from proxyd.api.wire import converters as payloads
 from proxyd.core.model.field_values import parse_iso
 from proxyd.core.model.suspension import Subject
 from proxyd.queries import Queries, SuspensionChange
+
+
+class ProbeHandlers:
+    """Has sources probed now."""
+
+    def __init__(self, listings: Listings) -> None:
+        self._plans = listings.plans
+
+    async def probe(self, request: web.Request) -> wire.Items[wire.ProbeAsked]:
+        """Have a source, or the sources of a rule or of a profile, probed as soon as politeness allows."""
+        asked = await read_body(request, wire.ProbeWanted)
+        return await self._plans.probe(asked.name)
+
+
+def probe_endpoints(listings: Listings) -> Sequence[Endpoint]:
+    """Return the endpoint that has sources probed."""
+    handlers = ProbeHandlers(listings)
+    return (
+        Endpoint("POST", "/api/v1/probe", "write", handlers.probe, wire.Items[wire.ProbeAsked], body=wire.ProbeWanted,
+                 raises=(404, 409, 413, 422, 503), is_keyed=True),
+    )  # fmt: skip
+
+
+class MoveHandlers:
+    """Handlers that list moves and accept them."""
+
+    def __init__(self, queries: Queries) -> None:
+        self._moves = queries.moves
+
+    async def list_moves(self) -> wire.Items[wire.MoveShown]:
+        """List the permanent moves of sources, by source."""
+        return wire.Items[wire.MoveShown](items=[payloads.move(each) for each in await self._moves.all()])
+
+    async def accept_move(self, request: web.Request) -> wire.MoveMade:
+        """Read a source where its permanent redirects lead, from now on and over restarts."""
+        asked = await read_body(request, wire.MoveWanted)
+        made = await self._moves.accept(asked.source, to=asked.url)
+        return wire.MoveMade(said=made.said, move=None if made.move is None else payloads.move(made.move))
+
+
+def move_endpoints(queries: Queries) -> Sequence[Endpoint]:
+    """Return the endpoints of moves."""
+    handlers = MoveHandlers(queries)
+    return (
+        listing("/api/v1/moves", handlers.list_moves, wire.Items[wire.MoveShown]),
+        Endpoint("POST", "/api/v1/moves", "write", handlers.accept_move, wire.MoveMade, body=wire.MoveWanted,
+                 raises=(404, 409, 413, 422, 503), is_keyed=True),
+    )  # fmt: skip
 
 
 class SuspensionHandlers:
