@@ -90,8 +90,9 @@ def recognised_rows(items: Sequence[Item], known: Mapping[str, Item], page_class
     types = {each.path.lower(): each.type for each in page_class.fields}
     paths = [path.lower() for path in page_class.key]
 
-    def key(item: Item) -> tuple[Value, ...]:
-        return tuple(normal_value(item.fields.get(path), types[path], path) for path in paths)
+    def key(item: Item) -> tuple[Value, ...] | None:
+        values = tuple(normal_value(item.fields.get(path), types[path], path) for path in paths)
+        return None if None in values else values  # a text that is no number has no value, and is not any other text
 
     pairs = Pages(items, list(found.known.values()), found.known).pairs(key, unknown, vanished)
     renamed = tuple((pair.before.item_id, pair.item.item_id) for pair in pairs)
