@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -21,7 +21,7 @@ from proxyd.clock import SystemClock
 from proxyd.cluster import LocalTransport
 from proxyd.config import SecretStore, Settings, Supervision, socket_address, supervision
 from proxyd.config.profile_files import read_directory
-from proxyd.core.language import did_you_mean
+from proxyd.core.language import SourceText, did_you_mean
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.core.planning.planner_settings import PlannerSettings
@@ -385,8 +385,8 @@ async def open_channels(
         yield make_channels(ChannelResources(settings, network.session, network.guard, clock, stack.callback, tracer))
 
 
-def request_of(settings: Settings, target: str) -> ProbeRequest:
-    """Return a request that probes an address as a feed, or a source as its profile declares it.
+def request_of(settings: Settings, target: str, api_texts: Sequence[SourceText]) -> ProbeRequest:
+    """Return a request that probes an address as a feed, or a source as a profile or one of ``api_texts`` declares it.
 
     Raises
     ------
@@ -397,13 +397,14 @@ def request_of(settings: Settings, target: str) -> ProbeRequest:
     """
     if "://" in target:
         return ProbeRequest(target, target)
-    declaration = checked_declaration(read_directory(settings.profiles), settings)
+    texts = read_directory(settings.profiles)
+    declaration = checked_declaration(texts, settings)
+    if target not in declaration.sources and api_texts:
+        declaration = checked_declaration([*api_texts, *texts], settings)
     source = declaration.sources.get(target)
     if source is None:
         hint = did_you_mean(target, declaration.sources)
-        raise NotFoundError(
-            f"{target!r} is not a source of the profiles; an address starts with https:// or http://.{hint}"
-        )
+        raise NotFoundError(f"{target!r} is not a declared source; an address starts with https:// or http://.{hint}")
     return probe_request(source, declaration)
 
 

@@ -53,11 +53,11 @@ def _checked(texts: Sequence[SourceText], settings: Settings, *, is_whole: bool)
     Errors in other texts count only if these are all files of the daemon (``is_whole``); warnings in others never do.
     """
     from proxyd.app.check_settings import check_settings
-    from proxyd.core.language import SourceText, check
+    from proxyd.core.language import check
 
     known = check_settings(settings)
     checked = check(texts, known)
-    api = [SourceText(name, text) for name, text in _read_here(settings.database_path, _API_TEXTS)]
+    api = api_texts(settings)
     if checked.declaration is None or not api:
         return checked
     own, together = {text.file for text in texts}, check([*api, *texts], known)
@@ -67,6 +67,13 @@ def _checked(texts: Sequence[SourceText], settings: Settings, *, is_whole: bool)
     if together.declaration is None:
         return checked
     return replace(checked, warnings=tuple(each for each in together.warnings if each.file in own))
+
+
+def api_texts(settings: Settings) -> list[SourceText]:
+    """Return what was declared through the API, if the database is a file here."""
+    from proxyd.core.language import SourceText
+
+    return [SourceText(name, text) for name, text in _read_here(settings.database_path, _API_TEXTS)]
 
 
 def _is_whole(paths: Sequence[Path], settings: Settings) -> bool:

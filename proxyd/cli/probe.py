@@ -32,7 +32,7 @@ _SECRET_HEADERS = frozenset({"set-cookie"})
     "proxyd probe python --debug",
     "proxyd probe python --now",
     takes=[
-        argument("target", "address of a feed, or name of a source in the profiles (read as its class says)"),
+        argument("target", "address of a feed, or name of a declared source (read as its class says)"),
         flag("--debug", "also show the head of every request and response"),
         flag("--now", "have the daemon probe it, or the sources of a rule or a profile, as soon as politeness allows"),
         *ASKING,
@@ -41,6 +41,7 @@ _SECRET_HEADERS = frozenset({"set-cookie"})
 async def probe(options: argparse.Namespace) -> int:
     """Probe an address or a source once, without a daemon."""
     from proxyd.app.wiring import probe_once, request_of
+    from proxyd.cli.local_profiles import api_texts
     from proxyd.probing import ProbeTrace
 
     if options.now:
@@ -48,7 +49,7 @@ async def probe(options: argparse.Namespace) -> int:
             asked = await client.probe(options.target)
         return print_answer(options, asked, (_asked_line(each) for each in asked))
     settings, trace = settings_of(options), ProbeTrace()
-    request = request_of(settings, options.target)
+    request = request_of(settings, options.target, api_texts(settings))
     outcome = await probe_once(settings, request, trace)
     if options.json:
         print_json(_entry(request, outcome, trace, debug=options.debug))

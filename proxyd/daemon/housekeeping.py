@@ -55,6 +55,7 @@ class Housekeeping:
         try:
             yield
         finally:
+            self._ending.set()
             scheduler.shutdown(wait=False)
 
     async def drain(self, timeout_s: float) -> None:
@@ -67,9 +68,13 @@ class Housekeeping:
 
     def _in_turn(self, chore: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
         async def run() -> None:
-            async with self._turn:
+            try:
+                async with self._turn:
+                    if not self._ending.is_set():
+                        await chore()
+            except asyncio.CancelledError:  # the scheduler logs that as an error of the chore
                 if not self._ending.is_set():
-                    await chore()
+                    raise
 
         return run
 

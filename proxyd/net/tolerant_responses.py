@@ -84,8 +84,8 @@ class TolerantResponseHandler(ResponseHandler):
             self.abort()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """End the response; a head that was cut off is not taken for silence."""
-        if self._head and not self.is_eof():
+        """End the response; a head that was cut off, or an interim response, is not taken for silence."""
+        if self._head is not None and self._received and not self.is_eof():
             self.set_exception(aiohttp.ClientPayloadError("the connection ended within the headers of the answer"))
         super().connection_lost(exc)
 

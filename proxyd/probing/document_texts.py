@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 
 from proxyd.core.model.item import LONGEST_FIELD
 from proxyd.probing.document_kinds import absolute
@@ -50,24 +50,6 @@ def digest(texts: Iterable[str | None]) -> str:
         data = b"" if text is None else text.encode("utf-8", "surrogatepass")
         parts += (b"-1:" if text is None else b"%d:" % len(data), data)
     return hashlib.sha256(b"".join(parts)).hexdigest()
-
-
-_content_hashes: dict[str, str] = {}
-_MOST_HASHES = 20_000  # of contents that were read before; most of a feed is the same from probe to probe
-
-
-def content_hash(content: Sequence[str | None], normal: Callable[[Sequence[str | None]], Sequence[str | None]]) -> str:
-    """Return a digest of the ``normal`` form of a content, which is made only if the content was not seen lately.
-
-    To make it takes a hundred times as long as to hash a content.
-    """
-    written = digest(content)
-    known = _content_hashes.get(written)
-    if known is None:
-        if len(_content_hashes) >= _MOST_HASHES:
-            _content_hashes.clear()
-        known = _content_hashes[written] = digest(normal(content))
-    return known
 
 
 def short_identity(text: str) -> str:

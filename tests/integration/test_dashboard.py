@@ -267,7 +267,7 @@ async def test_a_daemon_that_lived_shows_what_the_api_says(browser: Browser) -> 
     await live(browser.api, days=3.0)
     await browser.sign_in(expires_in_s=None)
     _, news = await browser.get("/")
-    told = news[news.index('<ol class="news">') : news.index("<h2>Needs somebody</h2>")]
+    told = news[news.index('<ol class="news">') : news.index("<h2>Needs your attention</h2>")]
     assert told.count("<li>") == 12
     assert re.search(r"In the last 7 days [\d.]+ % of \d+ events were seen within their time", news)
     _, fleet = await browser.get("/state")

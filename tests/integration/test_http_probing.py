@@ -229,6 +229,7 @@ async def test_the_same_body_is_not_parsed() -> None:
     [
         pytest.param(b"", False, id="nothing"),
         pytest.param(b"HTTP/1.1 200 OK\r\nContent-Ty", True, id="half of the headers"),
+        pytest.param(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", True, id="an interim response"),
         pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n<rss", True, id="half of the body"),
         pytest.param(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n\x1f\x8b\x08\x00no", True, id="a bad coding"),
         pytest.param(b"SSH-2.0-OpenSSH_9.2\r\n\r\n", True, id="another protocol"),

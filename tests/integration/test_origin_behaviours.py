@@ -74,7 +74,7 @@ ENDINGS: list[tuple[str, dict[str, str | int], OutcomeKind, int | None]] = [
     ("/packed", {"encoding": "deflate", "as": "raw"}, OutcomeKind.CHANGED, 200),
     ("/packed", {"encoding": "gzip", "as": "cut"}, OutcomeKind.UNREACHABLE, None),
     ("/packed", {"encoding": "gzip", "as": "plain"}, OutcomeKind.CHANGED, 200),
-    ("/packed", {"encoding": "br", "as": "plain"}, OutcomeKind.UNREACHABLE, None),
+    ("/packed", {"encoding": "br", "as": "plain"}, OutcomeKind.CHANGED, 200),
     ("/bomb", {"encoding": "gzip"}, OutcomeKind.UNSAFE, None),
     ("/bomb", {"encoding": "deflate"}, OutcomeKind.UNSAFE, None),
     ("/truncated", {}, OutcomeKind.UNREACHABLE, None),

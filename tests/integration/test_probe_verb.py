@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -72,9 +73,23 @@ def test_a_declared_source_is_read_as_its_class(
     assert f"text=Hi, feed={origin}/feed" in shown
     assert "WATCH" not in shown
     assert main(["probe", "hii"]) == 1
-    assert "not a source of the profiles; an address starts with https:// or http://. Did you mean hi?" in (
+    assert "not a declared source; an address starts with https:// or http://. Did you mean hi?" in (
         capsys.readouterr().err
     )
+
+
+def test_what_was_declared_to_the_daemon_is_read_too(
+    origin: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with sqlite3.connect(tmp_path / "a.db") as database:
+        database.execute("CREATE TABLE texts (name TEXT, text TEXT, origin TEXT, position INTEGER)")
+        text = DECLARED.format(origin=origin)
+        database.execute("INSERT INTO texts VALUES ('api:profile:D', ?, 'api', 1)", (text,))
+    (tmp_path / "profiles").mkdir()
+    monkeypatch.setenv("PROXYD_PROFILES", str(tmp_path / "profiles"))
+    monkeypatch.setenv("PROXYD_DATABASE", str(tmp_path / "a.db"))
+    assert main(["probe", "hi"]) == 0
+    assert f"text=Hi, feed={origin}/feed" in capsys.readouterr().out
 
 
 def test_a_request_is_shown_with_its_method(

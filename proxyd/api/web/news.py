@@ -1,4 +1,4 @@
-"""The first page: what was told last, what needs somebody, and how promises are kept; and the search for items."""
+"""The first page: what was told last, what needs attention, and how promises are kept; and the search for items."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class News:
         self._render = renderer.page
 
     async def news(self, request: web.Request) -> web.Response:
-        """Show the newest notifications, what needs somebody, and how promises were kept in the last week."""
+        """Show the newest notifications, what needs attention, and how promises were kept in the last week."""
         deliveries = self._listings.deliveries
         told = (await deliveries.list_notifications(wire.Found(limit=_MOST_TOLD))).items
         news = told_alike(told)[:_MOST_NEWS]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
+from math import inf, isclose
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.policies.rule_demand import CountedAhead
 from proxyd.core.rules.answers.explanation import Explanation, RulePolicy
 from proxyd.core.rules.answers.promises import KeptPromise
-from proxyd.core.rules.answers.reasons import counted_item
+from proxyd.core.rules.answers.reasons import chance_text, counted_item
 from proxyd.core.rules.source_health import ITEMS, Spell
 
 _EVEN = 1.05
@@ -162,7 +162,7 @@ def _amount(value: float, digits: int) -> str:
 
 
 def _counted_line(rule: str, ahead: CountedAhead) -> str:
-    expected = f"of which there is a {ahead.chance * 100:.0f} % chance by {iso_time(ahead.by_s)}"
+    expected = f"of which there is {chance_text(ahead.chance)} by {iso_time(ahead.by_s)}"
     return f"rule {rule} waits for {counted_item(ahead)}, {expected}"
 
 
@@ -199,11 +199,26 @@ def _week_lines(found: Explanation) -> list[str]:
     lines = [f"price: {price} ({advice})"]
     if not found.week:
         return lines
-    busiest = max(range(len(found.week)), key=lambda hour: found.week[hour])
-    if found.week[busiest] > _EVEN:
-        day, hour = divmod(busiest, 24)
-        lines.append(f"week: busiest on {DAYS[day]} at {hour}:00 UTC, {found.week[busiest]:.1f} times its mean")
+    busiest = max(found.week)
+    if busiest > _EVEN:
+        lines.append(f"week: busiest {_busiest_hour(found.week)}, {busiest:.1f} times its mean")
     return lines
+
+
+def _busiest_hour(week: Sequence[float]) -> str:
+    """Return the hour of the highest of 168 factors, with all of its days: weeks are often made of one or two days.
+
+    >>> _busiest_hour([0.9, 2.0, *[0.9] * 166]), _busiest_hour([0.5, 2.0, *[0.9] * 22] * 7)
+    ('on Monday at 1:00 UTC', 'every day at 1:00 UTC')
+    >>> _busiest_hour([0.5] * 127 + [4.0] + [0.5] * 23 + [4.0] + [0.5] * 16)
+    'on Saturday and Sunday at 7:00 UTC'
+    """
+    day, hour = divmod(max(range(len(week)), key=week.__getitem__), 24)
+    days = [name for name, factor in zip(DAYS, week[hour::24], strict=True) if isclose(factor, week[24 * day + hour])]
+    if len(days) == len(DAYS):
+        return f"every day at {hour}:00 UTC"
+    *first, last = days
+    return f"on {', '.join(first)}{' and ' * bool(first)}{last} at {hour}:00 UTC"
 
 
 def _origin_lines(found: Explanation) -> list[str]:

@@ -72,7 +72,7 @@ _OUTLINES = ("{*}outline", "{*}OUTLINE", "{*}Outline")  # of any namespace, as a
 _MOST_ATTRIBUTES = 1_000  # the library takes a time that grows with their square
 _MOST_SHOWN = 20  # invalid addresses that are named
 _LONGEST_FOLDER = 100
-_DECLARATION = re.compile(r"\A<\?xml[^>]*\?>")
+_HEAD = re.compile(r"\A[\s\ufeff]*(<\?xml[^>]*\?>)?")  # a list that was edited may have several byte order marks
 _TAKEN = frozenset({BUILT_IN.name, DEFAULT_PROFILE})
 _FEEDS = _Kind(
     "ARTICLE",
@@ -138,8 +138,8 @@ def read_listing(body: bytes, where: str) -> SourceList:
     """
     text = decoded(body, None, DocumentKind.XML)
     wrong: list[str] = []
-    markup = text.lstrip("\ufeff \t\r\n")  # a list that was edited may have several byte order marks
-    found = _opml(markup, where, wrong) if markup.startswith("<") else _lines(text)
+    markup = _HEAD.sub(lambda head: "\n" * head[0].count("\n"), text, count=1)  # faults name lines
+    found = _opml(markup, where, wrong) if markup.lstrip("\n").startswith("<") else _lines(text)
     feeds: dict[str, Listed] = {}
     for line, title, written, folder in found:
         url = plain_address(written)
@@ -251,7 +251,7 @@ def opml(sources: Mapping[str, str]) -> str:
 def _opml(text: str, where: str, faults: list[str]) -> Iterator[_Found]:
     if any(piece[0].count("=") > _MOST_ATTRIBUTES for piece in re.finditer(r"[^<]+", text)):
         raise ListingError(f"{where} has an element with more than {_MOST_ATTRIBUTES} attributes")
-    legal = with_legal_references(ILLEGAL.sub("", _DECLARATION.sub("", text)))
+    legal = with_legal_references(ILLEGAL.sub("", text))
     root = _root(legal.encode(), where, faults)
     if root.getroottree().docinfo.internalDTD is not None:
         raise ListingError(f"{where} has a DOCTYPE, which is not safe to read; remove it")

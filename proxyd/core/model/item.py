@@ -61,7 +61,7 @@ class Item:
     published_s
         The item's own time in unix seconds, or ``None`` if the source gives none.
     content_hash
-        Changes exactly when the content changes, whatever its spelling.
+        Changes exactly when the content changes in more than its spelling.
     former_ids
         Other identities under which an earlier version may have stored it.
     last_known
@@ -81,8 +81,8 @@ class Item:
     is_mended: bool = False
     last_known: Mapping[str, Value] = field(default_factory=dict, hash=False, compare=False)
 
-    def remembering(self, before: Item | None) -> Item:
-        """Return the item with the last known values of its silent fields, from what it was before."""
+    def with_memory_of(self, before: Item | None) -> Item:
+        """Return the item with the last known values of its silent fields, which the item ``before`` has."""
         if before is None:
             return self
         spoken = {path: value for path, value in before.fields.items() if value is not None}
@@ -91,7 +91,7 @@ class Item:
         return replace(self, last_known=silent) if silent else self
 
     def with_last_known(self, new: Item, without: AbstractSet[str]) -> Item:
-        """Return the item with the last known values of what ``new`` states again, except fields ``without`` one."""
+        """Return the item with the last known values of what ``new`` states again, ``without`` those of some paths."""
         spoken = {path: v for path, v in self.last_known.items() if _has(new.fields, path) and path not in without}
         return replace(self, fields={**self.fields, **spoken}) if spoken else self
 

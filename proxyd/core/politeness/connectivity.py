@@ -58,16 +58,17 @@ class Connectivity:
         """
         if outcome.is_push or outcome.kind in _NOT_ASKED:
             return None
-        shown = {host: (outcome, since_s), **self._certificates.get(outcome.certificate, {})}
+        shown = self._certificates.get(outcome.certificate, {})
         if self._is_silent(host, outcome):
-            for name, (failure, failing_since_s) in shown.items():
+            earlier = shown.items() if len(shown) == 1 else ()  # a contact until another host showed its certificate
+            for name, (failure, failing_since_s) in ((host, (outcome, since_s)), *earlier):
                 self._note_silence(name, failure, failing_since_s)
-            self._certificates |= {outcome.certificate: shown} if outcome.certificate else {}
+            shown.setdefault(host, (outcome, since_s))
             return None
         outage = Outage(self._since_s, outcome.finished_s) if len(self._fallen) >= SILENT_HOSTS else None
         self._silent.clear()
         self._fallen.clear()
-        self._certificates = {outcome.certificate: shown} if outcome.certificate else {}
+        self._certificates = {outcome.certificate: {host: (outcome, since_s)}} if outcome.certificate else {}
         self._since_s = inf
         self._answered_s = max(self._answered_s, outcome.finished_s)
         return outage if outage is not None and outage.until_s - outage.since_s >= LEAST_OUTAGE_S else None

@@ -352,15 +352,15 @@ class Decider:
         self.known.keep_streams(step.streams)
         captured = self.captures.take_in(found, step.firings, prepared.history, matches)
         self._placement.ask_once(captured.sources, outcome.finished_s)
-        unmatched = {match.rule: match.failures for match in matches}
+        match_failures = {match.rule: match.failures for match in matches}
         ended = [
-            (rule := task.program.rule, (*each.failures, *unmatched.get(rule.name, ())))
-            for task, each in zip(prepared.tasks, steps, strict=True)
+            (rule := task.program.rule, (*step_of_rule.failures, *match_failures.get(rule.name, ())))
+            for task, step_of_rule in zip(prepared.tasks, steps, strict=True)
         ]
         undecided = {task.program.rule.name for task in prepared.tasks if task.program.is_joint}
         failing = self.known.failing.count(ended, outcome.finished_s, undecided)
         results = RuleResults.of(step, captured)
-        failures = (*results.failures, *(one for match in matches for one in match.failures))
+        failures = (*results.failures, *(failure for match in matches for failure in match.failures))
         notifications = (*results.notifications, *offline)
         rules = replace(results, notifications=notifications, failures=failures, failing=failing)
         observation = self._recorded(

@@ -74,7 +74,7 @@ class AppriseChannel:
             raise DeliveryError("proxyd[apprise] is not installed: install it, restart and replay", retryable=False)
         key = message.message_id, message.endpoint
         async with self._turns:
-            sending = await self._in_thread(lambda _: self._prepared(message))
+            sending = await self._in_thread(lambda _: self._prepare(message))
             for number in range(self._begun.pop(key, 0), len(sending.texts)):
                 self._begun[key] = number
                 await self._in_thread(partial(self._send, sending, sending.texts[number], message.attempt_s))
@@ -92,7 +92,7 @@ class AppriseChannel:
             connections.end()
             raise DeliveryError(f"the channel did not answer within {self._timeout_s:g} s") from error
 
-    def _prepared(self, message: Message) -> _Sending:
+    def _prepare(self, message: Message) -> _Sending:
         try:
             service = self._addresses.open(message.endpoint)
         except ChannelAddressError as error:
@@ -109,7 +109,7 @@ class AppriseChannel:
         apprise = load_apprise()
         sender, body_format = apprise.Apprise(sending.service), apprise.NotifyFormat(sending.form.source)
         try:
-            with guarded(self._addresses.guard, connections) as refused, _noting(now_s) as refusal:
+            with guarded(self._addresses.guard, connections) as refused, _note_refusals(now_s) as refusal:
                 is_sent = bool(sender.notify(body=text, title=sending.title, body_format=body_format))
         finally:
             connections.end()
@@ -134,8 +134,8 @@ _notes: ContextVar[tuple[float, _Refusal] | None] = ContextVar("_notes", default
 
 
 @contextmanager
-def _noting(now_s: float) -> Iterator[_Refusal]:
-    """Yield what the service answers to the calls inside: apprise says only whether it took a message."""
+def _note_refusals(now_s: float) -> Iterator[_Refusal]:
+    """Yield what a service answers if it refuses: apprise says only whether it took a message."""
     _watch_answers()
     refusal = _Refusal()
     token = _notes.set((now_s, refusal))
@@ -154,7 +154,7 @@ def _watch_answers() -> None:
     requests: Any = import_module("requests")
     send = requests.Session.send
 
-    def watched(session: Any, request: Any, **options: Any) -> Any:
+    def send_and_note(session: Any, request: Any, **options: Any) -> Any:
         response, notes = send(session, request, **options), _notes.get()
         if notes is None or response.status_code < 400:
             return response
@@ -164,7 +164,7 @@ def _watch_answers() -> None:
             raise requests.RequestException(f"status {response.status_code}")
         return response
 
-    requests.Session.send = watched
+    requests.Session.send = send_and_note
 
 
 def _asked_s(response: Any, now_s: float) -> float | None:

@@ -41,11 +41,11 @@ def _forget_environment(session: type[Any]) -> None:
     begin = session.__init__
 
     @wraps(begin)
-    def begin_alone(self: Any) -> None:
+    def begin_without(self: Any) -> None:
         begin(self)
         self.trust_env = False
 
-    session.__init__ = begin_alone
+    session.__init__ = begin_without
 
 
 class ChannelAddresses:

@@ -208,13 +208,13 @@ def _on_day_s(day: datetime, text: str, *, has_fractions: bool) -> float | None:
     found = _TIME_OF_DAY.fullmatch(text) or _HOUR_ALONE.fullmatch(text) or _DAY_ALONE.fullmatch(text)
     if found is None:
         return None
-    passed = _passed(found.groupdict())
+    since_midnight = _time_of_day(found.groupdict())
     fraction = found.groupdict().get("fraction") if has_fractions else None
-    seconds = (day + passed).timestamp() - _offset_s(found)
+    seconds = (day + since_midnight).timestamp() - _offset_s(found)
     return seconds if fraction is None else seconds + float(fraction.replace(",", "."))
 
 
-def _passed(clock: dict[str, str | None]) -> timedelta:
+def _time_of_day(clock: dict[str, str | None]) -> timedelta:
     """Return the time since midnight; raises ``ValueError`` for one that no clock shows."""
     hour, minute, second = (int(clock.get(part) or 0) for part in ("hour", "minute", "second"))
     half = clock.get("half")

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from proxyd.core.model.item import LONGEST_FIELD, Item, Value
 from proxyd.core.model.normal_forms import normal_link, normal_markup, normal_text, plain_text
-from proxyd.probing.document_texts import MOST_ITEMS, capped, content_hash, digest, safe_link, short_identity
+from proxyd.probing.document_texts import MOST_ITEMS, capped, digest, safe_link, short_identity
 
 MOST_HUBS = 10
 _NAMED_DUPLICATES = 3
@@ -26,6 +26,8 @@ _PERIODS_S = {
 _WEB = ("http://", "https://")
 _NUMBER = re.compile(r"\d{1,9}")
 _PLACEHOLDERS = frozenset({"null", "none", "nil", "undefined", "n/a", "nan", "false", "-", "0", "[object object]"})
+_MOST_HASHES = 20_000  # of contents that were read before; most of a feed is the same from probe to probe
+_content_hashes: dict[str, str] = {}
 _VOID = frozenset({"br", "wbr", "hr", "img"})
 _TAG = re.compile(
     r"<(/?)(a|abbr|b|bdi|big|br|cite|code|del|em|font|hr|i|img|ins|mark|p|q|s|small|span|strike|strong|sub|sup|tt|u|wbr"
@@ -103,9 +105,9 @@ class FeedChannel:
     def fields(self) -> dict[str, Value]:
         """Return the fields that every item carries."""
         return {
-            "channel.title": _kept(self.title if self.is_plain else _shown(self.title)),
+            "channel.title": _stored_text(self.title if self.is_plain else _shown(self.title)),
             "channel.link": capped(self.link),
-            "channel.description": _kept(self.description),
+            "channel.description": _stored_text(self.description),
             "channel.language": capped(self.language),
             "channel.ttl": self.ttl_minutes,
         }
@@ -150,13 +152,13 @@ class FeedEntry:
         title = self.title or self.other_title
         fields: dict[str, Value] = {
             **channel_fields,
-            "channel.item.title": _kept(title if self.is_plain else _shown(title)),
-            "channel.item.description": _kept(self.description),
-            "channel.item.content": _kept(self.content),
+            "channel.item.title": _stored_text(title if self.is_plain else _shown(title)),
+            "channel.item.description": _stored_text(self.description),
+            "channel.item.content": _stored_text(self.content),
             "channel.item.link": capped(self.link),
             "channel.item.guid": capped(self.guid),
-            "channel.item.author": _kept(self.author),
-            "channel.item.category": _kept(self.category),
+            "channel.item.author": _stored_text(self.author),
+            "channel.item.category": _stored_text(self.category),
             "channel.item.enclosure": capped(self.enclosure),
             "channel.item.pubdate": published_s,
             "channel.item.updated": self.updated_s,
@@ -166,7 +168,7 @@ class FeedEntry:
             item_id=self.identity.item_id,
             fields=fields,
             published_s=published_s,
-            content_hash=content_hash(content, _normal_content),
+            content_hash=_content_hash(content),
             former_ids=self.identity.former_ids,
             former_hashes=tuple(map(digest, self._former_contents(content))),
         )
@@ -201,6 +203,20 @@ class FeedEntry:
         return content if self.revision is None else [*content, self.revision]
 
 
+def _content_hash(content: Sequence[str | None]) -> str:
+    """Return a digest of the normal form of a content.
+
+    The form takes a hundred times as long as a digest, so it is made only if the content was not seen lately.
+    """
+    written = digest(content)
+    known = _content_hashes.get(written)
+    if known is None:
+        if len(_content_hashes) >= _MOST_HASHES:
+            _content_hashes.clear()
+        known = _content_hashes[written] = digest(_normal_content(content))
+    return known
+
+
 def _normal_content(content: Sequence[str | None]) -> list[str | None]:
     """Return a content in the form in which it is compared: texts by what they show, and addresses where they lead."""
     title = None if content[0] is None else normal_text(_shown(content[0]) or "")
@@ -208,7 +224,7 @@ def _normal_content(content: Sequence[str | None]) -> list[str | None]:
     return [title, *texts, *(None if link is None else normal_link(link) for link in content[3:5]), *content[5:]]
 
 
-def _kept(text: str | None) -> str | None:
+def _stored_text(text: str | None) -> str | None:
     """Return a text as it is stored."""
     return None if text is None else capped(plain_text(text))
 
@@ -240,7 +256,7 @@ def window_of(entries: Iterable[FeedEntry], channel: Mapping[str, Value], most: 
     items: list[Item] = []
     count = 0
     shared: dict[str, None] = {}
-    for entry in _told_apart(list(entries)):
+    for entry in _with_own_identities(list(entries)):
         name = entry.identity.item_id
         if name in seen:
             count += 1
@@ -254,11 +270,11 @@ def window_of(entries: Iterable[FeedEntry], channel: Mapping[str, Value], most: 
     return ItemWindow(tuple(items), False, Duplicates(count, tuple(shared)))
 
 
-def _told_apart(entries: Sequence[FeedEntry]) -> Iterator[FeedEntry]:
-    """Yield the entries with identities of their own.
+def _with_own_identities(entries: Sequence[FeedEntry]) -> Iterator[FeedEntry]:
+    """Return the entries, each with an identity of its own.
 
-    A guid that several items of a document share ("null", the address of the blog) identifies none of them, nor does a
-    link: then the link tells them apart, or else what they say. Of entries that say the same, all keep it.
+    A guid or a link that several items of a document share ("null", the address of the blog) identifies none of them.
+    Their own link tells them apart, or else what they say. Entries that say the same keep the shared identity.
     """
     counts = Counter(entry.identity.item_id for entry in entries)
     distinctions: dict[str, set[object]] = {name: set() for name, count in counts.items() if count > 1}
@@ -268,8 +284,8 @@ def _told_apart(entries: Sequence[FeedEntry]) -> Iterator[FeedEntry]:
     shared = {name for name, different in distinctions.items() if len(different) > 1}
     taken = counts + Counter(entry.link for entry in entries if entry.link) if shared else counts
     return (
-        replace(each, identity=_own_identity(each, taken)) if each.identity.item_id in shared else each
-        for each in entries
+        replace(entry, identity=_own_identity(entry, taken)) if entry.identity.item_id in shared else entry
+        for entry in entries
     )
 
 

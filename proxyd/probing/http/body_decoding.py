@@ -232,7 +232,10 @@ class _Unpacking:
             yield data
 
     def finish(self) -> bytes:
-        return b"" if self._stream is None else self._stream.finish()
+        if self._is_known:
+            return b"" if self._stream is None else self._stream.finish()
+        self._plain += len(self._begin)
+        return self._begin
 
 
 class _Declared:
@@ -304,20 +307,24 @@ async def read_decoded(
     decoder = Decoder(encoding, unpacks=unpacks)
     pieces: list[bytes] = []
     room = limit
+
+    def keep(piece: bytes) -> None:
+        nonlocal room
+        count(len(piece))
+        room -= len(piece)
+        if room < 0:
+            raise _too_long(limit, decoder.consumed)
+        pieces.append(piece)
+
     async for chunk in chunks:
         for piece in decoder.decode(chunk):
-            count(len(piece))
-            room -= len(piece)
-            if room < 0:
-                raise _too_long(limit, decoder.consumed)
-            pieces.append(piece)
+            keep(piece)
             if len(piece) >= _BROTLI_BYTES:  # a chunk may decode to many: other tasks run between them
                 await asyncio.sleep(0)
         if decoder.received > limit:
             raise _too_long(limit, decoder.received)
     for piece in decoder.finish():
-        count(len(piece))
-        pieces.append(piece)
+        keep(piece)
     return b"".join(pieces)
 
 

@@ -138,7 +138,7 @@ class ProbeTrace:
         self.exchanges.extend(other.exchanges)
 
     @contextmanager
-    def noting_contact(self) -> Iterator[None]:
+    def note_contact(self) -> Iterator[None]:
         """Record what an error of the HTTP client shows of the other side: a certificate, or bytes of an answer."""
         try:
             yield
@@ -316,7 +316,7 @@ class Fetcher:
         headers, trace = course.headers_for(url), course.trace
         trace.begin(self._clock.time_s())
         course.show_sent(url, headers)
-        with course.budget.spending() as left_s, client_errors(), trace.noting_contact():
+        with course.budget.spending() as left_s, client_errors(), trace.note_contact():
             asking = self._session.request(
                 course.method,
                 url,

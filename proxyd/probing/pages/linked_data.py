@@ -21,7 +21,7 @@ from proxyd.probing.probe_failures import UnreadableDocumentError
 _SCRIPTS = 'script[type*="ld+json" i]'
 _MOST_SCRIPTS = 200
 _OPENING = re.compile(r"(?:\s*(?://\s*)?(?:<!--|<!\[CDATA\[))*")
-_PIECE = re.compile(r"(\"(?:[^\"\\]|\\.)*\")|,\s*([}\]])|/\*(?:(?!/\*).)*?\*/|//[^\n]*", re.DOTALL)
+_PIECE = re.compile(r"(\"(?:[^\"\\]|\\.)*+\"?)|,\s*([}\]])|/\*(?:(?!/\*).)*?\*/|//[^\n]*", re.DOTALL)
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _CLOSING = ("-->", "]]>")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -116,6 +117,22 @@ def test_characters_are_counted_as_the_service_counts_them() -> None:
 def test_no_service_is_flooded() -> None:
     messages = form("toot").messages("R", [f"Row {n} {'x' * 400}" for n in range(200)])
     assert (len(messages), messages[-1]) == (MOST_MESSAGES, "and 181 more")
+
+
+def test_a_row_that_is_partly_left_out_counts_as_one() -> None:
+    messages = form("toot").messages("R", ["x" * 20_000, "y"])
+    assert (len(messages), messages[-1]) == (MOST_MESSAGES, "and 2 more")
+
+
+def test_a_row_costs_no_more_than_the_messages_that_it_fills() -> None:
+    lengths: list[int] = []
+
+    def size(text: str) -> int:
+        lengths.append(len(text))
+        return len(text)
+
+    replace(form("toot"), size=size).messages("R", ["ab " * 20_000])
+    assert sum(lengths) < MOST_MESSAGES * 500 * 15
 
 
 @pytest.mark.parametrize("name", sorted(SERVICES.keys() - {"ntfy", "pover", "gotify"}))

@@ -3,14 +3,14 @@ from __future__ import annotations
 import gzip
 import hashlib
 import zlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import brotli
 import pytest
 from backports import zstd
 
 from proxyd.errors import FetchError
-from proxyd.probing.http.body_decoding import Decoder, read_decoded
+from proxyd.probing.http.body_decoding import _STREAMS, Decoder, read_decoded
 from proxyd.probing.probe_failures import DecompressionBombError, TooLargeError
 
 TEXT = b"".join(hashlib.sha256(b"%d" % number).hexdigest().encode() for number in range(16_000))
@@ -78,7 +78,7 @@ async def test_a_gzip_file_is_read_as_what_it_holds(encoding: str, data: bytes, 
     assert await read(data, encoding, size=size, unpacks=True) == TEXT
 
 
-@pytest.mark.parametrize("data", [b"", b"\x1f\x8b\x07", b"x", b"<rss/>", b" \x1f\x8b\x08"])
+@pytest.mark.parametrize("data", [b"", b"\x1f", b"\x1f\x8b", b"\x1f\x8b\x07", b"x", b"<rss/>", b" \x1f\x8b\x08"])
 async def test_what_is_no_gzip_file_is_passed_on(data: bytes) -> None:
     assert await read(data, "", unpacks=True, size=1) == data
 
@@ -99,6 +99,28 @@ async def test_text_that_is_said_to_be_encoded_is_text(encoding: str, data: byte
 async def test_text_or_a_gzip_file_under_another_coding_is_read_as_what_it_is(encoding: str, data: bytes) -> None:
     assert await read(data, encoding) == data
     assert await read(gzip.compress(data), encoding) == data
+
+
+class HoldsBack:
+    """Stands for a coding that takes a body for the beginning of a longer one."""
+
+    def __init__(self, _name: str) -> None:
+        self.consumed = 0
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        self.consumed += len(data)
+        yield b""
+
+    def finish(self) -> bytes:
+        raise FetchError("the stream is truncated")
+
+
+async def test_what_shows_at_its_end_that_it_is_a_gzip_file_is_limited_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxyd.probing.http.body_decoding._STREAMS", {**_STREAMS, "br": HoldsBack})
+    file = gzip.compress(bytes(100_000))
+    assert await read(file, "br", limit=100_000) == bytes(100_000)
+    with pytest.raises(DecompressionBombError):
+        await read(file, "br", limit=99_999)
 
 
 @pytest.mark.parametrize(("encoding", "data"), ENCODED[2:5] + ENCODED[7:11])

@@ -66,10 +66,11 @@ def test_linked_data_that_is_broken_in_a_usual_way_is_read(script: str) -> None:
         f"<script type='application/ld+json'>[{', ' * 500_000}x</script>",
         f"<script type='application/ld+json'>{'&quot;' * 100_000}</script>",
         f"<script type='application/ld+json'>{'// ' * 300_000}x</script>",
+        "<script type='application/ld+json'>" + '"\\' * 100_000 + "</script>",
         f"<div itemscope>{'<i itemprop=price>' * 100}{'<script></script>' * 100_000}",
         f"<div itemscope>{SCOPE * 300}{'<b itemprop=price></b>' * 100}",
     ],
-    ids=["blanks", "commas", "quotes", "comments", "prices in each other", "long scopes"],
+    ids=["blanks", "commas", "quotes", "comments", "escapes without an end", "prices in each other", "long scopes"],
 )
 def test_a_page_without_a_price_is_searched_in_linear_time(page: str) -> None:
     start_s = time.process_time()

@@ -74,15 +74,17 @@ def _worth(case: ProbeCase) -> str:
 def _item(case: ProbeCase) -> str:
     if case.chance is None:
         return "its items are not known yet"
-    return f"there is {_chance(case.chance)} of an item by then, {_worth(case)}"
+    return f"there is {chance_text(case.chance)} of an item by then, {_worth(case)}"
 
 
-def _chance(chance: float) -> str:
+def chance_text(chance: float) -> str:
     """Return a chance with its article.
 
-    >>> _chance(0.3), _chance(0.8), _chance(0.11)
-    ('a 30 % chance', 'an 80 % chance', 'an 11 % chance')
+    >>> chance_text(0.3), chance_text(0.8), chance_text(0.11), chance_text(0.0001)
+    ('a 30 % chance', 'an 80 % chance', 'an 11 % chance', 'less than a 1 % chance')
     """
+    if chance < 0.005:
+        return "less than a 1 % chance"
     percent = f"{chance * 100:.0f}"
     return f"{'an' if percent in {'8', '11', '18'} or percent.startswith('8') else 'a'} {percent} % chance"
 
@@ -90,7 +92,7 @@ def _chance(chance: float) -> str:
 def _counted(case: ProbeCase) -> str:
     if case.counted is None:
         return f"rule {case.rule} counts its items, {_worth(case)}"
-    return f"there is {_chance(case.counted.chance)} of {counted_item(case.counted)} by then, {_worth(case)}"
+    return f"there is {chance_text(case.counted.chance)} of {counted_item(case.counted)} by then, {_worth(case)}"
 
 
 _WORDS: Mapping[Reason, Callable[[ProbeCase], str]] = MappingProxyType(

@@ -36,10 +36,10 @@ def distinct_hash(value: Value) -> int:
     return int.from_bytes(blake2b(data, digest_size=8).digest())
 
 
-def counted_form(value: Value, aggregate: Aggregate) -> Value:
+def aggregate_input(value: Value, aggregate: Aggregate) -> Value:
     """Return what a window of an aggregate needs of a value: only MIN and MAX need a text itself.
 
-    >>> [counted_form("a long text", Aggregate(name)) for name in ("COUNT", "MAX")]
+    >>> [aggregate_input("a long text", Aggregate(name)) for name in ("COUNT", "MAX")]
     [False, 'a long text']
     """
     if not isinstance(value, str) or aggregate.function in {"MIN", "MAX"}:

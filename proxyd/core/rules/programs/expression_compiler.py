@@ -95,12 +95,12 @@ class Row:
 Closure: TypeAlias = Callable[[Row], Value]
 
 
-def _counted(closure: Closure, steps: int) -> Closure:
-    def counted(row: Row) -> Value:
+def _count_steps(closure: Closure, steps: int) -> Closure:
+    def evaluate(row: Row) -> Value:
         row.meter.spend(steps)
         return closure(row)
 
-    return counted
+    return evaluate
 
 
 class Compiler:
@@ -138,12 +138,12 @@ class Compiler:
 
     def compile(self, expression: Expression) -> Closure:
         """Return a closure from a row to the expression's value; it counts each of its operators as evaluated."""
-        return _counted(self._closure(expression), _size(expression))
+        return _count_steps(self._closure(expression), _size(expression))
 
     def compile_sides(self, left: Expression, right: Expression) -> tuple[Closure, Closure]:
         """Return closures to the values that the two sides of a comparison compare; they count as ``compile`` does."""
         one, other = self._operands(left, right)
-        return _counted(one, _size(left)), _counted(other, _size(right))
+        return _count_steps(one, _size(left)), _count_steps(other, _size(right))
 
     @singledispatchmethod
     def _closure(self, expression: Expression) -> Closure:

@@ -69,13 +69,13 @@ def _substr(text: Value, start: Value, length: Value = None) -> Value:
     characters = str(text)
     if not isinstance(start, int | float) or not isinstance(length, int | float | None):
         return None
-    first = _bounded(start)
+    first = _whole_count(start)
     begin = first - 1 if start >= 0 else len(characters) + first
-    stop = len(characters) if length is None else begin + max(0, _bounded(length))
+    stop = len(characters) if length is None else begin + max(0, _whole_count(length))
     return characters[max(0, begin) : max(0, stop)]
 
 
-def _bounded(count: float) -> int:
+def _whole_count(count: float) -> int:
     """Return a number of characters; 1e308 as an integer has a thousand bits."""
     return int(min(max(count, -_MOST_COUNT), _MOST_COUNT))
 

@@ -19,7 +19,7 @@ from proxyd.core.model.expression import (
 from proxyd.core.model.item import EventKind, UpdateEvent, Value
 from proxyd.core.model.profile import FIRST, PageClass, Trigger
 from proxyd.core.planning.policies.expected_intervals import FiringPattern
-from proxyd.core.rules.programs.aggregate_values import Total, Window, aggregate_of, counted_form
+from proxyd.core.rules.programs.aggregate_values import Total, Window, aggregate_input, aggregate_of
 from proxyd.core.rules.programs.expression_compiler import Closure, Compiler, Row, is_true
 from proxyd.core.rules.programs.meter import UNMETERED, Meter
 
@@ -106,7 +106,7 @@ class TriggerProgram:
         meter.spend(sum(each.steps for each in (*tally.totals, *tally.windows) if each is not None))
         for total, value in zip(tally.totals, values, strict=True):
             meter.compare(value, total.most)
-        forms = [counted_form(value, each.aggregate) for each, value in zip(self.counters, values, strict=True)]
+        forms = [aggregate_input(value, each.aggregate) for each, value in zip(self.counters, values, strict=True)]
         return Tally(
             tuple(
                 total if window is not None else total.add(form if total.seen is None else value)

@@ -6,11 +6,10 @@ A first event has the earliest answer that comes after it in time and fits. Wher
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import merge
-from itertools import islice
 
 from proxyd.core.model.item import UpdateEvent, Value
 from proxyd.core.model.profile import FIRST
@@ -123,7 +122,8 @@ class Answers:
             return range(begin, len(self.events))
         row = Row({}, tables={FIRST: first.item.fields}, meter=self.meter)
         found = [self._places.get(name, []) for name in _names_of(self._value(self.answer.keys[0], row))]
-        return merge(*(islice(places, bisect_right(places, begin - 1), None) for places in found))
+        later = (map(places.__getitem__, range(bisect_left(places, begin), len(places))) for places in found)
+        return merge(*later)
 
     def _by_key(self) -> dict[object, list[int]]:
         assert self.answer.keys is not None

@@ -15,7 +15,7 @@ from proxyd.core.model.profile import Field
 from proxyd.core.rates.evidence import ChangedBit, Evidence, ItemCount
 from proxyd.core.rules.source_health import ITEMS
 from proxyd.core.rules.stages.context import Shape, SourceContext
-from proxyd.core.rules.stages.identities import Recognised, recognised, recognised_rows
+from proxyd.core.rules.stages.identities import Identities, find_identities, find_row_identities
 from proxyd.core.rules.stages.old_items import find_old_items, has_been_empty, is_first_page
 from proxyd.core.rules.stages.source_events import is_silent, with_probe
 from proxyd.core.rules.stages.window_evidence import CLOCK_TOLERANCE_S, evidence_of, lost_items, seed_evidence
@@ -45,7 +45,7 @@ class DocumentView:
     fields, nullable_paths
         The fields in which an update must show, and those whose missing values say something.
     quiet, old
-        Ids of items that are no update, and of items that are no news, whatever ``known`` says: see ``Recognised``.
+        Ids of items that are no update, and of items that are no news, whatever ``known`` says: see ``Identities``.
     """
 
     shape: Shape
@@ -189,11 +189,11 @@ def find_events(
     is_feed = context.shape is Shape.FEED
     seen_s = outcome.finished_s
     if is_feed:
-        found = recognised(outcome.items, known, shown, seen_s=seen_s)
+        found = find_identities(outcome.items, known, shown, seen_s=seen_s)
     else:
-        found = recognised_rows(outcome.items, known, context.page_class)
-        remembering = (item.remembering(found.known.get(item.item_id)) for item in outcome.items)
-        outcome = replace(outcome, items=tuple(remembering))
+        found = find_row_identities(outcome.items, known, context.page_class)
+        items = (item.with_memory_of(found.known.get(item.item_id)) for item in outcome.items)
+        outcome = replace(outcome, items=tuple(items))
     if found.changed_guids:
         detail = f"{outcome.detail}; guids changed: {found.changed_guids} items recognised by their content"
         outcome = replace(outcome, detail=detail)
@@ -214,8 +214,8 @@ def find_events(
     )
 
 
-def _without_old(context: SourceContext, outcome: ProbeOutcome, found: Recognised, shown: Sequence[Item]) -> Recognised:
-    """Return what was recognised, with the unknown items that are no news."""
+def _without_old(context: SourceContext, outcome: ProbeOutcome, found: Identities, shown: Sequence[Item]) -> Identities:
+    """Return the identities with the unknown items of the page that are not news."""
     last_s = context.state.last_success_s
     if context.state.first_contact_s is None or last_s is None or outcome.is_unordered:
         return found
@@ -263,7 +263,7 @@ def _gone_s(context: SourceContext, outcome: ProbeOutcome) -> float | None:
     return None if spell is None or context.state.missing == 0 else spell.since_s
 
 
-def _window(context: SourceContext, outcome: ProbeOutcome, found: Recognised) -> WindowEvents:
+def _window(context: SourceContext, outcome: ProbeOutcome, found: Identities) -> WindowEvents:
     seen_s = outcome.finished_s
     if outcome.kind in {OutcomeKind.SAME_BODY, OutcomeKind.NOT_MODIFIED}:
         return unchanged(context.state, seen_s=seen_s)

@@ -11,7 +11,7 @@ from math import inf
 from proxyd.core.model.item import Item, Value
 from proxyd.core.model.normal_forms import normal_value
 from proxyd.core.model.profile import PageClass
-from proxyd.core.rules.stages.reappearances import ENCLOSURE, LINK, TEXTS, TITLE, Pages, find_reappeared
+from proxyd.core.rules.stages.reappearances import ENCLOSURE, LINK, TEXTS, TITLE, Pages, find_reappearances
 
 _CONTENT = (TITLE, *TEXTS, LINK, ENCLOSURE)
 _MOST_ESCAPES = 3
@@ -21,15 +21,13 @@ _SEPARATORS = re.compile(r"[\s<>]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Recognised:
-    """A window of items under the identities by which they are stored.
+class Identities:
+    """Which stored items the items of a document are.
 
     Parameters
     ----------
-    items
-        The items.
     known
-        The stored items, by the identities of ``items``.
+        The stored items, by the identities that the document gives them.
     renamed
         The former and the new identity of stored items that go on under the new one.
     quiet
@@ -42,7 +40,6 @@ class Recognised:
         The number of items whose guid changed.
     """
 
-    items: tuple[Item, ...]
     known: Mapping[str, Item]
     renamed: tuple[tuple[str, str], ...] = ()
     quiet: frozenset[str] = field(default_factory=frozenset)
@@ -50,20 +47,20 @@ class Recognised:
     changed_guids: int = 0
 
 
-def recognised(
+def find_identities(
     items: Sequence[Item], known: Mapping[str, Item], shown: Sequence[Item] = (), *, seen_s: float = 0.0
-) -> Recognised:
-    """Return a feed's window of items under the identities by which they are stored.
+) -> Identities:
+    """Return which stored items the items of a feed are.
 
     ``known`` holds the stored items, by their own or a former identity; ``shown`` those that the feed showed last.
     ``seen_s`` is the time of the answer, in unix seconds.
     """
     known = {**known, **{item.item_id: item for item in shown if item.item_id in known}}  # these have their fields
-    found = with_former_names(tuple(items), known)
+    found = _find_former_identities(items, known)
     unknown = [item for item in items if item.item_id not in found.known and item.item_id not in found.old]
     if not (unknown and shown):
         return found
-    stored = find_reappeared(unknown, items, found.known, shown, seen_s=seen_s)
+    stored = find_reappearances(unknown, items, found.known, shown, seen_s=seen_s)
     if not stored:
         return found
     regenerated = frozenset(stored) if len(stored) > 1 else frozenset()
@@ -76,12 +73,12 @@ def recognised(
     )
 
 
-def recognised_rows(items: Sequence[Item], known: Mapping[str, Item], page_class: PageClass) -> Recognised:
-    """Return a page's rows under the identities by which they are stored; ``known`` holds all stored ones.
+def find_row_identities(items: Sequence[Item], known: Mapping[str, Item], page_class: PageClass) -> Identities:
+    """Return which stored rows a page shows; ``known`` holds all stored ones.
 
-    A key that is only spelt in another way joins a row to one that vanished, unless another row of either has it too.
+    A row joins one that vanished if their keys differ only in spelling, and no other row of both pages has that key.
     """
-    found = with_former_names(tuple(items), known)
+    found = _find_former_identities(items, known)
     own = {item.item_id for item in items}
     vanished = [item for name, item in found.known.items() if name not in own]
     unknown = [item for item in items if item.item_id not in found.known]
@@ -90,8 +87,9 @@ def recognised_rows(items: Sequence[Item], known: Mapping[str, Item], page_class
     types = {each.path.lower(): each.type for each in page_class.fields}
     paths = [path.lower() for path in page_class.key]
 
-    def key(item: Item) -> tuple[Value, ...]:
-        return tuple(normal_value(item.fields.get(path), types[path], path) for path in paths)
+    def key(item: Item) -> tuple[Value, ...] | None:
+        values = tuple(normal_value(item.fields.get(path), types[path], path) for path in paths)
+        return None if None in values else values  # a text that is no number has no value, and is not any other text
 
     pairs = Pages(items, list(found.known.values()), found.known).pairs(key, unknown, vanished)
     renamed = tuple((pair.before.item_id, pair.item.item_id) for pair in pairs)
@@ -101,8 +99,8 @@ def recognised_rows(items: Sequence[Item], known: Mapping[str, Item], page_class
     return replace(found, known=by_id, renamed=(*found.renamed, *renamed))
 
 
-def with_former_names(items: tuple[Item, ...], known: Mapping[str, Item]) -> Recognised:
-    """Return the items with those recognised that are stored under a former identity, or as read in another way."""
+def _find_former_identities(items: Sequence[Item], known: Mapping[str, Item]) -> Identities:
+    """Return the identities of items, some of which an earlier version stored under another one or read otherwise."""
     own = {item.item_id for item in items}
     by_id = dict(known)
     sharing: dict[str, list[Item]] = {}
@@ -127,7 +125,7 @@ def with_former_names(items: tuple[Item, ...], known: Mapping[str, Item]) -> Rec
             by_id[same.item_id] = by_id.pop(former)
             duplicates |= {item.item_id for item in candidates if item is not same and _is_duplicate(item, same)}
     quiet.update(new for _, new in renamed)
-    return Recognised(items, by_id, tuple(renamed), frozenset(quiet), frozenset(duplicates))
+    return Identities(by_id, tuple(renamed), frozenset(quiet), frozenset(duplicates))
 
 
 def _characters(*items: Item) -> int:

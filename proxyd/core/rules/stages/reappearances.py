@@ -1,6 +1,6 @@
 """Finds items that a feed shows under new identities: the old ones vanished from the page at the same probe. Pure.
 
-Two items that one document has shown are never taken for one, and a key that occurs twice on a page joins nothing.
+Two items that one document has shown stay two items, and a key that occurs twice on a page joins nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Pair:
 
     @property
     def has_same_time(self) -> bool:
-        """Whether both have one time."""
+        """Whether both have the same time."""
         return self.shift_s is not None and abs(self.shift_s) < _SAME_S
 
 
@@ -52,7 +52,7 @@ class Pages:
     known
         The stored items by the identities of this page's items.
     joined
-        The stored items that were already found to go on under new identities, by these.
+        The stored items that are known to go on under new identities, by their new identities.
     """
 
     items: Sequence[Item]
@@ -72,7 +72,7 @@ class Pages:
         return [pair for name, pair in pairs.items() if counts[name] == counts_before[name] == 1]
 
     def shift_s(self, pairs: Sequence[Pair]) -> float | None:
-        """Return by how much the times of most items of the page moved, in seconds; ``None`` if they did not alike."""
+        """Return by how many seconds the times of most items moved, or ``None`` if most did not move by the same."""
         stored = {**self.known, **self.joined}  # a page may spell two of three guids in another way, and make one again
         others = [Pair(item, stored[item.item_id]) for item in self.items if item.item_id in stored]
         shifts = [round(shift_s) for pair in (*pairs, *others) if (shift_s := pair.shift_s) is not None]
@@ -88,7 +88,7 @@ class Pages:
         return len(pairs) > 1 and len(pairs) >= kept
 
 
-def find_reappeared(
+def find_reappearances(
     unknown: Sequence[Item],
     items: Sequence[Item],
     known: Mapping[str, Item],
@@ -96,7 +96,7 @@ def find_reappeared(
     *,
     seen_s: float,
 ) -> dict[str, Item]:
-    """Return the stored items that go on under new identities, by these.
+    """Return the stored items that go on under new identities, by their new identities.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def find_reappeared(
     """
     present = {name for item in items for name in (item.item_id, *item.former_ids)}
     found: dict[str, Item] = {}
-    for find in (_respelt, _of_link_and_title, _of_content, _of_title, _of_session):
+    for find in (_by_address, _by_link_and_title, _by_content, _by_title, _by_session):
         joined = {before.item_id for before in found.values()}
         vanished = [item for item in shown if item.item_id not in present and item.item_id not in joined]
         left = [item for item in unknown if item.item_id not in found]
@@ -122,8 +122,8 @@ def find_reappeared(
     return found
 
 
-def _respelt(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item], _seen_s: float) -> Iterable[Pair]:
-    """Return items whose identity is an address that is only spelt in another way."""
+def _by_address(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item], _seen_s: float) -> Iterable[Pair]:
+    """Return the pairs whose identities are two spellings of one address."""
 
     def key(item: Item) -> str | None:
         name = normal_link(item.item_id)
@@ -132,12 +132,12 @@ def _respelt(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item], _s
     return pages.pairs(key, unknown, vanished)
 
 
-def _of_link_and_title(
+def _by_link_and_title(
     pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item], _seen_s: float
 ) -> Iterable[Pair]:
-    """Return items with the link and the title of vanished ones, and with a time that agrees.
+    """Return the pairs with one link, one title and times that agree.
 
-    A lone item with a later time is news: a feed of one item may call it "Weather today" every day.
+    A lone item with a later time is news: the only item of a feed may be called "Weather today" every day.
     """
 
     def key(item: Item) -> tuple[str, str] | None:
@@ -149,7 +149,7 @@ def _of_link_and_title(
 
 
 def _of_fitting_time(pages: Pages, pairs: Sequence[Pair], *, are_same: bool) -> Iterable[Pair]:
-    """Return the pairs of one time, without a time, or whose time moved as that of most items of the page."""
+    """Return the pairs with equal times, without times, or with times that moved as most times of the page did."""
     shift_s = pages.shift_s(pairs)
     return [
         pair
@@ -167,10 +167,10 @@ def _may_share_fragment(pair: Pair) -> bool:
     return len(fragments) == 1 or "" in fragments
 
 
-def _of_title(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item], _seen_s: float) -> Iterable[Pair]:
-    """Return items with the title of vanished ones whose links all changed in one way, or that have one time.
+def _by_title(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item], _seen_s: float) -> Iterable[Pair]:
+    """Return the pairs with one title, if all their links changed in one way or their times are equal.
 
-    A session in every link changes the same parameter, a move to another site the host.
+    A session in every link changes one parameter in all of them, and a move to another site changes the host.
     """
 
     def key(item: Item) -> str | None:
@@ -187,10 +187,10 @@ def _of_title(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item], _
             yield from (pair for pair in alike if pair.has_same_time)
 
 
-def _of_session(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item], _seen_s: float) -> Iterable[Pair]:
-    """Return items with the titles and links of vanished ones, but for parameters that changed in all links.
+def _by_session(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item], _seen_s: float) -> Iterable[Pair]:
+    """Return the pairs with one title, and with one link apart from the parameters that changed in all links.
 
-    Titles alone do not tell apart the items of a feed that calls each of them "News".
+    A feed may call all of its items "News", so that titles alone do not tell them apart.
     """
     before, now = _parameters(pages.shown), _parameters(pages.items)
     noise = {name for name in before.keys() & now.keys() if before[name].isdisjoint(now[name])}
@@ -229,8 +229,8 @@ def _way_of_change(pair: Pair) -> tuple[str, Hashable] | None:
     return ("step", differing[0]) if is_one else None
 
 
-def _of_content(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item], seen_s: float) -> Iterable[Pair]:
-    """Return items with all the texts of vanished ones, and with the same time unless times say nothing."""
+def _by_content(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item], seen_s: float) -> Iterable[Pair]:
+    """Return the pairs with equal texts, and with equal times unless times say nothing."""
     titles = {_text(item, TITLE) for item in unknown} & {_text(item, TITLE) for item in vanished}
     alike = [item for item in (*pages.items, *pages.shown) if _text(item, TITLE) in titles]
     if sum(len(_text(item, path)) for item in alike for path in TEXTS) > _MOST_CHARACTERS:
@@ -245,11 +245,11 @@ def _of_content(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item],
 def _content_of(item: Item) -> Hashable | None:
     """Return an item's texts, enclosure and link, without a link that ends with the guid; ``None`` if it has none."""
     texts = [normal_text(_text(item, path)) for path in (TITLE, *TEXTS)]
-    content = (*texts, _text(item, ENCLOSURE), own_link(item))
+    content = (*texts, _text(item, ENCLOSURE), _own_link(item))
     return content if any(content) else None
 
 
-def own_link(item: Item) -> str | None:
+def _own_link(item: Item) -> str | None:
     """Return an item's link, or ``None`` if it has none or one that ends with the guid."""
     link, guid = _text(item, LINK), _text(item, GUID)
     return None if not link or (guid and link.endswith(guid)) else normal_link(link)
@@ -264,7 +264,7 @@ def _are_of_one_answer(items: Sequence[Item], seen_s: float, *, is_whole: bool) 
     times = [item.published_s for item in items if item.published_s is not None]
     if times and max(times) - min(times) > _ANSWER_S:
         return False
-    links = {own_link(item) for item in items} - {None}
+    links = {_own_link(item) for item in items} - {None}
     is_nameless = len(times) == len(items) and not any(_text(item, GUID) or _text(item, LINK) for item in items)
     if len(items) > 1:
         return is_whole or is_nameless or len(links) == len(items)

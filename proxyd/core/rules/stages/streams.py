@@ -191,14 +191,14 @@ def recalled(
 def _recalled_windows(program: RuleProgram, events: Iterable[UpdateEvent], now_s: float, meter: Meter) -> Tally:
     tally = program.trigger.zero
     for event in (e for e in events if e.time_s > now_s - program.trigger.longest_s):
-        with _failing_alone():
+        with _skip_failures():
             tally = program.trigger.take(tally, event, meter)
     return tally
 
 
 @contextmanager
-def _failing_alone() -> Iterator[None]:
-    """Let an event on which a rule's expressions fail pass, but not a limit that the rule has reached."""
+def _skip_failures() -> Iterator[None]:
+    """Go on after an event on which a rule's expressions fail, but not after a limit that the rule has reached."""
     try:
         yield
     except WorkLimitError:
@@ -218,7 +218,7 @@ def refilled(program: RuleProgram, stream: StreamState, found: Iterable[UpdateEv
 
 
 def _passes(program: RuleProgram, event: UpdateEvent, meter: Meter) -> bool:
-    with _failing_alone():
+    with _skip_failures():
         return program.trigger.passes(event, meter)
     return False
 

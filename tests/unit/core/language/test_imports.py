@@ -113,6 +113,13 @@ def test_a_list_that_is_not_quite_xml_is_read(body: bytes) -> None:
     assert read_listing(body, "list").feeds == (Listed("R&D", "http://x.example/?a=1&b=2"),)
 
 
+@pytest.mark.parametrize("head", ["\n\n", "\ufeff\n", '\n<?xml version="1.0"?>\n', '<?xml\nversion="1.0"?>'])
+def test_lines_are_counted_from_the_top_of_the_file(head: str) -> None:
+    text = f"{head}<opml><outline xmlUrl='http://a.example/'/>\n<outline xmlUrl='ftp://b.example/'/></opml>"
+    [fault] = read_listing(text.encode(), "l").unreadable
+    assert fault.startswith(f"l:{text.count(chr(10)) + 1}: ")
+
+
 def test_titles_are_read_in_the_charset_of_the_list() -> None:
     text = '<?xml version="1.0" encoding="windows-1251"?><opml><outline text="\u041c\u0438\u0440" xmlUrl="http://a.example/"/></opml>'
     assert read_listing(text.encode("cp1251"), "list").feeds[0].title == "\u041c\u0438\u0440"

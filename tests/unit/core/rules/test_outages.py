@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from proxyd.core.language import SourceText, check
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.core.politeness.connectivity import Connectivity
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.observation import Observation
 from proxyd.notify.message_forms import chat_text, payload, subject
@@ -124,6 +126,22 @@ async def test_a_certificate_that_all_hosts_show_is_that_of_a_captive_portal() -
     assert await failures(drive, failed("d", T0 + 700, "x"), failed("a", T0 + 710, "x")) == []
     assert await failures(drive, answered("d", T0 + 900)) == ["d: offline"]
     assert await failures(drive, failed("b", T0 + 910, "x")) == ["b: failure"]
+
+
+def test_a_captive_portal_costs_a_large_fleet_no_more_for_each_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    noted: list[str] = []
+    note = Connectivity._note_silence
+
+    def count(connection: Connectivity, host: str, outcome: ProbeOutcome, since_s: float) -> None:
+        noted.append(host)
+        note(connection, host, outcome, since_s)
+
+    monkeypatch.setattr(Connectivity, "_note_silence", count)
+    connection = Connectivity()
+    for number in range(200):
+        connection.take_in(f"host{number}", replace(failed("s", T0, "x"), requests=1))
+    assert connection.is_down
+    assert noted == [f"host{number}" for number in (1, 0, *range(2, 200))]
 
 
 async def test_dead_hosts_in_a_row_are_no_outage() -> None:

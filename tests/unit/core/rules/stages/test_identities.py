@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from proxyd.core.model.item import Item
-from proxyd.core.rules.stages.identities import recognised
+from proxyd.core.rules.stages.identities import find_identities
 from tests.fleets import Drive, changed, decider, declaration, rule, source
 
 T0 = 1_000_000_000.0
@@ -27,7 +27,7 @@ def by_id(*items: Item) -> dict[str, Item]:
 
 def test_an_item_known_under_a_former_identity_goes_on_under_the_new_one() -> None:
     before = item("old", says="a")
-    found = recognised([item("new", says="a", former="old")], by_id(before))
+    found = find_identities([item("new", says="a", former="old")], by_id(before))
     assert found.renamed == (("old", "new"),)
     assert found.known["new"] == before
     assert found.quiet == {"new"}
@@ -35,7 +35,7 @@ def test_an_item_known_under_a_former_identity_goes_on_under_the_new_one() -> No
 
 def test_items_that_were_taken_for_one_are_not_new() -> None:
     items = [item(name, says="a", former="old") for name in ("1", "2", "3")]
-    found = recognised(items, by_id(item("old", says="a")))
+    found = find_identities(items, by_id(item("old", says="a")))
     assert found.renamed == (("old", "1"),)
     assert found.old == {"2", "3"}
 
@@ -44,24 +44,24 @@ def test_what_is_later_than_the_item_that_was_stored_is_new() -> None:
     items = [
         item(name, says="a", at_s=at_s, former="old") for name, at_s in (("new", 9.0), ("same", 5.0), ("lost", 1.0))
     ]
-    found = recognised(items, by_id(item("old", says="a", at_s=5.0)))
+    found = find_identities(items, by_id(item("old", says="a", at_s=5.0)))
     assert found.renamed == (("old", "same"),)
     assert found.old == {"lost"}
-    assert recognised(items[:1], by_id(item("old", says="a", at_s=5.0))).renamed == ()
-    without_time = recognised(items[:2], by_id(item("old", says="a")))
+    assert find_identities(items[:1], by_id(item("old", says="a", at_s=5.0))).renamed == ()
+    without_time = find_identities(items[:2], by_id(item("old", says="a")))
     assert (without_time.renamed, without_time.old) == ((("old", "same"),), frozenset())
 
 
 def test_a_former_identity_that_another_item_has_tells_nothing() -> None:
     items = [item("old", says="a"), item("new", says="a", former="old")]
-    found = recognised(items, by_id(items[0]))
+    found = find_identities(items, by_id(items[0]))
     assert (found.renamed, found.old, "new" in found.known) == ((), frozenset(), False)
 
 
 def test_content_that_an_earlier_version_read_in_another_way_is_no_update() -> None:
     now = replace(item("a"), content_hash="new", former_hashes=("old",))
     stored = [replace(item("a"), content_hash=content) for content in ("old", "other", "new")]
-    assert [bool(recognised([now], by_id(each)).quiet) for each in stored] == [True, False, False]
+    assert [bool(find_identities([now], by_id(each)).quiet) for each in stored] == [True, False, False]
 
 
 def test_how_tags_are_spelt_is_no_update_and_where_they_lead_is() -> None:
@@ -70,7 +70,7 @@ def test_how_tags_are_spelt_is_no_update_and_where_they_lead_is() -> None:
     for new, is_quiet in news.items():
         stored = replace(item("1", says=old, link=None), content_hash="another")
         now = replace(item("1", says=new, link=None), is_mended=True)
-        assert bool(recognised([now], by_id(stored)).quiet) == is_quiet
+        assert bool(find_identities([now], by_id(stored)).quiet) == is_quiet
 
 
 @pytest.mark.parametrize(
@@ -86,12 +86,12 @@ def test_how_tags_are_spelt_is_no_update_and_where_they_lead_is() -> None:
 def test_texts_that_were_escaped_in_another_way_are_no_update(title: str, *, is_mended: bool, is_quiet: bool) -> None:
     now = replace(item("1", says="A & B", link=None), is_mended=is_mended)
     stored = replace(item("1", says=title, link=None), content_hash="another")
-    assert bool(recognised([now], by_id(stored)).quiet) == is_quiet
+    assert bool(find_identities([now], by_id(stored)).quiet) == is_quiet
 
 
 def test_items_whose_guids_change_are_known_by_what_they_say() -> None:
     shown = [item(f"guid {n}", says=f"t{n}") for n in range(3)]
-    found = recognised([replace(each, item_id=f"other {each.item_id}") for each in shown], {}, shown)
+    found = find_identities([replace(each, item_id=f"other {each.item_id}") for each in shown], {}, shown)
     assert found.renamed == tuple((f"guid {n}", f"other guid {n}") for n in range(3))
     assert (found.changed_guids, set(found.known)) == (3, {new for _, new in found.renamed})
 
@@ -137,7 +137,7 @@ def test_items_whose_guids_change_are_known_by_what_they_say() -> None:
 )
 def test_only_what_is_surely_the_same_is_recognised(items: list[Item], shown: list[Item], changed_guids: int) -> None:
     known = {each.item_id: each for each in shown if each.item_id in {i.item_id for i in items}}
-    found = recognised(items, known, shown)
+    found = find_identities(items, known, shown)
     assert found.changed_guids == len(found.renamed) == changed_guids
 
 
@@ -152,7 +152,7 @@ def test_hashes_of_the_time_of_the_answer_are_known_by_what_they_say(
     names = [str(number) for number in range(count)]
     shown = [item(f"hash:{name} before", says=name, at_s=1.0, link=None) for name in names]
     items = [item(f"hash:{name} now", says=name, at_s=at_s, link=None) for name in names]
-    assert recognised(items, {}, shown, seen_s=1000.0).changed_guids == changed_guids
+    assert find_identities(items, {}, shown, seen_s=1000.0).changed_guids == changed_guids
 
 
 async def test_a_feed_that_changes_its_guids_at_every_fetch_makes_events_only_of_new_items() -> None:

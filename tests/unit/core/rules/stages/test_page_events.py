@@ -180,6 +180,15 @@ async def test_a_row_whose_key_is_spelt_in_another_way_goes_on() -> None:
     ).found.events
 
 
+async def test_rows_whose_key_has_no_value_of_its_type_are_not_taken_for_one() -> None:
+    def badge(text: str) -> Item:
+        return Item(text, {"id": None, "n": 1}, None, text)
+
+    found = await contacted(watch("r", "ON INSERT TO ROW", "SELECT id FROM ROW"), items=[badge("new"), row("1", 1)])
+    seen = await found.see(changed("s", [badge("sold"), row("1", 1)], T0 + 100))
+    assert kinds(seen) == [(EventKind.INSERT, "sold"), (EventKind.DELETE, "new")]
+
+
 async def test_a_page_between_two_404s_counts_from_one_again() -> None:
     found = await contacted(watch("r", "ON DELETE TO ROW", "SELECT id FROM ROW"), items=[row("a", 1)])
     await found.see(failed(404, T0 + 100))
