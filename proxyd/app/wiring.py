@@ -101,18 +101,14 @@ def decider_settings(settings: Settings) -> DeciderSettings:
         price_item_s=None if settings.probe_price is None else settings.probe_price * 3600.0,
         default_share=settings.default_share,
         default_target=settings.default_target,
-        overflow=settings.overflow,
         host_spacing_s=settings.host_spacing,
         host_probes=host_probes,
         host_window_s=host_window_s,
-        safety_s=settings.websub_safety,
         first_day_s=settings.first_day,
     )
     return DeciderSettings(
         planner=planner,
-        epoch_s=settings.epoch,
         source_spacing_s=settings.source_spacing,
-        freshness_cap_s=settings.freshness_cap,
         subscribes=bool(settings.public_url),
         cycle=Cycle(settings.cycle),
         throttle_scope=ThrottleScopes(by_domain=settings.throttle_scope == "domain", groups=settings.groups),
@@ -365,11 +361,7 @@ async def open_network(settings: Settings, clock: Clock, tracer: Tracer = NO_TRA
                 parser,
                 clock,
                 resolve_secret=SecretStore(settings).resolve,
-                robots=Robots(
-                    Fetcher(session, guard, tokens, clock, robots_limits(limits), tracer),
-                    clock,
-                    crawl_delay_cap_s=settings.crawl_delay_cap,
-                ),
+                robots=Robots(Fetcher(session, guard, tokens, clock, robots_limits(limits), tracer), clock),
                 browser=browser,
                 tracer=tracer,
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -25,6 +26,8 @@ _PLAIN = {
 }
 _TIMES = {key for key, field in Settings.model_fields.items() if field.annotation is float}
 DEFAULT_FILE = Path("proxyd.toml")
+RETIRED = frozenset({"crawl_delay_cap", "epoch", "freshness_cap", "overflow", "websub_safety"})
+"""Settings that nobody set: they are ignored, with a warning, until 1.0."""
 
 
 def load(file: Path | None = None, *, environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
@@ -44,8 +47,12 @@ def load(file: Path | None = None, *, environ: Mapping[str, str] | None = None, 
     given = {key: value for key, value in overrides.items() if value is not None}
     places = {key: f"{path}: {key}" for key in from_file}
     places |= {key: _variable(key, env) for key in from_environment} | {key: key for key in given}
+    values = from_file | from_environment | given
+    for key in RETIRED & values.keys():
+        del values[key]
+        sys.stderr.write(f"proxyd: {places[key]}: this setting is ignored; remove it\n")
     try:
-        settings = Settings.model_validate(from_file | from_environment | given)
+        settings = Settings.model_validate(values)
     except ValidationError as error:
         problems += [_describe(dict(item), places) for item in error.errors()]
         raise ConfigError(problems) from error
@@ -115,7 +122,7 @@ def _from_environment(env: Mapping[str, str], problems: list[str]) -> dict[str, 
                 problems.append(f"{name}: {value} cannot be read ({error.strerror or error})")
             except UnicodeDecodeError as error:
                 problems.append(f"{name}: {value}: {error}")
-        elif key in Settings.model_fields:
+        elif key in Settings.model_fields or key in RETIRED:
             values[key] = value
         else:
             problems.append(f"{name}: {_unknown(name, (PREFIX + key.upper() for key in Settings.model_fields))}")

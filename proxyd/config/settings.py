@@ -134,10 +134,6 @@ class Settings(BaseModel):
         description="period that repeats in the sources' rates: a week. Shorter periods are for tests and "
         "demonstrations only",
     )
-    epoch: PositiveSeconds = Field(604800.0, description="how far ahead the rolling plan looks")
-    overflow: Annotated[float, Field(gt=0, lt=1)] = Field(
-        0.01, description="accepted probability that items leave a feed unseen before its next probe"
-    )
     first_day: Seconds = Field(
         86400.0,
         description="how long a new source is probed every quarter to half an hour with what is left of the budget, "
@@ -148,7 +144,6 @@ class Settings(BaseModel):
     host_concurrency: Annotated[int, Field(ge=1, le=64)] = Field(
         1, description="maximum number of requests to a host at once"
     )
-    crawl_delay_cap: Seconds = Field(60.0, description="maximum `Crawl-delay` of a robots.txt that proxyd keeps to")
     host_budget: Annotated[str, AfterValidator(check_window)] = Field(
         "",
         description="maximum number of probes of a host in a period, for example `30/min`. Empty: as many as its "
@@ -160,11 +155,6 @@ class Settings(BaseModel):
     )
     throttle_groups: Annotated[list[str], BeforeValidator(read_list)] = Field(
         default_factory=list, description="hosts that are throttled together, for example `a.example|b.example`"
-    )
-    freshness_cap: Seconds = Field(
-        21600.0,
-        description="maximum time for which `max-age`, `Expires`, `ttl` and `updatePeriod` put off a probe. 0: ignore "
-        "them",
     )
     probe_timeout: PositiveSeconds = Field(30.0, description="total time of one probe")
     max_body_bytes: Annotated[int, Field(ge=1024)] = Field(
@@ -199,9 +189,6 @@ class Settings(BaseModel):
         "",
         description="address at which WebSub hubs reach this daemon's `/websub/`, for example "
         "`https://proxyd.example.org`",
-    )
-    websub_safety: PositiveSeconds = Field(
-        21600.0, description="time between two probes of a source whose hub pushes, to check that it pushes everything"
     )
     secret_env_prefix: Annotated[str, Field(min_length=1)] = Field(
         "SECRET_", description="prefix of the environment variables that profiles may name as secrets"

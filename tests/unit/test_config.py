@@ -94,13 +94,25 @@ def test_a_problem_names_the_file_or_the_variable_where_the_value_stands(tmp_pat
 
 def test_a_duration_without_a_unit_is_refused_wherever_it_stands(tmp_path: Path) -> None:
     file = tmp_path / "p.toml"
-    file.write_text("retention = 30\nfreshness_cap = 0\nparser_processes = 3\nbackup = 1\n", encoding="utf-8")
+    file.write_text("retention = 30\nfirst_day = 0\nparser_processes = 3\nbackup = 1\n", encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
         load(file, environ={"PROXYD_LEASE": "30"})
     lacks = "is not a duration: it lacks a unit, such as in 30s, 30m, 30h or 30d"
     lease, retention, backup = sorted(caught.value.problems, key=lambda said: "backup" in said)
     assert {lease, retention} == {f"PROXYD_LEASE: '30' {lacks}", f"{file}: retention: '30' {lacks}"}
     assert backup.startswith(f"{file}: backup: ")  # a number is no folder
+
+
+def test_a_setting_that_was_retired_is_ignored_with_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "p.toml"
+    file.write_text('epoch = "2w"\n', encoding="utf-8")
+    assert load(file, environ={"PROXYD_OVERFLOW": "what"}) == load(environ={})
+    assert set(capsys.readouterr().err.splitlines()) == {
+        "proxyd: PROXYD_OVERFLOW: this setting is ignored; remove it",
+        f"proxyd: {file}: epoch: this setting is ignored; remove it",
+    }
 
 
 def test_a_misspelt_setting_is_told_the_nearest_one(tmp_path: Path) -> None:
