@@ -128,7 +128,10 @@ def item_title(event: ItemEvent) -> tuple[str, str]:
 
 
 def _change(name: str, change: dict[str, Any]) -> str:
-    return f"{name}: {change['from']} → {change['to']}" if "to" in change else f"{name} changed"
+    if "to" not in change:
+        return f"{name} changed"
+    old, new = ("no value" if change[side] is None else change[side] for side in ("from", "to"))
+    return f"{name}: {old} → {new}"
 
 
 @verb(
