@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from proxyd.core.language.reading.scanner import Token, TokenShape
-from proxyd.core.language.reading.token_reader import T, TokenReader, UnexpectedTokenError
+from proxyd.core.language.reading.token_reader import TokenReader, UnexpectedTokenError
 from proxyd.core.language.words import AGGREGATES, BEFORE_A_PARENTHESIS, can_follow_case
 from proxyd.core.model.expression import (
     Aggregate,
@@ -109,7 +109,10 @@ class ExpressionParser(TokenReader):
             matched = Binary("REGEXP", left, self._sum(), self._span(begin))
             return Unary("NOT", matched, matched.span) if negated else matched
         if word == "IN":
-            return InList(left, self._in_parentheses(lambda: self._list(self.expression)), negated, self._span(begin))
+            self._enter("(")
+            options = self._list(self.expression)
+            self._leave(")")
+            return InList(left, options, negated, self._span(begin))
         operand = self._sum()
         if word == "BETWEEN":
             self._expect("AND")
@@ -166,7 +169,10 @@ class ExpressionParser(TokenReader):
         if shape is TokenShape.NUMBER or shape is TokenShape.TEXT or word in _CONSTANTS:
             return self._literal(self._advance())
         if word == "(":
-            return self._in_parentheses(self.expression)
+            self._enter("(")
+            operand = self.expression()
+            self._leave(")")
+            return operand
         if shape is TokenShape.WORD and word:
             following = self.tokens[self.at + 1]
             if word in BEFORE_A_PARENTHESIS and following.value == "(":
@@ -182,26 +188,27 @@ class ExpressionParser(TokenReader):
         begin, name = self.at, self._advance()
         if not self._is_at("("):
             return self._path_after(begin)
-        arguments = self._in_parentheses(lambda: () if self._is_at(")") else self._list(self.expression))
-        return Call(name.value.upper(), arguments, self._span(begin))
+        self._enter("(")
+        arguments = [] if self._is_at(")") else [self.expression()]
+        while arguments and self._take(","):
+            arguments.append(self.expression())
+        self._leave(")")
+        return Call(name.value.upper(), tuple(arguments), self._span(begin))
 
     @staticmethod
     def _opens_case(following: Token) -> bool:
         return following.shape in (TokenShape.TEXT, TokenShape.QUOTED) or can_follow_case(following.value)
 
-    def _in_parentheses(self, read: Callable[[], T]) -> T:
-        """Read ``"(" ... ")"``; they are counted, so that nothing recurses without bound."""
-        self._enter("(")
-        value = read()
-        self._expect(")")
-        self._open -= 1
-        return value
-
     def _enter(self, word: str) -> None:
+        """Take what opens an expression in an expression; it is counted, so that nothing recurses without bound."""
         if self._is_at(word):
             self._open += 1
             self._deepen()
         self._expect(word)
+
+    def _leave(self, word: str) -> None:
+        self._expect(word)
+        self._open -= 1
 
     def _literal(self, token: Token) -> Literal:
         span = TextSpan(token.start, token.stop)
@@ -217,55 +224,47 @@ class ExpressionParser(TokenReader):
         self._enter("CASE")
         operand = None if self._is_at("WHEN") else self.expression()
         self._expect("WHEN")
-        branches = [self._branch()]
-        while self._take("WHEN"):
-            branches.append(self._branch())
-        otherwise = self._optional("ELSE", self.expression)
-        self._expect("END")
-        self._open -= 1
-        conditions, results = zip(*branches, strict=True)
-        return Case(conditions, results, otherwise, operand, self._span(begin))
-
-    def _branch(self) -> tuple[Expression, Expression]:
-        condition = self.expression()
-        self._expect("THEN")
-        return condition, self.expression()
+        conditions: list[Expression] = []
+        results: list[Expression] = []
+        while not conditions or self._take("WHEN"):
+            conditions.append(self.expression())
+            self._expect("THEN")
+            results.append(self.expression())
+        otherwise = self.expression() if self._take("ELSE") else None
+        self._leave("END")
+        return Case(tuple(conditions), tuple(results), otherwise, operand, self._span(begin))
 
     def _cast(self) -> Cast:
         """cast = CAST "(" expression AS (DECIMAL | INTEGER | STRING | TIMESTAMP) ")" """
         begin = self.at
         self._expect("CAST")
-        operand, type_ = self._in_parentheses(self._conversion)
-        return Cast(operand, type_, self._span(begin))
-
-    def _conversion(self) -> tuple[Expression, CastType]:
+        self._enter("(")
         operand = self.expression()
         self._expect("AS")
-        return operand, CastType(self._expect_one(_CAST_TYPES))
+        type_ = CastType(self._expect_one(_CAST_TYPES))
+        self._leave(")")
+        return Cast(operand, type_, self._span(begin))
 
     def _aggregate(self, function: str) -> Aggregate:
         """aggregate = (COUNT "(" "*" ")" | (COUNT | SUM | MIN | MAX | AVG) "(" [DISTINCT] expression ")")
         [FILTER "(" WHERE expression ")"] [OVER duration] [ACROSS SOURCES]
         """
-        begin = self.at
+        begin, where = self.at, None
         self._expect_one(AGGREGATES)
-        distinct, argument = self._in_parentheses(self._argument)
+        self._enter("(")
+        distinct = self._take("DISTINCT")
+        argument = None if not distinct and self._take("*") else self.expression()
+        self._leave(")")
         if argument is None and function != "COUNT":
             self._refuse(f"{function} takes an expression; only COUNT takes *", self._span(begin))
-        where = self._optional("FILTER", lambda: self._in_parentheses(self._condition))
+        if self._take("FILTER"):
+            self._enter("(")
+            self._expect("WHERE")
+            where = self.expression()
+            self._leave(")")
         over = self._optional("OVER", self.duration)
         across = self._take("ACROSS") and self._expect("SOURCE")
         return Aggregate(function, argument, distinct, where, over, across, self._span(begin))
-
-    def _condition(self) -> Expression:
-        self._expect("WHERE")
-        return self.expression()
-
-    def _argument(self) -> tuple[bool, Expression | None]:
-        distinct = self._take("DISTINCT")
-        if not distinct and self._take("*"):
-            return False, None
-        return distinct, self.expression()
 
     # ---- parts of expressions and statements
 

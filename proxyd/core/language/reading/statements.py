@@ -405,6 +405,12 @@ class StatementParser(ExpressionParser):
 
     # ---- parts of several statements
 
+    def _in_parentheses(self, read: Callable[[], T]) -> T:
+        self._expect("(")
+        value = read()
+        self._expect(")")
+        return value
+
     def _located(self, read: Callable[[], T]) -> Located[T]:
         begin, value = self.at, read()
         return Located(value, self._span(begin))

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import inspect
+import sys
+
 import pytest
 
 from proxyd.core.language import CreateDomain, CreateSource, DropStatement, InsertNotification, StatementKind, parse
@@ -155,9 +158,40 @@ def test_nesting_is_bounded_at_64(opening: str) -> None:
     assert "nested more than 64 deep" in error.message
 
 
+@pytest.mark.parametrize(
+    ("opening", "closing"),
+    [
+        ("(", ")"),
+        ("f(", ")"),
+        ("1 + f(", ")"),
+        ("1 IN (1, ", ")"),
+        ("CASE WHEN TRUE THEN ", " END"),
+        ("CAST(", " AS STRING)"),
+        ("COUNT(", ")"),
+        ("COUNT(*) FILTER (WHERE ", ")"),
+    ],
+)
+def test_the_deepest_nesting_leaves_a_third_of_the_stack(opening: str, closing: str) -> None:
+    """Python allows 1,000 frames; the reader of a text is called from deep within a server."""
+    levels = 63 if "FILTER" in opening else 64  # the last COUNT has parentheses of its own
+    text, limit = rule(condition=opening * levels + "1" + closing * levels), sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack(0)) + 666)
+    try:
+        assert parse(text).errors == ()
+    finally:
+        sys.setrecursionlimit(limit)
+
+
 def test_a_chain_of_200_operators_is_the_longest() -> None:
     assert parse(rule(condition=" OR ".join(["TRUE"] * 200))).errors == ()
     assert "chains more than 200" in parse(rule(condition=" OR ".join(["TRUE"] * 300))).errors[0].message
+
+
+def test_a_chain_after_then_has_the_same_limit() -> None:
+    """The checker walked one of 3,000 until Python's stack ended."""
+    chain = " OR ".join(["TRUE"] * 3000)
+    text = rule().replace("WHEN TRUE", f"THEN UPDATE TO RSS WHERE {chain} WITHIN 1 HOUR")
+    assert "chains more than 200" in parse(text).errors[0].message
 
 
 def test_two_unclosed_quotes_are_reported_where_they_opened() -> None:
