@@ -29,7 +29,7 @@ from proxyd.core.language import (
 )
 from proxyd.core.language.deliveries import DELIVERY_KINDS, DeliveryPart
 from proxyd.core.language.nodes import ClassDeclaration, FieldDeclaration
-from proxyd.core.language.reading.pieces import MAX_ERRORS
+from proxyd.core.language.reading.token_reader import MAX_ERRORS
 from proxyd.core.model.delivery import Delivery, SecretRef
 from proxyd.core.model.expression import ClassName, TextSpan
 from proxyd.core.model.profile import Auth, Extraction, FieldType, Reader

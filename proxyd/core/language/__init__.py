@@ -39,7 +39,7 @@ from proxyd.core.language.printing.printer import (
 from proxyd.core.language.reading.address_lists import is_list, named_lists
 from proxyd.core.language.reading.member_reader import MemberReader
 from proxyd.core.language.reading.parser import MAX_FILE_BYTES, MAX_SENT_BYTES, parse, what_is_unfit, what_lacks
-from proxyd.core.language.reading.pieces import MAX_STATEMENT_BYTES
+from proxyd.core.language.reading.token_reader import MAX_STATEMENT_BYTES
 from proxyd.core.language.source_addresses import WrittenAddress, lines_of, watch_of, written_address, written_addresses
 from proxyd.core.language.source_lists import Listed, Merged, SourceList, merge_listing, opml, read_listing
 from proxyd.core.language.watches import DEFAULT_PROFILE, edited, expand, find_watch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
@@ -50,20 +50,6 @@ class DeliveryPart:
     shape: type[str] | type[int] | type[SecretRef] | type[Enum] = str
     word: str = ""
     default: Any = None
-
-    @property
-    def grammar(self) -> str:
-        """Its syntax, in the grammar's notation."""
-        if self.shape is str:
-            form = "TEXT"
-        elif self.shape is int:
-            form = "NUMBER"
-        elif self.shape is SecretRef:
-            form = "secret"
-        else:
-            form = " | ".join(f'"{value}"' for value in self.choices).join("()")
-        form = f'"{self.word}" {form}' if self.word else form
-        return form if self.default is None else f"({form})?"
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -123,21 +109,6 @@ class DeliveryKind:
     def members(self) -> Mapping[str, DeliveryPart]:
         """Its parts by JSON member."""
         return {part.name if n else self.kind: part for n, part in enumerate(self.parts)}
-
-    def build(self, written: Sequence[tuple[str, Any]]) -> Delivery:
-        """Return the delivery from what the grammar found after the keyword: terminals and their contents, in order."""
-        named = {part.word: part for part in self.parts if part.word}
-        plain = iter([part for part in self.parts if not part.word])
-        found: dict[str, Any] = {}
-        part: DeliveryPart | None = None
-        for terminal, value in written:
-            if terminal in named:
-                part = named[terminal]
-            else:
-                part = part or next(plain)
-                found[part.name] = part.read(value)
-                part = None
-        return self.made(**found)
 
 
 def _check_webhook(delivery: WebhookDelivery, values: Values, reporter: Reporter, span: TextSpan) -> None:
@@ -210,12 +181,13 @@ def format_secret(secret: SecretRef) -> str:
     return f"SECRET {secret.kind.upper()} {quote_text(secret.name)}"
 
 
-def delivery_rules() -> Iterator[str]:
-    """Yield the grammar of deliveries.
+def delivery_words() -> Iterator[str]:
+    """Yield the keywords of deliveries; a secret has its own.
 
-    >>> list(delivery_rules())[1:3]
-    ['         | "MAIL" TEXT', '         | "CHANNEL" TEXT']
+    >>> list(delivery_words())[:4]
+    ['WEBHOOK', 'FORM', 'STANDARD', 'GITHUB']
     """
-    for n, kind in enumerate(DELIVERY_KINDS):
-        begin = "         |" if n else "!delivery:"
-        yield " ".join([begin, f'"{kind.keyword}"', *(part.grammar for part in kind.parts)])
+    for kind in DELIVERY_KINDS:
+        yield kind.keyword
+        for part in kind.parts:
+            yield from (word for word in (part.word, *part.choices) if word)

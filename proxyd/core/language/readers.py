@@ -160,12 +160,3 @@ def readers_of(*, json: bool) -> list[str]:
     ['CSS', 'XPATH', 'META', 'JSONLD', 'PRICE']
     """
     return [kind.reader.value for kind in READER_KINDS.values() if kind.is_of_json is json]
-
-
-def reader_rule() -> str:
-    """Return the grammar of readers.
-
-    >>> reader_rule()
-    '!reader: "JSON" | "CSS" | "XPATH" | "META" | "JSONLD" | "PRICE"'
-    """
-    return "!reader: " + " | ".join(f'"{reader.value}"' for reader in READER_KINDS)

@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from functools import cache, lru_cache
-from importlib.resources import files
 
-from lark import Lark
-from lark.lexer import PatternStr
-
-from proxyd.core.language.deliveries import delivery_rules
-from proxyd.core.language.readers import reader_rule
+from proxyd.core.language.deliveries import delivery_words
+from proxyd.core.language.readers import READER_KINDS
 from proxyd.core.model.profile import Declaration
 from proxyd.errors import NotFoundError, suggest
-
-START_RULES = (
-    *("statement_head", "source_option", "profile_option", "clause", "watch_option", "select", "trigger"),
-    *("from_part", "where", "when", "group_by", "having", "order_by", "limit"),
-    *("class_declaration", "field", "profile_item", "profile_more"),
-)
 
 AGGREGATES = frozenset({"COUNT", "SUM", "MIN", "MAX", "AVG"})
 
@@ -34,25 +23,25 @@ _AFTER_A_NAME = RESERVED - BEFORE_A_PARENTHESIS - {"CASE", "NULL", "TRUE", "FALS
     ["ASC", "DESC", "NULLS", "REGEXP", "ESCAPE", "THEN", "ELSE", "END"]
 )
 
-_PLURALS = {
-    f"{noun}S": noun
-    for noun in (
-        "CHRONON",
-        "SECOND",
-        "MINUTE",
-        "HOUR",
-        "DAY",
-        "WEEK",
-        "PROBE",
-        "ITEM",
-        "SOURCE",
-        "DOMAIN",
-        "PROFILE",
-        "USER",
-        "NOTIFICATION",
-        "LANGUAGE",
-    )
-}
+_COUNTED = """
+CHRONON DAY DOMAIN HOUR ITEM LANGUAGE MINUTE NOTIFICATION PROBE PROFILE SECOND SOURCE USER WEEK
+"""
+"""Keywords that have a plural."""
+_OTHERS = """
+ACROSS ADAPTIVE AFTER AND AS ASC AT AUTH AUTO AVG BACKOFF BASIC BEARER BETWEEN BODY BOOLEAN BROWSER BY CASE CAST CLASS
+COUNT CREATE CROSS DAILY DECIMAL DELETE DELIVER DELIVERY DESC DIGEST DISTINCT DOE DROP DURING EACH ELSE EMPTY END ENV
+ESCAPE EVERY EXPECT EXPONENTIAL FAILURE FALSE FBSUP FETCH FILE FILTER FIRST FOR FRESHNESS FRIDAY FROM GOLDEN GROUP HALF
+HAVING HEADER IGNORE ILIKE IMPORTANCE IN INDEX INNER INSERT INTEGER INTO IS JOIN KEY LAST LEFT LIFE LIKE LIMIT LINEAR
+LOCALE MAX MEMORYLESS MESSAGE METHOD MIN MONDAY MOST MOVED NEVER NO NONE NOT NOW NULL NULLS OBEY OF OFF ON OR ORDER
+OTHERWISE OUTER OVER OVERWRITE PER POLICY POLITENESS POST QUERY RECOVERY REGEXP ROBOTS SATURDAY SCREENSHOT SECRET
+SELECT SET SPACING START STRICT STRING SUM SUNDAY SUP TARGET TELL THEN THURSDAY TIMESTAMP TO TRIGGER TROUBLE TRUE
+TUESDAY UNIFORM UPDATE URL UTILITY WAIT WATCH WEBSUB WEDNESDAY WEEKLY WHEN WHERE WINDOW WITHIN ZONE
+"""
+KEYWORDS = frozenset(
+    [*_COUNTED.split(), *_OTHERS.split(), *delivery_words(), *(reader.value for reader in READER_KINDS)]
+)
+"""Every keyword, in capitals and singular."""
+_FORMS = {keyword: keyword for keyword in KEYWORDS} | {f"{noun}S": noun for noun in _COUNTED.split()}
 _SHOWN = {
     "NAME": "a name",
     "TEXT": "a text in single quotes",
@@ -75,45 +64,13 @@ _OPERATORS = frozenset(
 )
 
 
-def grammar_text() -> str:
-    """Return the grammar that is executed: the file, and the rules generated from descriptions."""
-    written = files("proxyd.core.language").joinpath("grammar.lark").read_text(encoding="utf-8")
-    return "\n".join([written, *delivery_rules(), reader_rule(), ""])
-
-
-@cache
-def load_grammar() -> Lark:
-    """Return the compiled grammar; its lexer is not used, because pieces feed it words."""
-    return Lark(
-        grammar_text(), parser="lalr", start=list(START_RULES), propagate_positions=True, maybe_placeholders=False
-    )
-
-
-@cache
-def _terminals() -> dict[str, str]:
-    """Return terminal names by the word or sign that they stand for."""
-    return {t.pattern.value: t.name for t in load_grammar().terminals if isinstance(t.pattern, PatternStr)}
-
-
-@cache
-def _spellings() -> dict[str, str]:
-    return {name: spelling for spelling, name in _terminals().items()}
-
-
-@cache
-def get_keywords() -> frozenset[str]:
-    """Return every keyword, in capitals and singular."""
-    return frozenset(word for word in _terminals() if word.isalpha())
-
-
-@lru_cache(4096)
 def get_keyword(word: str) -> str | None:
-    """Return the keyword that a bare word can stand for, in capitals and singular."""
-    if not word.isascii():
-        return None
-    upper = word.upper()
-    keyword = _PLURALS.get(upper, upper)
-    return keyword if keyword in get_keywords() else None
+    """Return the keyword that a bare word can stand for, in capitals and singular.
+
+    >>> get_keyword("sources"), get_keyword("rss"), get_keyword("title")
+    ('SOURCE', None, None)
+    """
+    return _FORMS.get(word.upper()) if word.isascii() else None
 
 
 def can_follow_case(text: str) -> bool:
@@ -127,18 +84,13 @@ def can_follow_case(text: str) -> bool:
     return text[:1].isdigit() or text[:1] in ("(", "'", '"')
 
 
-def get_terminal(spelling: str) -> str | None:
-    """Return the grammar's name for a keyword or sign."""
-    return _terminals().get(spelling)
+def describe(words: Collection[str], extra: Iterable[str] = ()) -> list[str]:
+    """Return the expected keywords, signs and values as users know them, phrases first.
 
-
-def describe(terminals: Collection[str], extra: Iterable[str] = ()) -> list[str]:
-    """Return the expected words as users know them, phrases first.
-
-    >>> describe({"NAME", "SUP", "COMMA"}, ["';'"])
+    >>> describe({"NAME", "SUP", ","}, ["';'"])
     ['a name', 'SUP', "','", "';'"]
     """
-    spelled = {_spellings().get(name, name) for name in terminals if name != "$END"}
+    spelled = set(words)
     phrases: list[str] = []
     if spelled >= _VALUES and "(" in spelled:
         spelled -= _OPERAND
@@ -151,15 +103,15 @@ def describe(terminals: Collection[str], extra: Iterable[str] = ()) -> list[str]
         phrases.append("a unit of time such as MINUTES")
     if len(spelled) + len(phrases) > 1:
         spelled.discard(".")
-    words = sorted(word for word in spelled if word.isalpha() and word not in ("NAME", "TEXT", "NUMBER", "QUOTED"))
+    keywords = sorted(word for word in spelled if word.isalpha() and word not in ("NAME", "TEXT", "NUMBER", "QUOTED"))
     values = [_SHOWN[word] for word in ("NAME", "NUMBER", "TEXT", "QUOTED") if word in spelled]
     signs = [f"'{word}'" for word in sorted(spelled) if not word.isalpha()]
-    return phrases + values + [_SHOWN.get(word, word) for word in words] + signs + list(extra)
+    return phrases + values + [_SHOWN.get(word, word) for word in keywords] + signs + list(extra)
 
 
-def expected(terminals: Collection[str], extra: Iterable[str] = ()) -> str:
+def expected(words: Collection[str], extra: Iterable[str] = ()) -> str:
     """Return ``expected X`` or ``expected one of: X, Y``."""
-    shown = describe(terminals, extra)
+    shown = describe(words, extra)
     return f"expected {shown[0]}" if len(shown) == 1 else f"expected one of: {', '.join(shown)}"
 
 
@@ -193,13 +145,12 @@ def no_such_source(name: str, declared: Declaration) -> NotFoundError:
     return NotFoundError(f"{name!r} is a rule, not a source; it watches {some}")
 
 
-def suggest_keyword(written: str, terminals: Collection[str]) -> str:
+def suggest_keyword(written: str, words: Collection[str]) -> str:
     """Return a suggestion among expected keywords; two keywords written as one are split."""
-    keywords = get_keywords()
-    spelled = {_spellings().get(name, "") for name in terminals} & keywords
+    keywords = sorted(KEYWORDS.intersection(words))
     upper = written.upper()
-    for keyword in sorted(spelled):
+    for keyword in keywords:
         rest = upper.removeprefix(keyword)
         if rest != upper and get_keyword(rest) is not None:
             return f" Did you mean {keyword} {rest}?"
-    return did_you_mean(written, sorted(_SHOWN.get(word, word) for word in spelled))
+    return did_you_mean(written, sorted(_SHOWN.get(word, word) for word in keywords))

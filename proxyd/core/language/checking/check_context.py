@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from proxyd.core.language.nodes import SourceText
-from proxyd.core.language.reading.pieces import MAX_ERRORS
+from proxyd.core.language.reading.token_reader import MAX_ERRORS
 from proxyd.core.model.expression import TextSpan
 from proxyd.errors import RuleCheckError
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from proxyd.core.language.nodes import ListLine, Located, Parsed, SourceText
-from proxyd.core.language.reading.pieces import MAX_ERRORS
+from proxyd.core.language.reading.token_reader import MAX_ERRORS
 from proxyd.core.model.expression import TextSpan
 from proxyd.errors import RuleSyntaxError
 

@@ -4,40 +4,27 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from itertools import islice
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from proxyd.core.language.nodes import (
     Broken,
-    CreateProfile,
-    CreateSource,
-    CreateSources,
     InsertNotification,
     Parsed,
     SourceText,
     Statement,
     StatementKind,
-    Watch,
     kind_of_statement,
 )
 from proxyd.core.language.reading.address_lists import is_list, read_list
-from proxyd.core.language.reading.build import build
-from proxyd.core.language.reading.expression_rules import Clause
-from proxyd.core.language.reading.pieces import (
-    MAX_ERRORS,
-    MAX_STATEMENT_BYTES,
-    TOO_LONG,
-    Complaint,
-    More,
-    Piece,
-    complain,
-    read_piece,
-)
+from proxyd.core.language.reading.expressions import QUERY_CLAUSES, TRIGGER_CLAUSES
 from proxyd.core.language.reading.plain_statements import read_plain
-from proxyd.core.language.reading.recovery import later_in_head, read_text
-from proxyd.core.language.reading.scanner import Comment, RawToken, TokenShape, scan, scan_inner
-from proxyd.core.language.words import get_keyword
+from proxyd.core.language.reading.scanner import Comment, Token, TokenShape, scan, scan_inner
+from proxyd.core.language.reading.statements import PROFILE_ITEMS, Clause, Head, StatementParser
+from proxyd.core.language.reading.token_reader import MAX_ERRORS, MAX_STATEMENT_BYTES, NAMES, TOO_LONG, Complaint
 from proxyd.core.model.expression import TextSpan
 from proxyd.errors import RuleError, RuleSyntaxError, suggest
 
@@ -47,6 +34,22 @@ MAX_SENT_BYTES = 1024 * 1024
 _EVERYTHING = tuple(Broken(kind, None) for kind in StatementKind)
 _GAP = re.compile("[ \t;]*")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_MOST_LATER = 100  # complaints after the first of a text or head
+
+
+class _Parts(NamedTuple):
+    """The clauses or options of a kind of statement: how one is read, and the words that one begins with."""
+
+    read: Callable[[StatementParser], Clause]
+    starts: Sequence[str] = ()
+
+
+class InnerText(NamedTuple):
+    """A text in double quotes: how it is read, and its clauses, where reading goes on after an error."""
+
+    read: Callable[[StatementParser], Any]
+    clauses: Mapping[str, Callable[[StatementParser], Any]]
+
 
 _HEADS = {
     "CREATE": frozenset({"DOMAIN", "SOURCE", "PROFILE"}),
@@ -54,26 +57,22 @@ _HEADS = {
     "DROP": frozenset({"DOMAIN", "SOURCE", "PROFILE", "NOTIFICATION"}),
     "WATCH": frozenset(),
 }
+_AFTER_A_HEAD = frozenset({"CREATE", "INSERT", "DROP", "DELIVER", "DIGEST"})
+_WISHES = _Parts(StatementParser.watch_option, tuple(StatementParser.WATCH_OPTIONS))
+_CLAUSES = _Parts(StatementParser.clause, ("SET", *StatementParser.CLAUSES))
 _PARTS = {
-    StatementKind.SOURCE: "source_option",
-    StatementKind.PROFILE: "profile_option",
-    StatementKind.NOTIFICATION: "clause",
+    StatementKind.SOURCE: _Parts(StatementParser.source_option, tuple(StatementParser.SOURCE_OPTIONS)),
+    StatementKind.PROFILE: _Parts(StatementParser.profile_option, tuple(StatementParser.PROFILE_OPTIONS)),
+    StatementKind.NOTIFICATION: _CLAUSES,
 }
-_STARTS = {
-    "source_option": (
-        *("POLITENESS", "EXPECT", "ZONE", "LOCALE", "FRESHNESS"),
-        *("HEADER", "AUTH", "METHOD", "WEBSUB", "ROBOTS", "BACKOFF", "FETCH", "WAIT"),
-    ),
-    "profile_option": ("DELIVER", "DIGEST", "ON"),
-    "clause": ("SET", "START", "END", "INTO", "FROM", "WITHIN"),
-    "watch_option": (
-        *("OF", "LOCALE", "FETCH", "WAIT", "INTO", "AS", "ON", "WHERE", "WITHIN"),
-        *("SCREENSHOT", "MESSAGE", "TELL"),
-    ),
-}
-BEGINNINGS = frozenset(_HEADS) | {word for rule in _PARTS.values() for word in _STARTS[rule]}
-INNER_RULES = {"query": "select", "trigger": "trigger"}
-"""The rules of the texts in double quotes, by the clause that holds them."""
+BEGINNINGS = frozenset(_HEADS).union(*(parts.starts for parts in _PARTS.values()))
+INNER_TEXTS: Mapping[str, InnerText] = MappingProxyType(
+    {
+        "query": InnerText(StatementParser.select, QUERY_CLAUSES),
+        "trigger": InnerText(StatementParser.trigger, TRIGGER_CLAUSES),
+    }
+)
+"""The texts in double quotes, by the clause that holds them."""
 _REQUIRED = {
     "profiles": "INTO",
     "query": "SET QUERY",
@@ -85,30 +84,32 @@ _TITLES = {"profiles": "INTO", "sources": "FROM SOURCES", "no_delivery": "SET DE
 
 @dataclass(slots=True)
 class _Draft:
-    """A statement being read: the grammar rule of its clauses, its head, and the values of its clauses."""
+    """A statement being read: its clauses, its head, and the values of its clauses."""
 
-    rule: str | None
-    head: Statement | None
+    parts: _Parts | None
+    head: Head | None = None
+    span: TextSpan | None = None
     values: dict[str, Any] = field(default_factory=dict)
 
 
 class _Reader:
-    """Reads the tokens of one file."""
+    """Reads one file."""
 
     def __init__(self, source: SourceText) -> None:
         self._source = source
         self._statements, begin = read_plain(source.text)
         scanned = scan(source, begin)
+        self._parser = StatementParser(scanned.tokens)
         self._tokens = scanned.tokens
         self._comments = list(scanned.comments)
         self._errors: list[RuleError] = list(scanned.errors)
         self._broken: list[Broken] = []
-        self._at = 0
 
     def read(self) -> Parsed:
-        while self._shape() is not TokenShape.END and not self._has_enough():
-            if self._is_sign(";"):
-                self._at += 1
+        parser = self._parser
+        while parser.token.shape is not TokenShape.END and not self._has_enough():
+            if parser.token.word == ";":
+                parser.move(parser.at + 1)
             else:
                 self._read_statement()
         if self._has_enough():
@@ -120,71 +121,63 @@ class _Reader:
     # ---- statements
 
     def _read_statement(self) -> None:
-        begin = self._at
-        draft = self._read_head()
-        more: More = self._last_more if draft.head is not None or draft.rule else frozenset
-        while not self._at_statement_end(begin, draft.rule) and not self._has_enough():
-            more = self._read_part(draft, draft.rule, more)
+        begin = self._parser.at
+        draft = self._read_head(begin)
+        while not self._is_at_end(begin, draft.parts) and not self._has_enough():
+            self._read_part(draft)
         self._close(draft, begin)
 
-    def _read_head(self) -> _Draft:
-        first, second = self._tokens[self._at], self._tokens[min(self._at + 1, len(self._tokens) - 1)]
-        kind, rule = _kind_of(first, second), _rule_of(first, second)
-        piece = read_piece(self._tokens, self._at, "statement_head")
-        self._last_more = piece.more
-        built = self._build(piece)
-        if built is not None:
-            self._at = piece.next
-            return _Draft(rule, built)
-        if kind in (StatementKind.DOMAIN, StatementKind.PROFILE) and piece.complaint is not None:
-            for complaint in later_in_head(self._tokens, self._at, piece.complaint):
+    def _read_head(self, begin: int) -> _Draft:
+        parser, first, second, name = self._parser, *(self._token(begin + n) for n in range(3))
+        kind = _kind_of(first, second)
+        parts = _WISHES if first.word == "WATCH" else _PARTS.get(kind) if kind is not None else None
+        head = parser.read(begin, StatementParser.head)
+        if not isinstance(head, Complaint):
+            return _Draft(parts, head, TextSpan(first.start, self._tokens[parser.at - 1].stop))
+        stop = parser.at
+        self._report(head)
+        if kind in (StatementKind.DOMAIN, StatementKind.PROFILE):
+            for complaint in islice(_later_in_head(parser, begin, head), _MOST_LATER):
                 self._complain(complaint)
-        name = self._tokens[min(self._at + 2, len(self._tokens) - 1)]
         if (unread := kind or _guess_kind(second)) is not None:
-            named = name.shape in (TokenShape.WORD, TokenShape.QUOTED) and piece.next > self._at + 2
-            self._broken.append(Broken(unread, name.value if named else None))
-        self._skip(max(piece.next, self._at + 1), rule or "")
-        return _Draft(rule, None)
+            is_named = name.shape in NAMES and stop > begin + 2
+            self._broken.append(Broken(unread, name.value if is_named else None))
+        self._skip(max(stop, begin + 1), parts)
+        return _Draft(parts)
 
-    def _read_part(self, draft: _Draft, rule: str | None, more: More) -> More:
-        """Read one clause or option, or report the token in its place; return how it could continue."""
-        begin = self._at
-        starts = _STARTS[rule] if rule else ()
-        if not rule or get_keyword(self._value()) not in starts or self._shape() is not TokenShape.WORD:
-            others = [word for word in (*starts, "';'") if word != "FROM"]
-            self._complain(complain(self._tokens, self._at, more() - {"$END"}, others))
-            self._skip(begin + 1, rule or "")
-            return frozenset
-        piece = read_piece(self._tokens, begin, rule)
-        clause = self._build(piece, label=True)
-        if clause is None:
-            self._skip(max(piece.next, begin + 1), rule)
-            return frozenset
-        self._at = piece.next
-        self._set(draft, clause, begin)
-        return piece.more
+    def _read_part(self, draft: _Draft) -> None:
+        """Read one clause or option, or report the token in its place."""
+        parser, begin, starts = self._parser, self._parser.at, draft.parts.starts if draft.parts else ()
+        if draft.parts is None or parser.token.word not in starts:
+            self._complain(parser.complain([word for word in (*starts, "';'") if word != "FROM"]))
+            self._skip(begin + 1, draft.parts)
+            return
+        clause = parser.read(begin, draft.parts.read)
+        if isinstance(clause, Complaint):
+            self._report(replace(clause, message=f"{self._title(begin)}: {clause.message}"))
+            self._skip(max(parser.at, begin + 1), draft.parts)
+            return
+        for attribute, value in clause.values.items():
+            self._set(draft, attribute, value, self._title(begin), clause.span)
 
-    def _set(self, draft: _Draft, clause: Clause, begin: int) -> None:
+    def _set(self, draft: _Draft, attribute: str, value: Any, title: str, span: TextSpan) -> None:
         """Keep the value of a clause; a clause that is given twice is an error."""
-        value = clause.value
-        if clause.name in ("query", "trigger"):
-            value = self._read_inner(clause.name, self._tokens[begin + 2])
+        if attribute in INNER_TEXTS:
+            value = self._read_inner(attribute, value)
             if value is None:
                 return
-        if clause.also is not None:
-            self._set(draft, clause.also, begin)
-        if clause.name in _ADD_UP:
-            draft.values[clause.name] = draft.values.get(clause.name, ()) + value
-        elif clause.name in draft.values:
-            title = _TITLES.get(clause.name, self._title(begin))
-            self._complain(Complaint(f"{title} is given twice", clause.span.start, clause.span.stop))
+        if attribute in _ADD_UP:
+            draft.values[attribute] = draft.values.get(attribute, ()) + value
+        elif attribute in draft.values:
+            message = f"{_TITLES.get(attribute, title)} is given twice"
+            self._complain(Complaint(message, span.start, span.stop))
         else:
-            draft.values[clause.name] = value
+            draft.values[attribute] = value
         if {"no_delivery", "deliveries"} <= draft.values.keys():
             message = "SET DELIVERY NONE cannot be combined with another SET DELIVERY"
-            self._complain(Complaint(message, clause.span.start, clause.span.stop))
+            self._complain(Complaint(message, span.start, span.stop))
 
-    def _read_inner(self, name: str, quoted: RawToken) -> Any:
+    def _read_inner(self, name: str, quoted: Token) -> Any:
         """Return the query or trigger in a text in double quotes."""
         if quoted.broken:
             return None
@@ -193,74 +186,64 @@ class _Reader:
         if inner.errors:
             self._errors.extend(inner.errors)
             return None
-        built = read_text(inner.tokens, INNER_RULES[name])
-        if isinstance(built, list):
-            for complaint in built:
-                self._complain(replace(complaint, message=f"SET {name.upper()}: {complaint.message}"))
-            return None
-        return built
+        value = read_text(inner.tokens, INNER_TEXTS[name])
+        for complaint in value if isinstance(value, list) else ():
+            self._complain(replace(complaint, message=f"SET {name.upper()}: {complaint.message}"))
+        return None if isinstance(value, list) else value
 
     def _close(self, draft: _Draft, begin: int) -> None:
         """Finish a statement at the current token."""
-        if draft.head is None:
+        if draft.head is None or draft.span is None:
             return
-        last = self._tokens[max(begin, self._at - 1)]
-        head = draft.head
-        span = TextSpan(head.span.start, last.stop)
+        span = TextSpan(draft.span.start, self._tokens[max(begin, self._parser.at - 1)].stop)
+        statement = draft.head.made(**draft.head.values, **draft.values, span=span)
         if _is_longer(self._source.text[span.start : span.stop], MAX_STATEMENT_BYTES):
             if not self._has_error(span.start, span.stop):
-                self._complain(Complaint(TOO_LONG, head.span.start, head.span.stop))
-            self._broken.append(Broken(kind_of_statement(head), head.name.value))
+                self._complain(Complaint(TOO_LONG, draft.span.start, draft.span.stop))
+            self._broken.append(Broken(kind_of_statement(statement), statement.name.value))
             return
-        if isinstance(head, InsertNotification):
-            self._require(draft, head)
-        if isinstance(head, CreateSource | CreateSources | CreateProfile | InsertNotification | Watch):
-            head = replace(head, **draft.values)
-        self._statements.append(replace(head, span=span))
+        if isinstance(statement, InsertNotification):
+            self._require(statement.name.value, draft.values, draft.span)
+        self._statements.append(statement)
 
-    def _require(self, draft: _Draft, head: InsertNotification) -> None:
+    def _require(self, name: str, given: Collection[str], head: TextSpan) -> None:
         """Report missing clauses, unless an error may be the reason that they are missing."""
-        begin, end = head.span.start, self._tokens[self._at].start
-        message = what_lacks(head.name.value, draft.values)
-        if message and not self._has_error(begin, end):
-            self._complain(Complaint(message, head.span.start, head.span.stop))
+        message = what_lacks(name, given)
+        if message and not self._has_error(head.start, self._parser.token.start):
+            self._complain(Complaint(message, head.start, head.stop))
 
     # ---- moving on
 
-    def _skip(self, at: int, rule: str) -> None:
+    def _skip(self, at: int, parts: _Parts | None) -> None:
         """Move to the next ``;``, statement or clause at or after ``at``."""
-        starts = _STARTS.get(rule, ())
-        self._at = at
-        while self._shape() is not TokenShape.END and not self._is_sign(";"):
-            word = get_keyword(self._value()) if self._shape() is TokenShape.WORD else None
-            if word in _HEADS and self._begins_statement(rule):
-                return
-            if word in starts and (word != "FROM" or get_keyword(self._tokens[self._at + 1].value) == "SOURCE"):
-                return
-            self._at += 1
+        while self._tokens[at].shape is not TokenShape.END and not self._goes_on_at(at, parts):
+            at += 1
+        self._parser.move(at)
 
-    def _at_statement_end(self, begin: int, rule: str | None) -> bool:
-        if self._shape() is TokenShape.END or self._is_sign(";"):
+    def _goes_on_at(self, at: int, parts: _Parts | None) -> bool:
+        word = self._tokens[at].word
+        if word == ";" or (word in _HEADS and self._begins_statement(at, parts)):
             return True
-        if self._at == begin or self._shape() is not TokenShape.WORD or get_keyword(self._value()) not in _HEADS:
+        is_start = parts is not None and word in parts.starts
+        return is_start and (word != "FROM" or self._tokens[at + 1].word == "SOURCE")
+
+    def _is_at_end(self, begin: int, parts: _Parts | None) -> bool:
+        token, at = self._parser.token, self._parser.at
+        if token.shape is TokenShape.END or token.word == ";":
+            return True
+        if at == begin or token.word not in _HEADS:
             return False
-        return rule != "watch_option" or self._begins_statement(rule)
+        return parts is not _WISHES or self._begins_statement(at, parts)
 
-    def _begins_statement(self, rule: str | None) -> bool:
-        """Whether the word here, among clauses of ``rule``, begins a statement and is not an event such as INSERT."""
-        following = self._tokens[self._at + 1]
-        if rule == "watch_option":
-            return following.shape is TokenShape.TEXT or _kind_of(self._tokens[self._at], following) is not None
-        return rule != "clause" or following.shape in (TokenShape.WORD, TokenShape.QUOTED, TokenShape.TEXT)
+    def _begins_statement(self, at: int, parts: _Parts | None) -> bool:
+        """Whether the word at a place, among clauses, begins a statement and is not an event such as INSERT."""
+        following = self._tokens[at + 1]
+        if parts is _WISHES:
+            return following.shape is TokenShape.TEXT or _kind_of(self._tokens[at], following) is not None
+        return parts is not _CLAUSES or following.shape in (*NAMES, TokenShape.TEXT)
 
-    def _shape(self) -> TokenShape:
-        return self._tokens[self._at].shape
-
-    def _value(self) -> str:
-        return self._tokens[self._at].value
-
-    def _is_sign(self, sign: str) -> bool:
-        return self._shape() is TokenShape.SIGN and self._value() == sign
+    def _token(self, at: int) -> Token:
+        return self._tokens[min(at, len(self._tokens) - 1)]
 
     # ---- errors
 
@@ -272,51 +255,102 @@ class _Reader:
 
     def _title(self, begin: int) -> str:
         """Return the name of the clause that starts at a token, as users write it."""
-        first = get_keyword(self._tokens[begin].value) or ""
-        second = get_keyword(self._tokens[begin + 1].value) if first == "SET" else None
-        return f"{first} {second}" if second else first
+        first, second = self._tokens[begin].word, self._token(begin + 1).word
+        return f"{first} {second}" if first == "SET" and second.isalpha() else first
 
-    def _build(self, piece: Piece, *, label: bool = False) -> Any:
-        """Return the nodes of a piece, or report why there are none."""
-        built = build(piece)
-        if not isinstance(built, Complaint):
-            return built
-        if piece.next > 0 and self._tokens[piece.next - 1].broken:
-            return None
-        title = f"{self._title(self._at)}: " if label else ""
-        self._complain(replace(built, message=title + built.message))
-        return None
+    def _report(self, complaint: Complaint) -> None:
+        """Report why a head or clause cannot be read, unless that is a quote that is not closed."""
+        if not self._tokens[self._parser.at - 1].broken:
+            self._complain(complaint)
 
     def _complain(self, complaint: Complaint) -> None:
-        self._errors.append(
-            RuleSyntaxError(
-                complaint.message,
-                text=self._source.text,
-                start=complaint.start,
-                stop=complaint.stop,
-                file=self._source.file,
-            )
-        )
+        self._errors.append(complaint.as_error(self._source))
 
 
-def _kind_of(first: RawToken, second: RawToken) -> StatementKind | None:
+def _kind_of(verb: Token, noun: Token) -> StatementKind | None:
     """Return the kind of object that a statement declares, from its first two words."""
-    verb, noun = (get_keyword(t.value) if t.shape is TokenShape.WORD else None for t in (first, second))
-    return StatementKind(noun) if noun is not None and noun in _HEADS.get(verb or "", ()) else None
+    return StatementKind(noun.word) if noun.word in _HEADS.get(verb.word, ()) else None
 
 
-def _rule_of(first: RawToken, second: RawToken) -> str | None:
-    """Return the grammar rule of the clauses or options of a statement, from its first two words."""
-    if first.shape is TokenShape.WORD and get_keyword(first.value) == "WATCH":
-        return "watch_option"
-    kind = _kind_of(first, second)
-    return _PARTS.get(kind) if kind is not None else None
-
-
-def _guess_kind(noun: RawToken) -> StatementKind | None:
+def _guess_kind(noun: Token) -> StatementKind | None:
     """Return the kind of object that a statement with a misspelt head probably declares."""
     close = suggest(noun.value, [kind.value for kind in StatementKind]) if noun.shape is TokenShape.WORD else None
     return StatementKind(close) if close is not None else None
+
+
+def read_text(tokens: Sequence[Token], text: InnerText) -> Any:
+    """Return the query or trigger in a separate text, which may end with ';', or a list of :class:`Complaint`."""
+    if len(tokens) > 1 and tokens[-2].word == ";":
+        tokens = (*tokens[:-2], tokens[-1])
+    parser = StatementParser(tokens)
+    value = parser.read_whole(text.read)
+    if not isinstance(value, Complaint):
+        return value
+    return [value, *islice(_later_in_text(parser, text.clauses, value), _MOST_LATER)]
+
+
+def _later_in_text(
+    parser: StatementParser, clauses: Mapping[str, Callable[[StatementParser], Any]], after: Complaint
+) -> Iterator[Complaint]:
+    """Yield complaints of the clauses of a query or trigger that begin after a complaint."""
+    end = 0
+    for at, depth in _depths(parser.tokens, 0):
+        word = parser.tokens[at].word
+        is_inner = depth > 0 and word in ("WHERE", "WHEN")  # of FILTER or CASE; other clauses are never inside
+        if at < end or is_inner or word not in clauses or parser.tokens[at].start < after.start:
+            continue
+        complaint = _complaint_of(parser, at + 1, clauses[word])
+        if complaint is None and parser.token.word not in clauses and parser.token.shape is not TokenShape.END:
+            complaint = parser.complain(["the end of the text"])
+        end = max(parser.at, at + 1)
+        if complaint is not None:
+            yield complaint
+
+
+def _later_in_head(parser: StatementParser, begin: int, after: Complaint) -> Iterator[Complaint]:
+    """Yield complaints of the fields and classes, or the items, of CREATE DOMAIN or PROFILE that follow a complaint."""
+    tokens, end, kind = parser.tokens, begin, parser.tokens[begin + 1].word
+    for at, depth in _depths(tokens, begin):
+        token = tokens[at]
+        if token.word == ";" or (at > begin and token.word in _AFTER_A_HEAD):
+            return
+        rule = _rule_at(kind, token, tokens[at + 1], depth)
+        if at < end or rule is None or token.start < after.start:
+            continue
+        start = at + (token.word == ",")
+        complaint = _complaint_of(parser, start, rule)
+        if complaint is None and rule is not StatementParser.class_declaration and parser.token.word not in (",", ")"):
+            complaint = parser.complain(["','", "')'"])
+        end = max(parser.at, start + 1)
+        if complaint is not None:
+            yield complaint
+
+
+def _rule_at(kind: str, token: Token, following: Token, depth: int) -> Callable[[StatementParser], Any] | None:
+    """Return how the part of a head is read that begins at a token or after a comma."""
+    if kind == "DOMAIN" and token.word == "CLASS" and not depth:
+        return StatementParser.class_declaration
+    if token.word != "," or (kind == "DOMAIN" and not depth):
+        return None
+    if kind == "DOMAIN":
+        return StatementParser.field
+    return StatementParser.profile_item if following.word in PROFILE_ITEMS else StatementParser.name
+
+
+def _depths(tokens: Sequence[Token], begin: int) -> Iterator[tuple[int, int]]:
+    """Yield the place of each token but the end, and in how many parentheses and CASEs it stands."""
+    depth = 0
+    for at in range(begin, len(tokens) - 1):
+        word = tokens[at].word
+        depth -= word == ")" or (word == "END" and depth > 0)
+        yield at, depth
+        depth += word in ("(", "CASE")
+
+
+def _complaint_of(parser: StatementParser, at: int, rule: Callable[[StatementParser], Any]) -> Complaint | None:
+    """Return why a part cannot be read, unless that is a quote that is not closed."""
+    value = parser.read(at, rule)
+    return value if isinstance(value, Complaint) and not parser.tokens[parser.at - 1].broken else None
 
 
 def _attach_comments(

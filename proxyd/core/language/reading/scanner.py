@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from proxyd.core.language.nodes import SourceText
 from proxyd.core.language.printing.quoting import quote_text
+from proxyd.core.language.words import get_keyword
 from proxyd.core.model.expression import TextSpan
 from proxyd.errors import RuleSyntaxError
 
 
 class TokenShape(Enum):
-    """The shape of a raw token; the parser decides what it means."""
+    """The shape of a token; the parser decides what it means."""
 
     WORD = "word"
     NUMBER = "number"
@@ -24,17 +26,18 @@ class TokenShape(Enum):
     END = "end"
 
 
-@dataclass(frozen=True, slots=True)
-class RawToken:
-    """A token; ``value`` is without quotes.
+class Token(NamedTuple):
+    """A token; ``value`` is without quotes. A tuple, because a list of 20,000 sources has 180,000 of them.
 
-    ``broken`` marks a token whose quote is not closed; this is already reported, and the value has no meaning.
+    ``word`` is the sign, or the keyword that a bare word can be. ``broken`` marks a token whose quote is not closed;
+    this is already reported, and the value has no meaning.
     """
 
     shape: TokenShape
     value: str
     start: int
     stop: int
+    word: str = ""
     broken: bool = False
 
 
@@ -50,22 +53,24 @@ class Comment:
 class Scan:
     """The tokens and comments of a text; ``tokens`` ends with an ``END`` token."""
 
-    tokens: tuple[RawToken, ...]
-    comments: tuple[Comment, ...]
-    errors: tuple[RuleSyntaxError, ...]
+    tokens: Sequence[Token]
+    comments: Sequence[Comment]
+    errors: Sequence[RuleSyntaxError]
 
 
 _TOKEN = re.compile(
-    r"""(?P<space>[\s\ufeff]+)
-      | (?P<comment>--[^\n]*|/\*.*?\*/)
+    r"""[\s\ufeff]*+(?:
+        (?P<WORD>[^\W\d]\w*+)
+      | "(?P<QUOTED>[^"]*+(?:""[^"]*+)*+)"
+      | '(?P<TEXT>[^']*+(?:''[^']*+)*+)'
+      | (?P<comment>--[^\n]*+|/\*.*?\*/)
       | (?P<open_comment>/\*)
-      | (?P<NUMBER>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?!\w))
-      | (?P<WORD>[^\W\d]\w*)
-      | (?P<bad_number>[0-9][\w.]*)
-      | (?P<TEXT>'(?:[^']|'')*(?:'|\Z))
-      | (?P<QUOTED>"(?:[^"]|"")*(?:"|\Z))
       | (?P<SIGN>::|<>|<=|>=|!=|\|\||[(),.;:=<>+\-*/%])
-      | (?P<strange>.)""",
+      | (?P<NUMBER>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?!\w))
+      | (?P<bad_number>[0-9][\w.]*+)
+      | (?P<open_quote>["'])
+      | (?P<strange>.)
+      | (?P<end>\Z))""",
     re.VERBOSE | re.DOTALL,
 )
 _TIME = re.compile(r"([0-9]+(?:\.[0-9]+)?)([A-Za-z]+)")
@@ -74,7 +79,9 @@ _HEADING = re.compile(
     r"^[ \t]*(?=(?:SET|INTO|START|END|CREATE|INSERT|DROP|WATCH|FROM[ \t]+SOURCES?)\b[ \t]*[\w\"'])",
     re.IGNORECASE | re.MULTILINE,
 )
+_SHAPES = {"WORD": TokenShape.WORD, "SIGN": TokenShape.SIGN}
 _MAX_ERRORS = 100
+_INNER = re.compile(r'""|.', re.DOTALL)
 _SQL_CLAUSE = re.compile(r"\bSET\s+(QUERY|TRIGGER)\s*\Z", re.IGNORECASE)
 _LONGEST_CLAUSE = 60
 _UNFINISHED = re.compile(r"(?:[=<>(,|]|\b(?:LIKE|REGEXP|ILIKE|AND|OR|THEN|ELSE|AS))\s*\Z", re.IGNORECASE)
@@ -82,72 +89,89 @@ _AFTER_SQL = re.compile(r"\s|;|--|/\*|\Z|(?:SET|INTO|START|END|FROM|CREATE|INSER
 
 
 class _Scanner:
-    """Reads one text from left to right. ``place`` maps an offset in the text to the file.
+    """Reads one text from left to right.
 
-    ``is_sql`` says that the text is that of a QUERY or TRIGGER.
+    ``places`` has the place in the file of each character of the text, and of its end. ``is_sql`` says that the text
+    is that of a QUERY or TRIGGER.
     """
 
-    def __init__(self, source: SourceText, text: str, place: Callable[[int], int], *, is_sql: bool = False) -> None:
+    def __init__(self, source: SourceText, text: str, places: Sequence[int], *, is_sql: bool = False) -> None:
         self._source = source
         self._is_sql = is_sql
         self._text = text
-        self._place = place
-        self._tokens: list[RawToken] = []
+        self._places = places
+        self._tokens: list[Token] = []
         self._comments: list[Comment] = []
         self._errors: list[RuleSyntaxError] = []
 
-    def scan(self, begin: int = 0) -> Scan:
-        position = begin
-        while position < len(self._text):
-            match = _TOKEN.match(self._text, position)
-            assert match is not None
-            position = self._take(match)
-        end = self._place(len(self._text))
-        self._tokens.append(RawToken(TokenShape.END, "", end, end))
-        return Scan(tuple(self._tokens), tuple(self._comments), tuple(self._errors))
+    def scan(self, position: int = 0) -> Scan:
+        text, places, keep = self._text, self._places, self._tokens.append
+        while (match := _TOKEN.match(text, position)) is not None and (kind := match.lastgroup) != "end":
+            start, position = match.span(match.lastindex or 0)
+            shape = _SHAPES.get(kind or "")
+            if shape is not None:
+                value = text[start:position]
+                word = value if shape is TokenShape.SIGN else get_keyword(value) or ""
+                keep(Token(shape, value, places[start], places[position - 1] + 1, word))
+            else:
+                position = self._take(match, kind or "")
+        end = places[len(text)]
+        keep(Token(TokenShape.END, "", end, end))
+        return Scan(self._tokens, self._comments, self._errors)
 
-    def _take(self, match: re.Match[str]) -> int:
+    def _take(self, match: re.Match[str], kind: str) -> int:
         """Keep one match; return where reading continues."""
-        kind = match.lastgroup or ""
-        start, stop = match.span()
+        start, stop = match.span(kind)
+        if kind in ("TEXT", "QUOTED"):
+            return self._take_quoted(TokenShape[kind], start - 1, stop + 1)
         if kind == "comment":
-            self._comments.append(Comment(match[0].rstrip(), self._place(start)))
+            self._comments.append(Comment(match[kind].rstrip(), self._places[start]))
         elif kind == "open_comment":
             self._error("this comment is not closed: expected '*/'", start, stop)
             return len(self._text)
-        elif kind in ("TEXT", "QUOTED"):
-            return self._take_quoted(TokenShape[kind], start, stop)
+        elif kind == "open_quote":
+            shape = TokenShape.TEXT if match[kind] == "'" else TokenShape.QUOTED
+            return self._report_open_quote(shape, start, _HEADING.search(self._text, stop))
         elif kind == "strange":
             return self._skip_strange(start)
-        elif kind == "bad_number" or (kind == "NUMBER" and not _is_small(match[0])):
-            self._error(f"{_short(match[0])} is not a number this language can hold{_meant(match[0])}", start, stop)
+        elif kind == "NUMBER" and _is_small(match[kind]):
+            self._keep(TokenShape.NUMBER, match[kind], start, stop)
+        else:
+            self._error(
+                f"{_short(match[kind])} is not a number this language can hold{_meant(match[kind])}", start, stop
+            )
             self._keep(TokenShape.NUMBER, "1", start, stop)
-        elif kind != "space":
-            self._keep(TokenShape[kind], match[0], start, stop)
         return stop
 
     def _take_quoted(self, shape: TokenShape, start: int, stop: int) -> int:
+        heading = _HEADING.search(self._text, start + 1, stop) if "\n" in self._text[start:stop] else None
+        if heading is not None and self._text[stop : stop + 1].isalnum():
+            return self._report_open_quote(shape, start, heading)
+        if (
+            shape is TokenShape.QUOTED
+            and heading is None
+            and (end := self._report_text_in_sql(start, stop)) is not None
+        ):
+            return end
         mark = self._text[start]
-        closed = stop - start >= 2 and self._text[stop - 1] == mark and _is_closed(self._text[start:stop], mark)
-        heading = _HEADING.search(self._text, start + 1, stop)
-        runs_on = heading is not None and (not closed or self._text[stop : stop + 1].isalnum())
-        if mark == '"' and closed and heading is None and (resume := self._report_text_in_sql(start, stop)) is not None:
-            return resume
-        if closed and not runs_on:
-            value = self._text[start + 1 : stop - 1].replace(mark * 2, mark)
-            self._tokens.append(RawToken(shape, value, self._place(start), self._last(stop)))
-            return stop
-        resume = heading.end() if heading is not None else len(self._text)
-        kind = "single" if mark == "'" else "double"
-        hint = ": use single quotes for text" if self._is_sql and mark == '"' else ""
+        self._keep(shape, self._text[start + 1 : stop - 1].replace(mark * 2, mark), start, stop)
+        return stop
+
+    def _report_open_quote(self, shape: TokenShape, start: int, heading: re.Match[str] | None) -> int:
+        """Report a quote that is not closed; reading continues at the next line that looks like a clause."""
+        kind = "single" if shape is TokenShape.TEXT else "double"
+        hint = ": use single quotes for text" if self._is_sql and shape is TokenShape.QUOTED else ""
         self._error(f"this {kind} quote is not closed{hint}", start, start + 1)
-        self._tokens.append(RawToken(shape, "?", self._place(start), self._place(start) + 1, broken=True))
-        return resume
+        at = self._places[start]
+        self._tokens.append(Token(shape, "?", at, at + 1, broken=True))
+        return heading.end() if heading is not None else len(self._text)
 
     def _report_text_in_sql(self, start: int, stop: int) -> int | None:
         """Report a text in double quotes that ends the SQL around it; return the end of this SQL, or ``None``."""
+        if self._is_sql or not self._tokens or self._tokens[-1].word not in ("QUERY", "TRIGGER"):
+            return None
         text = self._text
-        clause = None if self._is_sql else _SQL_CLAUSE.search(text, max(0, start - _LONGEST_CLAUSE), start)
+        clause = _SQL_CLAUSE.search(text, max(0, start - _LONGEST_CLAUSE), start)
         if clause is None or not (_UNFINISHED.search(text, start + 1, stop - 1) or not _AFTER_SQL.match(text, stop)):
             return None
         found = _sql_end(text, stop - 1)
@@ -157,7 +181,7 @@ class _Scanner:
         shown = quote_text(text[stop : close - 1][:30])
         hint = f"use single quotes for text, as in {shown}, and double the quotes of names"
         self._error(f"SET {clause[1].upper()}: a double quote ends its text: {hint}", stop - 1, close)
-        self._tokens.append(RawToken(TokenShape.QUOTED, "?", self._place(start), self._place(end), broken=True))
+        self._tokens.append(Token(TokenShape.QUOTED, "?", self._places[start], self._places[end], broken=True))
         return end
 
     def _skip_strange(self, start: int) -> int:
@@ -168,45 +192,32 @@ class _Scanner:
         return stop
 
     def _keep(self, shape: TokenShape, value: str, start: int, stop: int) -> None:
-        self._tokens.append(RawToken(shape, value, self._place(start), self._last(stop)))
-
-    def _last(self, stop: int) -> int:
-        return self._place(stop - 1) + 1
+        self._tokens.append(Token(shape, value, self._places[start], self._places[stop - 1] + 1))
 
     def _error(self, message: str, start: int, stop: int) -> None:
         if len(self._errors) < _MAX_ERRORS:
-            at, end = self._place(start), self._last(stop)
+            at, end = self._places[start], self._places[stop - 1] + 1
             source = self._source
             self._errors.append(RuleSyntaxError(message, text=source.text, start=at, stop=end, file=source.file))
 
 
 def scan(source: SourceText, begin: int = 0) -> Scan:
     """Return the tokens of a file from some place on."""
-    return _Scanner(source, source.text, lambda offset: offset).scan(begin)
+    return _Scanner(source, source.text, range(len(source.text) + 1)).scan(begin)
 
 
 def scan_part(source: SourceText, span: TextSpan) -> Scan:
     """Return the tokens of a part of a text, with places in the whole text."""
-    return _Scanner(source, source.text[span.start : span.stop], lambda offset: span.start + offset).scan()
+    return _Scanner(source, source.text[span.start : span.stop], range(span.start, span.stop + 1)).scan()
 
 
-def scan_inner(source: SourceText, quoted: RawToken) -> Scan:
+def scan_inner(source: SourceText, quoted: Token) -> Scan:
     """Return the tokens of a text in double quotes, with places in the file."""
-    places = list(_inner_offsets(source.text, quoted.start, quoted.stop, '"'))
-    end = quoted.stop - 1
-    return _Scanner(source, quoted.value, lambda at: places[at] if at < len(places) else end, is_sql=True).scan()
-
-
-def _is_closed(quoted: str, mark: str) -> bool:
-    """Whether the last mark closes the text and is not half of a doubled one."""
-    return quoted[1:-1].count(mark) % 2 == 0
-
-
-def _inner_offsets(text: str, start: int, stop: int, mark: str) -> Iterator[int]:
-    at = start + 1
-    while at < stop - 1:
-        yield at
-        at += 2 if text[at] == mark else 1
+    text, last = source.text, quoted.stop - 1
+    places: Sequence[int] = range(quoted.start + 1, quoted.stop)
+    if len(quoted.value) < len(places) - 1:
+        places = [*(found.start() for found in _INNER.finditer(text, quoted.start + 1, last)), last]
+    return _Scanner(source, quoted.value, places, is_sql=True).scan()
 
 
 def _sql_end(text: str, opens: int) -> tuple[int, int] | None:
@@ -227,7 +238,7 @@ def _sql_end(text: str, opens: int) -> tuple[int, int] | None:
 
 def _is_strange(text: str, at: int) -> bool:
     match = _TOKEN.match(text, at)
-    return match is not None and match.lastgroup == "strange"
+    return match is not None and match.start("strange") == at
 
 
 def _is_small(number: str) -> bool:

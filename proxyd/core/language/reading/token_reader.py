@@ -1,0 +1,243 @@
+"""The base of the parser: takes tokens one by one, and says what it expected where it cannot go on.
+
+Keywords are not reserved: a word is a keyword where the parser can take that keyword, otherwise a name. So whatever
+could be taken at a token is tested there before a name is taken, and what was tested is what was expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, fields
+from decimal import Decimal
+from typing import Any, TypeVar
+
+from proxyd.core.language.nodes import SourceText
+from proxyd.core.language.reading.scanner import Token, TokenShape
+from proxyd.core.language.words import expected, suggest_keyword
+from proxyd.core.model.expression import Expression, TextSpan
+from proxyd.errors import RuleSyntaxError
+
+MAX_NESTING = 64
+MAX_DEPTH = 200
+MAX_STATEMENT_BYTES = 65_536
+MAX_ERRORS = 100  # of one text that are told
+TOO_LONG = f"a statement may have {MAX_STATEMENT_BYTES} bytes at most; split it into several statements"
+NAMES = (TokenShape.WORD, TokenShape.QUOTED)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """An error message and the characters of the file at fault."""
+
+    message: str
+    start: int
+    stop: int
+
+    def as_error(self, source: SourceText) -> RuleSyntaxError:
+        """Return the error that users see."""
+        return RuleSyntaxError(self.message, text=source.text, start=self.start, stop=self.stop, file=source.file)
+
+
+class UnexpectedTokenError(Exception):
+    """The token that the parser is at cannot be taken."""
+
+    def __init__(self, complaint: Complaint) -> None:
+        super().__init__(complaint.message)
+        self.complaint = complaint
+
+
+class TokenReader:
+    """Reads tokens from left to right; ``at`` is the place of the next one."""
+
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        self.tokens = tokens
+        self.move(0)
+
+    def move(self, at: int) -> None:
+        """Go to a token; nothing was expected there yet."""
+        self.at = at
+        self.token = self.tokens[at]
+        self._limit = self.token.start + MAX_STATEMENT_BYTES
+        self._expected: set[str] = set()
+        self._refused: Complaint | None = None
+        self._open = self._run = 0
+
+    def read(self, at: int, rule: Callable[[Any], T]) -> T | Complaint:
+        """Return what a rule makes of the tokens from ``at``, as far as it can go on, or why it cannot be read."""
+        self.move(at)
+        try:
+            value = rule(self)
+        except UnexpectedTokenError as error:
+            return error.complaint
+        if self._refused is not None:
+            return self._refused
+        return (_find_too_deep(value) if self.at - at > MAX_DEPTH else None) or value
+
+    def read_whole(self, rule: Callable[[Any], T]) -> T | Complaint:
+        """Return what a rule makes of all tokens, or why they cannot be read."""
+
+        def read(parser: TokenReader) -> T:
+            value = rule(parser)
+            if parser.token.shape is not TokenShape.END:
+                raise UnexpectedTokenError(parser.complain(["the end of the text"]))
+            return value
+
+        return self.read(0, read)
+
+    # ---- tokens
+
+    def _advance(self) -> Token:
+        token = self.token
+        if token.stop > self._limit:
+            raise UnexpectedTokenError(Complaint(TOO_LONG, token.start, token.stop))
+        self.at += 1
+        self.token = self.tokens[self.at]
+        self._expected.clear()
+        return token
+
+    def _is_at(self, word: str) -> bool:
+        """Return whether a keyword or sign is next; if not, it was expected."""
+        if self.token.word == word:
+            return True
+        self._expected.add(word)
+        return False
+
+    def _take(self, word: str) -> bool:
+        """Take a keyword or sign if it is next."""
+        if self.token.word == word:
+            self._advance()
+            return True
+        self._expected.add(word)
+        return False
+
+    def _take_one(self, words: Collection[str]) -> str | None:
+        """Take one of some keywords and signs, and return it, if it is next."""
+        word = self.token.word
+        if word in words:
+            self._advance()
+            return word
+        self._expected.update(words)
+        return None
+
+    def _expect(self, *words: str) -> bool:
+        """Take these words; True, so that what stands after them can follow ``and``."""
+        for word in words:
+            if not self._take(word):
+                raise UnexpectedTokenError(self.complain())
+        return True
+
+    def _expect_one(self, words: Collection[str]) -> str:
+        word = self._take_one(words)
+        if word is None:
+            raise UnexpectedTokenError(self.complain())
+        return word
+
+    def _is_at_name(self) -> bool:
+        """Return whether a bare word or a text in double quotes is next."""
+        if self.token.shape in NAMES:
+            return True
+        self._expected.add("NAME")
+        return False
+
+    def _expect_name(self) -> Token:
+        if not self._is_at_name():
+            raise UnexpectedTokenError(self.complain())
+        return self._advance()
+
+    def _expect_value(self, *shapes: TokenShape) -> Token:
+        if self.token.shape not in shapes:
+            self._expected.update(shape.name for shape in shapes)
+            raise UnexpectedTokenError(self.complain())
+        return self._advance()
+
+    def _expect_number(self) -> Decimal:
+        return Decimal(self._expect_value(TokenShape.NUMBER).value)
+
+    def plain_text(self) -> str:
+        """Take a text in single quotes."""
+        return self._expect_value(TokenShape.TEXT).value
+
+    def _list(self, read: Callable[[], T]) -> tuple[T, ...]:
+        """Return one part or more, with commas between them."""
+        parts = [read()]
+        while self._take(","):
+            parts.append(read())
+        return tuple(parts)
+
+    def _optional(self, word: str, read: Callable[[], T]) -> T | None:
+        """Return what stands after a word, or ``None`` if the word is not next."""
+        return read() if self._take(word) else None
+
+    def _span(self, begin: int) -> TextSpan:
+        """Return the characters from a token to the last one that was taken."""
+        return TextSpan(self.tokens[begin].start, self.tokens[self.at - 1].stop)
+
+    # ---- errors
+
+    def _refuse(self, message: str, span: TextSpan) -> None:
+        """Keep an error in what was read; the first one is told if the syntax is right up to the end."""
+        self._refused = self._refused or Complaint(message, span.start, span.stop)
+
+    def _deepen(self) -> None:
+        """Refuse the next token if it nests too deep: parentheses and CASEs are open, NOTs and signs are in a run."""
+        if self._open + self._run > MAX_NESTING:
+            message = f"this is nested more than {MAX_NESTING} deep"
+            raise UnexpectedTokenError(Complaint(message, self.token.start, self.token.stop))
+
+    def complain(self, extra: Sequence[str] = ()) -> Complaint:
+        """Return a complaint that names what was expected instead of the next token.
+
+        A word before the token that was read as a name may be the misspelt keyword: ``SELECT title FRM RSS``.
+        """
+        token, before = self.token, self.tokens[max(0, self.at - 1)]
+        known = self._expected.union(extra)
+        suggestion = suggest_keyword(token.value, known) if token.shape is TokenShape.WORD else ""
+        if not suggestion and before.shape is TokenShape.WORD and not before.word:
+            suggestion = suggest_keyword(before.value, known).replace("?", f" where {_show(before)} stands?")
+        message = f"{expected(self._expected, extra)}; found {_show(token)}.{suggestion or _habit(token, before)}"
+        return Complaint(message, token.start, token.stop)
+
+
+def _habit(token: Token, before: Token) -> str:
+    """Return a hint if a token is a habit from other languages that is written differently here."""
+    if token.value in ("http", "https"):
+        return " Put addresses in single quotes."
+    if token.value == before.value == "=":
+        return " A single = compares."
+    if before.shape is TokenShape.QUOTED and before.stop == token.start and token.shape is not TokenShape.END:
+        return " Inside QUERY and TRIGGER, put texts in single quotes."
+    return ""
+
+
+def _show(token: Token) -> str:
+    if token.shape is TokenShape.END:
+        return "the end of the text"
+    short = token.value if len(token.value) <= 30 else token.value[:30] + "..."
+    short = " ".join(short.split())
+    return f'"{short}"' if token.shape is TokenShape.QUOTED else f"'{short}'"
+
+
+def _find_too_deep(node: object) -> Complaint | None:
+    """Return a complaint if an expression is a longer chain than other parts of proxyd can walk."""
+    level = [node]
+    for _ in range(MAX_DEPTH + 2):
+        level = [child for parent in level for child in _expressions_in(parent)]
+        if not level:
+            return None
+    span = getattr(level[0], "span")  # noqa: B009
+    return Complaint(
+        f"this expression chains more than {MAX_DEPTH} operators: use IN (...) or parentheses", span.start, span.stop
+    )
+
+
+def _expressions_in(node: object) -> Iterator[Any]:
+    """Yield the expressions directly below a node; nodes between, such as columns of a query, do not count."""
+    for each in fields(node) if hasattr(node, "__dataclass_fields__") else ():  # type: ignore[arg-type]
+        value = getattr(node, each.name)
+        values = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else (value,)
+        for child in values:
+            if isinstance(child, Expression):
+                yield child
+            else:
+                yield from _expressions_in(child)
