@@ -51,6 +51,7 @@ _CAST_TYPES = tuple(type_.value for type_ in CastType)
 _JOINS = frozenset({",", "CROSS", "JOIN", "INNER", "LEFT"})
 _AFTER_OUTPUT = frozenset({"FROM"})
 _AFTER_FROM = _JOINS | {"WHERE", "GROUP", "HAVING", "ORDER", "LIMIT"}
+_BEFORE_ON = frozenset({"ON"})
 
 
 class ExpressionParser(TokenReader):
@@ -369,7 +370,7 @@ class ExpressionParser(TokenReader):
             if word in (",", "CROSS"):
                 sources.append(self._from_class(_AFTER_FROM))
                 continue
-            source = self._from_class(_AFTER_FROM | {"ON"})
+            source = self._from_class(_BEFORE_ON)
             self._expect("ON")
             sources.append(replace(source, on=self.expression(), left_join=word == "LEFT"))
         return tuple(sources)

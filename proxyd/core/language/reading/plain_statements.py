@@ -1,7 +1,7 @@
 """Reads the plain statements at the beginning of a text by one regular expression.
 
-Long lists of sources consist of nothing else, and the grammar takes thirty times as long for them. Whatever is not
-plain here (an option, a comment, a quote in a name) ends the run, and is read by the grammar.
+Long lists of sources consist of nothing else, and the parser takes 3.5 times as long for them. Whatever is not plain
+here (an option, a comment, a quote in a name) ends the run, and is read by the parser.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def read_plain(text: str) -> tuple[list[Statement], int]:
 
 
 def _statement(found: re.Match[str]) -> Statement | None:
-    """Return the statement that was found, or ``None`` if it is better read by the grammar."""
+    """Return the statement that was found, or ``None`` if it is better read by the parser."""
     span = TextSpan(*found.span("all"))
     if found["watched"] is not None:
         return Watch(_quoted(found, "watched"), span=span)

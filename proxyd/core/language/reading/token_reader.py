@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from proxyd.core.language.nodes import SourceText
 from proxyd.core.language.reading.scanner import Token, TokenShape
 from proxyd.core.language.words import expected, suggest_keyword
-from proxyd.core.model.expression import Expression, TextSpan
+from proxyd.core.model.expression import Expression, TextSpan, children
 from proxyd.errors import RuleSyntaxError
 
 MAX_NESTING = 64
@@ -233,6 +233,9 @@ def _find_too_deep(node: object) -> Complaint | None:
 
 def _expressions_in(node: object) -> Iterator[Any]:
     """Yield the expressions directly below a node; nodes between, such as columns of a query, do not count."""
+    if isinstance(node, Expression):
+        yield from children(node)
+        return
     for each in fields(node) if hasattr(node, "__dataclass_fields__") else ():  # type: ignore[arg-type]
         value = getattr(node, each.name)
         values = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else (value,)

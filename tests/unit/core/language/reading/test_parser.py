@@ -52,6 +52,14 @@ def test_a_field_may_have_the_name_of_an_aggregate() -> None:
     assert _condition("COUNT(*) > 3") == Binary(">", Aggregate("COUNT"), Literal(3))
 
 
+def test_a_class_may_have_a_keyword_as_its_name_where_that_cannot_follow() -> None:
+    (statement,) = parse(rule(query="SELECT title FROM RSS on JOIN RSS order ON TRUE ORDER BY title")).statements
+    assert isinstance(statement, InsertNotification)
+    assert statement.query is not None
+    assert [each.alias for each in statement.query.sources] == ["on", "order"]
+    assert len(statement.query.order_by) == 1
+
+
 def test_a_quoted_name_is_never_a_keyword() -> None:
     assert _condition('""NULL"" = 1') == Binary("=", Column("NULL"), Literal(1))
 
