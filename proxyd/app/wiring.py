@@ -108,6 +108,7 @@ def decider_settings(settings: Settings) -> DeciderSettings:
     )
     return DeciderSettings(
         planner=planner,
+        epoch_s=settings.epoch,
         source_spacing_s=settings.source_spacing,
         subscribes=bool(settings.public_url),
         cycle=Cycle(settings.cycle),

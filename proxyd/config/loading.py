@@ -26,7 +26,7 @@ _PLAIN = {
 }
 _TIMES = {key for key, field in Settings.model_fields.items() if field.annotation is float}
 DEFAULT_FILE = Path("proxyd.toml")
-RETIRED = frozenset({"crawl_delay_cap", "epoch", "freshness_cap", "overflow", "websub_safety"})
+RETIRED = frozenset({"crawl_delay_cap", "freshness_cap", "overflow", "websub_safety"})
 """Settings that nobody set: they are ignored, with a warning, until 1.0."""
 
 

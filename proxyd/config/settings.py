@@ -134,6 +134,7 @@ class Settings(BaseModel):
         description="period that repeats in the sources' rates: a week. Shorter periods are for tests and "
         "demonstrations only",
     )
+    epoch: PositiveSeconds = Field(604800.0, description="how far ahead the rolling plan looks")
     first_day: Seconds = Field(
         86400.0,
         description="how long a new source is probed every quarter to half an hour with what is left of the budget, "

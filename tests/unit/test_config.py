@@ -107,11 +107,11 @@ def test_a_setting_that_was_retired_is_ignored_with_a_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "p.toml"
-    file.write_text('epoch = "2w"\n', encoding="utf-8")
+    file.write_text('freshness_cap = "2w"\n', encoding="utf-8")
     assert load(file, environ={"PROXYD_OVERFLOW": "what"}) == load(environ={})
     assert set(capsys.readouterr().err.splitlines()) == {
         "proxyd: PROXYD_OVERFLOW: this setting is ignored; remove it",
-        f"proxyd: {file}: epoch: this setting is ignored; remove it",
+        f"proxyd: {file}: freshness_cap: this setting is ignored; remove it",
     }
 
 
