@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import cast
 
 import pytest
 
+from proxyd.cli.demo.run import make_settings
 from proxyd.cli.service import leaves, proxyd_errors
 from proxyd.errors import ConfigError, ProxydError, StoreError
 
@@ -28,3 +30,7 @@ def test_a_single_error_passes() -> None:
 def test_bugs_pass_as_they_are() -> None:
     with pytest.raises(ExceptionGroup, match="tasks"), proxyd_errors():
         raise ExceptionGroup("tasks", [ZeroDivisionError()])
+
+
+def test_the_settings_of_the_demo_are_settings(tmp_path: Path) -> None:
+    assert make_settings(tmp_path).cycle < 60.0
