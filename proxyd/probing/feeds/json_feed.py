@@ -28,6 +28,7 @@ from proxyd.probing.pages.json_text import Json, load_json
 from proxyd.probing.probe_failures import NotAFeedError
 
 _VERSION = re.compile(r"(?:https?://)?(?:www\.)?jsonfeed\.org/version/(\d)(?:\.(\d))?/?", re.IGNORECASE)
+_TEXTS = ("url", "external_url", "title", "summary", "content_html", "content_text")
 _Listed = TypeVar("_Listed")
 
 
@@ -144,13 +145,13 @@ def _trouble(feed: _Feed, document: dict[str, Json]) -> str:
     listed = document.get("items")
     if not isinstance(listed, list):
         return "the feed has no list of items"
-    empty = sum(1 for each in listed if not isinstance(each, dict) or _is_empty(_JsonItem.model_validate(each)))
+    empty = sum(1 for entry in listed if not isinstance(entry, dict) or _is_empty(entry))
     return f"items without content, left out: {empty}" if empty else ""
 
 
-def _is_empty(item: _JsonItem) -> bool:
-    says = (item.id, item.url, item.external_url, item.title, item.summary, item.content_html, item.content_text)
-    return not any(says) and not item.attachments
+def _is_empty(entry: dict[str, Any]) -> bool:
+    has_text = any(_text(entry.get(member)) for member in _TEXTS)
+    return _id(entry.get("id")) is None and not has_text and not _objects(entry.get("attachments"))
 
 
 def _window(entries: list[dict[str, Any]], feed: _Feed, url: str) -> ItemWindow:
@@ -161,13 +162,11 @@ def _window(entries: list[dict[str, Any]], feed: _Feed, url: str) -> ItemWindow:
         language=feed.language,
         is_plain=True,
     ).fields()
-    parsed = (_entry(_JsonItem.model_validate(each), feed, url) for each in entries)
-    return window_of((entry for entry in parsed if entry is not None), channel)
+    items = (_JsonItem.model_validate(entry) for entry in entries if not _is_empty(entry))
+    return window_of((_entry(item, feed, url) for item in items), channel)
 
 
-def _entry(item: _JsonItem, feed: _Feed, url: str) -> FeedEntry | None:
-    if _is_empty(item):
-        return None
+def _entry(item: _JsonItem, feed: _Feed, url: str) -> FeedEntry:
     link = _link(url, item.url or item.external_url)
     enclosure = next(filter(None, (_link(url, each.url) for each in item.attachments)), None)
     published_s, content = time_s(item.date_published), item.content_html or item.content_text
