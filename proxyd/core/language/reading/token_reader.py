@@ -7,7 +7,7 @@ could be taken at a token is tested there before a name is taken, and what was t
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from decimal import Decimal
 from typing import Any, TypeVar
 
@@ -220,12 +220,12 @@ def _show(token: Token) -> str:
 
 def _find_too_deep(node: object) -> Complaint | None:
     """Return a complaint if an expression is a longer chain than other parts of proxyd can walk."""
-    level = [node]
+    level: list[Any] = [node]
     for _ in range(MAX_DEPTH + 2):
         level = [child for parent in level for child in _expressions_in(parent)]
         if not level:
             return None
-    span = getattr(level[0], "span")  # noqa: B009
+    span = level[0].span
     return Complaint(
         f"this expression chains more than {MAX_DEPTH} operators: use IN (...) or parentheses", span.start, span.stop
     )
@@ -236,8 +236,10 @@ def _expressions_in(node: object) -> Iterator[Any]:
     if isinstance(node, Expression):
         yield from children(node)
         return
-    for each in fields(node) if hasattr(node, "__dataclass_fields__") else ():  # type: ignore[arg-type]
-        value = getattr(node, each.name)
+    if not is_dataclass(node):
+        return
+    for attribute in fields(node):
+        value = getattr(node, attribute.name)
         values = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else (value,)
         for child in values:
             if isinstance(child, Expression):
