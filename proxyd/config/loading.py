@@ -48,7 +48,7 @@ def load(file: Path | None = None, *, environ: Mapping[str, str] | None = None, 
     places = {key: f"{path}: {key}" for key in from_file}
     places |= {key: _variable(key, env) for key in from_environment} | {key: key for key in given}
     values = from_file | from_environment | given
-    for key in RETIRED & values.keys():
+    for key in sorted(RETIRED & values.keys()):
         del values[key]
         sys.stderr.write(f"proxyd: {places[key]}: this setting is ignored; remove it\n")
     try:
