@@ -28,10 +28,10 @@ def moved(options: argparse.Namespace) -> int:
     found = ask(options, lambda client: client.moves())
     head = ["source", "state", "since", "probes", "declared", "new address", "declared in"]
     notes = ["`proxyd moved --accept SOURCE` reads a source at its new address"] if found else ()
-    return print_list(options, found, head, _row, empty="no source has moved", notes=notes)
+    return print_list(options, found, head, _move_row, empty="no source has moved", notes=notes)
 
 
-def _row(move: MoveShown) -> list[str]:
+def _move_row(move: MoveShown) -> list[str]:
     place = f"{move['file']}:{move['line']}" if move["file"] is not None else "the API"
     return [move["source"], move["state"], move["since"], str(move["probes"]), move["declared"], move["url"], place]
 
