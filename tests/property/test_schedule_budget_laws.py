@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import inf
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -23,14 +23,15 @@ from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.core.model.profile import PolicyName
 from proxyd.core.model.schedule import Constraint
 from proxyd.core.planning.allocation.week_plan import WeekPlan
-from proxyd.core.planning.chunks import run_all
+from proxyd.core.planning.chunks import run_all as run_parts
 from proxyd.core.planning.plan_forecast import PlanForecast
 from proxyd.core.planning.plan_preview import preview
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.politeness import PolitenessBudget
 from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rules.decider import Decider
-from proxyd.daemon import Planning, ProbeLoop
+from proxyd.core.rules.stages.rule_tasks import Task, run_all
+from proxyd.daemon import Planning, ProbeLoop, RuleEvaluation
 from proxyd.metrics import Metrics
 from proxyd.ports import MaySend, always
 from tests.examples import examples
@@ -39,6 +40,7 @@ from tests.fleets import PoissonOrigin, RecordingMemory, decider, declaration, r
 from tests.policies import LIVES, SET_POLICY
 from tests.rehearsal import Origins, rehearse
 
+R = TypeVar("R")
 Fate: TypeAlias = "Callable[[float], OutcomeKind | None]"
 START_S = 1_000_000_000.0
 CHRONON_S = 10.0
@@ -190,6 +192,13 @@ def healthy(time_s: float) -> None:
     """Answer."""
 
 
+class AtOnce(RuleEvaluation):
+    """Runs all tasks here: a worker takes real time, of which the fake clock knows nothing."""
+
+    async def run(self, tasks: Iterable[Task[R]]) -> list[R]:
+        return run_all(tasks)
+
+
 async def run_daemon(
     fleet: Fleet,
     stalls: Sequence[int] = (),
@@ -201,7 +210,7 @@ async def run_daemon(
     found = fleet.decider()
     recorded = RecordingDecider(found)
     origin = FailingOrigin(fleet.times_s(), clock.time_s, fate) if prober is None else prober(clock.time_s)
-    loop = ProbeLoop(found, LocalTransport(origin), RecordingMemory(), clock, metrics)
+    loop = ProbeLoop(found, LocalTransport(origin), RecordingMemory(), clock, metrics, AtOnce(metrics))
     planning = Planning(found, clock, metrics, every_s=fleet.plan_every_s or 1e9, run_in_thread=at_once)
     tasks = asyncio.gather(loop.run(), planning.run())
     await settle()
@@ -399,7 +408,7 @@ def test_every_interval_of_a_rule_is_planned_for_or_a_constraint_stands_against_
         origins = Origins({name: np.array(times) for name, times in fleet.times_s().items()})
         rehearse(found, origins, Epoch(now, now + 10))
         now += 10
-    coming = run_all(PlanForecast.of(found.planner, Epoch(now, now + CHRONONS))).forecast()
+    coming = run_parts(PlanForecast.of(found.planner, Epoch(now, now + CHRONONS))).forecast()
     probed = {(planned.probe.source_id, planned.probe.chronon) for planned in coming.probes}
     unmet = {(each.interval.source_id, each.interval.rule, each.interval.start): each for each in coming.unmet}
     asked = 0

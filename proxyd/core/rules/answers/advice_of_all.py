@@ -14,6 +14,7 @@ from proxyd.core.planning.allocation.trade import SharePoint, TradePoint
 from proxyd.core.rules.answers.advice import Advice, IntervalOutlook
 
 _Front: TypeAlias = tuple[tuple[int, float], ...]
+_ROUNDING = 1e-9  # a total is a mean times a number; two that are equal may differ by that
 _MOST_POINTS = 50  # of a front
 
 
@@ -125,7 +126,7 @@ def _front_of_both(first: _Front, second: _Front) -> _Front:
             totals[captured + more] = min(total_s, totals.get(captured + more, total_s))
     best = list[tuple[int, float]]()
     for captured in sorted(totals, reverse=True):  # who captures more with no more delay is better
-        if captured and (not best or totals[captured] < best[-1][1]):
+        if captured and (not best or totals[captured] < best[-1][1] * (1.0 - _ROUNDING)):
             best.append((captured, totals[captured]))
     taken = np.unique(np.linspace(0, len(best) - 1, _MOST_POINTS).round().astype(np.int64))
     return tuple((best[n][0], best[n][1] / best[n][0]) for n in reversed(taken.tolist()))
