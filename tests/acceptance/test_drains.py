@@ -34,6 +34,7 @@ async def publish(w: World, stop: asyncio.Event) -> None:
     ],
 )
 @pytest.mark.long
+@pytest.mark.alone  # it loads the machine itself, and a drain has a time limit
 async def test_a_stop_under_load_drains_in_time_and_tells_everything_once(
     tmp_path: Path, number: signal.Signals
 ) -> None:
