@@ -22,7 +22,7 @@ from lark.parsers.lalr_interactive_parser import InteractiveParser
 
 from proxyd.core.language import SourceText
 from proxyd.core.language.reading import scanner
-from proxyd.core.language.reading.scanner import TokenShape, scan
+from proxyd.core.language.reading.scanner import scan
 from proxyd.core.language.reading.statements import StatementParser
 from proxyd.core.language.reading.token_reader import UnexpectedTokenError
 from proxyd.core.language.words import BEFORE_A_PARENTHESIS, KEYWORDS, can_follow_case
@@ -136,14 +136,14 @@ def takes(parser: InteractiveParser, terminal: str) -> bool:
 
 def readings(token: scanner.Token, following: scanner.Token) -> list[str]:
     """Return what a token can be, the best first."""
-    if token.shape in (TokenShape.NUMBER, TokenShape.TEXT):
-        return [token.shape.name]
-    if token.shape is TokenShape.QUOTED:
+    if token.shape in ("NUMBER", "TEXT"):
+        return [token.shape]
+    if token.shape == "QUOTED":
         return ["NAME", "QUOTED"]
     terminals = [name for name, spelled in spellings().items() if spelled == token.word]
-    if token.shape is not TokenShape.WORD:
+    if token.shape != "WORD":
         return terminals
-    opens = following.shape in (TokenShape.TEXT, TokenShape.QUOTED) or can_follow_case(following.value)
+    opens = following.shape in ("TEXT", "QUOTED") or can_follow_case(following.value)
     is_name = (token.word in BEFORE_A_PARENTHESIS and following.value != "(") or (token.word == "CASE" and not opens)
     return ["NAME"] if is_name else [*terminals, "NAME"]
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
-from proxyd.core.language.reading.scanner import Token, TokenShape
+from proxyd.core.language.reading.scanner import Token
 from proxyd.core.language.reading.token_reader import TokenReader, UnexpectedTokenError
 from proxyd.core.language.words import AGGREGATES, BEFORE_A_PARENTHESIS, can_follow_case
 from proxyd.core.model.expression import (
@@ -167,14 +167,14 @@ class ExpressionParser(TokenReader):
         """
         token, self._run = self.token, 0
         word, shape = token.word, token.shape
-        if shape is TokenShape.NUMBER or shape is TokenShape.TEXT or word in _CONSTANTS:
+        if shape in {"NUMBER", "TEXT"} or word in _CONSTANTS:
             return self._literal(self._advance())
         if word == "(":
             self._enter("(")
             operand = self.expression()
             self._leave(")")
             return operand
-        if shape is TokenShape.WORD and word:
+        if shape == "WORD" and word:
             following = self.tokens[self.at + 1]
             if word in BEFORE_A_PARENTHESIS and following.value == "(":
                 return self._cast() if word == "CAST" else self._aggregate(word)
@@ -183,7 +183,7 @@ class ExpressionParser(TokenReader):
         return self._call_or_path()
 
     def _call_or_path(self) -> Expression:
-        if self.token.shape not in (TokenShape.WORD, TokenShape.QUOTED):
+        if self.token.shape not in ("WORD", "QUOTED"):
             self._expected |= _PRIMARIES
             raise UnexpectedTokenError(self.complain())
         begin, name = self.at, self._advance()
@@ -198,7 +198,7 @@ class ExpressionParser(TokenReader):
 
     @staticmethod
     def _opens_case(following: Token) -> bool:
-        return following.shape in (TokenShape.TEXT, TokenShape.QUOTED) or can_follow_case(following.value)
+        return following.shape in ("TEXT", "QUOTED") or can_follow_case(following.value)
 
     def _enter(self, word: str) -> None:
         """Take what opens an expression in an expression; it is counted, so that nothing recurses without bound."""
@@ -213,9 +213,9 @@ class ExpressionParser(TokenReader):
 
     def _literal(self, token: Token) -> Literal:
         span = TextSpan(token.start, token.stop)
-        if token.shape is TokenShape.NUMBER:
+        if token.shape == "NUMBER":
             return Literal(int(token.value) if token.value.isdigit() else Decimal(token.value), span)
-        return Literal(token.value if token.shape is TokenShape.TEXT else _CONSTANTS[token.word], span)
+        return Literal(token.value if token.shape == "TEXT" else _CONSTANTS[token.word], span)
 
     def _case(self) -> Case:
         """case = CASE [expression] WHEN expression THEN expression {WHEN expression THEN expression}
@@ -312,7 +312,7 @@ class ExpressionParser(TokenReader):
 
     def _whole(self, what: str, token: Token | None = None) -> int:
         """Return a whole number, or refuse the number as ``what``."""
-        token = token or self._expect_value(TokenShape.NUMBER)
+        token = token or self._expect_value("NUMBER")
         if not token.value.isdigit():
             self._refuse(f"{what} is a whole number; found {token.value}", TextSpan(token.start, token.stop))
             return 0
@@ -440,7 +440,7 @@ class ExpressionParser(TokenReader):
         begin = self.at
         if not self._take("AFTER"):
             return None
-        number = self._expect_value(TokenShape.NUMBER)
+        number = self._expect_value("NUMBER")
         if (unit := self._take_one(_UNITS)) is not None:
             return After(time=Duration(Decimal(number.value), _UNITS[unit]), span=self._span(begin))
         self._expect("PROBE")

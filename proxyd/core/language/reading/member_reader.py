@@ -8,7 +8,7 @@ from typing import Any
 
 from proxyd.core.language.nodes import SourceText
 from proxyd.core.language.reading.parser import BEGINNINGS, INNER_TEXTS, read_text
-from proxyd.core.language.reading.scanner import Scan, Token, TokenShape, scan_part
+from proxyd.core.language.reading.scanner import Scan, Token, scan_part
 from proxyd.core.language.reading.statements import Clause, StatementParser
 from proxyd.core.language.reading.token_reader import Complaint
 from proxyd.core.model.expression import TextSpan
@@ -62,7 +62,7 @@ class MemberReader:
             self.errors.append(wrong)
             return None
         before = span.start - 1
-        words = [Token(TokenShape.WORD, word, before, before, word) for word in title.split()]
+        words = [Token("WORD", word, before, before, word) for word in title.split()]
         clause = StatementParser([*words, *scanned.tokens]).read_whole(rule)
         if isinstance(clause, Complaint):
             self._complain([clause], title)

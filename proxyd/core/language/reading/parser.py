@@ -21,8 +21,7 @@ from proxyd.core.language.nodes import (
 )
 from proxyd.core.language.reading.address_lists import is_list, read_list
 from proxyd.core.language.reading.expressions import QUERY_CLAUSES, TRIGGER_CLAUSES
-from proxyd.core.language.reading.plain_statements import read_plain
-from proxyd.core.language.reading.scanner import Comment, Token, TokenShape, scan, scan_inner
+from proxyd.core.language.reading.scanner import Comment, Token, scan, scan_inner
 from proxyd.core.language.reading.statements import PROFILE_ITEMS, Clause, Head, StatementParser
 from proxyd.core.language.reading.token_reader import MAX_ERRORS, MAX_STATEMENT_BYTES, NAMES, TOO_LONG, Complaint
 from proxyd.core.model.expression import TextSpan
@@ -57,13 +56,14 @@ _HEADS = {
     "DROP": frozenset({"DOMAIN", "SOURCE", "PROFILE", "NOTIFICATION"}),
     "WATCH": frozenset(),
 }
+_KINDS = {kind.value: kind for kind in StatementKind}
 _AFTER_A_HEAD = frozenset({"CREATE", "INSERT", "DROP", "DELIVER", "DIGEST"})
 _WISHES = _Parts(StatementParser.watch_option, tuple(StatementParser.WATCH_OPTIONS))
 _CLAUSES = _Parts(StatementParser.clause, ("SET", *StatementParser.CLAUSES))
 _PARTS = {
-    StatementKind.SOURCE: _Parts(StatementParser.source_option, tuple(StatementParser.SOURCE_OPTIONS)),
-    StatementKind.PROFILE: _Parts(StatementParser.profile_option, tuple(StatementParser.PROFILE_OPTIONS)),
-    StatementKind.NOTIFICATION: _CLAUSES,
+    "SOURCE": _Parts(StatementParser.source_option, tuple(StatementParser.SOURCE_OPTIONS)),
+    "PROFILE": _Parts(StatementParser.profile_option, tuple(StatementParser.PROFILE_OPTIONS)),
+    "NOTIFICATION": _CLAUSES,
 }
 BEGINNINGS = frozenset(_HEADS).union(*(parts.starts for parts in _PARTS.values()))
 INNER_TEXTS: Mapping[str, InnerText] = MappingProxyType(
@@ -97,17 +97,17 @@ class _Reader:
 
     def __init__(self, source: SourceText) -> None:
         self._source = source
-        self._statements, begin = read_plain(source.text)
-        scanned = scan(source, begin)
+        scanned = scan(source)
         self._parser = StatementParser(scanned.tokens)
         self._tokens = scanned.tokens
+        self._statements: list[Statement] = []
         self._comments = list(scanned.comments)
         self._errors: list[RuleError] = list(scanned.errors)
         self._broken: list[Broken] = []
 
     def read(self) -> Parsed:
         parser = self._parser
-        while parser.token.shape is not TokenShape.END and not self._has_enough():
+        while parser.token.shape != "END" and not self._has_enough():
             if parser.token.word == ";":
                 parser.move(parser.at + 1)
             else:
@@ -128,9 +128,9 @@ class _Reader:
         self._close(draft, begin)
 
     def _read_head(self, begin: int) -> _Draft:
-        parser, first, second, name = self._parser, *(self._token(begin + n) for n in range(3))
+        parser, first, second = self._parser, self._tokens[begin], self._tokens[begin + 1]
         kind = _kind_of(first, second)
-        parts = _WISHES if first.word == "WATCH" else _PARTS.get(kind) if kind is not None else None
+        parts = _WISHES if first.word == "WATCH" else _PARTS.get(second.word) if kind is not None else None
         head = parser.read(begin, StatementParser.head)
         if not isinstance(head, Complaint):
             return _Draft(parts, head, TextSpan(first.start, self._tokens[parser.at - 1].stop))
@@ -140,6 +140,7 @@ class _Reader:
             for complaint in islice(_later_in_head(parser, begin, head), _MOST_LATER):
                 self._complain(complaint)
         if (unread := kind or _guess_kind(second)) is not None:
+            name = self._token(begin + 2)
             is_named = name.shape in NAMES and stop > begin + 2
             self._broken.append(Broken(unread, name.value if is_named else None))
         self._skip(max(stop, begin + 1), parts)
@@ -216,7 +217,7 @@ class _Reader:
 
     def _skip(self, at: int, parts: _Parts | None) -> None:
         """Move to the next ``;``, statement or clause at or after ``at``."""
-        while self._tokens[at].shape is not TokenShape.END and not self._goes_on_at(at, parts):
+        while self._tokens[at].shape != "END" and not self._goes_on_at(at, parts):
             at += 1
         self._parser.move(at)
 
@@ -229,7 +230,7 @@ class _Reader:
 
     def _is_at_end(self, begin: int, parts: _Parts | None) -> bool:
         token, at = self._parser.token, self._parser.at
-        if token.shape is TokenShape.END or token.word == ";":
+        if token.shape == "END" or token.word == ";":
             return True
         if at == begin or token.word not in _HEADS:
             return False
@@ -239,8 +240,8 @@ class _Reader:
         """Whether the word at a place, among clauses, begins a statement and is not an event such as INSERT."""
         following = self._tokens[at + 1]
         if parts is _WISHES:
-            return following.shape is TokenShape.TEXT or _kind_of(self._tokens[at], following) is not None
-        return parts is not _CLAUSES or following.shape in (*NAMES, TokenShape.TEXT)
+            return following.shape == "TEXT" or _kind_of(self._tokens[at], following) is not None
+        return parts is not _CLAUSES or following.shape in (*NAMES, "TEXT")
 
     def _token(self, at: int) -> Token:
         return self._tokens[min(at, len(self._tokens) - 1)]
@@ -269,12 +270,12 @@ class _Reader:
 
 def _kind_of(verb: Token, noun: Token) -> StatementKind | None:
     """Return the kind of object that a statement declares, from its first two words."""
-    return StatementKind(noun.word) if noun.word in _HEADS.get(verb.word, ()) else None
+    return _KINDS[noun.word] if noun.word in _HEADS.get(verb.word, ()) else None
 
 
 def _guess_kind(noun: Token) -> StatementKind | None:
     """Return the kind of object that a statement with a misspelt head probably declares."""
-    close = suggest(noun.value, [kind.value for kind in StatementKind]) if noun.shape is TokenShape.WORD else None
+    close = suggest(noun.value, [kind.value for kind in StatementKind]) if noun.shape == "WORD" else None
     return StatementKind(close) if close is not None else None
 
 
@@ -300,7 +301,7 @@ def _later_in_text(
         if at < end or is_inner or word not in clauses or parser.tokens[at].start < after.start:
             continue
         complaint = _complaint_of(parser, at + 1, clauses[word])
-        if complaint is None and parser.token.word not in clauses and parser.token.shape is not TokenShape.END:
+        if complaint is None and parser.token.word not in clauses and parser.token.shape != "END":
             complaint = parser.complain(["the end of the text"])
         end = max(parser.at, at + 1)
         if complaint is not None:

@@ -25,7 +25,6 @@ from proxyd.core.language.nodes import (
     Watch,
 )
 from proxyd.core.language.reading.expressions import ExpressionParser
-from proxyd.core.language.reading.scanner import TokenShape
 from proxyd.core.language.reading.token_reader import T
 from proxyd.core.language.words import did_you_mean, get_keyword
 from proxyd.core.model.delivery import Delivery, SecretRef
@@ -277,7 +276,7 @@ class StatementParser(ExpressionParser):
             return self._secret()
         if part.choices:
             return self._expect_one(part.choices)
-        return self._expect_value(TokenShape.NUMBER if part.shape is int else TokenShape.TEXT).value
+        return self._expect_value("NUMBER" if part.shape is int else "TEXT").value
 
     def _set_deliveries(self) -> Mapping[str, Any]:
         return {"no_delivery": True} if self._take("NONE") else {"deliveries": self._deliveries()}
@@ -317,7 +316,7 @@ class StatementParser(ExpressionParser):
 
     def _time_text(self) -> Located[str]:
         """time_text = QUOTED | TEXT"""
-        token = self._expect_value(TokenShape.QUOTED, TokenShape.TEXT)
+        token = self._expect_value("QUOTED", "TEXT")
         return Located(token.value, TextSpan(token.start, token.stop))
 
     def _interval(self, text: Located[str]) -> Duration:
@@ -418,7 +417,7 @@ class StatementParser(ExpressionParser):
     def _per_period(self) -> Duration:
         """PER period; period = [NUMBER] unit"""
         self._expect("PER")
-        if self.token.shape is TokenShape.NUMBER:
+        if self.token.shape == "NUMBER":
             return Duration(self._expect_number(), self._unit())
         self._expected.add("NUMBER")
         return Duration(Decimal(1), self._unit())
@@ -433,7 +432,7 @@ class StatementParser(ExpressionParser):
 
     def _text(self) -> Located[str]:
         """text = TEXT"""
-        token = self._expect_value(TokenShape.TEXT)
+        token = self._expect_value("TEXT")
         return Located(token.value, TextSpan(token.start, token.stop))
 
     # ---- what stands after the first words of a clause
@@ -466,8 +465,8 @@ class StatementParser(ExpressionParser):
         "WITHIN": Part("", _within),
     }
     SETTINGS: ClassVar[Mapping[str, Part]] = {
-        "QUERY": Part("query", lambda self: self._expect_value(TokenShape.QUOTED), is_located=False),
-        "TRIGGER": Part("trigger", lambda self: self._expect_value(TokenShape.QUOTED), is_located=False),
+        "QUERY": Part("query", lambda self: self._expect_value("QUOTED"), is_located=False),
+        "TRIGGER": Part("trigger", lambda self: self._expect_value("QUOTED"), is_located=False),
         "UTILITY": Part("utility", _utility),
         "LIFE": Part("life", _life),
         "TARGET": Part("target", _share),

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any, TypeVar
 
 from proxyd.core.language.nodes import SourceText
-from proxyd.core.language.reading.scanner import Token, TokenShape
+from proxyd.core.language.reading.scanner import Shape, Token
 from proxyd.core.language.words import expected, suggest_keyword
 from proxyd.core.model.expression import Expression, TextSpan, children
 from proxyd.errors import RuleSyntaxError
@@ -22,7 +22,7 @@ MAX_DEPTH = 200
 MAX_STATEMENT_BYTES = 65_536
 MAX_ERRORS = 100  # of one text that are told
 TOO_LONG = f"a statement may have {MAX_STATEMENT_BYTES} bytes at most; split it into several statements"
-NAMES = (TokenShape.WORD, TokenShape.QUOTED)
+NAMES = ("WORD", "QUOTED")
 T = TypeVar("T")
 
 
@@ -79,7 +79,7 @@ class TokenReader:
 
         def read(parser: TokenReader) -> T:
             value = rule(parser)
-            if parser.token.shape is not TokenShape.END:
+            if parser.token.shape != "END":
                 raise UnexpectedTokenError(parser.complain(["the end of the text"]))
             return value
 
@@ -145,18 +145,18 @@ class TokenReader:
             raise UnexpectedTokenError(self.complain())
         return self._advance()
 
-    def _expect_value(self, *shapes: TokenShape) -> Token:
+    def _expect_value(self, *shapes: Shape) -> Token:
         if self.token.shape not in shapes:
-            self._expected.update(shape.name for shape in shapes)
+            self._expected.update(shapes)
             raise UnexpectedTokenError(self.complain())
         return self._advance()
 
     def _expect_number(self) -> Decimal:
-        return Decimal(self._expect_value(TokenShape.NUMBER).value)
+        return Decimal(self._expect_value("NUMBER").value)
 
     def plain_text(self) -> str:
         """Take a text in single quotes."""
-        return self._expect_value(TokenShape.TEXT).value
+        return self._expect_value("TEXT").value
 
     def _list(self, read: Callable[[], T]) -> tuple[T, ...]:
         """Return one part or more, with commas between them."""
@@ -192,8 +192,8 @@ class TokenReader:
         """
         token, before = self.token, self.tokens[max(0, self.at - 1)]
         known = self._expected.union(extra)
-        suggestion = suggest_keyword(token.value, known) if token.shape is TokenShape.WORD else ""
-        if not suggestion and before.shape is TokenShape.WORD and not before.word:
+        suggestion = suggest_keyword(token.value, known) if token.shape == "WORD" else ""
+        if not suggestion and before.shape == "WORD" and not before.word:
             suggestion = suggest_keyword(before.value, known).replace("?", f" where {_show(before)} stands?")
         message = f"{expected(self._expected, extra)}; found {_show(token)}.{suggestion or _habit(token, before)}"
         return Complaint(message, token.start, token.stop)
@@ -205,17 +205,17 @@ def _habit(token: Token, before: Token) -> str:
         return " Put addresses in single quotes."
     if token.value == before.value == "=":
         return " A single = compares."
-    if before.shape is TokenShape.QUOTED and before.stop == token.start and token.shape is not TokenShape.END:
+    if before.shape == "QUOTED" and before.stop == token.start and token.shape != "END":
         return " Inside QUERY and TRIGGER, put texts in single quotes."
     return ""
 
 
 def _show(token: Token) -> str:
-    if token.shape is TokenShape.END:
+    if token.shape == "END":
         return "the end of the text"
     short = token.value if len(token.value) <= 30 else token.value[:30] + "..."
     short = " ".join(short.split())
-    return f'"{short}"' if token.shape is TokenShape.QUOTED else f"'{short}'"
+    return f'"{short}"' if token.shape == "QUOTED" else f"'{short}'"
 
 
 def _find_too_deep(node: object) -> Complaint | None:
