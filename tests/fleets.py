@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import numpy as np
@@ -19,20 +19,25 @@ from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.decider_settings import DeciderSettings
 from proxyd.core.rules.observation import Observation, RuleResults
-from proxyd.core.rules.stages.rule_tasks import run_all
+from proxyd.core.rules.observing import AT_ONCE, AtOnce, Evaluation
+from proxyd.core.rules.programs.meter import Meter
+from proxyd.core.rules.stages.rule_tasks import Task
 from proxyd.core.rules.stages.stored import NO_CONTEXT, HistoryQuery, StoredContext, StoreQuery
 from proxyd.core.rules.state import StoredEvent, StreamState
+from proxyd.daemon import Observer, ProbeLoop
 from proxyd.daemon.rule_evaluation import RuleEvaluation
 from proxyd.daemon.stream_recall import StreamRecall
 from proxyd.metrics import Metrics
-from proxyd.ports import MaySend, always
+from proxyd.ports import Clock, MaySend, Memory, Transport, always
 from proxyd.store import SqlStore
+from proxyd.tracing import NO_TRACES, Tracer
 
 DOMAIN = """CREATE DOMAIN "D" AS CLASS::RSS(channel.item.title:String, channel.item.link:URL,
 channel.item.pubDate:Timestamp);
 CREATE PROFILE "P" AS (DOMAIN "D", LANGUAGE "SQL", USER "u");
 """
 ONE_A_SECOND = Budget(1.0)
+R = TypeVar("R")
 WEBHOOK = "SET DELIVERY WEBHOOK 'https://receiver.example/hook' SECRET ENV 'SECRET_A'"
 
 
@@ -148,7 +153,48 @@ def stream_recall(found: Decider, store: SqlStore) -> StreamRecall:
 
 def recall(found: Decider, stream: StreamState, stored: Mapping[str, Sequence[StoredEvent]], now_s: float) -> None:
     """Restore a stream at once."""
-    found.known.keep_streams(run_all([found.recalls.recall(stream, stored, now_s)]))
+    found.known.keep_streams([found.recalls.recall(stream, stored, now_s).run(Meter())])
+
+
+def probe_loop(
+    found: Decider,
+    transport: Transport,
+    memory: Memory,
+    clock: Clock,
+    metrics: Metrics,
+    evaluation: Evaluation = AT_ONCE,
+    tracer: Tracer = NO_TRACES,
+) -> ProbeLoop:
+    """Return a probe loop whose outcomes go to a memory; rules run at once unless told otherwise."""
+    return ProbeLoop(
+        found, transport, observer(found, memory, clock, metrics, evaluation, tracer), clock, metrics, tracer
+    )
+
+
+def observer(
+    found: Decider,
+    memory: Memory,
+    clock: Clock,
+    metrics: Metrics,
+    evaluation: Evaluation = AT_ONCE,
+    tracer: Tracer = NO_TRACES,
+) -> Observer:
+    """Return an observer that runs rules at once unless told otherwise."""
+    return Observer(found, memory, clock, metrics, evaluation, tracer)
+
+
+class Meanwhile(AtOnce):
+    """An evaluation during which something happens, once."""
+
+    def __init__(self, happen: Callable[[], object]) -> None:
+        self._happen = happen
+        self.is_waiting = True
+
+    async def run(self, tasks: Iterable[Task[R]]) -> list[R]:
+        if self.is_waiting:
+            self.is_waiting = False
+            self._happen()
+        return await super().run(tasks)
 
 
 class Drive:
@@ -159,12 +205,12 @@ class Drive:
         self.memory = RecordingMemory()
 
     async def see(self, outcome: ProbeOutcome) -> Observation:
-        needed = self.decider.needed(outcome)
+        needed = self.decider.observing.needed(outcome)
         known = await self.memory.known(outcome.source_id, needed) if needed is not None else NO_CONTEXT
         observation = self.decider.observe(outcome, known)
         assert observation is not None
         await self.memory.record(observation)
-        self.decider.finished(outcome, observation)
+        self.decider.observing.finish(outcome, observation)
         return observation
 
 

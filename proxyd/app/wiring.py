@@ -42,6 +42,7 @@ from proxyd.daemon import (
     Moves,
     Notifier,
     Notifying,
+    Observer,
     Planning,
     PlanQueries,
     ProbeLoop,
@@ -170,6 +171,7 @@ class Built:
     decider: Decider
     declarations: Declarations
     probes: ProbeLoop
+    observer: Observer
     pushes: Pushes
     notifying: Notifying
     news: Signal
@@ -204,7 +206,8 @@ def build(
         None if shares is None else stored.sources,
     )
     clock, store = parts.clock, parts.store
-    probes = ProbeLoop(decider, parts.transport, store, clock, metrics, evaluation, parts.tracer)
+    observer = Observer(decider, store, clock, metrics, evaluation, parts.tracer)
+    probes = ProbeLoop(decider, parts.transport, observer, clock, metrics, parts.tracer)
     planning = Planning(
         decider,
         clock,
@@ -215,7 +218,8 @@ def build(
     )
     loops = Loops(
         probes=probes,
-        pushes=Pushes(decider, probes, store, clock, metrics, parts.pushes),
+        observer=observer,
+        pushes=Pushes(decider, observer, store, clock, metrics, parts.pushes),
         notifying=notifying or make_notifier(settings, parts, metrics),
         planning=planning,
         suspensions=declarations.suspensions,
@@ -230,15 +234,17 @@ def build(
     supervisor = Supervisor(parts.supervision, clock, store.ping)
     daemon = Daemon(declarations, store, loops, clock, metrics, settings, supervisor)
     queries = _queries(parts, decider, declarations, loops, news, metrics)
-    return Built(daemon, queries, decider, declarations, probes, loops.pushes, loops.notifying, news, metrics, parts)
+    return Built(
+        daemon, queries, decider, declarations, probes, observer, loops.pushes, loops.notifying, news, metrics, parts
+    )
 
 
 def _connect_signals(declarations: Declarations, loops: Loops) -> Signal:
     """Let the loops tell each other what has changed; return the signal of news for live pages."""
-    news, notifying, probes = Signal(), loops.notifying, loops.probes
+    news, notifying = Signal(), loops.notifying
     news.listen(notifying.wake)
     declarations.suspensions.released.listen(notifying.wake)
-    for each in (declarations.news, probes.news):
+    for each in (declarations.news, loops.observer.news):
         each.listen(news.notify)
     declarations.declared.listen(notifying.wake_pings)
     return news
@@ -274,7 +280,7 @@ def _queries(
     return Queries(
         profiles=declarations,
         suspensions=declarations.suspensions,
-        moves=Moves(declarations, decider, probes, store, clock),
+        moves=Moves(declarations, decider, loops.observer, store, clock),
         plans=loops.plans,
         discovery=Discovery(parts.prober),
         deliveries=DeliveryQueries(declarations, store, loops.notifying, parts.channel, parts.secrets, clock, news),

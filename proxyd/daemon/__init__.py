@@ -7,6 +7,7 @@ from proxyd.daemon.discovery import Discovery
 from proxyd.daemon.early_probes import EarlyProbes
 from proxyd.daemon.moves import Moves
 from proxyd.daemon.notifying import DistantNotifier, Notifier, Notifying
+from proxyd.daemon.observer import Observer
 from proxyd.daemon.plan_loop import Planning
 from proxyd.daemon.plan_queries import PlanQueries
 from proxyd.daemon.probe_loop import ProbeLoop
@@ -30,6 +31,7 @@ __all__ = [
     "Moves",
     "Notifier",
     "Notifying",
+    "Observer",
     "PlanQueries",
     "Planning",
     "ProbeLoop",

@@ -14,6 +14,7 @@ from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.early_probes import EarlyProbes
 from proxyd.daemon.housekeeping import Housekeeping, measure_lag
 from proxyd.daemon.notifying import Notifying
+from proxyd.daemon.observer import Observer
 from proxyd.daemon.plan_loop import Planning
 from proxyd.daemon.plan_queries import PlanQueries
 from proxyd.daemon.probe_loop import ProbeLoop
@@ -36,6 +37,7 @@ class Loops:
     """The loops that run with the daemon, apart from the store's writer and the watch over the profiles."""
 
     probes: ProbeLoop
+    observer: Observer
     pushes: Pushes
     notifying: Notifying
     planning: Planning
@@ -125,12 +127,12 @@ class Daemon:
             passing = []
             if (early := self._loops.early) is not None:
                 await early.end()
-                passing.append(running.create_task(early.take_in(self._loops.probes), name="early probes"))
+                passing.append(running.create_task(early.take_in(self._loops.observer), name="early probes"))
             running.create_task(self._look_after(), name="declaration")
             running.create_task(self._probe(), name="probes")
             running.create_task(self._loops.pushes.run(), name="pushes")
             running.create_task(self._loops.notifying.run(), name="notifying")
-            running.create_task(self._loops.transport.run(self._loops.probes.take_stray), name="transport")
+            running.create_task(self._loops.transport.run(self._loops.observer.take_stray), name="transport")
             running.create_task(self._loops.planning.run(), name="planning")
             if self._loops.shared is not None:
                 passing.append(running.create_task(self._loops.shared.run(), name="planners"))

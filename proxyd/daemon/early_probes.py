@@ -15,7 +15,7 @@ from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.core.model.schedule import Probe, Reason
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.early_feeds import EarlyFeeds, early_request
-from proxyd.daemon.probe_loop import ProbeLoop
+from proxyd.daemon.observer import Observer
 from proxyd.daemon.remembered import early_digest, settings_of_plan
 from proxyd.ports import Clock, Transport, Unmade
 from proxyd.signals import Signal
@@ -150,18 +150,18 @@ class EarlyProbes:
         if grid.chronon_at(max(self._asked_s, 0.0)) == grid.chronon_at(now_s):
             await self._stopping.sleep(self._clock, grid.start_s(grid.chronon_at(now_s) + 1) - now_s)
 
-    async def take_in(self, probes: ProbeLoop) -> None:
+    async def take_in(self, observer: Observer) -> None:
         """Take in the outcomes of all that was asked, also of what is still under way; if cancelled, give that up."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 for _ in range(min(_AT_ONCE, len(self._asked))):
-                    tasks.create_task(self._take_each(probes), name="early outcomes")
+                    tasks.create_task(self._take_each(observer), name="early outcomes")
         finally:
             for each in self._asked:
                 each.probing.cancel()
             self._taken.set()
 
-    async def _take_each(self, probes: ProbeLoop) -> None:
+    async def _take_each(self, observer: Observer) -> None:
         while self._asked:
             each = self._asked.popleft()
             name, outcome = each.request.source_id, await each.probing
@@ -169,7 +169,7 @@ class EarlyProbes:
                 self._decider.planner.finished(name, self._clock.time_s(), seen=False)
             else:
                 self._decider.note_start(name, each.noted_s, outcome.started_s)
-                await probes.take_in(outcome, reading=each.request.reading, probe=self._probe_of(each))
+                await observer.take_in(outcome, reading=each.request.reading, probe=self._probe_of(each))
 
     def _probe_of(self, asked: _Asked) -> Probe:
         """Return what a probe was made for: to find changes."""

@@ -11,7 +11,7 @@ from proxyd.core.rules.compiled import Compiled
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.moves import PROPOSED_AFTER_S
 from proxyd.daemon.declarations import Declarations
-from proxyd.daemon.probe_loop import ProbeLoop
+from proxyd.daemon.observer import Observer
 from proxyd.errors import BusyError, ConflictError
 from proxyd.ports import Clock
 from proxyd.queries import MoveAccepted, MovePlace, SourceMove
@@ -22,12 +22,12 @@ class Moves:
     """The moves of sources. An accepted one is part of the source's state, not of the declaration."""
 
     def __init__(
-        self, declarations: Declarations, decider: Decider, probes: ProbeLoop, store: SqlStore, clock: Clock
+        self, declarations: Declarations, decider: Decider, observer: Observer, store: SqlStore, clock: Clock
     ) -> None:
         self._declarations = declarations
         self._known = decider.known
         self._decider = decider
-        self._probes = probes
+        self._observer = observer
         self._store = store
         self._clock = clock
 
@@ -61,7 +61,7 @@ class Moves:
         """
         if not self._declarations.has_started:
             raise BusyError("the daemon is starting; try again in a few seconds")
-        async with self._declarations.suspensions.turn, self._probes.turn(source):
+        async with self._declarations.suspensions.turn, self._observer.turn(source):
             if source not in self._declaration.sources:
                 raise no_such_source(source, self._declaration)
             leads_to = next((each.url for each in self.of(source) if not each.is_accepted), None)

@@ -4,31 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Awaitable, Iterable
+from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from math import inf
-from weakref import WeakValueDictionary
 
 import structlog
 
 from proxyd.core.model.chronon import Chronon
-from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
-from proxyd.core.model.schedule import Probe
-from proxyd.core.model.shards import FIRST_SHARD
+from proxyd.core.model.outcome import ProbeRequest
 from proxyd.core.planning.queue.probe_slots import LateStarts, OverloadLimiter, PlannedProbe
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.observation import Observation, Prepared, RuleResults
-from proxyd.core.rules.stages.calibration import Calibration
-from proxyd.core.rules.stages.stored import NO_CONTEXT, StoredContext
-from proxyd.daemon.rule_evaluation import RuleEvaluation
-from proxyd.daemon.stream_recall import log_failures
+from proxyd.daemon.observer import Observer
 from proxyd.interpreter import growing
 from proxyd.metrics import Metrics
-from proxyd.ports import Clock, Memory, Transport, Unmade
+from proxyd.ports import Clock, Transport, Unmade
 from proxyd.signals import Signal
-from proxyd.tracing import NO_TRACES, Fact, Tracer
+from proxyd.tracing import NO_TRACES, Tracer
 
 log = structlog.get_logger("probes")
 _BUDGET_WINDOW_S = 3600.0
@@ -76,22 +69,18 @@ class ProbeLoop:
         self,
         decider: Decider,
         transport: Transport,
-        memory: Memory,
+        observer: Observer,
         clock: Clock,
         metrics: Metrics,
-        evaluation: RuleEvaluation | None = None,
         tracer: Tracer = NO_TRACES,
     ) -> None:
         self._decider = decider
-        self._evaluation = evaluation or RuleEvaluation(metrics)
         self._planner = decider.planner
         self._captures = decider.captures
         self._known = decider.known
-        self._connection = decider.connection
         self._transport = transport
         self._tracer = tracer
-        self._memory = memory
-        self.news = Signal()  # notified whenever notifications are recorded
+        self._observer = observer
         self._clock = clock
         self._metrics = metrics
         self._heap: list[_Due] = []
@@ -104,12 +93,9 @@ class ProbeLoop:
         self._overload = OverloadLimiter()
         self._tasks: set[asyncio.Task[None]] = set()
         self._wake = Signal()
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._draining = False
-        self._is_up = True
         self._is_ahead = False
         self._ending: asyncio.Task[None] | None = None
-        self._ended_by: tuple[str, ...] = ()  # the source of the joint interval that is being ended
         self._placing: asyncio.Task[None] | None = None
         self._used = _BudgetUse()
         self.last_chosen_s = float("-inf")
@@ -144,13 +130,12 @@ class ProbeLoop:
                 task.cancel()
 
     def unanswered_s(self, now_s: float) -> float:
-        """For how long probes have been started without any outcome, in seconds; 0 if none was started since one."""
+        """Seconds since the first probe that has started since the last outcome, or 0."""
         return 0.0 if self._unanswered_since_s is None else max(0.0, now_s - self._unanswered_since_s)
 
     def under_way(self) -> set[str]:
         """Return the sources of which a probe or an observation has not ended; all that may record something."""
-        observed = {source_id for source_id, turn in self._turns.items() if turn.locked()}
-        return observed.union(self._planner.in_flight, self._ended_by)
+        return self._observer.under_way().union(self._planner.in_flight)
 
     def give_back(self) -> None:
         """Give back the planned probes of sources that are another planner's now."""
@@ -305,105 +290,16 @@ class ProbeLoop:
                 lateness_s = max(0.0, outcome.started_s - planned.start_s)
                 self._metrics.lateness.observe(lateness_s)
                 span.note(outcome=outcome.kind.value, lateness_s=lateness_s)
-                await self.take_in(outcome, reading=request.reading, probe=planned.probe)
-
-    async def take_stray(self, outcome: ProbeOutcome, *, reading: str, is_doubtful: bool = False) -> bool:
-        """Observe the outcome of a probe that another process planned; return whether nobody else must.
-
-        It is ignored if it is doubtful, if it or a later one was recorded, or if a probe is running, which sees the
-        same. Of a source that is declared nowhere, the planner that looks after the declaration says so.
-        """
-        known = self._known
-        if known.source(outcome.source_id) is None:
-            return known.division.own is None or FIRST_SHARD in known.division.own
-        if not known.has(outcome.source_id):
-            return False
-        state = known.states.get(outcome.source_id)
-        is_new = state is not None and (state.last_start_s is None or state.last_start_s < outcome.started_s)
-        if is_new and not is_doubtful and outcome.source_id not in self._planner.in_flight:
-            await self.take_in(outcome, reading=reading)
-        return True
+                await self._observer.take_in(outcome, reading=request.reading, probe=planned.probe)
 
     def _traced(self, request: ProbeRequest) -> ProbeRequest:
         """Return the request with its trace step, for the prober."""
         trace = self._tracer.context()
         return replace(request, trace=trace) if trace else request
 
-    async def take_in(self, outcome: ProbeOutcome, *, reading: str | None = None, probe: Probe | None = None) -> bool:
-        """Observe an outcome and record it, one at a time for each source, because a push may come during a probe.
-
-        Returns whether the source still exists, and is read as ``reading`` says if that is given.
-        """
-        facts: dict[str, Fact] = {"source": outcome.source_id, "is_push": outcome.is_push}
-        async with self.turn(outcome.source_id):
-            with self._tracer.span("observe", facts, parent=outcome.trace):
-                return await self._observe(outcome, reading, probe)
-
-    def turn(self, source_id: str) -> asyncio.Lock:
-        """Return the lock that is held while an outcome of a source is observed and recorded."""
-        return self._turns.setdefault(source_id, asyncio.Lock())
-
-    async def _observe(self, outcome: ProbeOutcome, reading: str | None, probe: Probe | None) -> bool:
-        needed = self._decider.needed(outcome)
-        known = await self._memory.known(outcome.source_id, needed) if needed is not None else NO_CONTEXT
-        outcome, observation = await self._decided(outcome, known, reading, probe)
-        if observation is not None:
-            await self._commit(self._memory.record(observation), observation.rules, items=len(observation.found.events))
-            self._count(observation)
-        self._decider.finished(outcome, observation)
-        return observation is not None
-
-    async def _decided(
-        self, outcome: ProbeOutcome, known: StoredContext, reading: str | None, probe: Probe | None
-    ) -> tuple[ProbeOutcome, Observation | None]:
-        """Return what an outcome changes; it is decided again if a declaration changed while rules were evaluated.
-
-        If a document cannot be taken in, its source has failed: the outcome that says so is returned with it.
-        """
-        while (prepared := self._prepared(outcome, known, reading)) is not None:
-            async with self._evaluation.turn(prepared.tasks):
-                if not self._decider.is_current(prepared):
-                    continue
-                steps = await self._evaluation.run(prepared.tasks)
-                matches = await self._evaluation.run(self._decider.match_tasks(prepared, steps))
-                if self._decider.is_current(prepared):
-                    observation, joint = self._decider.conclude(prepared, steps, matches, probe=probe)
-                    break
-        else:
-            return outcome, None
-        made = await self._evaluation.run(joint)
-        rules = self._decider.told(observation.rules, joint, made, outcome.finished_s)
-        return prepared.outcome, replace(observation, rules=rules)
-
-    def _prepared(self, outcome: ProbeOutcome, known: StoredContext, reading: str | None) -> Prepared | None:
-        try:
-            return self._decider.prepare(outcome, known, reading=reading)
-        except Exception as error:
-            if outcome.kind is not OutcomeKind.CHANGED:
-                raise
-            log.exception("a document cannot be taken in; please report this", source=outcome.source_id)
-            failed = ProbeOutcome(
-                *(outcome.source_id, OutcomeKind.PARSER_FAILED, outcome.started_s, outcome.finished_s),
-                detail=f"proxyd failed at the document, and its log says how: {type(error).__name__}",
-                requests=outcome.requests,
-                answered_by=outcome.answered_by,
-                is_answered=outcome.is_answered,
-                is_push=outcome.is_push,
-            )
-            return self._decider.prepare(failed, known, reading=reading)
-
     async def _end_overdue(self, now_s: float) -> None:
-        """End the overdue intervals, even if some of their sources were not obtained."""
-        for interval, needed in self._captures.overdue(now_s):
-            self._ended_by = (interval.event.source_id,)
-            known = await self._memory.known(interval.event.source_id, needed) if needed.histories else NO_CONTEXT
-            given_up = self._decider.give_up(interval, known, now_s)
-            if given_up is not None:
-                results, joint = given_up
-                results = self._decider.told(results, joint, await self._evaluation.run(joint), now_s)
-                await self._commit(self._memory.record_results(results), results)
-                self._count_results(results)
-        self._ending, self._ended_by = None, ()
+        await self._observer.end_overdue(now_s)
+        self._ending = None
 
     async def _place(self) -> None:
         """Place the sources whose rules have begun or ended."""
@@ -415,65 +311,3 @@ class ProbeLoop:
                     stack.enter_context(growing())
                 await asyncio.sleep(0)
         self._placing = None
-
-    async def _commit(self, recording: Awaitable[None], results: RuleResults, *, items: int = 0) -> None:
-        began_s = self._clock.monotonic_s()
-        ids = [notification.notification_id for notification in results.notifications]
-        with self._tracer.span("commit", {"items": items, "notifications": ids}):
-            await recording
-        self._metrics.commit_s.observe(self._clock.monotonic_s() - began_s)
-
-    def _note_connection(self) -> None:
-        is_up = not self._connection.is_down
-        if is_up != self._is_up:
-            self._is_up = is_up
-            self._metrics.connection_up.set(is_up)
-            log.warning("a host answers again" if is_up else "no host answers: failures do not count meanwhile")
-
-    def _count(self, observation: Observation) -> None:
-        outcome, found, metrics = observation.outcome, observation.found, self._metrics
-        if not outcome.is_push:
-            metrics.probes.labels(outcome.kind.value).inc()
-        self._note_connection()
-        if not outcome.kind.is_success:
-            state = observation.state
-            again_s = round(max(state.not_before_s - outcome.finished_s, 0.0), 1)
-            fields = {"outcome": outcome.kind.value, "detail": outcome.detail, "failures": state.failures}
-            log.warning("probe failed", source=outcome.source_id, not_again_for_s=again_s, **fields)
-        if found.unfit_values:
-            log.warning("values do not fit their types", source=outcome.source_id, values=found.unfit_values)
-        if found.changed_guids:
-            log.warning(
-                "guids changed: items recognised by their content", source=outcome.source_id, items=found.changed_guids
-            )
-        metrics.requests.inc(outcome.requests)
-        metrics.items.inc(sum(not event.seed for event in found.events))
-        metrics.lost_items.inc(found.window.lost_items)
-        metrics.unfit_values.inc(found.unfit_values)
-        for delay_s in found.delays_s:
-            metrics.item_delay.observe(max(0.0, delay_s))
-        metrics.items_untimed.inc(found.untimed)
-        if observation.calibration is not None:
-            self._count_predicted(observation.calibration)
-        self._count_results(observation.rules)
-
-    def _count_predicted(self, account: Calibration) -> None:
-        metrics = self._metrics
-        metrics.predicted_items.inc(account.predicted_items)
-        metrics.predicted_timed_items.inc(account.predicted_timed_items)
-        metrics.predicted_delay.inc(account.predicted_delay_item_s)
-        metrics.predicted_intervals.labels("captured").inc(account.predicted_captured)
-        metrics.predicted_intervals.labels("missed").inc(account.predicted_missed)
-
-    def _count_results(self, results: RuleResults) -> None:
-        metrics = self._metrics
-        for record in results.intervals:
-            metrics.intervals.labels("captured" if record.captured else "missed").inc()
-        if results.notifications:
-            metrics.notifications.inc(len(results.notifications))
-            self.news.notify()
-        log_failures(results.failures)
-        for each in results.failing:
-            if each.suspended_s is not None:
-                facts = {"rule": each.rule, "failures": each.failures, "reason": each.reason}
-                log.error("a rule is suspended", **facts, remedy="edit it, or run `proxyd resume`")

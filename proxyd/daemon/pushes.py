@@ -16,7 +16,7 @@ from proxyd.core.model.notations import Languages
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.subscriptions import LEASE_S, Subscription, accepted, answer
-from proxyd.daemon.probe_loop import ProbeLoop
+from proxyd.daemon.observer import Observer
 from proxyd.errors import BusyError, ProbeError
 from proxyd.metrics import Metrics
 from proxyd.net import without_path
@@ -44,12 +44,12 @@ class Pushes:
     """Keeps the subscriptions of the declared sources, and observes what their hubs push."""
 
     def __init__(
-        self, decider: Decider, probes: ProbeLoop, store: SqlStore, clock: Clock, metrics: Metrics, parts: PushParts
+        self, decider: Decider, observer: Observer, store: SqlStore, clock: Clock, metrics: Metrics, parts: PushParts
     ) -> None:
         self._decider = decider
         self._hubs = decider.hubs
         self._known = decider.known
-        self._probes = probes
+        self._observer = observer
         self._store = store
         self._clock = clock
         self._metrics = metrics
@@ -178,7 +178,7 @@ class Pushes:
             body_bytes=len(body),
             is_push=True,
         )
-        return "accepted" if await self._probes.take_in(outcome, reading=request.reading) else "ignored"
+        return "accepted" if await self._observer.take_in(outcome, reading=request.reading) else "ignored"
 
     def _count(self, result: str) -> None:
         self._metrics.pushes.labels(result).inc()

@@ -106,5 +106,5 @@ class StreamRecall:
             task = self._recalls.replay(entry, events, now_s)
             async with self._evaluation.turn([task]):
                 (step,) = await self._evaluation.run([task])
-                if self._recalls.is_unmoved(task):
+                if self.decider.known.is_unmoved(task.program, task.stream, task.across):
                     return self._recalls.replayed(step)

@@ -24,9 +24,9 @@ from proxyd.core.rates.model_fit import NO_FIT, ModelFit
 from proxyd.core.rates.rate_blend import RateEvidence
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.estimates import FleetRecord
+from proxyd.core.rules.hints import SiblingHint
 from proxyd.core.rules.observation import Observation
 from proxyd.core.rules.programs.aggregate_values import Total, distinct_hash
-from proxyd.core.rules.sibling_hints import SiblingHint
 from proxyd.core.rules.source_health import UNKNOWN_HEALTH, SourceHealth
 from proxyd.core.rules.stages.calibration import Calibration
 from proxyd.core.rules.state import IntervalRecord, Notification, SourceState, StoredEvent, StreamState

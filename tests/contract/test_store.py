@@ -19,9 +19,9 @@ from proxyd.core.model.suspension import Subject, Suspension
 from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.rates.model_fit import ModelFit
 from proxyd.core.rules.estimates import FleetRecord
+from proxyd.core.rules.hints import SiblingHint
 from proxyd.core.rules.observation import Observation, RuleResults
 from proxyd.core.rules.programs.aggregate_values import Total
-from proxyd.core.rules.sibling_hints import SiblingHint
 from proxyd.core.rules.source_health import AcceptedMove, SourceHealth
 from proxyd.core.rules.stages.calibration import Calibration
 from proxyd.core.rules.stages.stored import HistoryQuery, StoreQuery

@@ -118,7 +118,7 @@ async def live(api: Running, *, days: float, of: Mapping[str, tuple[Week, float]
         for planned in control.decider.choose(grid.chronon_at(clock.time_s())):
             request = control.decider.request(planned.probe.source_id, clock.time_s())
             assert request is not None
-            await control.probes.take_in(found.probe(request), reading=request.reading, probe=planned.probe)
+            await control.observer.take_in(found.probe(request), reading=request.reading, probe=planned.probe)
 
     control.probes.last_chosen_s = clock.time_s()
 

@@ -148,10 +148,10 @@ async def test_a_profile_says_what_each_of_its_rules_captured_and_gained(running
         return {each["name"]: {key: each[key] for key in nothing} for each in (found, *found["rules"])}
 
     assert await achieved("P") == {"P": nothing, "r": nothing, "l": nothing}
-    probes = running.control.probes
-    await probes.take_in(changed("s", [], T0))
+    observer = running.control.observer
+    await observer.take_in(changed("s", [], T0))
     news = [item("in time", T0 + 65.0), item("overwritten", T0 + 5.0)]
-    await probes.take_in(changed("s", news, T0 + 70.0))
+    await observer.take_in(changed("s", news, T0 + 70.0))
     strict = {"captured": 1, "missed": 1, "completeness": 0.5, "utility": 0.5}
     decayed = {"captured": 1, "missed": 1, "completeness": 0.5, "utility": 0.65}  # 0.95 and 0.35
     together = {"captured": 2, "missed": 2, "completeness": 0.5, "utility": 0.575}
@@ -543,7 +543,7 @@ async def test_a_sources_probes_and_items_are_listed_newest_first(running: Runni
         at_s = T0 + 60.0 * minute
         items = [item(title, at_s - 5.0) for title in titles]
         probe = Probe("s", minute, Reason.DETECTION, "r", 1.0)
-        assert await control.probes.take_in(changed("s", items, at_s), probe=probe)
+        assert await control.observer.take_in(changed("s", items, at_s), probe=probe)
     async with running.client.get("/api/v1/sources/s/probes?limit=2", headers=headers) as answer:
         page = await answer.json()
         assert [(each["reason"], each["rule"], each["items"]) for each in page["items"]] == [

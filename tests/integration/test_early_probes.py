@@ -78,7 +78,7 @@ async def choose(found: Built, clock: FakeClock, prober: PoissonOrigin) -> list[
     for planned in found.decider.choose(grid.chronon_at(clock.time_s())):
         request = found.decider.request(planned.probe.source_id, clock.time_s())
         assert request is not None
-        await found.probes.take_in(await prober.probe(request), reading=request.reading, probe=planned.probe)
+        await found.observer.take_in(await prober.probe(request), reading=request.reading, probe=planned.probe)
         asked.append(request.source_id)
     return asked
 
@@ -141,7 +141,7 @@ async def test_a_loaded_daemon_does_not_wait_after_the_last_feed_that_was_due(ma
         async with asyncio.timeout(30.0):
             await early.ask(tasks)
         assert len(prober.started) == len(NAMES)
-        await early.probes.take_in(found.probes)
+        await early.probes.take_in(found.observer)
 
 
 async def test_feeds_that_are_due_are_asked_while_the_declaration_is_loaded(machine: Machine) -> None:
@@ -153,7 +153,7 @@ async def test_feeds_that_are_due_are_asked_while_the_declaration_is_loaded(mach
         assert sorted(asked) == sorted(NAMES)
         assert found.decider.planner.in_flight.keys() == set(NAMES)
         assert await choose(found, machine.clock, prober) == []
-        await early.probes.take_in(found.probes)
+        await early.probes.take_in(found.observer)
         assert found.decider.planner.in_flight == {}
         assert {found.decider.known.states[name].last_start_s for name in NAMES} <= {at_s for at_s, _ in prober.started}
         stored = await found.resources.store.load_states()
@@ -170,7 +170,7 @@ async def test_feeds_that_were_not_asked_when_loading_ends_are_due_at_once(machi
     async with machine.daemon(prober) as found, asyncio.TaskGroup() as tasks:
         early = Early(machine, found, load_s=4)
         await early.ask(tasks)
-        await early.probes.take_in(found.probes)
+        await early.probes.take_in(found.observer)
         some = [name for _, name in prober.started]
         assert 0 < len(some) < len(NAMES)
         starts_s = [at_s for at_s, _ in prober.started]
@@ -188,7 +188,7 @@ async def test_no_more_is_probed_than_may_wait_for_the_declaration(
     async with machine.daemon(prober) as found, asyncio.TaskGroup() as tasks:
         early = Early(machine, found, load_s=2)
         await early.ask(tasks)
-        await early.probes.take_in(found.probes)
+        await early.probes.take_in(found.observer)
     assert len(prober.started) == 3
 
 
@@ -213,7 +213,7 @@ async def asked_early(machine: Machine) -> list[str]:
     async with machine.daemon(prober) as found, asyncio.TaskGroup() as tasks:
         early = Early(machine, found)
         await early.ask(tasks)
-        await early.probes.take_in(found.probes)
+        await early.probes.take_in(found.observer)
     return [name for _, name in prober.started]
 
 
@@ -256,7 +256,7 @@ async def test_what_a_killed_daemon_has_asked_is_not_asked_again(machine: Machin
     async with machine.daemon(prober) as found, asyncio.TaskGroup() as tasks:
         early = Early(machine, found)
         await early.ask(tasks)
-        taking = asyncio.create_task(early.probes.take_in(found.probes))
+        taking = asyncio.create_task(early.probes.take_in(found.observer))
         await asyncio.sleep(0)
         taking.cancel()
     assert sorted(prober.asked) == sorted(NAMES)

@@ -20,7 +20,6 @@ from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.decider_settings import DeciderSettings
 from proxyd.core.rules.division import UNDIVIDED, Division, ties_of
-from proxyd.core.rules.stages.rule_tasks import run_all
 from proxyd.core.rules.stages.stored import NO_CONTEXT
 from proxyd.daemon.handovers import Handovers
 from proxyd.store import SqlStore, rows
@@ -95,21 +94,20 @@ class Planner:
         """Let a source show items."""
         found = self.decider
         outcome = changed(name, items, at_s)
-        needed = found.needed(outcome)
+        needed = found.observing.needed(outcome)
         known = NO_CONTEXT if needed is None else await self._store.known(name, needed)
         observation = found.observe(outcome, known)
         assert observation is not None
         await self._store.record(observation)
-        found.finished(outcome, observation)
+        found.observing.finish(outcome, observation)
 
     async def end_overdue(self, now_s: float) -> None:
         """End the intervals whose time is over."""
         for interval, needed in self.decider.captures.overdue(now_s):
             known = await self._store.known(interval.event.source_id, needed) if needed.histories else NO_CONTEXT
-            given_up = self.decider.give_up(interval, known, now_s)
-            assert given_up is not None
-            results, joint = given_up
-            await self._store.record_results(self.decider.told(results, joint, run_all(joint), now_s))
+            results = await self.decider.observing.give_up(interval, known, now_s)
+            assert results is not None
+            await self._store.record_results(results)
 
     @property
     def planned(self) -> set[str]:

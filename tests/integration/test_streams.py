@@ -131,9 +131,9 @@ async def test_a_stream_ends_when_its_token_is_dropped(running: Running) -> None
 
 async def test_a_probe_that_fires_a_rule_wakes_the_streams(running: Running) -> None:
     listener = await listen(running)
-    probes = running.control.probes
-    await probes.take_in(changed("s", [item("first", T0 - 5.0)], T0))
-    await probes.take_in(changed("s", [item("second", T0 + 5.0), item("first", T0 - 5.0)], T0 + 10.0))
+    observer = running.control.observer
+    await observer.take_in(changed("s", [item("first", T0 - 5.0)], T0))
+    await observer.take_in(changed("s", [item("second", T0 + 5.0), item("first", T0 - 5.0)], T0 + 10.0))
     (name,) = await listener.names(1)
     assert name.startswith("ntf_")
     assert b"second" in listener.text

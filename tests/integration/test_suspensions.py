@@ -275,13 +275,13 @@ async def test_a_paused_source_is_not_probed_not_even_after_a_restart(world: Wor
 async def test_a_resumed_source_keeps_to_its_budget_and_reports_what_changed_meanwhile(world: World) -> None:
     async with world.process() as daemon:
         decider = daemon.built.decider
-        await daemon.built.probes.take_in(changed("a", [item("old", T0 - 100)], T0 + 5.0))
+        await daemon.built.observer.take_in(changed("a", [item("old", T0 - 100)], T0 + 5.0))
         assert decider.known.states["a"].last_start_s == T0 + 5.0
         await daemon.suspensions.pause("a", "token me")
         assert "a" not in decider.planner.sources
         await daemon.suspensions.resume("a")
         assert decider.planner.sources["a"].log.starts_s == [T0 + 5.0]
-        await daemon.built.probes.take_in(changed("a", [item("old", T0 - 100), item("new", T0 + 50)], T0 + 90.0))
+        await daemon.built.observer.take_in(changed("a", [item("old", T0 - 100), item("new", T0 + 50)], T0 + 90.0))
         found = (
             await daemon.built.queries.deliveries.notifications(Wanted(frozenset({"other"})), before=None, limit=9)
         ).rows

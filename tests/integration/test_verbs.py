@@ -130,7 +130,7 @@ async def test_moves_are_listed_and_accepted(shell: Shell) -> None:
     code, _, err = await shell("moved", "--accept", "s")
     assert (code, "has not moved" in err) == (1, True)
     outcome = replace(changed("s", [item("a")], T0), permanent_url="https://new.example/s")
-    await shell.running.control.probes.take_in(outcome)
+    await shell.running.control.observer.take_in(outcome)
     _, out, _ = await shell("moved")
     assert out.splitlines()[1].split()[:2] == ["s", "seen"]
     code, out, _ = await shell("moved", "--accept", "s")

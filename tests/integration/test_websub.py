@@ -125,7 +125,7 @@ class World:
         """Probe the source: it shows ``items`` on top of what it showed before."""
         self.seen[:0] = items
         outcome = replace(changed("s", self.seen, self.clock.time_s()), hub_links=HubLinks((self.hub.url,), TOPIC))
-        assert await self.control.probes.take_in(outcome)
+        assert await self.control.observer.take_in(outcome)
 
     async def look(self, *, after_s: float = 0.0) -> None:
         self.clock.jump(after_s)

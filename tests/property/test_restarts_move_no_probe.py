@@ -96,7 +96,7 @@ class Scene:
                 observation = found.observe(outcome, known, probe=planned.probe)
                 assert observation is not None
                 stored.record(observation)
-                found.finished(outcome, observation)
+                found.observing.finish(outcome, observation)
         return made
 
 

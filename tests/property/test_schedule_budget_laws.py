@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import inf
@@ -30,13 +30,12 @@ from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.politeness import PolitenessBudget
 from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.stages.rule_tasks import Task, run_all
-from proxyd.daemon import Planning, ProbeLoop, RuleEvaluation
+from proxyd.daemon import Planning
 from proxyd.metrics import Metrics
 from proxyd.ports import MaySend, always
 from tests.examples import examples
 from tests.fakes import FakeClock, settle
-from tests.fleets import PoissonOrigin, RecordingMemory, decider, declaration, rule, source, unchanged
+from tests.fleets import PoissonOrigin, RecordingMemory, decider, declaration, probe_loop, rule, source, unchanged
 from tests.policies import LIVES, SET_POLICY
 from tests.rehearsal import Origins, rehearse
 
@@ -192,13 +191,6 @@ def healthy(time_s: float) -> None:
     """Answer."""
 
 
-class AtOnce(RuleEvaluation):
-    """Runs all tasks here: a worker takes real time, of which the fake clock knows nothing."""
-
-    async def run(self, tasks: Iterable[Task[R]]) -> list[R]:
-        return run_all(tasks)
-
-
 async def run_daemon(
     fleet: Fleet,
     stalls: Sequence[int] = (),
@@ -210,7 +202,7 @@ async def run_daemon(
     found = fleet.decider()
     recorded = RecordingDecider(found)
     origin = FailingOrigin(fleet.times_s(), clock.time_s, fate) if prober is None else prober(clock.time_s)
-    loop = ProbeLoop(found, LocalTransport(origin), RecordingMemory(), clock, metrics, AtOnce(metrics))
+    loop = probe_loop(found, LocalTransport(origin), RecordingMemory(), clock, metrics)
     planning = Planning(found, clock, metrics, every_s=fleet.plan_every_s or 1e9, run_in_thread=at_once)
     tasks = asyncio.gather(loop.run(), planning.run())
     await settle()
@@ -351,7 +343,7 @@ def test_a_restart_breaks_no_budget(fleet: Fleet, after: int) -> None:
                 starts.append((planned.start_s, planned.probe.source_id))
                 found.planner.start(planned, planned.start_s)
                 outcome = unchanged(planned.probe.source_id, planned.start_s)
-                found.finished(outcome, found.observe(outcome))
+                found.observing.finish(outcome, found.observe(outcome))
         last = found
     assert_within_budgets(fleet, last, starts)
 
@@ -364,7 +356,7 @@ async def test_an_outage_blames_no_source_and_ends_without_a_burst(fleet: Fleet)
         fleet, fate=lambda at_s: OutcomeKind.TIMEOUT if 100 <= at_s - START_S < 300 else None
     )
     assert_within_budgets(fleet, found, origin.started)
-    if found.connection.is_down:
+    if found.observing.connection.is_down:
         assert len(set(fleet.hosts)) >= 3
 
 
@@ -375,7 +367,7 @@ def test_while_nobody_answers_failures_do_not_count() -> None:
         for n, host in enumerate(hosts):
             at_s = START_S + round_s + n
             outcome = ProbeOutcome(host, OutcomeKind.UNREACHABLE, at_s, at_s)
-            found.finished(outcome, found.observe(outcome))
+            found.observing.finish(outcome, found.observe(outcome))
     assert [found.known.states[host].failures for host in hosts] == [1, 1, 0, 0]
     assert all(found.known.states[host].not_before_s <= START_S + 2003.0 + 330.0 for host in hosts)
 
@@ -463,7 +455,7 @@ async def test_a_source_taken_out_between_plan_and_start_is_probed_again_once_it
     clock, found = FakeClock(START_S), decider(declaration(source("a"), rule("r")), now_s=START_S)
     planned = found.choose(found.settings.grid.chronon_at(START_S))[0]
     origin = PoissonOrigin({"a": []}, clock.time_s)
-    loop = ProbeLoop(found, LocalTransport(origin), RecordingMemory(), clock, Metrics())
+    loop = probe_loop(found, LocalTransport(origin), RecordingMemory(), clock, Metrics())
     found.declare(declaration(source("b"), rule("r")), {"r": START_S}, START_S)
     await loop._probe(planned)
     assert not origin.started

@@ -17,7 +17,6 @@ from proxyd.app.wiring import open_tracer
 from proxyd.cluster import LocalTransport
 from proxyd.config import load
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
-from proxyd.daemon import ProbeLoop
 from proxyd.errors import ConfigError, DeliveryError, FetchError
 from proxyd.metrics import Metrics
 from proxyd.notify import Channels
@@ -27,7 +26,18 @@ from proxyd.probing.http.fetcher import FetchRequest, FetchResponse, ProbeTrace
 from proxyd.tracing import NO_TRACES
 from proxyd.tracing.otlp import OtlpTracer, make_provider
 from tests.fakes import FakeClock, settle
-from tests.fleets import PoissonOrigin, RecordingMemory, changed, decider, declaration, item, rule, source
+from tests.fleets import (
+    PoissonOrigin,
+    RecordingMemory,
+    changed,
+    decider,
+    declaration,
+    item,
+    observer,
+    probe_loop,
+    rule,
+    source,
+)
 
 T0 = 1_000_000_000.0
 
@@ -80,7 +90,7 @@ async def probed(traced: Traced) -> Asked:
         settings={"source_spacing_s": 10.0},
     )
     origin = Asked({"s": [T0 + 15.0]}, clock.time_s)
-    loop = ProbeLoop(found, LocalTransport(origin), RecordingMemory(), clock, Metrics(), tracer=traced.tracer)
+    loop = probe_loop(found, LocalTransport(origin), RecordingMemory(), clock, Metrics(), tracer=traced.tracer)
     task = asyncio.create_task(loop.run())
     await settle()
     await clock.advance(100.0)
@@ -121,15 +131,8 @@ async def test_an_outcome_from_elsewhere_goes_on_with_its_trace(traced: Traced) 
     trace = "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01"
     clock = FakeClock(T0)
     found = decider(declaration(source("s"), rule("r")), now_s=T0)
-    loop = ProbeLoop(
-        found,
-        LocalTransport(PoissonOrigin({}, clock.time_s)),
-        RecordingMemory(),
-        clock,
-        Metrics(),
-        tracer=traced.tracer,
-    )
-    assert await loop.take_in(replace(changed("s", [item("i", T0)], T0), trace=trace))
+    taking = observer(found, RecordingMemory(), clock, Metrics(), tracer=traced.tracer)
+    assert await taking.take_in(replace(changed("s", [item("i", T0)], T0), trace=trace))
     (observe,) = traced.of("observe")
     assert observe.context.trace_id == int("0123456789abcdef0123456789abcdef", 16)
     assert observe.parent is not None

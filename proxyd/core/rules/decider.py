@@ -6,18 +6,17 @@ explanations come out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from math import inf
 from types import MappingProxyType
 
 import numpy as np
 
 from proxyd.core.model.chronon import Chronon
-from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest, host_of
+from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.core.model.profile import Declaration
-from proxyd.core.model.schedule import Probe, Reason
+from proxyd.core.model.schedule import Probe
 from proxyd.core.model.suspension import Suspension
 from proxyd.core.planning.allocation.plan_switch import switch_plan
 from proxyd.core.planning.allocation.week_plan import WeekPlan
@@ -26,38 +25,27 @@ from proxyd.core.planning.chunks import run_all as run_parts
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.planning.source_record import SourceRecord
-from proxyd.core.politeness import Connectivity
-from proxyd.core.rates.evidence import Evidence
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.answers.explanation import Explainer
-from proxyd.core.rules.burst_hints import BurstHints
 from proxyd.core.rules.compiled import NOTHING_COMPILED, Compiled, Swap, compile_declaration
 from proxyd.core.rules.decider_settings import DeciderSettings
 from proxyd.core.rules.estimates import Fleet, FleetRecord
 from proxyd.core.rules.failing import FailingRule
+from proxyd.core.rules.hints import Hints
 from proxyd.core.rules.knowledge import Knowledge
 from proxyd.core.rules.moves import accepted_state, forget_moves
-from proxyd.core.rules.observation import Observation, Prepared, RuleResults
+from proxyd.core.rules.observation import Observation
+from proxyd.core.rules.observing import Observing, finish_at_once
 from proxyd.core.rules.placement import SourcePlacement
 from proxyd.core.rules.recalls import Recalls
 from proxyd.core.rules.sharing import Sharing
-from proxyd.core.rules.sibling_hints import SiblingHints
 from proxyd.core.rules.snapshot import Snapshot
 from proxyd.core.rules.source_requests import moved_url, validators
-from proxyd.core.rules.stages.answer_matches import Match, MatchTask
-from proxyd.core.rules.stages.calibration import calibrate
 from proxyd.core.rules.stages.captures import JointCaptures
-from proxyd.core.rules.stages.context import SourceContext
-from proxyd.core.rules.stages.events import find_events
 from proxyd.core.rules.stages.joint_intervals import JointInterval
-from proxyd.core.rules.stages.outage_notices import outage_notices
-from proxyd.core.rules.stages.payload import MadeNotifications
-from proxyd.core.rules.stages.rule_tasks import JointTask, RuleStep, RuleTask, merged, run_all
-from proxyd.core.rules.stages.source_events import source_news
-from proxyd.core.rules.stages.source_state import next_state
-from proxyd.core.rules.stages.stored import NO_CONTEXT, StoredContext, StoreQuery, store_query
+from proxyd.core.rules.stages.stored import NO_CONTEXT, StoredContext
 from proxyd.core.rules.stages.streams import Backlog
-from proxyd.core.rules.state import Notification, SourceState, StreamState
+from proxyd.core.rules.state import SourceState, StreamState
 from proxyd.core.rules.subscriptions import Hubs, Subscription
 
 
@@ -79,13 +67,14 @@ class Decider:
         self.planner = Planner(settings.planner)
         self.captures = JointCaptures(self.known)
         self.hubs = Hubs(rng)
-        self.connection = Connectivity()
         self.recalls = Recalls(self.known)
         self.explainer = Explainer(self.known, self.planner, self.hubs)
         self._rng = rng
-        self._hints = SiblingHints(self.planner, settings.cycle)
-        self._bursts = BurstHints(self.planner, settings.cycle, settings.grid.length_s)
+        self._hints = Hints(self.planner, settings.cycle, settings.grid.length_s)
         self._placement = SourcePlacement(self.known, self.planner, self.captures, self.hubs, rng)
+        self.observing = Observing(
+            self.known, self.planner, self.captures, self.hubs, self._hints, self._placement, rng
+        )
         self.sharing = Sharing(self.known, self.captures, self.recalls, self.hubs, self._placement)
 
     # -- declarations
@@ -228,14 +217,15 @@ class Decider:
     ) -> list[PlannedProbe]:
         """Return at most ``most`` probes to start in chronon ``now`` and not before ``from_s`` (unix seconds).
 
-        Each is in flight until ``finished``. With ``in_parts`` the caller places all but the first sources that wait.
+        Each is in flight until ``Observing.finish``. With ``in_parts`` the caller places all but the first of the
+        sources that wait.
         """
         now_s = self.settings.grid.start_s(now)
         self._placement.refresh(now)
         for _ in self.placing(lambda: now_s):
             if in_parts:
                 break
-        self._bursts.give(now_s)
+        self._hints.hasten_bursts(now_s)
         return [each for each in self.planner.choose(now, most, from_s=from_s) if self._is_still_asked(each, now_s)]
 
     def _is_still_asked(self, planned: PlannedProbe, now_s: float) -> bool:
@@ -262,16 +252,6 @@ class Decider:
             moved_url=moved_url(state, source),
         )
 
-    def needed(self, outcome: ProbeOutcome) -> StoreQuery | None:
-        """Return what ``observe`` needs from the store, or ``None`` if it needs nothing."""
-        source = self.known.source(outcome.source_id)
-        if source is None:
-            return None
-        completes = bool(self.captures.wanting(source.source_id))
-        if outcome.kind is not OutcomeKind.CHANGED and not outcome.is_missing and not completes:
-            return None
-        return store_query(self.known.context(source), outcome, completes=completes)
-
     def observe(
         self,
         outcome: ProbeOutcome,
@@ -280,113 +260,11 @@ class Decider:
         reading: str | None = None,
         probe: Probe | None = None,
     ) -> Observation | None:
-        """Take in an outcome and return what it changes; ``probe`` is the planned probe.
-
-        Rules run here, however long they take: ``prepare`` and ``conclude`` do the same with their work between them.
-        Returns ``None`` if the source is gone, or if its present reading is not ``reading``, the one that was probed.
-        """
-        prepared = self.prepare(outcome, stored, reading=reading)
-        if prepared is None:
-            return None
-        steps = run_all(prepared.tasks)
-        observation, joint = self.conclude(prepared, steps, run_all(self.match_tasks(prepared, steps)), probe=probe)
-        return replace(observation, rules=self.told(observation.rules, joint, run_all(joint), outcome.finished_s))
-
-    def prepare(
-        self, outcome: ProbeOutcome, stored: StoredContext = NO_CONTEXT, *, reading: str | None = None
-    ) -> Prepared | None:
-        """Return what an outcome says, and what its rules have to do; nothing changes.
-
-        Run the tasks anywhere; then pass their results to ``conclude`` if ``is_current`` still holds.
-        """
-        source = self.known.source(outcome.source_id, reading)
-        if source is None:
-            return None
-        context = self._blamed(self.known.context(source), outcome)
-        found = find_events(context, outcome, stored.items, stored.shown)
-        news = source_news(context, outcome if found.is_doubtful else found.outcome)
-        tasks = RuleTask.all_of(context, found.events, stored.history, news.events, picture=_picture_of(outcome))
-        return Prepared(context, outcome, found, stored.history, tasks, news)
-
-    def is_current(self, prepared: Prepared) -> bool:
-        """Whether nothing that the tasks depend on has changed since."""
-        known, context = self.known, prepared.context
-        if known.compiled.sources.get(context.source.source_id) is not context.source:
-            return False
-        running = known.running(context.source.source_id)
-        if len(running) != len(context.rules) or any(
-            now is not then for now, (then, _) in zip(running, context.rules, strict=True)
-        ):
-            return False
-        blamed = self._blamed(context, prepared.outcome)
-        if (blamed.is_excused, blamed.is_sure) != (context.is_excused, context.is_sure):
-            return False
-        return known.state(context.source) == context.state and all(map(self.recalls.is_unmoved, prepared.tasks))
-
-    def match_tasks(self, prepared: Prepared, steps: Sequence[RuleStep]) -> list[MatchTask]:
-        """Return the tasks of rules with THEN that follow those of an outcome, by these tasks' results."""
-        step = merged(steps)
-        return self.captures.match_tasks(step.firings, step.answers, prepared.outcome.source_id)
-
-    def conclude(
-        self,
-        prepared: Prepared,
-        steps: Sequence[RuleStep],
-        matches: Sequence[Match] = (),
-        *,
-        probe: Probe | None = None,
-    ) -> tuple[Observation, list[JointTask]]:
-        """Take in an outcome with the results of its tasks, and return what it changes; ``probe`` is the planned one.
-
-        The notifications of the joint intervals that this ended are missing in the observation: ``told`` adds what the
-        tasks make that are returned with it.
-        """
-        outcome, found, step = prepared.outcome, prepared.found, merged(steps)
-        self._placement.settle(outcome.source_id, outcome.finished_s)
-        offline = tuple(self._ended_outage(prepared.context, outcome))
-        context = self._judged(prepared.context, outcome)
-        judged = calibrate(context, found, step.intervals)
-        state = replace(next_state(context, found, judged, rng=self._rng), health=prepared.news.health)
-        week = self._learn(context, found.window.evidence, state)
-        subscription = self.hubs.follow(outcome, found.events)
-        self.known.keep_streams(step.streams)
-        captured = self.captures.take_in(found, step.firings, prepared.history, matches)
-        self._placement.ask_once(captured.sources, outcome.finished_s)
-        match_failures = {match.rule: match.failures for match in matches}
-        ended = [
-            (rule := task.program.rule, (*step_of_rule.failures, *match_failures.get(rule.name, ())))
-            for task, step_of_rule in zip(prepared.tasks, steps, strict=True)
-        ]
-        undecided = {task.program.rule.name for task in prepared.tasks if task.program.is_joint}
-        failing = self.known.failing.count(ended, outcome.finished_s, undecided)
-        results = RuleResults.of(step, captured)
-        failures = (*results.failures, *(failure for match in matches for failure in match.failures))
-        notifications = (*results.notifications, *offline)
-        rules = replace(results, notifications=notifications, failures=failures, failing=failing)
-        observation = self._recorded(
-            Observation(
-                state,
-                found,
-                rules,
-                judged.calibration,
-                week,
-                subscription,
-                probe,
-                source_events=prepared.news.events,
-            ),
-            outcome,
-        )
-        return observation, JointTask.all_of(captured, self.settings.grid, _picture_of(outcome))
-
-    def told(
-        self, results: RuleResults, tasks: Sequence[JointTask], made: Sequence[MadeNotifications], now_s: float
-    ) -> RuleResults:
-        """Return results with the notifications of joint intervals that the tasks made, or failed to make."""
-        ended = [(task.program.rule, each.failures) for task, each in zip(tasks, made, strict=True)]
-        return results.told(made, self.known.failing.count(ended, now_s))
+        """Take in an outcome as ``Observing.observe`` does; rules run here, however long they take."""
+        return finish_at_once(self.observing.observe(outcome, stored, reading=reading, probe=probe))
 
     def begun(self, request: ProbeRequest, now_s: float) -> None:
-        """Note that a source is asked by a probe that was not chosen; ``finished`` ends it."""
+        """Note that a source is asked by a probe that was not chosen; ``Observing.finish`` ends it."""
         self.planner.in_flight[request.source_id] = self.settings.grid.chronon_at(now_s)
         self.planner.limits.hosts.remember(request.host, now_s)
 
@@ -399,100 +277,10 @@ class Decider:
             source.log.correct(noted_s, None)
         source.record(start_s)
 
-    def finished(self, outcome: ProbeOutcome, observation: Observation | None) -> None:
-        """Let the planner continue with a source after its observation was recorded.
-
-        A declaration that came meanwhile may have changed or removed the source.
-        """
-        self.settle(outcome.source_id, outcome.finished_s)
-        if observation is not None:
-            self._placement.take_in(outcome, observation)
-        learn = partial(self._placement.feed_back, outcome=outcome, observation=observation)
-        if outcome.is_push:
-            self.planner.pushed(outcome.source_id, outcome.finished_s, learn=learn)
-        else:
-            seen = observation is not None and outcome.kind.is_success
-            self.planner.finished(outcome.source_id, outcome.finished_s, seen=seen, learn=learn)
-        if observation is not None:
-            self._hints.give(observation.hints, outcome.finished_s)
-            if observation.found.is_doubtful and outcome.source_id in self.planner.sources:
-                self.planner.ask(outcome.source_id, outcome.finished_s, Reason.CONFIRMATION)
-
-    def _recorded(self, observation: Observation, outcome: ProbeOutcome) -> Observation:
-        """Return an observation with what a restart needs to plan the next probes alike."""
-        hints = self._hints.hints(outcome.source_id, observation.found.events, outcome.finished_s)
-        return replace(
-            observation,
-            record=self._placement.record(outcome, observation),
-            hints=tuple(each for each in hints if self.known.has(each.source_id)),
-            fleet=self.known.estimates.record(),
-        )
-
-    def _blamed(self, context: SourceContext, outcome: ProbeOutcome) -> SourceContext:
-        """Return a context that says whose fault a failure is; one while the daemon is offline is excused."""
-        failing = context.state.health.failing
-        since_s = outcome.started_s if failing is None else failing.since_s
-        host = host_of(context.source.url)
-        return replace(
-            context,
-            is_excused=self.connection.excuses(host, outcome),
-            is_sure=self.connection.is_sure(host, outcome, since_s=since_s, hosts=self.known.compiled.hosts),
-            throttled_until_s=self._throttled_until_s(context),
-        )
-
-    def _throttled_until_s(self, context: SourceContext) -> float:
-        """Return until when a source is or was left alone because it, or its host, asked for fewer requests."""
-        state, planned = context.state, self.planner.sources.get(context.source.source_id)
-        own_s = state.not_before_s if state.last_outcome == OutcomeKind.THROTTLED.value else 0.0
-        return own_s if planned is None else max(own_s, self.planner.limits.blocked_until_s(planned))
-
-    def _ended_outage(self, context: SourceContext, outcome: ProbeOutcome) -> Iterable[Notification]:
-        """Take in what an outcome says of our connection, and return the notices of the outage that it ends."""
-        health = context.state.health
-        own = health.failing is not None and (health.is_sure or context.is_sure)
-        since_s = -inf if own else inf if health.failing is None else health.failing.since_s
-        ended = self.connection.take_in(host_of(context.source.url), outcome, since_s=since_s)
-        if ended is None:
-            return ()
-        return outage_notices(self.known.compiled.programs.values(), ended, context.source)
-
-    def _judged(self, context: SourceContext, outcome: ProbeOutcome) -> SourceContext:
-        """Return a context with what the plan says of the source."""
-        source = context.source
-        planned = self.planner.sources.get(source.source_id)
-        if planned is None:
-            return context
-        model = self.known.estimates.model(source, planned.rate_per_s, self.planner.week, outcome.finished_s)
-        return replace(context, model=model, pushed_until_s=planned.pushed_until_s)
-
-    def _learn(self, context: SourceContext, evidence: Evidence | None, state: SourceState) -> WeekCounts | None:
-        """Take in a source's new state, and return the counts of its week if they changed."""
-        estimates, source = self.known.estimates, context.source
-        if context.is_another_page:
-            estimates.forget_week(source.source_id)
-        week = None if evidence is None else estimates.see(source, context.state, evidence, self.planner.week)
-        self._hints.learn(source.source_id, evidence)
-        self._bursts.learn(source.source_id, evidence)
-        estimates.keep(state)
-        return week
-
     def subscribed(self, subscription: Subscription, now_s: float) -> None:
         """Take in the new state of a subscription."""
         self.hubs.keep(subscription)
         self._placement.subscribed(subscription.source_id, now_s)
-
-    def give_up(
-        self, interval: JointInterval, stored: StoredContext, now_s: float
-    ) -> tuple[RuleResults, list[JointTask]] | None:
-        """End an overdue joint interval, or return ``None`` if it changed meanwhile.
-
-        Returns what to record, and the tasks that make the notifications, which are to be recorded with it.
-        """
-        captured = self.captures.give_up(interval, stored.history, now_s)
-        if captured is None:
-            return None
-        self._placement.ask_once(captured.sources, now_s)
-        return RuleResults.of(merged([]), captured), JointTask.all_of(captured, self.settings.grid)
 
     # -- the plan of the week
 
@@ -522,8 +310,3 @@ def _moved_otherwise(before: Compiled, after: Compiled) -> list[str]:
     """Return the sources that are read at another address than before, because their move is accepted or forgotten."""
     both = before.moved.keys() | after.moved.keys()
     return [name for name in sorted(both) if before.moved.get(name) != after.moved.get(name)]
-
-
-def _picture_of(outcome: ProbeOutcome) -> str | None:
-    """Return the hash of the picture that a probe took."""
-    return None if outcome.picture is None else outcome.picture.sha256

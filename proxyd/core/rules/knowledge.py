@@ -121,6 +121,12 @@ class Knowledge:
         for stream in streams:
             self.streams[stream.rule, stream.source_id] = stream
 
+    def is_unmoved(self, program: RuleProgram, stream: StreamState, across: StreamState | None) -> bool:
+        """Whether a rule and its streams, on one source and across all, are still these."""
+        is_same = self.streams.get((stream.rule, stream.source_id)) is stream
+        is_same = is_same and self.streams.get((stream.rule, "")) is across
+        return is_same and self.compiled.programs.get(stream.rule) is program
+
     def running(self, source_id: str) -> list[RuleProgram]:
         """Return the rules that a source's events are evaluated for: those that did not fail too often."""
         asking = self.compiled.programs_of(source_id)

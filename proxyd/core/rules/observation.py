@@ -11,16 +11,13 @@ from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.estimates import FleetRecord
 from proxyd.core.rules.failing import FailingRule
-from proxyd.core.rules.sibling_hints import SiblingHint
+from proxyd.core.rules.hints import SiblingHint
 from proxyd.core.rules.stages.calibration import Calibration
 from proxyd.core.rules.stages.captures import NOTHING_CAPTURED, Captured
-from proxyd.core.rules.stages.context import SourceContext
 from proxyd.core.rules.stages.events import Discovery
 from proxyd.core.rules.stages.joint_intervals import JointInterval
 from proxyd.core.rules.stages.payload import MadeNotifications
-from proxyd.core.rules.stages.rule_tasks import RuleStep, RuleTask
-from proxyd.core.rules.stages.source_events import SourceNews
-from proxyd.core.rules.stages.stored import History
+from proxyd.core.rules.stages.rule_tasks import RuleStep
 from proxyd.core.rules.stages.streams import RuleFailure
 from proxyd.core.rules.state import IntervalRecord, Notification, SourceState, StoredEvent, StreamState
 from proxyd.core.rules.subscriptions import Subscription
@@ -65,7 +62,7 @@ class RuleResults:
             failures=step.failures,
         )
 
-    def told(self, made: Sequence[MadeNotifications], failing: tuple[FailingRule, ...]) -> RuleResults:
+    def with_joint(self, made: Sequence[MadeNotifications], failing: tuple[FailingRule, ...]) -> RuleResults:
         """Return the results with the notifications of joint intervals, and how their rules fail now."""
         return replace(
             self,
@@ -76,18 +73,6 @@ class RuleResults:
 
 
 NO_RESULTS = RuleResults()
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """An outcome that has changed nothing yet: what it says of the source, and the tasks of its rules."""
-
-    context: SourceContext
-    outcome: ProbeOutcome
-    found: Discovery
-    history: History
-    tasks: tuple[RuleTask, ...]
-    news: SourceNews
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +103,8 @@ class Observation:
         What is known of all sources together.
     source_events
         What happened to the source itself.
+    bug
+        Why the document could not be taken in; its source is taken to have failed.
     """
 
     state: SourceState
@@ -131,6 +118,7 @@ class Observation:
     hints: tuple[SiblingHint, ...] = ()
     fleet: FleetRecord | None = None
     source_events: tuple[StoredEvent, ...] = ()
+    bug: Exception | None = None
 
     @property
     def outcome(self) -> ProbeOutcome:

@@ -76,12 +76,6 @@ class Recalls:
             is_first=self._known.compiled.declaration.page_class(entry.source) == entry.program.event_class,
         )
 
-    def is_unmoved(self, task: RuleTask) -> bool:
-        """Whether a task's rule and its streams are still those that it was made for."""
-        rule, source_id, streams = task.stream.rule, task.stream.source_id, self._known.streams
-        is_same = streams.get((rule, source_id)) is task.stream and streams.get((rule, "")) is task.across
-        return is_same and self._known.compiled.programs.get(rule) is task.program
-
     def replayed(self, step: RuleStep) -> RuleResults:
         """Keep the streams of a replay, and return what to record."""
         self._known.keep_streams(step.streams)

@@ -77,7 +77,7 @@ class World:
         request = self.daemon.decider.request(source_id, self.clock.time_s())
         assert request is not None
         outcome = await self.daemon.resources.prober.probe(request)
-        await self.daemon.probes.take_in(outcome, reading=request.reading)
+        await self.daemon.observer.take_in(outcome, reading=request.reading)
 
     async def go_to(self, at_s: float) -> None:
         """Let time pass until then, no faster than the loops come along."""

@@ -22,7 +22,6 @@ from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.decider_settings import DeciderSettings
 from proxyd.core.rules.observation import RuleResults
 from proxyd.core.rules.stages.joint_intervals import JointInterval
-from proxyd.core.rules.stages.rule_tasks import run_all
 from proxyd.core.rules.stages.stored import NO_CONTEXT
 from proxyd.core.rules.state import Notification
 from tests.fleets import RecordingMemory
@@ -165,12 +164,12 @@ class World:
         if step.seen == "restart":
             return self.restart(at_s)
         outcome = self.outcome(step, at_s)
-        needed = self.decider.needed(outcome)
+        needed = self.decider.observing.needed(outcome)
         known = await self.memory.known(step.source, needed) if needed is not None else NO_CONTEXT
         observation = self.decider.observe(outcome, known)
         assert observation is not None
         await self.memory.record(observation)
-        self.decider.finished(outcome, observation)
+        self.decider.observing.finish(outcome, observation)
         self.keep(observation.rules)
         return list(observation.rules.notifications)
 
@@ -218,11 +217,10 @@ class World:
         sent: list[Notification] = []
         for interval, needed in self.decider.captures.overdue(at_s):
             known = await self.memory.known(interval.event.source_id, needed)
-            given_up = self.decider.give_up(interval, known, at_s)
-            assert given_up is not None
-            results, joint = given_up
+            results = await self.decider.observing.give_up(interval, known, at_s)
+            assert results is not None
             self.keep(results)
-            sent += self.decider.told(results, joint, run_all(joint), at_s).notifications
+            sent += results.notifications
         return sent
 
     def total(self) -> str:

@@ -7,10 +7,9 @@ import asyncio
 from proxyd.cluster import LocalTransport
 from proxyd.core.model.budget import Budget
 from proxyd.core.model.schedule import Constraint
-from proxyd.daemon import ProbeLoop
 from proxyd.metrics import Metrics
 from tests.fakes import FakeClock, settle
-from tests.fleets import PoissonOrigin, RecordingMemory, decider, declaration, rule, source
+from tests.fleets import PoissonOrigin, RecordingMemory, decider, declaration, probe_loop, rule, source
 
 T0, CHRONON_S, SOURCES = 1_000_000_000.0, 10.0, 60
 
@@ -25,7 +24,7 @@ async def test_what_a_machine_that_fell_behind_leaves_out_is_not_laid_to_the_bud
     declared = declaration(*(source(name, host=f"{name}.example") for name in names), rule("r"))
     found = decider(declared, now_s=T0, chronon_s=CHRONON_S, budget=Budget(SOURCES / CHRONON_S))
     origin = PoissonOrigin({name: [] for name in names}, clock.time_s)
-    loop = ProbeLoop(found, LocalTransport(origin), RecordingMemory(), clock, metrics)
+    loop = probe_loop(found, LocalTransport(origin), RecordingMemory(), clock, metrics)
     task = asyncio.create_task(loop.run())
     await settle()
     assert held_back(metrics, "overload") == 0  # the budget has room for all

@@ -15,11 +15,10 @@ from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.policies.auto import CountedDemand
 from proxyd.core.rules.decider import Decider
-from proxyd.daemon import ProbeLoop
 from proxyd.metrics import Metrics
 from proxyd.ports import MaySend, always
 from tests.fakes import FakeClock
-from tests.fleets import RecordingMemory, decider, declaration, rule, source, unchanged
+from tests.fleets import RecordingMemory, decider, declaration, probe_loop, rule, source, unchanged
 
 T0, CHRONON_S, SOURCES, SECONDS = 1_000_000_000.0, 0.1, 512, 3.0
 PROBE_S, DUE_TIME_S = 0.002, 0.0002  # what a probe costs, and a due time of a rule that counts
@@ -65,7 +64,7 @@ def fleet(policy: str, budget_per_s: float) -> Decider:
 async def run(found: Decider, clock: FakeClock) -> tuple[BusyOrigin, Metrics]:
     """Run a loop for some seconds."""
     metrics, origin = Metrics(), BusyOrigin(clock)
-    loop = ProbeLoop(found, LocalTransport(origin), RecordingMemory(), clock, metrics)
+    loop = probe_loop(found, LocalTransport(origin), RecordingMemory(), clock, metrics)
     task = asyncio.create_task(loop.run())
     while clock.time_s() < T0 + SECONDS:
         await clock.advance(0.001)

@@ -20,13 +20,23 @@ from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.division import UNDIVIDED, Division
 from proxyd.core.rules.stages.context import SourceContext
 from proxyd.core.rules.stages.events import find_events
-from proxyd.daemon import ProbeLoop
 from proxyd.daemon.notifying import DistantNotifier
 from proxyd.errors import ClusterError
 from proxyd.metrics import Metrics
 from proxyd.ports import TakeStray, Transport, Unmade
 from tests.fakes import FakeClock, settle
-from tests.fleets import PoissonOrigin, RecordingMemory, changed, decider, declaration, item, rule, source
+from tests.fleets import (
+    PoissonOrigin,
+    RecordingMemory,
+    changed,
+    decider,
+    declaration,
+    item,
+    observer,
+    probe_loop,
+    rule,
+    source,
+)
 
 T0 = 1_000_000_000.0
 
@@ -64,29 +74,29 @@ def every(seconds: int) -> Decider:
 
 async def test_a_document_that_cannot_be_taken_in_fails_its_source_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     found = decider(declaration(source("a"), source("b"), rule("r")), now_s=T0)
-    loop = ProbeLoop(found, Nobody(Unmade.LOST), RecordingMemory(), FakeClock(T0), Metrics())
+    taking = observer(found, RecordingMemory(), FakeClock(T0), Metrics())
 
     def failing(context: SourceContext, outcome: ProbeOutcome, *others: Any) -> Any:
         if outcome.source_id == "a" and outcome.items:
             raise OverflowError("too large")
         return find_events(context, outcome, *others)
 
-    monkeypatch.setattr("proxyd.core.rules.decider.find_events", failing)
+    monkeypatch.setattr("proxyd.core.rules.observing.find_events", failing)
     with capture_logs() as logged:
-        assert await loop.take_in(changed("a", [item("x")], T0))
-        assert await loop.take_in(changed("b", [item("x")], T0))
+        assert await taking.take_in(changed("a", [item("x")], T0))
+        assert await taking.take_in(changed("b", [item("x")], T0))
     assert [each["source"] for each in logged if "cannot be taken in" in each["event"]] == ["a"]
     states = found.known.states
     assert (states["a"].failures, states["b"].failures) == (1, 0)
     assert "OverflowError" in states["a"].last_detail
     monkeypatch.undo()
-    assert await loop.take_in(changed("a", [item("x")], T0 + 60))
+    assert await taking.take_in(changed("a", [item("x")], T0 + 60))
     assert states["a"].failures == 0
 
 
 async def ran(found: Decider, transport: Transport, clock: FakeClock, metrics: Metrics, seconds: float) -> None:
     """Run a loop for that time."""
-    loop = ProbeLoop(found, transport, RecordingMemory(), clock, metrics)
+    loop = probe_loop(found, transport, RecordingMemory(), clock, metrics)
     task = asyncio.create_task(loop.run())
     await settle()
     await clock.advance(seconds)
@@ -111,7 +121,7 @@ async def test_a_probe_that_no_machine_made_is_counted_and_planned_again(why: Un
 
 async def test_probes_without_any_outcome_are_seen() -> None:
     clock, found = FakeClock(T0), every(100)
-    loop = ProbeLoop(found, Nobody(Unmade.LOST), RecordingMemory(), clock, Metrics())
+    loop = probe_loop(found, Nobody(Unmade.LOST), RecordingMemory(), clock, Metrics())
     task = asyncio.create_task(loop.run())
     await settle()
     assert loop.unanswered_s(clock.time_s()) == 0.0
@@ -121,7 +131,7 @@ async def test_probes_without_any_outcome_are_seen() -> None:
     await task
     clock, found = FakeClock(T0), every(100)
     origin = LocalTransport(PoissonOrigin({"s": []}, clock.time_s))
-    loop = ProbeLoop(found, origin, RecordingMemory(), clock, Metrics())
+    loop = probe_loop(found, origin, RecordingMemory(), clock, Metrics())
     task = asyncio.create_task(loop.run())
     await clock.advance(500.0)
     assert loop.unanswered_s(clock.time_s()) == 0.0
@@ -131,7 +141,7 @@ async def test_probes_without_any_outcome_are_seen() -> None:
 
 async def test_the_share_of_the_budget_is_that_of_the_last_hour() -> None:
     clock, metrics, found = FakeClock(T0), Metrics(), every(100)
-    loop = ProbeLoop(found, LocalTransport(PoissonOrigin({"s": []}, clock.time_s)), RecordingMemory(), clock, metrics)
+    loop = probe_loop(found, LocalTransport(PoissonOrigin({"s": []}, clock.time_s)), RecordingMemory(), clock, metrics)
     task = asyncio.create_task(loop.run())
     await settle()
     await clock.advance(4000.0)
@@ -147,21 +157,21 @@ async def test_the_share_of_the_budget_is_that_of_the_last_hour() -> None:
 
 async def test_an_outcome_of_an_earlier_process_is_recorded_unless_a_later_one_was() -> None:
     found, memory = every(100), RecordingMemory()
-    loop = ProbeLoop(found, Nobody(Unmade.LOST), memory, FakeClock(T0 + 100.0), Metrics())
-    assert await loop.take_in(changed("s", [item("a", T0 - 5.0)], T0 + 50.0))
+    taking = observer(found, memory, FakeClock(T0 + 100.0), Metrics())
+    assert await taking.take_in(changed("s", [item("a", T0 - 5.0)], T0 + 50.0))
     request = found.request("s", T0 + 100.0)
     assert request is not None
     later = changed("s", [item("b", T0 + 55.0)], T0 + 60.0)
-    assert await loop.take_stray(changed("s", [], T0 + 40.0), reading=request.reading)
-    assert await loop.take_stray(changed("gone", [], T0 + 60.0), reading=request.reading)
-    assert await loop.take_stray(later, reading=request.reading, is_doubtful=True)
+    assert await taking.take_stray(changed("s", [], T0 + 40.0), reading=request.reading)
+    assert await taking.take_stray(changed("gone", [], T0 + 60.0), reading=request.reading)
+    assert await taking.take_stray(later, reading=request.reading, is_doubtful=True)
     found.known.division = Division(frozenset({FIRST_SHARD + 1}))
-    assert not await loop.take_stray(changed("gone", [], T0 + 60.0), reading=request.reading)
+    assert not await taking.take_stray(changed("gone", [], T0 + 60.0), reading=request.reading)
     found.known.division = Division(frozenset())
-    assert not await loop.take_stray(later, reading=request.reading)
+    assert not await taking.take_stray(later, reading=request.reading)
     found.known.division = UNDIVIDED
     assert len(memory.observations) == 1
-    await loop.take_stray(later, reading=request.reading)
+    await taking.take_stray(later, reading=request.reading)
     assert [event.item.item_id for event in memory.observations[1].found.events] == ["b"]
 
 
@@ -185,11 +195,11 @@ async def test_a_notifier_that_cannot_be_told_is_told_of_the_next_delivery() -> 
 
 
 async def test_it_warns_of_a_feed_that_changes_its_guids() -> None:
-    loop = ProbeLoop(every(100), Nobody(Unmade.LOST), RecordingMemory(), FakeClock(T0), Metrics())
+    taking = observer(every(100), RecordingMemory(), FakeClock(T0), Metrics())
     shown = [item(name, link="https://e.example/") for name in "abc"]
-    await loop.take_in(changed("s", shown, T0))
+    await taking.take_in(changed("s", shown, T0))
     with capture_logs() as logged:
-        await loop.take_in(changed("s", [replace(each, item_id=f"new {each.item_id}") for each in shown], T0 + 100.0))
+        await taking.take_in(changed("s", [replace(each, item_id=f"new {each.item_id}") for each in shown], T0 + 100.0))
     assert [(entry["log_level"], entry["source"], entry["items"]) for entry in logged] == [("warning", "s", 3)]
 
 
@@ -199,7 +209,7 @@ async def test_collections_leave_out_what_is_there_while_many_sources_are_placed
     declared = declaration(*(source(f"s{number}") for number in range(2500)), rule("r"))
     accepted = dict.fromkeys(declared.rules, clock.time_s())
     found.declare(declared, accepted, clock.time_s(), in_parts=True)
-    loop = ProbeLoop(found, Nobody(Unmade.NOT_BEGUN), RecordingMemory(), clock, Metrics())
+    loop = probe_loop(found, Nobody(Unmade.NOT_BEGUN), RecordingMemory(), clock, Metrics())
     task = asyncio.create_task(loop.run())
     await settle(10)
     assert len(gc.callbacks) == callbacks  # few sources are not worth it
@@ -220,7 +230,7 @@ async def test_what_a_chronon_has_not_used_before_the_start_is_not_made_up_for(l
     declared = declaration(*(source(f"s{number}", host=f"h{number}.example") for number in range(200)), rule("r"))
     found.declare(declared, dict.fromkeys(declared.rules, T0), T0)
     transport = Nobody(Unmade.NOT_BEGUN)
-    loop = ProbeLoop(found, transport, RecordingMemory(), clock, Metrics())
+    loop = probe_loop(found, transport, RecordingMemory(), clock, Metrics())
     task = asyncio.create_task(loop.run())
     await settle(500)
     at_once = len(transport.asked)
@@ -237,7 +247,7 @@ async def test_after_a_freeze_within_a_chronon_the_budget_holds_by_the_second() 
     found = decider(declaration(), now_s=T0 + 20.0, chronon_s=60.0, budget=Budget(20.0))
     declared = declaration(*(source(f"s{number}", host=f"h{number}.example") for number in range(2000)), rule("r"))
     found.declare(declared, dict.fromkeys(declared.rules, T0), T0)
-    loop = ProbeLoop(found, transport, RecordingMemory(), clock, Metrics())
+    loop = probe_loop(found, transport, RecordingMemory(), clock, Metrics())
     task = asyncio.create_task(loop.run())
     await settle(500)
     clock.jump(3.65)  # 81 probes are due by then
@@ -259,7 +269,7 @@ async def test_a_freeze_is_not_made_up_for_once_it_is_over() -> None:
     found = decider(declaration(), now_s=T0, budget=Budget(10.0))
     declared = declaration(*(source(f"s{number}", host=f"h{number}.example") for number in range(400)), rule("r"))
     found.declare(declared, dict.fromkeys(declared.rules, T0), T0)
-    loop = ProbeLoop(found, transport, RecordingMemory(), clock, Metrics())
+    loop = probe_loop(found, transport, RecordingMemory(), clock, Metrics())
     task = asyncio.create_task(loop.run())
     await clock.advance(9.5)
     await settle(500)
@@ -277,9 +287,9 @@ async def test_a_freeze_is_not_made_up_for_once_it_is_over() -> None:
 
 async def test_items_without_a_believed_time_are_counted_beside_the_delays() -> None:
     metrics, found = Metrics(), every(100)
-    loop = ProbeLoop(found, Nobody(Unmade.LOST), RecordingMemory(), FakeClock(T0), metrics)
-    assert await loop.take_in(changed("s", [item("seed")], T0))
+    taking = observer(found, RecordingMemory(), FakeClock(T0), metrics)
+    assert await taking.take_in(changed("s", [item("seed")], T0))
     items = [item("undated"), item("dated", T0 + 50.0), item("backdated", T0 - 500.0), item("seed")]
-    assert await loop.take_in(changed("s", items, T0 + 100.0))
+    assert await taking.take_in(changed("s", items, T0 + 100.0))
     names = ("proxyd_item_delay_seconds_count", "proxyd_items_untimed_total", "proxyd_items_total")
     assert [sample(metrics, name) for name in names] == [1, 2, 3]

@@ -7,10 +7,9 @@ import asyncio
 import pytest
 
 from proxyd.cluster import LocalTransport
-from proxyd.daemon import ProbeLoop
 from proxyd.metrics import Metrics
 from tests.fakes import FakeClock, settle
-from tests.fleets import PoissonOrigin, RecordingMemory, decider, declaration, rule, source
+from tests.fleets import PoissonOrigin, RecordingMemory, decider, declaration, probe_loop, rule, source
 
 T0 = 1_000_000_000.0
 PROFILES = 'CREATE PROFILE "Q" AS (DOMAIN "D");\n'
@@ -22,7 +21,7 @@ async def probed(rules: list[str], chronons: int = 200) -> tuple[int, dict[str, 
     clock = FakeClock(T0)
     found = decider(declaration(source("s"), PROFILES, *rules), now_s=T0, settings={"source_spacing_s": 10.0})
     origin = PoissonOrigin({"s": [T0 + 70.0 * n for n in range(1, 25)]}, clock.time_s)
-    loop = ProbeLoop(found, LocalTransport(origin), RecordingMemory(), clock, Metrics())
+    loop = probe_loop(found, LocalTransport(origin), RecordingMemory(), clock, Metrics())
     task = asyncio.create_task(loop.run())
     await settle()
     await clock.advance(10.0 * chronons)

@@ -207,11 +207,6 @@ class RecallTask:
         return self.stream
 
 
-def run_all(tasks: Iterable[Task[R_co]]) -> list[R_co]:
-    """Return the results of tasks, in order; each runs here, under a meter of its own."""
-    return [task.run(Meter()) for task in tasks]
-
-
 def run_task(task: Task[R_co], limits: Limits) -> R_co:
     """Return the result of one task under ``limits``; worker processes call this."""
     return task.run(Meter(limits))

@@ -18,7 +18,7 @@ from proxyd.core.rules.observation import Observation
 from proxyd.core.rules.sharing import Handover
 from proxyd.core.rules.source_health import AcceptedMove, SourceHealth, Spell
 from proxyd.core.rules.subscriptions import Subscription
-from tests.fleets import Drive, changed, decider, item
+from tests.fleets import Drive, Meanwhile, changed, decider, item
 
 T0 = 1_000_000_000.0
 OLD, NEW, NEWER = "https://old.example/feed", "https://new.example/feed", "https://newer.example/feed"
@@ -189,11 +189,9 @@ async def test_a_restart_keeps_the_move_whether_the_declaration_followed_or_not(
 async def test_a_probe_that_was_under_way_does_not_undo_the_move() -> None:
     drive = await moved(accept=False)
     reading, outcome = request_of(drive.decider).reading, redirected(T0 + 20, "b", "a")
-    prepared = drive.decider.prepare(outcome, reading=reading)
-    assert prepared is not None
-    drive.decider.accept_move("s", T0 + 10)
-    assert not drive.decider.is_current(prepared)
-    assert drive.decider.prepare(outcome, reading=reading) is None
+    moving = Meanwhile(lambda: drive.decider.accept_move("s", T0 + 10))
+    assert await drive.decider.observing.observe(outcome, evaluation=moving, reading=reading) is None
+    assert not moving.is_waiting
     assert request_of(drive.decider).url == NEW
 
 

@@ -21,11 +21,10 @@ from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.decider_settings import DeciderSettings
 from proxyd.core.rules.knowledge import Knowledge
 from proxyd.core.rules.stages import captures
-from proxyd.daemon import ProbeLoop
 from proxyd.metrics import Metrics
 from proxyd.store import open_store
 from tests.fakes import FakeClock, settle
-from tests.fleets import Drive, PoissonOrigin, changed, item, stream_recall, unchanged
+from tests.fleets import Drive, PoissonOrigin, changed, item, probe_loop, stream_recall, unchanged
 
 T0 = 1_000_000_000.0
 NOW = int(T0 // 10)
@@ -142,16 +141,15 @@ async def test_a_page_that_no_probe_saw_in_time_was_missed_unseen() -> None:
     drive = await reported()
     ((interval, needed),) = drive.decider.captures.overdue(T0 + 2 * 86400.0)
     known = await drive.memory.known("news", needed)
-    given_up = drive.decider.give_up(interval, known, T0 + 2 * 86400.0)
-    assert given_up is not None
-    results, _ = given_up
+    results = await drive.decider.observing.give_up(interval, known, T0 + 2 * 86400.0)
+    assert results is not None
     assert [(each.source_id, each.captured, each.seen) for each in results.intervals] == [("acme", False, False)]
 
 
 async def test_the_loop_ends_an_interval_that_no_probe_captured_in_time() -> None:
     drive, clock = await reported(), FakeClock(T0 + 2 * 86400.0)
     transport = LocalTransport(PoissonOrigin({"news": [], "acme": [], "beta": []}, clock.time_s))
-    loop = ProbeLoop(drive.decider, transport, drive.memory, clock, Metrics())
+    loop = probe_loop(drive.decider, transport, drive.memory, clock, Metrics())
     running = asyncio.create_task(loop.run())
     await settle()
     (given_up,) = drive.memory.fired
@@ -196,7 +194,7 @@ async def test_many_events_at_once_look_at_rates_once_and_at_a_bounded_number_of
 
     news = [item("beta" if n == 59 else f"n{n}", T0 + 305) for n in range(60)]
     outcome = changed("news", news, T0 + 310)
-    needed = drive.decider.needed(outcome)
+    needed = drive.decider.observing.needed(outcome)
     assert needed is not None
     known = await drive.memory.known("news", needed)
     monkeypatch.setattr(Knowledge, "rate_per_s", counted)

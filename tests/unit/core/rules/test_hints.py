@@ -22,7 +22,7 @@ from proxyd.core.rates.bursts import BIN_S
 from proxyd.core.rates.evidence import ChangedBit, Evidence, ItemCount, ItemTimes
 from proxyd.core.rates.week_bins import MONDAY_S, Cycle
 from proxyd.core.rates.week_shapes import WeekShapes
-from proxyd.core.rules.burst_hints import BurstHints
+from proxyd.core.rules.hints import Hints
 
 SEEN_S, NOW_S, NEXT_S = MONDAY_S, MONDAY_S + BIN_S, MONDAY_S + 2 * BIN_S
 NOTHING = ItemCount(SEEN_S, NOW_S, 0)
@@ -71,10 +71,10 @@ def looked(evidence: list[Evidence], *, sources: int = 200, chronon_s: float = B
     """Return how many sources are due after probes of the first ones."""
     planner = planner_of(sources, per_bin=0.01, chronon_s=chronon_s)
     assert due(planner) == 0
-    hints = BurstHints(planner, Cycle(), chronon_s)
+    hints = Hints(planner, Cycle(), chronon_s)
     for number, each in enumerate(evidence):
         hints.learn(f"s{number}", each)
-    hints.give(NEXT_S)
+    hints.hasten_bursts(NEXT_S)
     return due(planner)
 
 
@@ -104,8 +104,8 @@ def test_a_look_makes_more_sources_due_in_a_longer_chronon(chronon_s: float, mos
 def test_items_count_as_in_time_if_the_chronon_that_begins_finds_them(life_bins: float, is_worth_it: bool) -> None:
     lives = Losses(window(life_bins * BIN_S, 1.0), 0.0)
     planner = planner_of(50, per_bin=0.001, chronon_s=BIN_S, price_item_s=0.05 * MISSED_S, losses=lives)
-    hints, before = BurstHints(planner, Cycle(), BIN_S), due(planner)
+    hints, before = Hints(planner, Cycle(), BIN_S), due(planner)
     hints.learn("s0", FOUND)
-    hints.give(NEXT_S)
+    hints.hasten_bursts(NEXT_S)
     assert before == 0
     assert due(planner) == (50 if is_worth_it else 0)

@@ -1,0 +1,368 @@
+"""The way of an outcome: what it says, what it means for the rules, what is learned of it, what follows.
+
+``Observing.observe`` is the whole story; ``finish`` is what happens once its observation is recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from math import inf
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, host_of
+from proxyd.core.model.schedule import Probe, Reason
+from proxyd.core.planning.planner import Planner
+from proxyd.core.politeness import Connectivity
+from proxyd.core.rates.evidence import Evidence
+from proxyd.core.rates.week_counts import WeekCounts
+from proxyd.core.rules.hints import Hints
+from proxyd.core.rules.knowledge import Knowledge
+from proxyd.core.rules.observation import Observation, RuleResults
+from proxyd.core.rules.placement import SourcePlacement
+from proxyd.core.rules.programs.meter import Meter
+from proxyd.core.rules.stages.answer_matches import Match
+from proxyd.core.rules.stages.calibration import calibrate
+from proxyd.core.rules.stages.captures import Captured, JointCaptures
+from proxyd.core.rules.stages.context import SourceContext
+from proxyd.core.rules.stages.events import Discovery, find_events
+from proxyd.core.rules.stages.joint_intervals import JointInterval
+from proxyd.core.rules.stages.outage_notices import outage_notices
+from proxyd.core.rules.stages.rule_tasks import JointTask, RuleStep, RuleTask, Task, merged
+from proxyd.core.rules.stages.source_events import SourceNews, source_news
+from proxyd.core.rules.stages.source_state import next_state
+from proxyd.core.rules.stages.stored import NO_CONTEXT, History, StoredContext, StoreQuery, store_query
+from proxyd.core.rules.state import Notification, SourceState
+from proxyd.core.rules.subscriptions import Hubs
+
+R = TypeVar("R")
+
+
+class Evaluation(Protocol):
+    """Runs the tasks of rules, here or in another process; neither method raises what a rule does."""
+
+    async def run(self, tasks: Iterable[Task[R]]) -> list[R]:
+        """Return the results of tasks, in order."""
+
+    def turn(self, tasks: Iterable[RuleTask]) -> AbstractAsyncContextManager[None]:
+        """Lock what rules share among sources while it is read and changed."""
+
+
+class AtOnce:
+    """The evaluation of the simulator: tasks run here, and nothing else runs meanwhile."""
+
+    async def run(self, tasks: Iterable[Task[R]]) -> list[R]:
+        """Return the results of tasks, in order; each has a meter of its own."""
+        return [task.run(Meter()) for task in tasks]
+
+    @asynccontextmanager
+    async def turn(self, tasks: Iterable[RuleTask]) -> AsyncIterator[None]:
+        """Lock nothing."""
+        yield
+
+
+AT_ONCE = AtOnce()
+
+
+def finish_at_once(story: Coroutine[Any, Any, R]) -> R:
+    """Return the result of a coroutine that waits for nothing, as those evaluated by ``AT_ONCE`` do."""
+    try:
+        story.send(None)
+    except StopIteration as end:
+        result: R = end.value
+        return result
+    raise AssertionError("the coroutine waits for something")
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """An outcome that has changed nothing yet: what it says of its source, and the tasks of its rules."""
+
+    context: SourceContext
+    outcome: ProbeOutcome
+    found: Discovery
+    news: SourceNews
+    history: History
+    tasks: tuple[RuleTask, ...]
+    bug: Exception | None = None
+
+    @classmethod
+    def of(cls, context: SourceContext, outcome: ProbeOutcome, stored: StoredContext) -> _Draft:
+        """Return what an outcome says of a source in a context."""
+        found = find_events(context, outcome, stored.items, stored.shown)
+        news = source_news(context, outcome if found.is_doubtful else found.outcome)
+        picture = _picture_of(outcome)
+        tasks = RuleTask.all_of(context, found.events, stored.history, news.events, picture=picture)
+        return cls(context, outcome, found, news, stored.history, tasks)
+
+    @property
+    def picture(self) -> str | None:
+        """The hash of the picture that the probe took."""
+        return _picture_of(self.outcome)
+
+
+class Observing:
+    """Takes outcomes into what is known of sources and rules, and lets the planner go on."""
+
+    def __init__(
+        self,
+        known: Knowledge,
+        planner: Planner,
+        captures: JointCaptures,
+        hubs: Hubs,
+        hints: Hints,
+        placement: SourcePlacement,
+        rng: np.random.Generator,
+    ) -> None:
+        self._known = known
+        self._planner = planner
+        self._captures = captures
+        self._hubs = hubs
+        self._hints = hints
+        self._placement = placement
+        self._rng = rng
+        self.connection = Connectivity()
+
+    # -- an outcome
+
+    def needed(self, outcome: ProbeOutcome) -> StoreQuery | None:
+        """Return what ``observe`` needs from the store, or ``None`` if it needs nothing."""
+        source = self._known.source(outcome.source_id)
+        if source is None:
+            return None
+        completes = bool(self._captures.wanting(source.source_id))
+        if outcome.kind is not OutcomeKind.CHANGED and not outcome.is_missing and not completes:
+            return None
+        return store_query(self._known.context(source), outcome, completes=completes)
+
+    async def observe(
+        self,
+        outcome: ProbeOutcome,
+        stored: StoredContext = NO_CONTEXT,
+        evaluation: Evaluation = AT_ONCE,
+        *,
+        reading: str | None = None,
+        probe: Probe | None = None,
+    ) -> Observation | None:
+        """Take in an outcome and return what it changes, to be recorded before ``finish``.
+
+        While rules are evaluated, a declaration or another source's outcome may change what they depend on: then the
+        outcome is read again. If a document cannot be taken in, its source has failed, and ``bug`` says how. Returns
+        ``None`` if the source is gone, or if it is no longer read as ``reading`` says, the way in which it was probed.
+        ``probe`` is the planned probe.
+        """
+        while (draft := self._draft(outcome, stored, reading)) is not None:
+            async with evaluation.turn(draft.tasks):
+                if not self._is_current(draft):
+                    continue
+                steps = await evaluation.run(draft.tasks)
+                step = merged(steps)
+                answered = self._captures.match_tasks(step.firings, step.answers, outcome.source_id)
+                matches = await evaluation.run(answered)
+                if self._is_current(draft):
+                    observation, captured = self._take_in(draft, steps, matches)
+                    break
+        else:
+            return None
+        ended_s, picture = outcome.finished_s, draft.picture
+        rules = await self._with_joint(observation.rules, captured, ended_s, evaluation, picture=picture)
+        return replace(observation, rules=rules, probe=probe)
+
+    def finish(self, outcome: ProbeOutcome, observation: Observation | None) -> None:
+        """Let the planner continue with a source after its observation was recorded.
+
+        A declaration that came meanwhile may have changed or removed the source.
+        """
+        if observation is not None and observation.bug is not None:
+            outcome = observation.outcome
+        self._placement.settle(outcome.source_id, outcome.finished_s)
+        if observation is not None:
+            self._placement.take_in(outcome, observation)
+        learn = partial(self._placement.feed_back, outcome=outcome, observation=observation)
+        if outcome.is_push:
+            self._planner.pushed(outcome.source_id, outcome.finished_s, learn=learn)
+        else:
+            seen = observation is not None and outcome.kind.is_success
+            self._planner.finished(outcome.source_id, outcome.finished_s, seen=seen, learn=learn)
+        if observation is not None:
+            self._hints.hasten_siblings(observation.hints, outcome.finished_s)
+            if observation.found.is_doubtful and outcome.source_id in self._planner.sources:
+                self._planner.ask(outcome.source_id, outcome.finished_s, Reason.CONFIRMATION)
+
+    async def give_up(
+        self, interval: JointInterval, stored: StoredContext, now_s: float, evaluation: Evaluation = AT_ONCE
+    ) -> RuleResults | None:
+        """End an overdue joint interval and return what to record, or ``None`` if it changed meanwhile."""
+        captured = self._captures.give_up(interval, stored.history, now_s)
+        if captured is None:
+            return None
+        self._placement.ask_once(captured.sources, now_s)
+        return await self._with_joint(RuleResults.of(merged([]), captured), captured, now_s, evaluation)
+
+    # -- its steps
+
+    def _draft(self, outcome: ProbeOutcome, stored: StoredContext, reading: str | None) -> _Draft | None:
+        """Return what an outcome says, or, of a document that cannot be taken in, that its source has failed."""
+        source = self._known.source(outcome.source_id, reading)
+        if source is None:
+            return None
+        try:
+            return _Draft.of(self._with_blame(self._known.context(source), outcome), outcome, stored)
+        except Exception as error:
+            if outcome.kind is not OutcomeKind.CHANGED:
+                raise
+            failed = _failure_at_document(outcome, error)
+            draft = _Draft.of(self._with_blame(self._known.context(source), failed), failed, stored)
+            return replace(draft, bug=error)
+
+    def _with_blame(self, context: SourceContext, outcome: ProbeOutcome) -> SourceContext:
+        """Return a context that says whose fault a failure is; one while the daemon is offline is excused."""
+        failing = context.state.health.failing
+        since_s = outcome.started_s if failing is None else failing.since_s
+        host = host_of(context.source.url)
+        return replace(
+            context,
+            is_excused=self.connection.excuses(host, outcome),
+            is_sure=self.connection.is_sure(host, outcome, since_s=since_s, hosts=self._known.compiled.hosts),
+            throttled_until_s=self._throttled_until_s(context),
+        )
+
+    def _throttled_until_s(self, context: SourceContext) -> float:
+        """Return until when a source is or was left alone because it, or its host, asked for fewer requests."""
+        state, planned = context.state, self._planner.sources.get(context.source.source_id)
+        own_s = state.not_before_s if state.last_outcome == OutcomeKind.THROTTLED.value else 0.0
+        return own_s if planned is None else max(own_s, self._planner.limits.blocked_until_s(planned))
+
+    def _is_current(self, draft: _Draft) -> bool:
+        """Whether nothing that a draft depends on has changed since."""
+        known, context = self._known, draft.context
+        if known.compiled.sources.get(context.source.source_id) is not context.source:
+            return False
+        running = known.running(context.source.source_id)
+        if len(running) != len(context.rules) or any(
+            now is not then for now, (then, _) in zip(running, context.rules, strict=True)
+        ):
+            return False
+        blamed = self._with_blame(context, draft.outcome)
+        if (blamed.is_excused, blamed.is_sure) != (context.is_excused, context.is_sure):
+            return False
+        if known.state(context.source) != context.state:
+            return False
+        return all(known.is_unmoved(task.program, task.stream, task.across) for task in draft.tasks)
+
+    def _take_in(
+        self, draft: _Draft, steps: Sequence[RuleStep], matches: Sequence[Match]
+    ) -> tuple[Observation, Captured]:
+        """Learn what an outcome says, and what it means for the rules but for the joint intervals that it ends."""
+        outcome, found, step = draft.outcome, draft.found, merged(steps)
+        self._placement.settle(outcome.source_id, outcome.finished_s)
+        outage = tuple(self._outage_ended_by(draft.context, outcome))
+        context = self._with_plan(draft.context, outcome)
+        judged = calibrate(context, found, step.intervals)
+        state = replace(next_state(context, found, judged, rng=self._rng), health=draft.news.health)
+        week = self._learn(context, found.window.evidence, state)
+        subscription = self._hubs.follow(outcome, found.events)
+        self._known.keep_streams(step.streams)
+        captured = self._captures.take_in(found, step.firings, draft.history, matches)
+        self._placement.ask_once(captured.sources, outcome.finished_s)
+        rules = self._results(draft, steps, matches, captured)
+        observation = Observation(
+            state,
+            found,
+            replace(rules, notifications=(*rules.notifications, *outage)),
+            judged.calibration,
+            week,
+            subscription,
+            source_events=draft.news.events,
+            bug=draft.bug,
+        )
+        return self._with_restart(observation, outcome), captured
+
+    def _outage_ended_by(self, context: SourceContext, outcome: ProbeOutcome) -> Iterable[Notification]:
+        """Take in what an outcome says of our connection, and return the notices of the outage that it ends."""
+        health = context.state.health
+        own = health.failing is not None and (health.is_sure or context.is_sure)
+        since_s = -inf if own else inf if health.failing is None else health.failing.since_s
+        ended = self.connection.take_in(host_of(context.source.url), outcome, since_s=since_s)
+        if ended is None:
+            return ()
+        return outage_notices(self._known.compiled.programs.values(), ended, context.source)
+
+    def _with_plan(self, context: SourceContext, outcome: ProbeOutcome) -> SourceContext:
+        """Return a context with what the plan says of the source."""
+        source = context.source
+        planned = self._planner.sources.get(source.source_id)
+        if planned is None:
+            return context
+        model = self._known.estimates.model(source, planned.rate_per_s, self._planner.week, outcome.finished_s)
+        return replace(context, model=model, pushed_until_s=planned.pushed_until_s)
+
+    def _learn(self, context: SourceContext, evidence: Evidence | None, state: SourceState) -> WeekCounts | None:
+        """Take in a source's new state, and return the counts of its week if they changed."""
+        estimates, source = self._known.estimates, context.source
+        if context.is_another_page:
+            estimates.forget_week(source.source_id)
+        week = None if evidence is None else estimates.see(source, context.state, evidence, self._planner.week)
+        self._hints.learn(source.source_id, evidence)
+        estimates.keep(state)
+        return week
+
+    def _results(
+        self, draft: _Draft, steps: Sequence[RuleStep], matches: Sequence[Match], captured: Captured
+    ) -> RuleResults:
+        """Return the results of the rules, and count those that failed."""
+        match_failures = {match.rule: match.failures for match in matches}
+        ended = [
+            (rule := task.program.rule, (*step.failures, *match_failures.get(rule.name, ())))
+            for task, step in zip(draft.tasks, steps, strict=True)
+        ]
+        undecided = {task.program.rule.name for task in draft.tasks if task.program.is_joint}
+        failing = self._known.failing.count(ended, draft.outcome.finished_s, undecided)
+        results = RuleResults.of(merged(steps), captured)
+        failures = (*results.failures, *(failure for match in matches for failure in match.failures))
+        return replace(results, failures=failures, failing=failing)
+
+    async def _with_joint(
+        self,
+        results: RuleResults,
+        captured: Captured,
+        now_s: float,
+        evaluation: Evaluation,
+        picture: str | None = None,
+    ) -> RuleResults:
+        """Return results with the notifications of the joint intervals that ended."""
+        tasks = JointTask.all_of(captured, self._known.grid, picture)
+        made = await evaluation.run(tasks)
+        ended = [(task.program.rule, each.failures) for task, each in zip(tasks, made, strict=True)]
+        return results.with_joint(made, self._known.failing.count(ended, now_s))
+
+    def _with_restart(self, observation: Observation, outcome: ProbeOutcome) -> Observation:
+        """Return an observation with what a restart needs to plan the next probes alike."""
+        events = observation.found.events
+        hints = self._hints.siblings_to_probe(outcome.source_id, events, outcome.finished_s)
+        return replace(
+            observation,
+            record=self._placement.record(outcome, observation),
+            hints=tuple(hint for hint in hints if self._known.has(hint.source_id)),
+            fleet=self._known.estimates.record(),
+        )
+
+
+def _failure_at_document(outcome: ProbeOutcome, error: Exception) -> ProbeOutcome:
+    """Return the outcome of a probe whose document proxyd itself cannot take in."""
+    return ProbeOutcome(
+        *(outcome.source_id, OutcomeKind.PARSER_FAILED, outcome.started_s, outcome.finished_s),
+        detail=f"proxyd failed at the document, and its log says how: {type(error).__name__}",
+        requests=outcome.requests,
+        answered_by=outcome.answered_by,
+        is_answered=outcome.is_answered,
+        is_push=outcome.is_push,
+    )
+
+
+def _picture_of(outcome: ProbeOutcome) -> str | None:
+    return None if outcome.picture is None else outcome.picture.sha256
