@@ -12,7 +12,7 @@ import argparse
 import json
 import resource
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
 from typing import TypeVar
@@ -23,7 +23,6 @@ from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimit
 from proxyd.core.planning.allocation.prices import HostLimits
 from proxyd.core.planning.allocation.probe_allocator import ProbeAllocator
 from proxyd.core.planning.allocation.timetable import Floats, Ints
-from proxyd.lab.algorithms.shared_budget import PriceSearch, demand, mean_delay_s, shard_limits
 
 Line = dict[str, object]
 T = TypeVar("T")
@@ -35,6 +34,80 @@ SOURCES_A_HOST = 10
 PROBES_A_DAY = 4.0  # of a source, on average
 HOST_PROBES_A_DAY = 200.0
 SHAPES = 16
+_LOWEST, _HIGHEST = -60.0, 120.0  # at the first every source is probed all the time, at the last none
+_PRICES = 33  # of a round
+_PRECISE = 0.01  # octaves
+
+
+@dataclass(frozen=True, slots=True)
+class PriceSearch:
+    """Where the common price of a fleet's shards lies: between two prices, which are base-2 logarithms."""
+
+    budget: float
+    low: float = _LOWEST
+    high: float = _HIGHEST
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the price is known well enough."""
+        return self.high - self.low < _PRECISE
+
+    @property
+    def log_price(self) -> float:
+        """The base-2 logarithm of the price, at which at most the budget is spent if any price is high enough."""
+        return self.high
+
+    @property
+    def asked(self) -> Floats:
+        """The prices at which each shard is to say its demand, ascending."""
+        return np.linspace(self.low, self.high, _PRICES)
+
+    def narrowed(self, demands: Sequence[Floats]) -> PriceSearch:
+        """Return where the price lies by the shards' demands at the ``asked`` prices, in probes a slot."""
+        asked, over = self.asked, np.sum(demands, axis=0) > self.budget
+        first = int(np.argmin(over)) if not over.all() else _PRICES - 1
+        if first == 0:
+            return replace(self, high=self.low)
+        return replace(self, low=float(asked[first - 1]), high=float(asked[first]))
+
+    def parts(self, demands: Sequence[Floats]) -> Floats:
+        """Return each shard's part of the budget from their demands at ``log_price``, shape (shards,).
+
+        What nobody asks for is divided like the rest, so that a source that is new somewhere can be probed.
+        """
+        at_price = np.array([float(each[0]) for each in demands])
+        total = at_price.sum()
+        share = at_price / total if total > 0 else np.full(len(at_price), 1.0 / max(1, len(at_price)))
+        parts: Floats = share * self.budget
+        return parts
+
+
+def shard_limits(limits: FleetLimits, budget: float) -> FleetLimits:
+    """Return the limits of a shard that has ``budget`` probes a slot; its hosts in ``limits`` stay as they are."""
+    share = budget / limits.probes_per_slot
+    capacity = None if limits.capacity is None else limits.capacity * share
+    return replace(limits, probes_per_slot=budget, capacity=capacity)
+
+
+def demand(shard: ProbeAllocator, log_prices: Floats, hosts: HostLimits | None = None) -> Floats:
+    """Return how many probes a slot a shard's sources would make at each price, shape (prices,).
+
+    Prices are base-2 logarithms. What targets ask for holds as at the shard's last prices.
+    """
+    fleet = shard.frequencies()
+    with np.errstate(divide="ignore"):
+        floor = np.log2(shard.prices.least)
+    if hosts is not None:
+        floor = np.maximum(floor, fleet.host_floors(hosts))
+    return np.array([fleet.frequencies(np.maximum(floor, each)).sum() for each in log_prices])
+
+
+def mean_delay_s(shard: ProbeAllocator, slot_s: float) -> float:
+    """Return the mean delay of the items of a shard without targets, weighted by importance, in seconds."""
+    fleet = shard.frequencies()
+    delays = fleet.delays(np.log2(shard.prices.of_source))
+    total = fleet.rate.sum()
+    return float((fleet.rate * delays).sum() / total) * slot_s if total > 0 else 0.0
 
 
 @dataclass(frozen=True)
