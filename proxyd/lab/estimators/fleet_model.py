@@ -50,7 +50,7 @@ class FleetModel:
     def __init__(self, sources: int, *, start_s: float) -> None:
         self.rates = FleetRates(sources)
         self._start_s = self._week_s = start_s
-        self._counts = np.zeros((sources, HOURS))
+        self.counts = np.zeros((sources, HOURS))  # discounted items by source and hour of the week
         self._passed = np.zeros(HOURS)
         self._weekly: list[Floats] = [np.zeros(HOURS)]
         self._learned: WeekShapes | None = None
@@ -89,7 +89,7 @@ class FleetModel:
         self.rates.observe(sources, since_s, until_s, item_of, times)
         self._turn_weeks(until_s)
         hours = week_hours(times)
-        np.add.at(self._counts, (sources[item_of], hours), 1.0)
+        np.add.at(self.counts, (sources[item_of], hours), 1.0)
         np.add.at(self._weekly[-1], hours, 1.0)
 
     def _try_week(
@@ -106,22 +106,18 @@ class FleetModel:
     def week_shapes(self, now_s: float, *, most: int = 8) -> WeekShapes:
         """Return the shapes of the hours of the week as far as they are trusted, and that of each source."""
         passed = self._passed + passed_hours(self._week_s, now_s)
-        self._learned = shared_shapes(self._counts, passed, most=most, dispersion=self.dispersion())
+        self._learned = shared_shapes(self.counts, passed, most=most, dispersion=self.dispersion())
         return self._learned.trusted(self.trust.share)
 
     def dispersion(self) -> float:
         """Return variance over mean of the items by hour: 1 for single items, more for batches."""
         return dispersion_of(self._weekly[:-1])  # the current week is incomplete
 
-    def counts(self) -> Floats:
-        """Return discounted items by source and hour of the week, shape (sources, 168)."""
-        return self._counts.copy()
-
     def _turn_weeks(self, now_s: float) -> None:
         while now_s > self._week_s + WEEK_S:  # items up to the end of a week belong to it
             self._passed += passed_hours(self._week_s, self._week_s + WEEK_S)
             fade = 2.0 ** (-1.0 / _WEEK_HALF_LIFE)
-            self._counts *= fade
+            self.counts *= fade
             self._passed *= fade
             self._week_s += WEEK_S
             self._weekly = [*self._weekly[1 - _KEPT_WEEKS :], np.zeros(HOURS)]

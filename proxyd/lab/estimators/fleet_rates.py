@@ -18,9 +18,9 @@ class FleetRates:
     """Posterior update rates of many sources, learned together.
 
     No half-life suits every fleet: recipes of a package collection are predicted best by a year, forums by a week. So
-    each source keeps its evidence under several half-lives, and each of these gives a posterior mean (as
-    ``GammaRate``). The rate is their weighted sum, with the population's mean as one more member. The weights are
-    shared by the fleet and fitted online by maximum likelihood of what the probes found (stepwise EM).
+    each source keeps its evidence under several half-lives, and each of these gives a posterior mean. The
+    rate is their weighted sum, with the population's mean as one more member. The weights are shared by the fleet and
+    fitted online by maximum likelihood of what the probes found (stepwise EM).
 
     Parameters
     ----------

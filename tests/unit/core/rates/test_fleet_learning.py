@@ -6,13 +6,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from proxyd.core.rates.evidence import ItemTimes
-from proxyd.core.rates.gamma_poisson import posterior_means
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rates.week_shapes import HOURS, dispersion_of, passed_hours, shared_shapes, week_hours, week_shape
 from proxyd.lab.estimators.fleet_model import FleetModel
 from proxyd.lab.estimators.fleet_rates import FleetRates
-from proxyd.lab.estimators.gamma_rate import GammaRate
 
 Floats = NDArray[np.float64]
 DAY_S = 86400.0
@@ -26,17 +23,6 @@ def test_probing_sources_together_or_one_by_one_is_the_same_but_for_the_weights(
         apart.observe([source], 0.0, DAY_S, [0] * len(times), times)
     assert np.allclose(together.events, apart.events)
     assert np.allclose(together.exposure_s, apart.exposure_s)
-
-
-def test_one_half_life_says_what_the_single_estimator_says() -> None:
-    rates = FleetRates(1, half_lives_s=[30 * DAY_S])
-    single = GammaRate(30 * DAY_S)
-    for day in range(40):
-        times = [day * DAY_S + 3600.0 * k for k in range(1, 1 + day % 4)]
-        rates.observe([0], day * DAY_S, (day + 1) * DAY_S, [0] * len(times), times)
-        single.update(ItemTimes(day * DAY_S, (day + 1) * DAY_S, tuple(times)))
-    member = posterior_means(rates.events[0], rates.exposure_s[0], 1 / DAY_S)[0]
-    assert member == pytest.approx(single.rate_per_s(40 * DAY_S))
 
 
 def steady_then(rng: np.random.Generator, sources: int, days: int, moved: bool) -> FleetRates:
@@ -123,7 +109,7 @@ def test_a_history_is_read_as_if_probed_daily() -> None:
     per_day = model.rates.per_s(100 * DAY_S) * DAY_S
     assert per_day[0] == pytest.approx(4.0, rel=0.2)
     assert per_day[1] < 0.5
-    assert model.counts().sum() == pytest.approx(410, rel=0.25)
+    assert model.counts.sum() == pytest.approx(410, rel=0.25)
 
 
 @pytest.mark.parametrize("weeks", [2.0, 4.0, 4.5])
@@ -154,4 +140,4 @@ def test_what_came_before_a_source_was_known_is_not_taken_in() -> None:
     for model, given in zip(models, (times, cut), strict=True):
         model.read(given, until_s=20 * DAY_S, since_s=[0.0, 10 * DAY_S])
     assert np.array_equal(models[0].rates.events, models[1].rates.events)
-    assert np.array_equal(models[0].counts(), models[1].counts())
+    assert np.array_equal(models[0].counts, models[1].counts)
