@@ -20,8 +20,6 @@ class Wic:
         M, the probes of each chronon.
     life
         ``None`` for *overwrite*, else the window in chronons.
-    urgency
-        Weight of each page, not negative; ``None`` for 1 each.
 
     Raises
     ------
@@ -31,8 +29,8 @@ class Wic:
     Notes
     -----
     Source: Pandey, Dhamdhere and Olston 2004, as Roitman et al., section 4.5, use it; they leave out the details. Our
-    interpretation: the utility of probing page i now is urgency times the expected number of updates since its last
-    probe that are still alive. Under *overwrite* only the last update can be alive, so that is the probability of any
+    interpretation: the utility of probing page i now is the expected number of updates since its last probe that are
+    still alive. Under *overwrite* only the last update can be alive, so that is the probability of any
     update since; under a window it is the sum of the chances of its chronons. Utility does not fall with delay (the
     papers' strict utility), and updates count one by one, whatever X a rule waits for. A probe sees its own chronon's
     update. Ties go to the page probed longest ago, then to the lower number. It ignores demand, so it spends M in
@@ -48,18 +46,13 @@ class Wic:
     [[0], [1], [0]]
     """
 
-    def __init__(
-        self, chances: ArrayLike, probes: int, *, epoch: Epoch, life: int | None, urgency: ArrayLike | None = None
-    ) -> None:
+    def __init__(self, chances: ArrayLike, probes: int, *, epoch: Epoch, life: int | None) -> None:
         self._chances = np.asarray(chances, dtype=np.float64)
         if self._chances.ndim != 2 or self._chances.shape[1] != len(epoch):
             raise ValueError(f"chances need a row for each page and {len(epoch)} columns")
         pages = len(self._chances)
-        self._urgency = np.ones(pages) if urgency is None else np.asarray(urgency, dtype=np.float64)
-        if self._urgency.shape != (pages,):
-            raise ValueError(f"{pages} pages need as many urgencies")
-        if np.any((self._chances < 0) | (self._chances > 1)) or np.any(self._urgency < 0):
-            raise ValueError("chances lie between 0 and 1, urgencies are not negative")
+        if np.any((self._chances < 0) | (self._chances > 1)):
+            raise ValueError("chances lie between 0 and 1")
         if probes < 0 or (life is not None and life < 0):
             raise ValueError("neither probes nor life can be negative")
         self._epoch, self._life, self._most = epoch, life, min(probes, pages)
@@ -84,14 +77,10 @@ class Wic:
         if now not in self._epoch:
             raise ValueError(f"chronon {now} lies outside the epoch")
         slot = now - self._epoch.start
-        utility = self._urgency * self._alive(slot)
-        chosen = np.lexsort((self._last, -utility))[: self._most if room is None else min(self._most, room)]
+        chosen = np.lexsort((self._last, -self._alive(slot)))[: self._most if room is None else min(self._most, room)]
         self._last[chosen] = slot
         self._missed[chosen] = 1.0
         return chosen
-
-    def observe(self, now: Chronon, pages: Ints, found: Ints) -> None:
-        """Ignore the findings: the model is known and does not change."""
 
     def _alive(self, slot: int) -> Floats:
         """Return each page's expected number of updates since its last probe that are still alive."""

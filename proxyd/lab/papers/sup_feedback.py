@@ -6,15 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.planning.policies.expected_intervals import FiringPattern
 from proxyd.lab.algorithms.feedback_sup import ModelDemand, known_updates
-from proxyd.lab.papers.datasets import RSS, Probes, Updates
+from proxyd.lab.papers.datasets import RSS, Ints, Probes, Updates
 from proxyd.lab.papers.figure import Figure
-
-Ints = NDArray[np.int64]
 
 STATIC, PASSED, CAUGHT, REPLAN = "SUP", "adds as printed", "adds if nothing caught", "counts anew"
 READINGS = (PASSED, CAUGHT, REPLAN)
@@ -70,7 +67,7 @@ def follow(plan: Updates, actual: Updates, every: int, reading: str, *, life: in
 def _page(expected: Ints, came: Ints, every: int, chronons: int, reading: str, life: int | None) -> list[int]:
     ahead = known_updates(expected, life=life, last=chronons - 1, grid=_GRID)
     is_added = reading in (PASSED, CAUGHT)
-    demand = ModelDemand("rule", FiringPattern(every), ahead, is_added, _GRID)
+    demand = ModelDemand(FiringPattern(every), ahead, is_added, _GRID)
     probes: list[int] = []
     now = before = 0
     while (due := demand.pending(now)) is not None:
@@ -80,10 +77,10 @@ def _page(expected: Ints, came: Ints, every: int, chronons: int, reading: str, l
         count = int(np.searchsorted(came, now, side="right"))
         if reading == REPLAN:
             firing = FiringPattern(every, -count % every)
-            demand = ModelDemand("rule", firing, ahead, False, _GRID, anchor_s=now + _LATE)
+            demand = ModelDemand(firing, ahead, False, _GRID, anchor_s=now + _LATE)
         else:
             fired = _fired(before, count, every, reading)
-            demand.observed(now + _LATE, rate_per_s=0.0, count=count, fired=fired)
+            demand.observed(now + _LATE, count=count, fired=fired)
         before = count
         now += 1
     return probes

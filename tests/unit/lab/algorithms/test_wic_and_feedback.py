@@ -11,7 +11,7 @@ from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.planning.policies.expected_intervals import FiringPattern, PlannedInterval
 from proxyd.core.planning.policies.sup import IntervalDemand
-from proxyd.lab.algorithms.feedback_sup import Ahead, Demand, FeedbackSup, ModelDemand, known_updates
+from proxyd.lab.algorithms.feedback_sup import Ahead, ModelDemand, known_updates
 from proxyd.lab.algorithms.step_policies import AdaptivePolicy
 from proxyd.lab.algorithms.wic import Wic
 
@@ -33,11 +33,10 @@ def test_wic_under_a_window_forgets_what_is_too_old() -> None:
     assert late.choose(2).tolist() == [1]
 
 
-def test_wic_weighs_pages_by_urgency_and_spends_all_its_probes() -> None:
-    policy = Wic([[0.5, 0.0], [0.2, 0.0], [0.1, 0.0]], 2, epoch=Epoch(0, 2), life=None, urgency=[1.0, 1.0, 9.0])
-    assert policy.choose(0).tolist() == [2, 0]
-    policy.observe(0, np.array([2, 0]), np.array([1, 0]))
-    assert policy.choose(1).tolist() == [1, 0]
+def test_wic_spends_all_its_probes() -> None:
+    policy = Wic([[0.5, 0.0], [0.2, 0.0], [0.1, 0.0]], 2, epoch=Epoch(0, 2), life=None)
+    assert policy.choose(0).tolist() == [0, 1]
+    assert policy.choose(1).tolist() == [2, 0]
 
 
 def test_wic_probes_a_page_that_is_certain_to_have_changed() -> None:
@@ -46,22 +45,12 @@ def test_wic_probes_a_page_that_is_certain_to_have_changed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("chances", "probes", "life", "urgency"),
-    [
-        ([0.5], 1, None, None),
-        ([[1.5]], 1, None, None),
-        ([[0.5]], -1, None, None),
-        ([[0.5]], 1, -1, None),
-        ([[0.5]], 1, None, [1.0, 1.0]),
-        ([[0.5]], 1, None, [-1.0]),
-        ([[0.5, 0.5]], 1, None, None),
-    ],
+    ("chances", "probes", "life"),
+    [([0.5], 1, None), ([[1.5]], 1, None), ([[0.5]], -1, None), ([[0.5]], 1, -1), ([[0.5, 0.5]], 1, None)],
 )
-def test_wic_refuses_what_does_not_fit(
-    chances: list[list[float]], probes: int, life: int | None, urgency: list[float] | None
-) -> None:
+def test_wic_refuses_what_does_not_fit(chances: list[list[float]], probes: int, life: int | None) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - each has its own message
-        Wic(chances, probes, epoch=Epoch(0, 1), life=life, urgency=urgency)
+        Wic(chances, probes, epoch=Epoch(0, 1), life=life)
 
 
 def test_wic_has_no_answer_outside_its_epoch() -> None:
@@ -69,64 +58,43 @@ def test_wic_has_no_answer_outside_its_epoch() -> None:
         Wic([[0.5]], 1, epoch=Epoch(0, 1), life=None).choose(1)
 
 
-def issued(policy: FeedbackSup, updates: dict[str, list[int]], chronons: int) -> list[tuple[int, str]]:
-    """Return the probes made against known updates."""
-    probes = []
-    seen = dict.fromkeys(updates, -1)
-    for now in range(chronons):
-        for page in policy.choose(now):
-            probes.append((now, page))
-            policy.observe(now, page, sum(seen[page] < at <= now for at in updates[page]))
-            seen[page] = now
+def issued(demand: ModelDemand | IntervalDemand, every: int, updates: list[int], chronons: int = 41) -> list[int]:
+    """Return the chronons in which a page is probed against known updates."""
+    probes: list[int] = []
+    now = before = 0
+    while (due := demand.pending(now)) is not None and (at := due.deadline) < chronons:
+        demand.probed(at)
+        count, now = int(np.searchsorted(updates, at, side="right")), at + 1
+        end_s, fired = at + 0.999, before // every < count // every
+        if isinstance(demand, IntervalDemand):
+            demand.observed(end_s, rate_per_s=demand.rate_per_s, count=count, fired=fired)
+        else:
+            demand.observed(end_s, count=count, fired=fired)
+        probes.append(at)
+        before = count
     return probes
 
 
-def modelled(every: int, updates: list[int], *, feedback: bool, last: int = 40) -> ModelDemand:
-    ahead = known_updates(np.array(updates), life=None, last=last, grid=GRID)
-    return ModelDemand("r", FiringPattern(every), ahead, feedback, GRID)
+def modelled(every: int, updates: list[int], *, feedback: bool) -> ModelDemand:
+    ahead = known_updates(np.array(updates), life=None, last=40, grid=GRID)
+    return ModelDemand(FiringPattern(every), ahead, feedback, GRID)
 
 
-def test_sup_probes_at_the_end_of_each_planned_interval() -> None:
-    policy = FeedbackSup({("a", "r"): modelled(2, [1, 4, 9, 12, 20], feedback=False)}, GRID)
-    assert issued(policy, {"a": [1, 4, 9, 12, 20]}, 41) == [(8, "a"), (19, "a")]
-
-
-def test_feedback_adds_one_probe_at_the_end_of_the_interval_of_the_items_still_to_come() -> None:
-    # in the model the updates at 4 and 12 fire, but the second one really comes at 10: the probe at 8 finds one item.
-    # The model's next update is at 9, its interval is 9 to 11; no probe is planned there, so one is added at 11
-    plan = [1, 4, 9, 12, 20]
-    policy = FeedbackSup({("a", "r"): modelled(2, plan, feedback=True)}, GRID)
-    assert issued(policy, {"a": [1, 10, 11, 12]}, 41) == [(8, "a"), (11, "a"), (19, "a")]
-
-
-def test_feedback_adds_nothing_where_a_planned_probe_already_falls_inside() -> None:
-    # nothing came by 8: the model's next two updates are at 9 and 12, and 12 to 19 is planned for
-    policy = FeedbackSup({("a", "r"): modelled(2, [1, 4, 9, 12, 20], feedback=True)}, GRID)
-    policy.choose(8)
-    policy.observe(8, "a", 0)
-    assert [now for now in range(9, 41) if policy.choose(now)] == [19]
-
-
-def test_a_rule_that_fired_gets_no_feedback() -> None:
-    policy = FeedbackSup({("a", "r"): modelled(2, [1, 4, 9, 12, 20], feedback=True)}, GRID)
-    assert policy.choose(8) == ("a",)
-    policy.observe(8, "a", 2)
-    assert [now for now in range(9, 41) if policy.choose(now)] == [19]
-
-
-def test_one_probe_serves_all_rules_of_a_page_and_none_of_another() -> None:
-    demands = {
-        ("a", "x"): modelled(1, [2, 10], feedback=False),
-        ("a", "y"): modelled(1, [5, 30], feedback=False),
-        ("b", "x"): modelled(1, [5, 8], feedback=False),
-    }
-    policy = FeedbackSup(demands, GRID)
-    assert [(now, policy.choose(now)) for now in range(41) if now in (7, 9, 29, 40)] == [
-        (7, ("b",)),
-        (9, ("a",)),
-        (29, ()),  # the probe at 9 lay inside the interval that ends here
-        (40, ("a", "b")),
-    ]
+@pytest.mark.parametrize(
+    ("feedback", "updates", "probes"),
+    [
+        pytest.param(False, [1, 4, 9, 12, 20], [8, 19], id="SUP probes at the end of each planned interval"),
+        # in the model the updates at 4 and 12 fire, but the second one really comes at 10: the probe at 8 finds one
+        # item. The model's next update is at 9, its interval is 9 to 11; no probe is planned there, so one is added
+        pytest.param(True, [1, 10, 11, 12], [8, 11, 19], id="feedback adds a probe for items still to come"),
+        # nothing came by 8: the model's next two updates are at 9 and 12, and 12 to 19 is planned for
+        pytest.param(True, [], [8, 19], id="feedback adds nothing if a planned probe already falls inside"),
+        pytest.param(True, [1, 4], [8, 19], id="a rule that fired gets no feedback"),
+    ],
+)
+def test_a_demand_is_planned_and_repaired(feedback: bool, updates: list[int], probes: list[int]) -> None:
+    demand = modelled(2, [1, 4, 9, 12, 20], feedback=feedback)
+    assert issued(demand, 2, updates, chronons=20) == probes
 
 
 def reached_s(intensity: PiecewiseConstant, items: float) -> float:
@@ -170,12 +138,8 @@ def test_at_a_constant_rate_the_varying_demand_is_the_daemons(
     daemons = IntervalDemand("r", FiringPattern(every), None, feedback=feedback, grid=GRID)
     daemons.anchor(0.0, rate_per_s=rate, count=0)
     ahead = known_intensity(PiecewiseConstant.constant(rate, 4000.0), life_s=None, grid=GRID)
-    own = ModelDemand("r", FiringPattern(every), ahead, feedback, GRID)
-    found = []
-    for demand in (daemons, own):
-        demands: dict[tuple[str, str], Demand] = {("a", "r"): demand}
-        found.append(issued(FeedbackSup(demands, GRID), {"a": updates}, 200))
-    assert found[0] == found[1]
+    own = ModelDemand(FiringPattern(every), ahead, feedback, GRID)
+    assert issued(daemons, every, updates, 200) == issued(own, every, updates, 200)
 
 
 def test_wic_counts_the_chronons_between_its_last_choice_and_the_next_epoch() -> None:

@@ -9,9 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyd.core.model.chronon import ChrononGrid
-from proxyd.core.planning.policies.expected_intervals import FiringPattern
-from proxyd.lab.algorithms.feedback_sup import FeedbackSup, ModelDemand, known_updates
 from proxyd.lab.papers import sup_counted, sup_feedback, sup_wic
 from proxyd.lab.papers import sup_paper as sup
 from proxyd.lab.papers.datasets import RSS, SYNTHETIC_1, SYNTHETIC_2, Dataset, Updates
@@ -73,38 +70,6 @@ def test_the_poisson_model_expects_updates_where_the_intensity_adds_up() -> None
     dataset = Dataset("d", 2, 6, 1.0)
     assert dataset.expected(np.array([4.0, 2.0]), 100).of_page[0].tolist() == [25, 50, 75, 99]
     assert dataset.expected(np.array([4.0, 2.0]), 100).of_page[1].tolist() == [50, 99]
-
-
-@given(UPDATES, UPDATES, st.integers(1, 4), st.sampled_from([False, True]))
-def test_a_page_is_followed_as_the_policy_follows_it(
-    planned: list[list[int]], came: list[list[int]], every: int, feedback: bool
-) -> None:
-    pages = min(len(planned), len(came))
-    plan, actual = Updates.of(planned[:pages], 60), Updates.of(came[:pages], 60)
-    probes = follow(plan, actual, every, PASSED if feedback else STATIC)
-    assert sorted(zip(*(column.tolist() for column in probes), strict=True)) == by_policy(plan, actual, every, feedback)
-
-
-def by_policy(plan: Updates, actual: Updates, every: int, feedback: bool) -> list[tuple[int, int]]:
-    grid = ChrononGrid(1.0)
-    demands = {
-        (str(page), "r"): ModelDemand(
-            "r", FiringPattern(every), known_updates(own, life=None, last=59, grid=grid), feedback, grid
-        )
-        for page, own in enumerate(plan.of_page)
-    }
-    policy = FeedbackSup(demands, grid)
-    came = actual.of_page
-    seen = [0] * actual.count
-    made = []
-    for now in range(60):
-        for name in policy.choose(now):
-            page = int(name)
-            count = int(np.searchsorted(came[page], now, side="right"))
-            policy.observe(now, name, count - seen[page])
-            seen[page] = count
-            made.append((page, now))
-    return sorted(made)
 
 
 @given(UPDATES, st.integers(1, 4), st.sampled_from([PASSED, CAUGHT, REPLAN]))
