@@ -12,14 +12,7 @@ from hypothesis import strategies as st
 from proxyd.errors import SchedulingError
 from proxyd.lab.algorithms.detection_frequencies import paper_bound, tight_bound
 from proxyd.lab.algorithms.probe_cycles import GOLDEN, IDLE, cycle_of_powers, golden, improved_powers, powers_of_two
-from proxyd.lab.algorithms.robot_frequencies import (
-    AccessTime,
-    EmpiricalAccess,
-    GammaAccess,
-    cycle_staleness,
-    evenly_spaced,
-    randomised,
-)
+from proxyd.lab.algorithms.robot_frequencies import GammaAccess, cycle_staleness, evenly_spaced, randomised
 from tests.examples import examples
 
 rates = st.lists(st.sampled_from([0.0, 0.01, 0.1, 0.5, 1.0, 3.0, 20.0]), min_size=1, max_size=8).filter(any)
@@ -70,13 +63,13 @@ def test_the_golden_cycle_leaves_no_gap_much_longer_than_the_mean(lam: list[floa
         assert max(np.diff(np.append(at, at[0] + len(cycle)))) <= GOLDEN**2 * len(cycle) / accesses + 2
 
 
-ACCESS = [GammaAccess(0.7, np.inf), GammaAccess(0.7), GammaAccess(1.3, 3.0), EmpiricalAccess(np.array([0.1, 0.5, 2.0]))]
+ACCESS = [GammaAccess(0.7, np.inf), GammaAccess(0.7), GammaAccess(1.3, 3.0)]
 pages = st.lists(st.tuples(st.floats(0.01, 3.0), st.floats(0.0, 5.0)), min_size=1, max_size=6).filter(
     lambda found: any(weight > 0.01 for _, weight in found)
 )
 
 
-def even_cost(f: np.ndarray, mu: np.ndarray, c: np.ndarray, access: AccessTime) -> float:
+def even_cost(f: np.ndarray, mu: np.ndarray, c: np.ndarray, access: GammaAccess) -> float:
     h = access.transform(mu)
     used = f > 0
     gain = np.zeros(len(f))
@@ -84,7 +77,7 @@ def even_cost(f: np.ndarray, mu: np.ndarray, c: np.ndarray, access: AccessTime) 
     return float(c @ (1 - gain))
 
 
-def drawn_cost(f: np.ndarray, mu: np.ndarray, c: np.ndarray, access: AccessTime) -> float:
+def drawn_cost(f: np.ndarray, mu: np.ndarray, c: np.ndarray, access: GammaAccess) -> float:
     h = access.transform(mu)
     return float(c @ (1 - f / (mu * access.mean) * (1 - h) / (1 - h + f * h)))
 
@@ -92,7 +85,7 @@ def drawn_cost(f: np.ndarray, mu: np.ndarray, c: np.ndarray, access: AccessTime)
 @pytest.mark.parametrize("access", ACCESS)
 @given(pages, st.integers(0, 2**32 - 1))
 @examples(25)
-def test_no_other_robot_frequencies_cost_less(access: AccessTime, found: list[tuple[float, float]], seed: int) -> None:
+def test_no_other_robot_frequencies_cost_less(access: GammaAccess, found: list[tuple[float, float]], seed: int) -> None:
     """Both costs are convex, so a point that no direction improves is the optimum."""
     mu, c = (np.array(values) for values in zip(*found, strict=True))
     rng = np.random.default_rng(seed)
@@ -108,7 +101,7 @@ def test_no_other_robot_frequencies_cost_less(access: AccessTime, found: list[tu
 
 
 @pytest.mark.parametrize("access", ACCESS)
-def test_weights_equal_to_the_rates_give_the_closed_forms(access: AccessTime) -> None:
+def test_weights_equal_to_the_rates_give_the_closed_forms(access: GammaAccess) -> None:
     mu = np.array([0.1, 0.4, 2.0])
     h = access.transform(mu)
     assert evenly_spaced(mu, access).frequencies == pytest.approx(np.log(h) / np.log(h).sum())
@@ -118,7 +111,7 @@ def test_weights_equal_to_the_rates_give_the_closed_forms(access: AccessTime) ->
 
 
 @pytest.mark.parametrize("access", ACCESS)
-def test_the_golden_cycle_stays_within_nine_eighths_of_the_bound(access: AccessTime) -> None:
+def test_the_golden_cycle_stays_within_nine_eighths_of_the_bound(access: GammaAccess) -> None:
     mu = np.array([0.002, 0.003, 0.003, 0.005, 0.011, 0.02])
     best = evenly_spaced(mu, access)
     stale = cycle_staleness(mu, access, golden(best.frequencies, 987))

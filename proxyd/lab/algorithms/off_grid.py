@@ -12,6 +12,7 @@ from proxyd.core.planning.one_source.optimal_schedule import OneSourceSchedule
 from proxyd.errors import InvalidScheduleError
 
 _SWEEPS = 10_000
+_LAST_MU, _IOTA = 1 / 512, 1e-9
 
 
 def improve_exactly(prefix: Prefix, probes: ArrayLike, *, spacing: float = 0.0) -> OneSourceSchedule:
@@ -75,26 +76,12 @@ def _best_between(prefix: Prefix, s: float, u: float, low: float, high: float, n
     return float(candidates[best]) if gain > 1e-13 * max(1.0, float(saved[best])) else now
 
 
-def algorithm_10(
-    prefix: Prefix,
-    probes: ArrayLike,
-    *,
-    spacing: float = 0.0,
-    mu_first: float | None = None,
-    mu_last: float = 1 / 512,
-    rho: float = 0.5,
-    iota: float = 1e-9,
-) -> tuple[OneSourceSchedule, int]:
+def algorithm_10(prefix: Prefix, probes: ArrayLike, *, spacing: float = 0.0) -> tuple[OneSourceSchedule, int]:
     """Return the paper's improvement by mu-moves, and the number of moves.
 
     Each move takes one probe the fraction mu of the way to a neighbour (minus ``spacing``). The most improving move
-    is made while any improves by ``iota``; then mu shrinks by ``rho`` until it is below ``mu_last``. It reproduces
-    the paper: ``improve_exactly`` is better and has no parameters.
-
-    Parameters
-    ----------
-    mu_first
-        Defaults to the paper's 1/2, or to 1 if ``spacing`` is greater than 0.
+    is made while any improves by iota (1e-9); then mu, at first 1/2, or 1 if ``spacing`` is greater than 0, is halved
+    until it is below 1/512. It reproduces the paper: ``improve_exactly`` is better and has no parameters.
 
     Notes
     -----
@@ -107,24 +94,21 @@ def algorithm_10(
     >>> algorithm_10(Prefix(one, one), [1.0, 4.0])[0].times.round(2).tolist()
     [2.0, 4.0]
     """
-    if not 0 < rho < 1 or mu_last <= 0 or iota <= 0:
-        raise InvalidScheduleError("rho must lie between 0 and 1, mu_last and iota be greater than 0")
     times = _with_start(prefix, probes)
-    mu = mu_first if mu_first is not None else (1.0 if spacing > 0 else 0.5)
-    moves = 0
-    while mu >= mu_last:
-        moves += _mu_moves(prefix, times, mu, spacing, iota)
-        mu *= rho
+    mu, moves = 1.0 if spacing > 0 else 0.5, 0
+    while mu >= _LAST_MU:
+        moves += _mu_moves(prefix, times, mu, spacing)
+        mu /= 2
     return OneSourceSchedule(times[1:], prefix.total(times), exact=False), moves
 
 
-def _mu_moves(prefix: Prefix, times: NDArray[np.float64], mu: float, spacing: float, iota: float) -> int:
+def _mu_moves(prefix: Prefix, times: NDArray[np.float64], mu: float, spacing: float) -> int:
     """Make all improving moves of one mu, most improving first; a version number identifies stale heap entries."""
     version = [0] * len(times)
     heap = [entry for i in range(1, len(times) - 1) for entry in _moves_of(prefix, times, i, mu, spacing, version[i])]
     heapify(heap)
     made = 0
-    while heap and -heap[0][0] >= iota:
+    while heap and -heap[0][0] >= _IOTA:
         _, i, target, seen = heappop(heap)
         if seen != version[i]:
             continue

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,24 +13,6 @@ from proxyd.errors import SchedulingError
 Floats = NDArray[np.float64]
 _BISECTIONS = 80
 _NEWTON_STEPS = 25
-
-
-class AccessTime(Protocol):
-    """The time that one access takes; only its mean and Laplace transform matter.
-
-    Examples
-    --------
-    >>> accesses: list[AccessTime] = [GammaAccess(1.0), EmpiricalAccess(np.array([0.5, 1.5]))]
-    >>> [access.mean for access in accesses]
-    [1.0, 1.0]
-    """
-
-    @property
-    def mean(self) -> float:
-        """Mean access time."""
-
-    def transform(self, mu: Floats) -> Floats:
-        """Return ``E exp(-mu X)``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,30 +35,6 @@ class GammaAccess:
 
 
 @dataclass(frozen=True, eq=False)
-class EmpiricalAccess:
-    """Measured access times, all equally likely.
-
-    Examples
-    --------
-    >>> access = EmpiricalAccess(np.array([1.0, 3.0]))
-    >>> access.mean, access.transform(np.array([0.0])).tolist()
-    (2.0, [1.0])
-    """
-
-    samples: Floats
-
-    @property
-    def mean(self) -> float:
-        """Mean of the samples."""
-        return float(np.mean(self.samples))
-
-    def transform(self, mu: Floats) -> Floats:
-        """Return the mean of ``exp(-mu x)`` over the samples."""
-        means: Floats = np.exp(-np.outer(mu, self.samples)).mean(axis=1)
-        return means
-
-
-@dataclass(frozen=True, eq=False)
 class RobotFrequencies:
     """Each page's share of the accesses, adding up to 1, and the resulting cost.
 
@@ -94,7 +51,7 @@ class RobotFrequencies:
     cost: float
 
 
-def evenly_spaced(mu: ArrayLike, access: AccessTime, weights: ArrayLike | None = None) -> RobotFrequencies:
+def evenly_spaced(mu: ArrayLike, access: GammaAccess, weights: ArrayLike | None = None) -> RobotFrequencies:
     """Return the frequencies of least cost if the accesses to each page are evenly spaced.
 
     Parameters
@@ -126,14 +83,10 @@ def evenly_spaced(mu: ArrayLike, access: AccessTime, weights: ArrayLike | None =
         return found
 
     frequencies = _normalised(shares, float(value.max()))
-    with np.errstate(divide="ignore"):
-        stale = 1 - frequencies / (rates * access.mean) * -np.expm1(
-            np.where(frequencies > 0, log_h / np.maximum(frequencies, 1e-300), -np.inf)
-        )
-    return RobotFrequencies(frequencies, float(costs @ stale))
+    return RobotFrequencies(frequencies, float(costs @ even_staleness(rates, access, frequencies)))
 
 
-def randomised(mu: ArrayLike, access: AccessTime, weights: ArrayLike | None = None) -> RobotFrequencies:
+def randomised(mu: ArrayLike, access: GammaAccess, weights: ArrayLike | None = None) -> RobotFrequencies:
     """Return the frequencies of least cost if each access is drawn independently.
 
     The parameters are those of ``evenly_spaced``.
@@ -159,11 +112,26 @@ def randomised(mu: ArrayLike, access: AccessTime, weights: ArrayLike | None = No
             break
         active &= root >= level
     frequencies = np.where(active, (root / level - 1) * odds, 0.0)
-    stale = 1 - frequencies / (rates * access.mean) * (1 - h) / (1 - h + frequencies * h)
-    return RobotFrequencies(frequencies, float(costs @ stale))
+    return RobotFrequencies(frequencies, float(costs @ drawn_staleness(rates, access, frequencies)))
 
 
-def cycle_staleness(mu: ArrayLike, access: AccessTime, cycle: ArrayLike) -> Floats:
+def even_staleness(mu: Floats, access: GammaAccess, f: Floats) -> Floats:
+    """Return the outdated fractions for evenly spaced accesses; pages without accesses are always out of date."""
+    log_h = np.log(access.transform(mu))
+    stale = np.ones(len(mu))
+    used = f > 0
+    stale[used] = 1 - f[used] / (mu[used] * access.mean) * -np.expm1(log_h[used] / f[used])
+    return stale
+
+
+def drawn_staleness(mu: Floats, access: GammaAccess, f: Floats) -> Floats:
+    """Return the outdated fractions if each access is drawn independently (Lemma 4.1)."""
+    h = access.transform(mu)
+    stale: Floats = 1 - f / (mu * access.mean) * (1 - h) / (1 - h + f * h)
+    return stale
+
+
+def cycle_staleness(mu: ArrayLike, access: GammaAccess, cycle: ArrayLike) -> Floats:
     """Return the fraction of time that each page is out of date under a repeated order of accesses.
 
     Notes

@@ -10,10 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from proxyd.core.planning.allocation.probe_allocator import largest
 from proxyd.core.planning.golden_turns import turns
-from proxyd.lab.algorithms.detection_frequencies import checked_rates, memoryless, tight_bound
+from proxyd.lab.algorithms.detection_frequencies import Floats, checked_rates, memoryless, tight_bound
 
 Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 class DetectionPolicy(Protocol):
@@ -146,27 +145,6 @@ class CyclePolicy(_KnowsRates):
         places = self._cycle[np.arange(self._place, self._place + room) % len(self._cycle)]
         self._place = (self._place + room) % len(self._cycle)
         return np.unique(places[places >= 0])
-
-
-class MemorylessPolicy(_KnowsRates):
-    """Draws ``c`` different sources again each step, each with its fixed probability of being drawn first.
-
-    Examples
-    --------
-    >>> policy = MemorylessPolicy([0.5, 0.5, 0.0], np.random.Generator(np.random.PCG64(1)))
-    >>> sorted(policy.choose(0, 3).tolist())
-    [0, 1]
-    """
-
-    def __init__(self, probabilities: ArrayLike, rng: np.random.Generator) -> None:
-        p = np.asarray(probabilities, dtype=np.float64)
-        self._p = p / p.sum()
-        self._possible = int(np.count_nonzero(self._p))
-        self._rng = rng
-
-    def choose(self, now: int, room: int) -> Ints:
-        """Return the sources drawn."""
-        return _draw(self._p, min(room, self._possible), self._rng)
 
 
 class AdaptivePolicy:

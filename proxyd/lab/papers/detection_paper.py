@@ -8,9 +8,8 @@ from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from proxyd.lab.algorithms.detection_frequencies import paper_bound, periodic_cost, tight_bound
+from proxyd.lab.algorithms.detection_frequencies import Floats, paper_bound, periodic_cost, tight_bound
 from proxyd.lab.algorithms.probe_cycles import golden, improved_powers, powers_of_two
 from proxyd.lab.algorithms.step_policies import (
     AdaptivePolicy,
@@ -19,13 +18,12 @@ from proxyd.lab.algorithms.step_policies import (
     DuePolicy,
     GreedyPolicy,
     IndexPolicy,
+    Ints,
     LearningIndexPolicy,
 )
 from proxyd.lab.papers.figure import Figure
 from proxyd.lab.traces.synthetic import zipf_rates
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Arrivals: TypeAlias = Callable[[Floats, np.random.Generator], Ints]
 SOURCES = 1000
 _TOTAL = 50.0

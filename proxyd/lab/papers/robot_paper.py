@@ -9,11 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyd.lab.algorithms.probe_cycles import GOLDEN, golden
-from proxyd.lab.algorithms.robot_frequencies import GammaAccess, cycle_staleness, evenly_spaced, randomised
+from proxyd.lab.algorithms.robot_frequencies import (
+    Floats,
+    GammaAccess,
+    cycle_staleness,
+    drawn_staleness,
+    even_staleness,
+    evenly_spaced,
+    randomised,
+)
 from proxyd.lab.papers.figure import Figure
 from proxyd.lab.traces.synthetic import zipf_rates
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 PAPER_EXAMPLE = (4, 2, 4, 1, 3, 4, 2, 4, 1, 3, 4, 2, 3)
 """The golden-ratio cycle printed in section 5 of the paper, for frequencies of 2, 3, 3 and 5 thirteenths."""
@@ -111,7 +118,7 @@ def _frequencies(pages: int) -> Figure:
                 "equal": np.full(pages, 1 / pages),
             }
             for policy, f in shares.items():
-                cost = float(weights @ _even_staleness(mu, access, f))
+                cost = float(weights @ even_staleness(mu, access, f))
                 rows.append((name, weighting, policy, cost, cost / best.cost, int(np.count_nonzero(f)), float(f[0])))
     return Figure(
         "robot-frequencies",
@@ -123,15 +130,6 @@ def _frequencies(pages: int) -> Figure:
     )
 
 
-def _even_staleness(mu: Floats, access: GammaAccess, f: Floats) -> Floats:
-    """Return the outdated fractions for evenly spaced accesses; pages without accesses are always out of date."""
-    log_h = np.log(access.transform(mu))
-    stale = np.ones(len(mu))
-    used = f > 0
-    stale[used] = 1 - f[used] / (mu[used] * access.mean) * -np.expm1(log_h[used] / f[used])
-    return stale
-
-
 def _sequences(pages: int) -> Figure:
     """Return the cost of random accesses and of cycles over the bound for evenly spaced ones."""
     rows = []
@@ -140,7 +138,7 @@ def _sequences(pages: int) -> Figure:
         for q in (0.1, 1.0, 3.0):
             mu = zipf_rates(pages, exponent=1.0, total_per_s=q)
             even, drawn = evenly_spaced(mu, access), randomised(mu, access)
-            naive = float(mu @ _drawn_staleness(mu, access, mu / mu.sum()))
+            naive = float(mu @ drawn_staleness(mu, access, mu / mu.sum()))
             cycle = golden(even.frequencies, 20 * pages)
             ordered = float(mu @ cycle_staleness(mu, access, cycle))
             rows.append((name, q, even.cost, ordered / even.cost, drawn.cost / even.cost, naive / even.cost))
@@ -152,13 +150,6 @@ def _sequences(pages: int) -> Figure:
         tuple(rows),
         note="Randomised draws each access by 1/h - 1 (16); as mu: in proportion to the mutation rates.",
     )
-
-
-def _drawn_staleness(mu: Floats, access: GammaAccess, f: Floats) -> Floats:
-    """Return the outdated fractions of Lemma 4.1."""
-    h = access.transform(mu)
-    stale: Floats = 1 - f / (mu * access.mean) * (1 - h) / (1 - h + f * h)
-    return stale
 
 
 def _simulated(accesses: int, rng: np.random.Generator) -> Figure:

@@ -12,7 +12,7 @@ from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.planning.one_source.costs import Prefix
 from proxyd.errors import InvalidScheduleError, SchedulingError, UnknownPolicyError
 from proxyd.lab.algorithms.detection_frequencies import memoryless, periodic_cost, tight_bound
-from proxyd.lab.algorithms.off_grid import algorithm_10, improve_exactly
+from proxyd.lab.algorithms.off_grid import improve_exactly
 from proxyd.lab.algorithms.one_source_baselines import first_arrival, parameter_for, threshold
 from proxyd.lab.algorithms.probe_cycles import cycle_of_powers, golden
 from proxyd.lab.algorithms.robot_frequencies import GammaAccess, cycle_staleness, evenly_spaced, randomised
@@ -49,7 +49,6 @@ def test_rates_and_budgets_without_a_meaning_are_refused(refused: Callable[[], o
         (lambda: first_arrival(PERIOD, 1.0), "the probability must lie between 0 and 1"),
         (lambda: first_arrival(LATE, 1e-300), "the parameter is too small: the next probe would be due at once"),
         (lambda: parameter_for(PERIOD, "threshold", 0), "a schedule has at least one probe"),
-        (lambda: algorithm_10(PERIOD, [4.0], rho=1.0), "rho must lie between 0 and 1"),
         (lambda: improve_exactly(PERIOD, [2.0]), "probes must increase and end where the period ends"),
         (lambda: improve_exactly(PERIOD, [3.0, 2.0, 4.0]), "probes must increase and end where the period ends"),
     ],
