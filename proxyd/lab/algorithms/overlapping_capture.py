@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import floor
 
@@ -14,11 +14,13 @@ from scipy.sparse import csr_matrix, hstack, identity, vstack
 from proxyd.core.model.schedule import ExecutionInterval
 from proxyd.core.planning.capture.capacity import Capacity, Jobs
 from proxyd.core.planning.capture.capture_kernels import SLOT, tables, take_in_order
-from proxyd.core.planning.capture.spans import CaptureSchedule, Floats, Ints, Spans, are_disjoint, checked_weights
+from proxyd.core.planning.capture.earliest_deadline import edf
+from proxyd.core.planning.capture.spans import OPEN, CaptureSchedule, Floats, Ints, Spans, are_disjoint, checked_weights
 from proxyd.core.planning.numba_kernels import kernel
 from proxyd.errors import SchedulingError
 
 _TOLERANCE = 1e-6
+_CERTIFIED_CHRONONS = 2_000_000
 
 
 def greedy_capture(
@@ -240,6 +242,36 @@ def most_weight(intervals: Iterable[ExecutionInterval], weights: ArrayLike, capa
         jobs.sources[placed], jobs.chronons(table[SLOT, placed]), exact=exact, weights=given, bound=bound
     )
     exact = exact or found.captured == len(jobs)
-    return CaptureSchedule(
-        found.probes, found.captured, found.delay, exact, found.weight, found.weight if exact else bound
-    )
+    return replace(found, exact=exact, bound=found.weight if exact else bound)
+
+
+def captured_weight(schedule: CaptureSchedule, intervals: Sequence[ExecutionInterval], weights: Floats) -> float:
+    """Return the weight of the intervals that the probes of a schedule capture, each at its source."""
+    spans = Spans.of(intervals)
+    number = {name: n for n, name in enumerate(spans.names)}
+    probes = np.array([(number[source], chronon) for source, chronon in schedule.probes], dtype=np.int64).reshape(-1, 2)
+    return float(np.sum(weights[spans.captured_at(probes[:, 0], probes[:, 1]) < OPEN]))
+
+
+def most_captured(given: Sequence[ExecutionInterval], capacity: Capacity, weights: Floats | None) -> CaptureSchedule:
+    """Return the schedule that captures most intervals or weight; if that is hard, a greedy one with a bound."""
+    if weights is None or np.all(weights == weights[0]):
+        found, each = edf(given, capacity), 1.0 if weights is None else float(weights[0])
+        found = replace(found, weight=found.weight * each, bound=found.bound and found.bound * each)
+    else:
+        found = most_weight(given, weights, capacity)
+    if found.exact:
+        return found
+    ends = [interval.start if interval.deadline is None else interval.deadline for interval in given]
+    lengths = sum(end - interval.start + 1 for interval, end in zip(given, ends, strict=True))
+    greedy = greedy_capture(given, capacity, weights, certify=lengths <= _CERTIFIED_CHRONONS)
+    best = max(greedy, found, key=lambda schedule: (schedule.weight, -schedule.delay))
+    bound = greedy.bound
+    return replace(best, bound=bound, exact=bound is not None and best.weight >= bound - 1e-9 * max(1.0, bound))
+
+
+def fits(found: CaptureSchedule, capacity: Capacity) -> bool:
+    """Return whether the schedule keeps to the capacity."""
+    chronons = np.array([chronon for _, chronon in found.probes], dtype=np.int64) - capacity.epoch.start
+    used = np.bincount(chronons, minlength=len(capacity.epoch))
+    return bool(np.all(used <= capacity.probes))

@@ -12,15 +12,13 @@ from itertools import combinations
 from math import comb
 
 import numpy as np
-from numpy.typing import NDArray
 
 from proxyd.core.model.chronon import Chronon, Epoch
 from proxyd.core.model.schedule import ExecutionInterval
 from proxyd.core.planning.capture.capacity import Capacity
 from proxyd.core.planning.capture.earliest_deadline import edf
 from proxyd.core.planning.capture.pareto import ParetoFront, epsilon_cover, pareto
-from proxyd.lab.algorithms.overlapping_capture import greedy_capture, lp_bound, most_weight
-from proxyd.lab.algorithms.profile_capture import per_profile
+from proxyd.lab.algorithms.overlapping_capture import captured_weight, greedy_capture, lp_bound, most_weight
 from proxyd.lab.papers.datasets import Dataset, Updates, office_week
 from proxyd.lab.papers.figure import Figure
 
@@ -154,8 +152,8 @@ def _fronts(workload: Workload, intervals: list[ExecutionInterval], fronts: dict
             name = f"Pareto set, C = {probes}"
             rows.append((name, _per_profile(delay, workload), round(front.completeness(captured), 4), exact))
         schedule = edf(intervals, workload.capacity(probes))
-        report = per_profile(intervals, schedule)
-        rows.append((f"EDF, C = {probes}", round(report.average_delay, 3), round(report.completeness, 4), _EXACT))
+        share = round(schedule.captured / len(intervals), 4)
+        rows.append((f"EDF, C = {probes}", _per_profile(schedule.delay, workload), share, _EXACT))
         least = int(front.delays[schedule.captured])
         more = f"{schedule.delay / least:.1f} times the least" if least else f"{schedule.delay} where 0 is possible"
         remarks.append(f"C = {probes}: {schedule.captured} captured, total delay {more}")
@@ -286,7 +284,7 @@ def _weights(workload: Workload, rng: np.random.Generator) -> Figure:
         rows += [
             (probes, "most weight", best.weight, best.captured, bound, _EXACT if best.exact else _BOUND),
             (probes, "greedy", greedy.weight, greedy.captured, bound, _EXACT if greedy.exact else _BOUND),
-            (probes, "EDF", _weight(intervals, weights, plain.probes), plain.captured, bound, _BOUND),
+            (probes, "EDF", captured_weight(plain, intervals, weights), plain.captured, bound, _BOUND),
         ]
     return Figure(
         "proxy-dilemma-5-weights",
@@ -296,17 +294,6 @@ def _weights(workload: Workload, rng: np.random.Generator) -> Figure:
         note="Disjoint intervals: the most weight is found exactly and meets the bound of the linear program. Least "
         "delay for a given weight is weakly NP-hard, so no front is drawn here.",
     )
-
-
-def _weight(
-    intervals: Sequence[ExecutionInterval], weights: NDArray[np.float64], probes: Sequence[tuple[str, Chronon]]
-) -> float:
-    """Return the weight that the probes capture."""
-    of_page: dict[str, list[Chronon]] = {}
-    for page, chronon in probes:
-        of_page.setdefault(page, []).append(chronon)
-    caught = [any(at in interval for at in of_page.get(interval.source_id, ())) for interval in intervals]
-    return float(weights[np.array(caught)].sum())
 
 
 def _overlapping(workload: Workload, rng: np.random.Generator, *, quick: bool) -> Figure:

@@ -9,17 +9,16 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.errors import InvalidScheduleError, NotFoundError, TraceError
 from proxyd.lab.replay.history import Past, middle_of, past_of
-from proxyd.lab.replay.replay import Terms, split
+from proxyd.lab.replay.replay import Floats, Terms, split
 from proxyd.lab.traces.trace import Trace, parse_trace
 from proxyd.lab.traces.update_models import model_trace, noisy_events
 
-Events: TypeAlias = tuple[NDArray[np.float64], ...]
+Events: TypeAlias = tuple[Floats, ...]
 _MODEL_WEEKS = 16
 _MOST_CHRONONS = 20_000_000
 _MOST_PROBES = 1e9
@@ -44,7 +43,7 @@ class Given:
     trace: Trace
     start_s: float
     stop_s: float
-    known_from_s: NDArray[np.float64] | None = None
+    known_from_s: Floats | None = None
     probes_per_source_week: float | None = None
     facts: Mapping[str, object] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

@@ -119,20 +119,20 @@ def one_source(options: argparse.Namespace) -> int:
 
 def capture(options: argparse.Namespace) -> int:
     """Print the probes that capture execution intervals, or the Pareto front."""
+    from proxyd.lab.algorithms.overlapping_capture import captured_weight, fits, most_captured
     from proxyd.lab.algorithms.sup import least_delay_sup
     from proxyd.lab.verbs.csv_files import read_capacity, read_intervals
-    from proxyd.lab.verbs.solve_capture import captured_weight, fits, most_captured
 
     intervals = read_intervals(options.intervals)
     if options.policy == "pareto":
         return _front(options, intervals)
     capacity = None if options.budget is None else read_capacity(options.budget, intervals.given)
     if options.policy == "edf" and capacity is not None:
-        found = most_captured(intervals, capacity)
+        found = most_captured(intervals.given, capacity, intervals.weights)
     else:
         found = least_delay_sup(intervals.given)
     is_within = capacity is None or fits(found, capacity)
-    count = len(intervals.given)
+    count, weights = len(intervals.given), intervals.weights
     if options.json:
         answer = {
             "policy": options.policy,
@@ -141,7 +141,7 @@ def capture(options: argparse.Namespace) -> int:
             "intervals": count,
             "captured": found.captured,
             "delay": found.delay,
-            "weight": found.weight if intervals.weights is None else captured_weight(found, intervals),
+            "weight": found.weight if weights is None else captured_weight(found, intervals.given, weights),
             "bound": found.bound,
             "exact": found.exact,
             "within_budget": is_within,
@@ -163,24 +163,12 @@ def frequencies(options: argparse.Namespace) -> int:
     if not 0 < options.budget <= 1e9:
         raise InvalidScheduleError(f"--budget {options.budget:g}: there must be more than 0 probes a step, at most 1e9")
     rates = read_rates(options.rates, positive=options.objective != "detection")
-    if options.kind == "cycle":
-        cycle = solve_cycle(rates, options)
-        if options.json:
-            print(json.dumps(cycle.to_json(), indent=2))
-            return 0
-        print(f"cycle of {len(cycle.places)} places: {cycle.text}")
-        print_table(["place", "source"], [[str(n), name or "-"] for n, name in enumerate(cycle.places, 1)])
-        return 0
-    found = solve_frequencies(rates, options)
+    found = (solve_cycle if options.kind == "cycle" else solve_frequencies)(rates, options)
     if options.json:
-        print(json.dumps(found.to_json(), indent=2))
-        return 0
-    print(found.text)
-    rows = [
-        [name, number(float(rate), 6), number(float(f), 6), number(1 / float(f), 2) if f > 0 else "never"]
-        for name, rate, f in zip(rates.names, rates.rates, found.per_step, strict=True)
-    ]
-    print_table(["source", "rate", "probes a step", "every (steps)"], rows)
+        print(json.dumps(found.answer, indent=2))
+    else:
+        print(found.text)
+        print_table(found.columns, found.rows)
     return 0
 
 

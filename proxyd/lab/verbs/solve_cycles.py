@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,108 +21,78 @@ from proxyd.lab.algorithms.robot_frequencies import (
     evenly_spaced,
     randomised,
 )
-from proxyd.lab.verbs.csv_files import CsvRates
+from proxyd.lab.verbs.csv_files import CsvRates, Floats
 from proxyd.terminal.tables import number
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+_Cycle: TypeAlias = tuple[Ints, float, float, dict[str, object], str]
+"""An order of sources, its cost, a lower bound for every order, the assumptions, and the cost in words."""
 _MOST_PLACES = 1_000_000
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SolvedFrequencies:
-    """How often to probe each source, and the objective's value."""
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """What ``solve`` prints: an answer as JSON; or a line, and a table."""
 
-    objective: str
-    names: tuple[str, ...]
-    per_step: Floats
-    value: float
-    bounds: dict[str, float]
-    terms: dict[str, object]
+    answer: dict[str, object]
     text: str
-
-    def to_json(self) -> dict[str, object]:
-        """Return the output of ``--json``."""
-        total = float(self.per_step.sum())
-        listed = [
-            {"source": name, "frequency": frequency, "share": frequency / total}
-            for name, frequency in zip(self.names, self.per_step.tolist(), strict=True)
-        ]
-        return {
-            "objective": self.objective,
-            "frequencies": listed,
-            "value": self.value,
-            "bounds": self.bounds,
-            **self.terms,
-        }
+    columns: Sequence[str]
+    rows: list[list[str]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SolvedCycle:
-    """A repeating order of probes, ``None`` for an idle place, with its cost and a lower bound for every order."""
-
-    objective: str
-    method: str
-    places: list[str | None]
-    cost: float
-    bound: float
-    terms: dict[str, object]
-    cost_text: str
-
-    @property
-    def text(self) -> str:
-        """What a person wants to know first."""
-        return f"{self.cost_text}; {number(self.ratio)} of the bound {number(self.bound)}"
-
-    @property
-    def ratio(self) -> float:
-        """The cost divided by the bound."""
-        return self.cost / self.bound if self.bound > 0 else 1.0
-
-    def to_json(self) -> dict[str, object]:
-        """Return the output of ``--json``."""
-        return {
-            "objective": self.objective,
-            "method": self.method,
-            "cycle": self.places,
-            "length": len(self.places),
-            "cost": self.cost,
-            "bound": self.bound,
-            "ratio": self.ratio,
-            **self.terms,
-        }
-
-
-def solve_frequencies(rates: CsvRates, options: argparse.Namespace) -> SolvedFrequencies:
+def solve_frequencies(rates: CsvRates, options: argparse.Namespace) -> Solved:
     """Return the best frequencies under ``options.objective``, at ``options.budget`` probes a step."""
+    terms: dict[str, object] = {}
     if options.objective == "detection":
         worth = _worth(rates)
         bound = tight_bound(worth, options.budget)
         text = f"detection: at best {number(bound.cost)} items undiscovered on average (the tight bound)"
-        bounds = {"tight": bound.cost, "paper": paper_bound(worth, options.budget)}
-        return SolvedFrequencies("detection", rates.names, bound.frequencies, bound.cost, bounds, {}, text)
-    found, even, terms = _robot(rates, options)
-    kind = "accesses drawn at random" if options.objective == "randomised" else "accesses evenly spaced"
-    text = f"{options.objective}: cost {number(found.cost)} with {kind}; {_access_text(options)}"
-    return SolvedFrequencies(
-        options.objective, rates.names, found.frequencies * options.budget, found.cost, {"even": even.cost}, terms, text
-    )
+        per_step, cost, bounds = (
+            bound.frequencies,
+            bound.cost,
+            {"tight": bound.cost, "paper": paper_bound(worth, options.budget)},
+        )
+    else:
+        found, even, terms = _robot(rates, options)
+        kind = "accesses drawn at random" if options.objective == "randomised" else "accesses evenly spaced"
+        text = f"{options.objective}: cost {number(found.cost)} with {kind}; {_access_text(options)}"
+        per_step, cost, bounds = found.frequencies * options.budget, found.cost, {"even": even.cost}
+    each, total = list(zip(rates.names, rates.rates.tolist(), per_step.tolist(), strict=True)), float(per_step.sum())
+    listed = [{"source": name, "frequency": f, "share": f / total} for name, _, f in each]
+    answer = {"objective": options.objective, "frequencies": listed, "value": cost, "bounds": bounds, **terms}
+    rows = [[name, number(rate, 6), number(f, 6), number(1 / f, 2) if f > 0 else "never"] for name, rate, f in each]
+    return Solved(answer, text, ("source", "rate", "probes a step", "every (steps)"), rows)
 
 
-def solve_cycle(rates: CsvRates, options: argparse.Namespace) -> SolvedCycle:
+def solve_cycle(rates: CsvRates, options: argparse.Namespace) -> Solved:
     """Return the cycle of ``options.method``, measured by ``options.objective``."""
-    if options.objective == "detection":
-        return _detection_cycle(rates, options)
+    cycle = _detection_cycle if options.objective == "detection" else _robot_cycle
+    order, cost, bound, terms, text = cycle(rates, options)
+    places = [rates.names[source] if source >= 0 else None for source in order.tolist()]
+    ratio = cost / bound if bound > 0 else 1.0
+    answer = {
+        "objective": options.objective,
+        "method": options.method,
+        "cycle": places,
+        "length": len(places),
+        "cost": cost,
+        "bound": bound,
+        "ratio": ratio,
+        **terms,
+    }
+    text = f"cycle of {len(places)} places: {text}; {number(ratio)} of the bound {number(bound)}"
+    return Solved(answer, text, ("place", "source"), [[str(n), name or "-"] for n, name in enumerate(places, 1)])
+
+
+def _robot_cycle(rates: CsvRates, options: argparse.Namespace) -> _Cycle:
     found, even, terms = _robot(rates, options)
     order = _order(found.frequencies**2, found.frequencies, 1, options)
     costs = rates.rates if rates.weights is None else rates.weights
-    stale = cycle_staleness(rates.rates, _access(options), order)
-    cost = float(costs @ stale)
-    text = f"cost {number(cost)}; {_access_text(options)}"
-    return SolvedCycle(options.objective, options.method, _named(order, rates), cost, even.cost, terms, text)
+    cost = float(costs @ cycle_staleness(rates.rates, _access(options), order))
+    return order, cost, even.cost, terms, f"cost {number(cost)}; {_access_text(options)}"
 
 
-def _detection_cycle(rates: CsvRates, options: argparse.Namespace) -> SolvedCycle:
+def _detection_cycle(rates: CsvRates, options: argparse.Namespace) -> _Cycle:
     if options.budget != int(options.budget):
         raise InvalidScheduleError(f"--budget {options.budget:g}: a cycle needs a whole number of probes a step")
     worth, c = _worth(rates), int(options.budget)
@@ -130,8 +102,7 @@ def _detection_cycle(rates: CsvRates, options: argparse.Namespace) -> SolvedCycl
     if cost == inf:
         raise InvalidScheduleError("a cycle of this --length leaves out a source; make it longer")
     terms: dict[str, object] = {"probes_per_step": c, "paper_bound": paper_bound(worth, c)}
-    text = f"{number(cost)} items undiscovered on average"
-    return SolvedCycle("detection", options.method, _named(order, rates), cost, bound.cost, terms, text)
+    return order, cost, bound.cost, terms, f"{number(cost)} items undiscovered on average"
 
 
 def _order(worth: Floats, frequencies: Floats, c: int, options: argparse.Namespace) -> Ints:
@@ -172,7 +143,3 @@ def _access_text(options: argparse.Namespace) -> str:
 
 def _worth(rates: CsvRates) -> Floats:
     return rates.rates if rates.weights is None else rates.rates * rates.weights
-
-
-def _named(order: Ints, rates: CsvRates) -> list[str | None]:
-    return [rates.names[source] if source >= 0 else None for source in order.tolist()]

@@ -8,7 +8,6 @@ from functools import cached_property
 from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.planning.one_source.costs import Prefix
@@ -16,10 +15,9 @@ from proxyd.core.planning.one_source.optimal_schedule import Grid, OneSourceSche
 from proxyd.errors import InvalidScheduleError
 from proxyd.lab.algorithms.off_grid import algorithm_10, improve_exactly
 from proxyd.lab.algorithms.one_source_baselines import first_arrival, parameter_for, threshold, uniform
-from proxyd.lab.verbs.csv_files import read_week
+from proxyd.lab.verbs.csv_files import Floats, read_week
 from proxyd.terminal.tables import number
 
-Floats = NDArray[np.float64]
 _MOST_SLOTS = 2_000_000
 _MOST_LINKS = 100_000_000
 _MOST_WEEKS = 10_000
