@@ -7,17 +7,13 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammainc
 
 from proxyd.lab.algorithms.counted_horizon import UpdateChances, counted_plan
-from proxyd.lab.papers.datasets import CHRONONS, SYNTHETIC_2, Dataset, Drawn, Probes, Updates
+from proxyd.lab.papers.datasets import CHRONONS, SYNTHETIC_2, Dataset, Drawn, Floats, Ints, Probes, Updates
 from proxyd.lab.papers.figure import Figure
 from proxyd.lab.papers.sup_feedback import PASSED, follow
 from proxyd.lab.papers.sup_wic import life_name
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 POISSON = "Poisson"
 KEPT = (0.4, 0.8, 1.0)

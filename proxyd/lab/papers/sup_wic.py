@@ -6,14 +6,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from proxyd.core.model.chronon import Epoch
 from proxyd.lab.algorithms.wic import Wic
-from proxyd.lab.papers.datasets import CHRONONS, SYNTHETIC_2, Dataset, Drawn, Intervals, Probes, Updates, office_week
+from proxyd.lab.papers.datasets import (
+    CHRONONS,
+    SYNTHETIC_2,
+    Dataset,
+    Drawn,
+    Floats,
+    Intervals,
+    Probes,
+    Updates,
+    office_week,
+)
 from proxyd.lab.papers.figure import Figure
-
-Floats = NDArray[np.float64]
 
 PLANNED, CHANCES = "expected updates", "chances"
 """WIC's information about an update model: SUP's planned chronons, or each chronon's probability of an update."""

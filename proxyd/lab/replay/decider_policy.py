@@ -6,7 +6,6 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from proxyd.core.language import CheckSettings, SourceText, check
 from proxyd.core.model.budget import Budget
@@ -25,11 +24,8 @@ from proxyd.core.rules.decider_settings import DeciderSettings
 from proxyd.core.rules.estimates import FleetRecord
 from proxyd.core.rules.stages.stored import NO_CONTEXT, StoredContext
 from proxyd.core.rules.state import SourceState
-from proxyd.lab.replay.replay import Terms
+from proxyd.lab.replay.replay import Floats, Ints, Terms
 from proxyd.lab.replay.replay_policies import DAY_S, Learner, Timer
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _LINES = 10_000  # of a text, which may have 8 MiB
 _DOMAIN = """CREATE DOMAIN "feeds" AS CLASS::RSS(channel.item.title:String);

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.errors import InvalidScheduleError
-from proxyd.lab.traces.trace import Trace
+from proxyd.lab.traces.trace import Floats, Trace
 from proxyd.store.seen_events import SeenSource
 
-Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 LEAST_S = 2 * 86400.0  # one day to learn from and one to replay

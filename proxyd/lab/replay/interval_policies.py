@@ -5,18 +5,14 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 
 import numpy as np
-from numpy.typing import NDArray
 
 from proxyd.core.model.chronon import Chronon, Epoch
 from proxyd.core.planning.policies.expected_intervals import FiringPattern, PlannedInterval
 from proxyd.core.planning.policies.sup import IntervalDemand
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.lab.algorithms.wic import Wic
-from proxyd.lab.replay.replay import Terms
+from proxyd.lab.replay.replay import Floats, Ints, Terms
 from proxyd.lab.replay.replay_policies import DAY_S, Learner, Timer
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _RULE = "every event"
 

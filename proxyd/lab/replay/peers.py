@@ -10,15 +10,11 @@ from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from proxyd.core.model.chronon import Chronon
 from proxyd.core.planning.golden_turns import turns
 from proxyd.core.rates.week_bins import WEEK_S
-from proxyd.lab.replay.replay import Terms
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from proxyd.lab.replay.replay import Floats, Ints, Terms
 
 _MINUTE_S, _HOUR_S, _DAY_S = 60.0, 3600.0, 86400.0
 _LOG_FACTORS = (-40.0, 40.0)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from math import ceil, floor
 
 import numpy as np
-from numpy.typing import NDArray
 
 from proxyd.core.model.profile import PolicyName
 from proxyd.core.planning.policies.registry import POLICIES as LANGUAGE
@@ -17,7 +16,7 @@ from proxyd.lab.replay.decider_policy import DeciderPolicy
 from proxyd.lab.replay.interval_policies import EdfPolicy, WicPolicy
 from proxyd.lab.replay.peers import PEERS, WaitingPolicy, factor_for
 from proxyd.lab.replay.reference_schedules import clairvoyant_probes
-from proxyd.lab.replay.replay import MeasuredDelays, ProbesMade, ReplayPolicy, Terms, achieved, replay
+from proxyd.lab.replay.replay import Floats, MeasuredDelays, ProbesMade, ReplayPolicy, Terms, achieved, replay
 from proxyd.lab.replay.replay_policies import (
     AutoPolicy,
     LearnedGreedyPolicy,
@@ -27,8 +26,6 @@ from proxyd.lab.replay.replay_policies import (
     powers_policy,
 )
 from proxyd.lab.replay.weekly_policies import WeeklyPolicy, parametric_slots
-
-Floats = NDArray[np.float64]
 
 CLAIRVOYANT = "clairvoyant"
 _LEAST_WEEKS, _WHOLE = 4, 1e-9
@@ -96,7 +93,7 @@ def checked_policies(names: Sequence[str]) -> tuple[str, ...]:
     """
     for name in names:
         if name != "all" and name not in POLICIES:
-            raise _unknown(name)
+            raise UnknownPolicyError(f"there is no policy {name!r}; choose from {', '.join(POLICIES)}, or all")
     return POLICIES if "all" in names else tuple(dict.fromkeys(names))
 
 
@@ -117,23 +114,12 @@ def run(name: str, events_s: Sequence[Floats], terms: Terms) -> PolicyRow:
     >>> terms = Terms(ChrononGrid(10.0), Epoch(0, 6), probes=3, history=history, history_start_s=0.0, slot_s=10.0)
     >>> run("uniform", (np.array([5.0]), np.array([7.0])), terms).achieved.probes
     3
-
-    Raises
-    ------
-    UnknownPolicyError
-        There is no policy with this name.
     """
-    if name not in POLICIES:
-        raise _unknown(name)
     if name == CLAIRVOYANT:
         return PolicyRow(name, achieved(events_s, _clairvoyant(events_s, terms), terms))
     if name in PEERS:
         return _run_peer(name, events_s, terms)
     return PolicyRow(name, achieved(events_s, replay(events_s, LEARNING[name](terms), terms), terms))
-
-
-def _unknown(name: str) -> UnknownPolicyError:
-    return UnknownPolicyError(f"there is no policy {name!r}; choose from {', '.join(POLICIES)}, or all")
 
 
 def _run_peer(name: str, events_s: Sequence[Floats], terms: Terms) -> PolicyRow:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
 from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.target import Target
@@ -22,10 +21,7 @@ from proxyd.core.rates.week_shapes import WeekShapes
 from proxyd.lab.algorithms.probe_cycles import improved_powers, powers_of_two
 from proxyd.lab.algorithms.step_policies import CyclePolicy, DetectionPolicy, DuePolicy, GreedyPolicy
 from proxyd.lab.estimators.fleet_model import FleetModel
-from proxyd.lab.replay.replay import Terms
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from proxyd.lab.replay.replay import Floats, Ints, Terms
 
 DAY_S = 86400.0
 _LEAST_RATE = 1e-12

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.intensity import PiecewiseConstant
@@ -13,11 +12,8 @@ from proxyd.core.planning.allocation.fleet_demand import WeekGrid
 from proxyd.core.planning.golden_turns import turns
 from proxyd.core.planning.one_source.costs import Prefix
 from proxyd.lab.algorithms.one_source_baselines import parameter_for
-from proxyd.lab.replay.replay import Terms
+from proxyd.lab.replay.replay import Floats, Ints, Terms
 from proxyd.lab.replay.replay_policies import Learner
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _ITEMS = 8.0
 Place = Callable[[Floats, int], Ints]

@@ -12,9 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from proxyd.core.model.chronon import Epoch
 from proxyd.errors import ModelError
 from proxyd.lab.traces.synthetic import Week, poisson_events, zipf_rates
-from proxyd.lab.traces.trace import Trace
+from proxyd.lab.traces.trace import Floats, Trace
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 WEEK_S = 7 * 86400.0

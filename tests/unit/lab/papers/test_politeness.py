@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from proxyd.lab.papers.figure import Figure
-from proxyd.lab.papers.politeness_paper import actual_cost, figures, hourly, sample_items
-from proxyd.lab.papers.work_week import DBWORLD, MICRONET, WorkWeek
+from proxyd.lab.papers.politeness_paper import DBWORLD, MICRONET, WorkWeek, actual_cost, figures, hourly, sample_items
 
 
 @pytest.fixture(scope="module")

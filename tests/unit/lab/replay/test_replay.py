@@ -111,8 +111,3 @@ def test_policies_are_checked_by_name() -> None:
     assert checked_policies(["auto", "auto"]) == ("auto",)
     with pytest.raises(UnknownPolicyError, match="there is no policy 'best'; choose from auto, index, sup"):
         checked_policies(["best"])
-
-
-def test_an_unknown_policy_cannot_be_run() -> None:
-    with pytest.raises(UnknownPolicyError, match="typo"):
-        run("typo", EVENTS, terms(3))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from proxyd.cli.main import main
-from proxyd.lab.papers.work_week import DBWORLD
+from proxyd.lab.papers.politeness_paper import DBWORLD
 
 WEEK = "hour,rate_per_day,importance\n" + "".join(
     f"{hour},{rate},1\n" for hour, rate in enumerate(DBWORLD.intensity(1).values)

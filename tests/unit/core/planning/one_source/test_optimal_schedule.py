@@ -10,7 +10,7 @@ import pytest
 from proxyd.core.planning.one_source.optimal_schedule import Grid, all_optimal, optimal
 from proxyd.lab.algorithms.off_grid import improve_exactly
 from proxyd.lab.algorithms.one_source_baselines import parameter_for, threshold, uniform
-from proxyd.lab.papers.work_week import DBWORLD, MICRONET
+from proxyd.lab.papers.politeness_paper import DBWORLD, MICRONET
 
 HOUR, MINUTE = 1 / 24, 1 / 1440
 PREFIX = DBWORLD.prefix(1)
