@@ -21,28 +21,36 @@ from lark.parsers.lalr_analysis import Shift
 from lark.parsers.lalr_interactive_parser import InteractiveParser
 
 from proxyd.core.language import SourceText
+from proxyd.core.language.clauses import parse_clause
 from proxyd.core.language.reading import scanner
+from proxyd.core.language.reading.expressions import (
+    parse_expression,
+    parse_from_part,
+    parse_name,
+    parse_select,
+    parse_trigger,
+)
 from proxyd.core.language.reading.scanner import scan
-from proxyd.core.language.reading.statements import StatementParser
-from proxyd.core.language.reading.token_reader import UnexpectedTokenError
+from proxyd.core.language.reading.statements import parse_class_declaration, parse_field, parse_head, parse_profile_item
+from proxyd.core.language.reading.token_reader import TokenReader, UnexpectedTokenError
 from proxyd.core.language.words import BEFORE_A_PARENTHESIS, KEYWORDS, can_follow_case
 from tests.examples import examples
 
 GRAMMAR = Path(__file__).parents[1] / "unit" / "core" / "language" / "grammar.lark"
-RULES: Mapping[str, Callable[[StatementParser], Any]] = {
-    "statement_head": StatementParser.head,
-    "source_option": StatementParser.source_option,
-    "profile_option": StatementParser.profile_option,
-    "clause": StatementParser.clause,
-    "watch_option": StatementParser.watch_option,
-    "select": StatementParser.select,
-    "trigger": StatementParser.trigger,
-    "from_part": lambda parser: parser._expect("FROM") and parser.from_part(),
-    "expression": StatementParser.expression,
-    "class_declaration": StatementParser.class_declaration,
-    "field": StatementParser.field,
-    "profile_item": StatementParser.profile_item,
-    "profile_more": StatementParser.name,
+RULES: Mapping[str, Callable[[TokenReader], Any]] = {
+    "statement_head": parse_head,
+    "source_option": lambda parser: parse_clause(parser, "SOURCE"),
+    "profile_option": lambda parser: parse_clause(parser, "PROFILE"),
+    "clause": lambda parser: parse_clause(parser, "NOTIFICATION"),
+    "watch_option": lambda parser: parse_clause(parser, "WATCH"),
+    "select": parse_select,
+    "trigger": parse_trigger,
+    "from_part": lambda parser: parser.expect("FROM") and parse_from_part(parser),
+    "expression": parse_expression,
+    "class_declaration": parse_class_declaration,
+    "field": parse_field,
+    "profile_item": parse_profile_item,
+    "profile_more": parse_name,
 }
 SAMPLES = {"NAME": ["n", '"n"', "title"], "TEXT": ["'t'", "''"], "QUOTED": ['"q"'], "NUMBER": ["1", "2.5"]}
 NAMES = ["title", "count", "case", "order", "on", "null", "day", "like", "over", "distinct"]  # or keywords
@@ -167,7 +175,7 @@ def verdict(words: list[str], rule: str) -> tuple[int, bool, set[str]]:
 
 def own_verdict(words: list[str], rule: str) -> tuple[int, bool, set[str]]:
     """Return the same of the parser."""
-    parser = StatementParser(scan(SourceText("text", " ".join(words))).tokens)
+    parser = TokenReader(scan(SourceText("text", " ".join(words))).tokens)
     try:
         RULES[rule](parser)
     except UnexpectedTokenError:

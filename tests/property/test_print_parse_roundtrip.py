@@ -5,9 +5,8 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from proxyd.core.language import SourceText, check, format_parsed, format_statements, parse
+from proxyd.core.language import SourceText, check, format_expression, format_parsed, format_statements, parse
 from proxyd.core.language.nodes import InsertNotification, Statement
-from proxyd.core.language.printing.printer import format_expression
 from proxyd.core.model.expression import Call, Case, Expression, Literal
 from tests.examples import examples
 from tests.property.strategies import expressions, statements

@@ -16,8 +16,7 @@ from proxyd.api.rest.endpoint import Endpoint, answered, checked_body, json_of, 
 from proxyd.api.rest.problems import BadRequestError, fault_of_text, problem
 from proxyd.api.rest.query_readers import known_declaration
 from proxyd.api.wire import converters as payloads
-from proxyd.api.wire.json_profiles import Members, read_declaration
-from proxyd.api.wire.json_statements import written
+from proxyd.api.wire.json_profiles import Members, read_declaration, written
 from proxyd.core.language import MAX_SENT_BYTES, Parsed, merge_listing, opml, read_listing
 from proxyd.core.model.profile import Declaration
 from proxyd.errors import BusyError, ChangedError, ProfileError, RuleError

@@ -1,16 +1,22 @@
-"""Reading declarations in JSON: statements of their members, and errors as faults of members."""
+"""Declarations in JSON: their statements, errors as faults of members, and statements as JSON.
+
+What is specific to a clause is in ``proxyd.core.language.clauses``.
+"""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from enum import Enum
 from typing import Any
 
 from proxyd.api.rest.endpoint import pointer
 from proxyd.api.rest.problems import FaultsError, fault_of_text
 from proxyd.api.wire import Fault
 from proxyd.api.wire import statement_models as models
+from proxyd.api.wire.base_models import WireModel
 from proxyd.core.language import (
     MAX_SENT_BYTES,
     CreateDomain,
@@ -27,7 +33,8 @@ from proxyd.core.language import (
     what_is_unfit,
     what_lacks,
 )
-from proxyd.core.language.deliveries import DELIVERY_KINDS, DeliveryPart
+from proxyd.core.language.clauses import PROFILE_OPTIONS, RULE_CLAUSES, SOURCE_OPTIONS, Clause, Form
+from proxyd.core.language.deliveries import DELIVERY_KINDS, DeliveryPart, kind_of
 from proxyd.core.language.nodes import ClassDeclaration, FieldDeclaration
 from proxyd.core.language.reading.token_reader import MAX_ERRORS
 from proxyd.core.model.delivery import Delivery, SecretRef
@@ -38,17 +45,6 @@ from proxyd.errors import ProfileError, RuleError, RuleSyntaxError
 Place = tuple[str | int, ...]
 _FILE = "api"
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_CLAUSES = {
-    "start": "START",
-    "end": "END",
-    "utility": "SET UTILITY",
-    "life": "SET LIFE",
-    "target": "SET TARGET",
-    "importance": "SET IMPORTANCE",
-    "policy": "SET POLICY",
-    "digest": "SET DIGEST",
-    "limit": "SET LIMIT",
-}
 
 
 class Members:
@@ -153,9 +149,8 @@ class _Reading:
         fields = []
         for n, each in enumerate(declared.fields):
             place = (*at, "fields", n)
-            found = self._extraction(each.found, (*place, "found"))
-            path, field_type = self._path(each.path, (*place, "path")), FieldType(each.type)
-            fields.append(FieldDeclaration(path, field_type, found, each.or_null))
+            path, found = self._path(each.path, (*place, "path")), self._extraction(each.found, (*place, "found"))
+            fields.append(FieldDeclaration(path, FieldType(each.type), found, each.or_null))
         return ClassDeclaration(
             self._name(declared.name, (*at, "name")),
             tuple(fields),
@@ -164,30 +159,10 @@ class _Reading:
         )
 
     def _source(self, source: models.SourceWritten, at: Place) -> CreateSource:
-        class_at = self._members.at((*at, "class"))
-        return CreateSource(
-            self._name(source.name, (*at, "name")),
-            ClassName(source.page_class, source.domain, class_at),
-            self._located(source.url, (*at, "url")),
-            politeness=self._option("POLITENESS", source.politeness, at),
-            expect=self._option("EXPECT", source.expect, at),
-            zone=None if source.zone is None else self._located(source.zone, (*at, "zone")),
-            locale=None if source.locale is None else self._located(source.locale, (*at, "locale")),
-            freshness=self._option("FRESHNESS", source.freshness, at),
-            headers=tuple(
-                Located((each.name, _header_value(each)), self._members.at((*at, "headers", n)))
-                for n, each in enumerate(source.headers)
-            ),
-            auth=None if source.auth is None else Located(_auth(source.auth), self._members.at((*at, "auth"))),
-            post=None if source.post is None else self._located(source.post, (*at, "post")),
-            websub=self._option("WEBSUB", source.websub, at),
-            robots=self._option("ROBOTS", source.robots, at),
-            backoff=self._option("BACKOFF", source.backoff, at),
-            browser=None if source.fetch is None else Located(value=True, span=self._members.at((*at, "fetch"))),
-            wait_for=None if source.wait_for is None else self._located(source.wait_for, (*at, "wait_for")),
-            comments=self._reader.take_comments(),
-            span=self._members.at(at),
-        )
+        name = self._name(source.name, (*at, "name"))
+        page_class = ClassName(source.page_class, source.domain, self._members.at((*at, "class")))
+        url = Located(source.url, self._members.at((*at, "url")))
+        return CreateSource(name, page_class, url, **self._clauses("SOURCE", SOURCE_OPTIONS, source, at))
 
     def _profile(self, profile: models.ProfileWritten, at: Place) -> CreateProfile:
         return CreateProfile(
@@ -195,48 +170,50 @@ class _Reading:
             self._names(profile.domains, (*at, "domains")),
             self._names(profile.languages, (*at, "languages")),
             self._names(profile.users, (*at, "users")),
-            self._deliveries(profile.deliveries, (*at, "deliveries")),
-            digest=self._profile_option("DIGEST", profile.digest, at),
-            trouble=self._deliveries(profile.trouble, (*at, "trouble")),
-            span=self._members.at(at),
+            **self._clauses("PROFILE", PROFILE_OPTIONS, profile, at),
         )
 
     def _notification(self, rule: models.NotificationWritten, at: Place) -> InsertNotification:
         known = len(self._reader.errors)
-        given = {
-            name: self._reader.inner(name, self._members.inside((*at, name)))
-            for name in ("query", "trigger")
-            if getattr(rule, name) is not None
-        }
-        for name, title in _CLAUSES.items():
-            if getattr(rule, name) is not None:
-                given[name] = self._reader.clause(title, self._members.inside((*at, name)))
-        if rule.profiles:
-            given["profiles"] = self._names(rule.profiles, (*at, "profiles"))
+        given = self._clauses("NOTIFICATION", RULE_CLAUSES, rule, at)
         if (message := what_lacks(rule.name, given)) and len(self._reader.errors) == known:
             self._refuse(message, at)
-        return InsertNotification(
-            self._name(rule.name, (*at, "name")),
-            sources=self._names(rule.sources, (*at, "sources")),
-            deliveries=self._deliveries(rule.deliveries or (), (*at, "deliveries")),
-            no_delivery=rule.deliveries == [],
-            empty=None if rule.empty is None else Located(value=True, span=self._members.at((*at, "empty"))),
-            screenshot=Located(value=True, span=self._members.at((*at, "screenshot"))) if rule.screenshot else None,
-            message=None if rule.message is None else self._located(rule.message, (*at, "message")),
-            comments=self._reader.take_comments(),
-            span=self._members.at(at),
-            **given,
-        )
+        no_delivery = getattr(rule, "deliveries", None) == []
+        return InsertNotification(self._name(rule.name, (*at, "name")), no_delivery=no_delivery, **given)
+
+    def _clauses(self, kind: str, clauses: Iterable[Clause], written: WireModel, at: Place) -> dict[str, Any]:
+        """Return the attributes that the clauses of a statement set, with its comments and its place."""
+        given: dict[str, Any] = {}
+        for clause in clauses:
+            value = None if clause.form is None else getattr(written, clause.member)
+            if value is not None and value is not False and value != []:
+                given[clause.attribute] = self._value(kind, clause, value, (*at, clause.member))
+        return given | {"comments": self._reader.take_comments(), "span": self._members.at(at)}
+
+    def _value(self, kind: str, clause: Clause, value: Any, at: Place) -> Any:
+        """Return the value of a clause by its JSON form."""
+        match clause.form:
+            case Form.CLAUSE if len(clause.choices) != 1:  # a single choice says all: true
+                return self._reader.clause(kind, clause.words, self._members.inside(at))
+            case Form.INNER:
+                return self._reader.inner(clause.attribute, self._members.inside(at))
+            case Form.NAMES:
+                return self._names(value, at)
+            case Form.OBJECTS:
+                return tuple(self._object(clause, each, (*at, n)) for n, each in enumerate(value))
+            case Form.OBJECT:
+                return self._object(clause, value, at)
+        return Located(value if clause.form is Form.TEXT else True, self._members.at(at))
 
     # ---- members
 
-    def _located(self, value: str, at: Place) -> Located[str]:
-        return Located(value, self._members.at(at))
+    def _object(self, clause: Clause, value: Any, at: Place) -> Located[Any]:
+        return Located(_OBJECTS.get(clause.attribute, _delivery)(value), self._members.at(at))
 
     def _name(self, name: str, at: Place) -> Located[str]:
         if not name.strip():
             self._refuse("a name cannot be empty", at)
-        return self._located(name, at)
+        return Located(name, self._members.at(at))
 
     def _names(self, names: Sequence[str], at: Place) -> tuple[Located[str], ...]:
         return tuple(self._name(name, (*at, n)) for n, name in enumerate(names))
@@ -244,21 +221,12 @@ class _Reading:
     def _path(self, path: str, at: Place) -> Located[str]:
         if not all(path.split(".")):
             self._refuse("a name cannot be empty", at)
-        return self._located(path, at)
+        return Located(path, self._members.at(at))
 
     def _extraction(self, found: models.ReaderWritten | None, at: Place) -> Located[Extraction] | None:
         if found is None:
             return None
         return Located(Extraction(Reader(found.reader), found.selector), self._members.at(at))
-
-    def _profile_option(self, title: str, text: str | None, at: Place) -> Any:
-        return None if text is None else self._reader.profile_option(title, self._members.inside((*at, title.lower())))
-
-    def _option(self, title: str, text: str | None, at: Place) -> Any:
-        return None if text is None else self._reader.option(title, self._members.inside((*at, title.lower())))
-
-    def _deliveries(self, deliveries: Sequence[models.DeliveryWritten], at: Place) -> tuple[Located[Delivery], ...]:
-        return tuple(Located(_delivery(each), self._members.at((*at, n))) for n, each in enumerate(deliveries))
 
     def _refuse(self, message: str, at: Place) -> None:
         span, source = self._members.at(at), self._members.source
@@ -266,8 +234,8 @@ class _Reading:
         self._reader.errors.append(error)
 
 
-def _header_value(header: models.HeaderWritten) -> str | SecretRef:
-    return _secret(header.secret) if header.secret is not None else header.value or ""
+def _header(header: models.HeaderWritten) -> tuple[str, str | SecretRef]:
+    return header.name, _secret(header.secret) if header.secret is not None else header.value or ""
 
 
 def _auth(auth: models.AuthWritten) -> Auth:
@@ -280,11 +248,85 @@ def _secret(secret: models.SecretWritten) -> SecretRef:
 
 def _delivery(delivery: models.DeliveryWritten) -> Delivery:
     kind = next(each for each in DELIVERY_KINDS if getattr(delivery, each.kind) is not None)
-    values = {part.name: _value(part, getattr(delivery, member)) for member, part in kind.members.items()}
+    values = {part.name: _part(part, getattr(delivery, member)) for member, part in kind.members.items()}
     return kind.made(**values)
 
 
-def _value(part: DeliveryPart, written: Any) -> Any:
+def _part(part: DeliveryPart, written: Any) -> Any:
     if written is None:
         return part.default
     return _secret(written) if isinstance(written, models.SecretWritten) else part.read(written)
+
+
+_OBJECTS: Mapping[str, Callable[[Any], Any]] = {"headers": _header, "auth": _auth}
+"""How the objects of clauses are read, other than deliveries."""
+
+
+# ---- writing
+
+
+def written(statements: Iterable[Statement]) -> models.DeclarationWritten:
+    """Return statements as a JSON declaration; comments are lost. Every WATCH is expanded before."""
+    found: dict[str, list[Any]] = {name: [] for name in models.DeclarationWritten.model_fields}
+    for statement in statements:
+        for kind, (member, clauses) in _MEMBERS.items():
+            if isinstance(statement, kind):
+                found[member].append(_json(statement) | _json_clauses(statement, clauses))
+    return models.DeclarationWritten.model_validate(found)
+
+
+_MEMBERS: Mapping[type, tuple[str, Sequence[Clause]]] = {
+    CreateDomain: ("domains", ()),
+    CreateSource: ("sources", SOURCE_OPTIONS),
+    CreateProfile: ("profiles", PROFILE_OPTIONS),
+    InsertNotification: ("notifications", RULE_CLAUSES),
+    DropStatement: ("drop", ()),
+}
+_RENAMED = {"extraction": "found", "is_nullable": "or_null"}
+_LEFT_OUT = {"comments", "span", "no_delivery", "scheme"} | {
+    each.attribute for _, clauses in _MEMBERS.values() for each in clauses
+}
+
+
+def _json(value: Any) -> Any:
+    """Return a value in JSON: the attributes of a node but for its clauses, or of a value of a clause."""
+    match value:
+        case Located():
+            found = _json(value.value)
+        case Enum():
+            found = value.value
+        case SecretRef():
+            found = {value.kind: value.name}
+        case ClassName():
+            found = {"class": value.name, "domain": value.domain}
+        case Delivery():
+            found = {member: _json(getattr(value, part.name)) for member, part in kind_of(value).members.items()}
+        case (str(name), str() | SecretRef() as text):
+            found = {"name": name, "value" if isinstance(text, str) else "secret": _json(text)}
+        case tuple():
+            found = [_json(each) for each in value]
+        case _:
+            found = _json_members(value) if is_dataclass(value) else value
+    return found
+
+
+def _json_members(node: Any) -> dict[str, Any]:
+    members: dict[str, Any] = {}
+    for name in (each.name for each in fields(node) if each.name not in _LEFT_OUT):
+        value = _json(getattr(node, name))
+        members |= value if name == "page_class" else {_RENAMED.get(name, name): value}
+    return members
+
+
+def _json_clauses(statement: Statement, clauses: Iterable[Clause]) -> dict[str, Any]:
+    """Return the members of the clauses that a statement has."""
+    members: dict[str, Any] = {}
+    for clause in clauses:
+        if value := getattr(statement, clause.attribute):
+            if clause.form in (Form.CLAUSE, Form.INNER):
+                members[clause.member] = clause.value.show(value.value if isinstance(value, Located) else value)
+            elif clause.form is None:  # SET DELIVERY NONE
+                members["deliveries"] = []
+            else:
+                members[clause.member] = _json(value)
+    return members

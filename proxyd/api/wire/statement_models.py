@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from types import GenericAlias
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import ConfigDict, Field, create_model, model_validator
 
 from proxyd.api.wire.base_models import Text, WireModel
+from proxyd.core.language.clauses import PROFILE_OPTIONS, RULE_CLAUSES, SOURCE_OPTIONS, Clause, Form
 from proxyd.core.language.deliveries import DELIVERY_KINDS, DeliveryPart
 from proxyd.core.language.readers import READER_KINDS
 from proxyd.core.model.delivery import SecretRef
 
-Clause = Text
-"""A clause in the rule language, without its keyword."""
-Obeys = Literal["OBEY", "IGNORE"]
 if TYPE_CHECKING:
     ReaderName: TypeAlias = str
 else:
@@ -143,65 +143,69 @@ class HeaderWritten(WireModel):
         return self
 
 
-class SourceWritten(WireModel):
+_OBJECTS: Mapping[str, Any] = {
+    "headers": HeaderWritten,
+    "auth": AuthWritten,
+    "deliveries": DeliveryWritten,
+    "trouble": DeliveryWritten,
+}
+
+
+def _clause_member(clause: Clause) -> Any:
+    """Return the type of a clause's member, and its default."""
+    shown: dict[str, Any] = {"description": clause.description, "examples": list(clause.examples) or None}
+    if clause.form is Form.FLAG:
+        return bool, Field(default=False, **shown)
+    if clause.form is Form.NAMES:
+        return list[Text], Field(default_factory=list, **shown)
+    if clause.form is Form.OBJECTS:
+        return GenericAlias(list, _OBJECTS[clause.attribute]), Field(default_factory=list, **shown)
+    if clause.form is Form.OBJECT:
+        return _OBJECTS[clause.attribute] | None, Field(default=None, **shown)
+    text: Any = Text if clause.form is Form.CLAUSE else str
+    return (Literal[clause.choices] if clause.choices else text) | None, Field(default=None, **shown)
+
+
+def _with_clauses(name: str, base: type[WireModel], clauses: Iterable[Clause], **own: Any) -> Any:
+    """Return a model of a statement: the members of its head, and one for each clause."""
+    members = {clause.member: _clause_member(clause) for clause in clauses if clause.form is not None}
+    return create_model(name, __base__=base, __doc__=base.__doc__, **members | own)
+
+
+class _SourceHead(WireModel):
     """``CREATE SOURCE``."""
 
     name: Text
     page_class: Text = Field(alias="class")
     domain: Text | None = Field(default=None, description="domain of the class, if its name is in several domains")
     url: str
-    politeness: Clause | None = Field(default=None, examples=["12 PROBES PER HOUR, SPACING 2 MINUTES"])
-    expect: Clause | None = Field(default=None, examples=["3 PER DAY"])
-    zone: str | None = None
-    locale: str | None = Field(default=None, examples=["de", "en-US"])
-    freshness: Obeys | None = None
-    headers: list[HeaderWritten] = Field(default_factory=list)
-    auth: AuthWritten | None = None
-    post: str | None = Field(default=None, description="the body of METHOD POST; empty for one without a body")
-    websub: Literal["ON", "OFF"] | None = None
-    robots: Obeys | None = None
-    backoff: Literal["ON", "OFF"] | None = None
-    fetch: Literal["BROWSER"] | None = Field(default=None, description="whether a browser runs the page's scripts")
-    wait_for: str | None = Field(
-        default=None, description="CSS selector that the browser waits for", examples=["li.result"]
-    )
 
 
-class ProfileWritten(WireModel):
+class _ProfileHead(WireModel):
     """``CREATE PROFILE``."""
 
     name: Text
     domains: list[Text] = Field(default_factory=list)
     languages: list[Text] = Field(default_factory=list)
     users: list[Text] = Field(default_factory=list)
-    deliveries: list[DeliveryWritten] = Field(default_factory=list)
-    digest: Clause | None = Field(default=None, examples=["DAILY AT '08:00' IN 'Europe/Berlin'"])
-    trouble: list[DeliveryWritten] = Field(
-        default_factory=list, description="who is told when a source of the profile fails, moves or goes empty"
-    )
 
 
-class NotificationWritten(WireModel):
+class _RuleHead(WireModel):
     """``INSERT NOTIFICATION``; an empty list of deliveries is ``SET DELIVERY NONE``."""
 
     name: Text
-    profiles: list[Text] = Field(default_factory=list)
-    sources: list[Text] = Field(default_factory=list)
-    query: str | None = None
-    trigger: str | None = None
-    start: Clause | None = Field(default=None, examples=["NOW", "'2026-01-31T12:00:00Z'"])
-    end: Clause | None = Field(default=None, examples=["NEVER", "NOW + '30 days'"])
-    utility: Clause | None = Field(default=None, examples=["STRICT", "LINEAR(30 MINUTES)"])
-    life: Clause | None = Field(default=None, examples=["OVERWRITE", "WINDOW(5 MINUTES)"])
-    target: Clause | None = Field(default=None, examples=["95 %"])
-    importance: Clause | None = Field(default=None, examples=["3 DURING 'Mon-Fri 09:00-18:00', 1 OTHERWISE"])
-    policy: Clause | None = Field(default=None, examples=["AUTO", "UNIFORM(15 MINUTES)"])
-    deliveries: list[DeliveryWritten] | None = None
-    digest: Clause | None = Field(default=None, examples=["EVERY 1 HOUR AT MOST 20 ITEMS", "NONE"])
-    limit: Clause | None = Field(default=None, examples=["1 PER DAY PER SOURCE"])
-    empty: Literal["DELIVER"] | None = None
-    screenshot: bool = Field(default=False, description="whether a picture of the page is kept with each notification")
-    message: str | None = Field(default=None, examples=["{title} {link}"])
+
+
+if TYPE_CHECKING:
+    SourceWritten: TypeAlias = _SourceHead
+    ProfileWritten: TypeAlias = _ProfileHead
+    NotificationWritten: TypeAlias = _RuleHead
+else:
+    SourceWritten = _with_clauses("SourceWritten", _SourceHead, SOURCE_OPTIONS)
+    ProfileWritten = _with_clauses("ProfileWritten", _ProfileHead, PROFILE_OPTIONS)
+    NotificationWritten = _with_clauses(
+        "NotificationWritten", _RuleHead, RULE_CLAUSES, deliveries=(list[DeliveryWritten] | None, None)
+    )
 
 
 class DropWritten(WireModel):

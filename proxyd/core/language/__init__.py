@@ -25,17 +25,13 @@ from proxyd.core.language.nodes import (
     Watch,
     kind_of_statement,
 )
-from proxyd.core.language.printing.printer import (
+from proxyd.core.language.printing.expression_printer import (
     format_after,
-    format_digest,
     format_expression,
-    format_options,
-    format_parsed,
     format_select,
-    format_settings,
-    format_statements,
     format_trigger,
 )
+from proxyd.core.language.printing.printer import format_parsed, format_statements
 from proxyd.core.language.reading.address_lists import is_list, named_lists
 from proxyd.core.language.reading.member_reader import MemberReader
 from proxyd.core.language.reading.parser import MAX_FILE_BYTES, MAX_SENT_BYTES, parse, what_is_unfit, what_lacks
@@ -88,12 +84,9 @@ __all__ = [
     "expand",
     "find_watch",
     "format_after",
-    "format_digest",
     "format_expression",
-    "format_options",
     "format_parsed",
     "format_select",
-    "format_settings",
     "format_statements",
     "format_trigger",
     "is_list",

@@ -25,6 +25,7 @@ from proxyd.core.model.delivery import (
 if TYPE_CHECKING:
     from proxyd.core.language.checking.check_context import Reporter
     from proxyd.core.language.checking.value_reader import Values
+    from proxyd.core.language.reading.token_reader import TokenReader
     from proxyd.core.model.expression import TextSpan
 
 _LOG_NAME = re.compile(r"[\w-]{1,64}")
@@ -154,6 +155,7 @@ DELIVERY_KINDS = (
 
 _BY_KIND: Mapping[str, DeliveryKind] = MappingProxyType({each.kind: each for each in DELIVERY_KINDS})
 assert list(_BY_KIND) == list(DELIVERIES)
+_KEYWORDS = tuple(kind.keyword for kind in DELIVERY_KINDS)
 
 
 def kind_of(delivery: Delivery) -> DeliveryKind:
@@ -161,9 +163,31 @@ def kind_of(delivery: Delivery) -> DeliveryKind:
     return _BY_KIND[delivery.kind]
 
 
-def kind_named(keyword: str) -> DeliveryKind:
-    """Return the kind that begins with a keyword."""
-    return _BY_KIND[keyword.lower()]
+def parse_delivery(parser: TokenReader) -> Delivery:
+    """Return a delivery: a keyword of DELIVERY_KINDS and the parts that are described there; some may be left out."""
+    kind = _BY_KIND[parser.expect_one(_KEYWORDS).lower()]
+    given: dict[str, Any] = {}
+    for part in kind.parts:
+        if part.word and part.default is None:
+            parser.expect(part.word)
+        elif part.word and not parser.take(part.word):
+            continue
+        given[part.name] = part.read(_parse_part(parser, part))
+    return kind.made(**given)
+
+
+def _parse_part(parser: TokenReader, part: DeliveryPart) -> Any:
+    if part.shape is SecretRef:
+        return parse_secret(parser)
+    if part.choices:
+        return parser.expect_one(part.choices)
+    return parser.expect_value("NUMBER" if part.shape is int else "TEXT").value
+
+
+def parse_secret(parser: TokenReader) -> SecretRef:
+    """secret = SECRET (ENV | FILE) TEXT"""
+    parser.expect("SECRET")
+    return SecretRef(parser.expect_one(("ENV", "FILE")).lower(), parser.expect_value("TEXT").value)
 
 
 def format_delivery(delivery: Delivery) -> str:

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from proxyd.core.language.printing.expression_printer import format_expression
-from proxyd.core.language.printing.printer import format_trigger
+from proxyd.core.language.printing.expression_printer import format_expression, format_trigger
 from proxyd.core.model.expression import Aggregate, Expression, children
 from proxyd.core.model.profile import NotificationRule, Trigger
 

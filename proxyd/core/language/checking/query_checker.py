@@ -12,7 +12,7 @@ from proxyd.core.language.checking.messages import check_message
 from proxyd.core.language.checking.scope import Binding, Scope
 from proxyd.core.language.checking.value_reader import Values
 from proxyd.core.language.nodes import Located
-from proxyd.core.language.printing.printer import format_trigger
+from proxyd.core.language.printing.expression_printer import format_trigger
 from proxyd.core.model.expression import (
     Aggregate,
     ClassName,

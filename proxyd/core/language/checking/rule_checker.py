@@ -15,8 +15,9 @@ from proxyd.core.language.checking.query_checker import EventScope, QueryChecker
 from proxyd.core.language.checking.scope import Binding, Scope
 from proxyd.core.language.checking.source_checker import check_deliveries, once_each, report_repeated
 from proxyd.core.language.checking.value_reader import Values, read_time
+from proxyd.core.language.clauses import RULE_CLAUSES, check_clauses
 from proxyd.core.language.nodes import InsertNotification, Located, StatementKind, TimeSpec, Unread
-from proxyd.core.language.printing.printer import format_trigger
+from proxyd.core.language.printing.expression_printer import format_trigger
 from proxyd.core.language.printing.quoting import quote_name
 from proxyd.core.language.words import did_you_mean
 from proxyd.core.model.delivery import Delivery
@@ -26,7 +27,6 @@ from proxyd.core.model.profile import (
     Anchor,
     Digest,
     Domain,
-    ImportanceTerm,
     MessageTemplate,
     NotificationLimit,
     NotificationRule,
@@ -42,11 +42,8 @@ from proxyd.core.model.profile import (
 )
 from proxyd.core.model.source_class import BUILT_IN_NAME, SOURCE_CLASS
 
-MAX_WEIGHT = 1_000_000
-MAX_LIMITED = 1000  # notifications of a LIMIT; their times are read for each notification that is made
 LEAST_OFTEN = Duration(Decimal(1), Unit.DAYS)
 """How often the sources of a rule on SOURCE are probed if nothing else asks for more."""
-MIN_TARGET, MAX_TARGET = Decimal(1), Decimal("99.9")  # percent
 
 
 @dataclass(frozen=True)
@@ -255,30 +252,18 @@ class RuleChecker:
     # ---- options
 
     def _check_options(self, rule: InsertNotification) -> None:
-        if rule.utility is not None:
-            length = rule.utility.value.length
-            self._values.durations([("the length of the decay", length)], rule.utility.span)
-        if rule.life is not None:
-            self._values.durations([("WINDOW", rule.life.value.window)], rule.life.span)
+        check_clauses(rule, RULE_CLAUSES, self._values)
         if rule.target is not None:
             self._check_target(rule, rule.target)
-        if rule.importance is not None:
-            self._check_importance(rule.importance)
-        if rule.policy is not None:
-            self._check_policy(rule.policy)
         if rule.trigger is not None and rule.trigger.kind.is_of_source:
             self._check_rule_on_source(rule)
         check_deliveries(rule.deliveries, self._reporter, self._values)
-        if rule.digest is not None and rule.digest.value is not None:
-            self._values.digest(rule.digest.value, rule.digest.span)
 
     def _limit(self, rule: InsertNotification, page_classes: Sequence[PageClass]) -> NotificationLimit | None:
         """Return the limit of a rule, with the field of its key as the trigger's class declares it."""
         if rule.limit is None:
             return None
-        limit, span = rule.limit.value, rule.limit.span
-        self._values.at_least_one("the number of notifications", limit.most, span, most=MAX_LIMITED)
-        self._values.durations([("the period of LIMIT", limit.per)], span)
+        limit = rule.limit.value
         if limit.key is None or not page_classes or rule.trigger is None:
             return limit
         bindings = [Binding(page_classes[0].name, page_classes[0])]
@@ -299,9 +284,6 @@ class RuleChecker:
         self._reporter.warn(message, rule.screenshot.span)
 
     def _check_target(self, rule: InsertNotification, target: Located[Decimal]) -> None:
-        if not MIN_TARGET <= target.value <= MAX_TARGET:
-            message = f"a target must lie between {MIN_TARGET} and {MAX_TARGET} %; found {target.value} %"
-            self._reporter.error(message, target.span)
         if rule.life is None:
             message = "a target needs a time: write WITHIN 10 MINUTES FOR 95 %, or add SET LIFE"
             self._reporter.error(message, target.span)
@@ -318,24 +300,6 @@ class RuleChecker:
         if rule.target is not None:
             message = "a rule on SOURCE takes no target: with WITHIN its sources are probed that often"
             self._reporter.error(message, rule.target.span)
-
-    def _check_importance(self, importance: Located[tuple[ImportanceTerm, ...]]) -> None:
-        span = importance.span
-        for index, term in enumerate(importance.value):
-            if not 0 <= term.weight <= MAX_WEIGHT:
-                self._reporter.error(f"a weight of SET IMPORTANCE must lie between 0 and {MAX_WEIGHT}", span)
-            if term.during is None and index < len(importance.value) - 1:
-                self._reporter.error("OTHERWISE must come last in SET IMPORTANCE", span)
-            if term.during is not None:
-                self._values.during(term.during, span)
-            if term.zone is not None:
-                self._values.zone(term.zone, span)
-
-    def _check_policy(self, policy: Located[PolicyChoice]) -> None:
-        choice, span = policy.value, policy.span
-        self._values.at_least_one("the number of probes", choice.probes, span)
-        lengths = [("the period of UNIFORM", choice.period), ("the period of DOE", choice.per)]
-        self._values.durations([*lengths, ("SPACING", choice.spacing)], span)
 
 
 def _policy(rule: InsertNotification) -> PolicyChoice:

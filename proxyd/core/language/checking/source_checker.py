@@ -8,6 +8,7 @@ from sys import intern
 from proxyd.core.language.checking.check_context import Reporter
 from proxyd.core.language.checking.classes import ClassIndex
 from proxyd.core.language.checking.value_reader import Values
+from proxyd.core.language.clauses import PROFILE_OPTIONS, SOURCE_OPTIONS, check_clauses
 from proxyd.core.language.deliveries import kind_of
 from proxyd.core.language.nodes import (
     CreateProfile,
@@ -23,11 +24,11 @@ from proxyd.core.language.readers import READER_KINDS
 from proxyd.core.language.words import did_you_mean
 from proxyd.core.model.delivery import Delivery
 from proxyd.core.model.expression import TextSpan
-from proxyd.core.model.profile import Auth, PageClass, Politeness, Profile, Rendering, Source
+from proxyd.core.model.profile import PageClass, Profile, Rendering, Source
 from proxyd.core.model.source_class import SOURCE_CLASS
 
-MAX_BODY_BYTES = 65_536
-"""Bytes of the BODY of a request."""
+_OPTIONS = [each.attribute for each in SOURCE_OPTIONS if each.attribute not in ("headers", "browser", "wait_for")]
+"""The options that a source has as they are written."""
 
 
 def check_source(statement: CreateSource, classes: ClassIndex, reporter: Reporter, values: Values) -> Source | None:
@@ -39,23 +40,16 @@ def check_source(statement: CreateSource, classes: ClassIndex, reporter: Reporte
         page_class = check_reading(statement, classes, reporter, values)
     if page_class is None:
         return None
+    options = {name: value for name in _OPTIONS if (value := getattr(statement, name)) is not None}
+    wait_for = statement.wait_for
     return Source(
         source_id=intern(statement.name.value),  # one string is shared with the rows of this source
         page_class=page_class.name,
         domain=page_class.domain,
         url=statement.url.value,
-        politeness=statement.politeness.value if statement.politeness else None,
-        expect=statement.expect.value if statement.expect else None,
-        zone=statement.zone.value if statement.zone else None,
-        locale=statement.locale.value if statement.locale else None,
-        freshness=statement.freshness.value if statement.freshness else None,
         headers=tuple(header.value for header in statement.headers),
-        auth=statement.auth.value if statement.auth else None,
-        post=statement.post.value if statement.post else None,
-        websub=statement.websub.value if statement.websub else None,
-        robots=statement.robots.value if statement.robots else None,
-        backoff=statement.backoff.value if statement.backoff else None,
-        rendering=_rendering(statement),
+        rendering=Rendering(None if wait_for is None else wait_for.value) if statement.browser is not None else None,
+        **{name: value.value for name, value in options.items()},
     )
 
 
@@ -73,43 +67,20 @@ def check_reading(
 
 
 def _check_options(statement: SourceOptions, reporter: Reporter, values: Values) -> None:
-    if statement.politeness is not None:
-        _check_politeness(statement.politeness, values)
-    if statement.expect is not None:
-        expect, span = statement.expect.value, statement.expect.span
-        values.durations([("the period of EXPECT", expect.per)], span)
-        if expect.amount <= 0:
-            reporter.error("EXPECT must be more than 0; leave it out if the rate is unknown", span)
-    if statement.zone is not None:
-        values.zone(statement.zone.value, statement.zone.span)
-    if statement.locale is not None:
-        values.locale(statement.locale.value, statement.locale.span)
-    if statement.auth is not None:
-        _check_auth(statement.auth, reporter, values)
-    for header in statement.headers:
-        values.header(*header.value, header.span)
-    if statement.post is not None:
-        _check_post(statement, statement.post, reporter)
-    if statement.websub is not None and statement.websub.value:
-        values.websub(statement.websub.span)
-    _check_fetching(statement, reporter, values)
-
-
-def _check_fetching(statement: SourceOptions, reporter: Reporter, values: Values) -> None:
-    if statement.wait_for is not None:
-        values.css(statement.wait_for.value, statement.wait_for.span)
-        if statement.browser is None:
-            reporter.error("WAIT FOR needs FETCH BROWSER: only a browser can wait", statement.wait_for.span)
-    if statement.browser is None:
-        return
-    values.browser(statement.browser.span)
-    if statement.post is not None:
-        reporter.error("FETCH BROWSER does not go with METHOD POST: a browser opens pages by GET", statement.post.span)
-    if statement.websub is not None and statement.websub.value:
-        reporter.error(
-            "WEBSUB ON does not go with FETCH BROWSER: a hub pushes pages whose scripts did not run",
-            statement.websub.span,
-        )
+    """Report wrong values, and options that do not go together."""
+    check_clauses(statement, SOURCE_OPTIONS, values)
+    is_pushed = statement.websub is not None and statement.websub.value
+    if is_pushed and statement.post is not None:
+        message = "WEBSUB ON does not go with METHOD POST: a hub pushes documents that are asked for by GET"
+        reporter.error(message, statement.post.span)
+    if statement.wait_for is not None and statement.browser is None:
+        reporter.error("WAIT FOR needs FETCH BROWSER: only a browser can wait", statement.wait_for.span)
+    if statement.browser is not None and statement.post is not None:
+        message = "FETCH BROWSER does not go with METHOD POST: a browser opens pages by GET"
+        reporter.error(message, statement.post.span)
+    if statement.browser is not None and statement.websub is not None and is_pushed:
+        message = "WEBSUB ON does not go with FETCH BROWSER: a hub pushes pages whose scripts did not run"
+        reporter.error(message, statement.websub.span)
 
 
 def _check_rendered(page_class: PageClass, span: TextSpan, reporter: Reporter) -> None:
@@ -118,34 +89,6 @@ def _check_rendered(page_class: PageClass, span: TextSpan, reporter: Reporter) -
     if page_class.is_feed or any(each is not None and READER_KINDS[each.reader].is_of_json for each in named):
         message = f"FETCH BROWSER is for web pages, but {page_class.name} reads other documents: write OF PAGE"
         reporter.error(message, span)
-
-
-def _rendering(statement: CreateSource) -> Rendering | None:
-    if statement.browser is None:
-        return None
-    return Rendering(None if statement.wait_for is None else statement.wait_for.value)
-
-
-def _check_politeness(politeness: Located[Politeness], values: Values) -> None:
-    limit, span = politeness.value, politeness.span
-    values.at_least_one("the number of probes", limit.probes, span)
-    values.durations([("the period of POLITENESS", limit.per), ("SPACING", limit.spacing)], span)
-
-
-def _check_post(statement: SourceOptions, post: Located[str], reporter: Reporter) -> None:
-    if len(post.value.encode("utf-8", "surrogatepass")) > MAX_BODY_BYTES:
-        reporter.error(f"the BODY of a request may have {MAX_BODY_BYTES:,} bytes at most", post.span)
-    if statement.websub is not None and statement.websub.value:
-        reporter.error(
-            "WEBSUB ON does not go with METHOD POST: a hub pushes documents that are asked for by GET", post.span
-        )
-
-
-def _check_auth(auth: Located[Auth], reporter: Reporter, values: Values) -> None:
-    values.secret(auth.value.secret, auth.span)
-    user = auth.value.user
-    if user is not None and (not user.isprintable() or ":" in user):
-        reporter.error("the user of AUTH BASIC takes printable characters other than ':'", auth.span)
 
 
 def check_profile(
@@ -161,8 +104,7 @@ def check_profile(
             reporter.error(f"there is no domain {domain.value!r}.{suggestion}", domain.span)
     check_deliveries(statement.deliveries, reporter, values)
     check_deliveries(statement.trouble, reporter, values)
-    if statement.digest is not None:
-        values.digest(statement.digest.value, statement.digest.span)
+    check_clauses(statement, PROFILE_OPTIONS, values)
     return Profile(
         name=statement.name.value,
         domains=tuple(domain.value for domain in statement.domains),

@@ -123,7 +123,7 @@ class Values:
     """Checks values and reports errors in them."""
 
     def __init__(self, reporter: Reporter, settings: CheckSettings) -> None:
-        self._reporter = reporter
+        self.reporter = reporter
         self._settings = settings
 
     def url(self, url: str, span: TextSpan) -> None:
@@ -133,34 +133,34 @@ class Values:
             plain = plain_address(url)
             can_be_meant = address_problem(plain) is None
             such = f"write {plain!r}" if can_be_meant else "expected an address such as 'https://example.org/feed'"
-            self._reporter.error(f"{problem}: {such}", span)
+            self.reporter.error(f"{problem}: {such}", span)
 
     def websub(self, span: TextSpan) -> None:
         """Warn about WEBSUB ON if no hub can reach the daemon."""
         if not self._settings.can_subscribe:
-            self._reporter.warn_once("WEBSUB ON has no effect while the setting public_url is empty", span)
+            self.reporter.warn_once("WEBSUB ON has no effect while the setting public_url is empty", span)
 
     def browser(self, span: TextSpan) -> None:
         """Warn about FETCH BROWSER if there is no browser to render pages with."""
         if (missing := self._settings.browser_missing) is not None:
-            self._reporter.warn_once(f"FETCH BROWSER reads nothing while {missing}", span)
+            self.reporter.warn_once(f"FETCH BROWSER reads nothing while {missing}", span)
 
     def css(self, selector: str, span: TextSpan) -> None:
         """Report a text that is not a CSS selector."""
         if not selector.strip() or selector_problem(Extraction(Reader.CSS, selector)) is not None:
-            self._reporter.error(f"{selector!r} is not a CSS selector", span)
+            self.reporter.error(f"{selector!r} is not a CSS selector", span)
 
     def zone(self, zone: str, span: TextSpan) -> None:
         """Report a name that is not an IANA time zone."""
         if zone not in zone_names():
             suggestion = did_you_mean(zone, sorted(zone_names()))
-            self._reporter.error(f"{zone!r} is not a time zone.{suggestion}", span)
+            self.reporter.error(f"{zone!r} is not a time zone.{suggestion}", span)
 
     def locale(self, tag: str, span: TextSpan) -> None:
         """Report a text that is not the tag of a language whose notation of numbers is known."""
         if mark_of(tag) is None:
             message = f"{tag!r} is not the tag of a language whose numbers proxyd knows, such as 'de' or 'de-CH'."
-            self._reporter.error(message + _meant_language(tag), span)
+            self.reporter.error(message + _meant_language(tag), span)
 
     def digest(self, digest: Digest, span: TextSpan) -> None:
         """Report wrong times of a digest."""
@@ -169,7 +169,7 @@ class Values:
             self.durations([("DIGEST EVERY", digest.when)], span)
             return
         if read_clock(digest.when.at) is None:
-            self._reporter.error(f"expected a time of day such as '08:00', found {digest.when.at!r}", span)
+            self.reporter.error(f"expected a time of day such as '08:00', found {digest.when.at!r}", span)
         if digest.when.zone is not None:
             self.zone(digest.when.zone, span)
 
@@ -179,22 +179,22 @@ class Values:
         if secret.kind == "file":
             if _FILE_NAME.fullmatch(secret.name) is None:
                 message = f"SECRET FILE takes the plain name of a file in the secrets folder; found {secret.name!r}"
-                self._reporter.error(message, span)
+                self.reporter.error(message, span)
         elif _ENV_NAME.fullmatch(secret.name) is None:
-            self._reporter.error(f"{secret.name!r} is not a valid name of an environment variable", span)
+            self.reporter.error(f"{secret.name!r} is not a valid name of an environment variable", span)
         elif not secret.name.startswith(prefix) or secret.name == prefix:
             message = f"the name of a secret must start with {prefix!r}; found {secret.name!r}"
-            self._reporter.error(message, span)
+            self.reporter.error(message, span)
 
     def mail(self, address: str, span: TextSpan) -> None:
         """Report a text that is not a mail address."""
         if _MAIL.fullmatch(address) is None:
-            self._reporter.error(f"{address!r} is not a mail address", span)
+            self.reporter.error(f"{address!r} is not a mail address", span)
 
     def can_mail(self, span: TextSpan) -> None:
         """Warn about DELIVERY MAIL if there is no mail server."""
         if not self._settings.can_mail:
-            self._reporter.warn_once("DELIVERY MAIL waits while the settings smtp and mail_from are empty", span)
+            self.reporter.warn_once("DELIVERY MAIL waits while the settings smtp and mail_from are empty", span)
 
     def channel(self, url: str, span: TextSpan) -> None:
         """Report a text that is not exactly one address, or that the settings do not allow.
@@ -202,7 +202,7 @@ class Values:
         What was accepted before is only warned of, so that a change of settings does not keep the daemon from starting.
         """
         settings, scheme = self._settings, channel_scheme(url)
-        refuse = self._reporter.warn if settings.accepted_before else self._reporter.error
+        refuse = self.reporter.warn if settings.accepted_before else self.reporter.error
         if scheme is None:
             refuse("CHANNEL takes exactly one address, such as 'ntfy://topic'; write another CHANNEL for another", span)
         elif settings.channel_schemes is not None and scheme not in settings.channel_schemes:
@@ -210,24 +210,24 @@ class Values:
         elif settings.channel_problem is not None and (problem := settings.channel_problem(url)) is not None:
             refuse(problem, span)
         elif not settings.has_channels:
-            self._reporter.warn_once("nothing is sent to a CHANNEL while proxyd[apprise] is not installed", span)
+            self.reporter.warn_once("nothing is sent to a CHANNEL while proxyd[apprise] is not installed", span)
 
     def header(self, name: str, value: str | SecretRef, span: TextSpan) -> None:
         """Report a header that cannot be sent, or that a rule must not set."""
         if _HEADER_NAME.fullmatch(name) is None:
-            self._reporter.error(f"{name!r} is not a valid name of a header", span)
+            self.reporter.error(f"{name!r} is not a valid name of a header", span)
         elif name.lower() in _OWN_HEADERS:
-            self._reporter.error(f"HEADER cannot set {name}: {_OWN_HEADERS[name.lower()]}", span)
+            self.reporter.error(f"HEADER cannot set {name}: {_OWN_HEADERS[name.lower()]}", span)
         if isinstance(value, SecretRef):
             self.secret(value, span)
         elif any(ord(char) < 32 or ord(char) > 126 for char in value):
-            self._reporter.error("the value of a header may contain only printable ASCII", span)
+            self.reporter.error("the value of a header may contain only printable ASCII", span)
 
     def during(self, text: str, span: TextSpan) -> None:
         """Report a text that does not name a part of the week."""
         if parse_during(text) is None:
             message = f"DURING takes days and hours such as 'Mon-Fri 09:00-18:00'; found {text!r}"
-            self._reporter.error(message, span)
+            self.reporter.error(message, span)
 
     def durations(self, named: Iterable[tuple[str, Duration | None]], span: TextSpan) -> None:
         """Report durations that are not above 0, too long, or not a whole number of chronons."""
@@ -237,16 +237,16 @@ class Values:
 
     def _duration(self, name: str, duration: Duration, span: TextSpan) -> None:
         if duration.amount <= 0:
-            self._reporter.error(f"{name} must be longer than 0", span)
+            self.reporter.error(f"{name} must be longer than 0", span)
         elif duration.in_seconds(chronon_s=self._settings.chronon_s) > MAX_YEARS * _YEAR_S:
-            self._reporter.error(f"{name} must not be longer than {MAX_YEARS} years", span)
+            self.reporter.error(f"{name} must not be longer than {MAX_YEARS} years", span)
         elif duration.unit is Unit.CHRONONS and duration.amount % 1:
-            self._reporter.error(f"{name} must be a whole number of chronons", span)
+            self.reporter.error(f"{name} must be a whole number of chronons", span)
 
     def at_least_one(self, name: str, count: int | None, span: TextSpan, *, most: int = 1_000_000) -> None:
         """Report a count below 1 or above ``most``."""
         if count is not None and not 1 <= count <= most:
-            self._reporter.error(f"{name} must lie between 1 and {most}", span)
+            self.reporter.error(f"{name} must lie between 1 and {most}", span)
 
 
 def _meant_language(tag: str) -> str:

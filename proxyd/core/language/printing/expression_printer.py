@@ -1,4 +1,4 @@
-"""Prints expressions and queries with as few parentheses as their meaning allows."""
+"""Prints expressions, queries and triggers with as few parentheses as their meaning allows."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from proxyd.core.model.expression import (
     Select,
     Unary,
 )
+from proxyd.core.model.profile import After, Then, Trigger
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NO_WORD = re.compile(r"\W")
@@ -209,3 +210,30 @@ def _from_class(source: FromClass) -> str:
     over = f" OVER {format_duration(source.over)}" if source.over is not None else ""
     alias = f" AS {_word(source.alias)}" if source.alias is not None else ""
     return format_class(source.page_class) + over + alias
+
+
+def format_trigger(trigger: Trigger) -> str:
+    """Return ``ON INSERT TO class``, with WHERE, and WHEN or THEN, on lines of their own."""
+    lines = [f"ON {trigger.kind.name} TO {format_class(trigger.page_class)}{_after(trigger.after)}"]
+    for word, condition in (("WHERE", trigger.where), ("WHEN", trigger.condition)):
+        if condition is not None:
+            lines.append(f"{word} {format_expression(condition)}")
+    return "\n".join([*lines, *(_then(each) for each in [trigger.then] if each is not None)])
+
+
+def _then(then: Then) -> str:
+    where = "" if then.where is None else f" WHERE {format_expression(then.where)}"
+    event = f"{'NO ' if then.is_absent else ''}{then.kind.name} TO {format_class(then.page_class)}"
+    return f"THEN {event}{where} WITHIN {format_duration(then.within)}"
+
+
+def _after(after: After | None) -> str:
+    return "" if after is None else f" {format_after(after)}"
+
+
+def format_after(after: After) -> str:
+    """Return ``AFTER 3 PROBES`` or ``AFTER 1 HOUR``."""
+    if after.time is not None:
+        unit = after.time.unit.value
+        return f"AFTER {format_number(after.time.amount)} {unit}{'' if after.time.amount == 1 else 'S'}"
+    return f"AFTER {after.probes} {'PROBE' if after.probes == 1 else 'PROBES'}"

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from proxyd.core.language.clauses import parse_clause
 from proxyd.core.language.nodes import SourceText
 from proxyd.core.language.reading.parser import BEGINNINGS, INNER_TEXTS, read_text
 from proxyd.core.language.reading.scanner import Scan, Token, scan_part
-from proxyd.core.language.reading.statements import Clause, StatementParser
-from proxyd.core.language.reading.token_reader import Complaint
+from proxyd.core.language.reading.token_reader import Complaint, TokenReader, attempt_whole
+from proxyd.core.language.words import get_keyword
 from proxyd.core.model.expression import TextSpan
 from proxyd.errors import RuleError
 
@@ -30,17 +31,21 @@ class MemberReader:
         found, self._comments = self._comments, []
         return tuple(found)
 
-    def option(self, title: str, span: TextSpan) -> Any:
-        """Return the value of a source's option; ``title`` is the keyword before it in the language."""
-        return self._read(StatementParser.source_option, title, span)
-
-    def profile_option(self, title: str, span: TextSpan) -> Any:
-        """Return the value of a profile's option."""
-        return self._read(StatementParser.profile_option, title, span)
-
-    def clause(self, title: str, span: TextSpan) -> Any:
-        """Return the value of a notification's clause."""
-        return self._read(StatementParser.clause, title, span)
+    def clause(self, kind: str, words: str, span: TextSpan) -> Any:
+        """Return the value of a clause of a kind of statement; its words are assumed to stand just before it."""
+        scanned = self._scan(span)
+        wrong = next(iter([*scanned.errors, *self._strays(scanned)]), None)
+        if wrong is not None:
+            self.errors.append(wrong)
+            return None
+        before = span.start - 1
+        tokens = [Token("WORD", word, before, before, get_keyword(word) or "") for word in words.split()]
+        parser = TokenReader([*tokens, *scanned.tokens])
+        setting = attempt_whole(parser, lambda parser: parse_clause(parser, kind))
+        if isinstance(setting, Complaint):
+            self._complain([setting], words)
+            return None
+        return next(iter(setting.values.values()))
 
     def inner(self, name: str, span: TextSpan) -> Any:
         """Return the query or trigger in a text."""
@@ -53,21 +58,6 @@ class MemberReader:
             self._complain(value, f"SET {name.upper()}")
             return None
         return value
-
-    def _read(self, rule: Callable[[StatementParser], Clause], title: str, span: TextSpan) -> Any:
-        """Return the value of a clause; its keywords are assumed to stand just before it."""
-        scanned = self._scan(span)
-        wrong = next(iter([*scanned.errors, *self._strays(scanned)]), None)
-        if wrong is not None:
-            self.errors.append(wrong)
-            return None
-        before = span.start - 1
-        words = [Token("WORD", word, before, before, word) for word in title.split()]
-        clause = StatementParser([*words, *scanned.tokens]).read_whole(rule)
-        if isinstance(clause, Complaint):
-            self._complain([clause], title)
-            return None
-        return next(iter(clause.values.values()))
 
     def _scan(self, span: TextSpan) -> Scan:
         scanned = scan_part(self._source, span)

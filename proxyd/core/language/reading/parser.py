@@ -10,6 +10,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from proxyd.core.language.clauses import CLAUSE_STARTS, parse_clause
 from proxyd.core.language.nodes import (
     Broken,
     InsertNotification,
@@ -20,10 +21,32 @@ from proxyd.core.language.nodes import (
     kind_of_statement,
 )
 from proxyd.core.language.reading.address_lists import is_list, read_list
-from proxyd.core.language.reading.expressions import QUERY_CLAUSES, TRIGGER_CLAUSES
+from proxyd.core.language.reading.expressions import (
+    QUERY_CLAUSES,
+    TRIGGER_CLAUSES,
+    parse_name,
+    parse_select,
+    parse_trigger,
+)
 from proxyd.core.language.reading.scanner import Comment, Token, scan, scan_inner
-from proxyd.core.language.reading.statements import PROFILE_ITEMS, Clause, Head, StatementParser
-from proxyd.core.language.reading.token_reader import MAX_ERRORS, MAX_STATEMENT_BYTES, NAMES, TOO_LONG, Complaint
+from proxyd.core.language.reading.statements import (
+    PROFILE_ITEMS,
+    Head,
+    parse_class_declaration,
+    parse_field,
+    parse_head,
+    parse_profile_item,
+)
+from proxyd.core.language.reading.token_reader import (
+    MAX_ERRORS,
+    MAX_STATEMENT_BYTES,
+    NAMES,
+    TOO_LONG,
+    Complaint,
+    TokenReader,
+    attempt,
+    attempt_whole,
+)
 from proxyd.core.model.expression import TextSpan
 from proxyd.errors import RuleError, RuleSyntaxError, suggest
 
@@ -36,18 +59,11 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _MOST_LATER = 100  # complaints after the first of a text or head
 
 
-class _Parts(NamedTuple):
-    """The clauses or options of a kind of statement: how one is read, and the words that one begins with."""
-
-    read: Callable[[StatementParser], Clause]
-    starts: Sequence[str] = ()
-
-
 class InnerText(NamedTuple):
     """A text in double quotes: how it is read, and its clauses, where reading goes on after an error."""
 
-    read: Callable[[StatementParser], Any]
-    clauses: Mapping[str, Callable[[StatementParser], Any]]
+    read: Callable[[TokenReader], Any]
+    clauses: Mapping[str, Callable[[TokenReader], Any]]
 
 
 _HEADS = {
@@ -58,18 +74,11 @@ _HEADS = {
 }
 _KINDS = {kind.value: kind for kind in StatementKind}
 _AFTER_A_HEAD = frozenset({"CREATE", "INSERT", "DROP", "DELIVER", "DIGEST"})
-_WISHES = _Parts(StatementParser.watch_option, tuple(StatementParser.WATCH_OPTIONS))
-_CLAUSES = _Parts(StatementParser.clause, ("SET", *StatementParser.CLAUSES))
-_PARTS = {
-    "SOURCE": _Parts(StatementParser.source_option, tuple(StatementParser.SOURCE_OPTIONS)),
-    "PROFILE": _Parts(StatementParser.profile_option, tuple(StatementParser.PROFILE_OPTIONS)),
-    "NOTIFICATION": _CLAUSES,
-}
-BEGINNINGS = frozenset(_HEADS).union(*(parts.starts for parts in _PARTS.values()))
+BEGINNINGS = frozenset(_HEADS).union(*(starts for kind, starts in CLAUSE_STARTS.items() if kind != "WATCH"))
 INNER_TEXTS: Mapping[str, InnerText] = MappingProxyType(
     {
-        "query": InnerText(StatementParser.select, QUERY_CLAUSES),
-        "trigger": InnerText(StatementParser.trigger, TRIGGER_CLAUSES),
+        "query": InnerText(parse_select, QUERY_CLAUSES),
+        "trigger": InnerText(parse_trigger, TRIGGER_CLAUSES),
     }
 )
 """The texts in double quotes, by the clause that holds them."""
@@ -84,9 +93,9 @@ _TITLES = {"profiles": "INTO", "sources": "FROM SOURCES", "no_delivery": "SET DE
 
 @dataclass(slots=True)
 class _Draft:
-    """A statement being read: its clauses, its head, and the values of its clauses."""
+    """A statement being read: the kind of its clauses, its head, and the values of its clauses."""
 
-    parts: _Parts | None
+    kind: str
     head: Head | None = None
     span: TextSpan | None = None
     values: dict[str, Any] = field(default_factory=dict)
@@ -98,7 +107,7 @@ class _Reader:
     def __init__(self, source: SourceText) -> None:
         self._source = source
         scanned = scan(source)
-        self._parser = StatementParser(scanned.tokens)
+        self._parser = TokenReader(scanned.tokens)
         self._tokens = scanned.tokens
         self._statements: list[Statement] = []
         self._comments = list(scanned.comments)
@@ -123,17 +132,17 @@ class _Reader:
     def _read_statement(self) -> None:
         begin = self._parser.at
         draft = self._read_head(begin)
-        while not self._is_at_end(begin, draft.parts) and not self._has_enough():
+        while not self._is_at_end(begin, draft.kind) and not self._has_enough():
             self._read_part(draft)
         self._close(draft, begin)
 
     def _read_head(self, begin: int) -> _Draft:
         parser, first, second = self._parser, self._tokens[begin], self._tokens[begin + 1]
         kind = _kind_of(first, second)
-        parts = _WISHES if first.word == "WATCH" else _PARTS.get(second.word) if kind is not None else None
-        head = parser.read(begin, StatementParser.head)
+        clauses = "WATCH" if first.word == "WATCH" else second.word if kind is not None else ""
+        head = attempt(parser, begin, parse_head)
         if not isinstance(head, Complaint):
-            return _Draft(parts, head, TextSpan(first.start, self._tokens[parser.at - 1].stop))
+            return _Draft(clauses, head, TextSpan(first.start, self._tokens[parser.at - 1].stop))
         stop = parser.at
         self._report(head)
         if kind in (StatementKind.DOMAIN, StatementKind.PROFILE):
@@ -143,20 +152,20 @@ class _Reader:
             name = self._token(begin + 2)
             is_named = name.shape in NAMES and stop > begin + 2
             self._broken.append(Broken(unread, name.value if is_named else None))
-        self._skip(max(stop, begin + 1), parts)
-        return _Draft(parts)
+        self._skip(max(stop, begin + 1), clauses)
+        return _Draft(clauses)
 
     def _read_part(self, draft: _Draft) -> None:
         """Read one clause or option, or report the token in its place."""
-        parser, begin, starts = self._parser, self._parser.at, draft.parts.starts if draft.parts else ()
-        if draft.parts is None or parser.token.word not in starts:
+        parser, begin, starts = self._parser, self._parser.at, CLAUSE_STARTS.get(draft.kind, ())
+        if parser.token.word not in starts:
             self._complain(parser.complain([word for word in (*starts, "';'") if word != "FROM"]))
-            self._skip(begin + 1, draft.parts)
+            self._skip(begin + 1, draft.kind)
             return
-        clause = parser.read(begin, draft.parts.read)
+        clause = attempt(parser, begin, lambda parser: parse_clause(parser, draft.kind))
         if isinstance(clause, Complaint):
             self._report(replace(clause, message=f"{self._title(begin)}: {clause.message}"))
-            self._skip(max(parser.at, begin + 1), draft.parts)
+            self._skip(max(parser.at, begin + 1), draft.kind)
             return
         for attribute, value in clause.values.items():
             self._set(draft, attribute, value, self._title(begin), clause.span)
@@ -215,33 +224,33 @@ class _Reader:
 
     # ---- moving on
 
-    def _skip(self, at: int, parts: _Parts | None) -> None:
+    def _skip(self, at: int, kind: str) -> None:
         """Move to the next ``;``, statement or clause at or after ``at``."""
-        while self._tokens[at].shape != "END" and not self._goes_on_at(at, parts):
+        while self._tokens[at].shape != "END" and not self._goes_on_at(at, kind):
             at += 1
         self._parser.move(at)
 
-    def _goes_on_at(self, at: int, parts: _Parts | None) -> bool:
+    def _goes_on_at(self, at: int, kind: str) -> bool:
         word = self._tokens[at].word
-        if word == ";" or (word in _HEADS and self._begins_statement(at, parts)):
+        if word == ";" or (word in _HEADS and self._begins_statement(at, kind)):
             return True
-        is_start = parts is not None and word in parts.starts
+        is_start = word in CLAUSE_STARTS.get(kind, ())
         return is_start and (word != "FROM" or self._tokens[at + 1].word == "SOURCE")
 
-    def _is_at_end(self, begin: int, parts: _Parts | None) -> bool:
+    def _is_at_end(self, begin: int, kind: str) -> bool:
         token, at = self._parser.token, self._parser.at
         if token.shape == "END" or token.word == ";":
             return True
         if at == begin or token.word not in _HEADS:
             return False
-        return parts is not _WISHES or self._begins_statement(at, parts)
+        return kind != "WATCH" or self._begins_statement(at, kind)
 
-    def _begins_statement(self, at: int, parts: _Parts | None) -> bool:
+    def _begins_statement(self, at: int, kind: str) -> bool:
         """Whether the word at a place, among clauses, begins a statement and is not an event such as INSERT."""
         following = self._tokens[at + 1]
-        if parts is _WISHES:
+        if kind == "WATCH":
             return following.shape == "TEXT" or _kind_of(self._tokens[at], following) is not None
-        return parts is not _CLAUSES or following.shape in (*NAMES, "TEXT")
+        return kind != "NOTIFICATION" or following.shape in (*NAMES, "TEXT")
 
     def _token(self, at: int) -> Token:
         return self._tokens[min(at, len(self._tokens) - 1)]
@@ -283,15 +292,15 @@ def read_text(tokens: Sequence[Token], text: InnerText) -> Any:
     """Return the query or trigger in a separate text, which may end with ';', or a list of :class:`Complaint`."""
     if len(tokens) > 1 and tokens[-2].word == ";":
         tokens = (*tokens[:-2], tokens[-1])
-    parser = StatementParser(tokens)
-    value = parser.read_whole(text.read)
+    parser = TokenReader(tokens)
+    value = attempt_whole(parser, text.read)
     if not isinstance(value, Complaint):
         return value
     return [value, *islice(_later_in_text(parser, text.clauses, value), _MOST_LATER)]
 
 
 def _later_in_text(
-    parser: StatementParser, clauses: Mapping[str, Callable[[StatementParser], Any]], after: Complaint
+    parser: TokenReader, clauses: Mapping[str, Callable[[TokenReader], Any]], after: Complaint
 ) -> Iterator[Complaint]:
     """Yield complaints of the clauses of a query or trigger that begin after a complaint."""
     end = 0
@@ -308,7 +317,7 @@ def _later_in_text(
             yield complaint
 
 
-def _later_in_head(parser: StatementParser, begin: int, after: Complaint) -> Iterator[Complaint]:
+def _later_in_head(parser: TokenReader, begin: int, after: Complaint) -> Iterator[Complaint]:
     """Yield complaints of the fields and classes, or the items, of CREATE DOMAIN or PROFILE that follow a complaint."""
     tokens, end, kind = parser.tokens, begin, parser.tokens[begin + 1].word
     for at, depth in _depths(tokens, begin):
@@ -320,22 +329,22 @@ def _later_in_head(parser: StatementParser, begin: int, after: Complaint) -> Ite
             continue
         start = at + (token.word == ",")
         complaint = _complaint_of(parser, start, rule)
-        if complaint is None and rule is not StatementParser.class_declaration and parser.token.word not in (",", ")"):
+        if complaint is None and rule is not parse_class_declaration and parser.token.word not in (",", ")"):
             complaint = parser.complain(["','", "')'"])
         end = max(parser.at, start + 1)
         if complaint is not None:
             yield complaint
 
 
-def _rule_at(kind: str, token: Token, following: Token, depth: int) -> Callable[[StatementParser], Any] | None:
+def _rule_at(kind: str, token: Token, following: Token, depth: int) -> Callable[[TokenReader], Any] | None:
     """Return how the part of a head is read that begins at a token or after a comma."""
     if kind == "DOMAIN" and token.word == "CLASS" and not depth:
-        return StatementParser.class_declaration
+        return parse_class_declaration
     if token.word != "," or (kind == "DOMAIN" and not depth):
         return None
     if kind == "DOMAIN":
-        return StatementParser.field
-    return StatementParser.profile_item if following.word in PROFILE_ITEMS else StatementParser.name
+        return parse_field
+    return parse_profile_item if following.word in PROFILE_ITEMS else parse_name
 
 
 def _depths(tokens: Sequence[Token], begin: int) -> Iterator[tuple[int, int]]:
@@ -348,9 +357,9 @@ def _depths(tokens: Sequence[Token], begin: int) -> Iterator[tuple[int, int]]:
         depth += word in ("(", "CASE")
 
 
-def _complaint_of(parser: StatementParser, at: int, rule: Callable[[StatementParser], Any]) -> Complaint | None:
+def _complaint_of(parser: TokenReader, at: int, rule: Callable[[TokenReader], Any]) -> Complaint | None:
     """Return why a part cannot be read, unless that is a quote that is not closed."""
-    value = parser.read(at, rule)
+    value = attempt(parser, at, rule)
     return value if isinstance(value, Complaint) and not parser.tokens[parser.at - 1].broken else None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from decimal import Decimal
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from proxyd.core.language.nodes import SourceText
 from proxyd.core.language.reading.scanner import Shape, Token
@@ -22,7 +22,7 @@ MAX_DEPTH = 200
 MAX_STATEMENT_BYTES = 65_536
 MAX_ERRORS = 100  # of one text that are told
 TOO_LONG = f"a statement may have {MAX_STATEMENT_BYTES} bytes at most; split it into several statements"
-NAMES = ("WORD", "QUOTED")
+NAMES: tuple[Shape, ...] = ("WORD", "QUOTED")
 T = TypeVar("T")
 
 
@@ -60,34 +60,13 @@ class TokenReader:
         self.token = self.tokens[at]
         self._limit = self.token.start + MAX_STATEMENT_BYTES
         self._expected: set[str] = set()
-        self._refused: Complaint | None = None
-        self._open = self._run = 0
-
-    def read(self, at: int, rule: Callable[[Any], T]) -> T | Complaint:
-        """Return what a rule makes of the tokens from ``at``, as far as it can go on, or why it cannot be read."""
-        self.move(at)
-        try:
-            value = rule(self)
-        except UnexpectedTokenError as error:
-            return error.complaint
-        if self._refused is not None:
-            return self._refused
-        return (_find_too_deep(value) if self.at - at > MAX_DEPTH else None) or value
-
-    def read_whole(self, rule: Callable[[Any], T]) -> T | Complaint:
-        """Return what a rule makes of all tokens, or why they cannot be read."""
-
-        def read(parser: TokenReader) -> T:
-            value = rule(parser)
-            if parser.token.shape != "END":
-                raise UnexpectedTokenError(parser.complain(["the end of the text"]))
-            return value
-
-        return self.read(0, read)
+        self.refused: Complaint | None = None
+        self._open = self.run = 0
 
     # ---- tokens
 
-    def _advance(self) -> Token:
+    def advance(self) -> Token:
+        """Take the next token."""
         token = self.token
         if token.stop > self._limit:
             raise UnexpectedTokenError(Complaint(TOO_LONG, token.start, token.stop))
@@ -96,92 +75,102 @@ class TokenReader:
         self._expected.clear()
         return token
 
-    def _is_at(self, word: str) -> bool:
+    def is_at(self, word: str) -> bool:
         """Return whether a keyword or sign is next; if not, it was expected."""
         if self.token.word == word:
             return True
         self._expected.add(word)
         return False
 
-    def _take(self, word: str) -> bool:
+    def take(self, word: str) -> bool:
         """Take a keyword or sign if it is next."""
         if self.token.word == word:
-            self._advance()
+            self.advance()
             return True
         self._expected.add(word)
         return False
 
-    def _take_one(self, words: Collection[str]) -> str | None:
+    def take_one(self, words: Collection[str]) -> str | None:
         """Take one of some keywords and signs, and return it, if it is next."""
         word = self.token.word
         if word in words:
-            self._advance()
+            self.advance()
             return word
         self._expected.update(words)
         return None
 
-    def _expect(self, *words: str) -> bool:
+    def expect(self, *words: str) -> bool:
         """Take these words; True, so that what stands after them can follow ``and``."""
         for word in words:
-            if not self._take(word):
-                raise UnexpectedTokenError(self.complain())
+            if not self.take(word):
+                self.fail()
         return True
 
-    def _expect_one(self, words: Collection[str]) -> str:
-        word = self._take_one(words)
-        if word is None:
-            raise UnexpectedTokenError(self.complain())
-        return word
+    def expect_one(self, words: Collection[str]) -> str:
+        """Take one of some keywords and signs, and return it."""
+        return self.take_one(words) or self.fail()
 
-    def _is_at_name(self) -> bool:
-        """Return whether a bare word or a text in double quotes is next."""
+    def is_at_name(self) -> bool:
+        """Return whether a bare word or a text in double quotes is next; if not, it was expected."""
         if self.token.shape in NAMES:
             return True
         self._expected.add("NAME")
         return False
 
-    def _expect_name(self) -> Token:
-        if not self._is_at_name():
-            raise UnexpectedTokenError(self.complain())
-        return self._advance()
+    def is_at_number(self) -> bool:
+        """Return whether a number is next; if not, it was expected."""
+        if self.token.shape == "NUMBER":
+            return True
+        self._expected.add("NUMBER")
+        return False
 
-    def _expect_value(self, *shapes: Shape) -> Token:
-        if self.token.shape not in shapes:
-            self._expected.update(shapes)
-            raise UnexpectedTokenError(self.complain())
-        return self._advance()
+    def expect_name(self) -> Token:
+        """Take a bare word or a text in double quotes."""
+        return self.advance() if self.is_at_name() else self.fail()
 
-    def _expect_number(self) -> Decimal:
-        return Decimal(self._expect_value("NUMBER").value)
+    def expect_value(self, *shapes: Shape) -> Token:
+        """Take a token of one of these shapes."""
+        return self.advance() if self.token.shape in shapes else self.fail(shapes)
 
-    def plain_text(self) -> str:
-        """Take a text in single quotes."""
-        return self._expect_value("TEXT").value
+    def take_prefix(self, word: str) -> bool:
+        """Take a NOT or a sign if it is next; it is counted, so that nothing recurses without bound."""
+        if not self.is_at(word):
+            return False
+        self.run += 1
+        self._deepen()
+        self.advance()
+        return True
 
-    def _list(self, read: Callable[[], T]) -> tuple[T, ...]:
-        """Return one part or more, with commas between them."""
-        parts = [read()]
-        while self._take(","):
-            parts.append(read())
-        return tuple(parts)
+    def enter(self, word: str) -> None:
+        """Take what opens an expression in an expression; it is counted, so that nothing recurses without bound."""
+        if self.is_at(word):
+            self._open += 1
+            self._deepen()
+        self.expect(word)
 
-    def _optional(self, word: str, read: Callable[[], T]) -> T | None:
-        """Return what stands after a word, or ``None`` if the word is not next."""
-        return read() if self._take(word) else None
+    def leave(self, word: str) -> None:
+        """Take what closes an expression in an expression."""
+        self.expect(word)
+        self._open -= 1
 
-    def _span(self, begin: int) -> TextSpan:
+    def span(self, begin: int) -> TextSpan:
         """Return the characters from a token to the last one that was taken."""
         return TextSpan(self.tokens[begin].start, self.tokens[self.at - 1].stop)
 
     # ---- errors
 
-    def _refuse(self, message: str, span: TextSpan) -> None:
+    def fail(self, more: Collection[str] = ()) -> NoReturn:
+        """Raise: neither what was expected nor one of these can be taken."""
+        self._expected.update(more)
+        raise UnexpectedTokenError(self.complain())
+
+    def refuse(self, message: str, span: TextSpan) -> None:
         """Keep an error in what was read; the first one is told if the syntax is right up to the end."""
-        self._refused = self._refused or Complaint(message, span.start, span.stop)
+        self.refused = self.refused or Complaint(message, span.start, span.stop)
 
     def _deepen(self) -> None:
         """Refuse the next token if it nests too deep: parentheses and CASEs are open, NOTs and signs are in a run."""
-        if self._open + self._run > MAX_NESTING:
+        if self._open + self.run > MAX_NESTING:
             message = f"this is nested more than {MAX_NESTING} deep"
             raise UnexpectedTokenError(Complaint(message, self.token.start, self.token.stop))
 
@@ -197,6 +186,59 @@ class TokenReader:
             suggestion = suggest_keyword(before.value, known).replace("?", f" where {_show(before)} stands?")
         message = f"{expected(self._expected, extra)}; found {_show(token)}.{suggestion or _habit(token, before)}"
         return Complaint(message, token.start, token.stop)
+
+
+# ---- what is read in many places
+
+
+def attempt(parser: TokenReader, at: int, rule: Callable[[TokenReader], T]) -> T | Complaint:
+    """Return what a rule makes of the tokens from ``at``, as far as it can go on, or why it cannot be read."""
+    parser.move(at)
+    try:
+        value = rule(parser)
+    except UnexpectedTokenError as error:
+        return error.complaint
+    if parser.refused is not None:
+        return parser.refused
+    return (_find_too_deep(value) if parser.at - at > MAX_DEPTH else None) or value
+
+
+def attempt_whole(parser: TokenReader, rule: Callable[[TokenReader], T]) -> T | Complaint:
+    """Return what a rule makes of all tokens, or why they cannot be read."""
+
+    def read(parser: TokenReader) -> T:
+        value = rule(parser)
+        if parser.token.shape != "END":
+            raise UnexpectedTokenError(parser.complain(["the end of the text"]))
+        return value
+
+    return attempt(parser, 0, read)
+
+
+def parse_number(parser: TokenReader) -> Decimal:
+    """Take a number."""
+    return Decimal(parser.expect_value("NUMBER").value)
+
+
+def parse_plain_text(parser: TokenReader) -> str:
+    """Take a text in single quotes."""
+    return parser.expect_value("TEXT").value
+
+
+def series(parser: TokenReader, read: Callable[[TokenReader], T]) -> tuple[T, ...]:
+    """Return one part or more, with commas between them."""
+    parts = [read(parser)]
+    while parser.take(","):
+        parts.append(read(parser))
+    return tuple(parts)
+
+
+def optional(parser: TokenReader, word: str, read: Callable[[TokenReader], T]) -> T | None:
+    """Return what stands after a word, or ``None`` if the word is not next."""
+    return read(parser) if parser.take(word) else None
+
+
+# ---- errors
 
 
 def _habit(token: Token, before: Token) -> str:
