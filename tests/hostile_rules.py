@@ -10,8 +10,7 @@ from typing import Any, TypeAlias
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import EventKind, Item, UpdateEvent, Value
 from proxyd.core.rules.programs.rule_program import RuleProgram, compile_rule
-from proxyd.core.rules.stages.answer_matches import MatchTask
-from proxyd.core.rules.stages.answers import MOST_WAITING
+from proxyd.core.rules.stages.answers import MOST_WAITING, MatchTask
 from proxyd.core.rules.stages.rule_tasks import RuleStep, RuleTask
 from proxyd.core.rules.state import StoredEvent
 from tests.fleets import declaration, rule, source

@@ -18,7 +18,7 @@ from proxyd.core.planning.chunks import run_all
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.estimates import until_next_plan_s
-from proxyd.core.rules.stages.stored import StoredContext
+from proxyd.core.rules.stages.context import StoredContext
 from proxyd.lab.replay.replay import SourceFault
 
 Floats = NDArray[np.float64]

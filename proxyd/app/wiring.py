@@ -28,8 +28,8 @@ from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.politeness import EndpointLimits
 from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.decider_settings import DeciderSettings
 from proxyd.core.rules.division import Division
+from proxyd.core.rules.knowledge import DeciderSettings
 from proxyd.core.rules.source_requests import probe_request
 from proxyd.daemon import (
     Daemon,

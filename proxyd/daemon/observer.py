@@ -14,9 +14,9 @@ from proxyd.core.model.shards import FIRST_SHARD
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.observation import Observation, RuleResults
 from proxyd.core.rules.observing import Evaluation
-from proxyd.core.rules.stages.calibration import Calibration
+from proxyd.core.rules.stages.context import NO_CONTEXT, StoreQuery
 from proxyd.core.rules.stages.joint_intervals import JointInterval
-from proxyd.core.rules.stages.stored import NO_CONTEXT, StoreQuery
+from proxyd.core.rules.stages.source_state import Calibration
 from proxyd.daemon.stream_recall import log_failures
 from proxyd.metrics import Metrics
 from proxyd.ports import Clock, Memory

@@ -15,7 +15,7 @@ from proxyd.core.rules.answers.promises import KeptPromise
 from proxyd.core.rules.answers.shown_events import ShownEvent
 from proxyd.core.rules.capture_counts import CaptureCounts
 from proxyd.core.rules.estimates import Misfit
-from proxyd.core.rules.stages.calibration import Calibration
+from proxyd.core.rules.stages.source_state import Calibration
 
 
 @dataclass(frozen=True, slots=True)

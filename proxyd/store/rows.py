@@ -27,9 +27,16 @@ from proxyd.core.rules.estimates import FleetRecord
 from proxyd.core.rules.hints import SiblingHint
 from proxyd.core.rules.observation import Observation
 from proxyd.core.rules.programs.aggregate_values import Total, distinct_hash
-from proxyd.core.rules.source_health import UNKNOWN_HEALTH, SourceHealth
-from proxyd.core.rules.stages.calibration import Calibration
-from proxyd.core.rules.state import IntervalRecord, Notification, SourceState, StoredEvent, StreamState
+from proxyd.core.rules.stages.source_state import Calibration
+from proxyd.core.rules.state import (
+    UNKNOWN_HEALTH,
+    IntervalRecord,
+    Notification,
+    SourceHealth,
+    SourceState,
+    StoredEvent,
+    StreamState,
+)
 from proxyd.core.rules.subscriptions import Subscription, SubscriptionStatus
 from proxyd.store import tables as t
 from proxyd.store.item_words import words_of

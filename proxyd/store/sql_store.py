@@ -30,8 +30,8 @@ from proxyd.core.model.outcome import Picture
 from proxyd.core.model.shards import OwnShards
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.observation import Observation, RuleResults
+from proxyd.core.rules.stages.context import HistoryQuery, StoredContext, StoreQuery
 from proxyd.core.rules.stages.joint_intervals import JointInterval
-from proxyd.core.rules.stages.stored import HistoryQuery, StoredContext, StoreQuery
 from proxyd.core.rules.state import Notification, SourceState, StoredEvent, StreamState
 from proxyd.core.rules.subscriptions import Subscription
 from proxyd.store import rows

@@ -22,10 +22,17 @@ from proxyd.core.rules.estimates import FleetRecord
 from proxyd.core.rules.hints import SiblingHint
 from proxyd.core.rules.observation import Observation, RuleResults
 from proxyd.core.rules.programs.aggregate_values import Total
-from proxyd.core.rules.source_health import AcceptedMove, SourceHealth
-from proxyd.core.rules.stages.calibration import Calibration
-from proxyd.core.rules.stages.stored import HistoryQuery, StoreQuery
-from proxyd.core.rules.state import IntervalRecord, Notification, SourceState, StoredEvent, StreamState
+from proxyd.core.rules.stages.context import HistoryQuery, StoreQuery
+from proxyd.core.rules.stages.source_state import Calibration
+from proxyd.core.rules.state import (
+    AcceptedMove,
+    IntervalRecord,
+    Notification,
+    SourceHealth,
+    SourceState,
+    StoredEvent,
+    StreamState,
+)
 from proxyd.core.rules.subscriptions import Subscription
 from proxyd.errors import ConflictError, NotFoundError, StoreError
 from proxyd.queries import StoredNotifications, Token, Wanted

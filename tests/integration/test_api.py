@@ -24,7 +24,7 @@ from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.model.schedule import Probe, Reason
 from proxyd.core.rates.model_fit import ModelFit
-from proxyd.core.rules.stages.calibration import Calibration
+from proxyd.core.rules.stages.source_state import Calibration
 from proxyd.core.rules.state import IntervalRecord, SourceState
 from proxyd.daemon import plan_queries
 from proxyd.errors import ConfigError, StoreError

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from proxyd.core.rules.programs.meter import QUICK_LIMITS, Limits, Meter
-from proxyd.core.rules.stages.answer_matches import Match, MatchTask
+from proxyd.core.rules.stages.answers import Match, MatchTask
 from proxyd.core.rules.stages.rule_tasks import RuleStep, RuleTask, Task
 from proxyd.daemon import RuleEvaluation
 from proxyd.interpreter import tune_interpreter

@@ -19,8 +19,8 @@ from proxyd.core.rules.answers.trial import PlanCost
 from proxyd.core.rules.capture_counts import CaptureCounts
 from proxyd.core.rules.estimates import Misfit
 from proxyd.core.rules.failing import FailingRule
-from proxyd.core.rules.stages.calibration import Calibration
 from proxyd.core.rules.stages.payload import screenshot_path
+from proxyd.core.rules.stages.source_state import Calibration
 from proxyd.queries import (
     AskedProbe,
     DeadDelivery,

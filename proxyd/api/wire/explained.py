@@ -17,7 +17,7 @@ from proxyd.core.planning.policies.rule_demand import CountedAhead
 from proxyd.core.rules.answers.explanation import Explanation, RulePolicy
 from proxyd.core.rules.answers.promises import KeptPromise
 from proxyd.core.rules.answers.reasons import chance_text, counted_item
-from proxyd.core.rules.source_health import ITEMS, Spell
+from proxyd.core.rules.state import ITEMS, Spell
 
 _EVEN = 1.05
 

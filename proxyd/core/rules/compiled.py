@@ -12,9 +12,8 @@ from operator import itemgetter
 from proxyd.core.model.outcome import ProbeRequest, host_of
 from proxyd.core.model.profile import EMPTY_DECLARATION, Declaration, NotificationRule, Source
 from proxyd.core.rules.programs.rule_program import RuleProgram, compile_rule
-from proxyd.core.rules.source_health import AcceptedMove
 from proxyd.core.rules.source_requests import probe_request
-from proxyd.core.rules.state import StreamState
+from proxyd.core.rules.state import AcceptedMove, StreamState
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,12 +28,10 @@ from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.compiled import NOTHING_COMPILED, Compiled, Swap, compile_declaration
-from proxyd.core.rules.decider_settings import DeciderSettings
 from proxyd.core.rules.estimates import Fleet, FleetRecord
 from proxyd.core.rules.failing import FailingRule
 from proxyd.core.rules.hints import Hints
-from proxyd.core.rules.knowledge import Knowledge
-from proxyd.core.rules.moves import accepted_state, forget_moves
+from proxyd.core.rules.knowledge import DeciderSettings, Knowledge
 from proxyd.core.rules.observation import Observation
 from proxyd.core.rules.observing import Observing, finish_at_once
 from proxyd.core.rules.placement import SourcePlacement
@@ -42,8 +40,8 @@ from proxyd.core.rules.sharing import Sharing
 from proxyd.core.rules.snapshot import Snapshot
 from proxyd.core.rules.source_requests import moved_url, validators
 from proxyd.core.rules.stages.captures import JointCaptures
+from proxyd.core.rules.stages.context import NO_CONTEXT, StoredContext
 from proxyd.core.rules.stages.joint_intervals import JointInterval
-from proxyd.core.rules.stages.stored import NO_CONTEXT, StoredContext
 from proxyd.core.rules.stages.streams import Backlog
 from proxyd.core.rules.state import SourceState, StreamState
 from proxyd.core.rules.subscriptions import Hubs, Subscription
@@ -147,7 +145,7 @@ class Decider:
         known, previous = self.known, self.known.compiled
         if swap is None or swap.before is not previous:
             swap = self.compile(declaration, accepted, declared, now_s)
-        forget_moves(known.estimates, swap.after)
+        known.forget_moves(swap.after)
         known.compiled = swap.after.following(known.estimates.accepted)
         known.failing.keep(known.compiled.programs)
         backlog = self.recalls.follow(swap, now_s)
@@ -185,7 +183,7 @@ class Decider:
         """
         known = self.known
         source = known.compiled.sources[source_id]
-        state = accepted_state(known.state(source), source, known.compiled, now_s)
+        state = known.accepted_state(source, now_s)
         if state is None:
             return None
         known.estimates.keep(state)

@@ -2,22 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.profile import Source
 from proxyd.core.model.suspension import Suspension
+from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.politeness import PolitenessBudget
+from proxyd.core.rates.gamma_poisson import DEFAULT_MEAN_PER_S
+from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rules.capture_counts import CaptureCounts, StreamTable
 from proxyd.core.rules.compiled import NOTHING_COMPILED, Compiled
-from proxyd.core.rules.decider_settings import DeciderSettings
 from proxyd.core.rules.demands import politeness_of
 from proxyd.core.rules.division import UNDIVIDED, Division
 from proxyd.core.rules.estimates import Estimates
 from proxyd.core.rules.failing import FailingRules
 from proxyd.core.rules.programs.rule_program import RuleProgram
+from proxyd.core.rules.source_requests import reading_of
 from proxyd.core.rules.stages.context import SourceContext
-from proxyd.core.rules.state import SourceState, StreamState
+from proxyd.core.rules.state import AcceptedMove, SourceState, StreamState
+
+
+@dataclass(frozen=True, slots=True)
+class DeciderSettings:
+    """The settings that decisions depend on.
+
+    Parameters
+    ----------
+    epoch_s
+        How far the rolling plan looks ahead, and the interval between two layings of planned intervals, in seconds.
+    source_spacing_s
+        Least time between two probes of a source that sets no POLITENESS, in seconds.
+    freshness_cap_s
+        Longest time for which proxyd believes an origin that says that nothing changes, in seconds.
+    subscribes
+        Whether hubs can reach the daemon; if not, no source is subscribed to.
+    cycle
+        The cycle in the sources' rates: the week.
+    throttle_scope
+        Maps a host to the scope that a throttle of it silences; by default only the host.
+    """
+
+    planner: PlannerSettings
+    epoch_s: float = 604800.0
+    source_spacing_s: float = 300.0
+    freshness_cap_s: float = 21600.0
+    prior_mean_per_s: float = DEFAULT_MEAN_PER_S
+    subscribes: bool = False
+    throttle_scope: Callable[[str], str] = str
+    cycle: Cycle = field(default_factory=Cycle)
+
+    @property
+    def grid(self) -> ChrononGrid:
+        """The chronons."""
+        return self.planner.grid
 
 
 class Knowledge:
@@ -72,6 +111,28 @@ class Knowledge:
     def state(self, source: Source) -> SourceState:
         """Return what is known of a source."""
         return self.estimates.state(source, self.compiled.reading(source.source_id))
+
+    def accepted_state(self, source: Source, now_s: float) -> SourceState | None:
+        """Return the state of a source once its move is accepted, or ``None`` if it has not moved.
+
+        It is that of the reading which the source will have when its declaration names the new address. So it goes on
+        then. A move back to the declared address leaves nothing to be accepted.
+        """
+        before, declared = self.state(source), self.compiled.declared_reading(source.source_id)
+        url = before.health.moved_url
+        if url is None or declared is None:
+            return None
+        reading = reading_of(replace(source, url=url), self.compiled.declaration.page_class(source))
+        accepted = None if reading == declared else AcceptedMove(url, declared, now_s)
+        health = replace(before.health, moved_url=None, moved=None, accepted=accepted)
+        return replace(before, url=url, reading=reading, moved_url=None, moved_times=0, health=health)
+
+    def forget_moves(self, compiled: Compiled) -> None:
+        """Forget the accepted moves of sources that a declaration declares in another way than before."""
+        for source_id, move in list(self.estimates.accepted.items()):
+            if compiled.declared_reading(source_id) not in {None, move.instead_of}:
+                state = self.estimates.states[source_id]
+                self.estimates.keep(replace(state, health=replace(state.health, accepted=None)))
 
     def next_seq(self, source_id: str, program: RuleProgram) -> int:
         """Return the number of a source's next event for a rule."""

@@ -1,4 +1,4 @@
-"""The request of a source: its address after redirects, its reading, and validators while its 304s are believed."""
+"""What the prober needs to ask a source: its request, its reading, and the validators of its last answer."""
 
 from __future__ import annotations
 

@@ -19,10 +19,10 @@ from proxyd.core.model.item import Item
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.decider_settings import DeciderSettings
+from proxyd.core.rules.knowledge import DeciderSettings
 from proxyd.core.rules.observation import RuleResults
+from proxyd.core.rules.stages.context import NO_CONTEXT
 from proxyd.core.rules.stages.joint_intervals import JointInterval
-from proxyd.core.rules.stages.stored import NO_CONTEXT
 from proxyd.core.rules.state import Notification
 from tests.fleets import RecordingMemory
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from proxyd.core.model.item import EventKind, Item, Value
-from proxyd.core.rules.source_health import SourceHealth, Spell
-from proxyd.core.rules.state import SourceState, StoredEvent
+from proxyd.core.rules.state import SourceHealth, SourceState, Spell, StoredEvent
 from proxyd.store import rows
 from proxyd.store import tables as t
 from tests.stored import row_of

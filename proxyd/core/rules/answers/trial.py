@@ -20,8 +20,8 @@ from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.answers.advice import IntervalOutlook, outlook_of_rules
 from proxyd.core.rules.compiled import Compiled, Swap
 from proxyd.core.rules.decider import Decider, PlanRecord
-from proxyd.core.rules.decider_settings import DeciderSettings
 from proxyd.core.rules.estimates import FleetRecord
+from proxyd.core.rules.knowledge import DeciderSettings
 from proxyd.core.rules.state import SourceState, StreamState
 from proxyd.core.rules.subscriptions import Subscription
 

@@ -33,8 +33,7 @@ from proxyd.core.rules.programs.message_program import MessagePlan, message_plan
 from proxyd.core.rules.programs.meter import Meter
 from proxyd.core.rules.programs.query_program import QueryProgram, compile_query
 from proxyd.core.rules.programs.trigger_program import AnswerProgram, TriggerProgram, compile_answer, compile_trigger
-from proxyd.core.rules.source_health import Lasting
-from proxyd.core.rules.state import StreamState
+from proxyd.core.rules.state import Lasting, StreamState
 
 WEIGHED_S = 3600.0
 LEAST_WEIGHT, MOST_WEIGHT = 0.1, 100.0

@@ -14,8 +14,8 @@ from proxyd.core.rules.division import Division
 from proxyd.core.rules.knowledge import Knowledge
 from proxyd.core.rules.programs.meter import CORRELATION_LIMITS, Meter
 from proxyd.core.rules.programs.rule_program import RuleProgram
-from proxyd.core.rules.stages.answer_matches import Match, MatchTask
-from proxyd.core.rules.stages.answers import AwaitedAnswers
+from proxyd.core.rules.stages.answers import AwaitedAnswers, Match, MatchTask
+from proxyd.core.rules.stages.context import History, StoreQuery, histories, history_query
 from proxyd.core.rules.stages.events import Discovery
 from proxyd.core.rules.stages.joint_intervals import (
     LONGEST_S,
@@ -28,7 +28,6 @@ from proxyd.core.rules.stages.joint_intervals import (
     rows_of,
     wait_s,
 )
-from proxyd.core.rules.stages.stored import History, StoreQuery, histories, history_query
 from proxyd.core.rules.stages.streams import Answer, Firing, counted
 from proxyd.core.rules.state import IntervalRecord, StoredEvent, StreamState
 

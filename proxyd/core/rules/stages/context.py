@@ -1,18 +1,21 @@
-"""What the observation of a source depends on, other than the outcome of its probe."""
+"""What the observation of a source depends on: its context, and what the store holds of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from proxyd.core.model.chronon import ChrononGrid
-from proxyd.core.model.item import EventKind
+from proxyd.core.model.item import EventKind, Item, Value
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.model.profile import PageClass, Source
 from proxyd.core.rates.model_fit import SourceModel
 from proxyd.core.rates.rate_blend import Blend
 from proxyd.core.rules.programs.rule_program import RuleProgram
-from proxyd.core.rules.state import SourceState, StreamState
+from proxyd.core.rules.stages.streams import Firing
+from proxyd.core.rules.state import SourceState, StoredEvent, StreamState
 
 
 class Shape(Enum):
@@ -110,3 +113,114 @@ class SourceContext:
     def rate_per_s(self, now_s: float) -> float:
         """Return the source's estimated update rate, in items per second."""
         return self.blend.rate_per_s(self.state.rate, now_s, expect_per_s=self.source.expected_per_s)
+
+
+History = Mapping[tuple[str, int], Sequence[Mapping[str, Value]]]
+"""Fields of stored items, by rule and number of the table that reads them."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryQuery:
+    """A query for the insertions of some sources since a time, for a table of a rule's query."""
+
+    rule: str
+    position: int
+    source_ids: tuple[str, ...]
+    since_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class StoreQuery:
+    """What to read: the items in ``item_ids`` (``None``: all of the source), with or without ``fields``; histories.
+
+    Parameters
+    ----------
+    former_ids
+        Further items, which are stored only if an earlier version stored them.
+    shown
+        Whether to read the items that the source showed last if one of ``item_ids`` is not stored.
+    """
+
+    item_ids: tuple[str, ...] | None
+    fields: bool
+    histories: tuple[HistoryQuery, ...] = ()
+    former_ids: tuple[str, ...] = ()
+    shown: bool = False
+
+    def wants_shown(self, found: Container[str]) -> bool:
+        """Return whether items are unknown, which may have been there before under other identities."""
+        return self.shown and any(item_id not in found for item_id in self.item_ids or ())
+
+
+@dataclass(frozen=True, slots=True)
+class StoredContext:
+    """The result of a query: items by id, and histories by rule and position of the table that reads them.
+
+    ``shown`` holds the items that the source showed last, if they were asked for.
+    """
+
+    items: Mapping[str, Item] = field(default_factory=dict)
+    history: History = field(default_factory=dict)
+    shown: Sequence[Item] = ()
+
+
+NO_CONTEXT = StoredContext()
+
+
+def store_query(context: SourceContext, outcome: ProbeOutcome, *, completes: bool) -> StoreQuery | None:
+    """Return what must be read to observe an outcome, or ``None`` if nothing must.
+
+    ``completes`` says that a joint interval waits for this source; a rule may then fire without a new event.
+    """
+    is_feed = context.shape is Shape.FEED
+    programs = [program for program, _ in context.rules]
+    histories = history_query(programs, context.source.source_id, outcome.finished_s)
+    item_ids = tuple(item.item_id for item in outcome.items)
+    if is_feed and item_ids:
+        return replace(
+            histories,
+            item_ids=item_ids,
+            fields=EventKind.UPDATE in context.awaited_kinds,
+            former_ids=tuple(dict.fromkeys(name for item in outcome.items for name in item.former_ids)),
+            shown=not outcome.is_push and context.state.first_contact_s is not None,
+        )
+    if not is_feed and outcome.truncated:  # rows that are not shown are not gone, and there may be any number of them
+        return replace(histories, item_ids=item_ids, fields=True)
+    if not is_feed and (outcome.kind is OutcomeKind.CHANGED or outcome.is_missing):
+        return replace(histories, item_ids=None, fields=True)
+    return histories if completes and histories.histories else None
+
+
+def history_query(programs: Iterable[RuleProgram], source_id: str, now_s: float) -> StoreQuery:
+    """Return a query, without items, for the histories that rules read when they fire on a source."""
+    return StoreQuery((), fields=False, histories=tuple(_histories(programs, source_id, now_s)))
+
+
+def _histories(programs: Iterable[RuleProgram], source_id: str, now_s: float) -> Iterator[HistoryQuery]:
+    for program in programs:
+        for position, table in enumerate(program.query.tables):
+            if table.over_s is not None:
+                is_own = table.page_class == program.event_class and not program.trigger.counts_across
+                sources = (source_id,) if is_own else program.table_sources[position]
+                yield HistoryQuery(program.rule.name, position, sources, now_s - table.over_s)
+
+
+def histories(history: History, program: RuleProgram, found: Sequence[StoredEvent]) -> Callable[[Firing], History]:
+    """Return what gives a rule's history at each of its firings: with what the probe ``found`` up to its event.
+
+    A firing takes the beginning of one list; to look at all events for each of 10,000 firings took seconds.
+    """
+    own = {key: rows for key, rows in history.items() if key[0] == program.rule.name}
+    if not own:
+        return lambda _: own
+    inserted = [event for event in found if event.kind is EventKind.INSERT]
+    seqs, now = [event.seq for event in inserted], [event.item.fields for event in inserted]
+    tables = program.query.tables
+    is_own = {key: tables[key[1]].page_class == program.event_class for key in own}
+    whole = {key: [*rows, *now] if is_own[key] else rows for key, rows in own.items()}
+
+    def until(firing: Firing) -> History:
+        count = bisect_right(seqs, firing.record.seq)
+        return {key: rows[: len(own[key]) + count] if is_own[key] else rows for key, rows in whole.items()}
+
+    return until

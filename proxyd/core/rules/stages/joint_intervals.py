@@ -14,7 +14,7 @@ from proxyd.core.model.item import Item, UpdateEvent, Value
 from proxyd.core.rules.programs.expression_compiler import Closure, Row, is_true
 from proxyd.core.rules.programs.meter import Meter
 from proxyd.core.rules.programs.rule_program import RuleProgram
-from proxyd.core.rules.stages.stored import History
+from proxyd.core.rules.stages.context import History
 from proxyd.core.rules.state import IntervalRecord, StoredEvent
 
 MOST_ROWS = 1000  # of one source in a query

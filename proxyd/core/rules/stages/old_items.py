@@ -7,9 +7,8 @@ from itertools import pairwise
 from math import inf
 
 from proxyd.core.model.item import Item
-from proxyd.core.rules.source_health import ITEMS
 from proxyd.core.rules.stages.reappearances import Pages
-from proxyd.core.rules.state import SourceState
+from proxyd.core.rules.state import ITEMS, SourceState
 
 _SURELY_EMPTY = 2  # probes in a row: one that finds a feed empty may be a mistake of the origin
 

@@ -17,8 +17,8 @@ from proxyd.core.rules.programs.message_program import word_rows
 from proxyd.core.rules.programs.meter import Meter
 from proxyd.core.rules.programs.query_program import ResultRow
 from proxyd.core.rules.programs.rule_program import RuleProgram
+from proxyd.core.rules.stages.context import History, histories
 from proxyd.core.rules.stages.joint_intervals import Announcement, Obtained
-from proxyd.core.rules.stages.stored import History, histories
 from proxyd.core.rules.stages.streams import Firing, RuleFailure
 from proxyd.core.rules.state import Notification, StoredEvent
 from proxyd.errors import EvaluationError, WorkLimitError

@@ -11,10 +11,9 @@ from proxyd.core.model.item import UpdateEvent
 from proxyd.core.rules.programs.meter import Limits, Meter
 from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.stages.captures import Captured
-from proxyd.core.rules.stages.context import SourceContext
+from proxyd.core.rules.stages.context import History, SourceContext
 from proxyd.core.rules.stages.joint_intervals import Announcement
 from proxyd.core.rules.stages.payload import MadeNotifications, ProbeFacts, fired_notifications, joint_notifications
-from proxyd.core.rules.stages.stored import History
 from proxyd.core.rules.stages.streams import Answer, Firing, RuleFailure, advance, answers, recalled
 from proxyd.core.rules.state import IntervalRecord, Notification, StoredEvent, StreamState
 

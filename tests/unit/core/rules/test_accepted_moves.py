@@ -16,7 +16,7 @@ from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.division import UNDIVIDED, Division
 from proxyd.core.rules.observation import Observation
 from proxyd.core.rules.sharing import Handover
-from proxyd.core.rules.source_health import AcceptedMove, SourceHealth, Spell
+from proxyd.core.rules.state import AcceptedMove, SourceHealth, Spell
 from proxyd.core.rules.subscriptions import Subscription
 from tests.fleets import Drive, Meanwhile, changed, decider, item
 

@@ -17,7 +17,7 @@ from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.decider_settings import DeciderSettings
+from proxyd.core.rules.knowledge import DeciderSettings
 from proxyd.core.rules.programs.meter import Meter
 from tests.fleets import Drive, Meanwhile, changed, decider, declaration, item, rule, source, unchanged
 

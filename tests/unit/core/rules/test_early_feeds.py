@@ -15,9 +15,8 @@ from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.rates.week_shapes import WeekShapes
 from proxyd.core.rules.early_feeds import EarlyFeeds, early_request, is_plain
-from proxyd.core.rules.source_health import AcceptedMove, SourceHealth
 from proxyd.core.rules.source_requests import probe_request
-from proxyd.core.rules.state import SourceState
+from proxyd.core.rules.state import AcceptedMove, SourceHealth, SourceState
 from tests.fleets import decider, declaration, rule, source
 
 NOW_S = 1_000_000_000.0

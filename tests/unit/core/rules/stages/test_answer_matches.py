@@ -9,7 +9,7 @@ import pytest
 from proxyd.core.model.item import EventKind, Item, UpdateEvent
 from proxyd.core.rules.programs.meter import QUICK_LIMITS, WORK_LIMITS, Limits, Meter
 from proxyd.core.rules.programs.rule_program import RuleProgram
-from proxyd.core.rules.stages.answer_matches import MatchTask
+from proxyd.core.rules.stages.answers import MatchTask
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source
 
 T0 = 1_000_000_000.0

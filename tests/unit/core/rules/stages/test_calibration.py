@@ -15,7 +15,7 @@ from proxyd.core.rates.model_fit import NO_FIT, ModelFit, SourceModel
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.observation import Observation
-from proxyd.core.rules.stages.calibration import Calibration, Gap, predicted
+from proxyd.core.rules.stages.source_state import Calibration, Gap, predicted
 from proxyd.core.rules.stages.streams import advance
 from proxyd.store import open_store
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source, unchanged

@@ -18,8 +18,7 @@ from proxyd.core.model.profile import Declaration, Source
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.decider_settings import DeciderSettings
-from proxyd.core.rules.knowledge import Knowledge
+from proxyd.core.rules.knowledge import DeciderSettings, Knowledge
 from proxyd.core.rules.stages import captures
 from proxyd.metrics import Metrics
 from proxyd.store import open_store

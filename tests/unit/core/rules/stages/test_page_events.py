@@ -18,7 +18,7 @@ from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.rates.evidence import ChangedBit, ItemCount
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.decider_settings import DeciderSettings
+from proxyd.core.rules.knowledge import DeciderSettings
 from proxyd.core.rules.observation import Observation
 from tests.fleets import Drive, changed, recall, unchanged
 
