@@ -35,7 +35,7 @@ from proxyd.core.model.profile import Source
 from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.rates.rate_blend import RateEvidence
 from proxyd.core.rates.week_counts import WeekCounts, pack
-from proxyd.core.rules.programs.aggregate_values import Total
+from proxyd.core.rules.programs.function_values import Total
 from proxyd.core.rules.source_requests import reading_of
 from proxyd.core.rules.stages.source_state import Calibration
 from proxyd.core.rules.state import SourceState, StreamState

@@ -25,8 +25,7 @@ from proxyd.core.rules.stages.context import NO_CONTEXT, HistoryQuery, StoredCon
 from proxyd.core.rules.stages.rule_tasks import Task
 from proxyd.core.rules.state import StoredEvent, StreamState
 from proxyd.daemon import Observer, ProbeLoop
-from proxyd.daemon.rule_evaluation import RuleEvaluation
-from proxyd.daemon.stream_recall import StreamRecall
+from proxyd.daemon.rule_evaluation import RuleEvaluation, StreamRecall
 from proxyd.metrics import Metrics
 from proxyd.ports import Clock, MaySend, Memory, Transport, always
 from proxyd.store import SqlStore

@@ -29,8 +29,7 @@ from proxyd.core.language import no_such, no_such_source
 from proxyd.core.model.field_values import parse_iso
 from proxyd.core.model.profile import Declaration, NotificationRule, Profile
 from proxyd.core.model.suspension import Subject
-from proxyd.core.rules.answers.advice import Advice
-from proxyd.core.rules.answers.advice_of_all import advice_of_all
+from proxyd.core.rules.answers.advice import Advice, advice_of_all
 from proxyd.errors import ConflictError, NotFoundError
 from proxyd.queries import Queries, SourceChoice, SourceKind
 

@@ -199,7 +199,7 @@ def _samples(texts: Sequence[SourceText], settings: Settings, watch: Watch, outc
     from proxyd.app.check_settings import checked_declaration
     from proxyd.core.language import BUILT_IN
     from proxyd.core.model.item import EventKind
-    from proxyd.core.rules.answers.samples import sample
+    from proxyd.core.rules.answers.advice import sample
     from proxyd.core.rules.programs.rule_program import compile_rule
 
     is_own = watch.page_class is not None and watch.page_class.name.upper() not in BUILT_IN.classes
@@ -239,7 +239,7 @@ def _print_found(address: str, found: Discovered, samples: Sequence[str]) -> Non
 
 
 def _price(item: Item) -> str:
-    from proxyd.core.rules.answers.item_texts import price_text
+    from proxyd.core.rules.answers.shown_events import price_text
 
     return visible_line(price_text(item.fields), 40)
 

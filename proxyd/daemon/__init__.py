@@ -1,6 +1,6 @@
 """The daemon's loops: read the clock, ask the core, act, and record the results."""
 
-from proxyd.daemon.daemon import Daemon, Loops
+from proxyd.daemon.daemon import Daemon, Loops, Supervisor
 from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.delivery_queries import DeliveryQueries
 from proxyd.daemon.discovery import Discovery
@@ -12,10 +12,8 @@ from proxyd.daemon.plan_loop import Planning
 from proxyd.daemon.plan_queries import PlanQueries
 from proxyd.daemon.probe_loop import ProbeLoop
 from proxyd.daemon.pushes import Pushes, PushParts
-from proxyd.daemon.rule_evaluation import RuleEvaluation
+from proxyd.daemon.rule_evaluation import RuleEvaluation, StreamRecall
 from proxyd.daemon.shared_fleet import SharedFleet, Shares, StoredFleet
-from proxyd.daemon.stream_recall import StreamRecall
-from proxyd.daemon.supervision import Supervisor
 from proxyd.daemon.suspensions import Suspensions
 from proxyd.daemon.vitals import DaemonVitals
 

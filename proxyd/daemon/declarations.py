@@ -54,7 +54,7 @@ from proxyd.daemon.declared_texts import (
 )
 from proxyd.daemon.plan_loop import in_parts
 from proxyd.daemon.remembered import LoadSources, load_sources, remembered_week, restore
-from proxyd.daemon.stream_recall import StreamRecall
+from proxyd.daemon.rule_evaluation import StreamRecall
 from proxyd.daemon.suspensions import Suspensions
 from proxyd.errors import BusyError, ChangedError, ConfigError, ConflictError, NotFoundError, ProfileError, RuleError
 from proxyd.metrics import Metrics

@@ -15,7 +15,7 @@ from proxyd.core.rules.division import Division
 from proxyd.core.rules.knowledge import Knowledge
 from proxyd.core.rules.sharing import Handover
 from proxyd.daemon.plan_loop import in_parts
-from proxyd.daemon.stream_recall import StreamRecall
+from proxyd.daemon.rule_evaluation import StreamRecall
 from proxyd.ports import Clock
 from proxyd.store import SqlStore
 from proxyd.store.followed_rows import RememberedSources

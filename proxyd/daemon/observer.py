@@ -17,7 +17,7 @@ from proxyd.core.rules.observing import Evaluation
 from proxyd.core.rules.stages.context import NO_CONTEXT, StoreQuery
 from proxyd.core.rules.stages.joint_intervals import JointInterval
 from proxyd.core.rules.stages.source_state import Calibration
-from proxyd.daemon.stream_recall import log_failures
+from proxyd.daemon.rule_evaluation import log_failures
 from proxyd.metrics import Metrics
 from proxyd.ports import Clock, Memory
 from proxyd.signals import Signal

@@ -15,7 +15,7 @@ from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.rules.budget_parts import part_of_budget
 from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.handovers import Handovers
-from proxyd.daemon.stream_recall import StreamRecall
+from proxyd.daemon.rule_evaluation import StreamRecall
 from proxyd.ports import Clock
 from proxyd.signals import Signal
 from proxyd.store import SqlStore

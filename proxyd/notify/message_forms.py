@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from proxyd.core.model.delivery import ChannelDelivery, LogDelivery, MailDelivery, WebhookForm
 from proxyd.core.model.field_values import iso_time
-from proxyd.core.rules.answers.item_texts import OF_ITEMS, readable
+from proxyd.core.rules.answers.shown_events import OF_ITEMS, readable
 from proxyd.core.rules.programs.message_program import MOST_TOLD, heading, notifications_of, title_of
 from proxyd.ports import Gathered
 from proxyd.safe_text import is_web, one_line

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, String, cast, column, func, literal_column, select, table
 
-from proxyd.core.rules.answers.item_texts import texts_of
+from proxyd.core.rules.answers.shown_events import texts_of
 from proxyd.core.rules.programs.message_program import link_of
 from proxyd.errors import BusyError
 from proxyd.queries import FoundItem

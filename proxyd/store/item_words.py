@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from proxyd.core.model.item import Value
-from proxyd.core.rules.answers.item_texts import texts_of
+from proxyd.core.rules.answers.shown_events import texts_of
 from proxyd.errors import BadSearchError
 
 MOST_WORDS = 4_000

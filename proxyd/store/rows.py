@@ -26,7 +26,7 @@ from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.estimates import FleetRecord
 from proxyd.core.rules.hints import SiblingHint
 from proxyd.core.rules.observation import Observation
-from proxyd.core.rules.programs.aggregate_values import Total, distinct_hash
+from proxyd.core.rules.programs.function_values import Total, distinct_hash
 from proxyd.core.rules.stages.source_state import Calibration
 from proxyd.core.rules.state import (
     UNKNOWN_HEALTH,

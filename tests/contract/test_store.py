@@ -21,7 +21,7 @@ from proxyd.core.rates.model_fit import ModelFit
 from proxyd.core.rules.estimates import FleetRecord
 from proxyd.core.rules.hints import SiblingHint
 from proxyd.core.rules.observation import Observation, RuleResults
-from proxyd.core.rules.programs.aggregate_values import Total
+from proxyd.core.rules.programs.function_values import Total
 from proxyd.core.rules.stages.context import HistoryQuery, StoreQuery
 from proxyd.core.rules.stages.source_state import Calibration
 from proxyd.core.rules.state import (

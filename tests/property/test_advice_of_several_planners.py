@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from proxyd.core.model.budget import Budget
 from proxyd.core.planning.chunks import run_all
-from proxyd.core.rules.answers.advice import Advice, IntervalOutlook, advise
-from proxyd.core.rules.answers.advice_of_all import advice_of_all
+from proxyd.core.rules.answers.advice import Advice, IntervalOutlook, advice_of_all, advise
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source
 
 T0 = 1_700_000_000.0

@@ -19,7 +19,7 @@ from proxyd.api.wire import converters as payloads
 from proxyd.core.language import Parsed, Watch, asked_address, edited, format_statements, parse, plain_address
 from proxyd.core.language.watch_wishes import VALUE_FIELD, WHEN_OF_VALUES, WatchWish, watch_text
 from proxyd.core.model.item import Value
-from proxyd.core.rules.answers.item_texts import price_text, texts_of
+from proxyd.core.rules.answers.shown_events import price_text, texts_of
 from proxyd.errors import ConfigError
 from proxyd.queries import Discovered, Queries
 from proxyd.safe_text import is_web, one_line

@@ -14,9 +14,8 @@ from proxyd.core.model.field_values import iso_time, minute_of
 from proxyd.core.model.profile import Declaration
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.policies.rule_demand import CountedAhead
-from proxyd.core.rules.answers.explanation import Explanation, RulePolicy
+from proxyd.core.rules.answers.explanation import Explanation, RulePolicy, chance_text, counted_item
 from proxyd.core.rules.answers.promises import KeptPromise
-from proxyd.core.rules.answers.reasons import chance_text, counted_item
 from proxyd.core.rules.state import ITEMS, Spell
 
 _EVEN = 1.05

@@ -19,8 +19,7 @@ from proxyd.core.planning.policies.registry import POLICIES
 from proxyd.core.planning.policies.rule_demand import RuleDemand, RuleRequest
 from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.politeness import PolitenessBudget
-from proxyd.core.rules.programs.importance import source_weights
-from proxyd.core.rules.programs.rule_program import RuleProgram
+from proxyd.core.rules.programs.rule_program import RuleProgram, source_weights
 
 
 class Counted(NamedTuple):

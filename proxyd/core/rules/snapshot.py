@@ -18,8 +18,7 @@ from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.estimates import Fleet, Floats, zone_s
 from proxyd.core.rules.knowledge import Knowledge
-from proxyd.core.rules.programs.importance import source_weights
-from proxyd.core.rules.programs.rule_program import RuleProgram
+from proxyd.core.rules.programs.rule_program import RuleProgram, source_weights
 
 _COLUMNS = 8
 

@@ -13,7 +13,7 @@ from proxyd.core.model.outcome import NO_VALIDATORS, OutcomeKind, Validators
 from proxyd.core.model.profile import Trigger
 from proxyd.core.rates.model_fit import NO_FIT, ModelFit
 from proxyd.core.rates.rate_blend import NO_EVIDENCE, RateEvidence
-from proxyd.core.rules.programs.aggregate_values import Total, Window
+from proxyd.core.rules.programs.function_values import Total, Window
 
 
 class Spell(NamedTuple):

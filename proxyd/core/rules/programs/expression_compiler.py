@@ -32,10 +32,7 @@ from proxyd.core.model.numbers import plain_number, read_number
 from proxyd.core.model.profile import FieldType, PageClass
 from proxyd.core.model.source_class import PROBE_FIELDS
 from proxyd.core.model.wall_time import all_zones
-from proxyd.core.rules.programs.like_patterns import like_matcher, like_read
-from proxyd.core.rules.programs.meter import UNMETERED, Meter, check_length
-from proxyd.core.rules.programs.regular_expressions import Regex
-from proxyd.core.rules.programs.scalar_functions import (
+from proxyd.core.rules.programs.function_values import (
     ARITHMETIC,
     FUNCTIONS,
     PARTS_OF_TIMES,
@@ -46,6 +43,8 @@ from proxyd.core.rules.programs.scalar_functions import (
     diff,
     number,
 )
+from proxyd.core.rules.programs.meter import UNMETERED, Meter, check_length
+from proxyd.core.rules.programs.text_patterns import Regex, like_matcher, like_read
 
 _STEPS_PER_OPERATOR = 2
 _STEPS_PER_NUMBER = 400  # to read one as people write it

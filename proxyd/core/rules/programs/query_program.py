@@ -22,8 +22,8 @@ from proxyd.core.model.expression import (
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.item import Value
 from proxyd.core.model.profile import PageClass
-from proxyd.core.rules.programs.aggregate_values import aggregate_of
 from proxyd.core.rules.programs.expression_compiler import NO_FIELDS, Closure, Compiler, Row, is_true
+from proxyd.core.rules.programs.function_values import aggregate_of
 from proxyd.core.rules.programs.meter import UNMETERED, Meter
 
 MAX_ROWS = 1000

@@ -14,8 +14,14 @@ from proxyd.core.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome
 from proxyd.core.model.profile import Field
 from proxyd.core.rates.evidence import ChangedBit, Evidence, ItemCount, ItemTimes, trusted_times
 from proxyd.core.rules.stages.context import Shape, SourceContext
-from proxyd.core.rules.stages.identities import Identities, find_identities, find_row_identities
-from proxyd.core.rules.stages.old_items import find_old_items, has_been_empty, is_first_page
+from proxyd.core.rules.stages.identities import (
+    Identities,
+    find_identities,
+    find_old_items,
+    find_row_identities,
+    has_been_empty,
+    is_first_page,
+)
 from proxyd.core.rules.stages.source_events import is_silent, with_probe
 from proxyd.core.rules.state import ITEMS, SourceState, StoredEvent
 

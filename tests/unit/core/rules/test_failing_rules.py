@@ -8,8 +8,8 @@ import pytest
 
 from proxyd.core.model.item import Value
 from proxyd.core.rules.observation import RuleResults
+from proxyd.core.rules.programs.function_values import FUNCTIONS
 from proxyd.core.rules.programs.meter import MOST_CHARACTERS, Limits, Meter
-from proxyd.core.rules.programs.scalar_functions import FUNCTIONS
 from proxyd.errors import EvaluationError
 from tests.fleets import Drive, changed, decider, declaration, item, recall, rule, source
 

@@ -10,8 +10,8 @@ import pytest
 
 from proxyd.core.model.profile import Declaration
 from proxyd.core.rules.programs.meter import QUICK_LIMITS, WORK_LIMITS, Limits, Meter
-from proxyd.core.rules.programs.regular_expressions import MOST_PATTERN
 from proxyd.core.rules.programs.rule_program import compile_rule
+from proxyd.core.rules.programs.text_patterns import MOST_PATTERN
 from proxyd.core.rules.stages.payload import MOST_SHOWN
 from proxyd.core.rules.stages.rule_tasks import RuleTask
 from proxyd.core.rules.stages.streams import overwriting

@@ -9,7 +9,7 @@ import pytest
 from proxyd.core.model.schedule import Reason
 from proxyd.core.model.target import Target
 from proxyd.core.planning.policies.rule_demand import CountedAhead
-from proxyd.core.rules.answers.reasons import ProbeCase
+from proxyd.core.rules.answers.explanation import ProbeCase
 
 QUICK = Target(0.95, ((600.0, 1.0),))
 NO_LIFE = Target(0.9, ((inf, 1.0),))

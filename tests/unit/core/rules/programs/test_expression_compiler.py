@@ -15,9 +15,9 @@ from proxyd.core.model.expression import Call, Column
 from proxyd.core.model.item import Value
 from proxyd.core.model.profile import Field, FieldType, PageClass
 from proxyd.core.rules.programs.expression_compiler import Compiler, Row
+from proxyd.core.rules.programs.function_values import FUNCTIONS
 from proxyd.core.rules.programs.meter import Meter
 from proxyd.core.rules.programs.query_program import compile_query
-from proxyd.core.rules.programs.scalar_functions import FUNCTIONS
 from tests.fleets import rule, source
 
 FIELDS = """CREATE DOMAIN "D" AS CLASS::RSS(channel.item.title:String, channel.item.guid:String,

@@ -8,8 +8,8 @@ import pytest
 
 from proxyd.core.model.item import EventKind, Item, UpdateEvent, Value
 from proxyd.core.model.wall_time import all_zones
+from proxyd.core.rules.programs.function_values import FUNCTIONS
 from proxyd.core.rules.programs.meter import Limits, Meter
-from proxyd.core.rules.programs.scalar_functions import FUNCTIONS
 from tests.fleets import decider, declaration, rule, source
 
 ODD_ZONES = [

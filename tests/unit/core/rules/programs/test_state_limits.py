@@ -11,7 +11,7 @@ import pytest
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.expression import Aggregate
 from proxyd.core.model.item import EventKind, Item, UpdateEvent
-from proxyd.core.rules.programs.aggregate_values import MOST_DISTINCT, MOST_IN_WINDOW, Total, Window
+from proxyd.core.rules.programs.function_values import MOST_DISTINCT, MOST_IN_WINDOW, Total, Window
 from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.programs.trigger_program import Tally
 from proxyd.core.rules.stages.streams import advance, recalled
