@@ -1,237 +1,308 @@
-"""`proxyd top`: polls the daemon and shows its state until `q` is pressed."""
+"""`proxyd top`: the daemon's state, its sources, or one source, drawn until `q` is pressed."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import codecs
 import os
+import re
 import sys
 import termios
 import tty
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from codecs import IncrementalDecoder, getincrementaldecoder
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from math import isfinite
+from select import select
+from textwrap import wrap
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
-from proxyd.cli.answers import client_of
-from proxyd.cli.top_screens import (
-    MOST_LISTED,
-    UNFINISHED,
-    Listed,
-    Opened,
-    Screen,
-    Seen,
-    TopState,
-    after,
-    frame,
-    keys_in,
-)
+from proxyd.cli.answers import about, client_of, first_row
+from proxyd.cli.sources import item_title, last_outcome
 from proxyd.client import ApiError, Client, UnreachableError
-from proxyd.client.types import Readiness
 from proxyd.clock import SystemClock
-from proxyd.metrics import Samples
+from proxyd.metrics import SHARES, Samples
+from proxyd.safe_text import visible_line
 
 if TYPE_CHECKING:
+    from proxyd.client.client import SourceOrder
+    from proxyd.client.types import ComingProbe, Explained, ItemEvent, NotificationListed, Readiness, SourceListed
     from proxyd.ports import Clock
 
-REFRESH_S = 2.0
-_MOST_SHARE = 0.05
-_MOST = 20
-_ESCAPE_S = 0.05  # after Escape, before it counts as a key of its own
-_TYPED_S = 0.3  # after the last character of a text, before it is searched
-_STATE = frozenset({Screen.STATE})
+ORDERS: Mapping[SourceOrder, str] = MappingProxyType(
+    {"name": "by name", "newest": "newest item first", "probed": "last probe first", "items": "most items first"}
+)
+"""The orders of the list of sources, in words."""
+_REFRESH_S, _MOST_SHARE = 2.0, 0.05  # each list may take this share of the daemon's time: slow ones come less often
+_ESCAPE_S, _TYPED_S = 0.05, 0.3  # Escape is a key, and a typed text is searched, if nothing follows within this time
+_MOST, _MOST_LISTED, _LONGEST_TEXT, _CELL, _LINE, _HALF_DAY_S = 20, 200, 100, 120, 500, 12 * 3600.0
+_LISTS = {
+    "coming probes": ("at", "source", "reason", "rule"),
+    "failing or silent sources": ("source", "failures", "last outcome", "next probe"),
+    "newest notifications": ("created", "rule", "source", "what"),
+}
+_HELP = {  # and the lines of each screen without the rows of its lists and the text
+    "state": (16, "↑↓ mark  ⏎ open  / find a source  s sources  q quit"),
+    "sources": (6, "↑↓ mark  ⏎ open  / find  s order  Esc back  q quit"),
+    "source": (5, "↑↓ scroll  Esc back  / find a source  q quit"),
+}
+_KEYS = {
+    **dict.fromkeys(("\x1b[A", "\x1bOA", "k"), "up"),
+    **dict.fromkeys(("\x1b[B", "\x1bOB", "j"), "down"),
+    **dict.fromkeys(("\r", "\n", "\x1b[C", "\x1bOC"), "enter"),
+    **dict.fromkeys(("\x1b", "\x1b[D", "\x1bOD", "\x7f", "\x08"), "back"),
+}
+_PRESSED = re.compile(r"\x1b[\[O][0-9;]*[A-Za-z~]|\x1b.|.", re.DOTALL)
+_UNFINISHED = re.compile(r"\x1b([\[O][0-9;]{0,16})?$")
+
+
+class Row(NamedTuple):
+    """A row that can be marked, or a first line: a key that no other row has, and its source."""
+
+    key: str
+    source: str
+
+
+Listing: TypeAlias = tuple[str, Sequence[str], list[tuple[Row, list[str]]], str]
+"""A list: its title, its columns, its rows with their cells, and what is said if there are none."""
 
 
 @dataclass(frozen=True, slots=True)
-class TopPart:
-    """A part of the screens, its query, and when it is due again on the loop's clock.
+class TopState:
+    """The screen (state, sources or source) and what was chosen on it; ``before`` is where ``source`` was opened.
 
-    ``asked`` is the part of the state that the last query used; if that changes, it is due at once.
+    ``text`` is part of the names of the sources that are listed. A marked row that is gone counts by its ``number``.
     """
 
-    ask: Callable[[TopState], Awaitable[Any]]
-    screens: frozenset[Screen] = _STATE
-    depends_on: Callable[[TopState], object] = lambda _: None
-    due_s: float = 0.0
-    asked: object = None
+    screen: str = "state"
+    text: str = ""
+    is_typing: bool = False
+    order: SourceOrder = "name"
+    marked: str = ""
+    number: int = 0
+    source: str = ""
+    before: TopState | None = None
 
-    def is_due(self, state: TopState, now_s: float) -> bool:
-        """Whether it is shown and must be asked for."""
-        return state.screen in self.screens and (self.due_s <= now_s or self.depends_on(state) != self.asked)
-
-    def again(self, now_s: float, took_s: float, asked: object = None) -> TopPart:
-        """Return the part with its next time: slow queries are repeated rarely, for a twentieth of the time."""
-        return replace(self, due_s=now_s + max(REFRESH_S, took_s / _MOST_SHARE), asked=asked)
+    def place(self, rows: Sequence[Row]) -> int:
+        """Return the number of the marked row, 0 if there are no rows."""
+        keys = [row.key for row in rows]
+        return keys.index(self.marked) if self.marked in keys else max(0, min(self.number, len(rows) - 1))
 
 
-async def show_top(options: argparse.Namespace) -> None:
-    """Show the daemon's status until q or Ctrl-C, or once."""
-    console = Console()
-    if options.once or not (console.is_terminal and sys.stdin.isatty()):
-        await _once(options, console)
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The daemon's last answers, with the text and order of the list; ``trouble`` is why it does not answer."""
+
+    where: str
+    at: datetime
+    ready: Readiness
+    samples: Samples
+    plan: Sequence[ComingProbe] = ()
+    failing: Sequence[SourceListed] = ()
+    news: Sequence[NotificationListed] = ()
+    listed: tuple[tuple[str, SourceOrder], Sequence[SourceListed]] | None = None
+    opened: tuple[Explained, Sequence[ItemEvent]] | None = None
+    trouble: str | None = None
+
+
+def after(state: TopState, key: str, rows: Sequence[Row]) -> TopState | None:
+    """Return the state after a key, or ``None`` if it ends the view; ``rows`` are those of its frame."""
+    if state.is_typing and key:
+        return _after_typing(state, key)
+    named, orders = _KEYS.get(key, key), [*ORDERS]
+    if named in {"up", "down"} and rows:
+        number = max(0, min(state.place(rows) + (1 if named == "down" else -1), len(rows) - 1))
+        return replace(state, number=number, marked=rows[number].key)
+    if named == "enter" and rows and state.screen != "source":
+        return TopState("source", order=state.order, source=rows[state.place(rows)].source, before=state)
+    if named == "s" and state.screen == "sources":
+        return replace(state, order=orders[(orders.index(state.order) + 1) % len(orders)], marked="", number=0)
+    others: dict[str, TopState | None] = {
+        "": None,
+        "q": None,
+        "Q": None,
+        "back": state.before or TopState(order=state.order),
+    }
+    others |= {"/": TopState("sources", is_typing=True, order=state.order), "s": TopState("sources", order=state.order)}
+    return others.get(named, state)
+
+
+def _after_typing(state: TopState, key: str) -> TopState:
+    """Return the text with one more character or one less; Enter keeps it, Escape empties it."""
+    if key in {"\r", "\n", "\t", "\x1b"}:
+        return replace(state, is_typing=False, text="" if key == "\x1b" else state.text)
+    if key in {"\x7f", "\x08"}:
+        return replace(state, text=state.text[:-1])
+    is_text = len(key) == 1 and key.isprintable() and len(state.text) < _LONGEST_TEXT
+    return replace(state, text=state.text + key) if is_text else state
+
+
+def frame(seen: Seen, state: TopState | None = None, *, height: int = 46, width: int = 120) -> tuple[Group, list[Row]]:
+    """Return the whole screen, at most ``height`` lines of it, and its rows; without a ``state`` none is marked."""
+    chosen = state or TopState()
+    lines, help_line = _HELP[chosen.screen]
+    body: list[RenderableType] = []
+    if chosen.screen == "source":
+        texts, rows = _source(seen, chosen, max(1, height - lines), width)
+        body += texts
     else:
-        with _single_keys():
-            await _live(options, console)
+        lists, rows = (_state if chosen.screen == "state" else _sources)(seen, chosen, max(1, height - lines))
+        body += map(_line, health_lines(seen.samples) if chosen.screen == "state" else ())
+        body += _tables(lists, rows[chosen.place(rows)] if state and rows else None)
+    return Group(_head(seen), *body, *([_line(f"\n{help_line}", "dim")] if state else [])), rows
 
 
-async def _once(options: argparse.Namespace, console: Console) -> None:
-    async with client_of(options) as client:
-        view = TopView(client, _where(options), SystemClock())
-        await view.refresh()
-    wide = console if console.is_terminal else Console(width=200)
-    drawn, _ = frame(view.seen)
-    wide.print(drawn)
+def _line(text: str, style: str = "") -> Text:
+    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
 
 
-async def _live(options: argparse.Namespace, console: Console) -> None:
-    """Draw a frame after each key and each answer; a slow answer does not hold up keys."""
-    wake = asyncio.Event()
-    async with client_of(options) as client:
-        view = TopView(client, _where(options), SystemClock())
-        await view.refresh()
-        keys = Keys(wake.set)
-        with keys.read_from(sys.stdin.fileno()), Live(console=console, screen=True, auto_refresh=False) as live:
-            asking = asyncio.create_task(view.follow(wake.set), name="asking")
-            try:
-                while _press(keys, view, console) and not asking.done():
-                    live.update(_drawn(view, console)[0], refresh=True)
-                    await wake.wait()
-                    wake.clear()
-            finally:
-                asking.cancel()
-        if asking.done() and not asking.cancelled():
-            await asking  # raises what ended it
+def _head(seen: Seen) -> Text:
+    failed = ", ".join(name for name, holds in seen.ready["checks"].items() if not holds)
+    head = _line("").append("proxyd ", "bold").append(f"{visible_line(seen.where)}  ")
+    head.append(*("ready", "green") if seen.ready["ready"] else (visible_line(f"not ready: {failed}"), "bold red"))
+    return head if seen.trouble is None else head.append(f"  {visible_line(seen.trouble)}", "bold red")
 
 
-def _press(keys: Keys, view: TopView, console: Console) -> bool:
-    """Let the keys that were pressed change what is shown; return whether the view goes on."""
-    for key in keys.take():
-        changed = after(view.state, key, _drawn(view, console)[1])
-        if changed is None:
-            return False
-        view.show(changed)
-    return not keys.has_ended
+def _tables(lists: Sequence[Listing], marked: Row | None) -> Iterator[RenderableType]:
+    for title, head, found, nothing in lists:
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for name in head:  # times are never cut
+            least = 8 if name in {"at", "created", "next probe", "last probe"} else 0
+            table.add_column(name, no_wrap=True, overflow="ellipsis", min_width=max(len(name), least))
+        for row, cells in found:
+            shown = (Text(visible_line(cell, _CELL)) for cell in cells)
+            table.add_row(*shown, style="reverse" if row == marked else None)
+        yield _line(f"\n{title}", "bold") if found else _line(f"\n{nothing}", "dim")
+        if found:
+            yield table
 
 
-def _drawn(view: TopView, console: Console) -> Any:
-    return frame(view.seen, view.state, height=console.height, width=console.width)
+def _rows(kind: str, entries: Sequence[Any], cells: Callable[[Any], list[str]]) -> list[tuple[Row, list[str]]]:
+    return [(Row(f"{kind} {e['source']} {e.get('id')} {e.get('at')}", e["source"]), cells(e)) for e in entries]
 
 
-class Keys:
-    """The keys that were pressed and not taken yet; ``has_ended`` once the terminal closed.
+def _state(seen: Seen, _: TopState, room: int) -> tuple[list[Listing], list[Row]]:
+    """Return the lists of the daemon's state: as many rows of each, but what one does not need goes to the others."""
+    at = partial(clock_time, now=seen.at)
+    coming = _rows("coming", seen.plan, lambda p: [at(p["at"]), p["source"], p["reason"], p["rule"] or "-"])
+    outcome = partial(last_outcome, most=_CELL)
+    failing = _rows("bad", seen.failing, lambda s: [s["source"], str(s["failures"]), outcome(s), _next(s, seen.at)])
+    news = _rows("new", seen.news, lambda n: [at(n["created"]), n["rule"], n["source"], first_row(n["body"])])
+    counts, wanted = [0, 0, 0], [min(_MOST, len(found)) for found in (coming, failing, news)]
+    for _turn in range(max(3, room)):
+        left = [number for number in range(3) if counts[number] < wanted[number]]
+        counts[min(left, key=counts.__getitem__, default=0)] += bool(left)
+    shown = [found[:count] for found, count in zip((coming, failing, news), counts, strict=True)]
+    lists: list[Listing] = [
+        (title, head, found, f"no {title}") for (title, head), found in zip(_LISTS.items(), shown, strict=True)
+    ]
+    return lists, [row for found in shown for row, _ in found]
 
-    What belongs to one key may arrive in parts. Escape alone counts if nothing follows it for a moment.
-    """
 
-    def __init__(self, pressed: Callable[[], None]) -> None:
-        self.has_ended = False
-        self._pressed = pressed
-        self._decoder = codecs.getincrementaldecoder("utf-8")("ignore")
-        self._rest = ""
-        self._waiting: list[str] = []
+def _sources(seen: Seen, state: TopState, room: int) -> tuple[list[Listing], list[Row]]:
+    typed = visible_line(state.text) + "▏" * state.is_typing
+    searched = f"sources with {typed} in name or address" if typed else "sources"
+    if seen.listed is None or seen.listed[0] != (state.text, state.order):
+        return [("", (), [], f"{searched}: {_waiting(seen)}")], []
 
-    @contextmanager
-    def read_from(self, terminal: int) -> Iterator[None]:
-        """Read keys while the context is open."""
-        loop = asyncio.get_running_loop()
+    def cells(source: SourceListed) -> list[str]:
+        last, rate = source["last_probe"], f"{source['rate_per_day']:.2f}"
+        times = [clock_time(last, seen.at) if last else "-", _next(source, seen.at)]
+        return [source["source"], rate, *times, last_outcome(source, _CELL)]
 
-        def read() -> None:
-            try:
-                sent = os.read(terminal, 4096)
-            except OSError:  # it is gone
-                sent = b""
-            if not sent:
-                loop.remove_reader(terminal)
-            self.feed(sent)
-            if self._rest:
-                loop.call_later(_ESCAPE_S, self.release, self._rest)
+    found = _rows("source", seen.listed[1], cells)
+    first = max(0, state.place([row for row, _ in found]) - room + 1)
+    title = f"{f'the first {_MOST_LISTED} ' * (len(found) >= _MOST_LISTED)}{searched}, {ORDERS[state.order]}"
+    head = ["source", "items/day", "last probe", "next probe", "last outcome"]
+    return [(title, head, found[first : first + room], f"no {searched}")], [row for row, _ in found]
 
-        loop.add_reader(terminal, read)
-        try:
-            yield
-        finally:
-            loop.remove_reader(terminal)
 
-    def feed(self, sent: bytes) -> None:
-        """Take what the terminal sent; nothing means that it closed."""
-        self.has_ended = self.has_ended or not sent
-        text = self._rest + self._decoder.decode(sent)
-        unfinished = UNFINISHED.search(text)
-        cut = len(text) if unfinished is None else unfinished.start()
-        self._rest = text[cut:]
-        self._waiting += keys_in(text[:cut])
-        self._pressed()
+def _source(seen: Seen, state: TopState, room: int, width: int) -> tuple[list[Text], list[Row]]:
+    """Return the lines of a source that fit, and a row for each line that may be the first of them."""
+    if seen.opened is None or seen.opened[0]["source"] != state.source:
+        return [_line(f"\n{visible_line(state.source)}: {_waiting(seen)}", "dim")], []
+    (title, *why), items = seen.opened[0]["summary"], seen.opened[1]
+    lines = [_line(""), _line(visible_line(title), "bold")]
+    for event in items:
+        happened, name = item_title(event)
+        lines.append(_line(f"{clock_time(event['seen'], seen.at):8}  {happened:7}  {visible_line(name)}"))
+    lines += [_line("no items yet", "dim")] * (not items)
+    lines += [_line(""), _line("why it is probed when it is", "bold")]
+    lines += [_line(part) for line in why for part in wrap(visible_line(line, _LINE), max(width, 20)) or [""]]
+    rows = [Row(str(number), state.source) for number in range(max(1, len(lines) - room + 1))]
+    return lines[state.place(rows) :][:room], rows
 
-    def release(self, rest: str) -> None:
-        """Count an unfinished key as it is, unless more of it has arrived."""
-        if rest == self._rest:
-            self._rest = ""
-            self._waiting += keys_in(rest)
-            self._pressed()
 
-    def take(self) -> list[str]:
-        """Return the keys in order, and forget them."""
-        taken, self._waiting = self._waiting, []
-        return taken
+def _waiting(seen: Seen) -> str:
+    return "asking the daemon" if seen.trouble is None else visible_line(seen.trouble)
+
+
+def _next(source: SourceListed, now: datetime) -> str:
+    planned = source["next_probe"]
+    return clock_time(planned["at"], now) if planned else source["blocked_by"] or "-"
+
+
+def clock_time(time: str, now: datetime) -> str:
+    """Return a time of the API as the clocks here show it; if it is half a day away or more, its date."""
+    at = datetime.fromisoformat(time).astimezone(now.tzinfo)
+    if abs((at - now).total_seconds()) < _HALF_DAY_S:
+        return f"{at:%H:%M:%S}"
+    return f"{at.day} {at:%b}" if at.year == now.year else f"{at:%b %Y}"
+
+
+def health_lines(samples: Samples) -> list[str]:
+    """Return the daemon's health in a few lines."""
+
+    def shown(name: str, style: str = ",.0f") -> str:
+        value = samples.values.get(f"proxyd_{name}")
+        return "-" if value is None or not isfinite(value) else format(value, style)
+
+    completeness, utility, used = (shown(f"{each}_ratio", ".1%") for each in ("completeness", "utility", "budget_used"))
+    waiting, held, dead = (shown(f"outbox_{each}") for each in ("pending", "held", "dead"))
+    elsewhere = "the notifier counts them: see /metrics of its machine" if samples.is_delivered_elsewhere else ""
+    outbox = f"outbox: {waiting} waiting, {held} held, {dead} given up"
+    return [
+        f"completeness {completeness}   utility {utility}   budget used {used}",
+        f"published to seen       {_delays(samples, 'proxyd_item_delay_seconds')}",
+        f"published to delivered  {elsewhere or _delays(samples, 'proxyd_notification_delay_seconds')}",
+        f"sources {shown('sources')}   rules {shown('rules')}   {outbox}",
+    ]
+
+
+def _delays(samples: Samples, name: str) -> str:
+    delays = samples.delays(name)
+    pairs = zip(SHARES, delays.percentiles, strict=True)
+    told = "   ".join(f"{share:.0%} {'-' if delay_s is None else about(delay_s)}" for share, delay_s in pairs)
+    return f"{told}   of {delays.count:,}" if delays.count else "nothing yet"
 
 
 class TopView:
     """What is shown, and the last answer for each part of it."""
 
     def __init__(self, client: Client, where: str, clock: Clock) -> None:
-        self._client = client
-        self._clock = clock
-        self._changed = asyncio.Event()
-        self.state = TopState()
-        self.seen = Seen(where, Readiness(ready=False, checks={}), Samples({}, {}), self._now())
-        self._parts = {
-            "ready": TopPart(lambda _: client.ready(), frozenset(Screen)),
-            "samples": TopPart(lambda _: self._samples()),
-            "plan": TopPart(lambda _: client.plan(limit=_MOST)),
-            "failing": TopPart(lambda _: client.sources(failing=True, silent=True, limit=_MOST)),
-            "news": TopPart(lambda _: client.notifications(limit=_MOST)),
-            "listed": TopPart(self._listed, frozenset({Screen.SOURCES}), lambda state: (state.text, state.order)),
-            "opened": TopPart(self._opened, frozenset({Screen.SOURCE}), lambda state: state.source),
-        }
-
-    def show(self, state: TopState) -> None:
-        """Show another screen, or another choice on it."""
-        if state != self.state:
-            self.state = state
-            self._changed.set()
-
-    async def follow(self, told: Callable[[], None]) -> None:
-        """Query what is shown, again and again; call a function after each round."""
-        while True:
-            self._changed.clear()
-            await self.retry()
-            told()
-            await self._is_changed_within(REFRESH_S)
-            while self.state.is_typing and await self._is_changed_within(_TYPED_S):
-                pass
-
-    async def _is_changed_within(self, seconds: float) -> bool:
-        try:
-            await asyncio.wait_for(self._changed.wait(), seconds)
-        except TimeoutError:
-            return False
-        self._changed.clear()
-        return True
+        self._client, self._clock = client, clock
+        unknown: Readiness = {"ready": False, "checks": {}}
+        self.state, self.seen = TopState(), Seen(where, self._now(), unknown, Samples({}, {}))
+        self._due: dict[str, tuple[float, object]] = {}  # when each part is asked for again, and for what it was asked
 
     async def refresh(self) -> None:
-        """Query the parts that are shown and due."""
-        loop, state = asyncio.get_running_loop(), self.state
-        for name, part in self._parts.items():
-            began_s = loop.time()
-            if part.is_due(state, began_s):
-                heard: dict[str, Any] = {name: await part.ask(state)}
-                self.seen = replace(self.seen, trouble=None, at=self._now(), **heard)
-                self._parts[name] = part.again(loop.time(), loop.time() - began_s, part.depends_on(state))
+        """Query the parts that are shown and due: at once if the keys changed what is wanted, slow ones seldom."""
+        time_s = self._clock.monotonic_s
+        for name, (wanted, ask) in self._parts(self.state).items():
+            began_s, (due_s, asked) = time_s(), self._due.get(name, (0.0, None))
+            if due_s <= began_s or wanted != asked:
+                answer: dict[str, Any] = {name: await ask()}
+                self.seen = replace(self.seen, trouble=None, at=self._now(), **answer)
+                self._due[name] = time_s() + max(_REFRESH_S, (time_s() - began_s) / _MOST_SHARE), wanted
 
     async def retry(self) -> None:
         """Refresh; keep polling while the daemon is unreachable, and show why."""
@@ -240,31 +311,111 @@ class TopView:
         except (UnreachableError, ApiError) as error:
             self.seen = replace(self.seen, trouble=str(error))
 
-    async def _samples(self) -> Samples:
-        return Samples.read(await self._client.metrics())
+    def _parts(self, state: TopState) -> dict[str, tuple[object, Callable[[], Awaitable[Any]]]]:
+        """Return what a screen shows: what the keys want of each part, and its query."""
+        client, listed_for, ready = self._client, (state.text, state.order), self._client.ready
 
-    async def _listed(self, state: TopState) -> Listed:
-        found = await self._client.sources(text=state.text, order=state.order, limit=MOST_LISTED)
-        return Listed(state.text, state.order, found)
+        async def samples() -> Samples:
+            return Samples.read(await client.metrics())
 
-    async def _opened(self, state: TopState) -> Opened:
-        explained = await self._client.explain(state.source)
-        return Opened(explained, await self._client.items(state.source, limit=_MOST))
+        async def listed() -> object:
+            return listed_for, await client.sources(text=state.text, order=state.order, limit=_MOST_LISTED)
+
+        async def opened() -> object:
+            return await client.explain(state.source), await client.items(state.source, limit=_MOST)
+
+        if state.screen == "sources":
+            return {"ready": (None, ready), "listed": (listed_for, listed)}
+        if state.screen == "source":
+            return {"ready": (None, ready), "opened": (state.source, opened)}
+        failing = partial(client.sources, failing=True, silent=True, limit=_MOST)
+        plan, news = partial(client.plan, limit=_MOST), partial(client.notifications, limit=_MOST)
+        state_of: dict[str, Callable[[], Awaitable[Any]]] = {"ready": ready, "samples": samples, "plan": plan}
+        return {name: (None, ask) for name, ask in (state_of | {"failing": failing, "news": news}).items()}
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock.wall_s(), UTC).astimezone()
 
 
-def _where(options: argparse.Namespace) -> str:
-    return "here" if options.url is None else str(options.url)
+async def show_top(options: argparse.Namespace) -> None:
+    """Show the daemon's status until q or Ctrl-C, or once."""
+    console = Console()
+    async with client_of(options) as client:
+        view = TopView(client, "here" if options.url is None else str(options.url), SystemClock())
+        await view.refresh()
+        if options.once or not (console.is_terminal and sys.stdin.isatty()):
+            (console if console.is_terminal else Console(width=200)).print(frame(view.seen)[0])
+            return
+        with _pressed_keys(sys.stdin.fileno()) as keys, Live(console=console, screen=True, auto_refresh=False) as live:
+            await _show_live(view, keys, live)
+
+
+async def _show_live(view: TopView, keys: asyncio.Queue[str], live: Live) -> None:
+    """Draw a frame after each key and each answer, until a key ends it; a slow answer does not hold up keys."""
+    pressed = asyncio.create_task(keys.get())
+    asking, asked, is_due = asyncio.create_task(view.retry(), name="asking"), view.state, False
+    try:
+        while True:
+            if asking.done() and is_due:
+                asking, asked = asyncio.create_task(view.retry(), name="asking"), view.state
+            drawn, rows = frame(view.seen, view.state, height=live.console.height, width=live.console.width)
+            live.update(drawn, refresh=True)
+            waited = [pressed, *([] if asking.done() else [asking])]
+            pause_s = _TYPED_S if view.state.is_typing else _REFRESH_S
+            done, _ = await asyncio.wait(waited, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
+            if asking in done:
+                asking.result()  # raises what ended it
+            if pressed in done:
+                changed = after(view.state, pressed.result(), rows)
+                if changed is None:
+                    return
+                view.state, pressed = changed, asyncio.create_task(keys.get())
+            is_due = not done or (view.state != asked and not view.state.is_typing)
+    finally:
+        pressed.cancel()
+        asking.cancel()
+
+
+def keys_in(sent: Iterator[bytes], decoder: IncrementalDecoder) -> list[str]:
+    """Return the keys that a terminal sent, and an empty one if it is gone.
+
+    What belongs to one key may come in parts. Escape alone counts if nothing follows it.
+    """
+    part = next(sent)
+    text = decoder.decode(part)
+    while _UNFINISHED.search(text) and (more := next(sent, b"")):
+        text += decoder.decode(more)
+    return _PRESSED.findall(text) if part else [""]
 
 
 @contextmanager
-def _single_keys() -> Iterator[None]:
-    """Read keys as they are pressed; Ctrl-C still interrupts."""
-    before = termios.tcgetattr(sys.stdin)
-    tty.setcbreak(sys.stdin)
+def _pressed_keys(terminal: int) -> Iterator[asyncio.Queue[str]]:
+    """Queue the keys as they are pressed; Ctrl-C still interrupts."""
+    loop, before, decoder = (
+        asyncio.get_running_loop(),
+        termios.tcgetattr(terminal),
+        getincrementaldecoder("utf-8")("ignore"),
+    )
+    keys: asyncio.Queue[str] = asyncio.Queue()
+
+    def sent() -> Iterator[bytes]:
+        yield os.read(terminal, 4096)
+        while select([terminal], [], [], _ESCAPE_S)[0]:
+            yield os.read(terminal, 4096)
+
+    def read() -> None:
+        found = [""]
+        with suppress(OSError):  # the terminal is gone
+            found = keys_in(sent(), decoder)
+        if found == [""]:
+            loop.remove_reader(terminal)
+        for key in found:
+            keys.put_nowait(key)
+
+    tty.setcbreak(terminal)
+    loop.add_reader(terminal, read)
     try:
-        yield
+        yield keys
     finally:
-        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+        loop.remove_reader(terminal)
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)

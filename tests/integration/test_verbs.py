@@ -345,13 +345,13 @@ async def test_top_goes_on_where_a_daemon_comes_back(shell: Shell) -> None:
             before = view.seen
             await view.retry()  # nothing is due yet
             assert view.seen is before
-            view._parts = {name: replace(part, due_s=0.0) for name, part in view._parts.items()}
+            view._due.clear()
             state["up"] = False
             await view.retry()
             assert view.seen.trouble == "starting\ntry again in 5 s"
             assert view.seen.plan == before.plan
             state["up"] = True
-            view._parts = {name: replace(part, due_s=0.0) for name, part in view._parts.items()}
+            view._due.clear()
             await view.retry()
             assert view.seen == before
 

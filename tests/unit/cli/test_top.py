@@ -4,33 +4,22 @@ from __future__ import annotations
 
 import io
 import unicodedata
+from codecs import getincrementaldecoder
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
+from itertools import chain
 from typing import Any, get_args
 
 import pytest
 from rich.console import Console
 
 from proxyd.api import wire
-from proxyd.cli.top import Keys, TopPart
-from proxyd.cli.top_screens import (
-    ORDERS,
-    Listed,
-    Opened,
-    Row,
-    Screen,
-    Seen,
-    TopState,
-    after,
-    clock_time,
-    frame,
-    health_lines,
-    keys_in,
-)
+from proxyd.cli.top import ORDERS, Row, Seen, TopState, TopView, after, clock_time, frame, health_lines, keys_in
 from proxyd.client.client import SourceOrder
 from proxyd.client.types import ComingProbe, NotificationListed, SourceListed
 from proxyd.metrics import ROLES, Metrics, Samples
+from tests.fakes import FakeClock
 
 EVIL = "\x1b[2J\u202e\x00\r\n\u2028[bold]"
 NOW = datetime(2026, 1, 31, 12, 0, 5, tzinfo=UTC)
@@ -56,7 +45,7 @@ def seen(**changes: Any) -> Seen:
     news: Any = {"id": "n1", "created": "2026-01-31T11:00:00.000Z", "rule": "stable", "source": "python",
                  "body": {"data": {"items": [{"title": "3.14"}]}}}  # fmt: skip
     coming = listed("python")["next_probe"]
-    whole = Seen("here", {"ready": True, "checks": {"store": True}}, Samples({}, {}), NOW, [coming], [failing], [news])
+    whole = Seen("here", NOW, {"ready": True, "checks": {"store": True}}, Samples({}, {}), [coming], [failing], [news])
     return replace(whole, **changes)
 
 
@@ -141,11 +130,11 @@ def test_every_screen_fits_the_window_and_rows_stay_on_their_line(width: int, he
         plan=many,
         failing=[listed(f"bad-{number}", failures=1) for number in range(50)],
         news=list(seen().news) * 50,
-        listed=Listed("x" * 100, "name", [listed(f"s{number}") for number in range(100)]),
+        listed=(("x" * 100, "name"), [listed(f"s{number}") for number in range(100)]),
         opened=opened(summary=["python", *("because of this and that " * 20 for _ in range(30))], items=30),
         trouble="the daemon does not answer " * 20,
     )
-    for state in (TopState(), TopState(Screen.SOURCES, text="x" * 100), TopState(Screen.SOURCE, source="python")):
+    for state in (TopState(), TopState("sources", text="x" * 100), TopState("source", source="python")):
         lines = drawn(what, state, width=width, height=height).splitlines()
         assert len(lines) <= height
         assert all(len(line) <= width for line in lines)
@@ -169,10 +158,10 @@ def test_hostile_names_titles_and_details_are_made_visible() -> None:
         plan=[ComingProbe(**{**probe, "source": EVIL * 200_000, "reason": EVIL, "rule": EVIL})],  # type: ignore[typeddict-item]
         failing=[SourceListed(**{**failing, "source": EVIL, "last_detail": EVIL * 200_000})],  # type: ignore[typeddict-item]
         news=[NotificationListed(**{**news, "rule": EVIL, "body": {"data": {"items": [{"t": EVIL * 200_000}]}}})],  # type: ignore[typeddict-item]
-        listed=Listed(EVIL, "name", [listed(EVIL, last_detail=EVIL * 200_000, failures=1)]),
+        listed=((EVIL, "name"), [listed(EVIL, last_detail=EVIL * 200_000, failures=1)]),
         opened=opened(EVIL, [EVIL, EVIL * 200_000], EVIL * 200_000),
     )
-    for state in (None, TopState(), TopState(Screen.SOURCES, text=EVIL), TopState(Screen.SOURCE, source=EVIL)):
+    for state in (None, TopState(), TopState("sources", text=EVIL), TopState("source", source=EVIL)):
         text = drawn(hostile, state, width=1000)
         assert {char for char in text if unicodedata.category(char) in {"Cc", "Cf", "Zl"}} == {"\n"}
         assert "⟨U+001B⟩[2J⟨U+202E⟩⟨U+0000⟩" in text
@@ -180,22 +169,41 @@ def test_hostile_names_titles_and_details_are_made_visible() -> None:
         assert len(text) < 20_000
 
 
-def test_what_takes_the_daemon_long_is_asked_for_seldom() -> None:
-    async def ask(_: TopState) -> None: ...
+class SlowDaemon:
+    """Answers each query after a second, and notes it."""
 
-    part = TopPart(ask)
-    assert part.again(100.0, took_s=0.001).due_s == 102.0
-    assert part.again(100.0, took_s=1.0).due_s == 120.0
+    def __init__(self, clock: FakeClock) -> None:
+        self.asked: list[str] = []
+        self._clock = clock
+
+    def __getattr__(self, name: str) -> Any:
+        async def answer(*_: object, **__: object) -> Any:
+            self.asked.append(name)
+            await self._clock.advance(1.0)
+            return {"metrics": "", "ready": {"ready": True, "checks": {}}}.get(name, [])
+
+        return answer
 
 
-def test_only_what_is_shown_is_asked_for_and_at_once_where_it_changed() -> None:
-    async def ask(_: TopState) -> None: ...
-
-    part = TopPart(ask, frozenset({Screen.SOURCES}), lambda state: state.text).again(100.0, took_s=1.0, asked="a")
-    assert not part.is_due(TopState(Screen.SOURCES, text="a"), 110.0)
-    assert part.is_due(TopState(Screen.SOURCES, text="ab"), 110.0)
-    assert part.is_due(TopState(Screen.SOURCES, text="a"), 121.0)
-    assert not part.is_due(TopState(text="ab"), 121.0)
+async def test_what_takes_the_daemon_long_is_asked_for_seldom_and_at_once_if_something_else_is_wanted() -> None:
+    clock = FakeClock()
+    daemon: Any = SlowDaemon(clock)
+    view = TopView(daemon, "here", clock)
+    view.state = TopState("sources", text="a")
+    await view.refresh()
+    assert daemon.asked == ["ready", "sources"]
+    await clock.advance(18.5)  # an answer that took 1 s is good for 20 s
+    await view.refresh()
+    assert daemon.asked == ["ready", "sources"]
+    view.state = TopState("sources", text="ab")
+    await view.refresh()
+    assert daemon.asked[2:] == ["sources"]
+    await clock.advance(20.0)
+    await view.refresh()
+    assert daemon.asked[3:] == ["ready", "sources"]
+    view.state = TopState("source", source="x")
+    await view.refresh()
+    assert daemon.asked[5:] == ["explain", "items"]
 
 
 @pytest.mark.parametrize(
@@ -214,9 +222,17 @@ def test_times_are_those_of_the_clocks_here_and_dates_where_they_are_far_away(ti
 # -- keys
 
 
+def keys_of(*parts: bytes) -> list[str]:
+    """Return the keys that arrive in parts, each before the last one is old."""
+    left, decoder, found = iter(parts), getincrementaldecoder("utf-8")("ignore"), []
+    for part in left:
+        found += keys_in(chain([part], left), decoder)
+    return found
+
+
 def test_keys_are_told_apart() -> None:
-    assert keys_in("\x1b[A\x1bOBq\x1b") == ["\x1b[A", "\x1bOB", "q", "\x1b"]
-    assert keys_in("\x1b[15~é\x1bq") == ["\x1b[15~", "é", "\x1bq"]
+    assert keys_of(b"\x1b[A\x1bOBq\x1b") == ["\x1b[A", "\x1bOB", "q", "\x1b"]
+    assert keys_of("\x1b[15~é\x1bq".encode()) == ["\x1b[15~", "é", "\x1bq"]
     assert typed("\x1b[15~", "\x1bq", "x") == TopState()
 
 
@@ -224,42 +240,21 @@ def test_keys_are_told_apart() -> None:
 def test_keys_that_arrive_in_parts_are_whole(sent: str) -> None:
     data = sent.encode()
     for cut in range(1, len(data)):
-        keys = Keys(lambda: None)
-        keys.feed(data[:cut])
-        keys.feed(data[cut:])
-        assert keys.take() == keys_in(sent)
-        assert keys.take() == []
+        assert keys_of(data[:cut], data[cut:]) == keys_of(data)
 
 
 def test_a_key_without_end_is_given_up() -> None:
-    keys = Keys(lambda: None)
-    keys.feed(b"\x1b[" + b"1" * 5000)
-    assert len(keys.take()) > 4900
+    assert len(keys_of(b"\x1b[" + b"1" * 5000)) > 4900
 
 
-def test_escape_counts_once_nothing_follows_it() -> None:
-    heard: list[int] = []
-    keys = Keys(lambda: heard.append(1))
-    keys.feed(b"\x1b")
-    assert keys.take() == []
-    keys.release("\x1b")
-    assert keys.take() == ["\x1b"]
-    keys.feed(b"\x1b")
-    keys.feed(b"[A")
-    keys.release("\x1b")  # too late: it was the beginning of another key
-    assert keys.take() == ["\x1b[A"]
-    assert len(heard) == 4
-
-
-def test_a_terminal_that_closes_ends_the_view() -> None:
-    keys = Keys(lambda: None)
-    keys.feed(b"")
-    assert keys.has_ended
+def test_a_terminal_that_closes_ends_the_view_even_while_a_text_is_typed() -> None:
+    assert keys_of(b"") == [""]
+    assert after(TopState("sources", is_typing=True), "", []) is None
 
 
 def test_a_row_is_marked_and_its_source_opened() -> None:
     state = typed("\x1b[B", "j", "\r")
-    assert (state.screen, state.source) == (Screen.SOURCE, "c")
+    assert (state.screen, state.source) == ("source", "c")
     assert typed("\x1b", state=state) == typed("j", "j")
     assert typed("\x1b[B", "\x1b[B", "\x1b[B", "\x1b[B", "k", "\r").source == "b"
     assert typed("k", "\n").source == "a"
@@ -275,14 +270,14 @@ def test_a_mark_stays_on_its_row_while_the_lists_move() -> None:
 
 
 def test_marks_follow_the_lists_of_the_screen() -> None:
-    what = seen(listed=Listed("", "name", [listed(f"s{number}") for number in range(100)]))
+    what = seen(listed=(("", "name"), [listed(f"s{number}") for number in range(100)]))
     assert [row.source for row in frame(what, TopState())[1]] == ["python", "bad", "python"]
-    state = TopState(Screen.SOURCES, marked="s60", number=60)
+    state = TopState("sources", marked="s60", number=60)
     rows = frame(what, state, height=25)[1]
     assert [row.source for row in rows] == [f"s{number}" for number in range(100)]
     assert "s60 " in drawn(what, state, height=25)
     assert "s0 " not in drawn(what, state, height=25)
-    fewer = seen(listed=Listed("", "name", [listed(f"s{number}") for number in range(10)]))
+    fewer = seen(listed=(("", "name"), [listed(f"s{number}") for number in range(10)]))
     assert "s9 " in drawn(fewer, state, height=25)
 
 
@@ -296,19 +291,19 @@ def test_the_marked_row_is_seen() -> None:
 
 def test_a_text_is_typed_and_keeps_keys_that_mean_something_elsewhere() -> None:
     state = typed("/", "q", "s", "x", "\x7f", "\x1b[A", "\x00")
-    assert (state.screen, state.text, state.is_typing) == (Screen.SOURCES, "qs", True)
+    assert (state.screen, state.text, state.is_typing) == ("sources", "qs", True)
     assert "with qs▏ in name or address: asking the daemon" in drawn(seen(), state)
     assert "sources with qs▏ in name or address, by name" in drawn(
-        seen(listed=Listed("qs", "name", [listed("qs1")])), state
+        seen(listed=(("qs", "name"), [listed("qs1")])), state
     )
     assert typed("\r", state=state).is_typing is False
-    assert typed("\x1b", state=state) == TopState(Screen.SOURCES)
+    assert typed("\x1b", state=state) == TopState("sources")
     assert typed("\r", "\x1b", state=state) == TopState()
     assert len(typed("/", *"x" * 500).text) == 100
 
 
 def test_what_is_listed_for_another_text_cannot_be_opened() -> None:
-    what, state = seen(listed=Listed("", "name", [listed("other")])), TopState(Screen.SOURCES, text="python")
+    what, state = seen(listed=(("", "name"), [listed("other")])), TopState("sources", text="python")
     rows = frame(what, state)[1]
     assert rows == []
     assert typed("\r", state=state, rows=rows) == state
@@ -324,19 +319,21 @@ def test_sources_are_ordered_by_one_key() -> None:
 @pytest.mark.parametrize("key", ["q", "Q"])
 def test_a_key_ends_it(key: str) -> None:
     assert after(TopState(), key, []) is None
-    assert after(TopState(Screen.SOURCE), key, []) is None
+    assert after(TopState("source"), key, []) is None
 
 
-def opened(name: str = "python", summary: Sequence[str] = (), title: str = "3.14", items: int = 1) -> Opened:
+def opened(
+    name: str = "python", summary: Sequence[str] = (), title: str = "3.14", items: int = 1
+) -> tuple[Any, list[Any]]:
     lines = summary or ["python  https://p.example/", "next probe: soon, because"]
     explained: Any = {"source": name, "summary": lines}
     event: Any = {"seen": "2026-01-31T11:30:00.000Z", "kind": "insert", "first": False, "id": "1", "title": title,
                   "changes": {}}  # fmt: skip
-    return Opened(explained, [event] * items)
+    return explained, [event] * items
 
 
 def test_an_opened_source_shows_its_items_and_why_it_is_probed() -> None:
-    state = TopState(Screen.SOURCE, source="python")
+    state = TopState("source", source="python")
     assert "asking the daemon" in drawn(seen(), state)
     assert "asking the daemon" in drawn(seen(opened=opened("other")), state)
     assert "there is no source" in drawn(seen(trouble="there is no source 'python'"), state)
@@ -348,7 +345,7 @@ def test_an_opened_source_shows_its_items_and_why_it_is_probed() -> None:
 def test_a_long_source_is_scrolled_to_its_end_and_no_further() -> None:
     what, state = (
         seen(opened=opened(summary=["python", *(f"line {n}" for n in range(60))])),
-        TopState(Screen.SOURCE, source="python"),
+        TopState("source", source="python"),
     )
     rows = frame(what, state, height=24)[1]
     for _ in range(200):
