@@ -255,7 +255,6 @@ def _settings(folder: Path, **changes: object) -> Settings:
         "host_spacing": 0.0,
         "allow_networks": ["127.0.0.0/8"],
         "probe_timeout": 600.0,
-        "parser_timeout": 60.0,
         "drain_timeout": 0.5,
     }
     return Settings.model_validate(values | changes)

@@ -15,7 +15,6 @@ from proxyd.errors import ProfileError
 def check_settings(settings: Settings) -> CheckSettings:
     """Return the settings that the language's checker needs."""
     return CheckSettings(
-        secret_env_prefix=settings.secret_env_prefix,
         chronon_s=settings.chronon,
         can_subscribe=bool(settings.public_url),
         can_mail=bool(settings.smtp and settings.mail_from),

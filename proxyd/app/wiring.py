@@ -120,7 +120,7 @@ def decider_settings(settings: Settings) -> DeciderSettings:
 def dispatcher_settings(settings: Settings) -> DispatcherSettings:
     """Return the dispatcher's settings."""
     limits = EndpointLimits(settings.endpoint_concurrency, *settings.endpoint_window)
-    return DispatcherSettings(settings.delivery_hold, settings.delivery_concurrency, limits)
+    return DispatcherSettings(settings.delivery_hold, endpoints=limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +327,7 @@ async def open_tracer(settings: Settings) -> AsyncIterator[Tracer]:
         otlp = import_module("proxyd.tracing.otlp")
     except ModuleNotFoundError as error:
         raise ConfigError(["traces: proxyd[tracing] is not installed; install it, or leave traces empty"]) from error
-    async with otlp.open_tracer(settings.traces, settings.trace_share) as tracer:
+    async with otlp.open_tracer(settings.traces) as tracer:
         yield tracer
 
 
@@ -354,7 +354,7 @@ async def open_network(settings: Settings, clock: Clock, tracer: Tracer = NO_TRA
     allowed = session_limits(settings, raise_open_files())
     async with (
         make_session(guard, contact=settings.contact, proxy=settings.proxy, limits=allowed) as session,
-        ParserPool(workers=settings.parser_processes, timeout_s=settings.parser_timeout) as parser,
+        ParserPool(workers=settings.parser_processes) as parser,
     ):
         probes, window_s = settings.host_window
         tokens = HostTokens(

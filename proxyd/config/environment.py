@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proxyd.config.settings import Settings
-from proxyd.core.model.delivery import SecretRef
+from proxyd.core.model.delivery import SECRET_PREFIX, SecretRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +49,13 @@ class SecretStore:
     """Resolves ``SECRET ENV`` and ``SECRET FILE``; values are never logged or kept."""
 
     def __init__(self, settings: Settings, environ: Mapping[str, str] | None = None) -> None:
-        self._prefix = settings.secret_env_prefix
         self._folder = settings.secrets
         self._env = os.environ if environ is None else environ  # noqa: TID251 - this is the one place
 
     def resolve(self, ref: SecretRef) -> bytes | None:
         """Return the secret, or ``None`` if it is not set, empty or unreadable."""
         if ref.kind == "env":
-            value = self._env.get(ref.name) if ref.name.startswith(self._prefix) else None
+            value = self._env.get(ref.name) if ref.name.startswith(SECRET_PREFIX) else None
             return os.fsencode(value) if value else None
         if self._folder is None or Path(ref.name).name != ref.name:
             return None

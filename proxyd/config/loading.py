@@ -26,7 +26,12 @@ _PLAIN = {
 }
 _TIMES = {key for key, field in Settings.model_fields.items() if field.annotation is float}
 DEFAULT_FILE = Path("proxyd.toml")
-RETIRED = frozenset({"crawl_delay_cap", "freshness_cap", "overflow", "websub_safety"})
+RETIRED = frozenset(
+    {
+        *("crawl_delay_cap", "delivery_concurrency", "freshness_cap", "overflow", "parser_timeout"),
+        *("reload_interval", "secret_env_prefix", "trace_share", "websub_safety"),
+    }
+)
 """Settings that nobody set: they are ignored, with a warning, until 1.0."""
 
 

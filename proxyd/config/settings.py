@@ -164,7 +164,6 @@ class Settings(BaseModel):
     parser_processes: Annotated[int, Field(ge=1, le=64)] = Field(
         2, description="number of processes that parse documents"
     )
-    parser_timeout: PositiveSeconds = Field(10.0, description="time after which a parser is killed")
     contact: str = Field("", description="address for operators of sources, sent in `User-Agent`")
     allow_networks: Annotated[list[str], BeforeValidator(read_list), AfterValidator(check_networks)] = Field(
         default_factory=list, description="private networks that proxyd may connect to, for example `127.0.0.0/8`"
@@ -191,15 +190,9 @@ class Settings(BaseModel):
         description="address at which WebSub hubs reach this daemon's `/websub/`, for example "
         "`https://proxyd.example.org`",
     )
-    secret_env_prefix: Annotated[str, Field(min_length=1)] = Field(
-        "SECRET_", description="prefix of the environment variables that profiles may name as secrets"
-    )
     secrets: Path | None = Field(None, description="folder for `SECRET FILE`")
     delivery_timeout: PositiveSeconds = Field(15.0, description="total time of one delivery attempt")
     delivery_hold: Seconds = Field(600.0, description="time for which a failing notification holds back the next ones")
-    delivery_concurrency: Annotated[int, Field(ge=1)] = Field(
-        64, description="maximum number of delivery attempts at once"
-    )
     endpoint_concurrency: Annotated[int, Field(ge=1)] = Field(8, description="maximum number of these at one endpoint")
     endpoint_rate: Annotated[str, AfterValidator(check_window)] = Field(
         "", description="maximum number of attempts at one endpoint in a period, for example `60/min`. Empty: no limit"
@@ -247,13 +240,11 @@ class Settings(BaseModel):
     backup_copies: Annotated[int, Field(ge=1, le=1000)] = Field(
         7, description="number of nightly copies that are kept; older ones are deleted"
     )
-    reload_interval: PositiveSeconds = Field(1.0, description="how often proxyd looks at the profiles folder")
     drain_timeout: Seconds = Field(10.0, description="how long SIGTERM waits for running probes, deliveries and chores")
     traces: Annotated[str, AfterValidator(check_collector)] = Field(
         "",
         description="address of an OTLP/HTTP collector, for example `http://collector.example:4318`. Empty: no traces",
     )
-    trace_share: Annotated[float, Field(ge=0, le=1)] = Field(1.0, description="share of the probes that are traced")
     log_format: Literal["auto", "console", "json"] = Field(
         "auto", description="`console`, `json`, or `auto`: `console` on a terminal, `json` elsewhere"
     )

@@ -80,6 +80,7 @@ class Supervisor:
 
 
 log = structlog.get_logger("daemon")
+_LOOK_S = 1.0  # between two looks at the profiles folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +241,7 @@ class Daemon:
 
     async def _watch_profiles(self) -> None:
         while not self._stopping.is_set():
-            await self._look.sleep(self._clock, self._settings.reload_interval)
+            await self._look.sleep(self._clock, _LOOK_S)
             if self._forced:
                 self._forced = False
                 await self._reload()

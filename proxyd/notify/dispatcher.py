@@ -32,7 +32,7 @@ class DispatcherSettings:
     """How deliveries are paced: ``hold_s`` is how long a failing one holds back its lane."""
 
     hold_s: float
-    concurrency: int
+    concurrency: int = 64
     endpoints: EndpointLimits = field(default_factory=EndpointLimits)
 
 

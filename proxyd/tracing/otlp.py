@@ -11,7 +11,6 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from proxyd import __version__
@@ -70,19 +69,19 @@ class OtlpTracer:
         return carrier.get(_HEADER, "")
 
 
-def make_provider(processor: SpanProcessor, share: float) -> TracerProvider:
-    """Return a provider of spans; it keeps ``share`` of the traces, or follows the decision of a trace's origin."""
+def make_provider(processor: SpanProcessor) -> TracerProvider:
+    """Return a provider of spans; it keeps those that ``OTEL_TRACES_SAMPLER`` says, by default all."""
     resource = Resource.create({"service.name": "proxyd", "service.version": __version__})
-    provider = TracerProvider(ParentBased(TraceIdRatioBased(share)), resource, shutdown_on_exit=False)
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
     provider.add_span_processor(processor)
     return provider
 
 
 @asynccontextmanager
-async def open_tracer(address: str, share: float) -> AsyncIterator[OtlpTracer]:
+async def open_tracer(address: str) -> AsyncIterator[OtlpTracer]:
     """Connect to a collector; unsent spans are sent at the end, for a few seconds at most."""
     exporter = OTLPSpanExporter(f"{address.rstrip('/')}/v1/traces", timeout=_EXPORT_S)
-    provider = make_provider(BatchSpanProcessor(exporter), share)
+    provider = make_provider(BatchSpanProcessor(exporter))
     try:
         yield OtlpTracer(provider)
     finally:

@@ -343,7 +343,6 @@ class Daemon:
             "source_spacing": "200ms",
             "budget": "100/s",
             "probe_price": "1e-9",
-            "reload_interval": "200ms",
             "parser_processes": "1",
             **settings,
         }

@@ -204,7 +204,7 @@ def peak_mib(pid: int) -> float:
 
 @pytest.mark.long
 async def test_every_attack_once(tmp_path: Path) -> None:
-    async with besieged(tmp_path, probe_timeout="1s", parser_timeout="2s", delivery_timeout="1s") as siege:
+    async with besieged(tmp_path, probe_timeout="1s", delivery_timeout="1s") as siege:
         await besiege(siege, rounds=1, at_once=1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 from pathlib import Path
@@ -24,10 +25,10 @@ START NOW END NEVER SET UTILITY STRICT;
 """
 
 
-async def running(w: World, *, rules: dict[str, int]) -> None:
+async def running(w: World, *, rules: dict[str, int] | None = None, text: str = "") -> None:
     """Start the daemon on one feed that it has seen."""
     w.origin.feed("feed", "atom").add(1, age_s=3600.0)
-    w.daemon.declare(w.text(["feed"], rules))
+    w.daemon.declare(text or w.text(["feed"], rules or {}))
     await w.daemon.start()
     await w.daemon.knows("feed")
 
@@ -78,13 +79,24 @@ async def test_a_changed_file_is_swapped_in_and_a_faulty_one_changes_nothing(tmp
         w.receiver.check()
 
 
+def replace_unnoticed(path: Path, text: str) -> None:
+    """Write a file of the same size and age, which does not look changed."""
+    before, new = path.stat(), path.with_suffix(".new")
+    new.write_text(text, encoding="utf-8")
+    assert new.stat().st_size == before.st_size
+    os.utime(new, ns=(before.st_atime_ns, before.st_mtime_ns))
+    new.replace(path)
+
+
 async def test_sighup_reloads(tmp_path: Path) -> None:
-    async with world(tmp_path, reload_interval="1h") as w:
-        await running(w, rules={"one": 1})
-        w.daemon.declare(w.text(["feed"], {"one": 1, "two": 1}))
+    async with world(tmp_path) as w:
+        whole = w.text(["feed"], {"one": 1, "two": 1, "three": 1})
+        texts = [w.text(["feed"], rules).ljust(len(whole)) for rules in ({"one": 1}, {"one": 1, "two": 1})]
+        await running(w, text=texts[0])
+        replace_unnoticed(w.daemon.profiles / "watch.profile", texts[1])
         w.daemon.signal(signal.SIGHUP)
         await w.daemon.metric_reaches("proxyd_rules", 2)
-        w.daemon.declare(w.text(["feed"], {"one": 1, "two": 1, "three": 1}))
+        replace_unnoticed(w.daemon.profiles / "watch.profile", whole)
         by_hand = await w.daemon.cli("reload")
         assert (by_hand.code, by_hand.out) == (0, "reloaded\n")
         assert await w.daemon.metric("proxyd_rules") == 3

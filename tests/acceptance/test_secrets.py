@@ -25,8 +25,8 @@ def secret(place: str) -> str:
 
 
 SECRETS = {
-    "HIDDEN_HOOK": secret("hook"),
-    "HIDDEN_FEED": secret("feed"),
+    "SECRET_HOOK": secret("hook"),
+    "SECRET_FEED": secret("feed"),
     "PROXYD_TOKEN": f"pxd_0_{secret('token')}",
 }
 RULE = """INSERT NOTIFICATION "{name}" INTO "watch"
@@ -97,10 +97,10 @@ def profiles(w: World, *, scheme: str = "http") -> str:
     """Return a declaration with a secret in every place that can hold one."""
     port, query = w.origin.port, f"?key={secret('query')}"
     options = {
-        "open": f"HEADER 'X-Key' '{secret('header')}' AUTH BASIC 'me' SECRET ENV 'HIDDEN_FEED'",
+        "open": f"HEADER 'X-Key' '{secret('header')}' AUTH BASIC 'me' SECRET ENV 'SECRET_FEED'",
         "closed": "AUTH BEARER SECRET FILE 'bearer' ROBOTS IGNORE",
-        "moved": "AUTH BEARER SECRET ENV 'HIDDEN_FEED'",
-        "torn": f"HEADER 'Cookie' '{secret('cookie')}' HEADER 'X-More' SECRET ENV 'HIDDEN_FEED'",
+        "moved": "AUTH BEARER SECRET ENV 'SECRET_FEED'",
+        "torn": f"HEADER 'Cookie' '{secret('cookie')}' HEADER 'X-More' SECRET ENV 'SECRET_FEED'",
     }
     sources = [
         f"CREATE SOURCE \"{name}\" OF RSS AT '{scheme}://127.0.0.1:{port}/{name}{query}' {clauses};\n"
@@ -108,7 +108,7 @@ def profiles(w: World, *, scheme: str = "http") -> str:
     ]
     hook = f"WEBHOOK 'http://127.0.0.1:{port}/{{path}}?token={secret('hook-query')}'"
     deliveries = {
-        "env": hook.format(path=f"hook/{secret('path')}") + " SECRET ENV 'HIDDEN_HOOK'",
+        "env": hook.format(path=f"hook/{secret('path')}") + " SECRET ENV 'SECRET_HOOK'",
         "file": hook.format(path="torn-hook") + " SECRET FILE 'hook'",
         "away": hook.format(path="away") + " SECRET FILE 'hook' FORM GITHUB",
         "chat": f"CHANNEL 'json://me:{secret('chat-user')}@127.0.0.1:{port}/chat?token={secret('chat')}'",
@@ -177,7 +177,6 @@ async def test_no_secret_is_written_whatever_fails(
     async with mail_server() as port, world(tmp_path, log_format=log_format, log_level="debug") as w:
         proxy = f"http://me:{secret('proxy')}@127.0.0.1:{w.origin.port if is_proxied else free_port()}"
         w.daemon.settings |= {
-            "secret_env_prefix": "HIDDEN_",
             "secrets": str(folder),
             "channel_schemes": "json",
             "public_url": "http://127.0.0.1:1",

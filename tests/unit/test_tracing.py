@@ -45,9 +45,9 @@ T0 = 1_000_000_000.0
 class Traced:
     """A tracer whose spans stay here."""
 
-    def __init__(self, share: float = 1.0) -> None:
+    def __init__(self) -> None:
         self._kept = InMemorySpanExporter()
-        self.tracer = OtlpTracer(make_provider(SimpleSpanProcessor(self._kept), share))
+        self.tracer = OtlpTracer(make_provider(SimpleSpanProcessor(self._kept)))
 
     @property
     def spans(self) -> tuple[ReadableSpan, ...]:
@@ -170,8 +170,10 @@ async def test_a_delivery_is_a_trace_that_says_what_failed_and_quotes_nobody(tra
     assert "hunter2" not in deliver.to_json()
 
 
-def test_no_share_keeps_no_trace_but_those_that_others_keep() -> None:
-    traced = Traced(share=0.0)
+def test_no_share_keeps_no_trace_but_those_that_others_keep(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0")
+    traced = Traced()
     with traced.tracer.span("ours"), traced.tracer.span("ours too"):
         unkept = traced.tracer.context()
     with traced.tracer.span("theirs", parent=f"{unkept[:-2]}01"):

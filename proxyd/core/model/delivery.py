@@ -9,6 +9,9 @@ from enum import Enum
 from types import MappingProxyType
 from typing import ClassVar
 
+SECRET_PREFIX = "SECRET_"
+"""What begins the names of the environment variables that profiles may name."""
+
 
 @dataclass(frozen=True, slots=True)
 class SecretRef:

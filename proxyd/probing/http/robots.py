@@ -38,6 +38,7 @@ _LONGEST_COPY_S = 30 * _DAY_S
 _LEAST_S = 300.0
 _BUSY = frozenset({429, 503})
 _MOST_LINES = 50_000
+_MOST_DELAY_S = 60.0  # of a Crawl-delay that is obeyed
 _MOST_RULES = 10_000
 _LONGEST_LINE = 2048
 _MOST_CHARACTERS = 64 * 1024 * 1024
@@ -130,16 +131,13 @@ class Robots:
     ----------
     fetcher
         Fetches within ``robots_limits``.
-    crawl_delay_cap_s
-        Longest Crawl-delay that is obeyed.
     origins
         Maximum number of remembered origins; the least recently used are forgotten first.
     """
 
-    def __init__(self, fetcher: Fetch, clock: Clock, *, crawl_delay_cap_s: float = 60.0, origins: int = 10_000) -> None:
+    def __init__(self, fetcher: Fetch, clock: Clock, *, origins: int = 10_000) -> None:
         self._fetcher = fetcher
         self._clock = clock
-        self._crawl_delay_cap_s = crawl_delay_cap_s
         self._origins = origins
         self._records: OrderedDict[str, _Record] = OrderedDict()
         self._characters = 0
@@ -168,7 +166,7 @@ class Robots:
         asked_s = rules.crawl_delay_s
         if asked_s is None:
             return 0.0
-        trace.crawl_delay_s = min(asked_s, self._crawl_delay_cap_s)
+        trace.crawl_delay_s = min(asked_s, _MOST_DELAY_S)
         return trace.crawl_delay_s
 
     async def _rules(self, url: URL, trace: ProbeTrace) -> RobotsRules:

@@ -247,9 +247,9 @@ async def test_redirects_without_end_are_no_file() -> None:
 
 
 async def test_the_delay_is_told_and_capped() -> None:
-    rig, trip = Rig(response("User-agent: *\nCrawl-delay: 100"), crawl_delay_cap_s=30.0), ProbeTrace()
-    assert await rig.robots(FEED, trip) == 30.0
-    assert trip.crawl_delay_s == 30.0
+    rig, trip = Rig(response("User-agent: *\nCrawl-delay: 100")), ProbeTrace()
+    assert await rig.robots(FEED, trip) == 60.0
+    assert trip.crawl_delay_s == 60.0
 
 
 async def test_the_refusal_names_the_origin_and_what_helps() -> None:

@@ -17,8 +17,6 @@ class CheckSettings:
 
     Parameters
     ----------
-    secret_env_prefix
-        Names after SECRET ENV must start with this, so that a rule cannot send other variables.
     chronon_s
         Length of a chronon; durations are compared with it.
     can_subscribe
@@ -39,7 +37,6 @@ class CheckSettings:
         Whether the texts may hold DROP. The caller acts on it; the checker skips it.
     """
 
-    secret_env_prefix: str = "SECRET_"
     chronon_s: float = 10.0
     can_subscribe: bool = True
     can_mail: bool = True

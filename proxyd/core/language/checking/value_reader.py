@@ -11,7 +11,7 @@ from proxyd.core.language.checking.check_context import CheckSettings, Reporter
 from proxyd.core.language.readers import selector_problem
 from proxyd.core.language.web_addresses import address_problem, plain_address
 from proxyd.core.language.words import did_you_mean
-from proxyd.core.model.delivery import SecretRef
+from proxyd.core.model.delivery import SECRET_PREFIX, SecretRef
 from proxyd.core.model.expression import Duration, TextSpan, Unit
 from proxyd.core.model.notations import LANGUAGE_NAMES, LANGUAGES, mark_of
 from proxyd.core.model.profile import Digest, Extraction, Reader
@@ -175,15 +175,14 @@ class Values:
 
     def secret(self, secret: SecretRef, span: TextSpan) -> None:
         """Report an environment name outside the prefix, and a file name that is a path."""
-        prefix = self._settings.secret_env_prefix
         if secret.kind == "file":
             if _FILE_NAME.fullmatch(secret.name) is None:
                 message = f"SECRET FILE takes the plain name of a file in the secrets folder; found {secret.name!r}"
                 self.reporter.error(message, span)
         elif _ENV_NAME.fullmatch(secret.name) is None:
             self.reporter.error(f"{secret.name!r} is not a valid name of an environment variable", span)
-        elif not secret.name.startswith(prefix) or secret.name == prefix:
-            message = f"the name of a secret must start with {prefix!r}; found {secret.name!r}"
+        elif not secret.name.startswith(SECRET_PREFIX) or secret.name == SECRET_PREFIX:
+            message = f"the name of a secret must start with {SECRET_PREFIX!r}; found {secret.name!r}"
             self.reporter.error(message, span)
 
     def mail(self, address: str, span: TextSpan) -> None:

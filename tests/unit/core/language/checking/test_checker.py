@@ -165,10 +165,9 @@ def test_drop_is_allowed_in_texts_sent_over_the_api() -> None:
     assert checked.errors == ()
 
 
-def test_the_prefix_of_secrets_comes_from_the_settings() -> None:
+def test_only_variables_with_the_prefix_are_secrets() -> None:
     delivery = "SET DELIVERY WEBHOOK 'https://a.example' SECRET ENV 'HOOK_A'"
     text = SourceText("a", FEEDS.replace("SECRET_HOOK", "HOOK_B") + rule(more=delivery))
-    assert check([text], CheckSettings(secret_env_prefix="HOOK_")).errors == ()
     assert len(check([text], CheckSettings()).errors) == 2
 
 
