@@ -346,6 +346,7 @@ class Daemon:
             "parser_processes": "1",
             **settings,
         }
+        self.secrets = {"SECRET_HOOK": SECRET}
         self.program: tuple[str, ...] = ("-m", "proxyd", "serve")
         self.code = ""  # the folder of another version, which runs instead of this one
         self._process: asyncio.subprocess.Process | Forked | None = None
@@ -577,7 +578,7 @@ class Daemon:
 
     def _environment(self) -> dict[str, str]:
         inherited = {name: value for name, value in os.environ.items() if not re.match(r"PROXYD_|SECRET_", name)}
-        own = {f"PROXYD_{k.upper()}": v for k, v in self.settings.items()} | {"SECRET_HOOK": SECRET}
+        own = {f"PROXYD_{k.upper()}": v for k, v in self.settings.items()} | self.secrets
         return inherited | own | ({"PYTHONPATH": self.code} if self.code else {})
 
 

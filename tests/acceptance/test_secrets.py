@@ -175,6 +175,7 @@ async def test_no_secret_is_written_whatever_fails(
     for name, value in SECRETS.items():
         monkeypatch.setenv(name, value)
     async with mail_server() as port, world(tmp_path, log_format=log_format, log_level="debug") as w:
+        w.daemon.secrets |= {name: value for name, value in SECRETS.items() if name.startswith("SECRET_")}
         proxy = f"http://me:{secret('proxy')}@127.0.0.1:{w.origin.port if is_proxied else free_port()}"
         w.daemon.settings |= {
             "secrets": str(folder),
