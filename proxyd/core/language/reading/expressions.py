@@ -504,5 +504,5 @@ QUERY_CLAUSES: Mapping[str, Callable[[TokenReader], Any]] = MappingProxyType(
 )
 """What stands after the word that begins a clause of a query."""
 TRIGGER_CLAUSES: Mapping[str, Callable[[TokenReader], Any]] = MappingProxyType(
-    {"WHERE": parse_expression, "WHEN": parse_expression}
+    {"WHERE": parse_expression, "WHEN": parse_expression, "THEN": _then}
 )

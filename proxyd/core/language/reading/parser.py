@@ -306,7 +306,7 @@ def _later_in_text(
     end = 0
     for at, depth in _depths(parser.tokens, 0):
         word = parser.tokens[at].word
-        is_inner = depth > 0 and word in ("WHERE", "WHEN")  # of FILTER or CASE; other clauses are never inside
+        is_inner = depth > 0 and word in ("WHERE", "WHEN", "THEN")  # of FILTER or CASE; other clauses are never inside
         if at < end or is_inner or word not in clauses or parser.tokens[at].start < after.start:
             continue
         complaint = _complaint_of(parser, at + 1, clauses[word])
