@@ -37,7 +37,6 @@ from proxyd.daemon import (
     Declarations,
     DeliveryQueries,
     Discovery,
-    EarlyProbes,
     Loops,
     Moves,
     Notifier,
@@ -214,7 +213,6 @@ def build(
         metrics,
         every_s=settings.plan_every,
         plans=store.plan,
-        declared=str if shares is not None else lambda: declarations.digest,
     )
     loops = Loops(
         probes=probes,
@@ -226,7 +224,6 @@ def build(
         transport=parts.transport,
         evaluation=evaluation,
         plans=PlanQueries(decider, declarations, store, clock),
-        early=EarlyProbes(decider, store, parts.transport, clock) if shares is None else None,
     )
     news = _connect_signals(declarations, loops)
     if shares is not None:

@@ -4,7 +4,6 @@ from proxyd.daemon.daemon import Daemon, Loops, Supervisor
 from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.delivery_queries import DeliveryQueries
 from proxyd.daemon.discovery import Discovery
-from proxyd.daemon.early_probes import EarlyProbes
 from proxyd.daemon.moves import Moves
 from proxyd.daemon.notifying import DistantNotifier, Notifier, Notifying
 from proxyd.daemon.observer import Observer
@@ -24,7 +23,6 @@ __all__ = [
     "DeliveryQueries",
     "Discovery",
     "DistantNotifier",
-    "EarlyProbes",
     "Loops",
     "Moves",
     "Notifier",

@@ -7,13 +7,11 @@ import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 
 import structlog
 
 from proxyd.config import Settings, Supervision
 from proxyd.daemon.declarations import Declarations
-from proxyd.daemon.early_probes import EarlyProbes
 from proxyd.daemon.housekeeping import Housekeeping, measure_lag
 from proxyd.daemon.notifying import Notifying
 from proxyd.daemon.observer import Observer
@@ -97,7 +95,6 @@ class Loops:
     evaluation: RuleEvaluation
     plans: PlanQueries
     shared: SharedFleet | None = None  # with other planners
-    early: EarlyProbes | None = None  # for the time in which the declaration is loaded
 
 
 class Daemon:
@@ -135,8 +132,6 @@ class Daemon:
     def stop(self) -> None:
         """Start to drain; returns at once."""
         self._stopping.set()
-        if self._loops.early is not None:
-            self._loops.early.stop()
         self._look.notify()
 
     def reload_soon(self) -> None:
@@ -160,8 +155,7 @@ class Daemon:
     async def _load(self, tasks: asyncio.TaskGroup) -> bool:
         shared = self._loops.shared
         if shared is None:
-            early = self._loops.early
-            await self._declarations.start(None if early is None else partial(early.begin, tasks))
+            await self._declarations.start()
             return True
         sharing = tasks.create_task(shared.follow(), name="shards")
         starting = tasks.create_task(shared.start(), name="start")
@@ -176,11 +170,8 @@ class Daemon:
         """Run all loops until ``stop``, and end them."""
         async with asyncio.TaskGroup() as running:  # everything that writes; the writer outlives it
             passing = []
-            if (early := self._loops.early) is not None:
-                await early.end()
-                passing.append(running.create_task(early.take_in(self._loops.observer), name="early probes"))
             running.create_task(self._look_after(), name="declaration")
-            running.create_task(self._probe(), name="probes")
+            running.create_task(self._loops.probes.run(), name="probes")
             running.create_task(self._loops.pushes.run(), name="pushes")
             running.create_task(self._loops.notifying.run(), name="notifying")
             running.create_task(self._loops.transport.run(self._loops.observer.take_stray), name="transport")
@@ -204,11 +195,6 @@ class Daemon:
             await self._drain()
             for each in passing:
                 each.cancel()
-
-    async def _probe(self) -> None:
-        if (early := self._loops.early) is not None:
-            await early.wait_for_next_chronon()
-        await self._loops.probes.run()
 
     async def _look_after(self) -> None:
         """Look after the declaration and the tables; one of several planners does."""
@@ -234,9 +220,7 @@ class Daemon:
     async def _end_probes(self, timeout_s: float) -> None:
         """Wait for running probes if a prober is up; the next planner records later reports."""
         loops = self._loops
-        within_s = timeout_s if loops.transport.is_up else 0.0
-        early = [] if loops.early is None else [loops.early.drain(within_s)]
-        await asyncio.gather(loops.probes.drain(within_s), *early)
+        await loops.probes.drain(timeout_s if loops.transport.is_up else 0.0)
         loops.transport.stop()
 
     async def _watch_profiles(self) -> None:

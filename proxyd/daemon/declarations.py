@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -198,10 +198,8 @@ class Declarations:
         """Return the WATCH that declares a rule over the API; ``None`` if another statement or a file does."""
         return self._texts.watch_of(rule)
 
-    async def start(self, before_load: Callable[[str], Awaitable[object]] | None = None) -> None:
+    async def start(self) -> None:
         """Load the directory; if it has errors, run on the last good declaration in the store.
-
-        ``before_load`` is called with the digest of the texts.
 
         Raises
         ------
@@ -213,23 +211,19 @@ class Declarations:
                 remembered_week(self._decider.settings, self._store.plan), name="remembered plan"
             )
             try:
-                await self._load(before_load, week)
+                await self._load(week)
             finally:
                 week.cancel()
                 await asyncio.gather(week, return_exceptions=True)
         self._started.set()
 
-    async def _load(
-        self, before_load: Callable[[str], Awaitable[object]] | None, week: asyncio.Task[WeekPlan | None]
-    ) -> None:
+    async def _load(self, week: asyncio.Task[WeekPlan | None]) -> None:
         """Load the directory, or what is stored, while the plan of the ``week`` is made again."""
         stored = await self._store.declarations.load_texts()
         self._api = {text.name: text.text for text in stored if text.origin == "api"}
         meanings = await self._store.declarations.meanings()
         try:
             files = await asyncio.to_thread(self._folder.read)
-            if before_load is not None:
-                await before_load(await asyncio.to_thread(_digest, [*files, *texts_of(self._api)]))
             await self._swap(files, self._api, week=week)
             self._is_sound = True
             self._metrics.reload_ok.set(1)

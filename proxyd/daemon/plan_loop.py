@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias, TypeVar
 
 import structlog
 
-from proxyd.core.model.outcome import host_of
 from proxyd.core.planning.allocation.packed_state import pack
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.chunks import Chunked, Steps
-from proxyd.core.rules.compiled import Compiled
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.early_feeds import EarlyFeeds
 from proxyd.core.rules.estimates import until_next_plan_s
-from proxyd.daemon.remembered import Plans, early_digest, settings_of_plan
+from proxyd.daemon.remembered import Plans, settings_of_plan
 from proxyd.metrics import Metrics
 from proxyd.ports import Clock
 from proxyd.signals import Signal
 from proxyd.store import StoredPlan
 
-_LARGE = 20_000  # sources; fewer are loaded in some seconds
 log = structlog.get_logger("plan")
 Make: TypeAlias = Callable[[], "WeekPlan | None"]
 T = TypeVar("T")
@@ -33,8 +28,7 @@ class Planning:
     """Makes the plan of the week every ``every_s``, at first more often; probes follow the old plan until then.
 
     After a restart the stored plan holds until its time is over. Without one the first plan comes at once if weeks were
-    learned before this start, otherwise after some time to learn. ``declared`` returns the digest of the texts that
-    run, if the next start may ask feeds before it has loaded them. ``run_in_thread`` makes a plan while the event loop
+    learned before this start, otherwise after some time to learn. ``run_in_thread`` makes a plan while the event loop
     runs; tests make it at once.
     """
 
@@ -47,7 +41,6 @@ class Planning:
         every_s: float,
         run_in_thread: Callable[[Make], Awaitable[WeekPlan | None]] = asyncio.to_thread,
         plans: Plans | None = None,
-        declared: Callable[[], str] = str,
     ) -> None:
         self._decider = decider
         self._estimates = decider.known.estimates
@@ -56,7 +49,6 @@ class Planning:
         self._every_s = every_s
         self._run_in_thread = run_in_thread
         self._plans = plans
-        self._declared = declared
         self._begun_s: float | None = None
         self._wake = Signal()
         self._stopped = False
@@ -100,7 +92,6 @@ class Planning:
         """Make a plan from the current knowledge and put it into use."""
         made_s, packed = self._clock.time_s(), list[bytes]()
         await in_parts(self._decider.placing(self._clock.time_s))
-        declared, compiled = self._declared(), self._decider.known.compiled
         fleet = await in_parts(self._decider.snapshot(made_s))
         began_s = self._clock.monotonic_s()
 
@@ -117,23 +108,12 @@ class Planning:
         if self._plans is not None:
             begun_s, settings = self._begun_s, settings_of_plan(self._decider.settings)
             begun_s = made_s if begun_s is None else begun_s
-            early = await asyncio.to_thread(self._early, week, compiled, made_s) if declared else None
-            digest = early_digest(declared, self._decider.settings)
-            await self._plans.save(StoredPlan(begun_s, made_s, settings, packed[0], digest, early))
+            await self._plans.save(StoredPlan(begun_s, made_s, settings, packed[0]))
         self._metrics.plan_s.set(self._clock.monotonic_s() - began_s)
         self._metrics.probe_price.set(week.price_item_s / 3600.0)
         log.info(
             "planned the week", sources=len(fleet.source_ids), price_item_hours=round(week.price_item_s / 3600.0, 4)
         )
-
-    def _early(self, week: WeekPlan, compiled: Compiled, now_s: float) -> bytes | None:
-        """Return the feeds that the next start may ask while it loads a large declaration."""
-        settings = self._decider.settings
-        if len(compiled.rules_of) < _LARGE or settings.planner.host_budget.probes is not None:
-            return None
-        states = list(self._decider.known.states.values())
-        moved = Counter(host_of(each.moved_url) for each in states if each.moved_url is not None)
-        return EarlyFeeds.of(week, compiled, settings.throttle_scope, now_s, also_asked=moved).pack()
 
 
 async def in_parts(work: Chunked[T]) -> T:

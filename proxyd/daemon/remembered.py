@@ -44,11 +44,6 @@ def settings_of_plan(settings: DeciderSettings) -> str:
     return sha256(f"{settings.planner!r} {settings.cycle!r}".encode()).hexdigest()
 
 
-def early_digest(declared: str, settings: DeciderSettings) -> str:
-    """Return what tells whether feeds were found for texts with the digest ``declared`` and for these settings."""
-    return sha256(f"{declared} {settings.throttle_scope!r}".encode()).hexdigest()
-
-
 LoadSources: TypeAlias = Callable[[], Awaitable[RememberedSources]]
 """Returns what the store remembers of each source."""
 

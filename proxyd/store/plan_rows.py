@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, fields
 from sys import intern
 from typing import Any, Protocol, TypeVar
 
-from sqlalchemy import Connection, Row, Select, bindparam, func, select, update
+from sqlalchemy import Connection, Row, Select, bindparam, select, update
 
 from proxyd.core.model.item import EventKind, Item, UpdateEvent, Value
-from proxyd.core.model.suspension import Subject
 from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.rules.estimates import FleetRecord
 from proxyd.core.rules.observation import Observation
 from proxyd.core.rules.stages.joint_intervals import JointInterval, Obtained
-from proxyd.core.rules.state import SourceState
 from proxyd.store import rows
 from proxyd.store import tables as t
 from proxyd.store.databases.connections import StoreReader
@@ -79,9 +77,6 @@ _HINT = (
     .where(t.sources.c.source_id == bindparam("of_source"))
     .values(hidden=bindparam("items"), hidden_since_s=bindparam("since_at_s"))
 )
-_NOTE_START = (
-    update(t.sources).where(t.sources.c.source_id == bindparam("of_source")).values(last_start_s=bindparam("at_s"))
-)
 
 
 class ReadEach(Protocol):
@@ -95,16 +90,13 @@ class ReadEach(Protocol):
 class StoredPlan:
     """The plan of the week: when the first one and this one were made (unix seconds), and what it was made of.
 
-    It holds only for the ``settings`` that it was made with. ``body`` is what ``pack`` returned. ``early`` are the
-    feeds that may be asked before the texts with the digest ``declared`` are loaded, if there are any.
+    It holds only for the ``settings`` that it was made with. ``body`` is what ``pack`` returned.
     """
 
     begun_s: float
     made_s: float
     settings: str
     body: bytes
-    declared: str = ""
-    early: bytes | None = None
 
 
 class SqlPlanRecord:
@@ -124,35 +116,6 @@ class SqlPlanRecord:
         kept = select(c.source_id, c.record, c.hidden, c.hidden_since_s)
         found = await self._read_each(kept, lambda row: (intern(row.source_id), rows.source_record(row)))
         return {source_id: record for source_id, record in found if record is not None}
-
-    async def load_some(self, names: Sequence[str]) -> list[tuple[SourceState, SourceRecord | None]]:
-        """Return the states of some sources, and how the planner stood with each; in the order of their names.
-
-        Paused ones are left out, and those that have a hub.
-        """
-        c, paused, places = t.sources.c, t.suspensions.c, {name: place for place, name in enumerate(names)}
-        is_paused = c.source_id.in_(select(paused.name).where(paused.subject == Subject.SOURCE.value))
-        has_hub = c.source_id.in_(select(t.subscriptions.c.source_id))
-        query = select(t.sources).where(c.source_id.in_(names), ~is_paused, ~has_hub)
-        found = await self._read_each(query, lambda row: (rows.source_state(row), rows.source_record(row)))
-        return sorted(found, key=lambda each: places[each[0].source_id])
-
-    async def last_start_s(self, now_s: float) -> float | None:
-        """Return when the last recorded probe started, or ``None`` if none has; later ones had a wrong clock."""
-        started_s = t.probes.c.started_s
-        return next((row[0] for row in await self._read(select(func.max(started_s)).where(started_s <= now_s))), None)
-
-    async def note_start(self, source_ids: Iterable[str], now_s: float) -> None:
-        """Store that sources are asked, so that they are not asked again soon if the process ends now."""
-        started = [{"of_source": name, "at_s": now_s} for name in source_ids]
-        await self._writer.submit(lambda connection: execute_many(connection, _NOTE_START, started))
-
-    async def load_early(self, settings: str, declared: str) -> bytes | None:
-        """Return the feeds that may be asked early, if the last plan was made with these settings for these texts."""
-        c = t.plans.c
-        plans = select(c.settings, c.declared, c.early).order_by(c.plan_id).limit(1)
-        found = await self._read(plans)
-        return next((row.early for row in found if (row.settings, row.declared) == (settings, declared)), None)
 
     async def load_fleet(self) -> FleetRecord | None:
         """Return what was learned of all sources together, or ``None`` if nothing was.

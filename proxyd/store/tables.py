@@ -99,8 +99,8 @@ plans = Table(  # the plan of the week of each planner, under the number after i
     Column("made_s", Float, nullable=False),
     Column("settings", String, nullable=False),  # a plan holds only for these
     Column("body", LargeBinary, nullable=False),
-    Column("declared", String, nullable=False, server_default=""),  # a digest of the texts that it was made for
-    Column("early", LargeBinary),  # which of their feeds may be asked before they are loaded, and when
+    Column("declared", String, nullable=False, server_default=""),  # this and the next only in versions before
+    Column("early", LargeBinary),
 )
 
 suspensions = Table(  # paused sources, and muted rules and profiles

@@ -14,8 +14,6 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.delivery import SecretRef, WebhookDelivery
 from proxyd.core.model.item import EventKind, Item
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, Validators
-from proxyd.core.model.schedule import Probe, Reason
-from proxyd.core.model.suspension import Subject, Suspension
 from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.rates.model_fit import ModelFit
 from proxyd.core.rules.estimates import FleetRecord
@@ -426,33 +424,6 @@ async def test_the_last_plan_is_stored(store: SqlStore) -> None:
     for made_s in (5.0, 7.0):
         await store.plan.save(StoredPlan(1.0, made_s, "settings", b"\x00body"))
     assert await store.plan.load() == StoredPlan(1.0, 7.0, "settings", b"\x00body")
-
-
-async def test_feeds_that_may_be_asked_early_are_stored_with_the_plan(store: SqlStore) -> None:
-    assert await store.plan.load_early("settings", "texts") is None
-    await store.plan.save(StoredPlan(1.0, 5.0, "settings", b"\x00body", "texts", b"\x00early"))
-    assert await store.plan.load() == StoredPlan(1.0, 5.0, "settings", b"\x00body")
-    assert await store.plan.load_early("settings", "texts") == b"\x00early"
-    assert await store.plan.load_early("settings", "others") is None
-    assert await store.plan.load_early("others", "texts") is None
-
-
-async def test_some_sources_are_loaded_without_paused_ones_and_noted_as_asked(store: SqlStore) -> None:
-    record, first = SourceRecord(2.0, 0.01, 4.0), observation().state
-    states = {name: replace(first, source_id=name) for name in ("s", "a", "b")}
-    for name, state in states.items():
-        seen = altered(observation(), state=state, outcome=replace(OUTCOME, started_s=1.0 + len(name)))
-        probe = Probe(name, 1, Reason.DETECTION)
-        await store.record(replace(seen, record=record if name == "s" else None, probe=probe))
-    assert await store.plan.last_start_s(9.0) == 2.0
-    assert await store.plan.last_start_s(1.0) is None
-    declared = declaration(source("s"), source("a"), source("b"), rule("r"))
-    paused = Suspension(Subject.SOURCE, "a", 1.0, "me")
-    await store.suspensions.change(lambda _: [paused], declared, 5.0)
-    asked = ("s", "unknown", "a", "b")
-    assert await store.plan.load_some(asked) == [(states["s"], record), (states["b"], None)]
-    await store.plan.note_start(["s"], 9.0)
-    assert await store.plan.load_some(asked) == [(replace(states["s"], last_start_s=9.0), record), (states["b"], None)]
 
 
 async def test_a_long_queue_of_one_receiver_hides_no_other(store: SqlStore) -> None:

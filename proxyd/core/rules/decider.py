@@ -261,20 +261,6 @@ class Decider:
         """Take in an outcome as ``Observing.observe`` does; rules run here, however long they take."""
         return finish_at_once(self.observing.observe(outcome, stored, reading=reading, probe=probe))
 
-    def begun(self, request: ProbeRequest, now_s: float) -> None:
-        """Note that a source is asked by a probe that was not chosen; ``Observing.finish`` ends it."""
-        self.planner.in_flight[request.source_id] = self.settings.grid.chronon_at(now_s)
-        self.planner.limits.hosts.remember(request.host, now_s)
-
-    def note_start(self, source_id: str, noted_s: float, start_s: float) -> None:
-        """Record the start of an early probe for its source's spacing, in place of ``noted_s``, which was stored."""
-        self.settle(source_id, start_s)
-        if (source := self.planner.sources.get(source_id)) is None:
-            return
-        if noted_s in source.log.starts_s:  # the store was read after that
-            source.log.correct(noted_s, None)
-        source.record(start_s)
-
     def subscribed(self, subscription: Subscription, now_s: float) -> None:
         """Take in the new state of a subscription."""
         self.hubs.keep(subscription)
