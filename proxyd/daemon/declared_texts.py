@@ -63,23 +63,22 @@ class DeclaredTexts:
     declared: Mapping[StatementKind, Mapping[str, tuple[str, Statement]]]
     checked: Checked | None
 
-    def followed_by(self, checked: Checked) -> DeclaredTexts:
-        """Return the texts of a declaration that was checked after this one."""
-        first = 0 if checked.added is None else len(checked.texts) - checked.added
-        before = NOTHING_DECLARED if checked.added is None else self
-        parsed, meant = checked.texts[first:], checked.expanded[first:]
-        written = [_by_file(each) for each in parsed]
+    @classmethod
+    def of(cls, checked: Checked) -> DeclaredTexts:
+        """Return the texts of a checked declaration."""
+        written = [_by_file(each) for each in checked.texts]
         expanded = [
-            pairs if each is text else _by_file(each) for text, each, pairs in zip(parsed, meant, written, strict=True)
+            pairs if each is text else _by_file(each)
+            for text, each, pairs in zip(checked.texts, checked.expanded, written, strict=True)
         ]
-        declared = {kind: dict(names) for kind, names in before.declared.items()}
+        declared: dict[StatementKind, dict[str, tuple[str, Statement]]] = {}
         for pair in chain.from_iterable(expanded):
             declared.setdefault(kind_of_statement(pair[1]), {})[pair[1].name.value] = pair
-        return DeclaredTexts(
-            {**before.parsed, **{each.source: each for each in parsed}},
-            {**before.in_file, **{each.source.file: each for each in parsed}},
-            [*before.statements, *chain.from_iterable(written)],
-            [*before.expanded, *chain.from_iterable(expanded)],
+        return cls(
+            {each.source: each for each in checked.texts},
+            {each.source.file: each for each in checked.texts},
+            [*chain.from_iterable(written)],
+            [*chain.from_iterable(expanded)],
             declared,
             checked,
         )
@@ -185,7 +184,7 @@ def check_texts(
     checked = check_parsed([each or parse(text.text, text.file) for text, each in found], settings, before.checked)
     if checked.declaration is None:
         raise ProfileError(checked.errors)
-    return CheckedTexts(checked.declaration, checked.warnings, before.followed_by(checked))
+    return CheckedTexts(checked.declaration, checked.warnings, DeclaredTexts.of(checked))
 
 
 def only_profile(parsed: Parsed) -> str:

@@ -69,67 +69,6 @@ def test_a_check_with_a_memory_equals_one_without(steps: list[tuple[set[int], bo
         before = quick if quick.declaration is not None else before
 
 
-_MORE = [
-    "WATCH 'https://example.org/w';",
-    "WATCH 'https://example.org/w' AS \"w2\";",
-    "WATCH 'https://example.org/y' AS \"w\" INTO \"P\" WHERE titel LIKE '%x%';",
-    "WATCH 'https://example.org/u' OF PAGE; WATCH 'https://example.org/v' OF PAGE WITHIN 5 MINUTES;",
-    "CREATE SOURCE \"f\" OF NEWS AT 'https://example.org/f';",
-    "CREATE SOURCE \"g\" OF NEWS AT 'https://example.org/f';",
-    "CREATE SOURCE \"h\" OF QUOTE AT 'https://example.org/h'; CREATE SOURCE \"i\" OF PAGE AT 'https://example.org/i';",
-    "CREATE SOURCE \"example.org/w\" OF NEWS AT 'https://example.org/j' POLITENESS SPACING 1 HOUR;",
-    "CREATE SOURCE \"..\" OF NEWS AT 'https://example.org/k';",
-    "CREATE SOURCE \"l\" OF NOTHING AT 'https://example.org/l';",
-    'CREATE SOURCE "m" OF NEWS AT',
-    'CREATE PROFILE "R";',
-    (
-        'INSERT NOTIFICATION "u" INTO "P" SET QUERY "SELECT title FROM NEWS" SET TRIGGER "ON INSERT TO NEWS"'
-        " START NOW END NEVER SET UTILITY STRICT;"
-    ),
-    (
-        'INSERT NOTIFICATION "v" INTO "P" SET QUERY "SELECT text FROM PAGE" SET TRIGGER "ON UPDATE TO PAGE"'
-        " START NOW END NEVER SET UTILITY STRICT FROM SOURCES i;"
-    ),
-]
-ADDED = PARSED + [parse(text, f"more {number}.profile") for number, text in enumerate(_MORE)]
-
-
-@given(first=_chosen, added=st.permutations(range(7, len(ADDED))), sizes=st.lists(st.integers(1, 3), max_size=8))
-def test_texts_that_are_added_mean_the_same_as_in_a_check_of_the_whole(
-    first: set[int], added: list[int], sizes: list[int]
-) -> None:
-    texts = [PARSED[number] for number in sorted(first)]
-    waiting = [ADDED[number] for number in added if number not in first]
-    before = check_parsed(texts)
-    for size in sizes:
-        more, waiting = waiting[:size], waiting[size:]
-        whole, quick = check_parsed([*texts, *more]), check_parsed([*texts, *more], before=before)
-        assert quick.declaration == whole.declaration
-        if whole.declaration is not None and quick.declaration is not None:
-            assert list(quick.declaration.sources) == list(whole.declaration.sources)
-            assert list(quick.declaration.rules) == list(whole.declaration.rules)
-        assert list(map(str, quick.errors)) == list(map(str, whole.errors))
-        assert list(map(str, quick.warnings)) == list(map(str, whole.warnings))
-        assert quick.expanded == whole.expanded
-        if quick.declaration is not None:
-            texts, before = [*texts, *more], quick
-
-
-def test_what_is_simple_is_added_without_a_check_of_the_whole() -> None:
-    before = check_parsed([PARSED[number] for number in (0, 4, 7, 15)])
-    for text in (
-        "CREATE SOURCE \"b\" OF NEWS AT 'https://example.org/b';",
-        'WATCH \'https://example.org/w\' AS "w" INTO "P";',
-        _MORE[12],
-    ):
-        before = check_parsed([*before.texts, parse(text, f"{len(before.texts)}")], before=before)
-        assert before.added == 1
-    assert before.declaration is not None
-    assert before.declaration.rules["r"].source_ids == ("a", "b")
-    assert before.declaration.rules["u"].source_ids == ("a", "b")
-    assert before.declaration.rules["w"].source_ids == ("example.org/w",)
-
-
 def test_the_texts_can_be_read() -> None:
     assert [each.errors for each in PARSED] == [()] * len(TEXTS)
 

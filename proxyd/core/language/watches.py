@@ -6,8 +6,8 @@ it, a profile. ON TROUBLE of a profile stands for a rule.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 
 from proxyd.core.language.checking.check_context import CheckSettings
 from proxyd.core.language.checking.check_memory import CheckMemory
@@ -42,56 +42,41 @@ SOURCE_CLASS_NAME = ClassName(SOURCE_CLASS.name, BUILT_IN.name)
 
 
 @dataclass(frozen=True, slots=True)
-class ClassInBrief:
+class _ClassInBrief:
     """The domain of a class, and the event of something new at its sources: INSERT of an item, or UPDATE of a value."""
 
     domain: str
     news: EventKind
 
 
-@dataclass(frozen=True, slots=True)
-class TakenNames:
-    """What other texts declare: classes, by name in lower case, and the names of profiles and sources."""
-
-    classes: Mapping[str, ClassInBrief] = field(default_factory=dict)
-    profiles: Set[str] = frozenset()
-    sources: Set[str] = frozenset()
-
-
-_NOTHING_TAKEN = TakenNames()
-
-
-def expand(
-    texts: Sequence[Parsed], memory: CheckMemory | None = None, taken: TakenNames = _NOTHING_TAKEN
-) -> list[Parsed]:
+def expand(texts: Sequence[Parsed], memory: CheckMemory | None = None) -> list[Parsed]:
     """Return texts, each WATCH and each CREATE SOURCES replaced by the statements that it stands for.
 
     The sources of a list stand in the list's text. A source that is declared anywhere in the texts for the same address
-    and class is used; so is a profile. What a statement stood for before is taken from ``memory``. Names that are
-    ``taken`` by other texts are not given again.
+    and class is used; so is a profile. What a statement stood for before is taken from ``memory``.
     """
     memory = memory or CheckMemory(CheckSettings())
     texts = with_listed(texts, memory)
     if not any(isinstance(each, Watch) for parsed in texts for each in parsed.statements):
         return texts
-    return _Expansion(texts, memory, taken).texts()
+    return _Expansion(texts, memory).texts()
 
 
 class _Expansion:
     """The names that the texts declare, and those that earlier WATCH statements have added."""
 
-    def __init__(self, texts: Sequence[Parsed], memory: CheckMemory, taken: TakenNames) -> None:
+    def __init__(self, texts: Sequence[Parsed], memory: CheckMemory) -> None:
         self._texts = texts
         self._memory = memory
         declared = [each for parsed in texts for each in parsed.statements]
-        self._classes = {**dict(classes_in_brief(declared)), **taken.classes}
-        self._profiles = {each.name.value for each in declared if isinstance(each, CreateProfile)} | taken.profiles
+        self._classes = dict(_classes_in_brief(declared))
+        self._profiles = {each.name.value for each in declared if isinstance(each, CreateProfile)}
         self._profiles |= {
             broken.name or "" for parsed in texts for broken in parsed.broken if broken.kind is StatementKind.PROFILE
         }
         sources = [each for each in declared if isinstance(each, CreateSource)]
         self._sources = {self._reading(each.url, each.page_class): each for each in sources}
-        self._taken = {each.name.value for each in sources} | taken.sources
+        self._taken = {each.name.value for each in sources}
         watched = [each for each in declared if isinstance(each, Watch)]
         self._read_as = {each.url.value: self._class_of(each) for each in watched if not _is_of_source(each)}
         self._read_as |= {each.url.value: each.page_class for each in sources}
@@ -254,14 +239,14 @@ def _is_of_source(watch: Watch) -> bool:
     return watch.page_class is None and watch.event is not None and watch.event.is_of_source
 
 
-def classes_in_brief(statements: Iterable[Statement]) -> Iterator[tuple[str, ClassInBrief]]:
+def _classes_in_brief(statements: Iterable[Statement]) -> Iterator[tuple[str, _ClassInBrief]]:
     """Yield the classes by name, in lower case; a declared one comes after the built-in one that it hides."""
     built_in = BUILT_IN.classes.items()
-    yield from ((name.casefold(), ClassInBrief(BUILT_IN.name, _news(found))) for name, found in built_in)
+    yield from ((name.casefold(), _ClassInBrief(BUILT_IN.name, _news(found))) for name, found in built_in)
     for statement in statements:
         if isinstance(statement, CreateDomain):
             domain = statement.name.value
-            yield from ((each.name.value.casefold(), ClassInBrief(domain, _news(each))) for each in statement.classes)
+            yield from ((each.name.value.casefold(), _ClassInBrief(domain, _news(each))) for each in statement.classes)
 
 
 def _news(page_class: PageClass | ClassDeclaration) -> EventKind:

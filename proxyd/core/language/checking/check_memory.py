@@ -40,22 +40,8 @@ class CheckMemory:
 
     def following(self, settings: CheckSettings) -> CheckMemory:
         """Return a memory for the check of the next declaration; with other settings it knows nothing."""
-        return CheckMemory(settings, self._known, self._domains) if self.holds_for(settings) else CheckMemory(settings)
-
-    def growing(self) -> CheckMemory:
-        """Return a memory of its own that knows the same, for what is added."""
-        found = CheckMemory(self._settings, domains=self._domains)
-        found._known = dict(self._known)
-        return found
-
-    def holds_for(self, settings: CheckSettings) -> bool:
-        """Return whether what is known was checked with the same settings."""
-        return _relevant(settings) == self._settings
-
-    @property
-    def domains(self) -> Mapping[str, Domain]:
-        """The domains of the declaration, without the built-in one."""
-        return self._domains
+        is_same = _relevant(settings) == self._settings
+        return CheckMemory(settings, self._known, self._domains) if is_same else CheckMemory(settings)
 
     def same_domains(self, domains: Mapping[str, Domain]) -> Mapping[str, Domain]:
         """Return these domains, as the object of the declaration before if they are equal."""

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from operator import is_
 
-from proxyd.core.language.checking.additions import DeclaredNames, check_added, no_rule_reads
 from proxyd.core.language.checking.check_context import CheckSettings, Reporter
 from proxyd.core.language.checking.check_memory import CheckMemory
 from proxyd.core.language.checking.classes import BUILT_IN, ClassIndex, check_domain
@@ -43,8 +40,7 @@ class Checked:
     """A declaration, or all errors that prevent it. Warnings do not prevent it.
 
     ``texts`` are what was checked, and ``expanded`` the same with what each WATCH stands for. ``memory`` is for the
-    check of the next declaration. If ``added`` is not ``None``, so many texts at the end were added to the declaration
-    that was checked before.
+    check of the next declaration.
     """
 
     declaration: Declaration | None
@@ -53,18 +49,6 @@ class Checked:
     texts: Sequence[Parsed] = ()
     expanded: Sequence[Parsed] = ()
     memory: CheckMemory | None = None
-    added: int | None = None
-    _names: DeclaredNames | None = None
-
-    @cached_property
-    def names(self) -> DeclaredNames:
-        """What the texts use up."""
-        if self._names is not None:
-            return self._names
-        assert self.declaration is not None
-        asked = {name for rule in self.declaration.rules.values() for name in rule.source_ids}
-        has_unread = not self.declaration.sources.keys() <= asked
-        return DeclaredNames.of(self.texts, self.expanded, has_unread=has_unread)
 
 
 class _Checker:
@@ -233,7 +217,10 @@ class _Checker:
             if isinstance(statement, CreateSource) and statement.name.value not in asked:
                 unread.setdefault(reporter, []).append(statement.name)
         for reporter, names in unread.items():
-            reporter.warn(no_rule_reads(names), names[0].span)
+            also = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            reporter.warn(
+                f"no rule here reads the source {names[0].value!r}{also}, so nothing asks for it", names[0].span
+            )
 
 
 def _report_name(
@@ -290,32 +277,7 @@ def check_parsed(
     settings = settings or CheckSettings()
     if before is None or before.memory is None or before.declaration is None:
         return _Checker(texts, settings, CheckMemory(settings)).check()
-    added = _with_added(texts, settings, before, before.memory)
-    return added or _Checker(texts, settings, before.memory.following(settings)).check()
-
-
-def _with_added(
-    texts: Sequence[Parsed], settings: CheckSettings, before: Checked, memory: CheckMemory
-) -> Checked | None:
-    """Return the declaration if the texts are those before and simple ones after them."""
-    first = len(before.texts)
-    is_longer = len(texts) >= first and all(map(is_, before.texts, texts))
-    if not is_longer or before.declaration is None or not memory.holds_for(settings):
-        return None
-    memory = memory.growing()
-    found = check_added(texts[first:], settings, before.declaration, before.names, memory)
-    if found is None:
-        return None
-    return Checked(
-        found.declaration,
-        (),
-        (*before.warnings, *found.warnings),
-        texts,
-        [*before.expanded, *found.expanded],
-        memory,
-        len(texts) - first,
-        found.names,
-    )
+    return _Checker(texts, settings, before.memory.following(settings)).check()
 
 
 def check(texts: Sequence[SourceText], settings: CheckSettings | None = None) -> Checked:
