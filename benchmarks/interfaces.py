@@ -35,10 +35,11 @@ from proxyd.core.model.profile import Source
 from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.rates.rate_blend import RateEvidence
 from proxyd.core.rates.week_counts import WeekCounts, pack
+from proxyd.core.rules.known.source_requests import reading_of
+from proxyd.core.rules.known.state import SourceState
 from proxyd.core.rules.programs.function_values import Total
-from proxyd.core.rules.source_requests import reading_of
+from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.core.rules.stages.source_state import Calibration
-from proxyd.core.rules.state import SourceState, StreamState
 from proxyd.store import rows
 from proxyd.store import tables as t
 from proxyd.store.databases.word_index import IN_SQLITE, WITHOUT_SQLITE

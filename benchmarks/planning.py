@@ -31,9 +31,9 @@ from proxyd.core.planning.policies.demands import Demands
 from proxyd.core.politeness import PolitenessBudget, ProbeLog
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.core.rates.week_counts import WeekCounts, pack
-from proxyd.core.rules.compiled import compile_declaration
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.knowledge import DeciderSettings
+from proxyd.core.rules.known.compiled import compile_declaration
+from proxyd.core.rules.known.knowledge import DeciderSettings
 from proxyd.daemon import Planning
 from proxyd.interpreter import tune_interpreter
 from proxyd.metrics import Metrics

@@ -25,8 +25,8 @@ from proxyd.app import wiring as app
 from proxyd.app.wiring import Built
 from proxyd.config import SecretStore, Settings
 from proxyd.core.model.delivery import SecretRef, WebhookDelivery
+from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.observation import RuleResults
-from proxyd.core.rules.state import Notification
 from proxyd.interpreter import tune_interpreter
 from proxyd.store import SqlStore, owner_lock
 

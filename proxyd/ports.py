@@ -13,8 +13,8 @@ from proxyd.core.model.item import Item
 from proxyd.core.model.notations import Languages
 from proxyd.core.model.outcome import Picture, ProbeOutcome, ProbeRequest
 from proxyd.core.model.profile import PageClass
+from proxyd.core.rules.known.context import StoredContext, StoreQuery
 from proxyd.core.rules.observation import Observation, RuleResults
-from proxyd.core.rules.stages.context import StoredContext, StoreQuery
 
 
 class Clock(Protocol):

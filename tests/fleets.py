@@ -17,13 +17,14 @@ from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.knowledge import DeciderSettings
+from proxyd.core.rules.known.context import NO_CONTEXT, HistoryQuery, StoredContext, StoreQuery
+from proxyd.core.rules.known.knowledge import DeciderSettings
+from proxyd.core.rules.known.state import StoredEvent
 from proxyd.core.rules.observation import Observation, RuleResults
 from proxyd.core.rules.observing import AT_ONCE, AtOnce, Evaluation
 from proxyd.core.rules.programs.meter import Meter
-from proxyd.core.rules.stages.context import NO_CONTEXT, HistoryQuery, StoredContext, StoreQuery
+from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.core.rules.stages.rule_tasks import Task
-from proxyd.core.rules.state import StoredEvent, StreamState
 from proxyd.daemon import Observer, ProbeLoop
 from proxyd.daemon.rule_evaluation import RuleEvaluation, StreamRecall
 from proxyd.metrics import Metrics

@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import EventKind, Item, UpdateEvent, Value
+from proxyd.core.rules.known.state import StoredEvent
 from proxyd.core.rules.programs.rule_program import RuleProgram, compile_rule
 from proxyd.core.rules.stages.answers import MOST_WAITING, MatchTask
 from proxyd.core.rules.stages.rule_tasks import RuleStep, RuleTask
-from proxyd.core.rules.state import StoredEvent
 from tests.fleets import declaration, rule, source
 
 T0 = 1_000_000_000.0

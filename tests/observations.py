@@ -6,9 +6,9 @@ from dataclasses import fields, replace
 from typing import Any
 
 from proxyd.core.model.outcome import ProbeOutcome
+from proxyd.core.rules.known.state import SourceState
 from proxyd.core.rules.observation import Observation, RuleResults
 from proxyd.core.rules.stages.events import Discovery, WindowEvents
-from proxyd.core.rules.state import SourceState
 
 _PARTS: tuple[type[Any], ...] = (Observation, RuleResults, Discovery, WindowEvents)
 

@@ -17,8 +17,8 @@ from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.planning.chunks import run_all
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.estimates import until_next_plan_s
-from proxyd.core.rules.stages.context import StoredContext
+from proxyd.core.rules.known.context import StoredContext
+from proxyd.core.rules.known.estimates import until_next_plan_s
 from proxyd.lab.replay.replay import SourceFault
 
 Floats = NDArray[np.float64]

@@ -15,7 +15,7 @@ from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.knowledge import DeciderSettings
+from proxyd.core.rules.known.knowledge import DeciderSettings
 from proxyd.core.rules.observation import Observation
 from tests.fleets import Drive, RecordingMemory, changed
 

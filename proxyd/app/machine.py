@@ -26,8 +26,8 @@ from proxyd.cluster.subjects import OUTBOX
 from proxyd.config import SecretStore, Settings, supervision
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.shards import FIRST_SHARD, OwnShards
-from proxyd.core.rules.knowledge import Knowledge
-from proxyd.core.rules.subscriptions import Hubs
+from proxyd.core.rules.known.knowledge import Knowledge
+from proxyd.core.rules.known.subscriptions import Hubs
 from proxyd.daemon import Daemon, DistantNotifier, PushParts, Supervisor
 from proxyd.errors import ClusterError, ConfigError, LeaseLostError, StoreUnreachableError
 from proxyd.interpreter import tune_interpreter

@@ -27,10 +27,11 @@ from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.politeness import EndpointLimits
 from proxyd.core.rates.week_bins import Cycle
+from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.division import Division
-from proxyd.core.rules.knowledge import DeciderSettings
-from proxyd.core.rules.source_requests import probe_request
+from proxyd.core.rules.known.division import Division
+from proxyd.core.rules.known.knowledge import DeciderSettings
+from proxyd.core.rules.known.source_requests import probe_request
 from proxyd.daemon import (
     Daemon,
     DaemonVitals,
@@ -283,7 +284,7 @@ def _queries(
         deliveries=DeliveryQueries(declarations, store, loops.notifying, parts.channel, parts.secrets, clock, news),
         access=store.access,
         callbacks=loops.pushes,
-        vitals=DaemonVitals(decider.known, decider.explainer, store, probes, parts.transport, metrics, clock),
+        vitals=DaemonVitals(decider.known, Explainer.of(decider), store, probes, parts.transport, metrics, clock),
         clock=clock,
     )
 

@@ -37,9 +37,9 @@ from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.numba_kernels import load_libraries
 from proxyd.core.rules.answers.trial import PlanCost, Trial, asked_besides_week, differs_little
-from proxyd.core.rules.compiled import Swap
-from proxyd.core.rules.division import Division, ties_of
-from proxyd.core.rules.failing import FailingRule
+from proxyd.core.rules.known.compiled import Swap
+from proxyd.core.rules.known.division import Division, ties_of
+from proxyd.core.rules.known.failing import FailingRule
 from proxyd.daemon.declared_texts import (
     API_TEXT,
     NOTHING_DECLARED,

@@ -11,8 +11,8 @@ from typing import Protocol, TypeVar
 import structlog
 
 from proxyd.core.planning.source_record import SourceRecord
-from proxyd.core.rules.division import Division
-from proxyd.core.rules.knowledge import Knowledge
+from proxyd.core.rules.known.division import Division
+from proxyd.core.rules.known.knowledge import Knowledge
 from proxyd.core.rules.sharing import Handover
 from proxyd.daemon.plan_loop import in_parts
 from proxyd.daemon.rule_evaluation import StreamRecall

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from proxyd.core.language import lines_of, no_such_source
 from proxyd.core.model.profile import Declaration
-from proxyd.core.rules.compiled import Compiled
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.state import PROPOSED_AFTER_S
+from proxyd.core.rules.known.compiled import Compiled
+from proxyd.core.rules.known.state import PROPOSED_AFTER_S
 from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.observer import Observer
 from proxyd.errors import BusyError, ConflictError

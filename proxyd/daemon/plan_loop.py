@@ -12,7 +12,7 @@ from proxyd.core.planning.allocation.packed_state import pack
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.chunks import Chunked, Steps
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.estimates import until_next_plan_s
+from proxyd.core.rules.known.estimates import until_next_plan_s
 from proxyd.daemon.remembered import Plans, settings_of_plan
 from proxyd.metrics import Metrics
 from proxyd.ports import Clock

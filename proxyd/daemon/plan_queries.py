@@ -15,12 +15,12 @@ from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rules.answers.advice import Advice, advise
-from proxyd.core.rules.answers.explanation import Explanation
+from proxyd.core.rules.answers.explanation import Explainer, Explanation
 from proxyd.core.rules.answers.promises import KeptPromise, RuleWeek, fallen_shortest, promises_kept
 from proxyd.core.rules.answers.shown_events import ShownEvent, shown_event
-from proxyd.core.rules.capture_counts import CaptureCounts
-from proxyd.core.rules.compiled import Compiled
 from proxyd.core.rules.decider import Decider
+from proxyd.core.rules.known.capture_counts import CaptureCounts
+from proxyd.core.rules.known.compiled import Compiled
 from proxyd.daemon.plan_loop import in_parts
 from proxyd.daemon.source_choices import SourceChoices
 from proxyd.errors import BusyError, ConflictError
@@ -113,7 +113,7 @@ class PlanQueries:
     """Answers from the decider's plan and the stored probes."""
 
     def __init__(self, decider: Decider, profiles: Profiles, store: SqlStore, clock: Clock) -> None:
-        self._explainer = decider.explainer
+        self._explainer = Explainer.of(decider)
         self._decider = decider
         self._planner = decider.planner
         self._known = decider.known

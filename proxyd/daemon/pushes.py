@@ -15,7 +15,7 @@ import structlog
 from proxyd.core.model.notations import Languages
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.subscriptions import LEASE_S, Subscription, accepted, answer
+from proxyd.core.rules.known.subscriptions import LEASE_S, Subscription, accepted, answer
 from proxyd.daemon.observer import Observer
 from proxyd.errors import BusyError, ProbeError
 from proxyd.metrics import Metrics

@@ -13,8 +13,8 @@ from proxyd.core.planning.allocation.packed_state import unpack
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.rates.siblings import MOST_CHANGES
 from proxyd.core.rules.decider import Decider, PlanRecord
-from proxyd.core.rules.knowledge import DeciderSettings
-from proxyd.core.rules.state import SourceState
+from proxyd.core.rules.known.knowledge import DeciderSettings
+from proxyd.core.rules.known.state import SourceState
 from proxyd.store import SqlStore, StoredPlan
 from proxyd.store.followed_rows import RememberedSources
 

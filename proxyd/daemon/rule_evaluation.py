@@ -11,12 +11,14 @@ from weakref import WeakValueDictionary
 import structlog
 
 from proxyd.core.rules.decider import Decider
+from proxyd.core.rules.known.failing import RuleFailure
+from proxyd.core.rules.known.state import StoredEvent
 from proxyd.core.rules.observation import RuleResults
 from proxyd.core.rules.programs.meter import QUICK_LIMITS, WORK_LIMITS, Limits, Meter
 from proxyd.core.rules.programs.rule_program import RuleProgram
+from proxyd.core.rules.programs.stream_state import MAX_PENDING, StreamState
 from proxyd.core.rules.stages.rule_tasks import RuleTask, Task, run_task
-from proxyd.core.rules.stages.streams import Backlog, RuleFailure
-from proxyd.core.rules.state import MAX_PENDING, StoredEvent, StreamState
+from proxyd.core.rules.stages.streams import Backlog
 from proxyd.errors import WorkerFailedError
 from proxyd.metrics import Metrics
 from proxyd.signals import Signal

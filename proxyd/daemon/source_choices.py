@@ -15,9 +15,9 @@ from typing import NoReturn, TypeAlias
 import numpy as np
 
 from proxyd.core.model.profile import Source
-from proxyd.core.rules.compiled import Compiled
-from proxyd.core.rules.knowledge import Knowledge
-from proxyd.core.rules.state import SourceState
+from proxyd.core.rules.known.compiled import Compiled
+from proxyd.core.rules.known.knowledge import Knowledge
+from proxyd.core.rules.known.state import SourceState
 from proxyd.ports import Clock
 from proxyd.queries import SourceChoice, SourceKind
 from proxyd.signals import Signal

@@ -12,7 +12,7 @@ from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.profile import Declaration
 from proxyd.core.model.suspension import Key, Subject, Suspension, lasting, mute_of, paused_sources
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.failing import FailingRule
+from proxyd.core.rules.known.failing import FailingRule
 from proxyd.errors import BusyError, ConflictError
 from proxyd.ports import Clock
 from proxyd.queries import SuspensionChange

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from proxyd.core.rules.answers.explanation import Explainer
-from proxyd.core.rules.knowledge import Knowledge
+from proxyd.core.rules.known.knowledge import Knowledge
 from proxyd.daemon.probe_loop import ProbeLoop
 from proxyd.errors import StoreError
 from proxyd.metrics import Metrics, Samples

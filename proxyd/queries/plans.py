@@ -13,8 +13,8 @@ from proxyd.core.rules.answers.advice import Advice
 from proxyd.core.rules.answers.explanation import Explanation
 from proxyd.core.rules.answers.promises import KeptPromise
 from proxyd.core.rules.answers.shown_events import ShownEvent
-from proxyd.core.rules.capture_counts import CaptureCounts
-from proxyd.core.rules.estimates import Misfit
+from proxyd.core.rules.known.capture_counts import CaptureCounts
+from proxyd.core.rules.known.estimates import Misfit
 from proxyd.core.rules.stages.source_state import Calibration
 
 

@@ -10,7 +10,7 @@ from proxyd.core.language import Parsed, Statement, Watch
 from proxyd.core.model.profile import Declaration
 from proxyd.core.model.suspension import Subject, Suspension
 from proxyd.core.rules.answers.trial import PlanCost
-from proxyd.core.rules.failing import FailingRule
+from proxyd.core.rules.known.failing import FailingRule
 from proxyd.errors import RuleError
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, bindparam, false, func, select, true, update
 
 from proxyd.core.model.shards import OwnShards
-from proxyd.core.rules.state import Notification
+from proxyd.core.rules.known.state import Notification
 from proxyd.ports import Gathered
 from proxyd.store import tables as t
 from proxyd.store.databases.connections import StoreReader

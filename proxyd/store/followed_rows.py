@@ -12,7 +12,8 @@ from sqlalchemy import BigInteger, ColumnElement, Row, Select, Table, Text, cast
 
 from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.rates.week_counts import WeekCounts
-from proxyd.core.rules.state import SourceState, StreamState
+from proxyd.core.rules.known.state import SourceState
+from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.store import rows
 from proxyd.store import tables as t
 from proxyd.store.declared_rows import StoredText

@@ -16,8 +16,8 @@ from proxyd.core.model.field_values import parse_iso
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.outcome import Picture
 from proxyd.core.rules.answers.promises import RuleWeek
+from proxyd.core.rules.known.state import StoredEvent
 from proxyd.core.rules.stages.source_state import Calibration
-from proxyd.core.rules.state import StoredEvent
 from proxyd.queries import (
     DeadDelivery,
     DecidedInterval,

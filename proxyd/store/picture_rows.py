@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, bindparam, delete, func, insert, select, update
 
 from proxyd.core.model.outcome import Picture
-from proxyd.core.rules.state import Notification
+from proxyd.core.rules.known.state import Notification
 from proxyd.store import tables as t
 from proxyd.store.databases.connections import StoreReader
 from proxyd.store.statements import execute_many

@@ -23,21 +23,21 @@ from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.rates.model_fit import NO_FIT, ModelFit
 from proxyd.core.rates.rate_blend import RateEvidence
 from proxyd.core.rates.week_counts import WeekCounts
-from proxyd.core.rules.estimates import FleetRecord
 from proxyd.core.rules.hints import SiblingHint
-from proxyd.core.rules.observation import Observation
-from proxyd.core.rules.programs.function_values import Total, distinct_hash
-from proxyd.core.rules.stages.source_state import Calibration
-from proxyd.core.rules.state import (
+from proxyd.core.rules.known.estimates import FleetRecord
+from proxyd.core.rules.known.state import (
     UNKNOWN_HEALTH,
     IntervalRecord,
     Notification,
     SourceHealth,
     SourceState,
     StoredEvent,
-    StreamState,
 )
-from proxyd.core.rules.subscriptions import Subscription, SubscriptionStatus
+from proxyd.core.rules.known.subscriptions import Subscription, SubscriptionStatus
+from proxyd.core.rules.observation import Observation
+from proxyd.core.rules.programs.function_values import Total, distinct_hash
+from proxyd.core.rules.programs.stream_state import StreamState
+from proxyd.core.rules.stages.source_state import Calibration
 from proxyd.store import tables as t
 from proxyd.store.item_words import words_of
 

@@ -29,11 +29,12 @@ from proxyd.core.model.item import EventKind, Item
 from proxyd.core.model.outcome import Picture
 from proxyd.core.model.shards import OwnShards
 from proxyd.core.rates.week_counts import WeekCounts
+from proxyd.core.rules.known.context import HistoryQuery, StoredContext, StoreQuery
+from proxyd.core.rules.known.state import Notification, SourceState, StoredEvent
+from proxyd.core.rules.known.subscriptions import Subscription
 from proxyd.core.rules.observation import Observation, RuleResults
-from proxyd.core.rules.stages.context import HistoryQuery, StoredContext, StoreQuery
+from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.core.rules.stages.joint_intervals import JointInterval
-from proxyd.core.rules.state import Notification, SourceState, StoredEvent, StreamState
-from proxyd.core.rules.subscriptions import Subscription
 from proxyd.store import rows
 from proxyd.store import tables as t
 from proxyd.store.access_rows import SqlAccess

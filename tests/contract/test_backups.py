@@ -18,7 +18,7 @@ import pytest
 
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
-from proxyd.core.rules.state import Notification, SourceState
+from proxyd.core.rules.known.state import Notification, SourceState
 from proxyd.errors import ConflictError, NotFoundError, StoreError
 from proxyd.queries import Wanted
 from proxyd.store import SqlStore, back_up, copy_database, open_store, owner_lock, restore, vacuum

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from proxyd.core.rules.failing import FailingRule
+from proxyd.core.rules.known.failing import FailingRule
 from proxyd.core.rules.observation import RuleResults
 from proxyd.store import SqlStore
 

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, select
 
 from proxyd.core.model.item import EventKind, Item, Value
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
-from proxyd.core.rules.state import SourceState, StoredEvent
+from proxyd.core.rules.known.state import SourceState, StoredEvent
 from proxyd.errors import BadSearchError, BusyError
 from proxyd.probing.document_texts import clean
 from proxyd.store import SqlStore, item_search

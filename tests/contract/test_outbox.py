@@ -19,8 +19,8 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.delivery import ChannelDelivery, Delivery, MailDelivery, SecretRef, WebhookDelivery, WebhookForm
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.model.shards import shard_of
+from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.observation import RuleResults
-from proxyd.core.rules.state import Notification
 from proxyd.ports import Gathered, WebhookState
 from proxyd.queries import DeliveryAttempt, Wanted
 from proxyd.store import SqlStore, open_store

@@ -16,22 +16,22 @@ from proxyd.core.model.item import EventKind, Item
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, Validators
 from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.rates.model_fit import ModelFit
-from proxyd.core.rules.estimates import FleetRecord
 from proxyd.core.rules.hints import SiblingHint
-from proxyd.core.rules.observation import Observation, RuleResults
-from proxyd.core.rules.programs.function_values import Total
-from proxyd.core.rules.stages.context import HistoryQuery, StoreQuery
-from proxyd.core.rules.stages.source_state import Calibration
-from proxyd.core.rules.state import (
+from proxyd.core.rules.known.context import HistoryQuery, StoreQuery
+from proxyd.core.rules.known.estimates import FleetRecord
+from proxyd.core.rules.known.state import (
     AcceptedMove,
     IntervalRecord,
     Notification,
     SourceHealth,
     SourceState,
     StoredEvent,
-    StreamState,
 )
-from proxyd.core.rules.subscriptions import Subscription
+from proxyd.core.rules.known.subscriptions import Subscription
+from proxyd.core.rules.observation import Observation, RuleResults
+from proxyd.core.rules.programs.function_values import Total
+from proxyd.core.rules.programs.stream_state import StreamState
+from proxyd.core.rules.stages.source_state import Calibration
 from proxyd.errors import ConflictError, NotFoundError, StoreError
 from proxyd.queries import StoredNotifications, Token, Wanted
 from proxyd.store import SqlStore, StoredPlan, StoredText, copy_database, open_store, owner_lock

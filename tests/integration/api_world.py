@@ -24,8 +24,8 @@ from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.notations import Languages
 from proxyd.core.model.outcome import OutcomeKind, Picture, ProbeOutcome
 from proxyd.core.model.profile import PageClass
+from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.observation import RuleResults
-from proxyd.core.rules.state import Notification
 from proxyd.daemon import PushParts
 from proxyd.errors import DeliveryError, FetchError
 from proxyd.metrics import ROLES

@@ -24,8 +24,8 @@ from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.model.schedule import Probe, Reason
 from proxyd.core.rates.model_fit import ModelFit
+from proxyd.core.rules.known.state import IntervalRecord, SourceState
 from proxyd.core.rules.stages.source_state import Calibration
-from proxyd.core.rules.state import IntervalRecord, SourceState
 from proxyd.daemon import plan_queries
 from proxyd.errors import ConfigError, StoreError
 from proxyd.ports import Message, WebhookState

@@ -22,7 +22,7 @@ from proxyd.core.model.delivery import ChannelDelivery, MailDelivery, SecretRef,
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.planning.allocation.trade import TradePoint
 from proxyd.core.rules.answers.advice import Advice
-from proxyd.core.rules.state import Spell
+from proxyd.core.rules.programs.stream_state import Spell
 from proxyd.queries import Scope
 from tests.fakes import FakeClock, no_queries
 from tests.integration.api_world import T0, Running, running_api, told

@@ -19,9 +19,9 @@ from proxyd.core.language import CheckSettings
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import EventKind
 from proxyd.core.rules.answers.trial import Trial
-from proxyd.core.rules.compiled import Swap
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.stages.context import StoredContext, StoreQuery
+from proxyd.core.rules.known.compiled import Swap
+from proxyd.core.rules.known.context import StoredContext, StoreQuery
 from proxyd.daemon import Declarations
 from proxyd.daemon.plan_queries import PlanQueries
 from proxyd.errors import BusyError, ConflictError, NotFoundError, ProfileError

@@ -11,8 +11,8 @@ import numpy as np
 from proxyd.core.language import SourceText, check
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.delivery import Delivery, MailDelivery, SecretRef, WebhookDelivery
+from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.observation import RuleResults
-from proxyd.core.rules.state import Notification
 from proxyd.metrics import Metrics
 from proxyd.notify import Dispatcher, DispatcherSettings
 from proxyd.ports import Message, WebhookState

@@ -18,9 +18,9 @@ from proxyd.core.model.shards import SHARDS
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.division import UNDIVIDED, Division, ties_of
-from proxyd.core.rules.knowledge import DeciderSettings
-from proxyd.core.rules.stages.context import NO_CONTEXT
+from proxyd.core.rules.known.context import NO_CONTEXT
+from proxyd.core.rules.known.division import UNDIVIDED, Division, ties_of
+from proxyd.core.rules.known.knowledge import DeciderSettings
 from proxyd.daemon.handovers import Handovers
 from proxyd.store import SqlStore, rows
 from proxyd.store import tables as t

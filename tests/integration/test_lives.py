@@ -15,8 +15,8 @@ from proxyd.core.planning.chunks import run_all
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.estimates import until_next_plan_s
-from proxyd.core.rules.knowledge import DeciderSettings
+from proxyd.core.rules.known.estimates import until_next_plan_s
+from proxyd.core.rules.known.knowledge import DeciderSettings
 from tests import lives
 from tests.fleets import declaration, rule, source
 from tests.rehearsal import Origins

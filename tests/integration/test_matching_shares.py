@@ -14,7 +14,7 @@ from proxyd.core.model.item import Item
 from proxyd.core.model.outcome import ProbeOutcome
 from proxyd.core.rates.matching import MatchingShare
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
-from proxyd.core.rules.stages.context import StoredContext
+from proxyd.core.rules.known.context import StoredContext
 from tests.fleets import decider, declaration, rule, source
 from tests.rehearsal import Origins, rehearse
 

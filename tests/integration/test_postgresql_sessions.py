@@ -12,8 +12,8 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from proxyd.clock import SystemClock
 from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.observation import RuleResults
-from proxyd.core.rules.state import Notification
 from proxyd.errors import StoreUnreachableError
 from proxyd.store import SqlStore
 from proxyd.store.databases import postgresql as module

@@ -14,8 +14,8 @@ import pytest
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.delivery import MailDelivery
 from proxyd.core.politeness.endpoints import JITTER, LADDER_S
+from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.observation import RuleResults
-from proxyd.core.rules.state import Notification
 from proxyd.errors import DeliveryError
 from proxyd.metrics import Metrics
 from proxyd.notify import Dispatcher, DispatcherSettings

@@ -13,10 +13,10 @@ from proxyd.core.language import CheckSettings
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.shards import FIRST_SHARD, SHARDS, shard_of
 from proxyd.core.model.suspension import Subject
-from proxyd.core.rules.division import Division
-from proxyd.core.rules.failing import FailingRule, rule_meaning
+from proxyd.core.rules.known.division import Division
+from proxyd.core.rules.known.failing import FailingRule, rule_meaning
+from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.observation import RuleResults
-from proxyd.core.rules.state import Notification
 from proxyd.daemon import Declarations, SharedFleet, StoredFleet
 from proxyd.daemon.handovers import Handovers
 from proxyd.errors import BusyError

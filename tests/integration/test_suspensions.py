@@ -16,8 +16,8 @@ from proxyd.config import load
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.delivery import Delivery, LogDelivery
 from proxyd.core.model.suspension import Subject
+from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.observation import RuleResults
-from proxyd.core.rules.state import Notification
 from proxyd.errors import ConflictError, NotFoundError
 from proxyd.notify.message_forms import digest
 from proxyd.ports import Message

@@ -19,8 +19,8 @@ from proxyd.cli.top import TopView
 from proxyd.client import Client
 from proxyd.clock import SystemClock
 from proxyd.core.model.field_values import iso_time
-from proxyd.core.rules.stages.streams import RuleFailure
-from proxyd.core.rules.state import Spell
+from proxyd.core.rules.known.failing import RuleFailure
+from proxyd.core.rules.programs.stream_state import Spell
 from tests.canned import Canned, answering
 from tests.fakes import FakeClock
 from tests.fleets import changed, item, rule

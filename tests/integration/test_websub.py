@@ -32,7 +32,7 @@ from proxyd.core.model.outcome import HubLinks
 from proxyd.core.model.profile import PageClass
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
-from proxyd.core.rules.subscriptions import Subscription, SubscriptionStatus
+from proxyd.core.rules.known.subscriptions import Subscription, SubscriptionStatus
 from proxyd.daemon import PushParts
 from proxyd.daemon.pushes import is_signed
 from proxyd.net import Guard, HostTokens, make_session

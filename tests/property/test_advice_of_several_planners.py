@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from proxyd.core.model.budget import Budget
 from proxyd.core.planning.chunks import run_all
 from proxyd.core.rules.answers.advice import Advice, IntervalOutlook, advice_of_all, advise
+from proxyd.core.rules.answers.explanation import Explainer
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source
 
 T0 = 1_700_000_000.0
@@ -31,7 +32,7 @@ async def advised(numbers: list[int], budget_per_s: float) -> Advice:
     week = found.fleet(T0 + 3600.0).plan()
     assert week is not None
     run_all(found.switch_plan(week, T0 + 3600.0))
-    ahead = run_all(found.explainer.ahead(found.settings.grid.chronon_at(T0 + 3600.0)))
+    ahead = run_all(Explainer.of(found).ahead(found.settings.grid.chronon_at(T0 + 3600.0)))
     return advise(found.settings.planner, found.planner.week, ahead.forecast())
 
 

@@ -14,7 +14,7 @@ from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.knowledge import DeciderSettings
+from proxyd.core.rules.known.knowledge import DeciderSettings
 from proxyd.core.rules.stages.joint_intervals import JointInterval
 from tests.fleets import Drive, RecordingMemory, changed, item
 

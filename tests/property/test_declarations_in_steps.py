@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from proxyd.core.model.profile import Source
 from proxyd.core.model.suspension import Subject, Suspension
 from proxyd.core.planning.planned_source import PlannedSource
-from proxyd.core.rules.compiled import Compiled
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.knowledge import Knowledge
+from proxyd.core.rules.known.compiled import Compiled
+from proxyd.core.rules.known.knowledge import Knowledge
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source
 
 T0 = 1_000_000_000.0

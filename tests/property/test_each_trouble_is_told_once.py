@@ -19,8 +19,8 @@ from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.knowledge import DeciderSettings
-from proxyd.core.rules.state import Notification
+from proxyd.core.rules.known.knowledge import DeciderSettings
+from proxyd.core.rules.known.state import Notification
 from tests.fleets import item
 
 HOSTS = "abcd"

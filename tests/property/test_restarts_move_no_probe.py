@@ -16,7 +16,7 @@ from proxyd.core.planning.chunks import run_all
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.knowledge import DeciderSettings
+from proxyd.core.rules.known.knowledge import DeciderSettings
 from tests.examples import examples
 from tests.fleets import declaration, rule, source
 from tests.policies import SET_POLICY

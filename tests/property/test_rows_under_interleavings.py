@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyd.core.model.item import EventKind
-from proxyd.core.rules.stages.context import StoreQuery
+from proxyd.core.rules.known.context import StoreQuery
 from tests.examples import examples
 from tests.worlds import World, declared
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyd.core.model.shards import SHARDS, shard_of
-from proxyd.core.rules.division import Division, ties_of
+from proxyd.core.rules.known.division import Division, ties_of
 from tests.examples import examples
 
 SCOPES = [f"h{number}.example" for number in range(12)]

@@ -16,9 +16,9 @@ from proxyd.core.rules.answers.advice import Advice, IntervalOutlook
 from proxyd.core.rules.answers.promises import KeptPromise, falls_short
 from proxyd.core.rules.answers.shown_events import ShownEvent
 from proxyd.core.rules.answers.trial import PlanCost
-from proxyd.core.rules.capture_counts import CaptureCounts
-from proxyd.core.rules.estimates import Misfit
-from proxyd.core.rules.failing import FailingRule
+from proxyd.core.rules.known.capture_counts import CaptureCounts
+from proxyd.core.rules.known.estimates import Misfit
+from proxyd.core.rules.known.failing import FailingRule
 from proxyd.core.rules.stages.payload import screenshot_path
 from proxyd.core.rules.stages.source_state import Calibration
 from proxyd.queries import (

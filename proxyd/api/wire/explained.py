@@ -16,7 +16,8 @@ from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.policies.rule_demand import CountedAhead
 from proxyd.core.rules.answers.explanation import Explanation, RulePolicy, chance_text, counted_item
 from proxyd.core.rules.answers.promises import KeptPromise
-from proxyd.core.rules.state import ITEMS, Spell
+from proxyd.core.rules.known.state import ITEMS
+from proxyd.core.rules.programs.stream_state import Spell
 
 _EVEN = 1.05
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import sqrt
 
-from proxyd.core.rules.knowledge import Knowledge
+from proxyd.core.rules.known.knowledge import Knowledge
 
 
 def part_of_budget(known: Knowledge, now_s: float) -> float:

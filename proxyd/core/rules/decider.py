@@ -26,25 +26,25 @@ from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.rates.week_counts import WeekCounts
-from proxyd.core.rules.answers.explanation import Explainer
-from proxyd.core.rules.compiled import NOTHING_COMPILED, Compiled, Swap, compile_declaration
-from proxyd.core.rules.estimates import Fleet, FleetRecord
-from proxyd.core.rules.failing import FailingRule
 from proxyd.core.rules.hints import Hints
-from proxyd.core.rules.knowledge import DeciderSettings, Knowledge
+from proxyd.core.rules.known.compiled import NOTHING_COMPILED, Compiled, Swap, compile_declaration
+from proxyd.core.rules.known.context import NO_CONTEXT, StoredContext
+from proxyd.core.rules.known.estimates import Fleet, FleetRecord
+from proxyd.core.rules.known.failing import FailingRule
+from proxyd.core.rules.known.knowledge import DeciderSettings, Knowledge
+from proxyd.core.rules.known.source_requests import moved_url, validators
+from proxyd.core.rules.known.state import SourceState
+from proxyd.core.rules.known.subscriptions import Hubs, Subscription
 from proxyd.core.rules.observation import Observation
 from proxyd.core.rules.observing import Observing, finish_at_once
 from proxyd.core.rules.placement import SourcePlacement
+from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.core.rules.recalls import Recalls
 from proxyd.core.rules.sharing import Sharing
 from proxyd.core.rules.snapshot import Snapshot
-from proxyd.core.rules.source_requests import moved_url, validators
 from proxyd.core.rules.stages.captures import JointCaptures
-from proxyd.core.rules.stages.context import NO_CONTEXT, StoredContext
 from proxyd.core.rules.stages.joint_intervals import JointInterval
 from proxyd.core.rules.stages.streams import Backlog
-from proxyd.core.rules.state import SourceState, StreamState
-from proxyd.core.rules.subscriptions import Hubs, Subscription
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,6 @@ class Decider:
         self.captures = JointCaptures(self.known)
         self.hubs = Hubs(rng)
         self.recalls = Recalls(self.known)
-        self.explainer = Explainer(self.known, self.planner, self.hubs)
         self._rng = rng
         self._hints = Hints(self.planner, settings.cycle, settings.grid.length_s)
         self._placement = SourcePlacement(self.known, self.planner, self.captures, self.hubs, rng)

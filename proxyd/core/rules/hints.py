@@ -13,7 +13,7 @@ from proxyd.core.rates.bursts import KEPT, Bursts
 from proxyd.core.rates.evidence import Evidence, ItemTimes, item_times
 from proxyd.core.rates.siblings import FRESH_S, RecentChanges, Siblings
 from proxyd.core.rates.week_bins import Cycle
-from proxyd.core.rules.state import StoredEvent
+from proxyd.core.rules.known.state import StoredEvent
 
 _INDEPENDENT = 20.0  # hosts whose sources change more independently have no bursts
 _DUE_PER_S, _MOST_DUE = 20.0, 2000  # sources that one look makes due: by length of a chronon, and in some 30 ms

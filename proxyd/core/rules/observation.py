@@ -9,18 +9,18 @@ from proxyd.core.model.outcome import ProbeOutcome
 from proxyd.core.model.schedule import Probe
 from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.rates.week_counts import WeekCounts
-from proxyd.core.rules.estimates import FleetRecord
-from proxyd.core.rules.failing import FailingRule
 from proxyd.core.rules.hints import SiblingHint
+from proxyd.core.rules.known.estimates import FleetRecord
+from proxyd.core.rules.known.failing import FailingRule, RuleFailure
+from proxyd.core.rules.known.state import IntervalRecord, Notification, SourceState, StoredEvent
+from proxyd.core.rules.known.subscriptions import Subscription
+from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.core.rules.stages.captures import NOTHING_CAPTURED, Captured
 from proxyd.core.rules.stages.events import Discovery
 from proxyd.core.rules.stages.joint_intervals import JointInterval
 from proxyd.core.rules.stages.payload import MadeNotifications
 from proxyd.core.rules.stages.rule_tasks import RuleStep
 from proxyd.core.rules.stages.source_state import Calibration
-from proxyd.core.rules.stages.streams import RuleFailure
-from proxyd.core.rules.state import IntervalRecord, Notification, SourceState, StoredEvent, StreamState
-from proxyd.core.rules.subscriptions import Subscription
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,20 +21,20 @@ from proxyd.core.politeness import Connectivity
 from proxyd.core.rates.evidence import Evidence
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.hints import Hints
-from proxyd.core.rules.knowledge import Knowledge
+from proxyd.core.rules.known.context import NO_CONTEXT, History, SourceContext, StoredContext, StoreQuery, store_query
+from proxyd.core.rules.known.knowledge import Knowledge
+from proxyd.core.rules.known.state import Notification, SourceState
+from proxyd.core.rules.known.subscriptions import Hubs
 from proxyd.core.rules.observation import Observation, RuleResults
 from proxyd.core.rules.placement import SourcePlacement
 from proxyd.core.rules.programs.meter import Meter
 from proxyd.core.rules.stages.answers import Match
 from proxyd.core.rules.stages.captures import Captured, JointCaptures
-from proxyd.core.rules.stages.context import NO_CONTEXT, History, SourceContext, StoredContext, StoreQuery, store_query
 from proxyd.core.rules.stages.events import Discovery, find_events
 from proxyd.core.rules.stages.joint_intervals import JointInterval
 from proxyd.core.rules.stages.rule_tasks import JointTask, RuleStep, RuleTask, Task, merged
 from proxyd.core.rules.stages.source_events import SourceNews, outage_notices, source_news
 from proxyd.core.rules.stages.source_state import calibrate, next_state
-from proxyd.core.rules.state import Notification, SourceState
-from proxyd.core.rules.subscriptions import Hubs
 
 R = TypeVar("R")
 

@@ -22,13 +22,13 @@ from proxyd.core.planning.policies.demands import Demands
 from proxyd.core.planning.policies.rule_demand import Found
 from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.politeness import ProbeLog, Throttles
-from proxyd.core.rules.demands import Counted, counts_since_s, demands_of
-from proxyd.core.rules.knowledge import Knowledge
+from proxyd.core.rules.known.demands import Counted, counts_since_s, demands_of
+from proxyd.core.rules.known.knowledge import Knowledge
+from proxyd.core.rules.known.source_requests import moved_url
+from proxyd.core.rules.known.state import SourceState
+from proxyd.core.rules.known.subscriptions import Hubs
 from proxyd.core.rules.observation import Observation
-from proxyd.core.rules.source_requests import moved_url
 from proxyd.core.rules.stages.captures import JointCaptures
-from proxyd.core.rules.state import SourceState
-from proxyd.core.rules.subscriptions import Hubs
 
 _ROUNDING = 1e-9
 _PART = 50  # sources that are placed at once, which takes some milliseconds

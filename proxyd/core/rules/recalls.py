@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from proxyd.core.rules.compiled import Swap
-from proxyd.core.rules.knowledge import Knowledge
+from proxyd.core.rules.known.compiled import Swap
+from proxyd.core.rules.known.knowledge import Knowledge
+from proxyd.core.rules.known.state import StoredEvent
 from proxyd.core.rules.observation import RuleResults
 from proxyd.core.rules.programs.rule_program import RuleProgram
+from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.core.rules.stages.rule_tasks import RecallTask, RuleStep, RuleTask
 from proxyd.core.rules.stages.streams import Backlog, counts, refilled
-from proxyd.core.rules.state import StoredEvent, StreamState
 
 
 class Recalls:

@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 
 from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.rates.week_counts import WeekCounts
-from proxyd.core.rules.division import Division
-from proxyd.core.rules.knowledge import Knowledge
+from proxyd.core.rules.known.division import Division
+from proxyd.core.rules.known.knowledge import Knowledge
+from proxyd.core.rules.known.state import SourceState
+from proxyd.core.rules.known.subscriptions import Hubs, Subscription
 from proxyd.core.rules.placement import SourcePlacement
+from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.core.rules.recalls import Recalls
 from proxyd.core.rules.stages.captures import JointCaptures
 from proxyd.core.rules.stages.joint_intervals import JointInterval
-from proxyd.core.rules.state import SourceState, StreamState
-from proxyd.core.rules.subscriptions import Hubs, Subscription
 
 
 @dataclass(frozen=True, slots=True)

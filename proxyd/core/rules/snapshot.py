@@ -16,8 +16,8 @@ from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.politeness import HostBudgets
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rates.week_counts import WeekCounts
-from proxyd.core.rules.estimates import Fleet, Floats, zone_s
-from proxyd.core.rules.knowledge import Knowledge
+from proxyd.core.rules.known.estimates import Fleet, Floats, zone_s
+from proxyd.core.rules.known.knowledge import Knowledge
 from proxyd.core.rules.programs.rule_program import RuleProgram, source_weights
 
 _COLUMNS = 8

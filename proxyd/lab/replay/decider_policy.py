@@ -20,10 +20,10 @@ from proxyd.core.rates.rate_blend import NO_EVIDENCE, Blend
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.decider import Decider, PlanRecord
-from proxyd.core.rules.estimates import FleetRecord
-from proxyd.core.rules.knowledge import DeciderSettings
-from proxyd.core.rules.stages.context import NO_CONTEXT, StoredContext
-from proxyd.core.rules.state import SourceState
+from proxyd.core.rules.known.context import NO_CONTEXT, StoredContext
+from proxyd.core.rules.known.estimates import FleetRecord
+from proxyd.core.rules.known.knowledge import DeciderSettings
+from proxyd.core.rules.known.state import SourceState
 from proxyd.lab.replay.replay import Floats, Ints, Terms
 from proxyd.lab.replay.replay_policies import DAY_S, Learner, Timer
 

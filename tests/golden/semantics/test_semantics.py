@@ -19,11 +19,11 @@ from proxyd.core.model.item import Item
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.knowledge import DeciderSettings
+from proxyd.core.rules.known.context import NO_CONTEXT
+from proxyd.core.rules.known.knowledge import DeciderSettings
+from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.observation import RuleResults
-from proxyd.core.rules.stages.context import NO_CONTEXT
 from proxyd.core.rules.stages.joint_intervals import JointInterval
-from proxyd.core.rules.state import Notification
 from tests.fleets import RecordingMemory
 
 TEXT = Path(__file__).parents[3] / "docs" / "semantics.md"

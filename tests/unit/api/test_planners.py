@@ -21,6 +21,7 @@ from proxyd.api.wire import explained
 from proxyd.core.planning.allocation.targets import RuleOutlook
 from proxyd.core.planning.allocation.trade import SharePoint, TradePoint
 from proxyd.core.rules.answers.advice import Advice, IntervalOutlook
+from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.net import HostTokens
 from tests.fakes import FakeClock, no_queries
 from tests.fleets import decider, declaration, rule, source
@@ -28,7 +29,7 @@ from tests.servers import free_port
 
 AT = "2026-01-31T07:00:00Z"
 DECLARED = declaration(source("a"), rule("r"))
-EXPLAINED = decider(DECLARED, now_s=1_000_000_000.0).explainer.explain("a", 100_000_000)
+EXPLAINED = Explainer.of(decider(DECLARED, now_s=1_000_000_000.0)).explain("a", 100_000_000)
 assert EXPLAINED is not None
 LISTED = explained.source(DECLARED, EXPLAINED)
 ADVICE = Advice(

@@ -17,8 +17,8 @@ from proxyd.core.model.budget import Budget
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.core.model.shards import FIRST_SHARD
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.division import UNDIVIDED, Division
-from proxyd.core.rules.stages.context import SourceContext
+from proxyd.core.rules.known.context import SourceContext
+from proxyd.core.rules.known.division import UNDIVIDED, Division
 from proxyd.core.rules.stages.events import find_events
 from proxyd.daemon.notifying import DistantNotifier
 from proxyd.errors import ClusterError

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.model.profile import Source
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.state import SourceState
+from proxyd.core.rules.known.state import SourceState
 from proxyd.daemon.source_choices import SourceChoices, _Named, natural_key
 from proxyd.queries import SourceChoice, SourceKind
 from tests.fakes import FakeClock

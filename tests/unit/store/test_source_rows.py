@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from proxyd.core.model.item import EventKind, Item, Value
-from proxyd.core.rules.state import SourceHealth, SourceState, Spell, StoredEvent
+from proxyd.core.rules.known.state import SourceHealth, SourceState, StoredEvent
+from proxyd.core.rules.programs.stream_state import Spell
 from proxyd.store import rows
 from proxyd.store import tables as t
 from tests.stored import row_of

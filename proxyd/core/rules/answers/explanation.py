@@ -23,13 +23,14 @@ from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rates.week_shapes import HOUR_S
 from proxyd.core.rules.answers.promises import policy_in_words, promise, within
-from proxyd.core.rules.demands import target_of
-from proxyd.core.rules.estimates import Misfit, zone_s
-from proxyd.core.rules.knowledge import Knowledge
+from proxyd.core.rules.decider import Decider
+from proxyd.core.rules.known.demands import target_of
+from proxyd.core.rules.known.estimates import Misfit, zone_s
+from proxyd.core.rules.known.knowledge import Knowledge
+from proxyd.core.rules.known.source_requests import moved_url
+from proxyd.core.rules.known.state import SourceState
+from proxyd.core.rules.known.subscriptions import Hubs, Subscription
 from proxyd.core.rules.programs.rule_program import RuleProgram
-from proxyd.core.rules.source_requests import moved_url
-from proxyd.core.rules.state import SourceState
-from proxyd.core.rules.subscriptions import Hubs, Subscription
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +262,11 @@ class Explainer:
     known: Knowledge
     planner: Planner
     hubs: Hubs
+
+    @classmethod
+    def of(cls, decider: Decider) -> Explainer:
+        """Return the explainer of what a decider decides."""
+        return cls(decider.known, decider.planner, decider.hubs)
 
     def plan(self, now: Chronon, *, limit: int) -> list[PlannedProbe]:
         """Return the coming probes of the rolling epoch, assuming that every probe finds what is expected."""

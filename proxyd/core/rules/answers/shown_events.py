@@ -10,8 +10,8 @@ from typing import Any
 
 from proxyd.core.model.item import EventKind, Value
 from proxyd.core.model.text_blocks import BLOCK_GAP
+from proxyd.core.rules.known.state import StoredEvent
 from proxyd.core.rules.programs.message_program import link_of, title_of, value_change
-from proxyd.core.rules.state import StoredEvent
 
 MOST_READ = 20_000
 """The most characters of a field that are read."""

@@ -18,12 +18,14 @@ from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.answers.advice import IntervalOutlook, outlook_of_rules
-from proxyd.core.rules.compiled import Compiled, Swap
+from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.decider import Decider, PlanRecord
-from proxyd.core.rules.estimates import FleetRecord
-from proxyd.core.rules.knowledge import DeciderSettings
-from proxyd.core.rules.state import SourceState, StreamState
-from proxyd.core.rules.subscriptions import Subscription
+from proxyd.core.rules.known.compiled import Compiled, Swap
+from proxyd.core.rules.known.estimates import FleetRecord
+from proxyd.core.rules.known.knowledge import DeciderSettings
+from proxyd.core.rules.known.state import SourceState
+from proxyd.core.rules.known.subscriptions import Subscription
+from proxyd.core.rules.programs.stream_state import StreamState
 
 _TRIED_CHRONONS = 4_000  # a short forecast, because the user who edits a profile waits for it
 _SMALL_FLEET = 2_000  # sources; it is tried whole in less than a second
@@ -146,7 +148,7 @@ class Trial:
         left = 1.0 if others is None else max(_LEAST_LEFT, 1.0 - rest_per_s / max(budget.mean_per_s, 1e-12))
         after = self._tried(self.wanted, self.wanted_s, budget.times(left))
         now = self.settings.grid.chronon_at(self.now_s) + 1
-        explainer, planner = after.explainer, after.planner
+        explainer, planner = Explainer.of(after), after.planner
         after_per_s = asked_per_s(after)
         if others is not None:
             after_per_s = self._with_others(after, before_per_s, rest_per_s)

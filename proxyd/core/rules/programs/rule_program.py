@@ -40,8 +40,8 @@ from proxyd.core.rules.programs.expression_compiler import Closure, Compiler, Ro
 from proxyd.core.rules.programs.message_program import MessagePlan, message_plan
 from proxyd.core.rules.programs.meter import Meter
 from proxyd.core.rules.programs.query_program import QueryProgram, compile_query
+from proxyd.core.rules.programs.stream_state import Lasting, StreamState
 from proxyd.core.rules.programs.trigger_program import AnswerProgram, TriggerProgram, compile_answer, compile_trigger
-from proxyd.core.rules.state import Lasting, StreamState
 
 WEIGHED_S = 3600.0
 LEAST_WEIGHT, MOST_WEIGHT = 0.1, 100.0

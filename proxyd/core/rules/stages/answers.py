@@ -14,15 +14,16 @@ from heapq import heapify, heapreplace, merge
 from proxyd.core.model.item import UpdateEvent, Value
 from proxyd.core.model.profile import FIRST
 from proxyd.core.planning.policies.demands import OnceDemand
-from proxyd.core.rules.knowledge import Knowledge
+from proxyd.core.rules.known.failing import RuleFailure
+from proxyd.core.rules.known.knowledge import Knowledge
+from proxyd.core.rules.known.state import SourceState
 from proxyd.core.rules.programs.expression_compiler import Closure, Row
 from proxyd.core.rules.programs.meter import Meter
 from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.programs.trigger_program import AnswerProgram
 from proxyd.core.rules.stages.events import Discovery
 from proxyd.core.rules.stages.joint_intervals import LONGEST_S, Announcement, IntervalStep, JointInterval, Obtained
-from proxyd.core.rules.stages.streams import Answer, Firing, RuleFailure, actual_interval
-from proxyd.core.rules.state import SourceState
+from proxyd.core.rules.stages.streams import Answer, Firing, actual_interval
 from proxyd.errors import WorkLimitError
 
 _STEPS_PER_EVENT, _STEPS_PER_PAIR = 10, 20  # a pair copies the row of its answer

@@ -10,12 +10,14 @@ from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.item import Item, UpdateEvent, Value
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.planning.policies.demands import OnceDemand
-from proxyd.core.rules.division import Division
-from proxyd.core.rules.knowledge import Knowledge
+from proxyd.core.rules.known.context import History, StoreQuery, history_query
+from proxyd.core.rules.known.division import Division
+from proxyd.core.rules.known.knowledge import Knowledge
+from proxyd.core.rules.known.state import IntervalRecord, StoredEvent
 from proxyd.core.rules.programs.meter import CORRELATION_LIMITS, Meter
 from proxyd.core.rules.programs.rule_program import RuleProgram
+from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.core.rules.stages.answers import AwaitedAnswers, Match, MatchTask
-from proxyd.core.rules.stages.context import History, StoreQuery, histories, history_query
 from proxyd.core.rules.stages.events import Discovery
 from proxyd.core.rules.stages.joint_intervals import (
     LONGEST_S,
@@ -28,8 +30,8 @@ from proxyd.core.rules.stages.joint_intervals import (
     rows_of,
     wait_s,
 )
+from proxyd.core.rules.stages.payload import histories
 from proxyd.core.rules.stages.streams import Answer, Firing, counted
-from proxyd.core.rules.state import IntervalRecord, StoredEvent, StreamState
 
 
 class OpenIntervals:

@@ -13,7 +13,8 @@ from proxyd.core.model.normal_forms import differ
 from proxyd.core.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome
 from proxyd.core.model.profile import Field
 from proxyd.core.rates.evidence import ChangedBit, Evidence, ItemCount, ItemTimes, trusted_times
-from proxyd.core.rules.stages.context import Shape, SourceContext
+from proxyd.core.rules.known.context import Shape, SourceContext
+from proxyd.core.rules.known.state import ITEMS, SourceState, StoredEvent
 from proxyd.core.rules.stages.identities import (
     Identities,
     find_identities,
@@ -23,7 +24,6 @@ from proxyd.core.rules.stages.identities import (
     is_first_page,
 )
 from proxyd.core.rules.stages.source_events import is_silent, with_probe
-from proxyd.core.rules.state import ITEMS, SourceState, StoredEvent
 
 CLOCK_TOLERANCE_S = 1.0
 """How far the clocks of a source and of proxyd may differ; feeds also truncate times to seconds."""

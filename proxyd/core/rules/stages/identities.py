@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlsplit
 from proxyd.core.model.item import Item, Value
 from proxyd.core.model.normal_forms import normal_link, normal_text, normal_value
 from proxyd.core.model.profile import PageClass
-from proxyd.core.rules.state import ITEMS, SourceState
+from proxyd.core.rules.known.state import ITEMS, SourceState
 
 LINK, GUID, TITLE = "channel.item.link", "channel.item.guid", "channel.item.title"
 TEXTS = ("channel.item.description", "channel.item.content")

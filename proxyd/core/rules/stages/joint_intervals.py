@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 from proxyd.core.model.chronon import Chronon, ChrononGrid
 from proxyd.core.model.item import Item, UpdateEvent, Value
+from proxyd.core.rules.known.context import History
+from proxyd.core.rules.known.state import IntervalRecord, StoredEvent
 from proxyd.core.rules.programs.expression_compiler import Closure, Row, is_true
 from proxyd.core.rules.programs.meter import Meter
 from proxyd.core.rules.programs.rule_program import RuleProgram
-from proxyd.core.rules.stages.context import History
-from proxyd.core.rules.state import IntervalRecord, StoredEvent
 
 MOST_ROWS = 1000  # of one source in a query
 LONGEST_S = 86400.0  # longest wait for a source whose life has no end, and for supplements

@@ -8,14 +8,16 @@ from typing import Protocol, TypeVar
 
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import UpdateEvent
+from proxyd.core.rules.known.context import History, SourceContext
+from proxyd.core.rules.known.failing import RuleFailure
+from proxyd.core.rules.known.state import IntervalRecord, Notification, StoredEvent
 from proxyd.core.rules.programs.meter import Limits, Meter
 from proxyd.core.rules.programs.rule_program import RuleProgram
+from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.core.rules.stages.captures import Captured
-from proxyd.core.rules.stages.context import History, SourceContext
 from proxyd.core.rules.stages.joint_intervals import Announcement
 from proxyd.core.rules.stages.payload import MadeNotifications, ProbeFacts, fired_notifications, joint_notifications
-from proxyd.core.rules.stages.streams import Answer, Firing, RuleFailure, advance, answers, recalled
-from proxyd.core.rules.state import IntervalRecord, Notification, StoredEvent, StreamState
+from proxyd.core.rules.stages.streams import Answer, Firing, advance, answers, recalled
 
 R_co = TypeVar("R_co", covariant=True)
 

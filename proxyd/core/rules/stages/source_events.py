@@ -13,11 +13,12 @@ from proxyd.core.model.item import EventKind, Item, Value
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.model.profile import Source
 from proxyd.core.politeness import Outage
+from proxyd.core.rules.known.context import Shape, SourceContext
+from proxyd.core.rules.known.source_requests import moved_url
+from proxyd.core.rules.known.state import ITEMS, UNKNOWN_HEALTH, Notification, SourceHealth, StoredEvent
 from proxyd.core.rules.programs.rule_program import AwaitedEvent, RuleProgram
-from proxyd.core.rules.source_requests import moved_url
-from proxyd.core.rules.stages.context import Shape, SourceContext
+from proxyd.core.rules.programs.stream_state import Lasting, Spell
 from proxyd.core.rules.stages.payload import body_of
-from proxyd.core.rules.state import ITEMS, UNKNOWN_HEALTH, Lasting, Notification, SourceHealth, Spell, StoredEvent
 
 _MOST_ERROR = 1000  # characters
 

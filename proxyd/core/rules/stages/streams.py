@@ -9,11 +9,13 @@ from dataclasses import dataclass, replace
 from proxyd.core.model.chronon import Chronon, ChrononGrid
 from proxyd.core.model.item import EventKind, UpdateEvent
 from proxyd.core.model.profile import Source
+from proxyd.core.rules.known.failing import RuleFailure
+from proxyd.core.rules.known.state import MAX_PENDING_CHARACTERS, IntervalRecord, StoredEvent
 from proxyd.core.rules.programs.meter import UNMETERED, Meter
 from proxyd.core.rules.programs.rule_program import RuleProgram
+from proxyd.core.rules.programs.stream_state import MAX_PENDING, StreamState
 from proxyd.core.rules.programs.trigger_program import Tally
-from proxyd.core.rules.state import MAX_PENDING, MAX_PENDING_CHARACTERS, IntervalRecord, StoredEvent, StreamState
-from proxyd.errors import EvaluationError, WorkLimitError
+from proxyd.errors import WorkLimitError
 
 _STEPS_PER_EVENT, _STEPS_TO_MEASURE = 150, 8
 
@@ -33,21 +35,6 @@ class Answer:
 
     rule: str
     event: UpdateEvent
-
-
-@dataclass(frozen=True, slots=True)
-class RuleFailure:
-    """A rule whose expressions failed on what a source showed, and why."""
-
-    rule: str
-    source_id: str
-    reason: str
-
-    @classmethod
-    def of(cls, program: RuleProgram, source_id: str, error: Exception) -> RuleFailure:
-        """Return the failure of a rule's program."""
-        reason = str(error) if isinstance(error, EvaluationError) else type(error).__name__
-        return cls(program.rule.name, source_id, reason)
 
 
 @dataclass(frozen=True, slots=True)

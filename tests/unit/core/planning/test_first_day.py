@@ -11,7 +11,7 @@ from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.planning.policies.auto import DetectionDemand
 from proxyd.core.planning.policies.demands import Demands
 from proxyd.core.politeness import PolitenessBudget, ProbeLog
-from proxyd.core.rules.state import SourceState
+from proxyd.core.rules.known.state import SourceState
 
 GRID = ChrononGrid(10.0)
 DAY_S = 86400.0

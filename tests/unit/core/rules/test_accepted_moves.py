@@ -13,11 +13,12 @@ from proxyd.core.model.profile import Declaration
 from proxyd.core.model.shards import SHARDS
 from proxyd.core.model.suspension import Subject, Suspension
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.division import UNDIVIDED, Division
+from proxyd.core.rules.known.division import UNDIVIDED, Division
+from proxyd.core.rules.known.state import AcceptedMove, SourceHealth
+from proxyd.core.rules.known.subscriptions import Subscription
 from proxyd.core.rules.observation import Observation
+from proxyd.core.rules.programs.stream_state import Spell
 from proxyd.core.rules.sharing import Handover
-from proxyd.core.rules.state import AcceptedMove, SourceHealth, Spell
-from proxyd.core.rules.subscriptions import Subscription
 from tests.fleets import Drive, Meanwhile, changed, decider, item
 
 T0 = 1_000_000_000.0

@@ -11,7 +11,7 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.knowledge import DeciderSettings
+from proxyd.core.rules.known.knowledge import DeciderSettings
 from tests.fleets import Drive, changed, item
 
 T0 = 1_000_000_000.0

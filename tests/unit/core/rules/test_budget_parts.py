@@ -8,8 +8,8 @@ import pytest
 from proxyd.core.model.shards import SHARDS
 from proxyd.core.rules.budget_parts import part_of_budget
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.division import Division
-from proxyd.core.rules.knowledge import Knowledge
+from proxyd.core.rules.known.division import Division
+from proxyd.core.rules.known.knowledge import Knowledge
 from tests.fleets import decider, declaration, rule, source
 
 T0 = 1_000_000_000.0

@@ -17,6 +17,7 @@ from proxyd.core.planning.chunks import run_all
 from proxyd.core.planning.counted_events import CountedRule, ItemsLine
 from proxyd.core.planning.policies.auto import CountedDemand
 from proxyd.core.planning.policies.expected_intervals import FiringPattern
+from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.decider import Decider
 from proxyd.lab.replay import decider_policy
 from proxyd.lab.replay.decider_policy import DeciderPolicy
@@ -56,12 +57,12 @@ async def test_a_source_of_unknown_rate_is_due_for_single_items_too() -> None:
     counted, every = counting(rule("r", when=EVERY_5TH)), counting(rule("r"))
     for found in (counted, every):
         await seen(found, 0, T0)
-    first, second = (next(found.explainer.preview_of("a", NOW + 1)).start_s for found in (counted, every))
+    first, second = (next(Explainer.of(found).preview_of("a", NOW + 1)).start_s for found in (counted, every))
     assert first == pytest.approx(second, abs=0.1 * (second - T0))
 
 
 def told(found: Decider, now: int) -> Explained:
-    explained = found.explainer.explain("a", now)
+    explained = Explainer.of(found).explain("a", now)
     assert explained is not None
     return explanation(explained)
 
@@ -74,7 +75,7 @@ async def test_the_next_probe_comes_sooner_the_more_items_were_counted() -> None
     for count in range(6):
         demand.count = count
         found.planner.reschedule("a", NOW + 1)
-        planned = next(found.explainer.preview_of("a", NOW + 1))
+        planned = next(Explainer.of(found).preview_of("a", NOW + 1))
         assert planned.probe.reason is Reason.COUNTED
         waits_s.append(planned.start_s - T0)
     assert waits_s[:5] == sorted(waits_s[:5], reverse=True)
@@ -96,9 +97,9 @@ def test_another_week_moves_the_next_probe_at_once() -> None:
 async def test_an_item_that_a_sibling_hints_at_brings_the_probe_forward() -> None:
     found = counting(rule("r", when=EVERY_5TH))
     await seen(found, 0, T0)
-    before = next(found.explainer.preview_of("a", NOW + 1))
+    before = next(Explainer.of(found).preview_of("a", NOW + 1))
     found.planner.hint("a", 1.0, since_s=T0 + 1.0, now_s=T0 + 10.0)
-    after = next(found.explainer.preview_of("a", NOW + 1))
+    after = next(Explainer.of(found).preview_of("a", NOW + 1))
     per_s = found.planner.sources["a"].rate_per_s
     assert after.probe.reason is Reason.SIBLING
     assert before.start_s - after.start_s == pytest.approx(1 / per_s, abs=20.0)
@@ -127,7 +128,7 @@ async def test_another_rule_of_the_source_may_want_it_sooner() -> None:
     alone, both = counting(rule("r", when=EVERY_5TH)), counting(rule("r", when=EVERY_5TH), rule("s"))
     for found in (alone, both):
         await seen(found, 0, T0)
-    first, second = (found.explainer.preview_of("a", NOW + 1) for found in (alone, both))
+    first, second = (Explainer.of(found).preview_of("a", NOW + 1) for found in (alone, both))
     assert next(second).start_s < next(first).start_s
     assert both.planner.sources["a"].demands.losses.every == 1
     assert alone.planner.sources["a"].demands.losses.every == 5
@@ -169,7 +170,7 @@ async def test_explain_names_the_item_that_the_rule_waits_for() -> None:
 async def test_previews_count_the_items_that_are_expected() -> None:
     found = counting(rule("r", when=EVERY_5TH))
     await seen(found, 0, T0)
-    probes = found.explainer.preview_of("a", NOW + 1)
+    probes = Explainer.of(found).preview_of("a", NOW + 1)
     gaps = np.diff([next(probes).start_s for _ in range(12)])
     assert 0 < gaps.min() < gaps.max()
     assert counted_of(found).count == 0

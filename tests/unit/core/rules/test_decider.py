@@ -16,8 +16,9 @@ from proxyd.core.model.profile import Declaration
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.planner_settings import PlannerSettings
+from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.knowledge import DeciderSettings
+from proxyd.core.rules.known.knowledge import DeciderSettings
 from proxyd.core.rules.programs.meter import Meter
 from tests.fleets import Drive, Meanwhile, changed, decider, declaration, item, rule, source, unchanged
 
@@ -32,7 +33,7 @@ def reasons(found: Decider, now: int) -> list[tuple[str, Reason]]:
 def test_a_source_without_a_rule_is_not_probed() -> None:
     found = decider(declaration(source("a"), source("b"), rule("r", clauses='FROM SOURCES "a"')), now_s=T0)
     assert reasons(found, NOW) == [("a", Reason.FIRST_CONTACT)]
-    explained = found.explainer.explain("b", NOW)
+    explained = Explainer.of(found).explain("b", NOW)
     assert explained is not None
     assert explained.blocked_by == "no rule uses it"
 
@@ -114,7 +115,7 @@ def test_a_throttled_host_is_left_alone_as_a_whole() -> None:
     assert reasons(found, NOW) == [("a", Reason.FIRST_CONTACT)]
     throttled = ProbeOutcome("a", OutcomeKind.THROTTLED, T0, T0, 429, retry_after_s=100.0)
     found.observing.finish(throttled, found.observe(throttled))
-    waiting = found.explainer.explain("b", NOW + 1)
+    waiting = Explainer.of(found).explain("b", NOW + 1)
     assert waiting is not None
     assert (waiting.blocked_by, waiting.earliest_s) == ("throttled host", T0 + 100.0)
     assert [chronon - NOW for chronon in range(NOW + 1, NOW + 12) if reasons(found, chronon)] == [10]
@@ -136,7 +137,7 @@ def test_a_source_that_goes_on_throttling_silences_its_neighbours_for_a_minute_a
             good += [chronon] if name == "good" else []
             found.observing.finish(outcome, found.observe(outcome))
     assert len(good) > 500
-    bad = found.explainer.explain("bad", NOW + 720)
+    bad = Explainer.of(found).explain("bad", NOW + 720)
     assert bad is not None
     assert bad.blocked_by == "back-off"
     assert bad.next_probe is None or bad.next_probe.probe.reason is Reason.RETRY
@@ -147,7 +148,7 @@ def test_a_limit_that_ends_before_the_next_probe_does_not_delay_it() -> None:
     assert reasons(found, NOW) == [("a", Reason.FIRST_CONTACT)]
     read = changed("a", [], T0)
     found.observing.finish(read, found.observe(read))
-    waiting = found.explainer.explain("a", NOW + 1)
+    waiting = Explainer.of(found).explain("a", NOW + 1)
     assert waiting is not None
     assert waiting.next_probe is not None
     assert waiting.earliest_s is not None
@@ -162,11 +163,11 @@ async def test_planned_intervals_follow_a_rate_that_changed() -> None:
     drive = Drive(decider(declared, now_s=T0, settings={"source_spacing_s": 10.0}))
     drive.decider.choose(NOW)
     await drive.see(changed("a", [], T0))
-    before = drive.decider.explainer.plan(NOW + 1, limit=2)
+    before = Explainer.of(drive.decider).plan(NOW + 1, limit=2)
     busy = [item(str(n), T0 + 60.0 * n) for n in range(60, 0, -1)]
     chronon = NOW + 361
     await drive.see(changed("a", busy, drive.decider.settings.grid.start_s(chronon)))
-    after = drive.decider.explainer.plan(chronon + 1, limit=2)
+    after = Explainer.of(drive.decider).plan(chronon + 1, limit=2)
     assert after[1].start_s - after[0].start_s < (before[1].start_s - before[0].start_s) / 10
 
 
@@ -195,14 +196,14 @@ async def test_feedback_adds_a_probe_where_too_few_items_were_found() -> None:
         drive = Drive(decider(declared, now_s=T0, settings={"source_spacing_s": 10.0}))
         drive.decider.choose(NOW)
         await drive.see(changed("a", [], T0))
-        planned = drive.decider.explainer.plan(NOW + 1, limit=1)[0]
+        planned = Explainer.of(drive.decider).plan(NOW + 1, limit=1)[0]
         chronon = planned.probe.chronon
         for before in range(NOW + 1, chronon):
             assert not drive.decider.choose(before)
         assert [p.probe.source_id for p in drive.decider.choose(chronon)] == ["a"]
         four = [item(str(n), planned.start_s - 60 * n) for n in range(1, 5)]
         await drive.see(changed("a", four, planned.start_s))
-        after[policy] = drive.decider.explainer.plan(chronon + 1, limit=1)[0]
+        after[policy] = Explainer.of(drive.decider).plan(chronon + 1, limit=1)[0]
     assert after["SUP"].probe.reason is Reason.INTERVAL
     assert after["FBSUP"].probe.reason is Reason.FEEDBACK
     assert after["FBSUP"].start_s < after["SUP"].start_s
@@ -230,7 +231,7 @@ def test_the_new_address_is_contacted_though_the_old_one_just_answered() -> None
 def test_a_source_whose_probe_is_in_flight_is_in_the_plan() -> None:
     found = decider(declaration(source("a"), rule("r")), now_s=T0)
     assert found.choose(NOW)
-    assert [planned.probe.source_id for planned in found.explainer.plan(NOW + 1, limit=1)] == ["a"]
+    assert [planned.probe.source_id for planned in Explainer.of(found).plan(NOW + 1, limit=1)] == ["a"]
 
 
 def test_a_source_that_is_taken_out_and_put_back_is_not_probed_twice_at_once() -> None:
@@ -264,7 +265,7 @@ def test_an_absurd_rate_or_a_leap_of_the_clock_costs_no_time(clauses: str) -> No
     leap = NOW + 10**7
     chosen = found.choose(leap)
     assert [p.probe.source_id for p in chosen] == ["a"]
-    explained = found.explainer.explain("a", leap)
+    explained = Explainer.of(found).explain("a", leap)
     assert explained is not None
     assert explained.unmet_intervals > 10**6
 
@@ -297,13 +298,13 @@ async def test_an_explanation_names_the_next_probe_and_its_reason() -> None:
     drive = Drive(decider(declaration(source("a"), rule("r")), now_s=T0))
     drive.decider.choose(NOW)
     await drive.see(changed("a", [item("x", T0 - 3600), item("y", T0 - 7200)], T0))
-    explained = drive.decider.explainer.explain("a", NOW + 1)
+    explained = Explainer.of(drive.decider).explain("a", NOW + 1)
     assert explained is not None
     assert explained.next_probe is not None
     assert explained.next_probe.probe.reason is Reason.DETECTION
-    assert explained.next_probe == drive.decider.explainer.plan(NOW + 1, limit=1)[0]
+    assert explained.next_probe == Explainer.of(drive.decider).plan(NOW + 1, limit=1)[0]
     assert explained.rate_per_day > 1.0
-    assert drive.decider.explainer.explain("nowhere", NOW) is None
+    assert Explainer.of(drive.decider).explain("nowhere", NOW) is None
 
 
 def test_what_the_store_remembers_is_taken_up() -> None:
@@ -313,7 +314,7 @@ def test_what_the_store_remembers_is_taken_up() -> None:
     second = Decider(DeciderSettings(PlannerSettings(ChrononGrid(10.0), Budget(1.0))), np.random.default_rng(1))
     second.restore(first.known.states, first.known.streams)
     second.declare(first.known.compiled.declaration, {"r": T0}, T0 + 10)
-    known, learned = second.explainer.explain("a", NOW), first.explainer.explain("a", NOW)
+    known, learned = Explainer.of(second).explain("a", NOW), Explainer.of(first).explain("a", NOW)
     assert known is not None
     assert learned is not None
     assert known.rate_per_day == pytest.approx(learned.rate_per_day, rel=0.02)  # what predicts best is learned again
@@ -362,7 +363,7 @@ def test_what_an_origin_says_of_its_freshness_puts_off_the_next_probe(
     assert reasons(found, NOW) == [("a", Reason.FIRST_CONTACT)]
     read = spell(changed("a", [item("x", T0 - 50.0), item("y", T0 - 20.0)], T0), **first)
     found.observing.finish(read, found.observe(read))
-    waiting = found.explainer.explain("a", NOW + 2)
+    waiting = Explainer.of(found).explain("a", NOW + 2)
     assert waiting is not None
     if wait_s is None:
         assert waiting.blocked_by is None
@@ -377,7 +378,7 @@ def test_a_feeds_own_rhythm_holds_on_a_304_too() -> None:
     found.observing.finish(read, found.observe(read))
     again = unchanged("a", T0 + 1900.0)
     found.observing.finish(again, found.observe(again))
-    waiting = found.explainer.explain("a", NOW + 191)
+    waiting = Explainer.of(found).explain("a", NOW + 191)
     assert waiting is not None
     assert waiting.earliest_s == T0 + 3700.0
 

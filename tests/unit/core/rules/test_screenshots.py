@@ -10,8 +10,9 @@ from proxyd.core.language import SourceText, check
 from proxyd.core.model.item import Item
 from proxyd.core.model.outcome import Picture, ProbeOutcome
 from proxyd.core.model.profile import Declaration
+from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.state import Notification
+from proxyd.core.rules.known.state import Notification
 from tests.fleets import Drive, changed, decider
 
 T0 = 1_000_000_000.0
@@ -67,7 +68,7 @@ def test_a_picture_is_no_other_reading() -> None:
 
 def test_an_explanation_names_the_rules_that_keep_screenshots() -> None:
     found = decider(declared(OFFERS, offers("kept", "SET SCREENSHOT"), offers("plain")), now_s=T0)
-    told = found.explainer.explain("offers", int(T0 // 10))
+    told = Explainer.of(found).explain("offers", int(T0 // 10))
     assert told is not None
     assert [line for line in explanation(told).summary if "screenshot" in line] == ["rule kept keeps screenshots"]
 

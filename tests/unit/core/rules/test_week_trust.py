@@ -11,8 +11,8 @@ from proxyd.core.rates.evidence import ChangedBit, Evidence, ItemCount, ItemTime
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S, Cycle
 from proxyd.core.rates.week_counts import WeekCounts, fleet_shapes
 from proxyd.core.rates.week_shapes import HOUR_S, WeekShapes, WeekTrust
-from proxyd.core.rules.estimates import Estimates
-from proxyd.core.rules.state import SourceState
+from proxyd.core.rules.known.estimates import Estimates
+from proxyd.core.rules.known.state import SourceState
 from tests.fleets import declaration, rule, source
 
 OFFICE = np.tile(np.repeat([0.5, 2.0, 0.5], [9, 8, 7]), 7)

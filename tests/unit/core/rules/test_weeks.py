@@ -16,8 +16,9 @@ from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.chunks import run_all
 from proxyd.core.planning.plan_preview import preview
 from proxyd.core.rates.week_bins import WEEK_S, Cycle
+from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.estimates import Estimates
+from proxyd.core.rules.known.estimates import Estimates
 from proxyd.lab.traces.synthetic import STEADY, Week
 from proxyd.lab.traces.update_models import MONDAY_S, model_trace
 from proxyd.store import open_store
@@ -122,7 +123,7 @@ async def test_an_explanation_tells_the_price_and_the_week() -> None:
     week_plan = found.fleet(MONDAY_S).plan()
     assert week_plan is not None
     run_all(found.switch_plan(week_plan, MONDAY_S))
-    told = found.explainer.explain("s", found.settings.grid.chronon_at(MONDAY_S))
+    told = Explainer.of(found).explain("s", found.settings.grid.chronon_at(MONDAY_S))
     assert told is not None
     assert told.price_item_s == pytest.approx(found.settings.planner.price_item_s)
     assert len(told.week) == 168
@@ -139,7 +140,7 @@ async def test_an_explanation_says_where_a_host_binds(binds: bool) -> None:
     week_plan = found.fleet(MONDAY_S).plan()
     assert week_plan is not None
     run_all(found.switch_plan(week_plan, MONDAY_S))
-    told = found.explainer.explain("s", found.settings.grid.chronon_at(MONDAY_S))
+    told = Explainer.of(found).explain("s", found.settings.grid.chronon_at(MONDAY_S))
     assert told is not None
     assert told.is_host_bound == binds
     (line,) = (line for line in explained.explanation(told).summary if line.startswith("price"))
@@ -160,7 +161,7 @@ async def in_zone(options: str, clauses: str = "") -> Decider:
 
 async def test_the_week_of_a_source_lives_in_its_zone_and_is_told_in_utc() -> None:
     tokyo = await in_zone("ZONE 'Asia/Tokyo'")
-    told = tokyo.explainer.explain("s", tokyo.settings.grid.chronon_at(MONDAY_S + 2878 * WEEK_S))
+    told = Explainer.of(tokyo).explain("s", tokyo.settings.grid.chronon_at(MONDAY_S + 2878 * WEEK_S))
     assert told is not None
     assert tokyo.planner.week is not None
     assert int(np.argmax(tokyo.planner.week.intensity("s"))) in {15, 16}

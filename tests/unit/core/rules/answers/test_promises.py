@@ -9,6 +9,7 @@ import pytest
 from proxyd.core.model.budget import Budget
 from proxyd.core.planning.chunks import run_all
 from proxyd.core.rules.answers.advice import Advice, advise
+from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.decider import Decider
 from tests.fleets import ONE_A_SECOND, Drive, changed, decider, declaration, item, rule, source
 
@@ -41,20 +42,20 @@ async def planned(found: Decider) -> Decider:
 
 
 def why(found: Decider) -> str:
-    told = found.explainer.explain("s", found.settings.grid.chronon_at(T0))
+    told = Explainer.of(found).explain("s", found.settings.grid.chronon_at(T0))
     assert told is not None
     return told.policies["r"].because
 
 
 def advice(found: Decider) -> Advice:
     now = found.settings.grid.chronon_at(T0)
-    return advise(found.settings.planner, found.planner.week, run_all(found.explainer.ahead(now)).forecast())
+    return advise(found.settings.planner, found.planner.week, run_all(Explainer.of(found).ahead(now)).forecast())
 
 
 async def gap_s(found: Decider) -> float:
     """Return the time to the next probe after the source was seen, without a plan."""
     await Drive(found).see(changed("s", [item("1", T0 - 1.0)], T0))
-    told = found.explainer.explain("s", found.settings.grid.chronon_at(T0))
+    told = Explainer.of(found).explain("s", found.settings.grid.chronon_at(T0))
     assert told is not None
     assert told.next_probe is not None
     return told.next_probe.start_s - T0
@@ -134,7 +135,7 @@ async def test_a_rule_that_counts_items_needs_fewer_probes_for_its_share() -> No
 
 async def probes_in_three_days(clauses: str) -> int:
     found = await planned(promising(clauses))
-    coming = found.explainer.preview_of("s", found.settings.grid.chronon_at(T0))
+    coming = Explainer.of(found).preview_of("s", found.settings.grid.chronon_at(T0))
     return sum(1 for _ in takewhile(lambda probe: probe.start_s < T0 + 72 * HOUR_S, coming))
 
 
@@ -168,7 +169,7 @@ async def test_a_short_life_of_a_rule_that_counts_is_promised_beside_a_long_one(
 
 def test_without_a_budget_that_is_what_holds_a_source_back() -> None:
     found = promising("", budget=Budget(0.0))
-    told = found.explainer.explain("s", found.settings.grid.chronon_at(T0))
+    told = Explainer.of(found).explain("s", found.settings.grid.chronon_at(T0))
     assert told is not None
     assert (told.next_probe, told.blocked_by) == (None, "the budget allows no probe")
 
@@ -194,7 +195,7 @@ async def test_each_rule_on_a_source_of_its_own_gets_what_it_is_told(clauses: st
     run_all(found.switch_plan(week, T0))
     now = found.settings.grid.chronon_at(T0) + 1
     for name in names:
-        times = [T0, *(probe.start_s for probe in islice(found.explainer.preview_of(name, now), 40))]
+        times = [T0, *(probe.start_s for probe in islice(Explainer.of(found).preview_of(name, now), 40))]
         assert (times[-1] - times[0]) / 40 == pytest.approx(1.0 / week.outlooks[f"r {name}"].made, rel=0.1)
 
 
@@ -203,7 +204,7 @@ async def test_a_source_that_may_not_be_probed_as_often_as_its_rule_asks_is_prob
     life: str, spacing_s: float
 ) -> None:
     found = await planned(promising(f"WITHIN {life} FOR 95 %", spacing_s=spacing_s))
-    coming = found.explainer.preview_of("s", found.settings.grid.chronon_at(T0) + 1)
+    coming = Explainer.of(found).preview_of("s", found.settings.grid.chronon_at(T0) + 1)
     times = [probe.start_s for probe in islice(coming, 20)]
     assert (times[-1] - times[0]) / 19 == pytest.approx(spacing_s, rel=0.1)
 
@@ -212,7 +213,7 @@ async def test_a_probe_is_called_by_the_rule_that_wants_it_soonest() -> None:
     rules = [rule("a slow one", clauses="WITHIN 3 HOURS"), rule("b", clauses="WITHIN 10 MINUTES")]
     declared = declaration(source("s", options="EXPECT 1 PER HOUR"), *rules)
     found = await planned(decider(declared, now_s=T0, settings={"source_spacing_s": 60.0}, price_item_s=None))
-    told = found.explainer.explain("s", found.settings.grid.chronon_at(T0))
+    told = Explainer.of(found).explain("s", found.settings.grid.chronon_at(T0))
     assert told is not None
     assert told.next_probe is not None
     assert told.next_probe.probe.rule == "b"

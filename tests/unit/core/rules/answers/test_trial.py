@@ -7,9 +7,10 @@ import pytest
 from proxyd.core.model.budget import Budget
 from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.chunks import run_all
+from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.answers.trial import Trial, asked_besides_week, asked_per_s, differs_little
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.division import Division
+from proxyd.core.rules.known.division import Division
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source
 
 T0, DAY_S = 1_700_000_000.0, 86400.0
@@ -49,11 +50,11 @@ async def test_seen_sources_cost_what_their_plan_costs() -> None:
 
 def test_it_changes_nothing() -> None:
     found, wanted = running(source("a"), rule("r")), declaration(source("b"), rule("r", clauses=EVERY_TENTH))
-    planned = found.explainer.plan(int(T0), limit=5)
+    planned = Explainer.of(found).plan(int(T0), limit=5)
     cost = Trial.of(found, wanted, T0).cost()
     assert (cost.added, cost.removed) == (1, 1)
     assert list(found.planner.sources) == ["a"]
-    assert found.explainer.plan(int(T0), limit=5) == planned
+    assert Explainer.of(found).plan(int(T0), limit=5) == planned
 
 
 def test_rules_that_the_budget_does_not_let_be_met_are_named() -> None:

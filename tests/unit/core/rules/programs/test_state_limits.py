@@ -11,11 +11,12 @@ import pytest
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.expression import Aggregate
 from proxyd.core.model.item import EventKind, Item, UpdateEvent
+from proxyd.core.rules.known.state import StoredEvent
 from proxyd.core.rules.programs.function_values import MOST_DISTINCT, MOST_IN_WINDOW, Total, Window
 from proxyd.core.rules.programs.rule_program import RuleProgram
+from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.core.rules.programs.trigger_program import Tally
 from proxyd.core.rules.stages.streams import advance, recalled
-from proxyd.core.rules.state import StoredEvent, StreamState
 from proxyd.errors import WorkLimitError
 from proxyd.store.rows import stream_row, stream_state
 from tests.fleets import decider, declaration, rule, source

@@ -13,6 +13,7 @@ from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.rates.model_fit import NO_FIT, ModelFit, SourceModel
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
+from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.observation import Observation
 from proxyd.core.rules.stages.source_state import Calibration, Gap, predicted
@@ -194,10 +195,10 @@ async def test_a_source_whose_week_turns_is_planned_evenly_and_told_so(tmp_path:
     assert week is not None
     evenly = {name for name in names if np.ptp(week.intensity(name)) < 1e-9}
     assert evenly == {
-        misfit.source_id for misfit in found.explainer.misfits() if misfit.fit.week_off_since_s is not None
+        misfit.source_id for misfit in Explainer.of(found).misfits() if misfit.fit.week_off_since_s is not None
     }
     assert evenly
-    told = found.explainer.explain(min(evenly), int(plan_s // 600))
+    told = Explainer.of(found).explain(min(evenly), int(plan_s // 600))
     assert told is not None
     assert told.misfit is not None
     assert told.misfit.fit == found.known.states[min(evenly)].fit

@@ -17,8 +17,9 @@ from proxyd.core.model.item import Item
 from proxyd.core.model.profile import Declaration, Source
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.planner_settings import PlannerSettings
+from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.knowledge import DeciderSettings, Knowledge
+from proxyd.core.rules.known.knowledge import DeciderSettings, Knowledge
 from proxyd.core.rules.stages import captures
 from proxyd.metrics import Metrics
 from proxyd.store import open_store
@@ -70,7 +71,7 @@ async def reported() -> Drive:
 def test_pages_of_the_query_are_left_alone_until_an_event_asks_for_them() -> None:
     found = decider()
     assert [planned.probe.source_id for planned in found.choose(NOW)] == ["news"]
-    explained = found.explainer.explain("acme", NOW)
+    explained = Explainer.of(found).explain("acme", NOW)
     assert explained is not None
     assert explained.next_probe is None
 

@@ -17,8 +17,9 @@ from proxyd.core.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome, 
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.rates.evidence import ChangedBit, ItemCount
+from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.knowledge import DeciderSettings
+from proxyd.core.rules.known.knowledge import DeciderSettings
 from proxyd.core.rules.observation import Observation
 from tests.fleets import Drive, changed, recall, unchanged
 
@@ -384,9 +385,9 @@ async def test_a_page_with_one_silent_field_of_two_is_evidence() -> None:
 async def test_silent_sources_are_named_until_they_show_a_value() -> None:
     found = shops()
     await found.see(shop(T0, name="a"))
-    assert (found.decider.explainer.silent(), found.decider.explainer.failing()) == (["s"], [])
+    assert (Explainer.of(found.decider).silent(), Explainer.of(found.decider).failing()) == (["s"], [])
     await found.see(shop(T0 + 100, name="a", price=2.0))
-    assert found.decider.explainer.silent() == []
+    assert Explainer.of(found.decider).silent() == []
 
 
 async def test_a_silent_field_keeps_its_last_value_while_the_rest_of_the_page_changes() -> None:

@@ -12,16 +12,17 @@ from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.politeness import PolitenessBudget
 from proxyd.core.rates.gamma_poisson import DEFAULT_MEAN_PER_S
 from proxyd.core.rates.week_bins import Cycle
-from proxyd.core.rules.capture_counts import CaptureCounts, StreamTable
-from proxyd.core.rules.compiled import NOTHING_COMPILED, Compiled
-from proxyd.core.rules.demands import politeness_of
-from proxyd.core.rules.division import UNDIVIDED, Division
-from proxyd.core.rules.estimates import Estimates
-from proxyd.core.rules.failing import FailingRules
+from proxyd.core.rules.known.capture_counts import CaptureCounts, StreamTable
+from proxyd.core.rules.known.compiled import NOTHING_COMPILED, Compiled
+from proxyd.core.rules.known.context import SourceContext
+from proxyd.core.rules.known.demands import politeness_of
+from proxyd.core.rules.known.division import UNDIVIDED, Division
+from proxyd.core.rules.known.estimates import Estimates
+from proxyd.core.rules.known.failing import FailingRules
+from proxyd.core.rules.known.source_requests import reading_of
+from proxyd.core.rules.known.state import AcceptedMove, SourceState
 from proxyd.core.rules.programs.rule_program import RuleProgram
-from proxyd.core.rules.source_requests import reading_of
-from proxyd.core.rules.stages.context import SourceContext
-from proxyd.core.rules.state import AcceptedMove, SourceState, StreamState
+from proxyd.core.rules.programs.stream_state import StreamState
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 
 from proxyd.core.model.profile import NotificationRule
 from proxyd.core.rules.programs.rule_program import RuleProgram
-from proxyd.core.rules.stages.streams import RuleFailure
+from proxyd.errors import EvaluationError
 
 MOST_FAILURES = 5
 """Failures in a row that suspend a rule."""
@@ -132,3 +132,18 @@ def _structure(value: object) -> object:
     if is_dataclass(value) and not isinstance(value, type):
         return type(value).__name__, [_structure(getattr(value, each.name)) for each in fields(value) if each.compare]
     return repr(value)
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFailure:
+    """A rule whose expressions failed on what a source showed, and why."""
+
+    rule: str
+    source_id: str
+    reason: str
+
+    @classmethod
+    def of(cls, program: RuleProgram, source_id: str, error: Exception) -> RuleFailure:
+        """Return the failure of a rule's program."""
+        reason = str(error) if isinstance(error, EvaluationError) else type(error).__name__
+        return cls(program.rule.name, source_id, reason)

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, MutableMappi
 from dataclasses import dataclass
 
 from proxyd.core.rates.matching import MatchingShare
-from proxyd.core.rules.state import StreamState
+from proxyd.core.rules.programs.stream_state import StreamState
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ import pytest
 
 from proxyd.core.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome, Validators
 from proxyd.core.model.profile import PageClass, Rendering, Source
-from proxyd.core.rules.source_requests import MOST_NOT_MODIFIED, MOVED_AFTER, reading_of, validators
-from proxyd.core.rules.source_requests import moved_url as moved_url_of
+from proxyd.core.rules.known.source_requests import MOST_NOT_MODIFIED, MOVED_AFTER, reading_of, validators
+from proxyd.core.rules.known.source_requests import moved_url as moved_url_of
+from proxyd.core.rules.known.state import SourceState
 from proxyd.core.rules.stages.source_state import after_redirects
-from proxyd.core.rules.state import SourceState
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source, unchanged
 
 T0 = 1_000_000_000.0

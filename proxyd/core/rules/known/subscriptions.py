@@ -13,7 +13,7 @@ from enum import Enum
 import numpy as np
 
 from proxyd.core.model.outcome import HubLinks, OutcomeKind, ProbeOutcome
-from proxyd.core.rules.state import StoredEvent
+from proxyd.core.rules.known.state import StoredEvent
 
 LEASE_S = 10 * 86400.0  # the lease that is asked for
 SHORTEST_LEASE_S, LONGEST_LEASE_S = 300.0, 30 * 86400.0  # a shorter lease is not worth it, a longer one is not believed

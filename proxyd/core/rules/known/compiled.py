@@ -11,9 +11,10 @@ from operator import itemgetter
 
 from proxyd.core.model.outcome import ProbeRequest, host_of
 from proxyd.core.model.profile import EMPTY_DECLARATION, Declaration, NotificationRule, Source
+from proxyd.core.rules.known.source_requests import probe_request
+from proxyd.core.rules.known.state import AcceptedMove
 from proxyd.core.rules.programs.rule_program import RuleProgram, compile_rule
-from proxyd.core.rules.source_requests import probe_request
-from proxyd.core.rules.state import AcceptedMove, StreamState
+from proxyd.core.rules.programs.stream_state import StreamState
 
 
 @dataclass(frozen=True, slots=True)

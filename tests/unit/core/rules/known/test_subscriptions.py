@@ -8,8 +8,8 @@ import numpy as np
 
 from proxyd.core.model.item import EventKind, Item
 from proxyd.core.model.outcome import HubLinks, OutcomeKind, ProbeOutcome
-from proxyd.core.rules.state import StoredEvent
-from proxyd.core.rules.subscriptions import (
+from proxyd.core.rules.known.state import StoredEvent
+from proxyd.core.rules.known.subscriptions import (
     DEMOTED_S,
     Hubs,
     Subscription,

@@ -10,52 +10,9 @@ from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.delivery import Delivery
 from proxyd.core.model.item import EventKind, Item, UpdateEvent
 from proxyd.core.model.outcome import NO_VALIDATORS, OutcomeKind, Validators
-from proxyd.core.model.profile import Trigger
 from proxyd.core.rates.model_fit import NO_FIT, ModelFit
 from proxyd.core.rates.rate_blend import NO_EVIDENCE, RateEvidence
-from proxyd.core.rules.programs.function_values import Total, Window
-
-
-class Spell(NamedTuple):
-    """A condition that has held since a time, in so many probes; ``last_s`` is the end of the last of them."""
-
-    probes: int
-    since_s: float
-    last_s: float
-
-    @classmethod
-    def continued(cls, before: Spell | None, now_s: float) -> Spell:
-        """Return the spell with one more probe that ended at ``now_s``.
-
-        >>> Spell.continued(Spell(1, 60.0, 60.0), 120.0)
-        Spell(probes=2, since_s=60.0, last_s=120.0)
-        """
-        return cls(1, now_s, now_s) if before is None else cls(before.probes + 1, before.since_s, now_s)
-
-    def as_of(self, now_s: float) -> Spell:
-        """Return the spell without times later than ``now_s``."""
-        return Spell(self.probes, min(self.since_s, now_s), min(self.last_s, now_s))
-
-
-@dataclass(frozen=True, slots=True)
-class Lasting:
-    """AFTER as a rule asks for it: a number of probes, or seconds."""
-
-    probes: int | None
-    length_s: float = 0.0
-
-    @classmethod
-    def of(cls, trigger: Trigger, chronon_s: float) -> Lasting:
-        """Return how long the condition of a trigger must last."""
-        after = trigger.lasting
-        return cls(after.probes, 0.0 if after.time is None else after.time.in_seconds(chronon_s=chronon_s))
-
-    def is_met(self, spell: Spell | None) -> bool:
-        """Whether a spell has lasted so long."""
-        if spell is None:
-            return False
-        return spell.probes >= self.probes if self.probes else spell.last_s - spell.since_s >= self.length_s
-
+from proxyd.core.rules.programs.stream_state import Spell
 
 PROPOSED_AFTER_S = 7 * 86400.0
 """Moves that were seen for so long are proposed to people."""
@@ -146,7 +103,6 @@ _NAMES = tuple(SourceHealth.__dataclass_fields__)
 StateChanges: TypeAlias = dict[str, Any]
 """New values of some of a state's fields: they are gathered, for a state has many and each copy costs."""
 
-MAX_PENDING = 1000
 MAX_PENDING_CHARACTERS = 4_000_000
 
 
@@ -284,49 +240,6 @@ _LONGEST_WAIT_S = 2 * 86400.0
 _OURS = frozenset(each.value for each in (OutcomeKind.BLOCKED, OutcomeKind.NO_SECRET, OutcomeKind.NO_BROWSER))
 _WAITS_S = ("not_before_s", "fresh_until_s", "distrust_until_s")
 _DONE_S = ("newest_s", "last_start_s", "last_success_s", "last_push_s", "full_s")
-
-
-@dataclass(frozen=True, slots=True)
-class StreamState:
-    """The state since START of one rule on one source, or on all sources of its class if ``source_id`` is empty.
-
-    Parameters
-    ----------
-    totals
-        Totals of the trigger's aggregates over the events that passed WHERE; the first is ``COUNT(*)``.
-    fired_seq, fired_s
-        The event on which it last fired, and when that event was seen (unix seconds).
-    captured, missed
-        Intervals by fate.
-    utility
-        Utility gained so far, at most 1 for each interval.
-    seen
-        Events since START before WHERE.
-    counting
-        What its totals count, in the form of ``counting_of``; a stream of an earlier version does not say it.
-    pending
-        The events since it last fired, rebuilt from stored ones; only the newest ``MAX_PENDING`` are kept.
-    windows
-        Windows of the aggregates over a recent time, rebuilt in the same way.
-    """
-
-    rule: str
-    source_id: str
-    totals: tuple[Total, ...]
-    fired_seq: int = 0
-    fired_s: float = 0.0
-    captured: int = 0
-    missed: int = 0
-    utility: float = 0.0
-    seen: int = 0
-    counting: str = ""
-    pending: tuple[UpdateEvent, ...] = field(default=(), compare=False)
-    windows: tuple[Window | None, ...] = field(default=(), compare=False)
-
-    @property
-    def count(self) -> int:
-        """Events since START that passed WHERE."""
-        return self.totals[0].count
 
 
 @dataclass(frozen=True, slots=True)

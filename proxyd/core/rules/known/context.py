@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -13,9 +12,9 @@ from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.model.profile import PageClass, Source
 from proxyd.core.rates.model_fit import SourceModel
 from proxyd.core.rates.rate_blend import Blend
+from proxyd.core.rules.known.state import SourceState
 from proxyd.core.rules.programs.rule_program import RuleProgram
-from proxyd.core.rules.stages.streams import Firing
-from proxyd.core.rules.state import SourceState, StoredEvent, StreamState
+from proxyd.core.rules.programs.stream_state import StreamState
 
 
 class Shape(Enum):
@@ -203,24 +202,3 @@ def _histories(programs: Iterable[RuleProgram], source_id: str, now_s: float) ->
                 is_own = table.page_class == program.event_class and not program.trigger.counts_across
                 sources = (source_id,) if is_own else program.table_sources[position]
                 yield HistoryQuery(program.rule.name, position, sources, now_s - table.over_s)
-
-
-def histories(history: History, program: RuleProgram, found: Sequence[StoredEvent]) -> Callable[[Firing], History]:
-    """Return what gives a rule's history at each of its firings: with what the probe ``found`` up to its event.
-
-    A firing takes the beginning of one list; to look at all events for each of 10,000 firings took seconds.
-    """
-    own = {key: rows for key, rows in history.items() if key[0] == program.rule.name}
-    if not own:
-        return lambda _: own
-    inserted = [event for event in found if event.kind is EventKind.INSERT]
-    seqs, now = [event.seq for event in inserted], [event.item.fields for event in inserted]
-    tables = program.query.tables
-    is_own = {key: tables[key[1]].page_class == program.event_class for key in own}
-    whole = {key: [*rows, *now] if is_own[key] else rows for key, rows in own.items()}
-
-    def until(firing: Firing) -> History:
-        count = bisect_right(seqs, firing.record.seq)
-        return {key: rows[: len(own[key]) + count] if is_own[key] else rows for key, rows in whole.items()}
-
-    return until

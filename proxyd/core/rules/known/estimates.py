@@ -24,7 +24,7 @@ from proxyd.core.rates.siblings import siblings_of
 from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rates.week_counts import WeekCounts, fleet_shapes
 from proxyd.core.rates.week_shapes import HOUR_S, HOURS, WeekShapes, WeekSums, WeekTrust
-from proxyd.core.rules.state import AcceptedMove, SourceHealth, SourceState
+from proxyd.core.rules.known.state import AcceptedMove, SourceHealth, SourceState
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

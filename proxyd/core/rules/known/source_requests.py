@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from proxyd.core.model.outcome import NO_VALIDATORS, ProbeRequest, Validators
 from proxyd.core.model.profile import Declaration, PageClass, Source
-from proxyd.core.rules.state import SourceState
+from proxyd.core.rules.known.state import SourceState
 
 MOVED_AFTER = 3  # probes in a row that a permanent redirect must lead to the same place
 EXPECTED_CHANGES = 5.0  # the whole document is asked for after a quiet time in which so many changes were expected
