@@ -26,7 +26,6 @@ from proxyd.core.model.schedule import ExecutionInterval
 from proxyd.core.model.target import Target
 from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimits, WeekGrid
 from proxyd.core.planning.allocation.fleet_state import FleetState
-from proxyd.core.planning.allocation.losses import Losses, window
 from proxyd.core.planning.allocation.probe_allocator import ProbeAllocator
 from proxyd.core.planning.allocation.targets import FleetTargets
 from proxyd.core.planning.allocation.timetable import Timetable
@@ -34,14 +33,15 @@ from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.capture.capacity import Capacity
 from proxyd.core.planning.capture.earliest_deadline import edf
 from proxyd.core.planning.capture.pareto import pareto
-from proxyd.core.planning.numba_kernels import HAS_NUMBA
-from proxyd.core.planning.one_source.costs import Prefix
+from proxyd.core.planning.kernels.costs import Prefix
+from proxyd.core.planning.kernels.losses import Losses, window
+from proxyd.core.planning.kernels.numba_kernels import HAS_NUMBA
 from proxyd.core.planning.one_source.optimal_schedule import Grid, all_optimal, optimal
-from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
-from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.planning.policies.auto import DetectionDemand
 from proxyd.core.planning.policies.demands import Demands
+from proxyd.core.planning.queue.planned_source import PlannedSource
+from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.politeness import PolitenessBudget, ProbeLog
 from proxyd.core.rates.week_shapes import WeekShapes
 from proxyd.lab.algorithms.overlapping_capture import most_weight

@@ -15,7 +15,7 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import EventKind, Item, Value
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.core.model.profile import Declaration
-from proxyd.core.planning.planner_settings import PlannerSettings
+from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.context import NO_CONTEXT, HistoryQuery, StoredContext, StoreQuery
 from proxyd.core.rules.known.knowledge import DeciderSettings

@@ -13,7 +13,7 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import Item, Value
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.model.profile import Declaration
-from proxyd.core.planning.planner_settings import PlannerSettings
+from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.knowledge import DeciderSettings
 from proxyd.core.rules.observation import Observation

@@ -24,7 +24,7 @@ from proxyd.config.profile_files import read_directory
 from proxyd.core.language import SourceText, did_you_mean
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
-from proxyd.core.planning.planner_settings import PlannerSettings
+from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.politeness import EndpointLimits
 from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rules.answers.explanation import Explainer

@@ -35,7 +35,7 @@ from proxyd.core.model.delivery import WebhookDelivery
 from proxyd.core.model.outcome import host_of
 from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.allocation.week_plan import WeekPlan
-from proxyd.core.planning.numba_kernels import load_libraries
+from proxyd.core.planning.kernels.numba_kernels import load_libraries
 from proxyd.core.rules.answers.trial import PlanCost, Trial, asked_besides_week, differs_little
 from proxyd.core.rules.known.compiled import Swap
 from proxyd.core.rules.known.division import Division, ties_of

@@ -36,7 +36,7 @@ def settings_of_plan(settings: DeciderSettings) -> str:
 
     >>> from proxyd.core.model.budget import Budget
     >>> from proxyd.core.model.chronon import ChrononGrid
-    >>> from proxyd.core.planning.planner_settings import PlannerSettings
+    >>> from proxyd.core.planning.queue.planner_settings import PlannerSettings
     >>> one, other = (DeciderSettings(PlannerSettings(ChrononGrid(10.0), Budget(n))) for n in (1.0, 2.0))
     >>> settings_of_plan(one) == settings_of_plan(other)
     False

@@ -14,7 +14,7 @@ import pytest
 
 from proxyd.core.model.chronon import Chronon, ChrononGrid, Epoch
 from proxyd.core.model.profile import PolicyName
-from proxyd.core.planning.counted_events import ItemsLine
+from proxyd.core.planning.kernels.counted_events import ItemsLine
 from proxyd.core.planning.policies.expected_intervals import FiringPattern, PlannedInterval
 from proxyd.core.planning.policies.registry import POLICIES
 from proxyd.core.planning.policies.rule_demand import Found, RuleDemand, RuleRequest

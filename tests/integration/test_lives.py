@@ -12,7 +12,7 @@ from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.measures import Times
 from proxyd.core.planning.chunks import run_all
-from proxyd.core.planning.planner_settings import PlannerSettings
+from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.estimates import until_next_plan_s

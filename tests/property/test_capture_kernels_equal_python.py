@@ -14,7 +14,7 @@ from proxyd.core.model.schedule import ExecutionInterval
 from proxyd.core.planning.capture.capacity import Capacity
 from proxyd.core.planning.capture.earliest_deadline import edf
 from proxyd.core.planning.capture.pareto import pareto
-from proxyd.core.planning.numba_kernels import HAS_NUMBA
+from proxyd.core.planning.kernels.numba_kernels import HAS_NUMBA
 from proxyd.lab.algorithms.overlapping_capture import greedy_capture, most_weight
 from proxyd.lab.algorithms.sup import least_delay_sup, sup
 

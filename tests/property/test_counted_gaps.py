@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import poisson
 
-from proxyd.core.planning.allocation.losses import Losses, by_rate, window
 from proxyd.core.planning.allocation.timetable import LEVELS, Timetable
-from proxyd.core.planning.counted_events import (
+from proxyd.core.planning.kernels.counted_events import (
     CountedRule,
     ItemsLine,
     counted_gaps,
@@ -22,6 +21,7 @@ from proxyd.core.planning.counted_events import (
     residues,
     waiting_items,
 )
+from proxyd.core.planning.kernels.losses import Losses, by_rate, window
 
 Floats = NDArray[np.float64]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from proxyd.core.model.profile import Source
 from proxyd.core.model.suspension import Subject, Suspension
-from proxyd.core.planning.planned_source import PlannedSource
+from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.compiled import Compiled
 from proxyd.core.rules.known.knowledge import Knowledge

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from proxyd.core.planning.allocation.losses import (
+from proxyd.core.planning.allocation.timetable import LEVELS, Timetable
+from proxyd.core.planning.kernels.losses import (
     STEPS,
     GapSums,
     Losses,
@@ -23,7 +24,6 @@ from proxyd.core.planning.allocation.losses import (
     overwritten_items,
     window,
 )
-from proxyd.core.planning.allocation.timetable import LEVELS, Timetable
 
 Floats = NDArray[np.float64]
 

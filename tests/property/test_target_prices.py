@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from proxyd.core.model.target import Target
 from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimits, WeekGrid
-from proxyd.core.planning.allocation.losses import Losses, Step, by_rate
 from proxyd.core.planning.allocation.prices import Frequencies, allocate
 from proxyd.core.planning.allocation.probe_allocator import ProbeAllocator
 from proxyd.core.planning.allocation.targets import FleetTargets, TargetPrices
 from proxyd.core.planning.allocation.timetable import Timetable
+from proxyd.core.planning.kernels.losses import Losses, Step, by_rate
 from proxyd.core.rates.bursts import HELPS
 
 Floats = NDArray[np.float64]

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyd.core.model.schedule import Constraint
-from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.policies.auto import DetectionDemand
 from proxyd.core.planning.policies.demands import Demands
 from proxyd.core.planning.policies.detection import index
+from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.ready_queue import ReadyQueue
 from proxyd.core.politeness import PolitenessBudget, ProbeLog
 

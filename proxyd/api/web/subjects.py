@@ -20,7 +20,7 @@ from proxyd.api.wire import converters as payloads
 from proxyd.api.wire import explained
 from proxyd.core.language import no_such_source
 from proxyd.core.model.delivery import shown_endpoint
-from proxyd.core.planning.allocation.losses import MISSED_S
+from proxyd.core.planning.kernels.losses import MISSED_S
 from proxyd.core.rules.answers.explanation import Explanation
 from proxyd.queries import Queries
 

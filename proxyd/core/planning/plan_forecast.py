@@ -9,8 +9,8 @@ from proxyd.core.model.chronon import Chronon, Epoch
 from proxyd.core.model.schedule import Constraint, ExecutionInterval
 from proxyd.core.planning.chunks import Chunked
 from proxyd.core.planning.plan_preview import play
-from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
+from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 
 PUSHED = "pushed by its hub"

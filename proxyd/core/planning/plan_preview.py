@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from proxyd.core.model.chronon import Chronon, Epoch
-from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
+from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 
 _MOST_COPIED = 4000
@@ -39,7 +39,7 @@ def preview(planner: Planner, epoch: Epoch, *, limit: int | None = None) -> list
     --------
     >>> from proxyd.core.model.budget import Budget
     >>> from proxyd.core.model.chronon import ChrononGrid
-    >>> from proxyd.core.planning.planner_settings import PlannerSettings
+    >>> from proxyd.core.planning.queue.planner_settings import PlannerSettings
     >>> from proxyd.core.planning.policies.demands import Demands
     >>> from proxyd.core.planning.policies.uniform import UniformDemand
     >>> from proxyd.core.politeness import PolitenessBudget, ProbeLog

@@ -15,11 +15,11 @@ from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.schedule import Constraint, Probe, Reason
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.chunks import Chunked, chunks, run_all
-from proxyd.core.planning.planned_source import PlannedSource, ProbeLimits
-from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.planning.policies.rule_demand import CountedAhead
 from proxyd.core.planning.queue.candidates import Candidate, Candidates
 from proxyd.core.planning.queue.due_times import DueTimes
+from proxyd.core.planning.queue.planned_source import PlannedSource, ProbeLimits
+from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.planning.queue.probe_slots import PlannedProbe, SlotAllocator, UnitDebt
 from proxyd.core.planning.queue.source_queues import SourceQueues
 from proxyd.core.politeness import HostBudgets, ScopeBlocks
@@ -60,7 +60,7 @@ class Planner:
     >>> from proxyd.core.model.chronon import ChrononGrid
     >>> from proxyd.core.politeness import PolitenessBudget, ProbeLog
     >>> from proxyd.core.model.budget import Budget
-    >>> from proxyd.core.planning.planner_settings import PlannerSettings
+    >>> from proxyd.core.planning.queue.planner_settings import PlannerSettings
     >>> from proxyd.core.planning.policies.demands import Demands
     >>> from proxyd.core.planning.policies.auto import DetectionDemand
     >>> planner = Planner(PlannerSettings(grid=ChrononGrid(10.0), budget=Budget(1.0)))

@@ -8,7 +8,7 @@ from math import inf
 from typing import Any
 
 from proxyd.core.model.chronon import ChrononGrid
-from proxyd.core.planning.planned_source import PlannedSource
+from proxyd.core.planning.queue.planned_source import PlannedSource
 
 
 @dataclass(frozen=True, slots=True)

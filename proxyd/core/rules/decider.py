@@ -18,10 +18,10 @@ from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.core.model.profile import Declaration
 from proxyd.core.model.schedule import Probe
 from proxyd.core.model.suspension import Suspension
-from proxyd.core.planning.allocation.plan_switch import switch_plan
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.chunks import Chunked
 from proxyd.core.planning.chunks import run_all as run_parts
+from proxyd.core.planning.plan_switch import switch_plan
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.planning.source_record import SourceRecord

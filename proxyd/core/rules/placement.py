@@ -16,10 +16,10 @@ from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, host_of
 from proxyd.core.model.profile import Source
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.chunks import Chunked
-from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.policies.demands import Demands
 from proxyd.core.planning.policies.rule_demand import Found
+from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.politeness import ProbeLog, Throttles
 from proxyd.core.rules.known.demands import Counted, counts_since_s, demands_of

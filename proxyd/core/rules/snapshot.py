@@ -9,10 +9,10 @@ import numpy as np
 
 from proxyd.core.model.target import Target
 from proxyd.core.planning.allocation.fleet_state import SLOT_S
-from proxyd.core.planning.allocation.losses import Losses
 from proxyd.core.planning.allocation.week_plan import WeekPlan
-from proxyd.core.planning.planned_source import PlannedSource
-from proxyd.core.planning.planner_settings import PlannerSettings
+from proxyd.core.planning.kernels.losses import Losses
+from proxyd.core.planning.queue.planned_source import PlannedSource
+from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.politeness import HostBudgets
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rates.week_counts import WeekCounts

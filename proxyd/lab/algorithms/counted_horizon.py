@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from proxyd.core.planning.numba_kernels import flat, kernel
+from proxyd.core.planning.kernels.numba_kernels import flat, kernel
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -7,7 +7,7 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from proxyd.core.planning.one_source.costs import Prefix
+from proxyd.core.planning.kernels.costs import Prefix
 from proxyd.core.planning.one_source.optimal_schedule import OneSourceSchedule
 from proxyd.errors import InvalidScheduleError
 

@@ -8,7 +8,7 @@ from math import expm1, inf, log1p, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyd.core.planning.one_source.costs import Prefix
+from proxyd.core.planning.kernels.costs import Prefix
 from proxyd.core.planning.one_source.optimal_schedule import OneSourceSchedule
 from proxyd.errors import InvalidScheduleError, UnknownPolicyError
 

@@ -16,7 +16,7 @@ from proxyd.core.planning.capture.capacity import Capacity, Jobs
 from proxyd.core.planning.capture.capture_kernels import SLOT, tables, take_in_order
 from proxyd.core.planning.capture.earliest_deadline import edf
 from proxyd.core.planning.capture.spans import OPEN, CaptureSchedule, Floats, Ints, Spans, are_disjoint, checked_weights
-from proxyd.core.planning.numba_kernels import kernel
+from proxyd.core.planning.kernels.numba_kernels import kernel
 from proxyd.errors import SchedulingError
 
 _TOLERANCE = 1e-6

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from proxyd.core.planning.allocation.probe_allocator import largest
-from proxyd.core.planning.golden_turns import turns
+from proxyd.core.planning.kernels.golden_turns import turns
 from proxyd.lab.algorithms.detection_frequencies import Floats, checked_rates, memoryless, tight_bound
 
 Ints = NDArray[np.int64]

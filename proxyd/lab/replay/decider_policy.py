@@ -14,7 +14,7 @@ from proxyd.core.model.item import Item
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.chunks import run_all
-from proxyd.core.planning.planner_settings import PlannerSettings
+from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.rates.evidence import ItemTimes
 from proxyd.core.rates.rate_blend import NO_EVIDENCE, Blend
 from proxyd.core.rates.week_bins import WEEK_S

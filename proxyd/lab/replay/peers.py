@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from proxyd.core.model.chronon import Chronon
-from proxyd.core.planning.golden_turns import turns
+from proxyd.core.planning.kernels.golden_turns import turns
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.lab.replay.replay import Floats, Ints, Terms
 

@@ -11,9 +11,9 @@ from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.target import Target
 from proxyd.core.planning.allocation.curves import by_slot
 from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimits, WeekGrid
-from proxyd.core.planning.allocation.losses import MISSED_S, NO_LOSSES, Losses, by_rate, index_of, window
 from proxyd.core.planning.allocation.probe_allocator import ProbeAllocator
 from proxyd.core.planning.allocation.targets import FleetTargets
+from proxyd.core.planning.kernels.losses import MISSED_S, NO_LOSSES, Losses, by_rate, index_of, window
 from proxyd.core.rates.bursts import BIN_S, Bursts, concentrations, unhelped
 from proxyd.core.rates.siblings import FRESH_S, RecentChanges, siblings_of
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S

@@ -9,8 +9,8 @@ import numpy as np
 from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.planning.allocation.fleet_demand import WeekGrid
-from proxyd.core.planning.golden_turns import turns
-from proxyd.core.planning.one_source.costs import Prefix
+from proxyd.core.planning.kernels.costs import Prefix
+from proxyd.core.planning.kernels.golden_turns import turns
 from proxyd.lab.algorithms.one_source_baselines import parameter_for
 from proxyd.lab.replay.replay import Floats, Ints, Terms
 from proxyd.lab.replay.replay_policies import Learner

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from proxyd.core.planning.allocation.fleet_state import FleetState, Floats, Ints
-from proxyd.core.planning.allocation.losses import MISSED_S, NO_LOSSES, Losses, by_rate, index_of
+from proxyd.core.planning.kernels.losses import MISSED_S, NO_LOSSES, Losses, by_rate, index_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)

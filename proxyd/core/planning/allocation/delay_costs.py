@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from proxyd.core.planning.allocation.losses import Losses
-from proxyd.core.planning.one_source.costs import prefix_sums
+from proxyd.core.planning.kernels.costs import prefix_sums
+from proxyd.core.planning.kernels.losses import Losses
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -57,7 +57,7 @@ class WeekCosts:
     def kept(self, losses: Losses, shape_of: Ints, start: Floats, finish: Floats) -> Floats:
         """Return what a probe at ``finish`` saves of the items since ``start``, in slots of waiting, shape (n,).
 
-        >>> from proxyd.core.planning.allocation.losses import window
+        >>> from proxyd.core.planning.kernels.losses import window
         >>> costs = WeekCosts(np.array([[1.0, 1.0, 4.0, 2.0]]))
         >>> late = Losses(window(1.0, delay=100.0))
         >>> costs.kept(late, np.array([0]), np.array([0.0]), np.array([3.0])).tolist()

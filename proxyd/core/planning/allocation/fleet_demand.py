@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from proxyd.core.planning.allocation.losses import Losses
 from proxyd.core.planning.allocation.prices import HostLimits
 from proxyd.core.planning.allocation.targets import FleetTargets
 from proxyd.core.planning.allocation.timetable import Floats, Ints
-from proxyd.core.planning.golden_turns import turns
+from proxyd.core.planning.kernels.golden_turns import turns
+from proxyd.core.planning.kernels.losses import Losses
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.errors import InvalidScheduleError
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyd.core.planning.allocation.losses import Losses
 from proxyd.core.planning.allocation.prices import HostLimits
 from proxyd.core.planning.allocation.targets import FleetTargets
+from proxyd.core.planning.kernels.losses import Losses
 from proxyd.core.rates.siblings import Siblings
 from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rates.week_shapes import WeekShapes

@@ -13,8 +13,8 @@ import numpy as np
 
 from proxyd.core.model.target import Target
 from proxyd.core.planning.allocation.fleet_state import FleetState
-from proxyd.core.planning.allocation.losses import Losses, Step
 from proxyd.core.planning.allocation.targets import FleetTargets
+from proxyd.core.planning.kernels.losses import Losses, Step
 from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rates.week_shapes import WeekShapes
 

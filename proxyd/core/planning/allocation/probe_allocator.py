@@ -11,12 +11,12 @@ from numpy.typing import ArrayLike
 
 from proxyd.core.planning.allocation.delay_costs import WeekCosts
 from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimits
-from proxyd.core.planning.allocation.losses import NO_LOSSES, Losses
 from proxyd.core.planning.allocation.price_drift import PriceDrift
 from proxyd.core.planning.allocation.prices import Frequencies, Prices, allocate, row_place, row_places, slot_loads
 from proxyd.core.planning.allocation.targets import FleetTargets, RuleOutlook, TargetPrices
 from proxyd.core.planning.allocation.timetable import LEVELS, Floats, Ints, Timetable
-from proxyd.core.planning.golden_turns import turn, turns
+from proxyd.core.planning.kernels.golden_turns import turn, turns
+from proxyd.core.planning.kernels.losses import NO_LOSSES, Losses
 from proxyd.core.rates.week_bins import MONDAY_S
 from proxyd.errors import SchedulingError
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from proxyd.core.model.schedule import Constraint
 from proxyd.core.model.target import Target
-from proxyd.core.planning.allocation.losses import NO_LOSSES, STEPS, Losses, index_of
 from proxyd.core.planning.allocation.prices import Frequencies, Prices
 from proxyd.core.planning.allocation.timetable import LEVELS, Floats, Ints
+from proxyd.core.planning.kernels.losses import NO_LOSSES, STEPS, Losses, index_of
 from proxyd.core.rates.bursts import HELPS
 
 _BISECTIONS = 26
@@ -165,7 +165,7 @@ class TargetPrices:
     --------
     Items of an even week are to be seen within 12 slots, nine of ten. A probe each 12 / 0.9 slots is enough:
 
-    >>> from proxyd.core.planning.allocation.losses import window
+    >>> from proxyd.core.planning.kernels.losses import window
     >>> from proxyd.core.planning.allocation.prices import allocate
     >>> from proxyd.core.planning.allocation.timetable import Timetable
     >>> losses = Losses(window(12.0, delay=1008.0))

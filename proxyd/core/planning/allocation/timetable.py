@@ -9,10 +9,10 @@ from math import ceil, log2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from proxyd.core.planning.allocation.losses import NO_LOSSES, STEPS, GapSums, Losses, even_gaps, links_of
-from proxyd.core.planning.counted_events import CountedRule, ItemsLine
-from proxyd.core.planning.numba_kernels import flat, kernel
-from proxyd.core.planning.one_source.costs import prefix_sums
+from proxyd.core.planning.kernels.costs import prefix_sums
+from proxyd.core.planning.kernels.counted_events import CountedRule, ItemsLine
+from proxyd.core.planning.kernels.losses import NO_LOSSES, STEPS, GapSums, Losses, even_gaps, links_of
+from proxyd.core.planning.kernels.numba_kernels import flat, kernel
 from proxyd.core.planning.one_source.grid_kernels import priced
 
 Floats = NDArray[np.float64]

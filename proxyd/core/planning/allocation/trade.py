@@ -9,7 +9,7 @@ import numpy as np
 
 from proxyd.core.planning.allocation.prices import Frequencies, allocate
 from proxyd.core.planning.allocation.probe_allocator import ProbeAllocator
-from proxyd.core.planning.golden_turns import turns
+from proxyd.core.planning.kernels.golden_turns import turns
 
 _SAMPLE = 20_000  # number of sources that represent a larger fleet
 
@@ -58,7 +58,7 @@ def share_trade(allocator: ProbeAllocator, shares: Iterable[float]) -> list[Shar
     Examples
     --------
     >>> from proxyd.core.model.target import Target
-    >>> from proxyd.core.planning.allocation.losses import Losses, Step
+    >>> from proxyd.core.planning.kernels.losses import Losses, Step
     >>> from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimits, WeekGrid
     >>> from proxyd.core.planning.allocation.targets import FleetTargets
     >>> nobody = np.zeros(1, dtype=np.int64)

@@ -19,8 +19,8 @@ from proxyd.core.planning.allocation.host_groups import NO_GROUPS, HostGroups
 from proxyd.core.planning.allocation.probe_allocator import ProbeAllocator
 from proxyd.core.planning.allocation.targets import RuleOutlook
 from proxyd.core.planning.allocation.trade import SharePoint, TradePoint, share_trade, trade
-from proxyd.core.planning.counted_events import ItemsLine
-from proxyd.core.planning.golden_turns import turns
+from proxyd.core.planning.kernels.counted_events import ItemsLine
+from proxyd.core.planning.kernels.golden_turns import turns
 from proxyd.core.planning.policies.doe import doe_slots
 from proxyd.core.rates.bursts import BIN_S
 from proxyd.core.rates.siblings import Siblings

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyd.core.planning.numba_kernels import kernel
+from proxyd.core.planning.kernels.numba_kernels import kernel
 
 Ints = NDArray[np.int64]
 

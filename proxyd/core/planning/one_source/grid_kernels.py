@@ -12,7 +12,7 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyd.core.planning.numba_kernels import kernel
+from proxyd.core.planning.kernels.numba_kernels import kernel
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

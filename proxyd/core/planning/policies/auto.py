@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from proxyd.core.model.schedule import Reason
-from proxyd.core.planning.allocation.losses import MISSED_S
-from proxyd.core.planning.counted_events import MOST_COUNTED, CountedRule, ItemsLine
+from proxyd.core.planning.kernels.counted_events import MOST_COUNTED, CountedRule, ItemsLine
+from proxyd.core.planning.kernels.losses import MISSED_S
 from proxyd.core.planning.policies.expected_intervals import FiringPattern
 from proxyd.core.planning.policies.rule_demand import CountedAhead, Found, RuleDemand, RuleRequest, SeenSource
 
@@ -85,7 +85,7 @@ class CountedDemand(RuleDemand):
 
     Examples
     --------
-    >>> from proxyd.core.planning.allocation.losses import NO_LOSSES
+    >>> from proxyd.core.planning.kernels.losses import NO_LOSSES
     >>> demand = CountedDemand("r", FiringPattern(3, 1), CountedRule(3, NO_LOSSES, missed_s=1e6), count=6)
     >>> demand.to_come, demand.number, round(demand.next_s(0.0, ItemsLine.even(0.01), price_s=50.0))
     (1, 3, 92)

@@ -10,7 +10,7 @@ from math import expm1, inf, sqrt
 import numpy as np
 
 from proxyd.core.model.target import Target
-from proxyd.core.planning.allocation.losses import NO_LOSSES, Losses, even_gaps
+from proxyd.core.planning.kernels.losses import NO_LOSSES, Losses, even_gaps
 
 _GAPS_S = 2.0 ** (np.arange(-8 * 8, 30 * 8) / 8)  # gaps to choose from where items have a life
 _SHORTEST_S, DAY_S = 1e-3, 86400.0
@@ -84,7 +84,7 @@ def due_after_s(
     --------
     >>> due_after_s(1 / 3600, price_item_s=1800.0)
     3600.0
-    >>> from proxyd.core.planning.allocation.losses import window
+    >>> from proxyd.core.planning.kernels.losses import window
     >>> late = Losses(window(600.0, delay=1.0))
     >>> due_after_s(1 / 3600, price_item_s=1800.0, losses=late, missed_s=1e6)
     600.0

@@ -13,7 +13,7 @@ import numpy as np
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.profile import PolicyName
 from proxyd.core.model.schedule import Reason
-from proxyd.core.planning.golden_turns import turns
+from proxyd.core.planning.kernels.golden_turns import turns
 from proxyd.core.planning.policies.rule_demand import Found, RuleDemand, RuleRequest, SeenSource
 
 _POINTS = 8  # least number of probes of a source in a cycle of the golden ratio

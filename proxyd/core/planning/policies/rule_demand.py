@@ -10,8 +10,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 from proxyd.core.model.chronon import Chronon, ChrononGrid, Epoch
 from proxyd.core.model.profile import PolicyChoice
 from proxyd.core.model.schedule import Reason
-from proxyd.core.planning.allocation.losses import NO_LOSSES, Losses
-from proxyd.core.planning.counted_events import ItemsLine
+from proxyd.core.planning.kernels.counted_events import ItemsLine
+from proxyd.core.planning.kernels.losses import NO_LOSSES, Losses
 from proxyd.core.planning.policies.expected_intervals import FiringPattern, PlannedInterval
 from proxyd.core.politeness import ProbeLog
 

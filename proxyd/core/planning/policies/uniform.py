@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from zlib import crc32
 
 from proxyd.core.model.chronon import Chronon, ChrononGrid
-from proxyd.core.planning.golden_turns import turn
+from proxyd.core.planning.kernels.golden_turns import turn
 from proxyd.core.planning.policies.expected_intervals import PlannedInterval
 from proxyd.core.planning.policies.rule_demand import RuleDemand, RuleRequest
 

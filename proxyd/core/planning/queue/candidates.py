@@ -11,11 +11,11 @@ from typing import NamedTuple, TypeAlias
 
 from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.schedule import Reason
-from proxyd.core.planning.planned_source import PlannedSource
-from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.planning.policies import detection
 from proxyd.core.planning.policies.expected_intervals import PlannedInterval
 from proxyd.core.planning.queue.due_times import LOOKAHEAD_CHRONONS, DueTime, DueTimes
+from proxyd.core.planning.queue.planned_source import PlannedSource
+from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.planning.queue.probe_slots import SlotAllocator
 from proxyd.core.planning.queue.source_queues import SourceQueues
 

@@ -10,12 +10,12 @@ from zlib import crc32
 from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.allocation.week_plan import WeekPlan
-from proxyd.core.planning.counted_events import ItemsLine
-from proxyd.core.planning.planned_source import PlannedSource
-from proxyd.core.planning.planner_settings import DEFAULT_PRICE_ITEM_S, PlannerSettings
+from proxyd.core.planning.kernels.counted_events import ItemsLine
 from proxyd.core.planning.policies import detection
 from proxyd.core.planning.policies.detection import most_items
 from proxyd.core.planning.policies.rule_demand import CountedAhead, RuleDemand
+from proxyd.core.planning.queue.planned_source import PlannedSource
+from proxyd.core.planning.queue.planner_settings import DEFAULT_PRICE_ITEM_S, PlannerSettings
 
 LOOKAHEAD_CHRONONS = 60  # intervals that end within so many compete for the budget; those that end later can wait
 NEVER_CHRONONS = 10**9  # until a source that nothing wakes

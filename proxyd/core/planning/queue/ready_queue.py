@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from proxyd.core.model.schedule import Constraint
 from proxyd.core.planning.allocation.week_plan import WeekPlan
-from proxyd.core.planning.planned_source import PlannedSource
+from proxyd.core.planning.queue.planned_source import PlannedSource
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

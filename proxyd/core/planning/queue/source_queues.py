@@ -12,9 +12,9 @@ import numpy as np
 from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.schedule import Constraint, Reason
 from proxyd.core.planning.allocation.week_plan import WeekPlan
-from proxyd.core.planning.planned_source import PlannedSource
-from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.planning.queue.due_times import NEVER_CHRONONS, DueTime, DueTimes
+from proxyd.core.planning.queue.planned_source import PlannedSource
+from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.planning.queue.ready_queue import Floats, Ints, ReadyQueue
 from proxyd.core.planning.queue.wake_queue import WakeQueue
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from heapq import heappop, heappush
 
 from proxyd.core.model.chronon import Chronon
-from proxyd.core.planning.planned_source import PlannedSource
+from proxyd.core.planning.queue.planned_source import PlannedSource
 
 _SPAN = 16  # chronons; few enough that waking a span of them is cheap compared with the rest
 

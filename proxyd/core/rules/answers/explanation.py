@@ -16,9 +16,9 @@ from proxyd.core.model.target import Target
 from proxyd.core.planning.chunks import Chunked
 from proxyd.core.planning.plan_forecast import PlanForecast
 from proxyd.core.planning.plan_preview import play, preview, preview_source
-from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.policies.rule_demand import CountedAhead
+from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rates.week_shapes import HOUR_S

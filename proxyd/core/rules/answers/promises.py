@@ -10,7 +10,7 @@ from math import inf, sqrt
 from proxyd.core.model.profile import PolicyName
 from proxyd.core.model.target import Target
 from proxyd.core.planning.allocation.targets import RuleOutlook
-from proxyd.core.planning.planner_settings import PlannerSettings
+from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.rules.known.demands import is_counted, target_of
 from proxyd.core.rules.programs.rule_program import RuleProgram
 

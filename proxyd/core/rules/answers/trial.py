@@ -14,8 +14,8 @@ from proxyd.core.model.suspension import Suspension
 from proxyd.core.planning.allocation.targets import RuleOutlook
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.chunks import Chunked, run_all
-from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
+from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.answers.advice import IntervalOutlook, outlook_of_rules
 from proxyd.core.rules.answers.explanation import Explainer

@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 from proxyd.core.model.profile import PolicyName, Source, UtilityKind
 from proxyd.core.model.target import Target
-from proxyd.core.planning.allocation.losses import NO_LOSSES, Losses, Step, halving, linear, merged, window
-from proxyd.core.planning.counted_events import MOST_KINDS
-from proxyd.core.planning.planner_settings import PlannerSettings
+from proxyd.core.planning.kernels.counted_events import MOST_KINDS
+from proxyd.core.planning.kernels.losses import NO_LOSSES, Losses, Step, halving, linear, merged, window
 from proxyd.core.planning.policies.auto import goes_by_count
 from proxyd.core.planning.policies.demands import Demands
 from proxyd.core.planning.policies.registry import POLICIES
 from proxyd.core.planning.policies.rule_demand import RuleDemand, RuleRequest
+from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.politeness import PolitenessBudget
 from proxyd.core.rules.programs.rule_program import RuleProgram, source_weights

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from proxyd.core.model.profile import Source
 from proxyd.core.model.target import Target
 from proxyd.core.planning.allocation.fleet_state import FleetState
-from proxyd.core.planning.allocation.losses import MISSED_S, Losses
 from proxyd.core.planning.allocation.targets import FleetTargets
 from proxyd.core.planning.allocation.week_plan import WeekPlan
+from proxyd.core.planning.kernels.losses import MISSED_S, Losses
 from proxyd.core.rates.bursts import BIN_S, concentrations, together, unhelped
 from proxyd.core.rates.evidence import Evidence, ItemTimes, item_times
 from proxyd.core.rates.model_fit import NO_FIT, ModelFit, SourceModel

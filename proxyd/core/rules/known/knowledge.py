@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.profile import Source
 from proxyd.core.model.suspension import Suspension
-from proxyd.core.planning.planner_settings import PlannerSettings
+from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.politeness import PolitenessBudget
 from proxyd.core.rates.gamma_poisson import DEFAULT_MEAN_PER_S
 from proxyd.core.rates.week_bins import Cycle

@@ -10,12 +10,12 @@ from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.model.profile import PolicyName
 from proxyd.core.planning.plan_preview import play, preview
-from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
-from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.planning.policies.auto import DetectionDemand
 from proxyd.core.planning.policies.demands import Demands
 from proxyd.core.planning.policies.paced import PacedDemand
+from proxyd.core.planning.queue.planned_source import PlannedSource
+from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.politeness import PolitenessBudget, ProbeLog
 

@@ -9,7 +9,7 @@ from proxyd.core.language import SourceText, check
 from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.profile import Declaration
-from proxyd.core.planning.planner_settings import PlannerSettings
+from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.knowledge import DeciderSettings
 from tests.fleets import Drive, changed, item

@@ -12,9 +12,9 @@ from proxyd.api.wire import Explained
 from proxyd.api.wire.explained import explanation
 from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.model.schedule import Reason
-from proxyd.core.planning.allocation.losses import NO_LOSSES, Losses
 from proxyd.core.planning.chunks import run_all
-from proxyd.core.planning.counted_events import CountedRule, ItemsLine
+from proxyd.core.planning.kernels.counted_events import CountedRule, ItemsLine
+from proxyd.core.planning.kernels.losses import NO_LOSSES, Losses
 from proxyd.core.planning.policies.auto import CountedDemand
 from proxyd.core.planning.policies.expected_intervals import FiringPattern
 from proxyd.core.rules.answers.explanation import Explainer
@@ -50,7 +50,7 @@ async def seen(found: Decider, items: int, at_s: float) -> None:
 @pytest.fixture
 def known_rates(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every rate count as known."""
-    monkeypatch.setattr("proxyd.core.planning.planned_source._KNOWN_ITEMS", 0.0)
+    monkeypatch.setattr("proxyd.core.planning.queue.planned_source._KNOWN_ITEMS", 0.0)
 
 
 async def test_a_source_of_unknown_rate_is_due_for_single_items_too() -> None:

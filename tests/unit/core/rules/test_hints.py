@@ -10,13 +10,13 @@ import pytest
 from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.planning.allocation.fleet_state import FleetState
-from proxyd.core.planning.allocation.losses import MISSED_S, NO_LOSSES, Losses, window
 from proxyd.core.planning.allocation.week_plan import WeekPlan
-from proxyd.core.planning.planned_source import PlannedSource
+from proxyd.core.planning.kernels.losses import MISSED_S, NO_LOSSES, Losses, window
 from proxyd.core.planning.planner import Planner
-from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.planning.policies.auto import DetectionDemand
 from proxyd.core.planning.policies.demands import Demands
+from proxyd.core.planning.queue.planned_source import PlannedSource
+from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.politeness import PolitenessBudget, ProbeLog
 from proxyd.core.rates.bursts import BIN_S
 from proxyd.core.rates.evidence import ChangedBit, Evidence, ItemCount, ItemTimes

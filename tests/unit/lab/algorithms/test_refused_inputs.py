@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from proxyd.core.model.intensity import PiecewiseConstant
-from proxyd.core.planning.one_source.costs import Prefix
+from proxyd.core.planning.kernels.costs import Prefix
 from proxyd.errors import InvalidScheduleError, SchedulingError, UnknownPolicyError
 from proxyd.lab.algorithms.detection_frequencies import memoryless, periodic_cost, tight_bound
 from proxyd.lab.algorithms.off_grid import improve_exactly

@@ -21,10 +21,10 @@ from proxyd.core.planning.capture.pareto import pareto
 from proxyd.lab.algorithms.counted_horizon import UpdateChances, counted_plan
 from proxyd.lab.algorithms.overlapping_capture import greedy_capture, most_weight
 from proxyd.lab.algorithms.sup import least_delay_sup, sup
-from proxyd.core.planning.numba_kernels import HAS_NUMBA
+from proxyd.core.planning.kernels.numba_kernels import HAS_NUMBA
 from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimits, WeekGrid
 from proxyd.core.planning.allocation.probe_allocator import ProbeAllocator
-from proxyd.core.planning.one_source.costs import Prefix
+from proxyd.core.planning.kernels.costs import Prefix
 from proxyd.core.planning.one_source.optimal_schedule import Grid, all_optimal, optimal
 
 rng = np.random.default_rng(7)

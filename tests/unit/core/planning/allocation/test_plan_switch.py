@@ -9,16 +9,16 @@ import numpy as np
 from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.planning.allocation.fleet_state import FleetState
-from proxyd.core.planning.allocation.plan_switch import switch_plan
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.chunks import PART, run_all
 from proxyd.core.planning.plan_preview import play
-from proxyd.core.planning.planned_source import PlannedSource
+from proxyd.core.planning.plan_switch import switch_plan
 from proxyd.core.planning.planner import Planner
-from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.planning.policies.auto import DetectionDemand
 from proxyd.core.planning.policies.demands import Demands
 from proxyd.core.planning.policies.uniform import UniformDemand
+from proxyd.core.planning.queue.planned_source import PlannedSource
+from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.politeness import PolitenessBudget, ProbeLog
 from proxyd.core.rates.week_shapes import WeekShapes
 

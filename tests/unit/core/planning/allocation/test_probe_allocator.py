@@ -10,7 +10,7 @@ from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.planning.allocation.delay_costs import WeekCosts
 from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimits, WeekGrid
 from proxyd.core.planning.allocation.probe_allocator import ProbeAllocator
-from proxyd.core.planning.one_source.costs import Prefix
+from proxyd.core.planning.kernels.costs import Prefix
 from proxyd.errors import InvalidScheduleError, SchedulingError
 from proxyd.lab.algorithms.detection_frequencies import tight_bound
 

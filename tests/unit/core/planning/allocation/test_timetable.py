@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.planning.allocation.prices import Frequencies, HostLimits, allocate, row_places, slot_loads
 from proxyd.core.planning.allocation.timetable import LEVELS, Timetable
-from proxyd.core.planning.golden_turns import turns
+from proxyd.core.planning.kernels.golden_turns import turns
 from proxyd.core.planning.one_source.optimal_schedule import optimal_cycle
 from proxyd.errors import InvalidScheduleError
 

@@ -17,12 +17,12 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.planning.allocation.fleet_state import FleetState
 from proxyd.core.planning.allocation.week_plan import WeekPlan
-from proxyd.core.planning.one_source.costs import Prefix
-from proxyd.core.planning.planned_source import PlannedSource
+from proxyd.core.planning.kernels.costs import Prefix
 from proxyd.core.planning.planner import Planner
-from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.planning.policies.demands import Demands
 from proxyd.core.planning.policies.doe import DoeDemand, doe_slots
+from proxyd.core.planning.queue.planned_source import PlannedSource
+from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.politeness import PolitenessBudget, ProbeLog
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S, Cycle
 from proxyd.core.rates.week_shapes import WeekShapes

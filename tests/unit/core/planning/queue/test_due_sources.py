@@ -8,11 +8,9 @@ from hypothesis import strategies as st
 from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.profile import PolicyName
-from proxyd.core.planning.allocation.losses import NO_LOSSES
-from proxyd.core.planning.counted_events import CountedRule
-from proxyd.core.planning.planned_source import PlannedSource
+from proxyd.core.planning.kernels.counted_events import CountedRule
+from proxyd.core.planning.kernels.losses import NO_LOSSES
 from proxyd.core.planning.planner import Planner
-from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.planning.policies.auto import CountedDemand, DetectionDemand
 from proxyd.core.planning.policies.demands import Demands
 from proxyd.core.planning.policies.doe import DoeDemand
@@ -20,6 +18,8 @@ from proxyd.core.planning.policies.expected_intervals import FiringPattern
 from proxyd.core.planning.policies.paced import PacedDemand
 from proxyd.core.planning.policies.rule_demand import RuleDemand
 from proxyd.core.planning.queue.candidates import Candidates
+from proxyd.core.planning.queue.planned_source import PlannedSource
+from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.politeness import PolitenessBudget, ProbeLog
 
 NOW = 40_000

@@ -14,15 +14,15 @@ from proxyd.core.model.chronon import Chronon, ChrononGrid, Epoch
 from proxyd.core.model.profile import PolicyName
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.plan_preview import preview
-from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
-from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.planning.policies.auto import DetectionDemand
 from proxyd.core.planning.policies.demands import Demands
 from proxyd.core.planning.policies.paced import PacedDemand
 from proxyd.core.planning.policies.rule_demand import RuleDemand
 from proxyd.core.planning.policies.uniform import UniformDemand
 from proxyd.core.planning.queue.candidates import Candidates
+from proxyd.core.planning.queue.planned_source import PlannedSource
+from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.planning.queue.source_queues import SourceQueues
 from proxyd.core.politeness import PolitenessBudget, ProbeLog
 

@@ -9,7 +9,7 @@ import pytest
 from proxyd.core.model.chronon import Epoch
 from proxyd.core.model.profile import PolicyName
 from proxyd.core.model.schedule import Reason
-from proxyd.core.planning.counted_events import MOST_KINDS
+from proxyd.core.planning.kernels.counted_events import MOST_KINDS
 from proxyd.core.planning.plan_preview import preview
 from proxyd.core.planning.policies.auto import DetectionDemand
 from proxyd.core.planning.policies.demands import Demands

@@ -16,7 +16,7 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import Item
 from proxyd.core.model.profile import Declaration, Source
 from proxyd.core.model.schedule import Reason
-from proxyd.core.planning.planner_settings import PlannerSettings
+from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.knowledge import DeciderSettings, Knowledge

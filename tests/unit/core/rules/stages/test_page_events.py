@@ -15,7 +15,7 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import EventKind, Item, Value
 from proxyd.core.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome, Validators
 from proxyd.core.model.schedule import Reason
-from proxyd.core.planning.planner_settings import PlannerSettings
+from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.rates.evidence import ChangedBit, ItemCount
 from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.decider import Decider

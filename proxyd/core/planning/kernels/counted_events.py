@@ -10,7 +10,7 @@ from math import log2
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyd.core.planning.allocation.losses import Losses
+from proxyd.core.planning.kernels.losses import Losses
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -10,8 +10,8 @@ import numpy as np
 from proxyd.core.model.chronon import Chronon
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.chunks import Chunked
-from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
+from proxyd.core.planning.queue.planned_source import PlannedSource
 
 
 def switch_plan(planner: Planner, week: WeekPlan, now: Chronon) -> Chunked[None]:
@@ -26,7 +26,7 @@ def switch_plan(planner: Planner, week: WeekPlan, now: Chronon) -> Chunked[None]
     >>> from proxyd.core.model.chronon import ChrononGrid
     >>> from proxyd.core.model.budget import Budget
     >>> from proxyd.core.planning.chunks import run_all
-    >>> from proxyd.core.planning.planner_settings import PlannerSettings
+    >>> from proxyd.core.planning.queue.planner_settings import PlannerSettings
     >>> from proxyd.core.planning.allocation.fleet_state import FleetState
     >>> even = WeekShapes(np.ones((1, 168)), np.zeros(1, dtype=np.int64))
     >>> week = WeekPlan.of(FleetState(("a",), np.array([1e-4]), np.ones(1), np.zeros(1), even, probes_per_s=1e-3))

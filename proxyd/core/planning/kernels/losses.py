@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from proxyd.core.planning.golden_turns import turns
-from proxyd.core.planning.numba_kernels import flat, kernel
-from proxyd.core.planning.one_source.costs import prefix_sums
+from proxyd.core.planning.kernels.costs import prefix_sums
+from proxyd.core.planning.kernels.golden_turns import turns
+from proxyd.core.planning.kernels.numba_kernels import flat, kernel
 from proxyd.core.rates.week_bins import WEEK_S
 
 Floats = NDArray[np.float64]

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import Chronon, ChrononGrid
 from proxyd.core.model.target import DEFAULT_TARGET, Target
-from proxyd.core.planning.allocation.losses import MISSED_S
+from proxyd.core.planning.kernels.losses import MISSED_S
 from proxyd.core.politeness import PolitenessBudget
 
 DEFAULT_PRICE_ITEM_S = 360.0

@@ -1,0 +1,1 @@
+"""What waiting costs, and the compiled loops that everything else in planning calls."""
