@@ -13,7 +13,6 @@ from sqlalchemy import Connection, Row, Select, bindparam, select, update
 from proxyd.core.model.item import EventKind, Item, UpdateEvent, Value
 from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.rules.known.estimates import FleetRecord
-from proxyd.core.rules.known.state import SourceState
 from proxyd.core.rules.observation import Observation
 from proxyd.core.rules.stages.joint_intervals import JointInterval, Obtained
 from proxyd.store import rows
