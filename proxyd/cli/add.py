@@ -98,7 +98,7 @@ def _as_json(found: Discovered, watch: Watch, samples: Sequence[str], done: str)
 )
 async def remove(options: argparse.Namespace) -> int:
     """End what add began: an address is not watched any longer."""
-    from proxyd.core.language.printing.quoting import quote_name
+    from proxyd.core.language.syntax.quoting import quote_name
 
     if options.file is not None:
         old, where = _remove_from(options.watched, options.file, settings_of(options)), str(options.file)

@@ -165,7 +165,7 @@ def _shown(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 
 def watch_statement(outcome: ProbeOutcome) -> str:
     """Return a statement that watches this feed."""
-    from proxyd.core.language.printing.quoting import quote_name, quote_text
+    from proxyd.core.language.syntax.quoting import quote_name, quote_text
 
     title = str(outcome.items[0].fields.get("channel.title") or urlsplit(outcome.source_id).hostname or "source")
     name = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:40] or "source"

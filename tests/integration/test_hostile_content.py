@@ -23,7 +23,7 @@ from yarl import URL
 
 from proxyd import log
 from proxyd.cli.main import main
-from proxyd.core.language.printing.quoting import quote_name
+from proxyd.core.language.syntax.quoting import quote_name
 from proxyd.notify.channels.mail import compose
 from proxyd.notify.message_forms import cloudevent, plain_text, subject
 from proxyd.ports import Message

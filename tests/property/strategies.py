@@ -8,8 +8,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from proxyd.core.language.deliveries import DELIVERY_KINDS, DeliveryKind
-from proxyd.core.language.nodes import (
+from proxyd.core.language.syntax.delivery_kinds import DELIVERY_KINDS, DeliveryKind
+from proxyd.core.language.syntax.nodes import (
     ClassDeclaration,
     CreateDomain,
     CreateProfile,

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from proxyd.api.wire import Fault, Problem
 from proxyd.api.wire.json_profiles import written
 from proxyd.core.language import format_statements, parse
-from proxyd.core.language.printing.quoting import quote_name
+from proxyd.core.language.syntax.quoting import quote_name
 from proxyd.core.model.profile import Declaration
 from tests.examples import examples
 from tests.fleets import rule, source

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from proxyd.core.language import SourceText, check, format_expression, format_parsed, format_statements, parse
-from proxyd.core.language.nodes import InsertNotification, Statement
+from proxyd.core.language.syntax.nodes import InsertNotification, Statement
 from proxyd.core.model.expression import Call, Case, Expression, Literal
 from tests.examples import examples
 from tests.property.strategies import expressions, statements

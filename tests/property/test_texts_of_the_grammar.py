@@ -17,8 +17,8 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 from proxyd.core.language import format_parsed, parse
-from proxyd.core.language.reading.token_reader import MAX_ERRORS, TokenReader
-from proxyd.core.language.words import KEYWORDS
+from proxyd.core.language.syntax.token_reader import MAX_ERRORS, TokenReader
+from proxyd.core.language.syntax.words import KEYWORDS
 from tests.examples import examples
 from tests.pages import ROOT, blocks
 

@@ -14,7 +14,7 @@ from proxyd.api import wire
 from proxyd.api.rest.endpoint import Endpoint, read_query
 from proxyd.api.rest.feed_documents import Feed, atom, entry, json_feed
 from proxyd.api.rest.query_readers import wanted_rules
-from proxyd.core.language.words import no_such
+from proxyd.core.language.syntax.words import no_such
 from proxyd.queries import Queries, Wanted
 
 _NEWEST = 100

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 from proxyd.api import wire
 from proxyd.api.rest.problems import BadRequestError
-from proxyd.core.language.words import no_such
+from proxyd.core.language.syntax.words import no_such
 from proxyd.core.model.field_values import parse_iso
 from proxyd.core.model.profile import Declaration
 from proxyd.errors import BusyError

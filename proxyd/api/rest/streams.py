@@ -18,7 +18,7 @@ from proxyd.api.rest.endpoint import read_query
 from proxyd.api.rest.problems import later
 from proxyd.api.rest.query_readers import known_declaration, position, wanted
 from proxyd.clock import wait_until
-from proxyd.core.language.words import no_such
+from proxyd.core.language.syntax.words import no_such
 from proxyd.errors import NotFoundError
 from proxyd.queries import Profiles, Queries, StoredNotification, Wanted
 

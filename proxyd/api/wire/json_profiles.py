@@ -1,6 +1,6 @@
 """Declarations in JSON: their statements, errors as faults of members, and statements as JSON.
 
-What is specific to a clause is in ``proxyd.core.language.clauses``.
+What is specific to a clause is in ``proxyd.core.language.syntax.clauses``.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from proxyd.core.language import (
     what_is_unfit,
     what_lacks,
 )
-from proxyd.core.language.clauses import PROFILE_OPTIONS, RULE_CLAUSES, SOURCE_OPTIONS, Clause, Form
-from proxyd.core.language.deliveries import DELIVERY_KINDS, DeliveryPart, kind_of
-from proxyd.core.language.nodes import ClassDeclaration, FieldDeclaration
-from proxyd.core.language.reading.token_reader import MAX_ERRORS
+from proxyd.core.language.syntax.clauses import PROFILE_OPTIONS, RULE_CLAUSES, SOURCE_OPTIONS, Clause, Form
+from proxyd.core.language.syntax.delivery_kinds import DELIVERY_KINDS, DeliveryPart, kind_of
+from proxyd.core.language.syntax.nodes import ClassDeclaration, FieldDeclaration
+from proxyd.core.language.syntax.token_reader import MAX_ERRORS
 from proxyd.core.model.delivery import Delivery, SecretRef
 from proxyd.core.model.expression import ClassName, TextSpan
 from proxyd.core.model.profile import Auth, Extraction, FieldType, Reader

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 from pydantic import ConfigDict, Field, create_model, model_validator
 
 from proxyd.api.wire.base_models import Text, WireModel
-from proxyd.core.language.clauses import PROFILE_OPTIONS, RULE_CLAUSES, SOURCE_OPTIONS, Clause, Form
-from proxyd.core.language.deliveries import DELIVERY_KINDS, DeliveryPart
-from proxyd.core.language.readers import READER_KINDS
+from proxyd.core.language.syntax.clauses import PROFILE_OPTIONS, RULE_CLAUSES, SOURCE_OPTIONS, Clause, Form
+from proxyd.core.language.syntax.delivery_kinds import DELIVERY_KINDS, DeliveryPart
+from proxyd.core.language.syntax.readers import READER_KINDS
 from proxyd.core.model.delivery import SecretRef
 
 if TYPE_CHECKING:

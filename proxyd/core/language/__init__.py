@@ -5,11 +5,20 @@ from __future__ import annotations
 from proxyd.core.language.checking.check_context import CheckSettings
 from proxyd.core.language.checking.checker import Checked, check, check_parsed
 from proxyd.core.language.checking.classes import BUILT_IN, FEED_PATHS
-from proxyd.core.language.checking.counting import counting_of, restarted_counters, rule_counting
-from proxyd.core.language.checking.meanings import MEANING, what_changed
+from proxyd.core.language.checking.counting import MEANING, counting_of, restarted_counters, rule_counting, what_changed
+from proxyd.core.language.checking.functions import FUNCTIONS, Family, Function
 from proxyd.core.language.checking.value_reader import During, channel_scheme, parse_during
-from proxyd.core.language.functions import FUNCTIONS, Family, Function
-from proxyd.core.language.nodes import (
+from proxyd.core.language.checking.watches import DEFAULT_PROFILE, edited, expand, find_watch
+from proxyd.core.language.source_addresses import WrittenAddress, lines_of, watch_of, written_address, written_addresses
+from proxyd.core.language.source_lists import Listed, Merged, SourceList, merge_listing, opml, read_listing
+from proxyd.core.language.syntax.address_lists import is_list, named_lists
+from proxyd.core.language.syntax.expression_printer import (
+    format_after,
+    format_expression,
+    format_select,
+    format_trigger,
+)
+from proxyd.core.language.syntax.nodes import (
     Broken,
     CreateDomain,
     CreateProfile,
@@ -25,22 +34,18 @@ from proxyd.core.language.nodes import (
     Watch,
     kind_of_statement,
 )
-from proxyd.core.language.printing.expression_printer import (
-    format_after,
-    format_expression,
-    format_select,
-    format_trigger,
+from proxyd.core.language.syntax.parser import (
+    MAX_FILE_BYTES,
+    MAX_SENT_BYTES,
+    MemberReader,
+    parse,
+    what_is_unfit,
+    what_lacks,
 )
-from proxyd.core.language.printing.printer import format_parsed, format_statements
-from proxyd.core.language.reading.address_lists import is_list, named_lists
-from proxyd.core.language.reading.member_reader import MemberReader
-from proxyd.core.language.reading.parser import MAX_FILE_BYTES, MAX_SENT_BYTES, parse, what_is_unfit, what_lacks
-from proxyd.core.language.reading.token_reader import MAX_STATEMENT_BYTES
-from proxyd.core.language.source_addresses import WrittenAddress, lines_of, watch_of, written_address, written_addresses
-from proxyd.core.language.source_lists import Listed, Merged, SourceList, merge_listing, opml, read_listing
-from proxyd.core.language.watches import DEFAULT_PROFILE, edited, expand, find_watch
-from proxyd.core.language.web_addresses import asked_address, plain_address
-from proxyd.core.language.words import did_you_mean, no_such, no_such_source
+from proxyd.core.language.syntax.statement_syntax import format_parsed, format_statements
+from proxyd.core.language.syntax.token_reader import MAX_STATEMENT_BYTES
+from proxyd.core.language.syntax.web_addresses import asked_address, plain_address
+from proxyd.core.language.syntax.words import did_you_mean, no_such, no_such_source
 
 __all__ = [
     "BUILT_IN",

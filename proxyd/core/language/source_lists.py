@@ -14,11 +14,11 @@ from lxml import etree
 
 from proxyd.charsets import DocumentKind, decoded
 from proxyd.core.language.checking.classes import BUILT_IN
-from proxyd.core.language.printing.printer import format_parsed
-from proxyd.core.language.printing.quoting import format_contains, quote_name, quote_text
-from proxyd.core.language.reading.parser import MAX_SENT_BYTES, parse
-from proxyd.core.language.watches import DEFAULT_PROFILE
-from proxyd.core.language.web_addresses import WITHOUT_USER, address_problem, plain_address, without_user
+from proxyd.core.language.checking.watches import DEFAULT_PROFILE
+from proxyd.core.language.syntax.parser import MAX_SENT_BYTES, parse
+from proxyd.core.language.syntax.quoting import format_contains, quote_name, quote_text
+from proxyd.core.language.syntax.statement_syntax import format_parsed
+from proxyd.core.language.syntax.web_addresses import WITHOUT_USER, address_problem, plain_address, without_user
 from proxyd.core.model.profile import EMPTY_DECLARATION, Declaration
 from proxyd.errors import ListingError
 from proxyd.xml_references import ILLEGAL, with_legal_references

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from proxyd.core.language.printing.quoting import format_contains, quote_name, quote_text
+from proxyd.core.language.syntax.quoting import format_contains, quote_name, quote_text
 from proxyd.errors import ConfigError
 
 VALUE_CLASS, VALUE_FIELD = "VALUE", "value"

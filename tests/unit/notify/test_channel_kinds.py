@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxyd.api.wire.statement_models import DeliveryWritten
-from proxyd.core.language.deliveries import DELIVERY_KINDS
+from proxyd.core.language.syntax.delivery_kinds import DELIVERY_KINDS
 from proxyd.core.model.delivery import DELIVERIES
 from proxyd.errors import LeaseLostError
 from proxyd.notify import LeasedChannel

@@ -8,7 +8,7 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from proxyd.core.language.deliveries import format_delivery
+from proxyd.core.language.syntax.delivery_kinds import format_delivery
 from proxyd.core.model.delivery import LogDelivery
 from proxyd.log import configure
 from proxyd.notify.channels.channel_routing import LogChannel

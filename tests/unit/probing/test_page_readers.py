@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from proxyd.core.language.readers import READER_KINDS
+from proxyd.core.language.syntax.readers import READER_KINDS
 from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass, Reader
 from proxyd.probing.document_texts import MOST_ITEMS
 from proxyd.probing.pages.html_pages import VIEWS, parse_html_page

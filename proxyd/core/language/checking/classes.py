@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from proxyd.core.language.checking.check_context import Reporter
-from proxyd.core.language.nodes import ClassDeclaration, CreateDomain, FieldDeclaration, Located
-from proxyd.core.language.readers import PRODUCT_FIELDS, READER_KINDS, readers_of, selector_problem
-from proxyd.core.language.words import did_you_mean
+from proxyd.core.language.syntax.nodes import ClassDeclaration, CreateDomain, FieldDeclaration, Located
+from proxyd.core.language.syntax.readers import PRODUCT_FIELDS, READER_KINDS, readers_of, selector_problem
+from proxyd.core.language.syntax.words import did_you_mean
 from proxyd.core.model.expression import ClassName
 from proxyd.core.model.profile import Domain, Extraction, Field, FieldType, PageClass, Reader
 from proxyd.core.model.source_class import BUILT_IN_NAME, SOURCE_CLASS

@@ -1,4 +1,4 @@
-"""What a rule's counters count: an edit keeps the counters that still count the same."""
+"""What a rule's counters count, which an edit keeps as long as it is the same, and what a rule meant before."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from proxyd.core.language.printing.expression_printer import format_expression, format_trigger
+from proxyd.core.language.syntax.expression_printer import format_expression, format_trigger
 from proxyd.core.model.expression import Aggregate, Expression, children
 from proxyd.core.model.profile import NotificationRule, Trigger
 
@@ -52,3 +52,21 @@ def _aggregate_hash(aggregate: Aggregate) -> str:
 
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
+MEANING = 2
+"""The present meaning of the language. Under meaning 1 the rows of a notification were all events since the last."""
+
+
+def what_changed(rule: NotificationRule, meaning: int) -> str | None:
+    """Return what a rule that was accepted under an earlier meaning does differently now, or ``None``."""
+    if meaning >= MEANING:
+        return None
+    if rule.trigger.where is not None:
+        return "its messages hold only the items that match; before, they held all items since the last message"
+    if rule.trigger.is_mixed:
+        return "its messages hold only the item that it fires on; before, they held all items since the last message"
+    query = rule.query
+    if query.where is not None or query.having is not None or len(query.sources) > 1:
+        return "it sends nothing where its query finds no row; SET EMPTY DELIVER sends such messages as before"
+    return None

@@ -1,18 +1,18 @@
-"""Checks the names, types and shape of a rule's query and trigger."""
+"""Checks the names, types and shape of a rule's query and trigger, and the names in its message."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from proxyd.core.language.checking.check_context import Reporter
 from proxyd.core.language.checking.classes import ClassIndex
 from proxyd.core.language.checking.expression_checker import ExpressionChecker
-from proxyd.core.language.checking.messages import check_message
 from proxyd.core.language.checking.scope import Binding, Scope
 from proxyd.core.language.checking.value_reader import Values
-from proxyd.core.language.nodes import Located
-from proxyd.core.language.printing.expression_printer import format_trigger
+from proxyd.core.language.syntax.expression_printer import format_trigger
+from proxyd.core.language.syntax.nodes import Located
 from proxyd.core.model.expression import (
     Aggregate,
     ClassName,
@@ -32,11 +32,13 @@ from proxyd.core.model.expression import (
     is_mixed,
 )
 from proxyd.core.model.item import EventKind
-from proxyd.core.model.profile import FIRST, MessageTemplate, PageClass, Then, Trigger
+from proxyd.core.model.profile import FIRST, MessageName, MessageTemplate, PageClass, Then, Trigger
 from proxyd.core.model.source_class import SOURCE_CLASS
 
 MAX_LIMIT = 1_000_000
 MAX_CLASSES = 8
+_PLACE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_MOST_PLACES = 50
 
 
 def declared_name(page_class: PageClass, written: ClassName) -> ClassName:
@@ -343,3 +345,57 @@ def _loose_columns(expression: Expression, groups: Sequence[Expression]) -> Iter
 def _lacks_unit(source: FromClass) -> bool:
     """Whether a name follows OVER and a bare number."""
     return source.alias is not None and source.over is not None and source.over.unit is Unit.CHRONONS
+
+
+# ---- messages
+
+
+def check_message(message: Located[str], query: Select, scope: Scope, reporter: Reporter) -> MessageTemplate:
+    """Return the template of a message; report names that are neither columns nor fields."""
+    parts: list[str | MessageName | Expression] = []
+    at = 0
+    for found in _PLACE.finditer(message.value):
+        parts.append(message.value[at : found.start()])
+        at = found.end()
+        if found[0] in ("{{", "}}"):
+            parts.append(found[0][0])
+        elif found[1] is None or not found[1].strip():
+            doubled = "".join(char * 2 for char in found[0])
+            reporter.error(f"{found[0]} in SET MESSAGE stands alone: write {{field}}, or {doubled}", message.span)
+        elif (value := _value(found[1].strip(), query, scope, message, reporter)) is not None:
+            parts.append(value)
+    if sum(not isinstance(part, str) for part in parts) > _MOST_PLACES:
+        reporter.error(f"SET MESSAGE may hold {_MOST_PLACES} values at most", message.span)
+    return MessageTemplate(tuple(part for part in [*parts, message.value[at:]] if part != ""))
+
+
+def _value(
+    name: str, query: Select, scope: Scope, message: Located[str], reporter: Reporter
+) -> MessageName | Expression | None:
+    """Return what a name in braces stands for: rule or source, a column of the query, or a field."""
+    for column in query.columns:
+        if _is_called(name, column.alias, column.expression):
+            return column.expression
+    if name.lower() in {each.value for each in MessageName}:
+        return MessageName(name.lower())
+    if query.group_by or query.distinct or any(has_aggregate(column.expression) for column in query.columns):
+        shown = ", ".join(_shown(column.alias, column.expression) for column in query.columns)
+        reporter.error(
+            f"SET MESSAGE: {{{name}}} is no column of this query, which groups rows. It has {shown}.", message.span
+        )
+        return None
+    return scope.resolve(Column(name, None, message.span), reporter)[0]
+
+
+def _is_called(name: str, alias: str | None, expression: Expression) -> bool:
+    if alias is not None:
+        return alias.casefold() == name.casefold()
+    return isinstance(expression, Column) and expression.qualifier is None and _ends_with(expression.path, name)
+
+
+def _ends_with(path: str, name: str) -> bool:
+    return f".{path.lower()}".endswith(f".{name.lower()}")
+
+
+def _shown(alias: str | None, expression: Expression) -> str:
+    return alias or (expression.path if isinstance(expression, Column) else "a column without a name")

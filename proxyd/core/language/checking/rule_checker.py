@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from functools import cached_property
 
@@ -15,11 +15,11 @@ from proxyd.core.language.checking.query_checker import EventScope, QueryChecker
 from proxyd.core.language.checking.scope import Binding, Scope
 from proxyd.core.language.checking.source_checker import check_deliveries, once_each, report_repeated
 from proxyd.core.language.checking.value_reader import Values, read_time
-from proxyd.core.language.clauses import RULE_CLAUSES, check_clauses
-from proxyd.core.language.nodes import InsertNotification, Located, StatementKind, TimeSpec, Unread
-from proxyd.core.language.printing.expression_printer import format_trigger
-from proxyd.core.language.printing.quoting import quote_name
-from proxyd.core.language.words import did_you_mean
+from proxyd.core.language.syntax.clauses import RULE_CLAUSES, check_clauses
+from proxyd.core.language.syntax.expression_printer import format_trigger
+from proxyd.core.language.syntax.nodes import InsertNotification, Located, StatementKind, TimeSpec, Unread
+from proxyd.core.language.syntax.quoting import quote_name
+from proxyd.core.language.syntax.words import did_you_mean
 from proxyd.core.model.delivery import Delivery
 from proxyd.core.model.expression import Duration, Select, Unit
 from proxyd.core.model.item import EventKind
@@ -44,6 +44,13 @@ from proxyd.core.model.source_class import BUILT_IN_NAME, SOURCE_CLASS
 
 LEAST_OFTEN = Duration(Decimal(1), Unit.DAYS)
 """How often the sources of a rule on SOURCE are probed if nothing else asks for more."""
+
+
+_TAKEN = {each.name for each in fields(NotificationRule)}
+_AS_WRITTEN = [
+    each.attribute for each in RULE_CLAUSES if each.is_located and each.form is not None and each.attribute in _TAKEN
+]
+"""The clauses that a rule has as they are written; those that need more are in ``RuleChecker.check``."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +132,16 @@ class RuleChecker:
         start, end = self._period(rule)
         if trigger is None or query is None or start is None or end is None:
             return None
+        named = [each.value for each in rule.sources]
+        own = {
+            "utility": Utility(UtilityKind.STRICT),
+            **{name: clause.value for name in _AS_WRITTEN if (clause := getattr(rule, name)) is not None},
+            "policy": _policy(rule),
+            "deliveries": _deliveries(rule, profiles),
+            "digest": _digest(rule, profiles),
+            "limit": self._limit(rule, page_classes),
+            "message": message,
+        }
         return NotificationRule(
             name=rule.name.value,
             profiles=tuple(profile.name for profile in profiles),
@@ -132,21 +149,13 @@ class RuleChecker:
             trigger=trigger,
             start=start,
             end=end,
-            utility=rule.utility.value if rule.utility else Utility(UtilityKind.STRICT),
             source_ids=sources,
-            life=rule.life.value if rule.life else None,
-            target=rule.target.value if rule.target else None,
-            importance=rule.importance.value if rule.importance else (),
-            policy=_policy(rule),
-            deliveries=_deliveries(rule, profiles),
-            digest=_digest(rule, profiles),
-            limit=self._limit(rule, page_classes),
             sends_empty=rule.empty is not None,
             keeps_screenshot=rule.screenshot is not None,
-            message=message,
-            fingerprint=fingerprint(trigger, [each.value for each in rule.sources]),
-            counted=counted_events(trigger, [each.value for each in rule.sources]),
+            fingerprint=fingerprint(trigger, named),
+            counted=counted_events(trigger, named),
             file=self._reporter.source.file,
+            **own,
         )
 
     # ---- names

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from proxyd.core.language.checking.check_context import Reporter
-from proxyd.core.language.printing.quoting import quote_text
-from proxyd.core.language.words import did_you_mean
+from proxyd.core.language.syntax.quoting import quote_text
+from proxyd.core.language.syntax.words import did_you_mean
 from proxyd.core.model.expression import Column
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.profile import Field, FieldType, PageClass

@@ -8,9 +8,9 @@ from sys import intern
 from proxyd.core.language.checking.check_context import Reporter
 from proxyd.core.language.checking.classes import ClassIndex
 from proxyd.core.language.checking.value_reader import Values
-from proxyd.core.language.clauses import PROFILE_OPTIONS, SOURCE_OPTIONS, check_clauses
-from proxyd.core.language.deliveries import kind_of
-from proxyd.core.language.nodes import (
+from proxyd.core.language.syntax.clauses import PROFILE_OPTIONS, SOURCE_OPTIONS, check_clauses
+from proxyd.core.language.syntax.delivery_kinds import kind_of
+from proxyd.core.language.syntax.nodes import (
     CreateProfile,
     CreateSource,
     CreateSources,
@@ -20,8 +20,8 @@ from proxyd.core.language.nodes import (
     StatementKind,
     Unread,
 )
-from proxyd.core.language.readers import READER_KINDS
-from proxyd.core.language.words import did_you_mean
+from proxyd.core.language.syntax.readers import READER_KINDS
+from proxyd.core.language.syntax.words import did_you_mean
 from proxyd.core.model.delivery import Delivery
 from proxyd.core.model.expression import TextSpan
 from proxyd.core.model.profile import PageClass, Profile, Rendering, Source

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from proxyd.core.language.checking.check_context import CheckSettings, Reporter
-from proxyd.core.language.readers import selector_problem
-from proxyd.core.language.web_addresses import address_problem, plain_address
-from proxyd.core.language.words import did_you_mean
+from proxyd.core.language.syntax.readers import selector_problem
+from proxyd.core.language.syntax.web_addresses import address_problem, plain_address
+from proxyd.core.language.syntax.words import did_you_mean
 from proxyd.core.model.delivery import SECRET_PREFIX, SecretRef
 from proxyd.core.model.expression import Duration, TextSpan, Unit
 from proxyd.core.model.notations import LANGUAGE_NAMES, LANGUAGES, mark_of

@@ -6,8 +6,8 @@ import csv
 import re
 from collections.abc import Sequence
 
-from proxyd.core.language.nodes import ListLine, Located, Parsed, SourceText
-from proxyd.core.language.reading.token_reader import MAX_ERRORS
+from proxyd.core.language.syntax.nodes import ListLine, Located, Parsed, SourceText
+from proxyd.core.language.syntax.token_reader import MAX_ERRORS
 from proxyd.core.model.expression import TextSpan
 from proxyd.errors import RuleSyntaxError
 

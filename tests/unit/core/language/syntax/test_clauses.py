@@ -7,10 +7,17 @@ from typing import Any
 import pytest
 
 from proxyd.core.language import SourceText
-from proxyd.core.language.clauses import PROFILE_OPTIONS, RULE_CLAUSES, SOURCE_OPTIONS, Clause, Form, parse_clause
-from proxyd.core.language.nodes import Located
-from proxyd.core.language.reading.scanner import scan
-from proxyd.core.language.reading.token_reader import TokenReader
+from proxyd.core.language.syntax.clauses import (
+    PROFILE_OPTIONS,
+    RULE_CLAUSES,
+    SOURCE_OPTIONS,
+    Clause,
+    Form,
+    parse_clause,
+)
+from proxyd.core.language.syntax.nodes import Located
+from proxyd.core.language.syntax.scanner import scan
+from proxyd.core.language.syntax.token_reader import TokenReader
 
 EXAMPLES = [
     (kind, clause, example)

@@ -8,10 +8,10 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
-from proxyd.core.language.nodes import Located
-from proxyd.core.language.reading.scanner import Token
-from proxyd.core.language.reading.token_reader import T, TokenReader, optional, parse_number, parse_plain_text, series
-from proxyd.core.language.words import AGGREGATES, BEFORE_A_PARENTHESIS, can_follow_case
+from proxyd.core.language.syntax.nodes import Located
+from proxyd.core.language.syntax.scanner import Token
+from proxyd.core.language.syntax.token_reader import T, TokenReader, optional, parse_number, parse_plain_text, series
+from proxyd.core.language.syntax.words import AGGREGATES, BEFORE_A_PARENTHESIS, can_follow_case
 from proxyd.core.model.expression import (
     Aggregate,
     Between,

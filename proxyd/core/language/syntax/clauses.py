@@ -12,7 +12,7 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from proxyd.core.language.clause_values import (
+from proxyd.core.language.syntax.clause_values import (
     AUTH,
     DELIVERIES,
     DIGEST,
@@ -39,18 +39,18 @@ from proxyd.core.language.clause_values import (
     format_within,
     switch,
 )
-from proxyd.core.language.nodes import Located
-from proxyd.core.language.printing.expression_printer import (
+from proxyd.core.language.syntax.expression_printer import (
     format_class,
     format_expression,
     format_select,
     format_trigger,
 )
-from proxyd.core.language.printing.quoting import quote_name, quote_text
-from proxyd.core.language.reading.expressions import parse_class_name, parse_expression, parse_name, parse_text
-from proxyd.core.language.reading.scanner import Token
-from proxyd.core.language.reading.token_reader import TokenReader, parse_plain_text
-from proxyd.core.language.words import get_keyword
+from proxyd.core.language.syntax.expressions import parse_class_name, parse_expression, parse_name, parse_text
+from proxyd.core.language.syntax.nodes import Located
+from proxyd.core.language.syntax.quoting import quote_name, quote_text
+from proxyd.core.language.syntax.scanner import Token
+from proxyd.core.language.syntax.token_reader import TokenReader, parse_plain_text
+from proxyd.core.language.syntax.words import get_keyword
 from proxyd.core.model.expression import TextSpan
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from proxyd.core.language.deliveries import delivery_words
-from proxyd.core.language.readers import READER_KINDS
+from proxyd.core.language.syntax.delivery_kinds import delivery_words
+from proxyd.core.language.syntax.readers import READER_KINDS
 from proxyd.core.model.profile import Declaration
 from proxyd.errors import NotFoundError, suggest
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxyd.core.language.readers import selector_problem
+from proxyd.core.language.syntax.readers import selector_problem
 from proxyd.core.model.profile import Extraction, Reader
 
 

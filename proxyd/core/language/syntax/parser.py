@@ -10,8 +10,16 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from proxyd.core.language.clauses import CLAUSE_STARTS, parse_clause
-from proxyd.core.language.nodes import (
+from proxyd.core.language.syntax.address_lists import is_list, read_list
+from proxyd.core.language.syntax.clauses import CLAUSE_STARTS, parse_clause
+from proxyd.core.language.syntax.expressions import (
+    QUERY_CLAUSES,
+    TRIGGER_CLAUSES,
+    parse_name,
+    parse_select,
+    parse_trigger,
+)
+from proxyd.core.language.syntax.nodes import (
     Broken,
     InsertNotification,
     Parsed,
@@ -20,16 +28,8 @@ from proxyd.core.language.nodes import (
     StatementKind,
     kind_of_statement,
 )
-from proxyd.core.language.reading.address_lists import is_list, read_list
-from proxyd.core.language.reading.expressions import (
-    QUERY_CLAUSES,
-    TRIGGER_CLAUSES,
-    parse_name,
-    parse_select,
-    parse_trigger,
-)
-from proxyd.core.language.reading.scanner import Comment, Token, scan, scan_inner
-from proxyd.core.language.reading.statements import (
+from proxyd.core.language.syntax.scanner import Comment, Scan, Token, scan, scan_inner, scan_part
+from proxyd.core.language.syntax.statement_syntax import (
     PROFILE_ITEMS,
     Head,
     parse_class_declaration,
@@ -37,7 +37,7 @@ from proxyd.core.language.reading.statements import (
     parse_head,
     parse_profile_item,
 )
-from proxyd.core.language.reading.token_reader import (
+from proxyd.core.language.syntax.token_reader import (
     MAX_ERRORS,
     MAX_STATEMENT_BYTES,
     NAMES,
@@ -47,6 +47,7 @@ from proxyd.core.language.reading.token_reader import (
     attempt,
     attempt_whole,
 )
+from proxyd.core.language.syntax.words import get_keyword
 from proxyd.core.model.expression import TextSpan
 from proxyd.errors import RuleError, RuleSyntaxError, suggest
 
@@ -59,7 +60,7 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _MOST_LATER = 100  # complaints after the first of a text or head
 
 
-class InnerText(NamedTuple):
+class _InnerText(NamedTuple):
     """A text in double quotes: how it is read, and its clauses, where reading goes on after an error."""
 
     read: Callable[[TokenReader], Any]
@@ -74,11 +75,11 @@ _HEADS = {
 }
 _KINDS = {kind.value: kind for kind in StatementKind}
 _AFTER_A_HEAD = frozenset({"CREATE", "INSERT", "DROP", "DELIVER", "DIGEST"})
-BEGINNINGS = frozenset(_HEADS).union(*(starts for kind, starts in CLAUSE_STARTS.items() if kind != "WATCH"))
-INNER_TEXTS: Mapping[str, InnerText] = MappingProxyType(
+_BEGINNINGS = frozenset(_HEADS).union(*(starts for kind, starts in CLAUSE_STARTS.items() if kind != "WATCH"))
+_INNER_TEXTS: Mapping[str, _InnerText] = MappingProxyType(
     {
-        "query": InnerText(parse_select, QUERY_CLAUSES),
-        "trigger": InnerText(parse_trigger, TRIGGER_CLAUSES),
+        "query": _InnerText(parse_select, QUERY_CLAUSES),
+        "trigger": _InnerText(parse_trigger, TRIGGER_CLAUSES),
     }
 )
 """The texts in double quotes, by the clause that holds them."""
@@ -172,7 +173,7 @@ class _Reader:
 
     def _set(self, draft: _Draft, attribute: str, value: Any, title: str, span: TextSpan) -> None:
         """Keep the value of a clause; a clause that is given twice is an error."""
-        if attribute in INNER_TEXTS:
+        if attribute in _INNER_TEXTS:
             value = self._read_inner(attribute, value)
             if value is None:
                 return
@@ -196,7 +197,7 @@ class _Reader:
         if inner.errors:
             self._errors.extend(inner.errors)
             return None
-        value = read_text(inner.tokens, INNER_TEXTS[name])
+        value = _read_text(inner.tokens, _INNER_TEXTS[name])
         for complaint in value if isinstance(value, list) else ():
             self._complain(replace(complaint, message=f"SET {name.upper()}: {complaint.message}"))
         return None if isinstance(value, list) else value
@@ -288,7 +289,7 @@ def _guess_kind(noun: Token) -> StatementKind | None:
     return StatementKind(close) if close is not None else None
 
 
-def read_text(tokens: Sequence[Token], text: InnerText) -> Any:
+def _read_text(tokens: Sequence[Token], text: _InnerText) -> Any:
     """Return the query or trigger in a separate text, which may end with ';', or a list of :class:`Complaint`."""
     if len(tokens) > 1 and tokens[-2].word == ";":
         tokens = (*tokens[:-2], tokens[-1])
@@ -415,3 +416,66 @@ def parse(text: str, file: str = "<text>", *, most_bytes: int = MAX_FILE_BYTES) 
     if (error := what_is_unfit(source, most_bytes)) is not None:
         return Parsed(source, (), (error,), broken=_EVERYTHING)
     return read_list(source) if is_list(file) else _Reader(source).read()
+
+
+# ---- members of JSON
+
+_STRAYS = _BEGINNINGS - {"ON"} | {";"}  # a digest may be WEEKLY ON MONDAY
+
+
+class MemberReader:
+    """Reads members, each a part of one text; ``errors`` and comments are collected."""
+
+    def __init__(self, source: SourceText) -> None:
+        self._source = source
+        self._comments: list[str] = []
+        self.errors: list[RuleError] = []
+
+    def take_comments(self) -> tuple[str, ...]:
+        """Return the comments found since the last call."""
+        found, self._comments = self._comments, []
+        return tuple(found)
+
+    def clause(self, kind: str, words: str, span: TextSpan) -> Any:
+        """Return the value of a clause of a kind of statement; its words are assumed to stand just before it."""
+        scanned = self._scan(span)
+        wrong = next(iter([*scanned.errors, *self._strays(scanned)]), None)
+        if wrong is not None:
+            self.errors.append(wrong)
+            return None
+        before = span.start - 1
+        tokens = [Token("WORD", word, before, before, get_keyword(word) or "") for word in words.split()]
+        parser = TokenReader([*tokens, *scanned.tokens])
+        setting = attempt_whole(parser, lambda parser: parse_clause(parser, kind))
+        if isinstance(setting, Complaint):
+            self._complain([setting], words)
+            return None
+        return next(iter(setting.values.values()))
+
+    def inner(self, name: str, span: TextSpan) -> Any:
+        """Return the query or trigger in a text."""
+        scanned = self._scan(span)
+        if scanned.errors:
+            self.errors.extend(scanned.errors)
+            return None
+        value = _read_text(scanned.tokens, _INNER_TEXTS[name])
+        if isinstance(value, list):
+            self._complain(value, f"SET {name.upper()}")
+            return None
+        return value
+
+    def _scan(self, span: TextSpan) -> Scan:
+        scanned = scan_part(self._source, span)
+        self._comments.extend(comment.text for comment in scanned.comments)
+        return scanned
+
+    def _strays(self, scanned: Scan) -> Iterator[RuleError]:
+        """Yield errors for words that would end or follow a clause."""
+        for token in scanned.tokens:
+            if token.word in _STRAYS:
+                message = f"{token.value!r} starts another clause; put each clause into its own member"
+                yield Complaint(message, token.start, token.stop).as_error(self._source)
+
+    def _complain(self, complaints: Sequence[Complaint], title: str) -> None:
+        for complaint in complaints:
+            self.errors.append(replace(complaint, message=f"{title}: {complaint.message}").as_error(self._source))

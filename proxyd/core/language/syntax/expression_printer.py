@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
-from proxyd.core.language.printing.quoting import format_duration, format_number, quote_name, quote_text
-from proxyd.core.language.words import RESERVED, can_follow_case
+from proxyd.core.language.syntax.quoting import format_duration, format_number, quote_name, quote_text
+from proxyd.core.language.syntax.words import RESERVED, can_follow_case
 from proxyd.core.model.expression import (
     Aggregate,
     Between,

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
 
-from proxyd.core.language.nodes import SourceText
-from proxyd.core.language.printing.quoting import quote_text
-from proxyd.core.language.words import get_keyword
+from proxyd.core.language.syntax.nodes import SourceText
+from proxyd.core.language.syntax.quoting import quote_text
+from proxyd.core.language.syntax.words import get_keyword
 from proxyd.core.model.expression import TextSpan
 from proxyd.errors import RuleSyntaxError
 

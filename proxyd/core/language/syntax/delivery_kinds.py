@@ -10,7 +10,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from proxyd.core.language.printing.quoting import quote_text
+from proxyd.core.language.syntax.quoting import quote_text
 from proxyd.core.model.delivery import (
     DELIVERIES,
     ChannelDelivery,
@@ -25,7 +25,7 @@ from proxyd.core.model.delivery import (
 if TYPE_CHECKING:
     from proxyd.core.language.checking.check_context import Reporter
     from proxyd.core.language.checking.value_reader import Values
-    from proxyd.core.language.reading.token_reader import TokenReader
+    from proxyd.core.language.syntax.token_reader import TokenReader
     from proxyd.core.model.expression import TextSpan
 
 _LOG_NAME = re.compile(r"[\w-]{1,64}")

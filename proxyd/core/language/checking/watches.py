@@ -6,26 +6,32 @@ it, a profile. ON TROUBLE of a profile stands for a rule.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, replace
+from pathlib import PurePath
 
-from proxyd.core.language.checking.check_context import CheckSettings
-from proxyd.core.language.checking.check_memory import CheckMemory
+from proxyd.core.language.checking.check_context import CheckMemory, CheckSettings
 from proxyd.core.language.checking.classes import BUILT_IN
-from proxyd.core.language.listed_sources import with_listed
-from proxyd.core.language.nodes import (
+from proxyd.core.language.syntax.address_lists import LIST_SUFFIX, is_list
+from proxyd.core.language.syntax.clauses import RULE_CLAUSES, SOURCE_OPTIONS, WATCH_OPTIONS
+from proxyd.core.language.syntax.nodes import (
     ClassDeclaration,
     CreateDomain,
     CreateProfile,
     CreateSource,
+    CreateSources,
     InsertNotification,
+    ListedSource,
+    ListLine,
     Located,
     Parsed,
+    SourceOptions,
     SourceText,
     Statement,
     StatementKind,
     TimeSpec,
     Watch,
+    without_scheme,
 )
 from proxyd.core.model.delivery import Delivery, WebhookDelivery
 from proxyd.core.model.expression import ClassName, FromClass, Select
@@ -169,13 +175,11 @@ class _Expansion:
             start=TimeSpec(Anchor.NOW, span=watch.span),
             end=TimeSpec(Anchor.NEVER, span=watch.span),
             utility=Located(Utility(UtilityKind.STRICT), watch.span),
-            life=watch.life,
-            target=watch.target,
-            screenshot=watch.screenshot,
             deliveries=tuple(replace(each, value=_delivery(each.value)) for each in watch.deliveries),
-            message=watch.message,
+            target=watch.target,
             comments=watch.comments,
             span=watch.span,
+            **{name: getattr(watch, name) for name in _OF_THE_RULE},
         )
 
 
@@ -222,8 +226,12 @@ def edited(old: Watch, new: Watch) -> Watch:
     return replace(old, **{name: value for name, value in changes.items() if value})
 
 
-_HOW_TO_READ = {"locale": "LOCALE", "browser": "FETCH BROWSER", "wait_for": "WAIT FOR"}
+_HOW_TO_READ = {
+    each.attribute: " ".join([each.words, *each.choices]) for each in SOURCE_OPTIONS if each in WATCH_OPTIONS
+}
 """The options of a WATCH that are those of its source, with their keywords."""
+_OF_THE_RULE = {each.attribute for each in WATCH_OPTIONS} & {each.attribute for each in RULE_CLAUSES} - {"deliveries"}
+"""The options of a WATCH that are clauses of its rule; WITHIN sets two."""
 _EDITABLE = {"page_class", "locale", "rule_name", "where", "screenshot", "message", "deliveries"}
 
 
@@ -254,3 +262,71 @@ def _news(page_class: PageClass | ClassDeclaration) -> EventKind:
         return EventKind.INSERT
     paths = (each.path if isinstance(each.path, str) else each.path.value for each in page_class.fields)
     return EventKind.INSERT if any(path.lower().startswith("channel.") for path in paths) else EventKind.UPDATE
+
+
+_OPTIONS = [each.name for each in fields(SourceOptions) if each.name not in ("comments", "span")]
+
+
+def with_listed(texts: Sequence[Parsed], memory: CheckMemory) -> list[Parsed]:
+    """Return texts where the text of each list declares its sources, instead of CREATE SOURCES in another text.
+
+    Without its list CREATE SOURCES stays as it is. What a list stood for before is taken from ``memory``.
+    """
+    lists = {each.source.file: place for place, each in enumerate(texts) if is_list(each.source.file)}
+    found = {place: list[Statement]() for place in lists.values()}
+    texts = list(texts)
+    for place, parsed in enumerate(texts):
+        others: list[Statement] = []
+        for each in parsed.statements:
+            beside = list_beside(parsed.source, each.file.value) if isinstance(each, CreateSources) else None
+            if isinstance(each, CreateSources) and beside in lists:
+                found[lists[beside]].extend(_sources(each, texts[lists[beside]], memory))
+            else:
+                others.append(each)
+        if len(others) < len(parsed.statements):
+            texts[place] = replace(parsed, statements=tuple(others))
+    for place, statements in found.items():
+        texts[place] = replace(texts[place], statements=tuple(statements))
+    return texts
+
+
+def list_beside(text: SourceText, name: str) -> str:
+    """Return the file of a list that a text names.
+
+    >>> list_beside(SourceText("profiles/main.profile", ""), "feeds.csv")
+    'profiles/feeds.csv'
+    """
+    return str(PurePath(text.file).parent / name)
+
+
+def list_problem(statement: CreateSources, text: SourceText, files: Set[str]) -> str | None:
+    """Return why the list of a statement cannot be read, or ``None`` if it is among the declaration's ``files``."""
+    name = statement.file.value
+    if not is_list(name) or PurePath(name).name != name:
+        return f"a list is a file {LIST_SUFFIX} beside the profile, such as 'feeds{LIST_SUFFIX}'; found {name!r}"
+    if list_beside(text, name) not in files:
+        return f"there is no file {name!r} beside this profile; create it, with an address on each line"
+    return None
+
+
+def _sources(statement: CreateSources, listed: Parsed, memory: CheckMemory) -> tuple[ListedSource, ...]:
+    """Return the sources of a list; those of lines at the same place as before are the same objects."""
+    before: Mapping[ListLine, ListedSource] = memory.recall(statement, ()) or {}
+    options = {name: getattr(statement, name) for name in _OPTIONS}
+    found: dict[ListLine, ListedSource] = {}
+    sources: list[ListedSource] = []
+    for line in listed.lines:
+        source = before.get(line)
+        if source is None or source.span != line.url.span:
+            name = _named(statement, line)
+            source = ListedSource(name, statement.page_class, line.url, span=line.url.span, **options)
+        found[line] = source
+        sources.append(source)
+    memory.keep(statement, (), found)
+    return tuple(sources)
+
+
+def _named(statement: CreateSources, line: ListLine) -> Located[str]:
+    """Return the name of a source: the prefix, and its name in the list or its address without scheme."""
+    name = line.name or replace(line.url, value=without_scheme(line.url.value))
+    return replace(name, value=statement.name.value + name.value)

@@ -11,9 +11,9 @@ from dataclasses import dataclass, fields, is_dataclass
 from decimal import Decimal
 from typing import Any, NoReturn, TypeVar
 
-from proxyd.core.language.nodes import SourceText
-from proxyd.core.language.reading.scanner import Shape, Token
-from proxyd.core.language.words import expected, suggest_keyword
+from proxyd.core.language.syntax.nodes import SourceText
+from proxyd.core.language.syntax.scanner import Shape, Token
+from proxyd.core.language.syntax.words import expected, suggest_keyword
 from proxyd.core.model.expression import Expression, TextSpan, children
 from proxyd.errors import RuleSyntaxError
 

@@ -11,11 +11,9 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from proxyd.core.language.deliveries import format_delivery, format_secret, parse_delivery, parse_secret
-from proxyd.core.language.nodes import Located, TimeSpec
-from proxyd.core.language.printing.expression_printer import format_after, format_expression
-from proxyd.core.language.printing.quoting import format_duration, format_number, quote_name, quote_text
-from proxyd.core.language.reading.expressions import (
+from proxyd.core.language.syntax.delivery_kinds import format_delivery, format_secret, parse_delivery, parse_secret
+from proxyd.core.language.syntax.expression_printer import format_after, format_expression
+from proxyd.core.language.syntax.expressions import (
     in_parentheses,
     parse_after,
     parse_duration,
@@ -26,8 +24,10 @@ from proxyd.core.language.reading.expressions import (
     parse_unit,
     parse_whole,
 )
-from proxyd.core.language.reading.token_reader import TokenReader, optional, parse_number, parse_plain_text, series
-from proxyd.core.language.words import did_you_mean, get_keyword
+from proxyd.core.language.syntax.nodes import Located, TimeSpec
+from proxyd.core.language.syntax.quoting import format_duration, format_number, quote_name, quote_text
+from proxyd.core.language.syntax.token_reader import TokenReader, optional, parse_number, parse_plain_text, series
+from proxyd.core.language.syntax.words import did_you_mean, get_keyword
 from proxyd.core.model.delivery import Delivery, SecretRef
 from proxyd.core.model.expression import Duration, TextSpan, Unit
 from proxyd.core.model.profile import (

@@ -1,1 +1,0 @@
-"""Prints statements and expressions in one canonical layout."""
