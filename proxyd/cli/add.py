@@ -49,9 +49,9 @@ _LINE = 160
 async def add(options: argparse.Namespace) -> int:
     """Watch an address."""
     from proxyd.app.discovery import discover
-    from proxyd.core.language import asked_address
+    from proxyd.core.language import address_to_watch
 
-    options.address = asked_address(options.address)
+    options.address = address_to_watch(options.address)
     settings = settings_of(options)
     if options.price and options.match:
         raise ConfigError(["--price tells when the price falls; leave out --match"])
@@ -158,7 +158,7 @@ def _wanted_watch(options: argparse.Namespace, url: str, found: str, old: Watch 
     ConfigError, ProfileError
         The arguments do not make a WATCH.
     """
-    from proxyd.core.language import Watch, edited, parse
+    from proxyd.core.language import Watch, parse, with_options_of
     from proxyd.core.language.watch_wishes import WatchWish, watch_text
 
     wish = WatchWish(
@@ -176,7 +176,7 @@ def _wanted_watch(options: argparse.Namespace, url: str, found: str, old: Watch 
     if parsed.errors:
         raise ProfileError(parsed.errors)
     (watch,) = (each for each in parsed.statements if isinstance(each, Watch))
-    return watch if old is None else edited(old, watch)
+    return watch if old is None else with_options_of(old, watch)
 
 
 def _written(watch: Watch) -> str:

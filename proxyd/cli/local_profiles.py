@@ -165,9 +165,9 @@ async def _differences(declared: Declaration, settings: Settings) -> _Difference
 
 
 def _restarting(rule: NotificationRule, before: _Accepted) -> Sequence[str]:
-    from proxyd.core.language import restarted_counters
+    from proxyd.core.language import counters_to_restart
 
-    return () if rule.fingerprint == before.fingerprint else restarted_counters(rule, before.counting)
+    return () if rule.fingerprint == before.fingerprint else counters_to_restart(rule, before.counting)
 
 
 def _accepted_here(database: Path | None) -> dict[str, _Accepted]:

@@ -8,7 +8,7 @@ import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from proxyd.core.language import MAX_FILE_BYTES, SourceText, is_list, named_lists
+from proxyd.core.language import MAX_FILE_BYTES, SourceText, is_list, list_names
 from proxyd.errors import ConfigError, ProfileError, RuleSyntaxError
 
 
@@ -42,7 +42,7 @@ def read_profile(path: Path) -> list[SourceText]:
 
 def _lists_of(texts: Sequence[SourceText], folder: Path) -> list[SourceText]:
     """Return the lists in a directory that texts name, in order of name."""
-    named = {name for text in texts for name in named_lists(text.text)}
+    named = {name for text in texts for name in list_names(text.text)}
     return [read_text(each) for each in sorted(folder.iterdir()) if is_list(each.name) and each.name in named]
 
 

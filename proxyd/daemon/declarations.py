@@ -24,10 +24,10 @@ from proxyd.core.language import (
     StatementKind,
     Watch,
     WrittenAddress,
+    counters_to_restart,
     is_list,
     kind_of_statement,
     no_such,
-    restarted_counters,
     rule_counting,
     what_changed,
 )
@@ -107,7 +107,7 @@ def changes_of(running: Declaration, wanted: Declaration) -> DeclarationChanges:
     before, after = running.rules, wanted.rules
     both = sorted(before.keys() & after.keys())
     edited = [name for name in both if before[name].fingerprint != after[name].fingerprint]
-    restarted = {name: restarted_counters(after[name], rule_counting(before[name])) for name in edited}
+    restarted = {name: counters_to_restart(after[name], rule_counting(before[name])) for name in edited}
     return DeclarationChanges(
         tuple(sorted(after.keys() - before.keys())),
         tuple(sorted(before.keys() - after.keys())),

@@ -16,7 +16,15 @@ from proxyd.api.web.gate import SIGNED, read_form
 from proxyd.api.web.page_texts import part, warnings_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
-from proxyd.core.language import Parsed, Watch, asked_address, edited, format_statements, parse, plain_address
+from proxyd.core.language import (
+    Parsed,
+    Watch,
+    address_to_watch,
+    format_statements,
+    parse,
+    plain_address,
+    with_options_of,
+)
 from proxyd.core.language.watch_wishes import VALUE_FIELD, WHEN_OF_VALUES, WatchWish, watch_text
 from proxyd.core.model.item import Value
 from proxyd.core.rules.answers.shown_events import price_text, texts_of
@@ -112,7 +120,7 @@ class AddPages:
         if not chosen.url:
             return self._page(request, chosen)
         try:
-            url = asked_address(chosen.url if "://" in chosen.url else f"https://{chosen.url}")
+            url = address_to_watch(chosen.url if "://" in chosen.url else f"https://{chosen.url}")
         except ConfigError as error:
             return self._page(request, chosen, error="; ".join(error.problems))
         found = await self._discovery.look(url, wants_preview=True)
@@ -176,7 +184,7 @@ class AddPages:
         if watch is None or old is None:
             return text, None
         others = [each for each in parsed.statements if each is not watch]
-        return format_statements([*others, edited(old, watch)]), format_statements([old])
+        return format_statements([*others, with_options_of(old, watch)]), format_statements([old])
 
     async def add_list(self, request: web.Request) -> web.StreamResponse:
         """Declare the feeds of an uploaded list."""

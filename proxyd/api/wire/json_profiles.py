@@ -33,7 +33,7 @@ from proxyd.core.language import (
     what_is_unfit,
     what_lacks,
 )
-from proxyd.core.language.syntax.clauses import PROFILE_OPTIONS, RULE_CLAUSES, SOURCE_OPTIONS, Clause, Form
+from proxyd.core.language.syntax.clauses import PROFILE_OPTIONS, RULE_CLAUSES, SOURCE_OPTIONS, Clause, JsonForm
 from proxyd.core.language.syntax.delivery_kinds import DELIVERY_KINDS, DeliveryPart, kind_of
 from proxyd.core.language.syntax.nodes import ClassDeclaration, FieldDeclaration
 from proxyd.core.language.syntax.token_reader import MAX_ERRORS
@@ -193,17 +193,17 @@ class _Reading:
     def _value(self, kind: str, clause: Clause, value: Any, at: Place) -> Any:
         """Return the value of a clause by its JSON form."""
         match clause.form:
-            case Form.CLAUSE if len(clause.choices) != 1:  # a single choice says all: true
+            case JsonForm.CLAUSE if len(clause.choices) != 1:  # a single choice says all: true
                 return self._reader.clause(kind, clause.words, self._members.inside(at))
-            case Form.INNER:
+            case JsonForm.INNER:
                 return self._reader.inner(clause.attribute, self._members.inside(at))
-            case Form.NAMES:
+            case JsonForm.NAMES:
                 return self._names(value, at)
-            case Form.OBJECTS:
+            case JsonForm.OBJECTS:
                 return tuple(self._object(clause, each, (*at, n)) for n, each in enumerate(value))
-            case Form.OBJECT:
+            case JsonForm.OBJECT:
                 return self._object(clause, value, at)
-        return Located(value if clause.form is Form.TEXT else True, self._members.at(at))
+        return Located(value if clause.form is JsonForm.TEXT else True, self._members.at(at))
 
     # ---- members
 
@@ -323,7 +323,7 @@ def _json_clauses(statement: Statement, clauses: Iterable[Clause]) -> dict[str, 
     members: dict[str, Any] = {}
     for clause in clauses:
         if value := getattr(statement, clause.attribute):
-            if clause.form in (Form.CLAUSE, Form.INNER):
+            if clause.form in (JsonForm.CLAUSE, JsonForm.INNER):
                 members[clause.member] = clause.value.show(value.value if isinstance(value, Located) else value)
             elif clause.form is None:  # SET DELIVERY NONE
                 members["deliveries"] = []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 from pydantic import ConfigDict, Field, create_model, model_validator
 
 from proxyd.api.wire.base_models import Text, WireModel
-from proxyd.core.language.syntax.clauses import PROFILE_OPTIONS, RULE_CLAUSES, SOURCE_OPTIONS, Clause, Form
+from proxyd.core.language.syntax.clauses import PROFILE_OPTIONS, RULE_CLAUSES, SOURCE_OPTIONS, Clause, JsonForm
 from proxyd.core.language.syntax.delivery_kinds import DELIVERY_KINDS, DeliveryPart
 from proxyd.core.language.syntax.readers import READER_KINDS
 from proxyd.core.model.delivery import SecretRef
@@ -154,15 +154,15 @@ _OBJECTS: Mapping[str, Any] = {
 def _clause_member(clause: Clause) -> Any:
     """Return the type of a clause's member, and its default."""
     shown: dict[str, Any] = {"description": clause.description, "examples": list(clause.examples) or None}
-    if clause.form is Form.FLAG:
+    if clause.form is JsonForm.FLAG:
         return bool, Field(default=False, **shown)
-    if clause.form is Form.NAMES:
+    if clause.form is JsonForm.NAMES:
         return list[Text], Field(default_factory=list, **shown)
-    if clause.form is Form.OBJECTS:
+    if clause.form is JsonForm.OBJECTS:
         return GenericAlias(list, _OBJECTS[clause.attribute]), Field(default_factory=list, **shown)
-    if clause.form is Form.OBJECT:
+    if clause.form is JsonForm.OBJECT:
         return _OBJECTS[clause.attribute] | None, Field(default=None, **shown)
-    text: Any = Text if clause.form is Form.CLAUSE else str
+    text: Any = Text if clause.form is JsonForm.CLAUSE else str
     return (Literal[clause.choices] if clause.choices else text) | None, Field(default=None, **shown)
 
 

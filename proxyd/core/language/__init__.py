@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from proxyd.core.language.checking.check_context import CheckSettings
 from proxyd.core.language.checking.checker import Checked, check, check_parsed
-from proxyd.core.language.checking.classes import BUILT_IN, FEED_PATHS
-from proxyd.core.language.checking.counting import MEANING, counting_of, restarted_counters, rule_counting, what_changed
+from proxyd.core.language.checking.classes import BUILT_IN
+from proxyd.core.language.checking.counting import (
+    MEANING,
+    counters_to_restart,
+    counting_of,
+    rule_counting,
+    what_changed,
+)
 from proxyd.core.language.checking.functions import FUNCTIONS, Family, Function
 from proxyd.core.language.checking.value_reader import During, channel_scheme, parse_during
-from proxyd.core.language.checking.watches import DEFAULT_PROFILE, edited, expand, find_watch
+from proxyd.core.language.checking.watches import DEFAULT_PROFILE, expand, find_watch, with_options_of
 from proxyd.core.language.source_addresses import WrittenAddress, lines_of, watch_of, written_address, written_addresses
 from proxyd.core.language.source_lists import Listed, Merged, SourceList, merge_listing, opml, read_listing
-from proxyd.core.language.syntax.address_lists import is_list, named_lists
+from proxyd.core.language.syntax.address_lists import is_list, list_names
 from proxyd.core.language.syntax.expression_printer import (
     format_after,
     format_expression,
@@ -44,13 +50,12 @@ from proxyd.core.language.syntax.parser import (
 )
 from proxyd.core.language.syntax.statement_syntax import format_parsed, format_statements
 from proxyd.core.language.syntax.token_reader import MAX_STATEMENT_BYTES
-from proxyd.core.language.syntax.web_addresses import asked_address, plain_address
+from proxyd.core.language.syntax.web_addresses import address_to_watch, plain_address
 from proxyd.core.language.syntax.words import did_you_mean, no_such, no_such_source
 
 __all__ = [
     "BUILT_IN",
     "DEFAULT_PROFILE",
-    "FEED_PATHS",
     "FUNCTIONS",
     "MAX_FILE_BYTES",
     "MAX_SENT_BYTES",
@@ -79,13 +84,13 @@ __all__ = [
     "StatementKind",
     "Watch",
     "WrittenAddress",
-    "asked_address",
+    "address_to_watch",
     "channel_scheme",
     "check",
     "check_parsed",
+    "counters_to_restart",
     "counting_of",
     "did_you_mean",
-    "edited",
     "expand",
     "find_watch",
     "format_after",
@@ -97,8 +102,8 @@ __all__ = [
     "is_list",
     "kind_of_statement",
     "lines_of",
+    "list_names",
     "merge_listing",
-    "named_lists",
     "no_such",
     "no_such_source",
     "opml",
@@ -106,12 +111,12 @@ __all__ = [
     "parse_during",
     "plain_address",
     "read_listing",
-    "restarted_counters",
     "rule_counting",
     "watch_of",
     "what_changed",
     "what_is_unfit",
     "what_lacks",
+    "with_options_of",
     "written_address",
     "written_addresses",
 ]

@@ -162,7 +162,7 @@ class _Checker:
 
     def _rule(self, statement: InsertNotification, known: KnownNames, reporter: Reporter) -> NotificationRule | None:
         """Return a checked rule; of one that was checked before, only the sources are looked up."""
-        inputs, reports = known.named_by(statement), reporter.reports
+        inputs, reports = known.dependencies(statement), reporter.reports
         kept: NotificationRule | None = self._memory.recall(statement, inputs)
         sources = () if kept is None else kept.source_ids if statement.sources else known.sources_of(kept)
         rule: NotificationRule | None
@@ -205,7 +205,7 @@ class _Checker:
                 own = rules[statement.name.value].source_ids if statement.name.value in rules else ()
                 alone = [name for name in own if name not in read]
                 if 0 < len(alone) < len(own):
-                    reporter.warn(_asked_alone(alone), statement.name.span)
+                    reporter.warn(_warning_of_sources_alone(alone), statement.name.span)
 
     def _warn_of_unread_sources(self, rules: Mapping[str, NotificationRule]) -> None:
         """Warn, once for each text, of sources that no rule has."""
@@ -242,7 +242,7 @@ def _asks_often(statement: InsertNotification) -> bool:
     return is_of_source and not statement.sources and (statement.life or statement.policy) is not None
 
 
-def _asked_alone(names: Sequence[str]) -> str:
+def _warning_of_sources_alone(names: Sequence[str]) -> str:
     also = f" and {len(names) - 1} more" if len(names) > 1 else ""
     return f"this rule alone has {names[0]!r}{also} asked; to leave others out, name sources with FROM SOURCES"
 

@@ -12,7 +12,7 @@ from proxyd.core.model.expression import ClassName
 from proxyd.core.model.profile import Domain, Extraction, Field, FieldType, PageClass, Reader
 from proxyd.core.model.source_class import BUILT_IN_NAME, SOURCE_CLASS
 
-FEED_PATHS = (
+_FEED_PATHS = (
     "channel.title",
     "channel.link",
     "channel.description",
@@ -31,7 +31,7 @@ FEED_PATHS = (
 )
 """What can be read from a feed, whatever its format."""
 
-PAGE_TEXT = "text"
+_PAGE_TEXT = "text"
 """The one field of a class without fields: the whole text of the page."""
 
 _FEED_TYPES = {
@@ -49,11 +49,11 @@ BUILT_IN = Domain(
             BUILT_IN_NAME,
             tuple(
                 Field(path, _FEED_TYPES.get(path.rpartition(".")[2], FieldType.STRING))
-                for path in FEED_PATHS
+                for path in _FEED_PATHS
                 if path.startswith("channel.item.")
             ),
         ),
-        "PAGE": PageClass("PAGE", BUILT_IN_NAME, (Field(PAGE_TEXT, FieldType.STRING),)),
+        "PAGE": PageClass("PAGE", BUILT_IN_NAME, (Field(_PAGE_TEXT, FieldType.STRING),)),
         "PRICE": PageClass(
             "PRICE",
             BUILT_IN_NAME,
@@ -67,7 +67,7 @@ BUILT_IN = Domain(
 )
 """The classes that need no declaration; a declared class of the same name hides one."""
 
-_FEED_PATHS = {path.lower() for path in FEED_PATHS}
+_LOWER_PATHS = {path.lower() for path in _FEED_PATHS}
 
 
 def _is_feed_path(path: str) -> bool:
@@ -90,7 +90,7 @@ def check_domain(statement: CreateDomain, reporter: Reporter) -> Domain:
 def _check_class(declaration: ClassDeclaration, domain: str, reporter: Reporter) -> PageClass:
     name = declaration.name
     if not declaration.fields:
-        return PageClass(name.value, domain, (Field(PAGE_TEXT, FieldType.STRING),))
+        return PageClass(name.value, domain, (Field(_PAGE_TEXT, FieldType.STRING),))
     if any(_is_feed_path(each.path.value) for each in declaration.fields):
         _check_feed_fields(declaration, reporter)
     else:
@@ -122,8 +122,8 @@ def _check_feed_fields(declaration: ClassDeclaration, reporter: Reporter) -> Non
         if not _is_feed_path(path):
             message = f"the field {path} cannot be mixed with channel. paths: a class reads a feed or a page, not both"
             reporter.error(message, each.path.span)
-        elif path.lower() not in _FEED_PATHS:
-            reporter.error(f"feeds have no {path}.{did_you_mean(path, FEED_PATHS)}", each.path.span)
+        elif path.lower() not in _LOWER_PATHS:
+            reporter.error(f"feeds have no {path}.{did_you_mean(path, _FEED_PATHS)}", each.path.span)
         if each.extraction is not None:
             reporter.error("a class that reads a feed takes no FROM", each.extraction.span)
         if each.is_nullable:

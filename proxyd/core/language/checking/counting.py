@@ -12,7 +12,7 @@ from proxyd.core.model.expression import Aggregate, Expression, children
 from proxyd.core.model.profile import NotificationRule, Trigger
 
 
-def counted_events(trigger: Trigger, named_sources: Sequence[str]) -> str:
+def events_hash(trigger: Trigger, named_sources: Sequence[str]) -> str:
     """Return a hash that changes exactly when a rule's event, class, WHERE or FROM SOURCES do."""
     return _hash("\n".join([format_trigger(replace(trigger, condition=None)), *sorted(named_sources)]))
 
@@ -27,7 +27,7 @@ def rule_counting(rule: NotificationRule) -> str:
     return counting_of(rule.counted, [Aggregate("COUNT"), *_aggregates(rule.trigger.condition)])
 
 
-def restarted_counters(rule: NotificationRule, before: str) -> tuple[str, ...]:
+def counters_to_restart(rule: NotificationRule, before: str) -> tuple[str, ...]:
     """Return the counters of a rule's WHEN, as texts, that do not go on from what the rule counted ``before``.
 
     ``before`` is what ``rule_counting`` returned.

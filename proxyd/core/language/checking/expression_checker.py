@@ -33,7 +33,7 @@ from proxyd.core.model.expression import (
 from proxyd.core.model.patterns import re2_options
 from proxyd.core.model.profile import FieldType
 
-MAX_PATTERN = 1000
+_MAX_PATTERN = 1000
 MAX_LIKE = 10_000
 _CAST_TYPES = {
     CastType.DECIMAL: FieldType.DECIMAL,
@@ -222,10 +222,10 @@ class ExpressionChecker:
             if not (isinstance(written, Column) and pattern.type is None):  # an unknown field is already reported
                 self._reporter.error(f"{word} takes its pattern as a text in single quotes", pattern.span)
             return
-        if len(written.value) > MAX_PATTERN:
-            self._reporter.error(f"a pattern may have {MAX_PATTERN} characters at most", pattern.span)
+        if len(written.value) > _MAX_PATTERN:
+            self._reporter.error(f"a pattern may have {_MAX_PATTERN} characters at most", pattern.span)
             return
-        problem = pattern_problem(written.value)
+        problem = _pattern_problem(written.value)
         if problem:
             self._reporter.error(f"this pattern is not valid: {problem}", pattern.span)
 
@@ -276,7 +276,7 @@ class ExpressionChecker:
         if not self._aggregates:
             self._reporter.error(f"{aggregate.function} is not allowed in {self.place}", aggregate.span)
             return Typed(aggregate, None)
-        check_aggregate_options(aggregate, self._reporter, self._values, in_query=self._in_query)
+        _check_aggregate_options(aggregate, self._reporter, self._values, in_query=self._in_query)
         argument = self._inside(f"{aggregate.function}(...)").check(aggregate.argument) if aggregate.argument else None
         where = None
         if aggregate.where is not None:
@@ -339,7 +339,7 @@ class ExpressionChecker:
         return Typed(Literal(Decimal(repr(seconds)), literal.span), FieldType.TIMESTAMP)
 
 
-def pattern_problem(pattern: str) -> str | None:
+def _pattern_problem(pattern: str) -> str | None:
     """Return why re2 rejects a regular expression, or ``None``."""
     try:
         re2.compile(pattern, re2_options())
@@ -393,7 +393,7 @@ def _ends_in_escape(pattern: str, escape: str) -> bool:
     return False
 
 
-def check_aggregate_options(aggregate: Aggregate, reporter: Reporter, values: Values, *, in_query: bool) -> None:
+def _check_aggregate_options(aggregate: Aggregate, reporter: Reporter, values: Values, *, in_query: bool) -> None:
     """Report options that do not fit."""
     span = aggregate.span
     if in_query:

@@ -35,19 +35,19 @@ from proxyd.core.model.item import EventKind
 from proxyd.core.model.profile import FIRST, MessageName, MessageTemplate, PageClass, Then, Trigger
 from proxyd.core.model.source_class import SOURCE_CLASS
 
-MAX_LIMIT = 1_000_000
-MAX_CLASSES = 8
+_MAX_LIMIT = 1_000_000
+_MAX_CLASSES = 8
 _PLACE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _MOST_PLACES = 50
 
 
-def declared_name(page_class: PageClass, written: ClassName) -> ClassName:
+def _name_in_domain(page_class: PageClass, written: ClassName) -> ClassName:
     """Return a class's declared name and domain, at the place of the written name."""
     return ClassName(page_class.name, page_class.domain, written.span)
 
 
 @dataclass(frozen=True, slots=True)
-class CheckedTrigger:
+class _CheckedTrigger:
     """A resolved trigger, its class, and the class of the answer that it waits for."""
 
     trigger: Trigger
@@ -55,7 +55,7 @@ class CheckedTrigger:
     answer_class: PageClass | None = None
 
 
-def check_trigger(trigger: Trigger, classes: ClassIndex, reporter: Reporter, values: Values) -> CheckedTrigger | None:
+def check_trigger(trigger: Trigger, classes: ClassIndex, reporter: Reporter, values: Values) -> _CheckedTrigger | None:
     """Return the resolved trigger, or ``None`` if its class, or that of its THEN, cannot be found."""
     page_class = classes.find(trigger.page_class, reporter)
     if page_class is not None:
@@ -78,11 +78,11 @@ def check_trigger(trigger: Trigger, classes: ClassIndex, reporter: Reporter, val
     if condition is not None and not has_aggregate(condition):
         where, condition = conjunction(where, condition), None
     elif condition is not None and is_mixed(condition):
-        reporter.warn(_mixed_warning(trigger), condition.span)
+        reporter.warn(_warning_of_mix(trigger), condition.span)
     then, answer_class = answered or (None, None)
-    name = declared_name(page_class, trigger.page_class)
+    name = _name_in_domain(page_class, trigger.page_class)
     resolved = replace(trigger, page_class=name, where=where, condition=condition, then=then)
-    return CheckedTrigger(resolved, page_class, answer_class)
+    return _CheckedTrigger(resolved, page_class, answer_class)
 
 
 def _check_then(
@@ -105,7 +105,7 @@ def _check_then(
     scope = Scope(bindings, event=then.kind, event_class=page_class, is_open=first_class is None)
     checker = ExpressionChecker(scope, reporter, values, place="the WHERE of THEN", aggregates=False, in_query=False)
     where = None if then.where is None else checker.condition(then.where)
-    return replace(then, page_class=declared_name(page_class, then.page_class), where=where), page_class
+    return replace(then, page_class=_name_in_domain(page_class, then.page_class), where=where), page_class
 
 
 def _check_event(kind: EventKind, written: ClassName, page_class: PageClass, reporter: Reporter) -> None:
@@ -139,7 +139,7 @@ def _check_not_across(condition: Expression | None, reporter: Reporter) -> None:
         _check_not_across(child, reporter)
 
 
-def _mixed_warning(trigger: Trigger) -> str:
+def _warning_of_mix(trigger: Trigger) -> str:
     """Return the warning about a WHEN that mixes aggregates and conditions on the event's own fields."""
     said = "this WHEN counts all events, also those that its conditions on fields leave out"
     terms = list(conjuncts(trigger.condition))
@@ -190,7 +190,7 @@ class QueryChecker:
         scope = self._scope(bindings, is_open=is_open)
         checked = self._check_clauses(replace(select, sources=sources), scope)
         message = message or self._ready_message(checked)
-        template = None if message is None else check_message(message, checked, scope, self._reporter)
+        template = None if message is None else _check_message(message, checked, scope, self._reporter)
         return None if is_open else (checked, page_classes, template)
 
     def _scope(self, bindings: Sequence[Binding], *, is_open: bool) -> Scope:
@@ -199,10 +199,10 @@ class QueryChecker:
         return Scope(bindings, event=event.kind, event_class=event.page_class, qualify=qualify, is_open=is_open)
 
     def _check_shape(self, select: Select) -> None:
-        if len(select.sources) > MAX_CLASSES:
-            self._reporter.error(f"FROM takes {MAX_CLASSES} classes at most", select.sources[MAX_CLASSES].span)
-        if select.limit is not None and select.limit > MAX_LIMIT:
-            self._reporter.error(f"LIMIT must not be more than {MAX_LIMIT}", select.span)
+        if len(select.sources) > _MAX_CLASSES:
+            self._reporter.error(f"FROM takes {_MAX_CLASSES} classes at most", select.sources[_MAX_CLASSES].span)
+        if select.limit is not None and select.limit > _MAX_LIMIT:
+            self._reporter.error(f"LIMIT must not be more than {_MAX_LIMIT}", select.span)
 
     def _bind(self, sources: Sequence[FromClass], page_classes: Sequence[PageClass]) -> list[Binding]:
         bindings: list[Binding] = []
@@ -224,7 +224,7 @@ class QueryChecker:
         on = source.on
         if on is not None:
             on = self._checker(scope, "ON", aggregates=False).condition(on)
-        return replace(source, page_class=declared_name(page_class, source.page_class), on=on)
+        return replace(source, page_class=_name_in_domain(page_class, source.page_class), on=on)
 
     def _ready_message(self, select: Select) -> Located[str] | None:
         """Return the wording for a rule on SOURCE that sets none; ``None`` if a row of its query is not one event."""
@@ -266,10 +266,10 @@ class QueryChecker:
             select,
             columns=columns,
             where=plain.condition(select.where) if select.where is not None else None,
-            group_by=tuple(self._named(each, grouping, named, columns) for each in select.group_by),
+            group_by=tuple(self._column_meant_by(each, grouping, named, columns) for each in select.group_by),
             having=having.condition(select.having) if select.having is not None else None,
             order_by=tuple(
-                replace(each, expression=self._named(each.expression, ordering, named, columns))
+                replace(each, expression=self._column_meant_by(each.expression, ordering, named, columns))
                 for each in select.order_by
             ),
         )
@@ -288,7 +288,7 @@ class QueryChecker:
             named[folded] = column.expression
         return named
 
-    def _named(
+    def _column_meant_by(
         self,
         term: Expression,
         checker: ExpressionChecker,
@@ -350,7 +350,7 @@ def _lacks_unit(source: FromClass) -> bool:
 # ---- messages
 
 
-def check_message(message: Located[str], query: Select, scope: Scope, reporter: Reporter) -> MessageTemplate:
+def _check_message(message: Located[str], query: Select, scope: Scope, reporter: Reporter) -> MessageTemplate:
     """Return the template of a message; report names that are neither columns nor fields."""
     parts: list[str | MessageName | Expression] = []
     at = 0

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from proxyd.core.language.checking.check_context import CheckSettings, Reporter
 from proxyd.core.language.checking.classes import ClassIndex
-from proxyd.core.language.checking.counting import counted_events
+from proxyd.core.language.checking.counting import events_hash
 from proxyd.core.language.checking.query_checker import EventScope, QueryChecker, check_trigger
 from proxyd.core.language.checking.scope import Binding, Scope
 from proxyd.core.language.checking.source_checker import check_deliveries, once_each, report_repeated
@@ -42,7 +42,7 @@ from proxyd.core.model.profile import (
 )
 from proxyd.core.model.source_class import BUILT_IN_NAME, SOURCE_CLASS
 
-LEAST_OFTEN = Duration(Decimal(1), Unit.DAYS)
+_LEAST_OFTEN = Duration(Decimal(1), Unit.DAYS)
 """How often the sources of a rule on SOURCE are probed if nothing else asks for more."""
 
 
@@ -71,7 +71,7 @@ class KnownNames:
             found.setdefault((source.domain, source.page_class), []).append(source.source_id)
         return {of_class: tuple(names) for of_class, names in found.items()}
 
-    def named_by(self, rule: InsertNotification) -> tuple[object, ...]:
+    def dependencies(self, rule: InsertNotification) -> tuple[object, ...]:
         """Return all that the meaning of a rule depends on besides its text, but for the sources of its classes."""
         profiles = (self.profiles.get(each.value) for each in rule.profiles)
         return (self.domains, *profiles, *(self.sources.get(each.value) for each in rule.sources))
@@ -153,7 +153,7 @@ class RuleChecker:
             sends_empty=rule.empty is not None,
             keeps_screenshot=rule.screenshot is not None,
             fingerprint=fingerprint(trigger, named),
-            counted=counted_events(trigger, named),
+            counted=events_hash(trigger, named),
             file=self._reporter.source.file,
             **own,
         )
@@ -318,7 +318,7 @@ def _policy(rule: InsertNotification) -> PolicyChoice:
     if rule.trigger is None or not rule.trigger.kind.is_of_source:
         return PolicyChoice(PolicyName.AUTO)
     within = rule.life.value.window if rule.life else None
-    return PolicyChoice(PolicyName.UNIFORM, period=within or LEAST_OFTEN)
+    return PolicyChoice(PolicyName.UNIFORM, period=within or _LEAST_OFTEN)
 
 
 def fingerprint(trigger: Trigger, named_sources: Sequence[str]) -> str:

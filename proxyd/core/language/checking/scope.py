@@ -13,7 +13,7 @@ from proxyd.core.model.item import EventKind
 from proxyd.core.model.profile import Field, FieldType, PageClass
 from proxyd.core.model.source_class import PROBE_FIELDS, SOURCE_CLASS
 
-OLD_AND_NEW = {EventKind.INSERT: ("NEW",), EventKind.UPDATE: ("OLD", "NEW"), EventKind.DELETE: ("OLD",)}
+_OLD_AND_NEW = {EventKind.INSERT: ("NEW",), EventKind.UPDATE: ("OLD", "NEW"), EventKind.DELETE: ("OLD",)}
 """The versions of an item that an event has; an event of a source itself has none."""
 
 
@@ -26,7 +26,7 @@ class Binding:
     implicit: bool = True
 
 
-def find_fields(page_class: PageClass, written: str) -> list[Field]:
+def _find_fields(page_class: PageClass, written: str) -> list[Field]:
     """Return the field of that path, or the fields whose path ends with it; case is ignored.
 
     Every class of pages has the fields of the probe, under their full paths.
@@ -73,7 +73,7 @@ class Scope:
     def _resolve_version(
         self, column: Column, version: str, path: str, reporter: Reporter
     ) -> tuple[Column, FieldType | None]:
-        if version not in OLD_AND_NEW.get(self._event, ()):
+        if version not in _OLD_AND_NEW.get(self._event, ()):
             reporter.error(f"ON {self._event.name} has no {version}", column.span)
             return column, None
         if self._event_class is None:
@@ -85,7 +85,7 @@ class Scope:
     def _pick(
         self, column: Column, path: str, bindings: Sequence[Binding], reporter: Reporter
     ) -> tuple[Column, FieldType | None]:
-        found = [(binding, field) for binding in bindings for field in find_fields(binding.page_class, path)]
+        found = [(binding, field) for binding in bindings for field in _find_fields(binding.page_class, path)]
         exact = [pair for pair in found if pair[1].path.lower() == path.lower()]
         found = exact or found
         if len(found) == 1:

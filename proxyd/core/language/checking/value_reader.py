@@ -18,7 +18,7 @@ from proxyd.core.model.profile import Digest, Extraction, Reader
 from proxyd.core.model.wall_time import WallTime, read_clock, zone_names
 from proxyd.errors import suggest
 
-MAX_YEARS = 100
+_MAX_YEARS = 100
 _YEAR_S = 366 * 86400
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
@@ -237,8 +237,8 @@ class Values:
     def _duration(self, name: str, duration: Duration, span: TextSpan) -> None:
         if duration.amount <= 0:
             self.reporter.error(f"{name} must be longer than 0", span)
-        elif duration.in_seconds(chronon_s=self._settings.chronon_s) > MAX_YEARS * _YEAR_S:
-            self.reporter.error(f"{name} must not be longer than {MAX_YEARS} years", span)
+        elif duration.in_seconds(chronon_s=self._settings.chronon_s) > _MAX_YEARS * _YEAR_S:
+            self.reporter.error(f"{name} must not be longer than {_MAX_YEARS} years", span)
         elif duration.unit is Unit.CHRONONS and duration.amount % 1:
             self.reporter.error(f"{name} must be a whole number of chronons", span)
 

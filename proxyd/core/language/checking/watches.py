@@ -41,10 +41,10 @@ from proxyd.core.model.source_class import SOURCE_CLASS
 from proxyd.errors import ConfigError, RuleCheckError, RuleError
 
 DEFAULT_PROFILE = "default"
-DEFAULT_CLASS = ClassName("FEED", BUILT_IN.name)
-UPTIME_CLASS = ClassName("PAGE", BUILT_IN.name)
+_DEFAULT_CLASS = ClassName("FEED", BUILT_IN.name)
+_UPTIME_CLASS = ClassName("PAGE", BUILT_IN.name)
 """How the address of a WATCH on the source itself is read, if nothing else says so: any address can be."""
-SOURCE_CLASS_NAME = ClassName(SOURCE_CLASS.name, BUILT_IN.name)
+_SOURCE_CLASS_NAME = ClassName(SOURCE_CLASS.name, BUILT_IN.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def expand(texts: Sequence[Parsed], memory: CheckMemory | None = None) -> list[P
     and class is used; so is a profile. What a statement stood for before is taken from ``memory``.
     """
     memory = memory or CheckMemory(CheckSettings())
-    texts = with_listed(texts, memory)
+    texts = _with_listed(texts, memory)
     if not any(isinstance(each, Watch) for parsed in texts for each in parsed.statements):
         return texts
     return _Expansion(texts, memory).texts()
@@ -88,17 +88,17 @@ class _Expansion:
         self._read_as |= {each.url.value: each.page_class for each in sources}
 
     def texts(self) -> list[Parsed]:
-        return [self._expanded_text(parsed) for parsed in self._texts]
+        return [self._text_meant_by(parsed) for parsed in self._texts]
 
-    def _expanded_text(self, parsed: Parsed) -> Parsed:
+    def _text_meant_by(self, parsed: Parsed) -> Parsed:
         watches = [each for each in parsed.statements if isinstance(each, Watch)]
         if not watches:
             return parsed
-        statements = tuple(self._expanded(parsed.statements))
+        statements = tuple(self._statements_meant_by(parsed.statements))
         errors = [error for each in watches for error in self._other_options(each, parsed.source)]
         return replace(parsed, statements=statements, errors=(*parsed.errors, *errors))
 
-    def _expanded(self, statements: Iterable[Statement]) -> Iterator[Statement]:
+    def _statements_meant_by(self, statements: Iterable[Statement]) -> Iterator[Statement]:
         for each in statements:
             if isinstance(each, Watch):
                 yield from self._meant_by(each)
@@ -144,7 +144,7 @@ class _Expansion:
         """Return how an address is read; a WATCH on the source itself reads it as another statement says."""
         if watch.page_class is not None:
             return watch.page_class
-        return self._read_as.get(watch.url.value, UPTIME_CLASS) if _is_of_source(watch) else DEFAULT_CLASS
+        return self._read_as.get(watch.url.value, _UPTIME_CLASS) if _is_of_source(watch) else _DEFAULT_CLASS
 
     def _reading(self, url: Located[str], page_class: ClassName) -> tuple[str, str, str]:
         """Return an address and how it is read: the domain and the name of its class."""
@@ -165,7 +165,7 @@ class _Expansion:
     ) -> InsertNotification:
         known = self._classes.get(page_class.name.casefold())
         event = watch.event or (known.news if known else EventKind.INSERT)
-        class_name = replace(SOURCE_CLASS_NAME, span=page_class.span) if event.is_of_source else page_class
+        class_name = replace(_SOURCE_CLASS_NAME, span=page_class.span) if event.is_of_source else page_class
         return InsertNotification(
             watch.name,
             profiles=(profile,),
@@ -189,8 +189,8 @@ def trouble_rule(profile: CreateProfile) -> InsertNotification:
     return InsertNotification(
         replace(name, value=f"{name.value}: trouble"),
         profiles=(name,),
-        query=Select((), (FromClass(SOURCE_CLASS_NAME),), span=span),
-        trigger=Trigger(EventKind.TROUBLE, SOURCE_CLASS_NAME, span=span),
+        query=Select((), (FromClass(_SOURCE_CLASS_NAME),), span=span),
+        trigger=Trigger(EventKind.TROUBLE, _SOURCE_CLASS_NAME, span=span),
         start=TimeSpec(Anchor.NOW, span=span),
         end=TimeSpec(Anchor.NEVER, span=span),
         utility=Located(Utility(UtilityKind.STRICT), span),
@@ -220,7 +220,7 @@ def find_watch(statements: Iterable[Statement], url: str, name: str | None) -> W
     return found[0]
 
 
-def edited(old: Watch, new: Watch) -> Watch:
+def with_options_of(old: Watch, new: Watch) -> Watch:
     """Return a WATCH with the options that a newer one has; its other options stay."""
     changes = {each.name: getattr(new, each.name) for each in fields(new) if each.name in _EDITABLE}
     return replace(old, **{name: value for name, value in changes.items() if value})
@@ -267,7 +267,7 @@ def _news(page_class: PageClass | ClassDeclaration) -> EventKind:
 _OPTIONS = [each.name for each in fields(SourceOptions) if each.name not in ("comments", "span")]
 
 
-def with_listed(texts: Sequence[Parsed], memory: CheckMemory) -> list[Parsed]:
+def _with_listed(texts: Sequence[Parsed], memory: CheckMemory) -> list[Parsed]:
     """Return texts where the text of each list declares its sources, instead of CREATE SOURCES in another text.
 
     Without its list CREATE SOURCES stays as it is. What a list stood for before is taken from ``memory``.
@@ -278,7 +278,7 @@ def with_listed(texts: Sequence[Parsed], memory: CheckMemory) -> list[Parsed]:
     for place, parsed in enumerate(texts):
         others: list[Statement] = []
         for each in parsed.statements:
-            beside = list_beside(parsed.source, each.file.value) if isinstance(each, CreateSources) else None
+            beside = _list_beside(parsed.source, each.file.value) if isinstance(each, CreateSources) else None
             if isinstance(each, CreateSources) and beside in lists:
                 found[lists[beside]].extend(_sources(each, texts[lists[beside]], memory))
             else:
@@ -290,10 +290,10 @@ def with_listed(texts: Sequence[Parsed], memory: CheckMemory) -> list[Parsed]:
     return texts
 
 
-def list_beside(text: SourceText, name: str) -> str:
+def _list_beside(text: SourceText, name: str) -> str:
     """Return the file of a list that a text names.
 
-    >>> list_beside(SourceText("profiles/main.profile", ""), "feeds.csv")
+    >>> _list_beside(SourceText("profiles/main.profile", ""), "feeds.csv")
     'profiles/feeds.csv'
     """
     return str(PurePath(text.file).parent / name)
@@ -304,7 +304,7 @@ def list_problem(statement: CreateSources, text: SourceText, files: Set[str]) ->
     name = statement.file.value
     if not is_list(name) or PurePath(name).name != name:
         return f"a list is a file {LIST_SUFFIX} beside the profile, such as 'feeds{LIST_SUFFIX}'; found {name!r}"
-    if list_beside(text, name) not in files:
+    if _list_beside(text, name) not in files:
         return f"there is no file {name!r} beside this profile; create it, with an address on each line"
     return None
 
@@ -318,7 +318,7 @@ def _sources(statement: CreateSources, listed: Parsed, memory: CheckMemory) -> t
     for line in listed.lines:
         source = before.get(line)
         if source is None or source.span != line.url.span:
-            name = _named(statement, line)
+            name = _name_of(statement, line)
             source = ListedSource(name, statement.page_class, line.url, span=line.url.span, **options)
         found[line] = source
         sources.append(source)
@@ -326,7 +326,7 @@ def _sources(statement: CreateSources, listed: Parsed, memory: CheckMemory) -> t
     return tuple(sources)
 
 
-def _named(statement: CreateSources, line: ListLine) -> Located[str]:
+def _name_of(statement: CreateSources, line: ListLine) -> Located[str]:
     """Return the name of a source: the prefix, and its name in the list or its address without scheme."""
     name = line.name or replace(line.url, value=without_scheme(line.url.value))
     return replace(name, value=statement.name.value + name.value)

@@ -29,10 +29,10 @@ def is_list(file: str) -> bool:
     return file.casefold().endswith(LIST_SUFFIX)
 
 
-def named_lists(text: str) -> set[str]:
+def list_names(text: str) -> set[str]:
     """Return the names after FROM FILE in a text; it is not parsed, which takes 20 s for the longest ones.
 
-    >>> named_lists("CREATE SOURCES n OF FEED FROM FILE 'it''s.csv'; -- FROM FILE 'old.csv'")
+    >>> list_names("CREATE SOURCES n OF FEED FROM FILE 'it''s.csv'; -- FROM FILE 'old.csv'")
     {"it's.csv"}
     """
     return {found["name"].replace("''", "'") for found in _NAMED.finditer(text) if found["name"]}

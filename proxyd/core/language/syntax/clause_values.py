@@ -50,11 +50,11 @@ if TYPE_CHECKING:
     from proxyd.core.language.checking.value_reader import Values
 
 
-MAX_BODY_BYTES = 65_536
+_MAX_BODY_BYTES = 65_536
 """Bytes of the BODY of a request."""
-MAX_WEIGHT = 1_000_000
-MAX_LIMITED = 1000  # notifications of a LIMIT; their times are read for each notification that is made
-MIN_TARGET, MAX_TARGET = Decimal(1), Decimal("99.9")  # percent
+_MAX_WEIGHT = 1_000_000
+_MAX_LIMITED = 1000  # notifications of a LIMIT; their times are read for each notification that is made
+_MIN_TARGET, _MAX_TARGET = Decimal(1), Decimal("99.9")  # percent
 _INTERVAL = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([A-Za-z]+)?\s*")
 _WEEKDAYS = tuple(day.name for day in Weekday)
 _POLICIES = tuple(name.value for name in PolicyName)
@@ -214,8 +214,8 @@ def _format_post(body: str) -> str:
 
 
 def _check_post(values: Values, body: str, span: TextSpan) -> None:
-    if len(body.encode("utf-8", "surrogatepass")) > MAX_BODY_BYTES:
-        values.reporter.error(f"the BODY of a request may have {MAX_BODY_BYTES:,} bytes at most", span)
+    if len(body.encode("utf-8", "surrogatepass")) > _MAX_BODY_BYTES:
+        values.reporter.error(f"the BODY of a request may have {_MAX_BODY_BYTES:,} bytes at most", span)
 
 
 POST = Value(_parse_post, _format_post, _check_post)
@@ -431,8 +431,8 @@ def _format_share(percent: Decimal) -> str:
 
 
 def _check_target(values: Values, target: Decimal, span: TextSpan) -> None:
-    if not MIN_TARGET <= target <= MAX_TARGET:
-        message = f"a target must lie between {MIN_TARGET} and {MAX_TARGET} %; found {target} %"
+    if not _MIN_TARGET <= target <= _MAX_TARGET:
+        message = f"a target must lie between {_MIN_TARGET} and {_MAX_TARGET} %; found {target} %"
         values.reporter.error(message, span)
 
 
@@ -457,8 +457,8 @@ def _format_weight(term: ImportanceTerm) -> str:
 
 def _check_importance(values: Values, terms: tuple[ImportanceTerm, ...], span: TextSpan) -> None:
     for index, term in enumerate(terms):
-        if not 0 <= term.weight <= MAX_WEIGHT:
-            values.reporter.error(f"a weight of SET IMPORTANCE must lie between 0 and {MAX_WEIGHT}", span)
+        if not 0 <= term.weight <= _MAX_WEIGHT:
+            values.reporter.error(f"a weight of SET IMPORTANCE must lie between 0 and {_MAX_WEIGHT}", span)
         if term.during is None and index < len(terms) - 1:
             values.reporter.error("OTHERWISE must come last in SET IMPORTANCE", span)
         if term.during is not None:
@@ -526,7 +526,7 @@ def _format_most(limit: NotificationLimit) -> str:
 
 
 def _check_most(values: Values, limit: NotificationLimit, span: TextSpan) -> None:
-    values.at_least_one("the number of notifications", limit.most, span, most=MAX_LIMITED)
+    values.at_least_one("the number of notifications", limit.most, span, most=_MAX_LIMITED)
     values.durations([("the period of LIMIT", limit.per)], span)
 
 

@@ -48,7 +48,7 @@ from proxyd.core.language.syntax.expression_printer import (
 from proxyd.core.language.syntax.expressions import parse_class_name, parse_expression, parse_name, parse_text
 from proxyd.core.language.syntax.nodes import Located
 from proxyd.core.language.syntax.quoting import quote_name, quote_text
-from proxyd.core.language.syntax.scanner import Token
+from proxyd.core.language.syntax.scanner import Lexeme
 from proxyd.core.language.syntax.token_reader import TokenReader, parse_plain_text
 from proxyd.core.language.syntax.words import get_keyword
 from proxyd.core.model.expression import TextSpan
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from proxyd.core.language.checking.value_reader import Values
 
 
-class Form(Enum):
+class JsonForm(Enum):
     """The JSON form of the value of a clause."""
 
     CLAUSE = "its text in the language, without the words before it"
@@ -98,7 +98,7 @@ class Clause:
     is_located: bool = True
     adds_up: bool = False
     line: Callable[[Any], str] | None = None
-    form: Form | None = Form.CLAUSE
+    form: JsonForm | None = JsonForm.CLAUSE
     json_name: str = ""
     choices: tuple[str, ...] = ()
     description: str | None = None
@@ -124,7 +124,7 @@ class Clause:
             return
         for each in value if self.adds_up else (value,):
             text = self.value.show(each.value if isinstance(each, Located) else each)
-            yield f"{self.words} {quote_name(text) if self.form is Form.INNER else text}".rstrip()
+            yield f"{self.words} {quote_name(text) if self.form is JsonForm.INNER else text}".rstrip()
 
 
 def format_clauses(statement: object, clauses: Iterable[Clause]) -> list[str]:
@@ -140,7 +140,7 @@ def check_clauses(statement: object, clauses: Iterable[Clause], values: Values) 
                 check(values, each.value if isinstance(each, Located) else each, each.span)
 
 
-def _inner_text(parser: TokenReader) -> Token:
+def _inner_text(parser: TokenReader) -> Lexeme:
     """Take a text in double quotes; the parser reads what is in it."""
     return parser.expect_value("QUOTED")
 
@@ -152,7 +152,7 @@ _LOCALE = Clause(
     "locale",
     Value(parse_text, quote_text, lambda values, *locale: values.locale(*locale)),
     is_located=False,
-    form=Form.TEXT,
+    form=JsonForm.TEXT,
     examples=("de", "en-US"),
 )
 _BROWSER = Clause(
@@ -167,11 +167,11 @@ _WAIT_FOR = Clause(
     "WAIT FOR",
     "wait_for",
     Value(parse_plain_text, quote_text, lambda values, *selector: values.css(*selector)),
-    form=Form.TEXT,
+    form=JsonForm.TEXT,
     description="CSS selector that the browser waits for",
     examples=("li.result",),
 )
-_DELIVER = Clause("DELIVER TO", "deliveries", DELIVERIES, is_located=False, adds_up=True, form=Form.OBJECTS)
+_DELIVER = Clause("DELIVER TO", "deliveries", DELIVERIES, is_located=False, adds_up=True, form=JsonForm.OBJECTS)
 SOURCE_OPTIONS = (
     Clause("POLITENESS", "politeness", LIMIT, examples=("12 PROBES PER HOUR, SPACING 2 MINUTES",)),
     Clause("EXPECT", "expect", RATE, examples=("3 PER DAY",)),
@@ -180,17 +180,17 @@ SOURCE_OPTIONS = (
         "zone",
         Value(parse_text, quote_text, lambda values, *zone: values.zone(*zone)),
         is_located=False,
-        form=Form.TEXT,
+        form=JsonForm.TEXT,
     ),
     _LOCALE,
     Clause("FRESHNESS", "freshness", switch("OBEY", "IGNORE"), choices=("OBEY", "IGNORE")),
-    Clause("HEADER", "headers", HEADER, is_located=False, adds_up=True, form=Form.OBJECTS),
-    Clause("AUTH", "auth", AUTH, form=Form.OBJECT),
+    Clause("HEADER", "headers", HEADER, is_located=False, adds_up=True, form=JsonForm.OBJECTS),
+    Clause("AUTH", "auth", AUTH, form=JsonForm.OBJECT),
     Clause(
         "METHOD",
         "post",
         POST,
-        form=Form.TEXT,
+        form=JsonForm.TEXT,
         description="the body of METHOD POST; empty for one without a body",
     ),
     Clause("WEBSUB", "websub", WEBSUB, choices=("ON", "OFF")),
@@ -215,17 +215,17 @@ _SCREENSHOT = Clause(
     "SET SCREENSHOT",
     "screenshot",
     constant(),
-    form=Form.FLAG,
+    form=JsonForm.FLAG,
     description="whether a picture of the page is kept with each notification",
 )
 _MESSAGE = Clause(
-    "SET MESSAGE", "message", Value(parse_plain_text, quote_text), form=Form.TEXT, examples=("{title} {link}",)
+    "SET MESSAGE", "message", Value(parse_plain_text, quote_text), form=JsonForm.TEXT, examples=("{title} {link}",)
 )
 RULE_CLAUSES = (
-    Clause("INTO", "profiles", NAMES, is_located=False, form=Form.NAMES),
-    Clause("FROM SOURCES", "sources", NAMES, is_located=False, form=Form.NAMES),
-    Clause("SET QUERY", "query", Value(_inner_text, format_select), is_located=False, form=Form.INNER),
-    Clause("SET TRIGGER", "trigger", Value(_inner_text, format_trigger), is_located=False, form=Form.INNER),
+    Clause("INTO", "profiles", NAMES, is_located=False, form=JsonForm.NAMES),
+    Clause("FROM SOURCES", "sources", NAMES, is_located=False, form=JsonForm.NAMES),
+    Clause("SET QUERY", "query", Value(_inner_text, format_select), is_located=False, form=JsonForm.INNER),
+    Clause("SET TRIGGER", "trigger", Value(_inner_text, format_trigger), is_located=False, form=JsonForm.INNER),
     Clause("START", "start", TIME, is_located=False, examples=("NOW", "'2026-01-31T12:00:00Z'")),
     Clause("END", "end", TIME, is_located=False, examples=("NEVER", "NOW + '30 days'")),
     Clause("SET UTILITY", "utility", UTILITY, examples=("STRICT", "LINEAR(30 MINUTES)")),
@@ -233,7 +233,7 @@ RULE_CLAUSES = (
     Clause("SET TARGET", "target", TARGET, examples=("95 %",)),
     Clause("SET IMPORTANCE", "importance", IMPORTANCE, examples=("3 DURING 'Mon-Fri 09:00-18:00', 1 OTHERWISE",)),
     Clause("SET POLICY", "policy", POLICY, examples=("AUTO", "UNIFORM(15 MINUTES)")),
-    Clause("SET DELIVERY", "deliveries", RULE_DELIVERIES, is_located=False, adds_up=True, form=Form.OBJECTS),
+    Clause("SET DELIVERY", "deliveries", RULE_DELIVERIES, is_located=False, adds_up=True, form=JsonForm.OBJECTS),
     Clause("SET DELIVERY NONE", "no_delivery", constant(), form=None),  # is read by the one before
     Clause("SET DIGEST", "digest", RULE_DIGEST, examples=("EVERY 1 HOUR AT MOST 20 ITEMS", "NONE")),
     Clause("SET LIMIT", "limit", MOST, examples=("1 PER DAY PER SOURCE",)),

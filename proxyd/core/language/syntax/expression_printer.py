@@ -140,7 +140,7 @@ def _predicate(expression: Like | InList | Between | IsNull) -> str:
 
 
 def _case(case: Case) -> str:
-    parts = ["CASE" if case.operand is None else f"CASE {_compared(case.operand)}"]
+    parts = ["CASE" if case.operand is None else f"CASE {_case_operand(case.operand)}"]
     for condition, result in zip(case.conditions, case.results, strict=True):
         parts.append(f"WHEN {format_expression(condition)} THEN {format_expression(result)}")
     if case.otherwise is not None:
@@ -148,7 +148,7 @@ def _case(case: Case) -> str:
     return " ".join([*parts, "END"])
 
 
-def _compared(operand: Expression) -> str:
+def _case_operand(operand: Expression) -> str:
     """Return what stands between CASE and WHEN, in parentheses if CASE would be read as a name before it."""
     text, level = _format(operand)
     word = _NO_WORD.split(text, 1)[0] or text[:1]

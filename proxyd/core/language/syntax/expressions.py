@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from proxyd.core.language.syntax.nodes import Located
-from proxyd.core.language.syntax.scanner import Token
+from proxyd.core.language.syntax.scanner import Lexeme
 from proxyd.core.language.syntax.token_reader import T, TokenReader, optional, parse_number, parse_plain_text, series
 from proxyd.core.language.syntax.words import AGGREGATES, BEFORE_A_PARENTHESIS, can_follow_case
 from proxyd.core.model.expression import (
@@ -141,13 +141,13 @@ def _sum(parser: TokenReader) -> Expression:
 
 def _product(parser: TokenReader) -> Expression:
     """product = signed {("*" | "/" | "%") signed}"""
-    begin, left = parser.at, _signed(parser)
+    begin, left = parser.at, _sign(parser)
     while (sign := parser.take_one(_PRODUCTS)) is not None:
-        left = Binary(sign, left, _signed(parser), parser.span(begin))
+        left = Binary(sign, left, _sign(parser), parser.span(begin))
     return left
 
 
-def _signed(parser: TokenReader) -> Expression:
+def _sign(parser: TokenReader) -> Expression:
     """signed = {"-" | "+"} primary"""
     begin = parser.at
     while parser.take_prefix("-") or parser.take_prefix("+"):
@@ -195,11 +195,11 @@ def _call_or_path(parser: TokenReader) -> Expression:
     return Call(name.value.upper(), tuple(arguments), parser.span(begin))
 
 
-def _opens_case(following: Token) -> bool:
+def _opens_case(following: Lexeme) -> bool:
     return following.shape in ("TEXT", "QUOTED") or can_follow_case(following.value)
 
 
-def _literal(parser: TokenReader, token: Token) -> Literal:
+def _literal(parser: TokenReader, token: Lexeme) -> Literal:
     span = TextSpan(token.start, token.stop)
     if token.shape == "NUMBER":
         return Literal(int(token.value) if token.value.isdigit() else Decimal(token.value), span)
@@ -284,13 +284,13 @@ def _path_after(parser: TokenReader, begin: int) -> Column:
 def parse_class_name(parser: TokenReader) -> ClassName:
     """class_name = NAME ["." NAME]"""
     begin, domain = parser.at, None
-    name = _filled_name(parser)
+    name = _nonempty_name(parser)
     if parser.take("."):
-        domain, name = name, _filled_name(parser)
+        domain, name = name, _nonempty_name(parser)
     return ClassName(name, domain, parser.span(begin))
 
 
-def _filled_name(parser: TokenReader) -> str:
+def _nonempty_name(parser: TokenReader) -> str:
     name = parser.expect_name().value
     if not name:
         parser.refuse("a name cannot be empty", parser.span(parser.at - 1))
@@ -309,7 +309,7 @@ def parse_unit(parser: TokenReader) -> Unit:
     return _UNITS[parser.expect_one(_UNITS)]
 
 
-def parse_whole(parser: TokenReader, what: str, token: Token | None = None) -> int:
+def parse_whole(parser: TokenReader, what: str, token: Lexeme | None = None) -> int:
     """Return a whole number, or refuse the number as ``what``."""
     token = token or parser.expect_value("NUMBER")
     if not token.value.isdigit():
@@ -357,7 +357,7 @@ def parse_select(parser: TokenReader) -> Select:
     distinct = parser.take("DISTINCT")
     columns = () if parser.take("*") else series(parser, _output)
     parser.expect("FROM")
-    return Select(columns, distinct=distinct, **parse_from_part(parser), span=parser.span(begin))
+    return Select(columns, distinct=distinct, **_from_part(parser), span=parser.span(begin))
 
 
 def _output(parser: TokenReader) -> OutputColumn:
@@ -372,10 +372,10 @@ def _alias(parser: TokenReader, keywords: Collection[str]) -> str | None:
     """
     if not parser.take("AS") and (parser.token.word in keywords or not parser.is_at_name()):
         return None
-    return _filled_name(parser)
+    return _nonempty_name(parser)
 
 
-def parse_from_part(parser: TokenReader) -> dict[str, Any]:
+def _from_part(parser: TokenReader) -> dict[str, Any]:
     """from_part = from_list [WHERE expression] [GROUP group_by] [HAVING expression] [ORDER order_by] [LIMIT limit]
 
     Each of these is also read alone, after an error before it.
@@ -383,10 +383,10 @@ def parse_from_part(parser: TokenReader) -> dict[str, Any]:
     return {
         "sources": _from_list(parser),
         "where": optional(parser, "WHERE", parse_expression),
-        "group_by": optional(parser, "GROUP", parse_group_by) or (),
+        "group_by": optional(parser, "GROUP", _group_by) or (),
         "having": optional(parser, "HAVING", parse_expression),
-        "order_by": optional(parser, "ORDER", parse_order_by) or (),
-        "limit": optional(parser, "LIMIT", parse_limit),
+        "order_by": optional(parser, "ORDER", _order_by) or (),
+        "limit": optional(parser, "LIMIT", _limit),
     }
 
 
@@ -420,13 +420,13 @@ def _from_class(parser: TokenReader, keywords: Collection[str]) -> FromClass:
     return FromClass(name, alias, over, span=parser.span(begin))
 
 
-def parse_group_by(parser: TokenReader) -> tuple[Expression, ...]:
+def _group_by(parser: TokenReader) -> tuple[Expression, ...]:
     """group_by = BY expression {"," expression}"""
     parser.expect("BY")
     return series(parser, parse_expression)
 
 
-def parse_order_by(parser: TokenReader) -> tuple[OrderTerm, ...]:
+def _order_by(parser: TokenReader) -> tuple[OrderTerm, ...]:
     """order_by = BY order_term {"," order_term}"""
     parser.expect("BY")
     return series(parser, _order_term)
@@ -440,7 +440,7 @@ def _order_term(parser: TokenReader) -> OrderTerm:
     return OrderTerm(expression, descending, None if nulls is None else nulls == "FIRST")
 
 
-def parse_limit(parser: TokenReader) -> int:
+def _limit(parser: TokenReader) -> int:
     """limit = NUMBER"""
     return parse_whole(parser, "LIMIT")
 
@@ -494,12 +494,12 @@ def parse_after(parser: TokenReader) -> After | None:
 
 QUERY_CLAUSES: Mapping[str, Callable[[TokenReader], Any]] = MappingProxyType(
     {
-        "FROM": parse_from_part,
+        "FROM": _from_part,
         "WHERE": parse_expression,
-        "GROUP": parse_group_by,
+        "GROUP": _group_by,
         "HAVING": parse_expression,
-        "ORDER": parse_order_by,
-        "LIMIT": parse_limit,
+        "ORDER": _order_by,
+        "LIMIT": _limit,
     }
 )
 """What stands after the word that begins a clause of a query."""

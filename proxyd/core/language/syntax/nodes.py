@@ -33,7 +33,7 @@ from proxyd.core.model.profile import (
 )
 from proxyd.errors import RuleError
 
-T_co = TypeVar("T_co", covariant=True)
+_T_co = TypeVar("_T_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,10 @@ class SourceText:
 
 
 @dataclass(frozen=True, slots=True)
-class Located(Generic[T_co]):
+class Located(Generic[_T_co]):
     """A value and the place where it was written."""
 
-    value: T_co
+    value: _T_co
     span: TextSpan = field(default=NO_SPAN, compare=False)
 
 

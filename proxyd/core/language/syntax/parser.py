@@ -28,7 +28,7 @@ from proxyd.core.language.syntax.nodes import (
     StatementKind,
     kind_of_statement,
 )
-from proxyd.core.language.syntax.scanner import Comment, Scan, Token, scan, scan_inner, scan_part
+from proxyd.core.language.syntax.scanner import Comment, Lexeme, Scan, scan, scan_inner, scan_part
 from proxyd.core.language.syntax.statement_syntax import (
     PROFILE_ITEMS,
     Head,
@@ -188,7 +188,7 @@ class _Reader:
             message = "SET DELIVERY NONE cannot be combined with another SET DELIVERY"
             self._complain(Complaint(message, span.start, span.stop))
 
-    def _read_inner(self, name: str, quoted: Token) -> Any:
+    def _read_inner(self, name: str, quoted: Lexeme) -> Any:
         """Return the query or trigger in a text in double quotes."""
         if quoted.broken:
             return None
@@ -253,7 +253,7 @@ class _Reader:
             return following.shape == "TEXT" or _kind_of(self._tokens[at], following) is not None
         return kind != "NOTIFICATION" or following.shape in (*NAMES, "TEXT")
 
-    def _token(self, at: int) -> Token:
+    def _token(self, at: int) -> Lexeme:
         return self._tokens[min(at, len(self._tokens) - 1)]
 
     # ---- errors
@@ -278,18 +278,18 @@ class _Reader:
         self._errors.append(complaint.as_error(self._source))
 
 
-def _kind_of(verb: Token, noun: Token) -> StatementKind | None:
+def _kind_of(verb: Lexeme, noun: Lexeme) -> StatementKind | None:
     """Return the kind of object that a statement declares, from its first two words."""
     return _KINDS[noun.word] if noun.word in _HEADS.get(verb.word, ()) else None
 
 
-def _guess_kind(noun: Token) -> StatementKind | None:
+def _guess_kind(noun: Lexeme) -> StatementKind | None:
     """Return the kind of object that a statement with a misspelt head probably declares."""
     close = suggest(noun.value, [kind.value for kind in StatementKind]) if noun.shape == "WORD" else None
     return StatementKind(close) if close is not None else None
 
 
-def _read_text(tokens: Sequence[Token], text: _InnerText) -> Any:
+def _read_text(tokens: Sequence[Lexeme], text: _InnerText) -> Any:
     """Return the query or trigger in a separate text, which may end with ';', or a list of :class:`Complaint`."""
     if len(tokens) > 1 and tokens[-2].word == ";":
         tokens = (*tokens[:-2], tokens[-1])
@@ -337,7 +337,7 @@ def _later_in_head(parser: TokenReader, begin: int, after: Complaint) -> Iterato
             yield complaint
 
 
-def _rule_at(kind: str, token: Token, following: Token, depth: int) -> Callable[[TokenReader], Any] | None:
+def _rule_at(kind: str, token: Lexeme, following: Lexeme, depth: int) -> Callable[[TokenReader], Any] | None:
     """Return how the part of a head is read that begins at a token or after a comma."""
     if kind == "DOMAIN" and token.word == "CLASS" and not depth:
         return parse_class_declaration
@@ -348,7 +348,7 @@ def _rule_at(kind: str, token: Token, following: Token, depth: int) -> Callable[
     return parse_profile_item if following.word in PROFILE_ITEMS else parse_name
 
 
-def _depths(tokens: Sequence[Token], begin: int) -> Iterator[tuple[int, int]]:
+def _depths(tokens: Sequence[Lexeme], begin: int) -> Iterator[tuple[int, int]]:
     """Yield the place of each token but the end, and in how many parentheses and CASEs it stands."""
     depth = 0
     for at in range(begin, len(tokens) - 1):
@@ -444,7 +444,7 @@ class MemberReader:
             self.errors.append(wrong)
             return None
         before = span.start - 1
-        tokens = [Token("WORD", word, before, before, get_keyword(word) or "") for word in words.split()]
+        tokens = [Lexeme("WORD", word, before, before, get_keyword(word) or "") for word in words.split()]
         parser = TokenReader([*tokens, *scanned.tokens])
         setting = attempt_whole(parser, lambda parser: parse_clause(parser, kind))
         if isinstance(setting, Complaint):

@@ -18,7 +18,7 @@ Shape: TypeAlias = Literal["WORD", "NUMBER", "TEXT", "QUOTED", "SIGN", "END"]
 """The shape of a token, TEXT in single and QUOTED in double quotes; the parser decides what it means."""
 
 
-class Token(NamedTuple):
+class Lexeme(NamedTuple):
     """A token; ``value`` is without quotes. A tuple, because a list of 20,000 sources has 180,000 of them.
 
     ``word`` is the sign, or the keyword that a bare word can be. ``broken`` marks a token whose quote is not closed;
@@ -33,7 +33,7 @@ class Token(NamedTuple):
     broken: bool = False
 
 
-_as_token: Callable[[tuple[str, str, int, int, str, bool]], Token] = partial(tuple.__new__, Token)
+_as_token: Callable[[tuple[str, str, int, int, str, bool]], Lexeme] = partial(tuple.__new__, Lexeme)
 """Makes a token in half the time of its class."""
 
 
@@ -49,7 +49,7 @@ class Comment:
 class Scan:
     """The tokens and comments of a text; ``tokens`` ends with an ``END`` token."""
 
-    tokens: Sequence[Token]
+    tokens: Sequence[Lexeme]
     comments: Sequence[Comment]
     errors: Sequence[RuleSyntaxError]
 
@@ -95,7 +95,7 @@ class _Scanner:
         self._is_sql = is_sql
         self._text = text
         self._places = places
-        self._tokens: list[Token] = []
+        self._tokens: list[Lexeme] = []
         self._comments: list[Comment] = []
         self._errors: list[RuleSyntaxError] = []
 
@@ -112,7 +112,7 @@ class _Scanner:
             else:
                 position = self._take(match, kind)
         end = places[len(text)]
-        keep(Token("END", "", end, end))
+        keep(Lexeme("END", "", end, end))
         return Scan(self._tokens, self._comments, self._errors)
 
     def _take(self, match: re.Match[str], kind: str) -> int:
@@ -154,7 +154,7 @@ class _Scanner:
         hint = ": use single quotes for text" if self._is_sql and shape == "QUOTED" else ""
         self._error(f"this {kind} quote is not closed{hint}", start, start + 1)
         at = self._places[start]
-        self._tokens.append(Token(shape, "?", at, at + 1, broken=True))
+        self._tokens.append(Lexeme(shape, "?", at, at + 1, broken=True))
         return heading.end() if heading is not None else len(self._text)
 
     def _report_text_in_sql(self, start: int, stop: int) -> int | None:
@@ -172,7 +172,7 @@ class _Scanner:
         shown = quote_text(text[stop : close - 1][:30])
         hint = f"use single quotes for text, as in {shown}, and double the quotes of names"
         self._error(f"SET {clause[1].upper()}: a double quote ends its text: {hint}", stop - 1, close)
-        self._tokens.append(Token("QUOTED", "?", self._places[start], self._places[end], broken=True))
+        self._tokens.append(Lexeme("QUOTED", "?", self._places[start], self._places[end], broken=True))
         return end
 
     def _skip_strange(self, start: int) -> int:
@@ -203,7 +203,7 @@ def scan_part(source: SourceText, span: TextSpan) -> Scan:
     return _Scanner(source, source.text[span.start : span.stop], range(span.start, span.stop + 1)).scan()
 
 
-def scan_inner(source: SourceText, quoted: Token) -> Scan:
+def scan_inner(source: SourceText, quoted: Lexeme) -> Scan:
     """Return the tokens of a text in double quotes, with places in the file."""
     text, last = source.text, quoted.stop - 1
     places: Sequence[int] = range(quoted.start + 1, quoted.stop)

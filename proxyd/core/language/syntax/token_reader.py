@@ -12,13 +12,13 @@ from decimal import Decimal
 from typing import Any, NoReturn, TypeVar
 
 from proxyd.core.language.syntax.nodes import SourceText
-from proxyd.core.language.syntax.scanner import Shape, Token
-from proxyd.core.language.syntax.words import expected, suggest_keyword
+from proxyd.core.language.syntax.scanner import Lexeme, Shape
+from proxyd.core.language.syntax.words import expectation, suggest_keyword
 from proxyd.core.model.expression import Expression, TextSpan, children
 from proxyd.errors import RuleSyntaxError
 
-MAX_NESTING = 64
-MAX_DEPTH = 200
+_MAX_NESTING = 64
+_MAX_DEPTH = 200
 MAX_STATEMENT_BYTES = 65_536
 MAX_ERRORS = 100  # of one text that are told
 TOO_LONG = f"a statement may have {MAX_STATEMENT_BYTES} bytes at most; split it into several statements"
@@ -50,7 +50,7 @@ class UnexpectedTokenError(Exception):
 class TokenReader:
     """Reads tokens from left to right; ``at`` is the place of the next one."""
 
-    def __init__(self, tokens: Sequence[Token]) -> None:
+    def __init__(self, tokens: Sequence[Lexeme]) -> None:
         self.tokens = tokens
         self.move(0)
 
@@ -65,7 +65,7 @@ class TokenReader:
 
     # ---- tokens
 
-    def advance(self) -> Token:
+    def advance(self) -> Lexeme:
         """Take the next token."""
         token = self.token
         if token.stop > self._limit:
@@ -124,11 +124,11 @@ class TokenReader:
         self._expected.add("NUMBER")
         return False
 
-    def expect_name(self) -> Token:
+    def expect_name(self) -> Lexeme:
         """Take a bare word or a text in double quotes."""
         return self.advance() if self.is_at_name() else self.fail()
 
-    def expect_value(self, *shapes: Shape) -> Token:
+    def expect_value(self, *shapes: Shape) -> Lexeme:
         """Take a token of one of these shapes."""
         return self.advance() if self.token.shape in shapes else self.fail(shapes)
 
@@ -170,8 +170,8 @@ class TokenReader:
 
     def _deepen(self) -> None:
         """Refuse the next token if it nests too deep: parentheses and CASEs are open, NOTs and signs are in a run."""
-        if self._open + self.run > MAX_NESTING:
-            message = f"this is nested more than {MAX_NESTING} deep"
+        if self._open + self.run > _MAX_NESTING:
+            message = f"this is nested more than {_MAX_NESTING} deep"
             raise UnexpectedTokenError(Complaint(message, self.token.start, self.token.stop))
 
     def complain(self, extra: Sequence[str] = ()) -> Complaint:
@@ -184,7 +184,7 @@ class TokenReader:
         suggestion = suggest_keyword(token.value, known) if token.shape == "WORD" else ""
         if not suggestion and before.shape == "WORD" and not before.word:
             suggestion = suggest_keyword(before.value, known).replace("?", f" where {_show(before)} stands?")
-        message = f"{expected(self._expected, extra)}; found {_show(token)}.{suggestion or _habit(token, before)}"
+        message = f"{expectation(self._expected, extra)}; found {_show(token)}.{suggestion or _habit(token, before)}"
         return Complaint(message, token.start, token.stop)
 
 
@@ -200,7 +200,7 @@ def attempt(parser: TokenReader, at: int, rule: Callable[[TokenReader], T]) -> T
         return error.complaint
     if parser.refused is not None:
         return parser.refused
-    return (_find_too_deep(value) if parser.at - at > MAX_DEPTH else None) or value
+    return (_find_too_deep(value) if parser.at - at > _MAX_DEPTH else None) or value
 
 
 def attempt_whole(parser: TokenReader, rule: Callable[[TokenReader], T]) -> T | Complaint:
@@ -241,7 +241,7 @@ def optional(parser: TokenReader, word: str, read: Callable[[TokenReader], T]) -
 # ---- errors
 
 
-def _habit(token: Token, before: Token) -> str:
+def _habit(token: Lexeme, before: Lexeme) -> str:
     """Return a hint if a token is a habit from other languages that is written differently here."""
     if token.value in ("http", "https"):
         return " Put addresses in single quotes."
@@ -252,7 +252,7 @@ def _habit(token: Token, before: Token) -> str:
     return ""
 
 
-def _show(token: Token) -> str:
+def _show(token: Lexeme) -> str:
     if token.shape == "END":
         return "the end of the text"
     short = token.value if len(token.value) <= 30 else token.value[:30] + "..."
@@ -263,13 +263,13 @@ def _show(token: Token) -> str:
 def _find_too_deep(node: object) -> Complaint | None:
     """Return a complaint if an expression is a longer chain than other parts of proxyd can walk."""
     level: list[Any] = [node]
-    for _ in range(MAX_DEPTH + 2):
+    for _ in range(_MAX_DEPTH + 2):
         level = [child for parent in level for child in _expressions_in(parent)]
         if not level:
             return None
     span = level[0].span
     return Complaint(
-        f"this expression chains more than {MAX_DEPTH} operators: use IN (...) or parentheses", span.start, span.stop
+        f"this expression chains more than {_MAX_DEPTH} operators: use IN (...) or parentheses", span.start, span.stop
     )
 
 

@@ -67,13 +67,15 @@ def plain_address(text: str) -> str:
             return url
         user, at, host = parts.netloc.rpartition("@")
         return urlunsplit(
-            parts._replace(netloc=quote(user, safe=_PRINTABLE) + at + _ascii_host(host), **_quoted(parts._asdict()))
+            parts._replace(
+                netloc=quote(user, safe=_PRINTABLE) + at + _ascii_host(host), **_quote_paths(parts._asdict())
+            )
         )
     except ValueError:
         return url
 
 
-def asked_address(text: str) -> str:
+def address_to_watch(text: str) -> str:
     """Return the address that someone asks to watch; raises ``ConfigError`` if it cannot be asked."""
     url = plain_address(text)
     problem = address_problem(url)
@@ -97,7 +99,7 @@ def _http(scheme: re.Match[str]) -> str:
     return "" if scheme.string[scheme.end() :].lower().startswith(("http:", "https:")) else "http://"
 
 
-def _quoted(parts: dict[str, str]) -> dict[str, str]:
+def _quote_paths(parts: dict[str, str]) -> dict[str, str]:
     return {name: quote(parts[name], safe=_PRINTABLE) for name in ("path", "query", "fragment")}
 
 

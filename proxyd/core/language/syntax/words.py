@@ -109,7 +109,7 @@ def describe(words: Collection[str], extra: Iterable[str] = ()) -> list[str]:
     return phrases + values + [_SHOWN.get(word, word) for word in keywords] + signs + list(extra)
 
 
-def expected(words: Collection[str], extra: Iterable[str] = ()) -> str:
+def expectation(words: Collection[str], extra: Iterable[str] = ()) -> str:
     """Return ``expected X`` or ``expected one of: X, Y``."""
     shown = describe(words, extra)
     return f"expected {shown[0]}" if len(shown) == 1 else f"expected one of: {', '.join(shown)}"

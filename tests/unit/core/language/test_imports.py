@@ -10,7 +10,7 @@ from proxyd.core.language import (
     Listed,
     SourceList,
     SourceText,
-    asked_address,
+    address_to_watch,
     check,
     format_parsed,
     format_trigger,
@@ -155,7 +155,7 @@ def test_addresses_are_written_as_the_language_takes_them(written: str, plain: s
     listed = read_listing(outline.encode(), "list")
     assert [feed.url for feed in listed.feeds] == [plain]
     assert declared(*merge_listing(listed, EMPTY_DECLARATION, "Mine").texts()).sources["a"].url == plain
-    assert asked_address(written) == plain
+    assert address_to_watch(written) == plain
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_an_address_with_a_password_is_named_and_left_out(written: str) -> None:
     assert "AUTH BASIC" in listed.unreadable[0]
     assert "pw" not in listed.unreadable[0]
     with pytest.raises(ConfigError, match="must not hold a user or password") as refused:
-        asked_address(written)
+        address_to_watch(written)
     assert "pw" not in str(refused.value)
 
 
@@ -181,7 +181,7 @@ def test_what_can_be_no_address_is_named(written: str) -> None:
     listed = read_listing(f"http://a.example/\n{written}\n".encode(), "list")
     assert (len(listed.feeds), len(listed.unreadable)) == (1, 1)
     with pytest.raises(ConfigError, match="is not an address"):
-        asked_address(written)
+        address_to_watch(written)
 
 
 def test_the_check_says_how_an_address_is_written() -> None:

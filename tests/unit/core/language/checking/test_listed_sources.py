@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxyd.core.language import Checked, CheckSettings, check, format_statements, named_lists, parse
+from proxyd.core.language import Checked, CheckSettings, check, format_statements, list_names, parse
 
 RULE = 'INSERT NOTIFICATION "all" INTO "P" SET QUERY "SELECT title FROM FEED" SET TRIGGER "ON INSERT TO FEED";'
 MANY = f"CREATE SOURCES \"news/\" OF FEED FROM FILE 'feeds.csv' POLITENESS 4 PROBES PER HOUR; CREATE PROFILE P; {RULE}"
@@ -110,4 +110,4 @@ def test_the_statement_is_printed_as_it_is_read() -> None:
     ],
 )
 def test_lists_are_named_after_from_file_outside_of_comments_and_texts(text: str, names: set[str]) -> None:
-    assert named_lists(text) == names
+    assert list_names(text) == names

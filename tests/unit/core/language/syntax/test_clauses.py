@@ -12,7 +12,7 @@ from proxyd.core.language.syntax.clauses import (
     RULE_CLAUSES,
     SOURCE_OPTIONS,
     Clause,
-    Form,
+    JsonForm,
     parse_clause,
 )
 from proxyd.core.language.syntax.nodes import Located
@@ -23,7 +23,7 @@ EXAMPLES = [
     (kind, clause, example)
     for kind, clauses in {"SOURCE": SOURCE_OPTIONS, "PROFILE": PROFILE_OPTIONS, "NOTIFICATION": RULE_CLAUSES}.items()
     for clause in clauses
-    if clause.form is Form.CLAUSE
+    if clause.form is JsonForm.CLAUSE
     for example in (*clause.examples, *clause.choices)
 ]
 
