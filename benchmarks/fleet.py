@@ -22,7 +22,7 @@ from time import perf_counter
 import aiohttp
 from interfaces import Line, Scale, origin, serving, set_up, what_was_learned
 
-from proxyd.metrics import Samples, percentile
+from proxyd.base.metrics import Samples, percentile
 
 SIZES, QUICK = (0, 100, 50_000, 200_000), (0, 20)
 WANTED_S, WANTED_RELOAD_S = 2.0, 1.0

@@ -41,7 +41,7 @@ from proxyd.core.rules.programs.function_values import Total
 from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.core.rules.stages.source_state import Calibration
 from proxyd.store import rows
-from proxyd.store import tables as t
+from proxyd.store.databases import tables as t
 from proxyd.store.databases.word_index import IN_SQLITE, WITHOUT_SQLITE
 
 Line = dict[str, object]

@@ -19,8 +19,10 @@ from time import perf_counter, process_time
 
 import numpy as np
 
-from proxyd import log
-from proxyd.clock import SystemClock
+from proxyd.base import log
+from proxyd.base.clock import SystemClock
+from proxyd.base.interpreter import tune_interpreter
+from proxyd.base.metrics import Metrics
 from proxyd.core.language import CheckSettings, SourceText, check
 from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import Chronon, ChrononGrid
@@ -35,8 +37,6 @@ from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.compiled import compile_declaration
 from proxyd.core.rules.known.knowledge import DeciderSettings
 from proxyd.daemon import Planning
-from proxyd.interpreter import tune_interpreter
-from proxyd.metrics import Metrics
 
 Line = dict[str, object]
 

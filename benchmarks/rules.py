@@ -20,14 +20,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
-from proxyd import log
 from proxyd.app import wiring as app
 from proxyd.app.wiring import Built
+from proxyd.base import log
+from proxyd.base.interpreter import tune_interpreter
 from proxyd.config import SecretStore, Settings
 from proxyd.core.model.delivery import SecretRef, WebhookDelivery
 from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.observation import RuleResults
-from proxyd.interpreter import tune_interpreter
 from proxyd.store import SqlStore, owner_lock
 
 Line = dict[str, object]

@@ -9,6 +9,8 @@ from urllib.parse import quote
 
 import numpy as np
 
+from proxyd.base.metrics import Metrics
+from proxyd.base.ports import Clock, MaySend, Memory, Transport, always
 from proxyd.core.language import CheckSettings, SourceText, check
 from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import ChrononGrid
@@ -27,8 +29,6 @@ from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.core.rules.stages.rule_tasks import Task
 from proxyd.daemon import Observer, ProbeLoop
 from proxyd.daemon.rule_evaluation import RuleEvaluation, StreamRecall
-from proxyd.metrics import Metrics
-from proxyd.ports import Clock, MaySend, Memory, Transport, always
 from proxyd.store import SqlStore
 from proxyd.tracing import NO_TRACES, Tracer
 

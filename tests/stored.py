@@ -16,7 +16,7 @@ from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.rules.decider import Decider, PlanRecord
 from proxyd.core.rules.observation import Observation
 from proxyd.store import rows
-from proxyd.store import tables as t
+from proxyd.store.databases import tables as t
 
 
 @lru_cache(4)

@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from proxyd.api.rest.problems import Handler, problem
+from proxyd.api.problems import Handler, problem
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(:[0-9]*)?")
 _ANY_HOST = frozenset({"/healthz", "/readyz"})  # monitors use names of their own

@@ -11,9 +11,9 @@ from typing import get_args
 
 from aiohttp import web
 
+from proxyd.api.endpoint import Endpoint
+from proxyd.api.problems import BadRequestError, Handler, problem, too_many
 from proxyd.api.quotas import LEFT, Quotas
-from proxyd.api.rest.endpoint import Endpoint
-from proxyd.api.rest.problems import BadRequestError, Handler, problem, too_many
 from proxyd.queries import Queries, Scope, Token
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)

@@ -13,7 +13,7 @@ import structlog
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from proxyd.api.rest.problems import Handler
+from proxyd.api.problems import Handler
 
 SEND_S = 120.0
 """Time after which a client that does not read its whole answer is disconnected."""

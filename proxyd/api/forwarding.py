@@ -26,8 +26,8 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from proxyd.api.connections import SEND_S
-from proxyd.api.rest.endpoint import json_of, read_bytes
-from proxyd.api.rest.problems import BadRequestError, Handler, problem
+from proxyd.api.endpoint import json_of, read_bytes
+from proxyd.api.problems import BadRequestError, Handler, problem
 
 _CONNECT_S = 2.0
 _SILENCE_S = 300.0  # of a planner that is gone; live pages hear from it every 15 s

@@ -12,8 +12,7 @@ from aiohttp import web
 
 from proxyd.api import wire
 from proxyd.api.peers import NO_PEERS, Peers
-from proxyd.api.rest.notification_traces import trace
-from proxyd.api.rest.query_readers import (
+from proxyd.api.query_readers import (
     before,
     cursor_after,
     cursor_of,
@@ -25,12 +24,13 @@ from proxyd.api.rest.query_readers import (
 )
 from proxyd.api.wire import converters as payloads
 from proxyd.api.wire import explained
+from proxyd.api.wire.notification_traces import trace
+from proxyd.core.errors import ConflictError, NotFoundError
 from proxyd.core.language import no_such, no_such_source
 from proxyd.core.model.field_values import parse_iso
 from proxyd.core.model.profile import Declaration, NotificationRule, Profile
 from proxyd.core.model.suspension import Subject
 from proxyd.core.rules.answers.advice import Advice, advice_of_all
-from proxyd.errors import ConflictError, NotFoundError
 from proxyd.queries import Queries, SourceChoice, SourceKind
 
 _PART, _RULES_PART = 2, 50  # sources, and rules, that take some milliseconds

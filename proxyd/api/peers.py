@@ -11,9 +11,9 @@ from aiohttp import ClientError, ClientResponse, web
 from pydantic import Field
 
 from proxyd.api import wire
+from proxyd.api.endpoint import answered, read_body
 from proxyd.api.forwarding import PEER_PATHS, SECRET_HEADER, Forwarding, Peer, Planners, knows_secret, told_session
-from proxyd.api.rest.endpoint import answered, read_body
-from proxyd.api.rest.problems import Handler, problem
+from proxyd.api.problems import Handler, problem
 from proxyd.core.rules.answers.advice import Advice
 from proxyd.net.links import LONGEST_URL
 

@@ -7,9 +7,9 @@ from functools import partial
 from importlib.util import find_spec
 
 from proxyd.config import Settings
+from proxyd.core.errors import ProfileError
 from proxyd.core.language import CheckSettings, SourceText, check
 from proxyd.core.model.profile import Declaration
-from proxyd.errors import ProfileError
 
 
 def check_settings(settings: Settings) -> CheckSettings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proxyd.app.wiring import open_network
-from proxyd.clock import SystemClock
+from proxyd.base.clock import SystemClock
 from proxyd.config import Settings
 from proxyd.daemon import Discovery
 from proxyd.queries import Discovered

@@ -16,25 +16,26 @@ from multiprocessing.process import BaseProcess
 import numpy as np
 import structlog
 
-from proxyd.api import Peer, serve_api, serve_health
+from proxyd.api.forwarding import Peer
 from proxyd.app import wiring as app
 from proxyd.app.own_address import address_of_listener
 from proxyd.app.planner_processes import ended, processes
-from proxyd.clock import SystemClock
+from proxyd.app.server import serve_api, serve_health
+from proxyd.base.clock import SystemClock
+from proxyd.base.interpreter import tune_interpreter
+from proxyd.base.log import configure
+from proxyd.base.metrics import ROLES, Metrics
+from proxyd.base.ports import Transport
 from proxyd.cluster import LocalTransport
 from proxyd.cluster.subjects import OUTBOX
 from proxyd.config import SecretStore, Settings, supervision
+from proxyd.core.errors import ClusterError, ConfigError, LeaseLostError, StoreUnreachableError
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.shards import FIRST_SHARD, OwnShards
 from proxyd.core.rules.known.knowledge import Knowledge
 from proxyd.core.rules.known.subscriptions import Hubs
 from proxyd.daemon import Daemon, DistantNotifier, PushParts, Supervisor
-from proxyd.errors import ClusterError, ConfigError, LeaseLostError, StoreUnreachableError
-from proxyd.interpreter import tune_interpreter
-from proxyd.log import configure
-from proxyd.metrics import ROLES, Metrics
 from proxyd.notify import Channels, LeasedChannel
-from proxyd.ports import Transport
 from proxyd.store import SqlStore
 from proxyd.tracing import NO_TRACES, Tracer
 

@@ -15,12 +15,19 @@ import numpy as np
 import structlog
 from aiohttp import ClientSession
 
-from proxyd.api import ApiSettings, Quota, new_token, serve_api
+from proxyd.api.auth import new_token
+from proxyd.api.quotas import Quota
 from proxyd.app.check_settings import browser_missing, check_settings, checked_declaration
-from proxyd.clock import SystemClock
+from proxyd.app.server import ApiSettings, serve_api
+from proxyd.base.clock import SystemClock
+from proxyd.base.interpreter import tune_interpreter
+from proxyd.base.metrics import Metrics
+from proxyd.base.ports import Channel, Clock, Prober, Transport
+from proxyd.base.signals import Signal
 from proxyd.cluster import LocalTransport
 from proxyd.config import SecretStore, Settings, Supervision, socket_address, supervision
 from proxyd.config.profile_files import read_directory
+from proxyd.core.errors import ConfigError, NotFoundError
 from proxyd.core.language import SourceText, did_you_mean
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
@@ -55,9 +62,6 @@ from proxyd.daemon import (
     StreamRecall,
     Supervisor,
 )
-from proxyd.errors import ConfigError, NotFoundError
-from proxyd.interpreter import tune_interpreter
-from proxyd.metrics import Metrics
 from proxyd.net import (
     Guard,
     HostTokens,
@@ -69,7 +73,6 @@ from proxyd.net import (
     user_agent,
 )
 from proxyd.notify import ChannelResources, Channels, Dispatcher, DispatcherSettings, Pings, make_channels
-from proxyd.ports import Channel, Clock, Prober, Transport
 from proxyd.probing import (
     Fetcher,
     FetchLimits,
@@ -84,7 +87,6 @@ from proxyd.probing import (
 )
 from proxyd.probing.browser.page_requests import RenderLimits
 from proxyd.queries import Queries, Scope
-from proxyd.signals import Signal
 from proxyd.store import SqlStore, open_store, owner_lock
 from proxyd.tracing import NO_TRACES, Tracer
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proxyd.cli.answers import ask, print_answer, print_list, settings_of
-from proxyd.errors import SilentError, StoreInUseError, UnreachableError
+from proxyd.core.errors import SilentError, StoreInUseError, UnreachableError
 from proxyd.terminal.verbs import ASKING, JSON, Verb, argument, duration, flag, verb
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ async def backup(options: argparse.Namespace) -> int:
 async def restore(options: argparse.Namespace) -> int:
     """Replace the database with a backup, while no daemon runs."""
     from proxyd import store
-    from proxyd.clock import SystemClock
+    from proxyd.base.clock import SystemClock
 
     settings = settings_of(options)
     stamp = datetime.fromtimestamp(SystemClock().wall_s(), UTC).strftime("%Y%m%dT%H%M%SZ")

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from proxyd.errors import ConfigError
-from proxyd.safe_text import visible, visible_line
+from proxyd.core.errors import ConfigError
+from proxyd.core.texts.safe_text import visible, visible_line
 from proxyd.terminal.tables import print_table
 
 if TYPE_CHECKING:

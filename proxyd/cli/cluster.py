@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proxyd.errors import ProxydError
+from proxyd.core.errors import ProxydError
 from proxyd.terminal.verbs import Verb, argument, flag, verb
 
 if TYPE_CHECKING:

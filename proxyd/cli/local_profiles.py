@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from proxyd.cli.answers import counted, print_json, print_lines, print_text, settings_of, socket_of
-from proxyd.errors import ConfigError, ProfileError, ProxydError, RuleError
-from proxyd.safe_text import for_xml, visible
+from proxyd.core.errors import ConfigError, ProfileError, ProxydError, RuleError
+from proxyd.core.texts.safe_text import for_xml, visible
 from proxyd.terminal.verbs import JSON, argument, flag, verb
 
 if TYPE_CHECKING:

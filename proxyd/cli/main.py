@@ -20,9 +20,9 @@ from proxyd.cli import (
     sources,
     suspensions,
 )
-from proxyd.errors import ProxydError, UnreachableError
+from proxyd.core.errors import ProxydError, UnreachableError
+from proxyd.core.texts.safe_text import visible
 from proxyd.lab.verbs import reproduce, simulate, solve
-from proxyd.safe_text import visible
 from proxyd.terminal.verbs import Parser, add_verbs, argument, verb
 
 FAILED, WRONG_USAGE, UNREACHABLE, INTERRUPTED = 1, 2, 3, 130
@@ -83,9 +83,9 @@ def make_parser() -> argparse.ArgumentParser:
 
 class _ShowVersion(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from proxyd import __version__
+        from importlib.metadata import version
 
-        parser._print_message(f"proxyd {__version__}\n", sys.stdout)  # noqa: SLF001 - as argparse's own action does
+        parser._print_message(f"proxyd {version('proxyd')}\n", sys.stdout)  # noqa: SLF001 - as argparse's own action does
         parser.exit()
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from proxyd.cli.answers import ask, counted, print_answer, print_json, print_list
 from proxyd.cli.suspensions import muted_until
-from proxyd.errors import ConfigError
-from proxyd.safe_text import visible
+from proxyd.core.errors import ConfigError
+from proxyd.core.texts.safe_text import visible
 from proxyd.terminal.verbs import ASKING, Verb, argument, flag, verb
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
+from proxyd.base.lean_imports import without
 from proxyd.cli.answers import ask, print_answer, print_json, print_lines, settings_of
-from proxyd.errors import ProfileError, ProxydError, StoreError
-from proxyd.lean_imports import without
+from proxyd.core.errors import ProfileError, ProxydError, StoreError
 from proxyd.terminal.verbs import JSON, URL, argument, duration, verb
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def serve(options: argparse.Namespace) -> int:
     import asyncio
 
     with without("rich"):  # structlog would load it, and Pygments, for tracebacks that the log has plain
-        from proxyd import log
+        from proxyd.base import log
 
     settings = settings_of(options, role=options.role)
     settings.check_roles()
@@ -134,9 +134,10 @@ def config(options: argparse.Namespace) -> int:
 @verb("version", "proxyd version", takes=[JSON])
 def version(options: argparse.Namespace) -> int:
     """Print the version."""
-    from proxyd import __version__
+    from importlib import metadata
 
-    return print_answer(options, {"version": __version__}, [f"proxyd {__version__}"])
+    number = metadata.version("proxyd")
+    return print_answer(options, {"version": number}, [f"proxyd {number}"])
 
 
 def leaves(group: BaseExceptionGroup[ProxydError]) -> list[ProxydError]:

@@ -83,7 +83,7 @@ def until(text: str, now_s: float | None = None, zone: tzinfo | None = None) -> 
     """
     from datetime import UTC, datetime, time, timedelta
 
-    from proxyd.clock import SystemClock
+    from proxyd.base.clock import SystemClock
 
     now = datetime.fromtimestamp(SystemClock().wall_s() if now_s is None else now_s, UTC).astimezone(zone)
     try:

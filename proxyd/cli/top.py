@@ -26,17 +26,17 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from proxyd.base.clock import SystemClock
+from proxyd.base.metrics import SHARES, Samples
 from proxyd.cli.answers import about, client_of, first_row
 from proxyd.cli.sources import item_title, last_outcome
 from proxyd.client import ApiError, Client, UnreachableError
-from proxyd.clock import SystemClock
-from proxyd.metrics import SHARES, Samples
-from proxyd.safe_text import visible_line
+from proxyd.core.texts.safe_text import visible_line
 
 if TYPE_CHECKING:
+    from proxyd.base.ports import Clock
     from proxyd.client.client import SourceOrder
     from proxyd.client.types import ComingProbe, Explained, ItemEvent, NotificationListed, Readiness, SourceListed
-    from proxyd.ports import Clock
 
 ORDERS: Mapping[SourceOrder, str] = MappingProxyType(
     {"name": "by name", "newest": "newest item first", "probed": "last probe first", "items": "most items first"}

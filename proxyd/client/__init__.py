@@ -7,6 +7,6 @@ from proxyd.client.blocking import SyncClient
 from proxyd.client.client import Client, ProfileRead
 from proxyd.client.events import StreamEvent
 from proxyd.client.wire import ApiError
-from proxyd.errors import UnreachableError
+from proxyd.core.errors import UnreachableError
 
 __all__ = ["ApiError", "Client", "ProfileRead", "StreamEvent", "SyncClient", "UnreachableError"]

@@ -14,7 +14,7 @@ import aiohttp
 from proxyd.client import types
 from proxyd.client.events import EventReader, StreamEvent
 from proxyd.client.wire import Answer, ApiError, ListAnswer, Query, Wire, keyed, part
-from proxyd.errors import UnreachableError
+from proxyd.core.errors import UnreachableError
 
 SourceOrder: TypeAlias = Literal["name", "newest", "probed", "items"]
 _SILENCE_S = 60.0  # four heartbeats of a stream

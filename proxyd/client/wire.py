@@ -13,7 +13,7 @@ from urllib.parse import quote
 import aiohttp
 
 from proxyd.client.types import Readiness
-from proxyd.errors import ProxydError, SilentError, UnreachableError
+from proxyd.core.errors import ProxydError, SilentError, UnreachableError
 
 T = TypeVar("T")
 Query: TypeAlias = Mapping[str, str | int | float | bool | None]

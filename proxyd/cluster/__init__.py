@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
+from proxyd.base.ports import MaySend, Prober, TakeStray, Unmade, always
+from proxyd.core.errors import LeaseLostError
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
-from proxyd.errors import LeaseLostError
-from proxyd.ports import MaySend, Prober, TakeStray, Unmade, always
 
 
 class LocalTransport:

@@ -13,7 +13,10 @@ from math import inf
 import structlog
 
 from proxyd import __version__
-from proxyd.clock import awake_or_asleep_s
+from proxyd.base.clock import awake_or_asleep_s
+from proxyd.base.metrics import Metrics
+from proxyd.base.ports import Clock, Prober
+from proxyd.base.signals import Signal
 from proxyd.cluster.link import Handler, NatsConnection, Received
 from proxyd.cluster.messages import (
     ANSWERS,
@@ -35,11 +38,8 @@ from proxyd.cluster.planner_session import PlannerSession
 from proxyd.cluster.prober_roster import HELLO_EVERY_S
 from proxyd.cluster.redirect_turns import RedirectTurns
 from proxyd.cluster.subjects import CALL, HELLO, REPORT, report_to, work_of
+from proxyd.core.errors import ClusterError, LeaseLostError, UnreadableError
 from proxyd.core.model.outcome import ProbeOutcome
-from proxyd.errors import ClusterError, LeaseLostError, UnreadableError
-from proxyd.metrics import Metrics
-from proxyd.ports import Clock, Prober
-from proxyd.signals import Signal
 
 _ALONE_S = 10.0  # between hellos that no planner answers
 _LOOKS = 16.0  # in a hold, for batches that are no longer ours

@@ -10,10 +10,10 @@ from typing import Protocol
 
 import structlog
 
+from proxyd.base.ports import Clock
 from proxyd.cluster.messages import Hello, Living
 from proxyd.cluster.prober_roster import MOST_PROBERS, ProberRoster
-from proxyd.errors import StoreUnreachableError
-from proxyd.ports import Clock
+from proxyd.core.errors import StoreUnreachableError
 
 _AGAIN_S = 0.5
 log = structlog.get_logger("cluster")

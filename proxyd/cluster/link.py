@@ -20,9 +20,9 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
+from proxyd.base.signals import Signal
 from proxyd.cluster.subjects import OUTBOX
-from proxyd.errors import ClusterError
-from proxyd.signals import Signal
+from proxyd.core.errors import ClusterError
 
 _PART, _STATUS, _NOBODY = "Proxyd-Part", "Status", "503"
 _HEADERS_BYTES = 1024

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Generic, TypeVar
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import SchemaValidator
 
+from proxyd.core.errors import UnreadableError
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
-from proxyd.errors import UnreadableError
 from proxyd.net.links import LONGEST_URL
 
 T = TypeVar("T")

@@ -13,7 +13,9 @@ from math import inf
 
 import structlog
 
-from proxyd.clock import awake_or_asleep_s
+from proxyd.base.clock import awake_or_asleep_s
+from proxyd.base.metrics import Metrics
+from proxyd.base.ports import Clock, MaySend, TakeStray, Unmade, always
 from proxyd.cluster.known_probers import ONE_PLANNER, KnownProbers, PlannersOfProbers
 from proxyd.cluster.link import NatsConnection, Received
 from proxyd.cluster.messages import (
@@ -35,11 +37,9 @@ from proxyd.cluster.prober_roster import ProberRoster
 from proxyd.cluster.redirect_turns import GivenTurns
 from proxyd.cluster.requests_under_way import Asked, HostQueue, Key, Sent, WaitingBatch
 from proxyd.cluster.subjects import ABSENT, CALL, HELLO, REPORT, TURN, report_to, work_of
+from proxyd.core.errors import ClusterError, UnreadableError
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.core.politeness import ProberTrust, may_be_its_own
-from proxyd.errors import ClusterError, UnreadableError
-from proxyd.metrics import Metrics
-from proxyd.ports import Clock, MaySend, TakeStray, Unmade, always
 
 _MOST_REQUESTS = 8  # in a batch: the host waits for all of them
 _REMEMBERED = 10_000  # reports that may be sent again

@@ -13,13 +13,13 @@ from typing import TypeVar
 
 import structlog
 
+from proxyd.base.ports import Clock, MaySend
+from proxyd.base.signals import Signal
 from proxyd.cluster.link import NatsConnection
 from proxyd.cluster.messages import MOST_SPACING_S, TURN_ANSWERS, TURNS, Batch, Turn, TurnAnswer
 from proxyd.cluster.requests_under_way import HostQueue
 from proxyd.cluster.subjects import TURN
-from proxyd.errors import ClusterError
-from proxyd.ports import Clock, MaySend
-from proxyd.signals import Signal
+from proxyd.core.errors import ClusterError
 
 T = TypeVar("T")
 _AGAIN_S = 1.0  # between two questions for the same turn

@@ -6,9 +6,9 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass, field
 
+from proxyd.base.ports import Unmade
 from proxyd.cluster.messages import Turn
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
-from proxyd.ports import Unmade
 
 Key = tuple[str, int]
 """A request: its batch, and its place there."""

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from proxyd.config.settings import Settings
-from proxyd.errors import ConfigError, suggest
+from proxyd.core.errors import ConfigError, suggest
 
 PREFIX = "PROXYD_"
 TOKEN = PREFIX + "TOKEN"

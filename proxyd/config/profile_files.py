@@ -8,8 +8,8 @@ import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from proxyd.core.errors import ConfigError, ProfileError, RuleSyntaxError
 from proxyd.core.language import MAX_FILE_BYTES, SourceText, is_list, list_names
-from proxyd.errors import ConfigError, ProfileError, RuleSyntaxError
 
 
 def read_directory(folder: Path) -> list[SourceText]:

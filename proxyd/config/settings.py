@@ -38,9 +38,9 @@ from proxyd.config.setting_values import (
     read_list,
     without_credentials,
 )
+from proxyd.core.errors import ConfigError
 from proxyd.core.model.budget import Budget
 from proxyd.core.model.target import DEFAULT_TARGET
-from proxyd.errors import ConfigError
 
 
 class Settings(BaseModel):

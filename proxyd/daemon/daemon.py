@@ -10,7 +10,12 @@ from dataclasses import dataclass
 
 import structlog
 
+from proxyd.base.interpreter import growing
+from proxyd.base.metrics import ROLES, Metrics
+from proxyd.base.ports import Clock, Transport
+from proxyd.base.signals import Signal
 from proxyd.config import Settings, Supervision
+from proxyd.core.errors import StoreError
 from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.housekeeping import Housekeeping, measure_lag
 from proxyd.daemon.notifying import Notifying
@@ -22,11 +27,6 @@ from proxyd.daemon.pushes import Pushes
 from proxyd.daemon.rule_evaluation import RuleEvaluation
 from proxyd.daemon.shared_fleet import SharedFleet
 from proxyd.daemon.suspensions import Suspensions
-from proxyd.errors import StoreError
-from proxyd.interpreter import growing
-from proxyd.metrics import ROLES, Metrics
-from proxyd.ports import Clock, Transport
-from proxyd.signals import Signal
 from proxyd.store import SqlStore
 
 _FEEDS = 3  # in each watchdog interval

@@ -13,7 +13,19 @@ from pathlib import Path
 
 import structlog
 
+from proxyd.base.metrics import Metrics
+from proxyd.base.ports import Clock, ResolveSecret
+from proxyd.base.signals import Signal
 from proxyd.config.profile_files import read_directory
+from proxyd.core.errors import (
+    BusyError,
+    ChangedError,
+    ConfigError,
+    ConflictError,
+    NotFoundError,
+    ProfileError,
+    RuleError,
+)
 from proxyd.core.language import (
     MEANING,
     CheckSettings,
@@ -56,11 +68,7 @@ from proxyd.daemon.plan_loop import in_parts
 from proxyd.daemon.remembered import LoadSources, load_sources, remembered_week, restore
 from proxyd.daemon.rule_evaluation import StreamRecall
 from proxyd.daemon.suspensions import Suspensions
-from proxyd.errors import BusyError, ChangedError, ConfigError, ConflictError, NotFoundError, ProfileError, RuleError
-from proxyd.metrics import Metrics
-from proxyd.ports import Clock, ResolveSecret
 from proxyd.queries import DeclarationChanges, OnlyIf
-from proxyd.signals import Signal
 from proxyd.store import StoredText
 from proxyd.store.followed_rows import StoredDeclaration
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 from types import MappingProxyType
 
+from proxyd.core.errors import ConflictError, ProfileError, RuleCheckError, RuleError
 from proxyd.core.language import (
     DEFAULT_PROFILE,
     MAX_SENT_BYTES,
@@ -34,7 +35,6 @@ from proxyd.core.language import (
     written_address,
 )
 from proxyd.core.model.profile import Declaration
-from proxyd.errors import ConflictError, ProfileError, RuleCheckError, RuleError
 
 API_TEXT = "api"
 NOTHING_PARSED: Mapping[SourceText, Parsed] = MappingProxyType({})

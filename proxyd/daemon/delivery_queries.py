@@ -7,15 +7,16 @@ import json
 from collections import defaultdict
 from dataclasses import dataclass, replace
 
+from proxyd.base.ports import Channel, Clock, Message, WebhookState
+from proxyd.base.signals import Signal
 from proxyd.config import SecretStore
+from proxyd.core.errors import DeliveryError, NotFoundError
 from proxyd.core.language import no_such
 from proxyd.core.model.delivery import Delivery, WebhookDelivery, shown_endpoint
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.outcome import Picture
 from proxyd.daemon.notifying import Notifying
-from proxyd.errors import DeliveryError, NotFoundError
 from proxyd.notify import known_secret, sent_text
-from proxyd.ports import Channel, Clock, Message, WebhookState
 from proxyd.queries import (
     DeadDelivery,
     DeliveryTest,
@@ -27,7 +28,6 @@ from proxyd.queries import (
     Wanted,
     WebhookStatus,
 )
-from proxyd.signals import Signal
 from proxyd.store import SqlStore
 
 

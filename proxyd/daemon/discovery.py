@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from proxyd.base.ports import Prober
+from proxyd.core.errors import BusyError
 from proxyd.core.language import BUILT_IN
 from proxyd.core.language.watch_wishes import VALUE_CLASS, VALUE_FIELD
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.core.model.page_preview import PREVIEW, PREVIEW_FIELD
 from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass, Reader
-from proxyd.errors import BusyError
-from proxyd.ports import Prober
 from proxyd.queries import Discovered
 
 _MOST_TRIED = 3

@@ -10,13 +10,13 @@ from typing import Protocol, TypeVar
 
 import structlog
 
+from proxyd.base.ports import Clock
 from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.rules.known.division import Division
 from proxyd.core.rules.known.knowledge import Knowledge
 from proxyd.core.rules.sharing import Handover
 from proxyd.daemon.plan_loop import in_parts
 from proxyd.daemon.rule_evaluation import StreamRecall
-from proxyd.ports import Clock
 from proxyd.store import SqlStore
 from proxyd.store.followed_rows import RememberedSources
 

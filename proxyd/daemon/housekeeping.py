@@ -13,10 +13,10 @@ from typing import Any, NoReturn
 import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
+from proxyd.base.metrics import Metrics
+from proxyd.base.ports import Clock
 from proxyd.config import Settings
 from proxyd.core.model.field_values import iso_time
-from proxyd.metrics import Metrics
-from proxyd.ports import Clock
 from proxyd.store import SqlStore, check_copy, whole_or_nothing
 from proxyd.store.databases.sqlite import sync
 from proxyd.store.item_sizes import ItemSizes, fitting_since_s, measure_items

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 
+from proxyd.base.ports import Clock
+from proxyd.core.errors import BusyError, ConflictError
 from proxyd.core.language import lines_of, no_such_source
 from proxyd.core.model.profile import Declaration
 from proxyd.core.rules.decider import Decider
@@ -12,8 +14,6 @@ from proxyd.core.rules.known.compiled import Compiled
 from proxyd.core.rules.known.state import PROPOSED_AFTER_S
 from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.observer import Observer
-from proxyd.errors import BusyError, ConflictError
-from proxyd.ports import Clock
 from proxyd.queries import MoveAccepted, MovePlace, SourceMove
 from proxyd.store import SqlStore
 

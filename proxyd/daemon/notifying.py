@@ -9,11 +9,11 @@ from typing import Protocol
 
 import structlog
 
+from proxyd.base.ports import Clock
+from proxyd.base.signals import Signal
+from proxyd.core.errors import ClusterError
 from proxyd.core.model.shards import shard_of
-from proxyd.errors import ClusterError
 from proxyd.notify import Dispatcher, Pings
-from proxyd.ports import Clock
-from proxyd.signals import Signal
 
 log = structlog.get_logger("notify")
 

@@ -8,6 +8,9 @@ from weakref import WeakValueDictionary
 
 import structlog
 
+from proxyd.base.metrics import Metrics
+from proxyd.base.ports import Clock, Memory
+from proxyd.base.signals import Signal
 from proxyd.core.model.outcome import ProbeOutcome
 from proxyd.core.model.schedule import Probe
 from proxyd.core.model.shards import FIRST_SHARD
@@ -18,9 +21,6 @@ from proxyd.core.rules.observing import Evaluation
 from proxyd.core.rules.stages.joint_intervals import JointInterval
 from proxyd.core.rules.stages.source_state import Calibration
 from proxyd.daemon.rule_evaluation import log_failures
-from proxyd.metrics import Metrics
-from proxyd.ports import Clock, Memory
-from proxyd.signals import Signal
 from proxyd.tracing import NO_TRACES, Fact, Tracer
 
 log = structlog.get_logger("probes")

@@ -8,15 +8,15 @@ from typing import TypeAlias, TypeVar
 
 import structlog
 
+from proxyd.base.metrics import Metrics
+from proxyd.base.ports import Clock
+from proxyd.base.signals import Signal
 from proxyd.core.planning.allocation.packed_state import pack
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.chunks import Chunked, Steps
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.estimates import until_next_plan_s
 from proxyd.daemon.remembered import Plans, settings_of_plan
-from proxyd.metrics import Metrics
-from proxyd.ports import Clock
-from proxyd.signals import Signal
 from proxyd.store import StoredPlan
 
 log = structlog.get_logger("plan")

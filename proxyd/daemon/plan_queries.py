@@ -9,6 +9,9 @@ from itertools import islice
 from types import MappingProxyType
 from typing import NoReturn, TypeAlias
 
+from proxyd.base.ports import Clock
+from proxyd.base.signals import Signal
+from proxyd.core.errors import BusyError, ConflictError
 from proxyd.core.language import no_such, no_such_source
 from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.allocation.week_plan import WeekPlan
@@ -23,8 +26,6 @@ from proxyd.core.rules.known.capture_counts import CaptureCounts
 from proxyd.core.rules.known.compiled import Compiled
 from proxyd.daemon.plan_loop import in_parts
 from proxyd.daemon.source_choices import SourceChoices
-from proxyd.errors import BusyError, ConflictError
-from proxyd.ports import Clock
 from proxyd.queries import (
     AskedProbe,
     DecidedInterval,
@@ -36,7 +37,6 @@ from proxyd.queries import (
     SeenItem,
     SourceChoice,
 )
-from proxyd.signals import Signal
 from proxyd.store import SqlStore
 
 _MOST_WEEKS = 4  # that are remembered

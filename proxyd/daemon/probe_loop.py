@@ -12,15 +12,15 @@ from math import inf
 
 import structlog
 
+from proxyd.base.interpreter import growing
+from proxyd.base.metrics import Metrics
+from proxyd.base.ports import Clock, Transport, Unmade
+from proxyd.base.signals import Signal
 from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.outcome import ProbeRequest
 from proxyd.core.planning.queue.probe_slots import LateStarts, OverloadLimiter, PlannedProbe
 from proxyd.core.rules.decider import Decider
 from proxyd.daemon.observer import Observer
-from proxyd.interpreter import growing
-from proxyd.metrics import Metrics
-from proxyd.ports import Clock, Transport, Unmade
-from proxyd.signals import Signal
 from proxyd.tracing import NO_TRACES, Tracer
 
 log = structlog.get_logger("probes")

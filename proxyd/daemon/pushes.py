@@ -12,16 +12,16 @@ from urllib.parse import urlsplit
 
 import structlog
 
+from proxyd.base.metrics import Metrics
+from proxyd.base.ports import Clock, Hub, PushParser
+from proxyd.base.signals import Signal
+from proxyd.core.errors import BusyError, ProbeError
 from proxyd.core.model.notations import Languages
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.subscriptions import LEASE_S, Subscription, accepted, answer
 from proxyd.daemon.observer import Observer
-from proxyd.errors import BusyError, ProbeError
-from proxyd.metrics import Metrics
 from proxyd.net import without_path
-from proxyd.ports import Clock, Hub, PushParser
-from proxyd.signals import Signal
 from proxyd.store import SqlStore
 
 log = structlog.get_logger("hubs")

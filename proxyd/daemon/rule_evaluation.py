@@ -10,6 +10,10 @@ from weakref import WeakValueDictionary
 
 import structlog
 
+from proxyd.base.metrics import Metrics
+from proxyd.base.signals import Signal
+from proxyd.base.worker_pool import WorkerLimits, WorkerPool
+from proxyd.core.errors import WorkerFailedError
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.failing import RuleFailure
 from proxyd.core.rules.known.state import StoredEvent
@@ -19,11 +23,7 @@ from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.programs.stream_state import MAX_PENDING, StreamState
 from proxyd.core.rules.stages.rule_tasks import RuleTask, Task, run_task
 from proxyd.core.rules.stages.streams import Backlog
-from proxyd.errors import WorkerFailedError
-from proxyd.metrics import Metrics
-from proxyd.signals import Signal
 from proxyd.store import SqlStore
-from proxyd.worker_pool import WorkerLimits, WorkerPool
 
 R = TypeVar("R")
 log = structlog.get_logger("rules")

@@ -10,14 +10,14 @@ from typing import Protocol
 
 import structlog
 
+from proxyd.base.ports import Clock
+from proxyd.base.signals import Signal
 from proxyd.core.model.shards import FIRST_SHARD, SHARDS
 from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.rules.budget_parts import part_of_budget
 from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.handovers import Handovers
 from proxyd.daemon.rule_evaluation import StreamRecall
-from proxyd.ports import Clock
-from proxyd.signals import Signal
 from proxyd.store import SqlStore
 from proxyd.store.followed_rows import FollowedTexts, RememberedSources, SharedSources, StoredDeclaration
 

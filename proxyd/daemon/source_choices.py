@@ -14,13 +14,13 @@ from typing import NoReturn, TypeAlias
 
 import numpy as np
 
+from proxyd.base.ports import Clock
+from proxyd.base.signals import Signal
 from proxyd.core.model.profile import Source
 from proxyd.core.rules.known.compiled import Compiled
 from proxyd.core.rules.known.knowledge import Knowledge
 from proxyd.core.rules.known.state import SourceState
-from proxyd.ports import Clock
 from proxyd.queries import SourceChoice, SourceKind
-from proxyd.signals import Signal
 
 _NUMBER = re.compile("0*([0-9]+)")
 _MOST_DIGITS = 300

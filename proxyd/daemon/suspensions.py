@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
+from proxyd.base.ports import Clock
+from proxyd.base.signals import Signal
+from proxyd.core.errors import BusyError, ConflictError
 from proxyd.core.language import no_such, no_such_source
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.profile import Declaration
 from proxyd.core.model.suspension import Key, Subject, Suspension, lasting, mute_of, paused_sources
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.failing import FailingRule
-from proxyd.errors import BusyError, ConflictError
-from proxyd.ports import Clock
 from proxyd.queries import SuspensionChange
-from proxyd.signals import Signal
 from proxyd.store import SqlStore, Suspended
 
 log = structlog.get_logger("suspensions")

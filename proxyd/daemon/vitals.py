@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from proxyd.base.metrics import Metrics, Samples
+from proxyd.base.ports import Clock, Transport
+from proxyd.core.errors import StoreError
 from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.known.knowledge import Knowledge
 from proxyd.daemon.probe_loop import ProbeLoop
-from proxyd.errors import StoreError
-from proxyd.metrics import Metrics, Samples
-from proxyd.ports import Clock, Transport
 from proxyd.store import SqlStore
 
 _FRESH_CHRONONS = 10

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from proxyd.errors import BlockedAddressError
+from proxyd.core.errors import BlockedAddressError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

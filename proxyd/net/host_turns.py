@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
     from types import TracebackType
 
-    from proxyd.ports import Clock
+    from proxyd.base.ports import Clock
 
 _SWEEP_AT = 1024
 _MOST_SCOPES = 65_536

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 
-from proxyd.safe_text import one_line
+from proxyd.core.texts.safe_text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 import numpy as np
 import structlog
 
+from proxyd.base.metrics import Metrics
+from proxyd.base.ports import Channel, Clock, DueDelivery, Message, Outbox, ResolveSecret
+from proxyd.base.signals import Signal
+from proxyd.core.errors import DeliveryError
 from proxyd.core.model.delivery import SecretRef, shown_endpoint
 from proxyd.core.model.outcome import Picture
 from proxyd.core.politeness import EndpointLimits, Endpoints, retry_after_s
-from proxyd.errors import DeliveryError
-from proxyd.metrics import Metrics
 from proxyd.net import without_path
+from proxyd.notify.channels.message_forms import digest
 from proxyd.notify.channels.webhook import EndpointGoneError, MissingSecretError, known_secret
-from proxyd.notify.message_forms import digest
-from proxyd.ports import Channel, Clock, DueDelivery, Message, Outbox, ResolveSecret
-from proxyd.signals import Signal
 
 _IDLE_S = 3600.0
 _SHORTEST_S = 0.001

@@ -11,14 +11,14 @@ from itertools import count
 import numpy as np
 import structlog
 
+from proxyd.base.ports import Channel, Clock, Message, ResolveSecret, UnconfirmedWebhook, Webhooks, WebhookState
+from proxyd.base.signals import Signal
+from proxyd.core.errors import DeliveryError
 from proxyd.core.model.delivery import WebhookDelivery
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.politeness import retry_after_s
-from proxyd.errors import DeliveryError
 from proxyd.net import without_path
 from proxyd.notify.channels.webhook import known_secret
-from proxyd.ports import Channel, Clock, Message, ResolveSecret, UnconfirmedWebhook, Webhooks, WebhookState
-from proxyd.signals import Signal
 
 _FIRST_AT_ONCE, _AGAIN_AT_ONCE = 64, 16
 _LONGEST_S = 3600.0

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TypeAlias
 
-from proxyd.charsets import DocumentKind, decoded
 from proxyd.core.model.item import Item
 from proxyd.core.model.normal_forms import normal_text, plain_text
 from proxyd.core.model.notations import NO_LANGUAGES, Languages
@@ -16,15 +15,16 @@ from proxyd.core.model.numbers import plain_number, read_number
 from proxyd.core.model.page_preview import PREVIEW, PREVIEW_FIELD
 from proxyd.core.model.profile import FieldType, PageClass, Reader
 from proxyd.core.model.text_blocks import BLOCK_GAP
-from proxyd.probing.document_kinds import GZIP, is_empty, is_web_page
-from proxyd.probing.document_texts import clean, digest
+from proxyd.core.texts.charsets import DocumentKind, decoded
+from proxyd.probing.documents.document_kinds import GZIP, is_empty, is_web_page
+from proxyd.probing.documents.document_texts import clean, digest
+from proxyd.probing.documents.json_text import load_json, looks_like_json
+from proxyd.probing.documents.probe_failures import EmptyDocumentError, UnreadableDocumentError
 from proxyd.probing.feeds.feed_items import ParsedFeed
 from proxyd.probing.feeds.feed_parser import parse_feed
 from proxyd.probing.pages.html_pages import page_blocks, page_preview, parse_html_page
 from proxyd.probing.pages.json_pages import parse_json_page
-from proxyd.probing.pages.json_text import load_json, looks_like_json
 from proxyd.probing.pages.page_values import THE_PAGE, ParsedPage
-from proxyd.probing.probe_failures import EmptyDocumentError, UnreadableDocumentError
 
 LONGEST_PAGE = 262_144
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from proxyd.base.worker_pool import WorkerLimits, WorkerPool
+from proxyd.core.errors import WorkerFailedError
 from proxyd.core.model.notations import NO_LANGUAGES, Languages
-from proxyd.errors import WorkerFailedError
 from proxyd.probing.document_parser import ParsedDocument, parse_document
-from proxyd.probing.probe_failures import ParserFailedError
-from proxyd.worker_pool import WorkerLimits, WorkerPool
+from proxyd.probing.documents.probe_failures import ParserFailedError
 
 if TYPE_CHECKING:
     from proxyd.core.model.profile import PageClass

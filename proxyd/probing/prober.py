@@ -7,23 +7,23 @@ import hashlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+from proxyd.base.ports import always
+from proxyd.core.errors import ProbeError
 from proxyd.core.model.normal_forms import normal_link
 from proxyd.core.model.notations import NO_LANGUAGES, Languages
 from proxyd.core.model.outcome import HubLinks, OutcomeKind, ProbeOutcome, ProbeRequest, Validators
-from proxyd.errors import ProbeError
+from proxyd.core.texts.safe_text import one_line
 from proxyd.net import absolute, read_links
-from proxyd.ports import always
+from proxyd.probing.documents.probe_failures import NoBrowserError, NoSecretError, NotAFeedError, kind_of
 from proxyd.probing.feeds.feed_items import ParsedFeed
 from proxyd.probing.http.fetcher import FetchRequest, FetchResponse, ProbeTrace
 from proxyd.probing.pages.page_values import ParsedPage
-from proxyd.probing.probe_failures import NoBrowserError, NoSecretError, NotAFeedError, kind_of
-from proxyd.safe_text import one_line
 from proxyd.tracing import NO_TRACES, Tracer
 
 if TYPE_CHECKING:
+    from proxyd.base.ports import Clock, MaySend, ResolveSecret
     from proxyd.core.model.delivery import SecretRef
     from proxyd.core.model.profile import Auth, PageClass, Rendering
-    from proxyd.ports import Clock, MaySend, ResolveSecret
     from proxyd.probing.document_parser import ParsedDocument
     from proxyd.probing.http.fetcher import Fetch, RequestGate
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from proxyd.metrics import Samples
-from proxyd.ports import Clock
+from proxyd.base.metrics import Samples
+from proxyd.base.ports import Clock
 from proxyd.queries.access import Access, HubCallbacks, Scope, StoredAnswer, Token
 from proxyd.queries.deliveries import (
     DeadDelivery,

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from proxyd.core.errors import RuleError
 from proxyd.core.language import Parsed, Statement, Watch
 from proxyd.core.model.profile import Declaration
 from proxyd.core.model.suspension import Subject, Suspension
 from proxyd.core.rules.answers.trial import PlanCost
 from proxyd.core.rules.known.failing import FailingRule
-from proxyd.errors import RuleError
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from dataclasses import asdict
 
 from sqlalchemy import Connection, delete, insert, select
 
-from proxyd.errors import ConflictError, NotFoundError
+from proxyd.core.errors import ConflictError, NotFoundError
 from proxyd.queries import StoredAnswer, Token
-from proxyd.store import tables as t
+from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import StoreReader
 from proxyd.store.statements import execute_many, upsert
 from proxyd.store.writer import Writer

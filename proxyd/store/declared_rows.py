@@ -13,7 +13,7 @@ from sqlalchemy import Connection, bindparam, func, insert, select, update
 from proxyd.core.language import MEANING, rule_counting
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.profile import NotificationRule
-from proxyd.store import tables as t
+from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import StoreReader
 from proxyd.store.digest_rows import LimitTimes
 from proxyd.store.outbox import forget_changed_endpoints

@@ -15,7 +15,7 @@ from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.known.state import SourceState
 from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.store import rows
-from proxyd.store import tables as t
+from proxyd.store.databases import tables as t
 from proxyd.store.declared_rows import StoredText
 from proxyd.store.plan_rows import ReadEach
 

@@ -33,7 +33,7 @@ from proxyd.queries import (
     Wanted,
 )
 from proxyd.store import rows
-from proxyd.store import tables as t
+from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import StoreReader
 from proxyd.store.picture_rows import read_picture
 from proxyd.store.statements import day_of, is_one_of

@@ -7,12 +7,12 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, String, cast, column, func, literal_column, select, table
 
+from proxyd.core.errors import BusyError
 from proxyd.core.rules.answers.shown_events import texts_of
 from proxyd.core.rules.programs.message_program import link_of
-from proxyd.errors import BusyError
 from proxyd.queries import FoundItem
 from proxyd.store import rows
-from proxyd.store import tables as t
+from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import Connections
 from proxyd.store.item_words import Search, in_postgresql, in_sqlite, search_of
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from sqlalchemy import Column, Select, Subquery, func, select
 
-from proxyd.store import tables as t
+from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import StoreReader
 from proxyd.store.rows import DAY_S
 from proxyd.store.statements import day_of

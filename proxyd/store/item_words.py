@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from proxyd.core.errors import BadSearchError
 from proxyd.core.model.item import Value
 from proxyd.core.rules.answers.shown_events import texts_of
-from proxyd.errors import BadSearchError
 
 MOST_WORDS = 4_000
 """The most characters of an item that can be found."""

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Select, bindparam, delete, func, insert, sele
 
 from proxyd.core.model.outcome import Picture
 from proxyd.core.rules.known.state import Notification
-from proxyd.store import tables as t
+from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import StoreReader
 from proxyd.store.statements import execute_many
 from proxyd.store.writer import Writer

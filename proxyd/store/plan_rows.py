@@ -16,7 +16,7 @@ from proxyd.core.rules.known.estimates import FleetRecord
 from proxyd.core.rules.observation import Observation
 from proxyd.core.rules.stages.joint_intervals import JointInterval, Obtained
 from proxyd.store import rows
-from proxyd.store import tables as t
+from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import StoreReader
 from proxyd.store.statements import execute_many, upsert
 from proxyd.store.writer import Writer

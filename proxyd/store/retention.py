@@ -5,8 +5,8 @@ from __future__ import annotations
 from sqlalchemy import ColumnElement, Table, and_, delete, func, or_, select, tuple_
 
 from proxyd.store import rows
-from proxyd.store import tables as t
 from proxyd.store.access_rows import KEPT_ANSWERS_S
+from proxyd.store.databases import tables as t
 from proxyd.store.outbox import WAITING
 from proxyd.store.writer import Writer
 

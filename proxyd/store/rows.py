@@ -38,7 +38,7 @@ from proxyd.core.rules.observation import Observation
 from proxyd.core.rules.programs.function_values import Total, distinct_hash
 from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.core.rules.stages.source_state import Calibration
-from proxyd.store import tables as t
+from proxyd.store.databases import tables as t
 from proxyd.store.item_words import words_of
 
 MOST_DETAIL = 1000  # characters

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, NullPool, Row, Select, Table, create_engine, false, select
 
-from proxyd.errors import NotFoundError, StoreError
-from proxyd.store import tables as t
+from proxyd.core.errors import NotFoundError, StoreError
+from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import store_errors
 from proxyd.store.databases.schema import revision_of, revisions
 from proxyd.store.databases.sqlite import prepare_reader

@@ -36,8 +36,8 @@ from proxyd.core.rules.observation import Observation, RuleResults
 from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.core.rules.stages.joint_intervals import JointInterval
 from proxyd.store import rows
-from proxyd.store import tables as t
 from proxyd.store.access_rows import SqlAccess
+from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import LOCKS, NEWS, StoreConnections, StoreReader
 from proxyd.store.declared_rows import SqlDeclarations
 from proxyd.store.digest_rows import exceeding

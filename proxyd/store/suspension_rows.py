@@ -12,7 +12,7 @@ from sqlalchemy import Connection, and_, bindparam, delete, func, insert, or_, s
 from proxyd.core.model.profile import EMPTY_DECLARATION, Declaration
 from proxyd.core.model.suspension import Key, Subject, Suspension, lasting, mute_of, muted_rules
 from proxyd.core.rules.known.failing import FailingRule
-from proxyd.store import tables as t
+from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import LOCKS, NEWS, StoreReader
 from proxyd.store.rows import rule_of, typed
 from proxyd.store.statements import delete_named, execute_many, upsert

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from sqlalchemy import Connection
 
-from proxyd.errors import ProxydError, StoreError, StoreUnreachableError
+from proxyd.core.errors import ProxydError, StoreError, StoreUnreachableError
 from proxyd.store.databases.connections import Connections
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from proxyd.safe_text import visible_line
+from proxyd.core.texts.safe_text import visible_line
 
 T = TypeVar("T")
 _NUMERIC = frozenset("0123456789+-.,%einfa/ ")

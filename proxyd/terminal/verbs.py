@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
-from proxyd.errors import suggest
+from proxyd.core.errors import suggest
 
 Run: TypeAlias = Callable[[argparse.Namespace], int | Coroutine[Any, Any, int]]
 """The function of a verb: from the options to the exit code."""

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import proxyd.app.wiring
+from proxyd.base.clock import SystemClock
 from proxyd.cli.main import main as run
-from proxyd.clock import SystemClock
 from tests.acceptance.support import Daemon
 
 PROGRAM = ("-c", "from tests.acceptance.governed import main; main()")

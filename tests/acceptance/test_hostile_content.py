@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import feedparser
 from aiohttp import web
 
-from proxyd.safe_text import visible
+from proxyd.core.texts.safe_text import visible
 from tests.acceptance.support import World, eventually, rule_text, world
 from tests.hostile import CONTROLS, MARKUP, NO_UTF8, hidden_in
 from tests.integration.test_hostile_content import shown_in

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from proxyd.base.clock import SystemClock
 from proxyd.cli.demo.origin import Origin
-from proxyd.clock import SystemClock
 from proxyd.core.model.measures import Times
 from tests.acceptance.support import Daemon, eventually
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from proxyd.base.clock import SystemClock
 from proxyd.cli.demo.origin import Origin
 from proxyd.cli.demo.workload import WEEK_FACTORS
-from proxyd.clock import SystemClock
 from proxyd.core.model.measures import Times, delays_s
 from proxyd.lab.replay.reference_schedules import uniform_probes
 from proxyd.lab.traces.synthetic import Week, poisson_events, zipf_rates

@@ -13,7 +13,7 @@ import pytest
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, Request, expect
 
-from proxyd.api import new_token
+from proxyd.api.auth import new_token
 from proxyd.lab.traces.synthetic import Week
 from proxyd.queries import Scope, Wanted
 from tests.acceptance.support import DOMAIN, World, eventually, rule_text, world

@@ -8,8 +8,8 @@ from urllib.parse import quote
 import pytest
 from playwright.async_api import Browser, Dialog, Page, expect
 
-from proxyd.api import new_token
-from proxyd.safe_text import visible
+from proxyd.api.auth import new_token
+from proxyd.core.texts.safe_text import visible
 from tests.browser.test_dashboard import opened, sign_in
 from tests.hostile import ALL, MARKUP, NO_UTF8, SHORT
 from tests.integration.api_world import Running, running_api, told

@@ -21,7 +21,7 @@ from proxyd.core.model.delivery import SecretRef
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.core.model.profile import Auth, Extraction, Field, FieldType, PageClass, Reader, Rendering
 from proxyd.net import Guard, HostTokens, make_session, user_agent
-from proxyd.notify.message_forms import subject
+from proxyd.notify.channels.message_forms import subject
 from proxyd.probing import Fetcher, FetchLimits, HttpProber, Robots, robots_limits
 from proxyd.probing.browser.chromium import Chromium, PageLoader, open_chromium
 from proxyd.probing.browser.page_requests import RenderLimits

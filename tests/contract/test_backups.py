@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
+from proxyd.core.errors import ConflictError, NotFoundError, StoreError
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.rules.known.state import Notification, SourceState
-from proxyd.errors import ConflictError, NotFoundError, StoreError
 from proxyd.queries import Wanted
 from proxyd.store import SqlStore, back_up, copy_database, open_store, owner_lock, restore, vacuum
-from proxyd.store.databases.backups import check_file
+from proxyd.store.backups import check_file
 from proxyd.store.databases.sqlite import copy_file, sync
 from tests.contract.test_store import ENDPOINT
 from tests.observations import observed

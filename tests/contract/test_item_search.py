@@ -10,13 +10,13 @@ from typing import TypeVar, cast
 import pytest
 from sqlalchemy import Connection, select
 
+from proxyd.core.errors import BadSearchError, BusyError
 from proxyd.core.model.item import EventKind, Item, Value
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.rules.known.state import SourceState, StoredEvent
-from proxyd.errors import BadSearchError, BusyError
-from proxyd.probing.document_texts import clean
+from proxyd.probing.documents.document_texts import clean
 from proxyd.store import SqlStore, item_search
-from proxyd.store import tables as t
+from proxyd.store.databases import tables as t
 from proxyd.store.item_search import SqlItemSearch
 from proxyd.store.item_sizes import fitting_since_s, measure_items
 from proxyd.store.item_words import MOST_BEGUN, MOST_TERMS, MOST_WORDS, words_of

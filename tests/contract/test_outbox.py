@@ -15,16 +15,16 @@ import numpy as np
 import pytest
 from sqlalchemy import Connection, bindparam, select, update
 
+from proxyd.base.ports import Gathered, WebhookState
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.delivery import ChannelDelivery, Delivery, MailDelivery, SecretRef, WebhookDelivery, WebhookForm
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.model.shards import shard_of
 from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.observation import RuleResults
-from proxyd.ports import Gathered, WebhookState
 from proxyd.queries import DeliveryAttempt, Wanted
 from proxyd.store import SqlStore, open_store
-from proxyd.store import tables as t
+from proxyd.store.databases import tables as t
 from proxyd.store.outbox import DisabledEndpoint, SqlOutbox
 from proxyd.store.retention import expire
 from tests.fleets import WEBHOOK, declaration, rule, source

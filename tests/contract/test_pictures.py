@@ -10,7 +10,7 @@ from proxyd.core.model.delivery import Delivery, MailDelivery
 from proxyd.core.model.outcome import OutcomeKind, Picture, ProbeOutcome
 from proxyd.core.rules.known.state import Notification, SourceState
 from proxyd.store import SqlStore
-from proxyd.store import tables as t
+from proxyd.store.databases import tables as t
 from proxyd.store.picture_rows import MOST_DELETED, expire_pictures
 from proxyd.store.retention import expire
 from tests.observations import observed

@@ -10,7 +10,7 @@ from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rules.known.state import IntervalRecord, SourceState
 from proxyd.daemon.plan_queries import RuleWeeks
 from proxyd.store import SqlStore
-from proxyd.store.tables import intervals
+from proxyd.store.databases.tables import intervals
 from tests.observations import observed
 
 WEEK = int(WEEK_S / 10.0)

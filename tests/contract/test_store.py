@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, select, update
 
+from proxyd.core.errors import ConflictError, NotFoundError, StoreError
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.delivery import SecretRef, WebhookDelivery
 from proxyd.core.model.item import EventKind, Item
@@ -32,12 +33,11 @@ from proxyd.core.rules.observation import Observation, RuleResults
 from proxyd.core.rules.programs.function_values import Total
 from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.core.rules.stages.source_state import Calibration
-from proxyd.errors import ConflictError, NotFoundError, StoreError
 from proxyd.queries import StoredNotifications, Token, Wanted
 from proxyd.store import SqlStore, StoredPlan, StoredText, copy_database, open_store, owner_lock
+from proxyd.store.databases.tables import items, metadata, sources
 from proxyd.store.history import MOST_BYTES
 from proxyd.store.retention import expire
-from proxyd.store.tables import items, metadata, sources
 from proxyd.store.writer import MAX_BATCH
 from tests.fleets import declaration, rule, source
 from tests.observations import altered, observed

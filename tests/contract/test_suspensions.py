@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 import pytest
 
+from proxyd.base.ports import Gathered, WebhookState
 from proxyd.core.model.delivery import Delivery, LogDelivery, MailDelivery, SecretRef, WebhookDelivery
 from proxyd.core.model.profile import Declaration
 from proxyd.core.model.suspension import Key, Subject, Suspension
 from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.observation import RuleResults
-from proxyd.ports import Gathered, WebhookState
 from proxyd.queries import Wanted
 from proxyd.store import SqlStore
 from proxyd.store.retention import expire

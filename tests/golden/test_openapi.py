@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from proxyd import __version__
-from proxyd.api import Streams, StreamSettings, document, endpoints
 from proxyd.api.listings import Listings
+from proxyd.api.rest.openapi import document
+from proxyd.api.rest.streams import Streams, StreamSettings
+from proxyd.app.routes import endpoints
 from tests.fakes import no_queries
 
 COMMITTED = Path(__file__).parents[2] / "docs" / "openapi.json"

@@ -14,10 +14,16 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from sqlalchemy import Connection, insert, update
 
-from proxyd.api import Quota, StreamSettings, make_app, new_token
+from proxyd.api.auth import new_token
+from proxyd.api.quotas import Quota
+from proxyd.api.rest.streams import StreamSettings
+from proxyd.app.routes import make_app
 from proxyd.app.wiring import Built, Resources, build
+from proxyd.base.metrics import ROLES
+from proxyd.base.ports import Clock, Message, Prober
 from proxyd.cluster import LocalTransport
 from proxyd.config import SecretStore, Settings, load
+from proxyd.core.errors import DeliveryError, FetchError
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.delivery import MailDelivery
 from proxyd.core.model.field_values import iso_time
@@ -27,13 +33,10 @@ from proxyd.core.model.profile import PageClass
 from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.observation import RuleResults
 from proxyd.daemon import PushParts
-from proxyd.errors import DeliveryError, FetchError
-from proxyd.metrics import ROLES
-from proxyd.ports import Clock, Message, Prober
 from proxyd.probing.feeds.feed_items import ParsedFeed
 from proxyd.queries import Scope
 from proxyd.store import SqlStore, open_store
-from proxyd.store import tables as t
+from proxyd.store.databases import tables as t
 from tests.databases import migrated_file
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, PoissonOrigin, rule, source

@@ -16,10 +16,14 @@ from typing import Any
 import pytest
 from yarl import URL
 
-from proxyd.api import ApiSettings, Streams, StreamSettings, endpoints, serve_api
 from proxyd.api.listings import Listings
+from proxyd.api.rest.streams import Streams, StreamSettings
+from proxyd.app.routes import endpoints
+from proxyd.app.server import ApiSettings, serve_api
+from proxyd.base.ports import Message, WebhookState
 from proxyd.client import ApiError, Client
 from proxyd.config import socket_address
+from proxyd.core.errors import ConfigError, StoreError
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.model.schedule import Probe, Reason
@@ -27,8 +31,6 @@ from proxyd.core.rates.model_fit import ModelFit
 from proxyd.core.rules.known.state import IntervalRecord, SourceState
 from proxyd.core.rules.stages.source_state import Calibration
 from proxyd.daemon import plan_queries
-from proxyd.errors import ConfigError, StoreError
-from proxyd.ports import Message, WebhookState
 from proxyd.store import SqlStore
 from tests.fakes import no_queries
 from tests.fleets import DOMAIN, changed, item, rule, source

@@ -14,12 +14,12 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from proxyd.errors import DeliveryError
+from proxyd.base.ports import Message
+from proxyd.core.errors import DeliveryError
 from proxyd.net import Guard
 from proxyd.notify import AppriseChannel
 from proxyd.notify.channels import apprise_channel as channel
 from proxyd.notify.channels.channel_address import ChannelAddressError, ChannelAddresses
-from proxyd.ports import Message
 from tests.addresses import NAMES, REFUSED
 
 apprise = pytest.importorskip("apprise")

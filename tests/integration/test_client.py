@@ -20,7 +20,7 @@ from typing import Any, TypeAlias, assert_type
 import aiohttp
 import pytest
 
-from proxyd.api import ApiSettings, serve_api
+from proxyd.app.server import ApiSettings, serve_api
 from proxyd.client import ApiError, Client, ProfileRead, StreamEvent, SyncClient, UnreachableError
 from proxyd.client.types import ComingProbe, SourceListed, TokenMade
 from proxyd.config import socket_address

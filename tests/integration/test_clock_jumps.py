@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from proxyd.base.metrics import Metrics
 from proxyd.core.language import CheckSettings
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.rules.decider import Decider
 from proxyd.daemon import Declarations
-from proxyd.metrics import Metrics
 from proxyd.queries import Wanted
 from proxyd.store import SqlStore, open_store
 from tests.fakes import FakeClock

@@ -14,10 +14,11 @@ from typing import Any, cast
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from proxyd.api import Streams, StreamSettings, make_app
 from proxyd.api.listings import Listings
+from proxyd.api.rest.streams import Streams, StreamSettings
 from proxyd.api.web import Dashboard
 from proxyd.api.web.sessions import SESSION_S, Sessions
+from proxyd.app.routes import make_app
 from proxyd.core.model.delivery import ChannelDelivery, MailDelivery, SecretRef, WebhookDelivery
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.planning.allocation.trade import TradePoint

@@ -15,7 +15,7 @@ from proxyd.api.web.page_texts import part
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.model.schedule import Probe, Reason
 from proxyd.core.rules.known.failing import RuleFailure
-from proxyd.store import tables
+from proxyd.store.databases import tables
 from proxyd.store.history import intervals_of_rule
 from tests.fakes import FakeClock
 from tests.fleets import changed, item, unchanged

@@ -12,12 +12,12 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from proxyd.api import Peer, make_app
-from proxyd.api.forwarding import asking, open_forwarding
+from proxyd.api.forwarding import Peer, asking, open_forwarding
 from proxyd.api.listings import Listings
 from proxyd.api.peers import AskedPeers, add_answers
-from proxyd.api.rest.problems import Handler
+from proxyd.api.problems import Handler
 from proxyd.api.web.sessions import Note, Session, read_notes, written_notes
+from proxyd.app.routes import make_app
 from tests.integration.api_world import Running, running_api
 from tests.integration.dashboard_world import Browser
 

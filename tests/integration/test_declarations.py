@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 import structlog
 
+from proxyd.base.metrics import Metrics
+from proxyd.core.errors import BusyError, ConflictError, NotFoundError, ProfileError
 from proxyd.core.language import CheckSettings
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import EventKind
@@ -24,8 +26,6 @@ from proxyd.core.rules.known.compiled import Swap
 from proxyd.core.rules.known.context import StoredContext, StoreQuery
 from proxyd.daemon import Declarations
 from proxyd.daemon.plan_queries import PlanQueries
-from proxyd.errors import BusyError, ConflictError, NotFoundError, ProfileError
-from proxyd.metrics import Metrics
 from proxyd.queries import OnlyIf, Wanted
 from proxyd.store import SqlStore, open_store
 from tests.fakes import FakeClock

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import numpy as np
 
+from proxyd.base.metrics import Metrics
+from proxyd.base.ports import Message, WebhookState
 from proxyd.core.language import SourceText, check
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.delivery import Delivery, MailDelivery, SecretRef, WebhookDelivery
 from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.observation import RuleResults
-from proxyd.metrics import Metrics
 from proxyd.notify import Dispatcher, DispatcherSettings
-from proxyd.ports import Message, WebhookState
 from proxyd.store import open_store
 from tests.fakes import FakeClock
 from tests.fleets import declaration, rule, source

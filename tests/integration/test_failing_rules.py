@@ -10,9 +10,9 @@ import pytest
 
 from proxyd.app.wiring import Built, build
 from proxyd.config import load
+from proxyd.core.errors import ConflictError
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.suspension import Subject
-from proxyd.errors import ConflictError
 from proxyd.store import open_store
 from tests.databases import migrated_file
 from tests.fakes import FakeClock

@@ -17,8 +17,8 @@ import pytest
 import pytest_asyncio
 from aiohttp.abc import AbstractResolver
 
+from proxyd.core.errors import BlockedAddressError, DeliveryError, FetchError
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
-from proxyd.errors import BlockedAddressError, DeliveryError, FetchError
 from proxyd.net import Guard, HostTokens, SessionLimits, make_session
 from proxyd.notify.channels.webhook import WebhookChannel
 from proxyd.probing import Fetcher, FetchLimits, HttpProber, HubClient, Robots, robots_limits

@@ -23,9 +23,9 @@ from proxyd.core.rules.known.division import UNDIVIDED, Division, ties_of
 from proxyd.core.rules.known.knowledge import DeciderSettings
 from proxyd.daemon.handovers import Handovers
 from proxyd.store import SqlStore, rows
-from proxyd.store import tables as t
-from proxyd.store.databases.opening import open_connections
+from proxyd.store.databases import tables as t
 from proxyd.store.followed_rows import RememberedSources, SharedSources
+from proxyd.store.opening import open_connections
 from tests.databases import migrate
 from tests.fakes import FakeClock
 from tests.fleets import changed, item, stream_recall

@@ -21,13 +21,13 @@ import structlog
 from prometheus_client.parser import text_string_to_metric_families
 from yarl import URL
 
-from proxyd import log
+from proxyd.base import log
+from proxyd.base.ports import Message
 from proxyd.cli.main import main
 from proxyd.core.language.syntax.quoting import quote_name
+from proxyd.core.texts.safe_text import for_xml, one_line, visible
 from proxyd.notify.channels.mail import compose
-from proxyd.notify.message_forms import cloudevent, plain_text, subject
-from proxyd.ports import Message
-from proxyd.safe_text import for_xml, one_line, visible
+from proxyd.notify.channels.message_forms import cloudevent, plain_text, subject
 from tests.fleets import DOMAIN, rule, source
 from tests.hostile import ALL, HUGE, NO_UTF8, SHORT, hidden_in
 from tests.integration.api_world import Running, running_api, told

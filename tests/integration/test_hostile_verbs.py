@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from proxyd.api.rest.problems import problem
+from proxyd.api.problems import problem
 from proxyd.api.wire import Fault
 from proxyd.cli.main import main, make_parser
 from tests.hostile import CONTROLS, MARKUP, hidden_in

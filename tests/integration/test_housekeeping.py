@@ -15,11 +15,11 @@ import pytest
 import structlog
 from sqlalchemy import Connection, text
 
+from proxyd.base.metrics import Metrics
 from proxyd.config import Settings, load
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.outcome import Picture
 from proxyd.daemon.housekeeping import Housekeeping, back_up, make_scheduler, newest_backup_s
-from proxyd.metrics import Metrics
 from proxyd.queries import Wanted
 from proxyd.store import SqlStore, open_store
 from proxyd.store.databases.sqlite import sqlite_connections

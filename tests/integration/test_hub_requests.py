@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer, unused_port
 
-from proxyd.errors import FetchError, FetchTimeoutError
+from proxyd.core.errors import FetchError, FetchTimeoutError
 from proxyd.net import Guard, HostTokens, make_session
 from proxyd.probing import HubClient
 from tests.fakes import FakeClock

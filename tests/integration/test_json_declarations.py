@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from proxyd.api.wire.json_profiles import Members, read_declaration
+from proxyd.api.rest.json_profiles import Members, read_declaration
 from proxyd.api.wire.statement_models import DeclarationWritten
 from proxyd.core.language import format_statements, parse
 from tests.integration.api_world import Running, running_api

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from aiohttp.compression_utils import ZLibDecompressor
 
-from proxyd.api import ApiSettings, serve_api, serve_health
 from proxyd.api.connections import CONNECTIONS, ConnectionLimits
+from proxyd.app.server import ApiSettings, serve_api, serve_health
 from proxyd.config import socket_address
 from tests.fleets import rule, source
 from tests.integration.api_world import Running, running_api, told
@@ -178,7 +178,7 @@ async def test_a_client_that_sends_its_head_slowly_is_disconnected(
 async def test_a_body_that_does_not_arrive_is_not_waited_for(
     listener: ApiListener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxyd.api.rest.endpoint.BODY_S", 0.05)
+    monkeypatch.setattr("proxyd.api.endpoint.BODY_S", 0.05)
     token = (await listener.running.token("write"))["Authorization"]
     headers = ("Host: localhost", f"Authorization: {token}", "Content-Length: 1000")
     text, form = "Content-Type: text/plain", "Content-Type: application/x-www-form-urlencoded"

@@ -18,9 +18,9 @@ import trustme
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult, Envelope
 
-from proxyd.errors import DeliveryError
+from proxyd.base.ports import Message
+from proxyd.core.errors import DeliveryError
 from proxyd.notify import MailChannel, MailSettings
-from proxyd.ports import Message
 from tests.servers import free_port
 
 pytestmark = pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS")

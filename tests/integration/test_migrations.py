@@ -13,11 +13,11 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, insert, inspect, select, text
 
+from proxyd.core.errors import StoreError
 from proxyd.core.model.shards import shard_of
-from proxyd.errors import StoreError
-from proxyd.store.databases.opening import open_connections
 from proxyd.store.databases.schema import migrate, migration_config, migrations_folder
-from proxyd.store.tables import metadata
+from proxyd.store.databases.tables import metadata
+from proxyd.store.opening import open_connections
 from tests.servers import PostgresServer
 
 REVISIONS = sorted(path.name[:4] for path in migrations_folder().glob("versions/[0-9]*.py"))

@@ -17,16 +17,16 @@ from unittest.mock import Mock
 import pytest
 import structlog
 
-from proxyd.clock import SystemClock
+from proxyd.base.clock import SystemClock
+from proxyd.base.metrics import Metrics
+from proxyd.base.ports import Transport, Unmade
 from proxyd.cluster.batch_prober import BatchProber, ProberSettings
 from proxyd.cluster.link import ClusterSettings, NatsConnection, PartJoiner, Received, open_link
 from proxyd.cluster.nats_transport import NatsTransport, TransportSettings
 from proxyd.cluster.nats_users import USERS, Server, config_names, files_of
 from proxyd.cluster.subjects import ABSENT, CALL, HELLO, OUTBOX, REPORT, report_to, rights_of, work_of
+from proxyd.core.errors import ClusterError
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
-from proxyd.errors import ClusterError
-from proxyd.metrics import Metrics
-from proxyd.ports import Transport, Unmade
 from tests.acceptance.support import eventually
 from tests.contract.test_transports import Hosts
 from tests.servers import NatsServer, free_port, nats_server

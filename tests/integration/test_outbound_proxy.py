@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from proxyd.core.errors import DeliveryError
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
-from proxyd.errors import DeliveryError
 from proxyd.net import Guard, HostTokens, make_session
 from proxyd.notify.channels.webhook import WebhookChannel
 from proxyd.probing import Fetcher, FetchLimits, HttpProber, ProbeTrace, Robots

@@ -15,7 +15,7 @@ import pytest
 
 from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass, Reader
 from proxyd.probing import ParsedFeed, ParserPool
-from proxyd.probing.probe_failures import EmptyDocumentError, NotAFeedError, ParserFailedError
+from proxyd.probing.documents.probe_failures import EmptyDocumentError, NotAFeedError, ParserFailedError
 
 
 def play(body: bytes, content_type: str | None = None, url: str = "", *_: object) -> ParsedFeed:

@@ -10,17 +10,17 @@ import pytest
 from sqlalchemy import Connection, NullPool, func, select, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from proxyd.clock import SystemClock
+from proxyd.base.clock import SystemClock
+from proxyd.core.errors import StoreUnreachableError
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.observation import RuleResults
-from proxyd.errors import StoreUnreachableError
 from proxyd.store import SqlStore
 from proxyd.store.databases import postgresql as module
 from proxyd.store.databases.connections import LOCKS, NEWS
-from proxyd.store.databases.opening import open_connections, owned_connections
 from proxyd.store.databases.postgresql import PostgresUpkeep, postgresql_url
 from proxyd.store.databases.schema import upgrade
+from proxyd.store.opening import open_connections, owned_connections
 from tests.databases import migrate
 from tests.servers import PostgresServer
 

@@ -13,8 +13,8 @@ import pytest
 from aiohttp import ClientSession
 from structlog.testing import capture_logs
 
-from proxyd.api import ApiSettings, serve_api
 from proxyd.api.rest.profile_feeds import FeedState
+from proxyd.app.server import ApiSettings, serve_api
 from proxyd.probing.feeds.json_feed import parse_json_feed
 from tests.fleets import rule
 from tests.integration.api_world import T0, Running, running_api, told

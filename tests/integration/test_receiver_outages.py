@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from proxyd.base.metrics import Metrics
+from proxyd.base.ports import Message
+from proxyd.core.errors import DeliveryError
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.delivery import MailDelivery
 from proxyd.core.politeness.endpoints import JITTER, LADDER_S
 from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.observation import RuleResults
-from proxyd.errors import DeliveryError
-from proxyd.metrics import Metrics
 from proxyd.notify import Dispatcher, DispatcherSettings
-from proxyd.ports import Message
 from proxyd.store import SqlStore, open_store
 from tests.fakes import FakeClock
 from tests.fleets import declaration, rule, source

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from proxyd.base.metrics import Metrics
+from proxyd.core.errors import BusyError
 from proxyd.core.language import CheckSettings
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.shards import FIRST_SHARD, SHARDS, shard_of
@@ -19,10 +21,8 @@ from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.observation import RuleResults
 from proxyd.daemon import Declarations, SharedFleet, StoredFleet
 from proxyd.daemon.handovers import Handovers
-from proxyd.errors import BusyError
-from proxyd.metrics import Metrics
 from proxyd.store import SqlStore
-from proxyd.store.databases.opening import open_connections
+from proxyd.store.opening import open_connections
 from proxyd.store.suspension_rows import record_failing
 from tests.databases import migrate
 from tests.fakes import FakeClock

@@ -15,8 +15,8 @@ from alembic import command
 from sqlalchemy import Connection, text
 
 from proxyd.cli.main import main
+from proxyd.core.errors import NotFoundError
 from proxyd.core.model.chronon import ChrononGrid
-from proxyd.errors import NotFoundError
 from proxyd.store import open_store, owner_lock, read_past
 from proxyd.store.databases.schema import migration_config
 from proxyd.store.databases.sqlite import sqlite_connections

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from proxyd.api import new_token
+from proxyd.api.auth import new_token
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.store import open_store, owner_lock
 

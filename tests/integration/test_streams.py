@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from aiohttp import ClientConnectionResetError, ClientResponse, ServerDisconnectedError, web
 
-from proxyd.api import ApiSettings, StreamSettings, serve_api
 from proxyd.api.rest import streams
+from proxyd.api.rest.streams import StreamSettings
+from proxyd.app.server import ApiSettings, serve_api
 from proxyd.client import ApiError, Client, StreamEvent, UnreachableError
 from proxyd.client.events import EventReader
 from proxyd.config import socket_address

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from proxyd.app.wiring import Built, build
+from proxyd.base.ports import Message
 from proxyd.config import load
+from proxyd.core.errors import ConflictError, NotFoundError
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.delivery import Delivery, LogDelivery
 from proxyd.core.model.suspension import Subject
 from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.observation import RuleResults
-from proxyd.errors import ConflictError, NotFoundError
-from proxyd.notify.message_forms import digest
-from proxyd.ports import Message
+from proxyd.notify.channels.message_forms import digest
 from proxyd.queries import Suspending, Wanted
 from proxyd.store import open_store
 from tests.databases import migrated_file

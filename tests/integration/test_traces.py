@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from proxyd.base.ports import WebhookState
 from proxyd.client import Client
 from proxyd.core.model.field_values import iso_time
-from proxyd.ports import WebhookState
 from tests.fleets import changed, item, rule
 from tests.integration.api_world import T0, Running, running_api, told
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
+from proxyd.base.clock import SystemClock
 from proxyd.cli.main import main
 from proxyd.cli.top import TopView
 from proxyd.client import Client
-from proxyd.clock import SystemClock
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.rules.known.failing import RuleFailure
 from proxyd.core.rules.programs.stream_state import Spell

@@ -17,13 +17,13 @@ import pytest
 from aiohttp import web
 from standardwebhooks import Webhook
 
-from proxyd.clock import SystemClock
+from proxyd.base.clock import SystemClock
+from proxyd.base.ports import Message
+from proxyd.core.errors import DeliveryError
 from proxyd.core.model.delivery import WebhookForm
-from proxyd.errors import DeliveryError
 from proxyd.net import Guard, HostTokens, make_session
 from proxyd.notify import Channels, WebhookMessages
 from proxyd.notify.channels.webhook import EndpointGoneError, WebhookChannel, signing_keys
-from proxyd.ports import Message
 from tests.fakes import FakeClock
 
 BODY = json.dumps({"type": "item", "timestamp": "2026-03-01T12:00:00Z", "data": {"title": "Ž"}}).encode()

@@ -20,9 +20,9 @@ import structlog
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer, unused_port
 
-from proxyd.api import make_app
+from proxyd.app.routes import make_app
 from proxyd.app.wiring import Built, Resources, build
-from proxyd.clock import SystemClock
+from proxyd.base.clock import SystemClock
 from proxyd.cluster import LocalTransport
 from proxyd.config import SecretStore, load
 from proxyd.core.model.chronon import ChrononGrid

@@ -13,13 +13,13 @@ from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import maximum_flow
 
+from proxyd.core.errors import InvalidScheduleError
 from proxyd.core.model.chronon import Epoch
 from proxyd.core.model.schedule import ExecutionInterval
 from proxyd.core.planning.capture.capacity import Capacity
 from proxyd.core.planning.capture.earliest_deadline import edf
 from proxyd.core.planning.capture.pareto import epsilon_cover, pareto
 from proxyd.core.planning.capture.spans import CaptureSchedule
-from proxyd.errors import InvalidScheduleError
 from proxyd.lab.algorithms.overlapping_capture import greedy_capture, lp_bound, most_weight
 from tests.examples import examples
 

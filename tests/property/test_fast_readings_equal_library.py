@@ -8,8 +8,8 @@ from urllib.parse import urljoin
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyd.probing.document_kinds import absolute
-from proxyd.probing.feeds.feed_dates import _attempt, _plain_rfc822_s
+from proxyd.probing.documents.document_kinds import absolute
+from proxyd.probing.documents.feed_dates import _attempt, _plain_rfc822_s
 
 _PIECES = st.sampled_from(
     ["e.example", ":80", "/", "?", "#", ";", "a", "..", "%20", "@", "[", "]", "\u00e9", " ", "\t", "=", "//", ":", "_"]

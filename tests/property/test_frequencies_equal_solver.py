@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyd.errors import SchedulingError
+from proxyd.core.errors import SchedulingError
 from proxyd.lab.algorithms.detection_frequencies import paper_bound, tight_bound
 from proxyd.lab.algorithms.probe_cycles import GOLDEN, IDLE, cycle_of_powers, golden, improved_powers, powers_of_two
 from proxyd.lab.algorithms.robot_frequencies import GammaAccess, cycle_staleness, evenly_spaced, randomised

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
-from proxyd.errors import ProbeError
+from proxyd.core.errors import ProbeError
 from proxyd.net import Guard, read_links, read_url
 
 BASE = "https://example.org/feed"

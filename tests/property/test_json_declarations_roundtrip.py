@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyd.api.wire.json_profiles import Members, read_declaration, written
+from proxyd.api.rest.json_profiles import Members, read_declaration, written
 from proxyd.api.wire.statement_models import DeclarationWritten
 from proxyd.core.language import Statement, StatementKind, Watch
 from proxyd.core.language.syntax.nodes import CreateDomain, CreateProfile, CreateSource, DropStatement

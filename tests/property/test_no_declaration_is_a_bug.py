@@ -18,8 +18,8 @@ from aiohttp import ClientResponse
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxyd.api.rest.json_profiles import written
 from proxyd.api.wire import Fault, Problem
-from proxyd.api.wire.json_profiles import written
 from proxyd.core.language import format_statements, parse
 from proxyd.core.language.syntax.quoting import quote_name
 from proxyd.core.model.profile import Declaration

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
+from proxyd.base.interpreter import tune_interpreter
+from proxyd.base.metrics import Metrics
 from proxyd.core.rules.programs.meter import QUICK_LIMITS, Limits, Meter
 from proxyd.core.rules.stages.answers import Match, MatchTask
 from proxyd.core.rules.stages.rule_tasks import RuleStep, RuleTask, Task
 from proxyd.daemon import RuleEvaluation
-from proxyd.interpreter import tune_interpreter
-from proxyd.metrics import Metrics
 from tests.hostile_rules import Work, work_of
 from tests.random_rules import RandomRules
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyd.clock import SystemClock
+from proxyd.base.clock import SystemClock
 
 STEPS = st.lists(st.tuples(st.floats(0.01, 3600.0), st.floats(-7200.0, 7200.0)), max_size=20)
 START_S = 1e9

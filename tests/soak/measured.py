@@ -17,8 +17,8 @@ import time
 import tracemalloc
 from pathlib import Path
 
-from proxyd import log
 from proxyd.app import wiring as app
+from proxyd.base import log
 from proxyd.config import Settings, load
 from proxyd.daemon import Daemon
 from tests.soak.measures import resident

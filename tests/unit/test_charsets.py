@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxyd.charsets import DocumentKind, decoded
+from proxyd.core.texts.charsets import DocumentKind, decoded
 from proxyd.probing.document_parser import parse_document
 from proxyd.probing.feeds.feed_parser import parse_any_feed
 from proxyd.probing.feeds.sitemaps import parse_sitemap

@@ -20,9 +20,9 @@ from proxyd.config import (
     socket_address,
 )
 from proxyd.config.profile_files import read_directory, read_profile, read_text
+from proxyd.core.errors import ConfigError, ProfileError, suggest
 from proxyd.core.language import MAX_FILE_BYTES
 from proxyd.core.model.delivery import SecretRef
-from proxyd.errors import ConfigError, ProfileError, suggest
 
 
 def problems(**environ: str) -> tuple[str, ...]:

@@ -10,13 +10,13 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from proxyd.base.metrics import Metrics
 from proxyd.cli.main import FAILED, INTERRUPTED, UNREACHABLE, make_parser, parsers
 from proxyd.client import SyncClient
 from proxyd.cluster.nats_users import USERS
 from proxyd.config import Settings, load
 from proxyd.core.language import CheckSettings, SourceText, check
 from proxyd.core.politeness.endpoints import LADDER_S
-from proxyd.metrics import Metrics
 
 ROOT = Path(__file__).resolve().parents[2]
 

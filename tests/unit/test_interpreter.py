@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from proxyd.interpreter import growing
+from proxyd.base.interpreter import growing
 
 
 class Node:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxyd import __version__
-from proxyd.metrics import ROLES, Metrics, Samples
+from proxyd.base.metrics import ROLES, Metrics, Samples
 
 
 def test_a_process_shows_the_roles_it_has_taken_alone() -> None:

@@ -16,9 +16,9 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from proxyd.base.metrics import ROLES, Metrics
 from proxyd.cli.main import make_parser
 from proxyd.config import Settings
-from proxyd.metrics import ROLES, Metrics
 from tests.pages import ROOT, anchors
 
 PROMETHEUS = ROOT / "deploy" / "prometheus"

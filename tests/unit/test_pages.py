@@ -10,7 +10,7 @@ import pytest
 
 from proxyd.cli.main import main, make_parser
 from proxyd.core.language import CheckSettings, SourceText, check
-from proxyd.store.tables import metadata
+from proxyd.store.databases.tables import metadata
 from tests.pages import PAGES, ROOT, Block, anchors, blocks, commands, links
 
 EVERYTHING = CheckSettings(can_mail=True, can_subscribe=True, channel_schemes=frozenset({"tgram"}), has_channels=True)

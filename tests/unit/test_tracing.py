@@ -14,13 +14,13 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from proxyd import __version__
 from proxyd.app.wiring import open_tracer
+from proxyd.base.metrics import Metrics
+from proxyd.base.ports import MaySend, Message, always
 from proxyd.cluster import LocalTransport
 from proxyd.config import load
+from proxyd.core.errors import ConfigError, DeliveryError, FetchError
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
-from proxyd.errors import ConfigError, DeliveryError, FetchError
-from proxyd.metrics import Metrics
 from proxyd.notify import Channels
-from proxyd.ports import MaySend, Message, always
 from proxyd.probing import HttpProber, ParserPool
 from proxyd.probing.http.fetcher import FetchRequest, FetchResponse, ProbeTrace
 from proxyd.tracing import NO_TRACES

@@ -6,8 +6,8 @@ import resource
 
 import pytest
 
-from proxyd.errors import WorkerFailedError
-from proxyd.worker_pool import WorkerLimits, WorkerPool
+from proxyd.base.worker_pool import WorkerLimits, WorkerPool
+from proxyd.core.errors import WorkerFailedError
 
 _MIB = 1 << 20
 

@@ -8,9 +8,9 @@ from aiohttp import web
 
 from proxyd.api import wire
 from proxyd.api.auth import BEARER
+from proxyd.api.endpoint import Endpoint, listing, read_body
 from proxyd.api.listings import Listings
-from proxyd.api.rest.endpoint import Endpoint, listing, read_body
-from proxyd.api.rest.problems import BadRequestError
+from proxyd.api.problems import BadRequestError
 from proxyd.api.wire import converters as payloads
 from proxyd.core.model.field_values import parse_iso
 from proxyd.core.model.suspension import Subject

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from proxyd.api.rest.endpoint import read_bytes
-from proxyd.errors import BusyError
+from proxyd.api.endpoint import read_bytes
+from proxyd.core.errors import BusyError
 from proxyd.queries import Queries
 
 CALLBACK_PATH = "/websub/{callback_id:[A-Za-z0-9_-]{16,64}}"

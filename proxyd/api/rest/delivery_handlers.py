@@ -9,8 +9,8 @@ from aiohttp import web
 
 from proxyd.api import wire
 from proxyd.api.auth import new_token
+from proxyd.api.endpoint import Endpoint, listing, read_body
 from proxyd.api.listings import Listings
-from proxyd.api.rest.endpoint import Endpoint, listing, read_body
 from proxyd.api.rest.streams import Streams
 from proxyd.queries import Queries
 

@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.rules.programs.message_program import heading
+from proxyd.core.texts.safe_text import for_xml, is_web
 from proxyd.queries import StoredNotification
-from proxyd.safe_text import for_xml, is_web
 
 _ATOM = "http://www.w3.org/2005/Atom"
 _LINKS = ("link", "url")

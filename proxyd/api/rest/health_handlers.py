@@ -10,8 +10,8 @@ from aiohttp import web
 from proxyd.api import wire
 from proxyd.api.admission import admission
 from proxyd.api.connections import sending
-from proxyd.api.rest.endpoint import Endpoint, answered
-from proxyd.api.rest.problems import problem
+from proxyd.api.endpoint import Endpoint, answered
+from proxyd.api.problems import problem
 
 _NO_API = (
     "this machine does not plan, so it does not answer the API: run the verb on a machine with a planner, or "

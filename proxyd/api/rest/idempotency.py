@@ -8,8 +8,8 @@ from functools import partial
 from aiohttp import web
 
 from proxyd.api.auth import BEARER
-from proxyd.api.rest.endpoint import read_bytes
-from proxyd.api.rest.problems import BadRequestError, Handler, problem
+from proxyd.api.endpoint import read_bytes
+from proxyd.api.problems import BadRequestError, Handler, problem
 from proxyd.queries import Queries, StoredAnswer
 
 HEADER = "Idempotency-Key"

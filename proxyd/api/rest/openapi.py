@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from proxyd.api import wire
-from proxyd.api.rest.endpoint import Endpoint
+from proxyd.api.endpoint import Endpoint
 from proxyd.api.rest.idempotency import HEADER
 
 _Model: TypeAlias = type[wire.WireModel]

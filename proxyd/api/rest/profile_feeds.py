@@ -11,9 +11,9 @@ from math import floor
 from aiohttp import web
 
 from proxyd.api import wire
-from proxyd.api.rest.endpoint import Endpoint, read_query
+from proxyd.api.endpoint import Endpoint, read_query
+from proxyd.api.query_readers import wanted_rules
 from proxyd.api.rest.feed_documents import Feed, atom, entry, json_feed
-from proxyd.api.rest.query_readers import wanted_rules
 from proxyd.core.language.syntax.words import no_such
 from proxyd.queries import Queries, Wanted
 

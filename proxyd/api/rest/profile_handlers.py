@@ -11,17 +11,17 @@ from typing import Any
 from aiohttp import ETag, web
 
 from proxyd.api import wire
+from proxyd.api.endpoint import Endpoint, answered, checked_body, json_of, listing, read_bytes, read_query
 from proxyd.api.listings import Listings
-from proxyd.api.rest.endpoint import Endpoint, answered, checked_body, json_of, listing, read_bytes, read_query
-from proxyd.api.rest.problems import BadRequestError, fault_of_text, problem
-from proxyd.api.rest.query_readers import known_declaration
+from proxyd.api.problems import BadRequestError, fault_of_text, problem
+from proxyd.api.query_readers import known_declaration
+from proxyd.api.rest.json_profiles import Members, read_declaration, written
 from proxyd.api.wire import converters as payloads
-from proxyd.api.wire.json_profiles import Members, read_declaration, written
+from proxyd.core.errors import BusyError, ChangedError, ProfileError, RuleError
 from proxyd.core.language import MAX_SENT_BYTES, Parsed, merge_listing, opml, read_listing
 from proxyd.core.model.profile import Declaration
-from proxyd.errors import BusyError, ChangedError, ProfileError, RuleError
+from proxyd.core.texts.safe_text import for_xml
 from proxyd.queries import DeclarationChanges, OnlyIf, Queries
-from proxyd.safe_text import for_xml
 
 TEXTS = ("text/plain", "application/octet-stream")
 LISTINGS = (*TEXTS, "text/x-opml", "text/xml", "application/xml")

@@ -14,12 +14,12 @@ from aiohttp import web
 
 from proxyd.api import wire
 from proxyd.api.auth import BEARER
-from proxyd.api.rest.endpoint import read_query
-from proxyd.api.rest.problems import later
-from proxyd.api.rest.query_readers import known_declaration, position, wanted
-from proxyd.clock import wait_until
+from proxyd.api.endpoint import read_query
+from proxyd.api.problems import later
+from proxyd.api.query_readers import known_declaration, position, wanted
+from proxyd.base.clock import wait_until
+from proxyd.core.errors import NotFoundError
 from proxyd.core.language.syntax.words import no_such
-from proxyd.errors import NotFoundError
 from proxyd.queries import Profiles, Queries, StoredNotification, Wanted
 
 _HEADERS = {

@@ -10,12 +10,13 @@ from aiohttp import web
 from yarl import URL
 
 from proxyd.api import wire
-from proxyd.api.rest.problems import EXPECTED, BadRequestError, answer_to
+from proxyd.api.problems import EXPECTED, BadRequestError, answer_to
 from proxyd.api.rest.profile_handlers import ProfileHandlers
 from proxyd.api.web.gate import SIGNED, read_form
 from proxyd.api.web.page_texts import part, warnings_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
+from proxyd.core.errors import ConfigError
 from proxyd.core.language import (
     Parsed,
     Watch,
@@ -28,9 +29,8 @@ from proxyd.core.language import (
 from proxyd.core.language.watch_wishes import VALUE_FIELD, WHEN_OF_VALUES, WatchWish, watch_text
 from proxyd.core.model.item import Value
 from proxyd.core.rules.answers.shown_events import price_text, texts_of
-from proxyd.errors import ConfigError
+from proxyd.core.texts.safe_text import is_web, one_line
 from proxyd.queries import Discovered, Queries
-from proxyd.safe_text import is_web, one_line
 
 _MOST_ITEMS, _MOST_TEXT = 6, 4_000
 _LONGEST, _LONGEST_NAME = 2_000, 80  # characters of a field of the form, and of a name

@@ -11,9 +11,9 @@ from typing import Any
 from aiohttp import web
 
 from proxyd.api.auth import token_of
+from proxyd.api.endpoint import pattern
 from proxyd.api.listings import Listings
 from proxyd.api.peers import NO_PEERS, Peers
-from proxyd.api.rest.endpoint import pattern
 from proxyd.api.rest.profile_handlers import MOST_LISTED, ProfileHandlers
 from proxyd.api.rest.streams import Streams
 from proxyd.api.web.add_pages import AddPages

@@ -12,17 +12,17 @@ from aiohttp import web
 from yarl import URL
 
 from proxyd.api import wire
+from proxyd.api.endpoint import read_query
 from proxyd.api.listings import Listings
-from proxyd.api.rest.endpoint import read_query
-from proxyd.api.rest.problems import EXPECTED, BadRequestError, answer_to
+from proxyd.api.problems import EXPECTED, BadRequestError, answer_to
+from proxyd.api.query_readers import known_declaration
 from proxyd.api.rest.profile_handlers import etag_of
-from proxyd.api.rest.query_readers import known_declaration
 from proxyd.api.web.gate import SIGNED, read_form
 from proxyd.api.web.page_texts import profile_page, warnings_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
+from proxyd.core.errors import ChangedError
 from proxyd.core.language import no_such
-from proxyd.errors import ChangedError
 from proxyd.queries import DeclarationChanges, OnlyIf, Queries
 
 _API = "api"

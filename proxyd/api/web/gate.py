@@ -15,10 +15,10 @@ from yarl import URL
 
 from proxyd.api import wire
 from proxyd.api.auth import BEARER, SCOPES
+from proxyd.api.endpoint import BODY_S, read_bytes
 from proxyd.api.forwarding import NOTES, NOTES_HEADER
 from proxyd.api.peers import Peers
-from proxyd.api.rest.endpoint import BODY_S, read_bytes
-from proxyd.api.rest.problems import BadRequestError, Handler, problem, problems
+from proxyd.api.problems import BadRequestError, Handler, problem, problems
 from proxyd.api.web.sessions import Session, Sessions, Signed, read_notes, written_notes
 from proxyd.queries import Scope
 

@@ -10,8 +10,8 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from proxyd.core.model.profile import Declaration
+from proxyd.core.texts.safe_text import visible
 from proxyd.queries import DeclarationChanges
-from proxyd.safe_text import visible
 
 _DAY_S, _MOST_WARNINGS = 86400.0, 20
 MUTE_S: Mapping[str, float | None] = {

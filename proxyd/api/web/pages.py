@@ -9,13 +9,14 @@ from aiohttp import web
 from yarl import URL
 
 from proxyd.api import wire
+from proxyd.api.endpoint import read_query
 from proxyd.api.listings import Listings
+from proxyd.api.problems import BadRequestError
+from proxyd.api.query_readers import known_declaration
 from proxyd.api.rest.action_handlers import asker
-from proxyd.api.rest.endpoint import read_query
-from proxyd.api.rest.problems import BadRequestError
 from proxyd.api.rest.profile_handlers import refused_reload
-from proxyd.api.rest.query_readers import known_declaration
-from proxyd.api.web.charts.line_charts import (
+from proxyd.api.web.gate import SIGNED, read_form
+from proxyd.api.web.line_charts import (
     Chart,
     Frame,
     Points,
@@ -27,15 +28,14 @@ from proxyd.api.web.charts.line_charts import (
     round_times,
     spark_line,
 )
-from proxyd.api.web.gate import SIGNED, read_form
 from proxyd.api.web.page_texts import MUTE_S, duration, editor_of, number, part, percent, profile_page
 from proxyd.api.web.rendering import Renderer
+from proxyd.base.metrics import SHARES
 from proxyd.core.language import no_such_source
 from proxyd.core.model.field_values import iso_time, parse_iso
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.suspension import Subject
 from proxyd.core.rules.programs.message_program import heading
-from proxyd.metrics import SHARES
 from proxyd.queries import Queries
 
 _MOST_COMING = 100

@@ -16,8 +16,8 @@ from proxyd.api.auth import SCOPES
 from proxyd.api.web import page_texts as text
 from proxyd.api.web.gate import SIGNED
 from proxyd.core.model.field_values import iso_time, parse_iso
+from proxyd.core.texts.safe_text import is_web
 from proxyd.queries import Queries
-from proxyd.safe_text import is_web
 
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 

@@ -8,11 +8,11 @@ from typing import Any, cast
 from aiohttp import web
 
 from proxyd.api.auth import SCOPES, new_token
-from proxyd.api.rest.problems import BadRequestError
+from proxyd.api.problems import BadRequestError
 from proxyd.api.web.gate import SIGNED, read_form
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
-from proxyd.errors import ConflictError
+from proxyd.core.errors import ConflictError
 from proxyd.queries import Queries, Scope
 
 _DAY_S = 86400.0

@@ -21,6 +21,7 @@ from proxyd.core.rules.known.estimates import Misfit
 from proxyd.core.rules.known.failing import FailingRule
 from proxyd.core.rules.stages.payload import screenshot_path
 from proxyd.core.rules.stages.source_state import Calibration
+from proxyd.core.texts.safe_text import is_web
 from proxyd.queries import (
     AskedProbe,
     DeadDelivery,
@@ -34,7 +35,6 @@ from proxyd.queries import (
     Token,
     WebhookStatus,
 )
-from proxyd.safe_text import is_web
 
 Shown = TypeVar("Shown", bound=wire.WireModel)
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")

@@ -10,8 +10,8 @@ from email.utils import format_datetime
 import numpy as np
 from aiohttp import web
 
+from proxyd.base.ports import Clock
 from proxyd.core.model.measures import Times
-from proxyd.ports import Clock
 
 LOOPBACK = ("127.0.0.1",)
 _ENTRY = """<entry><id>{id}</id><title>Item {number} of feed {feed}</title>

@@ -16,19 +16,20 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from proxyd import log
-from proxyd.api import new_token, serve_api
+from proxyd.api.auth import new_token
 from proxyd.app import wiring as app
+from proxyd.app.server import serve_api
+from proxyd.base import log
+from proxyd.base.ports import Clock
 from proxyd.cli.demo.origin import Origin
 from proxyd.cli.demo.receiver import Receiver
 from proxyd.cli.demo.results import Results, make_results, readable_items
 from proxyd.cli.demo.workload import FEEDS, WEEK_S, WINDOW, DemoWorkload, make_workload
 from proxyd.config import Settings
+from proxyd.core.errors import ProxydError
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.measures import Times
 from proxyd.core.rules.decider import Decider
-from proxyd.errors import ProxydError
-from proxyd.ports import Clock
 from proxyd.store import owner_lock
 
 CHRONON_S = 0.2

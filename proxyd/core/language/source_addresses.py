@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from proxyd.core.errors import RuleCheckError
 from proxyd.core.language.checking.watches import expand
 from proxyd.core.language.syntax.nodes import CreateSource, Located, Parsed, SourceText, Statement, Watch
 from proxyd.core.language.syntax.quoting import quote_text
-from proxyd.errors import RuleCheckError
 
 
 @dataclass(frozen=True, slots=True)

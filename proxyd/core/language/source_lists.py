@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 from lxml import etree
 
-from proxyd.charsets import DocumentKind, decoded
+from proxyd.core.errors import ListingError
 from proxyd.core.language.checking.classes import BUILT_IN
 from proxyd.core.language.checking.watches import DEFAULT_PROFILE
 from proxyd.core.language.syntax.parser import MAX_SENT_BYTES, parse
@@ -20,8 +20,8 @@ from proxyd.core.language.syntax.quoting import format_contains, quote_name, quo
 from proxyd.core.language.syntax.statement_syntax import format_parsed
 from proxyd.core.language.syntax.web_addresses import WITHOUT_USER, address_problem, plain_address, without_user
 from proxyd.core.model.profile import EMPTY_DECLARATION, Declaration
-from proxyd.errors import ListingError
-from proxyd.xml_references import ILLEGAL, with_legal_references
+from proxyd.core.texts.charsets import DocumentKind, decoded
+from proxyd.core.texts.xml_references import ILLEGAL, with_legal_references
 
 __all__ = ["EMPTY_DECLARATION", "Listed", "Merged", "SourceList", "merge_listing", "opml", "read_listing"]
 _Found: TypeAlias = tuple[int, str, str, str]

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from proxyd.core.errors import ConfigError
 from proxyd.core.language.syntax.quoting import format_contains, quote_name, quote_text
-from proxyd.errors import ConfigError
 
 VALUE_CLASS, VALUE_FIELD = "VALUE", "value"
 _SEARCHED = {"FEED": "title", "PAGE": "text", VALUE_CLASS: VALUE_FIELD}

@@ -9,7 +9,7 @@ from math import ceil, floor, log2, sqrt
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from proxyd.errors import SchedulingError
+from proxyd.core.errors import SchedulingError
 from proxyd.lab.algorithms.detection_frequencies import checked_rates, memoryless, periodic_cost
 
 GOLDEN = (sqrt(5) + 1) / 2

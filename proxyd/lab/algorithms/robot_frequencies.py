@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from proxyd.errors import SchedulingError
+from proxyd.core.errors import SchedulingError
 
 Floats = NDArray[np.float64]
 _BISECTIONS = 80

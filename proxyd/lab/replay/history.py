@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 import numpy as np
 from numpy.typing import NDArray
 
+from proxyd.core.errors import InvalidScheduleError
 from proxyd.core.rates.week_bins import WEEK_S
-from proxyd.errors import InvalidScheduleError
 from proxyd.lab.traces.trace import Floats, Trace
 from proxyd.store.seen_events import SeenSource
 

@@ -8,10 +8,10 @@ from math import ceil, floor
 
 import numpy as np
 
+from proxyd.core.errors import UnknownPolicyError
 from proxyd.core.model.profile import PolicyName
 from proxyd.core.planning.policies.registry import POLICIES as LANGUAGE
 from proxyd.core.rates.week_bins import WEEK_S
-from proxyd.errors import UnknownPolicyError
 from proxyd.lab.replay.decider_policy import DeciderPolicy
 from proxyd.lab.replay.interval_policies import EdfPolicy, WicPolicy
 from proxyd.lab.replay.peers import PEERS, WaitingPolicy, factor_for

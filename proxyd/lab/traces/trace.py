@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from proxyd.errors import TraceError
+from proxyd.core.errors import TraceError
 
 if TYPE_CHECKING:
     from _csv import Reader

@@ -9,8 +9,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from proxyd.core.errors import ModelError
 from proxyd.core.model.chronon import Epoch
-from proxyd.errors import ModelError
 from proxyd.lab.traces.synthetic import Week, poisson_events, zipf_rates
 from proxyd.lab.traces.trace import Floats, Trace
 
@@ -240,7 +240,7 @@ def model_trace(
     >>> model_trace("poison", sources=3, weeks=2, rng=rng)
     Traceback (most recent call last):
         ...
-    proxyd.errors.ModelError: there is no update model 'poison'; there are bursts, drift and poisson
+    proxyd.core.errors.ModelError: there is no update model 'poison'; there are bursts, drift and poisson
     """
     names = [part.strip() for part in name.split("+")]
     for part in names:

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from proxyd.core.errors import ConfigError, TraceError
 from proxyd.core.model.chronon import Epoch
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.model.schedule import ExecutionInterval
 from proxyd.core.planning.capture.capacity import Capacity
-from proxyd.errors import ConfigError, TraceError
 
 Floats = NDArray[np.float64]
 WEEK_HOURS = 168

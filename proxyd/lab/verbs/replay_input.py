@@ -10,9 +10,9 @@ from typing import TypeAlias
 
 import numpy as np
 
+from proxyd.core.errors import InvalidScheduleError, NotFoundError, TraceError
 from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.rates.week_bins import WEEK_S
-from proxyd.errors import InvalidScheduleError, NotFoundError, TraceError
 from proxyd.lab.replay.history import Past, middle_of, past_of
 from proxyd.lab.replay.replay import Floats, Terms, split
 from proxyd.lab.traces.trace import Trace, parse_trace

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proxyd.errors import ProxydError
+from proxyd.core.errors import ProxydError
 from proxyd.terminal.tables import print_table, progress
 from proxyd.terminal.verbs import JSON, SEED, argument, flag, verb
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from time import process_time
 from typing import TYPE_CHECKING
 
-from proxyd.errors import InvalidScheduleError
+from proxyd.core.errors import InvalidScheduleError
 from proxyd.terminal.tables import print_table, progress
 from proxyd.terminal.verbs import JSON, SEED, argument, duration, one_of, percent, probability, verb, whole
 

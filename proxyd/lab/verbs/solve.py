@@ -8,7 +8,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proxyd.errors import InvalidScheduleError
+from proxyd.core.errors import InvalidScheduleError
 from proxyd.terminal.tables import number, print_table
 from proxyd.terminal.verbs import JSON, Argument, Verb, argument, duration, flag, one_of, preset, verb
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyd.errors import InvalidScheduleError
+from proxyd.core.errors import InvalidScheduleError
 from proxyd.lab.algorithms.detection_frequencies import paper_bound, periodic_cost, tight_bound
 from proxyd.lab.algorithms.probe_cycles import golden, improved_powers, powers_of_two
 from proxyd.lab.algorithms.robot_frequencies import (

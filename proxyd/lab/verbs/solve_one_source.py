@@ -9,10 +9,10 @@ from math import inf
 
 import numpy as np
 
+from proxyd.core.errors import InvalidScheduleError
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.planning.kernels.costs import Prefix
 from proxyd.core.planning.one_source.optimal_schedule import Grid, OneSourceSchedule, all_optimal, optimal
-from proxyd.errors import InvalidScheduleError
 from proxyd.lab.algorithms.off_grid import algorithm_10, improve_exactly
 from proxyd.lab.algorithms.one_source_baselines import first_arrival, parameter_for, threshold, uniform
 from proxyd.lab.verbs.csv_files import Floats, read_week

@@ -11,9 +11,9 @@ from proxyd.tracing import NO_TRACES
 if TYPE_CHECKING:
     import aiohttp
 
+    from proxyd.base.ports import Clock
     from proxyd.config.settings import Settings
     from proxyd.net import Guard
-    from proxyd.ports import Clock
     from proxyd.tracing import Tracer
 
 

@@ -14,13 +14,13 @@ from importlib import import_module
 from math import isfinite
 from typing import Any, TypeVar
 
-from proxyd.errors import DeliveryError
+from proxyd.base.ports import Message
+from proxyd.core.errors import DeliveryError
 from proxyd.net import Connections, guarded, retry_after_s
 from proxyd.notify.channels import ChannelResources
 from proxyd.notify.channels.channel_address import ChannelAddressError, ChannelAddresses, has_channels, load_apprise
 from proxyd.notify.channels.chat_texts import ChatForm
-from proxyd.notify.message_forms import chat_rows
-from proxyd.ports import Message
+from proxyd.notify.channels.message_forms import chat_rows
 
 _THREADS = 4
 _MOST_BEGUN = 4096

@@ -10,8 +10,8 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
+from proxyd.core.errors import BlockedAddressError
 from proxyd.core.language import channel_scheme
-from proxyd.errors import BlockedAddressError
 from proxyd.net import Guard
 
 

@@ -8,14 +8,14 @@ from types import MappingProxyType
 
 import structlog
 
+from proxyd.base.ports import Channel, MaySend, Message
+from proxyd.core.errors import LeaseLostError
 from proxyd.core.model.delivery import ChannelDelivery, LogDelivery, MailDelivery, WebhookDelivery
-from proxyd.errors import LeaseLostError
 from proxyd.notify.channels import ChannelResources
 from proxyd.notify.channels.apprise_channel import open_apprise
 from proxyd.notify.channels.mail import open_mail
+from proxyd.notify.channels.message_forms import subject
 from proxyd.notify.channels.webhook import open_webhooks
-from proxyd.notify.message_forms import subject
-from proxyd.ports import Channel, MaySend, Message
 from proxyd.tracing import NO_TRACES, Tracer
 
 

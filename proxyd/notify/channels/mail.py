@@ -13,12 +13,12 @@ from typing import Literal
 
 import aiosmtplib
 
+from proxyd.base.ports import Message
+from proxyd.core.errors import DeliveryError
 from proxyd.core.model.outcome import Picture
-from proxyd.errors import DeliveryError
+from proxyd.core.texts.safe_text import one_line
 from proxyd.notify.channels import ChannelResources
-from proxyd.notify.message_forms import html_text, plain_text, sent_at, subject
-from proxyd.ports import Message
-from proxyd.safe_text import one_line
+from proxyd.notify.channels.message_forms import html_text, plain_text, sent_at, subject
 
 _CONNECTIONS = 4
 _NOT_IN_NAMES = re.compile(r'[/\\:*?"<>|]')  # of files, on some system

@@ -17,20 +17,20 @@ import aiohttp
 from standardwebhooks import Webhook
 from yarl import URL
 
+from proxyd.core.errors import BlockedAddressError, DeliveryError
 from proxyd.core.model.delivery import WebhookForm
-from proxyd.errors import BlockedAddressError, DeliveryError
+from proxyd.core.texts.safe_text import one_line
 from proxyd.net import describe, read_some, refusal_in, retry_after_s
-from proxyd.notify.message_forms import event_type, webhook_body
-from proxyd.safe_text import one_line
+from proxyd.notify.channels.message_forms import event_type, webhook_body
 from proxyd.tracing import NO_TRACES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from proxyd.base.ports import Channel, Clock, Message, ResolveSecret
     from proxyd.core.model.delivery import SecretRef
     from proxyd.net import Guard, HostTokens
     from proxyd.notify.channels import ChannelResources
-    from proxyd.ports import Channel, Clock, Message, ResolveSecret
     from proxyd.tracing import Tracer
 
 _DETAIL_BYTES = 4096

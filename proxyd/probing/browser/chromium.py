@@ -28,11 +28,11 @@ from playwright.async_api import (
 )
 from playwright.async_api import TimeoutError as PlaywrightTimeoutError
 
+from proxyd.core.errors import FetchError, FetchTimeoutError, ProbeError
 from proxyd.core.model.outcome import NO_VALIDATORS
-from proxyd.errors import FetchError, FetchTimeoutError, ProbeError
 from proxyd.probing.browser.page_pictures import MOST_BYTES, WIDTH, PageView
 from proxyd.probing.browser.page_requests import PageAnswer, PageRequest, PageRequests, RenderLimits, is_empty
-from proxyd.probing.probe_failures import NoBrowserError, TooLargeError, UnreadableDocumentError
+from proxyd.probing.documents.probe_failures import NoBrowserError, TooLargeError, UnreadableDocumentError
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, TypeAlias
 from multidict import CIMultiDict
 from yarl import URL
 
-from proxyd.errors import BlockedAddressError, FetchError
+from proxyd.core.errors import BlockedAddressError, FetchError
 from proxyd.net import read_url
+from proxyd.probing.documents.probe_failures import DisallowedError, TooLargeError, TooManyRedirectsError
 from proxyd.probing.http.body_decoding import read_decoded
 from proxyd.probing.http.fetcher import KEEPS_METHOD, REDIRECTS, client_errors, is_addable, next_url, origin_of
-from proxyd.probing.probe_failures import DisallowedError, TooLargeError, TooManyRedirectsError
 
 if TYPE_CHECKING:
     import aiohttp

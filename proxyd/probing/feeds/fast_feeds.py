@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from proxyd.probing.document_texts import capped
+from proxyd.probing.documents.document_texts import capped
 from proxyd.probing.feeds.fast_items import FastItem
 from proxyd.probing.feeds.fast_names import DeclinedError
 from proxyd.probing.feeds.fast_rows import Attributes, Rows, rows_of

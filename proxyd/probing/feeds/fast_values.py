@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from proxyd.probing.document_texts import safe_link
+from proxyd.probing.documents.document_texts import safe_link
+from proxyd.probing.documents.feed_dates import says_none, time_s
 from proxyd.probing.feeds.fast_names import DeclinedError
 from proxyd.probing.feeds.fast_rows import Attributes, is_permalink
-from proxyd.probing.feeds.feed_dates import says_none, time_s
 
 _TYPES = frozenset({"text", "plain", "text/plain", "html", "text/html"})
 _PAGES = frozenset({"html", "text/html", "xhtml", "application/xhtml+xml"})

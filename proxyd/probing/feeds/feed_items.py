@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from proxyd.core.model.item import LONGEST_FIELD, Item, Value
 from proxyd.core.model.normal_forms import normal_link, normal_markup, normal_text, plain_text
-from proxyd.probing.document_texts import MOST_ITEMS, capped, digest, safe_link, short_identity
+from proxyd.probing.documents.document_texts import MOST_ITEMS, capped, digest, safe_link, short_identity
 
 MOST_HUBS = 10
 _NAMED_DUPLICATES = 3

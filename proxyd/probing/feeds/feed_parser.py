@@ -7,10 +7,12 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from proxyd.core.model.item import Item
-from proxyd.probing.document_kinds import GZIP, is_empty, is_web_page, linked_feeds
-from proxyd.probing.document_texts import capped, clean, safe_link
+from proxyd.probing.documents.document_kinds import GZIP, is_empty, is_web_page, linked_feeds
+from proxyd.probing.documents.document_texts import capped, clean, safe_link
+from proxyd.probing.documents.feed_dates import time_s
+from proxyd.probing.documents.json_text import looks_like_json
+from proxyd.probing.documents.probe_failures import EmptyDocumentError, NotAFeedError
 from proxyd.probing.feeds.fast_feeds import parse_clean_feed
-from proxyd.probing.feeds.feed_dates import time_s
 from proxyd.probing.feeds.feed_items import (
     FeedChannel,
     FeedEntry,
@@ -29,8 +31,6 @@ from proxyd.probing.feeds.json_feed import parse_json_feed
 from proxyd.probing.feeds.sitemaps import is_sitemap, parse_sitemap
 from proxyd.probing.feeds.strict_reader import strict_document
 from proxyd.probing.feeds.xml_cleaning import clean_xml
-from proxyd.probing.pages.json_text import looks_like_json
-from proxyd.probing.probe_failures import EmptyDocumentError, NotAFeedError
 
 _Entry: TypeAlias = Mapping[str, Any]
 

@@ -12,8 +12,10 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, BeforeValidator
 
-from proxyd.probing.document_texts import capped, clean, safe_link
-from proxyd.probing.feeds.feed_dates import time_s
+from proxyd.probing.documents.document_texts import capped, clean, safe_link
+from proxyd.probing.documents.feed_dates import time_s
+from proxyd.probing.documents.json_text import Json, load_json
+from proxyd.probing.documents.probe_failures import NotAFeedError
 from proxyd.probing.feeds.feed_items import (
     FeedChannel,
     FeedEntry,
@@ -24,8 +26,6 @@ from proxyd.probing.feeds.feed_items import (
     web_links,
     window_of,
 )
-from proxyd.probing.pages.json_text import Json, load_json
-from proxyd.probing.probe_failures import NotAFeedError
 
 _VERSION = re.compile(r"(?:https?://)?(?:www\.)?jsonfeed\.org/version/(\d)(?:\.(\d))?/?", re.IGNORECASE)
 _TEXTS = ("url", "external_url", "title", "summary", "content_html", "content_text")

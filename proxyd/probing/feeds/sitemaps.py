@@ -8,14 +8,14 @@ from heapq import nlargest
 
 from lxml import etree
 
-from proxyd.charsets import DocumentKind, decoded
 from proxyd.core.model.item import Item
-from proxyd.probing.document_kinds import declares_entities
-from proxyd.probing.document_texts import MOST_ITEMS, clean, safe_link, short_identity
-from proxyd.probing.feeds.feed_dates import time_s
+from proxyd.core.texts.charsets import DocumentKind, decoded
+from proxyd.core.texts.xml_references import with_legal_references
+from proxyd.probing.documents.document_kinds import declares_entities
+from proxyd.probing.documents.document_texts import MOST_ITEMS, clean, safe_link, short_identity
+from proxyd.probing.documents.feed_dates import time_s
+from proxyd.probing.documents.probe_failures import NotAFeedError, UnsafeDocumentError
 from proxyd.probing.feeds.feed_items import FeedChannel, FeedEntry, Identity, ParsedFeed, window_of
-from proxyd.probing.probe_failures import NotAFeedError, UnsafeDocumentError
-from proxyd.xml_references import with_legal_references
 
 _ROOT = re.compile(
     rb"(?>[\s\xef\xbb\xbf\xff\xfe]+|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*>)*+<(?:[\w.-]+:)?(?:urlset|sitemapindex)[\s/>]",

@@ -15,8 +15,8 @@ from feedparser.api import StrictFeedParser
 from feedparser.sanitizer import replace_doctype
 from feedparser.util import FeedParserDict
 
+from proxyd.probing.documents.probe_failures import UnsafeDocumentError
 from proxyd.probing.feeds.fast_names import LONGEST_BASE, MOST_NAMESPACES
-from proxyd.probing.probe_failures import UnsafeDocumentError
 
 
 def strict_document(body: bytes, language: str | None = None) -> Mapping[str, Any]:

@@ -12,7 +12,7 @@ from html import unescape
 
 from feedparser.api import StrictFeedParser
 
-from proxyd.xml_references import with_legal_references
+from proxyd.core.texts.xml_references import with_legal_references
 
 _TOKEN = re.compile(
     r"(?P<data><!\[CDATA\[(?P<inside>.*?)(?:\]\]>|\Z))|(?P<aside><!--.*?(?:-->|\Z)|<[?!][^<>]*>?)"

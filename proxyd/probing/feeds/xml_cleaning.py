@@ -13,11 +13,11 @@ from xml.parsers import expat
 
 from feedparser.sanitizer import replace_doctype
 
-from proxyd.charsets import DocumentKind, decoded
-from proxyd.probing.document_kinds import declares_entities
+from proxyd.core.texts.charsets import DocumentKind, decoded
+from proxyd.core.texts.xml_references import ILLEGAL, with_ampersands_escaped, with_legal_references
+from proxyd.probing.documents.document_kinds import declares_entities
+from proxyd.probing.documents.probe_failures import UnsafeDocumentError
 from proxyd.probing.feeds.xml_balancing import balanced, with_ended_data
-from proxyd.probing.probe_failures import UnsafeDocumentError
-from proxyd.xml_references import ILLEGAL, with_ampersands_escaped, with_legal_references
 
 _CONTROLS = bytes({*range(0x20)} - {0x09, 0x0A, 0x0D})
 _DECLARATION = re.compile(r"<\?xml[^>]*?>")

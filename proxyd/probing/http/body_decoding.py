@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import brotli
 
-from proxyd.errors import FetchError
-from proxyd.probing.document_kinds import GZIP
-from proxyd.probing.probe_failures import DecompressionBombError, TooLargeError
+from proxyd.core.errors import FetchError
+from proxyd.probing.documents.document_kinds import GZIP
+from proxyd.probing.documents.probe_failures import DecompressionBombError, TooLargeError
 
 if sys.version_info >= (3, 14):
     from compression import zstd

@@ -13,12 +13,12 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
+from proxyd.base.ports import always
+from proxyd.core.errors import FetchError, FetchTimeoutError, LeaseLostError
 from proxyd.core.model.outcome import NO_VALIDATORS, Validators
-from proxyd.errors import FetchError, FetchTimeoutError, LeaseLostError
 from proxyd.net import describe, fresh_for_s, read_url, refusal_in, retry_after_s, untrusted_certificate
-from proxyd.ports import always
+from proxyd.probing.documents.probe_failures import QueueTimeoutError, TooLargeError, TooManyRedirectsError
 from proxyd.probing.http.body_decoding import Decoder, read_decoded
-from proxyd.probing.probe_failures import QueueTimeoutError, TooLargeError, TooManyRedirectsError
 from proxyd.tracing import NO_TRACES, Tracer
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from multidict import CIMultiDictProxy
 
+    from proxyd.base.ports import Clock, MaySend
     from proxyd.core.model.outcome import Picture
     from proxyd.net import Guard, HostTokens, Turn
-    from proxyd.ports import Clock, MaySend
 
 ACCEPT = (
     "application/atom+xml, application/rss+xml, application/rdf+xml;q=0.9, "

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import aiohttp
 from yarl import URL
 
-from proxyd.errors import FetchError, FetchTimeoutError
+from proxyd.core.errors import FetchError, FetchTimeoutError
 from proxyd.net import describe, read_url, refusal_in
 
 if TYPE_CHECKING:

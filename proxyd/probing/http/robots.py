@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING
 
 from protego import Protego
 
-from proxyd.errors import BlockedAddressError, ProbeError
-from proxyd.probing.http.fetcher import FetchLimits, FetchRequest, ProbeTrace
-from proxyd.probing.probe_failures import (
+from proxyd.core.errors import BlockedAddressError, ProbeError
+from proxyd.probing.documents.probe_failures import (
     BadStatusError,
     DisallowedError,
     QueueTimeoutError,
     ThrottledError,
     TooManyRedirectsError,
 )
+from proxyd.probing.http.fetcher import FetchLimits, FetchRequest, ProbeTrace
 
 if TYPE_CHECKING:
     from yarl import URL
 
-    from proxyd.ports import Clock
+    from proxyd.base.ports import Clock
     from proxyd.probing.http.fetcher import Fetch, FetchResponse
 
 AGENT = "proxyd"

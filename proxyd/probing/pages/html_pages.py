@@ -19,14 +19,14 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
 from proxyd.core.model.notations import NO_LANGUAGES, Languages
 from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass, Reader, css_parts
-from proxyd.probing.document_texts import MOST_ITEMS, capped, clean, words
+from proxyd.probing.documents.document_texts import MOST_ITEMS, capped, clean, words
+from proxyd.probing.documents.probe_failures import SelectorError, UnreadableDocumentError
 from proxyd.probing.pages.linked_data import linked_view
 from proxyd.probing.pages.meta_elements import meta_view
 from proxyd.probing.pages.page_preview import preview_markup
 from proxyd.probing.pages.page_text import text_blocks
 from proxyd.probing.pages.page_values import Marks, PageRow, ParsedPage, Raw, field_selectors, page_of
 from proxyd.probing.pages.prices import price_view
-from proxyd.probing.probe_failures import SelectorError, UnreadableDocumentError
 
 MOST_DEPTH = 3_000
 """Elements that may stand in each other."""

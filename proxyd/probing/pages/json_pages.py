@@ -19,10 +19,10 @@ from jsonpath_rfc9535.function_extensions import ExpressionType, FilterFunction
 
 from proxyd.core.model.notations import NO_LANGUAGES, Languages
 from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass, Reader
-from proxyd.probing.document_texts import MOST_ITEMS
-from proxyd.probing.pages.json_text import Json, load_json
+from proxyd.probing.documents.document_texts import MOST_ITEMS
+from proxyd.probing.documents.json_text import Json, load_json
+from proxyd.probing.documents.probe_failures import SelectorError, UnreadableDocumentError
 from proxyd.probing.pages.page_values import NotOneValue, ParsedPage, Raw, field_selectors, page_of
-from proxyd.probing.probe_failures import SelectorError, UnreadableDocumentError
 
 _PATTERN_BYTES = 1 << 20  # memory of one pattern
 _TOO_DEEP = "the JSON document is nested too deeply for its selectors"

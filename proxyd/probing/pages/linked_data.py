@@ -12,11 +12,11 @@ from itertools import chain, islice
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from proxyd.core.model.profile import FieldType
-from proxyd.probing.document_texts import MOST_ITEMS
+from proxyd.probing.documents.document_texts import MOST_ITEMS
+from proxyd.probing.documents.json_text import Json, json_value
+from proxyd.probing.documents.probe_failures import UnreadableDocumentError
 from proxyd.probing.pages.json_pages import matches, raw_value
-from proxyd.probing.pages.json_text import Json, json_value
 from proxyd.probing.pages.page_values import PageRow, Raw
-from proxyd.probing.probe_failures import UnreadableDocumentError
 
 _SCRIPTS = 'script[type*="ld+json" i]'
 _MOST_SCRIPTS = 200

@@ -5,7 +5,7 @@ from __future__ import annotations
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from proxyd.core.model.profile import FieldType
-from proxyd.probing.document_texts import MOST_ITEMS
+from proxyd.probing.documents.document_texts import MOST_ITEMS
 from proxyd.probing.pages.page_values import PageRow, Raw
 
 _NAMES = ("property", "name", "itemprop")

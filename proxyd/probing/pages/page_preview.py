@@ -11,7 +11,7 @@ from html import escape
 
 from selectolax.lexbor import LexborNode
 
-from proxyd.probing.document_texts import clean, words
+from proxyd.probing.documents.document_texts import clean, words
 
 MOST_ELEMENTS, MOST_CHARACTERS = 6_000, 300_000
 _KEPT = words(

@@ -12,7 +12,7 @@ import re
 
 from selectolax.lexbor import LexborNode
 
-from proxyd.probing.document_texts import words
+from proxyd.probing.documents.document_texts import words
 
 MOST_NODES = 300_000
 

@@ -18,9 +18,9 @@ from proxyd.core.model.item import LONGEST_FIELD, Item, Value
 from proxyd.core.model.normal_forms import normal_text, normal_value, plain_text
 from proxyd.core.model.numbers import read_number
 from proxyd.core.model.profile import Field, FieldType, PageClass, Reader
-from proxyd.probing.document_texts import MOST_ITEMS, capped, clean, digest, safe_link, short_identity
-from proxyd.probing.feeds.feed_dates import time_s
-from proxyd.probing.probe_failures import UnreadableDocumentError
+from proxyd.probing.documents.document_texts import MOST_ITEMS, capped, clean, digest, safe_link, short_identity
+from proxyd.probing.documents.feed_dates import time_s
+from proxyd.probing.documents.probe_failures import UnreadableDocumentError
 
 Raw: TypeAlias = str | int | float | bool | None
 """A selector's result, before it is read as the type of its field."""

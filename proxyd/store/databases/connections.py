@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 from sqlalchemy import URL, Connection, Select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from proxyd.errors import StoreError
+from proxyd.core.errors import StoreError
 
 T = TypeVar("T")
 LOCKS = 0x70727864  # the class of proxyd's advisory locks in PostgreSQL

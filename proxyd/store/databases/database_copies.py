@@ -7,10 +7,10 @@ from pathlib import Path
 
 from sqlalchemy import Connection, NullPool, Table, create_engine, func, insert, select
 
-from proxyd.errors import StoreError
+from proxyd.core.errors import StoreError
 from proxyd.store.databases.connections import StoreConnections, sqlite_url
 from proxyd.store.databases.schema import is_newest, upgrade
-from proxyd.store.tables import metadata
+from proxyd.store.databases.tables import metadata
 
 _ROWS, _PICTURES = 1000, 20  # for each statement; a picture may have half a megabyte
 

@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 import structlog
 from sqlalchemy import Connection, Select, select
 
-from proxyd.clock import awake_or_asleep_s
-from proxyd.errors import LeaseLostError, StoreUnreachableError
+from proxyd.base.clock import awake_or_asleep_s
+from proxyd.core.errors import LeaseLostError, StoreUnreachableError
 from proxyd.store.databases.connections import StoreConnections
 from proxyd.store.databases.own_loops import on_own_loop
 from proxyd.store.databases.postgresql import SessionConnection, answered, leased_session

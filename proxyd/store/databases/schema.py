@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import structlog
 from sqlalchemy import Connection, column, func, inspect, select, table, true
 
-from proxyd.errors import StoreError
-from proxyd.lean_imports import without
+from proxyd.base.lean_imports import without
+from proxyd.core.errors import StoreError
 from proxyd.store.databases.connections import LOCKS, Connections
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ import structlog
 from sqlalchemy import Connection, Row, delete, func, insert, or_, select, text, update
 from sqlalchemy.dialects.postgresql import insert as insert_new
 
+from proxyd.core.errors import StoreError, StoreUnreachableError
 from proxyd.core.model.shards import SHARDS, shard_of, turnover
-from proxyd.errors import StoreError, StoreUnreachableError
-from proxyd.store import tables as t
+from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import MEMBERS, StoreConnections
 from proxyd.store.databases.lease import LONGEST_TURN, Lease, Leased, renewed
 from proxyd.store.databases.postgresql import (

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event
 
-from proxyd.errors import StoreError, StoreInUseError
+from proxyd.core.errors import StoreError, StoreInUseError
 from proxyd.store.databases.connections import StoreConnections, breakable, sqlite_url, store_errors
 
 # SQLite before 3.51.3 can damage a WAL when two connections write or checkpoint at once; Debian 12 ships 3.40. So only

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from proxyd.core.errors import ProbeError
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.item import Item, Value
 from proxyd.core.model.notations import NO_LANGUAGES, Languages
 from proxyd.core.model.profile import PageClass
-from proxyd.errors import ProbeError
 from proxyd.probing import ParsedDocument, ParsedFeed, ParsedPage, parse_document
 
 URL = "https://example.org/blog/feed"

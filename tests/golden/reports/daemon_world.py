@@ -27,7 +27,7 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.daemon import PushParts
 from proxyd.net import Guard, HostTokens, make_session
 from proxyd.notify import ChannelResources, make_channels
-from proxyd.notify.message_forms import chat_text
+from proxyd.notify.channels.message_forms import chat_text
 from proxyd.probing import Fetcher, HttpProber
 from proxyd.queries.deliveries import Wanted
 from proxyd.store import open_store

@@ -12,8 +12,7 @@ from aiohttp import ClientPayloadError, ClientSession, web
 from aiohttp.test_utils import TestServer
 from yarl import URL
 
-from proxyd.api import Peer
-from proxyd.api.forwarding import asking, open_forwarding
+from proxyd.api.forwarding import Peer, asking, open_forwarding
 
 
 @dataclass

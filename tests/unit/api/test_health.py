@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proxyd.api import ApiSettings, serve_health
+from proxyd.app.server import ApiSettings, serve_health
 from proxyd.client import ApiError, Client
 
 

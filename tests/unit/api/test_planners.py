@@ -12,12 +12,12 @@ from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestClient, TestServer
 from structlog.testing import capture_logs
 
-from proxyd.api import Peer, wire
-from proxyd.api.forwarding import Forwarding, asking, reading
+from proxyd.api import wire
+from proxyd.api.forwarding import Forwarding, Peer, asking, reading
 from proxyd.api.peers import AskedPeers, add_answers
-from proxyd.api.rest.problems import Handler, problems
-from proxyd.api.rest.routes import make_app
+from proxyd.api.problems import Handler, problems
 from proxyd.api.wire import explained
+from proxyd.app.routes import make_app
 from proxyd.core.planning.allocation.targets import RuleOutlook
 from proxyd.core.planning.allocation.trade import SharePoint, TradePoint
 from proxyd.core.rules.answers.advice import Advice, IntervalOutlook

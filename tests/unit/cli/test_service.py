@@ -7,7 +7,7 @@ import pytest
 
 from proxyd.cli.demo.run import make_settings
 from proxyd.cli.service import leaves, proxyd_errors
-from proxyd.errors import ConfigError, ProxydError, StoreError
+from proxyd.core.errors import ConfigError, ProxydError, StoreError
 
 FULL = StoreError("the disk is full")
 NESTED = ExceptionGroup("outer", [ExceptionGroup("inner", [StoreError("the disk is full")]), FULL])

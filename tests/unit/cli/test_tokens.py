@@ -9,7 +9,7 @@ import pytest
 
 from proxyd.cli import administration
 from proxyd.cli.main import main
-from proxyd.errors import UnreachableError
+from proxyd.core.errors import UnreachableError
 from proxyd.store.databases.sqlite import file_lock
 from tests.databases import migrated_file
 

@@ -15,10 +15,10 @@ import pytest
 from rich.console import Console
 
 from proxyd.api import wire
+from proxyd.base.metrics import ROLES, Metrics, Samples
 from proxyd.cli.top import ORDERS, Row, Seen, TopState, TopView, after, clock_time, frame, health_lines, keys_in
 from proxyd.client.client import SourceOrder
 from proxyd.client.types import ComingProbe, NotificationListed, SourceListed
-from proxyd.metrics import ROLES, Metrics, Samples
 from tests.fakes import FakeClock
 
 EVIL = "\x1b[2J\u202e\x00\r\n\u2028[bold]"

@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
+from proxyd.base.metrics import Metrics
+from proxyd.base.ports import MaySend, Unmade, always
 from proxyd.cluster.batch_prober import BatchProber, ProberSettings
 from proxyd.cluster.link import Handler, Received, ServerState
 from proxyd.cluster.nats_transport import NatsTransport, TransportSettings
+from proxyd.core.errors import ClusterError, LeaseLostError, StoreUnreachableError
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
-from proxyd.errors import ClusterError, LeaseLostError, StoreUnreachableError
-from proxyd.metrics import Metrics
-from proxyd.ports import MaySend, Unmade, always
 from tests.fakes import FakeClock, settle
 
 HOLD_S = 8.0

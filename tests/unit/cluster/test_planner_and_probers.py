@@ -10,12 +10,12 @@ from dataclasses import replace
 import pytest
 import structlog
 
+from proxyd.base.ports import Unmade
 from proxyd.cluster.messages import ANSWERS, BATCHES, HELLOS, REPORTS, Answer, Batch, Hello, ProbeReport
 from proxyd.cluster.prober_roster import HELLO_EVERY_S
 from proxyd.cluster.subjects import CALL, HELLO, REPORT, report_to, work_of
+from proxyd.core.errors import ClusterError, UnreadableError
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
-from proxyd.errors import ClusterError, UnreadableError
-from proxyd.ports import Unmade
 from tests.unit.cluster.bus import HOLD_S, REQUEST, Machines, Origin, asked_of, ended, settled
 
 

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from proxyd.base.ports import MaySend, always
 from proxyd.cluster.batch_prober import BatchProber
 from proxyd.cluster.subjects import TURN, work_of
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
-from proxyd.ports import MaySend, always
 from tests.unit.cluster.bus import REQUEST, Machines, Origin, asked_of, settled
 
 SPACING_S = 2.0

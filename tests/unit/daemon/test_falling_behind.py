@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+from proxyd.base.metrics import Metrics
 from proxyd.cluster import LocalTransport
 from proxyd.core.model.budget import Budget
 from proxyd.core.model.schedule import Constraint
-from proxyd.metrics import Metrics
 from tests.fakes import FakeClock, settle
 from tests.fleets import PoissonOrigin, RecordingMemory, decider, declaration, probe_loop, rule, source
 

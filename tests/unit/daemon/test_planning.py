@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from proxyd.base.metrics import Metrics
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.allocation.fleet_state import FleetState
 from proxyd.core.planning.allocation.packed_state import unpack
@@ -16,7 +17,6 @@ from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.chunks import PART
 from proxyd.core.rules.decider import Decider, PlanRecord
 from proxyd.daemon import Planning
-from proxyd.metrics import Metrics
 from proxyd.store import StoredPlan
 from tests.fakes import FakeClock, settle
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source

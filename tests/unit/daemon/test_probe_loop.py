@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from proxyd.base.metrics import Metrics
+from proxyd.base.ports import TakeStray, Transport, Unmade
 from proxyd.cluster import LocalTransport
+from proxyd.core.errors import ClusterError
 from proxyd.core.model.budget import Budget
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.core.model.shards import FIRST_SHARD
@@ -21,9 +24,6 @@ from proxyd.core.rules.known.context import SourceContext
 from proxyd.core.rules.known.division import UNDIVIDED, Division
 from proxyd.core.rules.stages.events import find_events
 from proxyd.daemon.notifying import DistantNotifier
-from proxyd.errors import ClusterError
-from proxyd.metrics import Metrics
-from proxyd.ports import TakeStray, Transport, Unmade
 from tests.fakes import FakeClock, settle
 from tests.fleets import (
     PoissonOrigin,

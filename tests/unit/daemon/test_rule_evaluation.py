@@ -6,11 +6,11 @@ import asyncio
 import multiprocessing
 from dataclasses import replace
 
+from proxyd.base.metrics import Metrics
+from proxyd.base.worker_pool import WorkerLimits
 from proxyd.core.rules.programs.meter import Meter
 from proxyd.core.rules.stages.rule_tasks import RuleTask
 from proxyd.daemon import RuleEvaluation
-from proxyd.metrics import Metrics
-from proxyd.worker_pool import WorkerLimits
 from tests.fleets import rule
 from tests.hostile_rules import HOSTILE_RULES, HostileRule, items
 

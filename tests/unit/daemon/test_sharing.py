@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from proxyd.base.metrics import Metrics
 from proxyd.cluster import LocalTransport
-from proxyd.metrics import Metrics
 from tests.fakes import FakeClock, settle
 from tests.fleets import PoissonOrigin, RecordingMemory, decider, declaration, probe_loop, rule, source
 

@@ -13,8 +13,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from proxyd.config import Supervision, supervision
+from proxyd.core.errors import StoreError
 from proxyd.daemon import Supervisor
-from proxyd.errors import StoreError
 from tests.fakes import FakeClock, settle
 
 

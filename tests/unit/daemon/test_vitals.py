@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from proxyd.base.metrics import Metrics, Samples
 from proxyd.daemon.housekeeping import measure_lag
-from proxyd.metrics import Metrics, Samples
 from tests.fakes import FakeClock, settle
 
 

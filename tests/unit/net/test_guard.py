@@ -8,7 +8,7 @@ import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from proxyd.errors import BlockedAddressError
+from proxyd.core.errors import BlockedAddressError
 from proxyd.net import Guard, GuardedResolver, RefusedConnectionError, refusal, refusal_in
 
 REFUSED = [

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from proxyd.config import load
-from proxyd.errors import ConfigError
+from proxyd.core.errors import ConfigError
 
 URL = "http://me:hunter2@proxy.example:3128"
 

@@ -8,8 +8,8 @@ from aiohttp.client_reqrep import ConnectionKey
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
+from proxyd.core.texts.safe_text import one_line
 from proxyd.net import describe, http_date_s, retry_after_s
-from proxyd.safe_text import one_line
 
 NOW_S = 784111777.0  # Sun, 06 Nov 1994 08:49:37 GMT
 

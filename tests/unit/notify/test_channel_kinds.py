@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from proxyd.api.wire.statement_models import DeliveryWritten
+from proxyd.base.ports import Message
+from proxyd.core.errors import LeaseLostError
 from proxyd.core.language.syntax.delivery_kinds import DELIVERY_KINDS
 from proxyd.core.model.delivery import DELIVERIES
-from proxyd.errors import LeaseLostError
 from proxyd.notify import LeasedChannel
 from proxyd.notify.channels.channel_routing import OPENERS
-from proxyd.ports import Message
 
 
 def test_every_kind_of_delivery_is_described_and_has_a_channel() -> None:

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from proxyd.errors import DeliveryError
+from proxyd.base.ports import Message
+from proxyd.core.errors import DeliveryError
 from proxyd.net import Guard
 from proxyd.notify import AppriseChannel
 from proxyd.notify.channels.channel_address import ChannelAddresses
 from proxyd.notify.channels.chat_texts import MOST_MESSAGES, ChatForm
-from proxyd.ports import Message
 
 apprise = pytest.importorskip("apprise")
 requests: Any = pytest.importorskip("requests")

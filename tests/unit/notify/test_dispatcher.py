@@ -10,13 +10,13 @@ from dataclasses import replace
 import numpy as np
 from structlog.testing import capture_logs
 
+from proxyd.base.metrics import Metrics
+from proxyd.base.ports import Channel, DueDelivery, Gathered, Message
+from proxyd.core.errors import DeliveryError
 from proxyd.core.model.delivery import SecretRef
 from proxyd.core.model.outcome import Picture
 from proxyd.core.politeness import EndpointLimits
-from proxyd.errors import DeliveryError
-from proxyd.metrics import Metrics
 from proxyd.notify import Dispatcher, DispatcherSettings, EndpointGoneError
-from proxyd.ports import Channel, DueDelivery, Gathered, Message
 from tests.fakes import FakeClock, settle
 
 T0 = 1000.0

@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
+from proxyd.base.metrics import Metrics
+from proxyd.base.ports import DueDelivery, Gathered, Message
 from proxyd.core.model.delivery import SecretRef
 from proxyd.core.model.outcome import Picture
-from proxyd.metrics import Metrics
 from proxyd.notify import Dispatcher, DispatcherSettings
-from proxyd.ports import DueDelivery, Gathered, Message
 from tests.fakes import FakeClock, settle
 
 

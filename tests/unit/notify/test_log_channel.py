@@ -8,11 +8,11 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
+from proxyd.base.log import configure
+from proxyd.base.ports import Message
 from proxyd.core.language.syntax.delivery_kinds import format_delivery
 from proxyd.core.model.delivery import LogDelivery
-from proxyd.log import configure
 from proxyd.notify.channels.channel_routing import LogChannel
-from proxyd.ports import Message
 from tests.unit.core.language.texts import messages
 
 BODY = json.dumps({"type": "proxyd.notification", "data": {"items": [{"title": "6.12\n is out"}, {"title": "b"}]}})

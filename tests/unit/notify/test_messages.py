@@ -9,12 +9,12 @@ from typing import Any, cast
 
 import pytest
 
+from proxyd.base.ports import Gathered, Message
 from proxyd.core.model.delivery import WebhookForm
 from proxyd.core.model.outcome import Picture
 from proxyd.notify import WebhookChannel, WebhookMessages
 from proxyd.notify.channels.mail import compose
-from proxyd.notify.message_forms import cloudevent, digest, payload, plain_text, sent_text, subject
-from proxyd.ports import Gathered, Message
+from proxyd.notify.channels.message_forms import cloudevent, digest, payload, plain_text, sent_text, subject
 
 
 def body(name: str, *titles: str | None, **data: Any) -> bytes:

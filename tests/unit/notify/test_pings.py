@@ -10,10 +10,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from proxyd.base.ports import Message, UnconfirmedWebhook, WebhookState
+from proxyd.core.errors import DeliveryError
 from proxyd.core.model.delivery import SecretRef, WebhookDelivery
-from proxyd.errors import DeliveryError
 from proxyd.notify import Pings
-from proxyd.ports import Message, UnconfirmedWebhook, WebhookState
 from tests.fakes import FakeClock, settle
 
 T0 = 1_000_000_000.0

@@ -6,8 +6,8 @@ import time
 import pytest
 
 from proxyd.core.model.profile import FieldType
+from proxyd.probing.documents.feed_dates import time_s
 from proxyd.probing.feeds.fast_feeds import parse_clean_feed
-from proxyd.probing.feeds.feed_dates import time_s
 from proxyd.probing.feeds.feed_parser import parse_any_feed, parse_feed
 from proxyd.probing.pages.page_values import typed
 

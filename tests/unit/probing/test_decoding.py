@@ -9,9 +9,9 @@ import brotli
 import pytest
 from backports import zstd
 
-from proxyd.errors import FetchError
+from proxyd.core.errors import FetchError
+from proxyd.probing.documents.probe_failures import DecompressionBombError, TooLargeError
 from proxyd.probing.http.body_decoding import _STREAMS, Decoder, read_decoded
-from proxyd.probing.probe_failures import DecompressionBombError, TooLargeError
 
 TEXT = b"".join(hashlib.sha256(b"%d" % number).hexdigest().encode() for number in range(16_000))
 

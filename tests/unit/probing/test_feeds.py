@@ -8,9 +8,9 @@ import feedparser
 import pytest
 
 from proxyd.core.model.item import LONGEST_FIELD
-from proxyd.probing.document_texts import MOST_ITEMS, digest
+from proxyd.probing.documents.document_texts import MOST_ITEMS, digest
+from proxyd.probing.documents.probe_failures import EmptyDocumentError, NotAFeedError, UnsafeDocumentError
 from proxyd.probing.feeds.feed_parser import parse_any_feed, parse_feed
-from proxyd.probing.probe_failures import EmptyDocumentError, NotAFeedError, UnsafeDocumentError
 
 URL = "https://example.org/blog/feed.xml"
 NOON_S = float(calendar.timegm((2026, 3, 1, 12, 0, 0)))

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
+from proxyd.probing.documents.probe_failures import UnsafeDocumentError
 from proxyd.probing.feeds.fast_feeds import parse_clean_feed
 from proxyd.probing.feeds.feed_items import ParsedFeed
 from proxyd.probing.feeds.feed_parser import parse_any_feed
-from proxyd.probing.probe_failures import UnsafeDocumentError
 
 
 def rss(inside: str, attributes: str = "") -> bytes:

@@ -8,9 +8,9 @@ import pytest
 
 from proxyd.core.language.syntax.readers import READER_KINDS
 from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass, Reader
-from proxyd.probing.document_texts import MOST_ITEMS
+from proxyd.probing.documents.document_texts import MOST_ITEMS
+from proxyd.probing.documents.probe_failures import UnreadableDocumentError
 from proxyd.probing.pages.html_pages import VIEWS, parse_html_page
-from proxyd.probing.probe_failures import UnreadableDocumentError
 
 PRICE = PageClass("C", "D", (Field("price", FieldType.DECIMAL, Extraction(Reader.PRICE, "price")),))
 OFFER = '{"@type": "Offer", "name": "<!-- a -->", "price": 5}'

@@ -10,10 +10,10 @@ from io import BytesIO
 import feedparser
 import pytest
 
+from proxyd.core.errors import ProbeError
 from proxyd.core.model.item import Item
-from proxyd.errors import ProbeError
 from proxyd.probing.document_parser import parse_document
-from proxyd.probing.document_texts import clean, safe_link, short_identity
+from proxyd.probing.documents.document_texts import clean, safe_link, short_identity
 from proxyd.probing.feeds.fast_feeds import parse_clean_feed
 from proxyd.probing.feeds.feed_items import ParsedFeed
 from proxyd.probing.feeds.feed_parser import parse_any_feed

@@ -6,7 +6,7 @@ from proxyd.core.model.item import EventKind, Item, Value
 from proxyd.core.rules.known.state import SourceHealth, SourceState, StoredEvent
 from proxyd.core.rules.programs.stream_state import Spell
 from proxyd.store import rows
-from proxyd.store import tables as t
+from proxyd.store.databases import tables as t
 from tests.stored import row_of
 
 

@@ -10,7 +10,7 @@ from unittest.mock import MagicMock
 import pytest
 from sqlalchemy import Connection
 
-from proxyd.errors import StoreError, StoreUnreachableError
+from proxyd.core.errors import StoreError, StoreUnreachableError
 from proxyd.store.writer import Writer
 from tests.fakes import settle
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from proxyd.core.errors import RuleCheckError
 from proxyd.core.language.syntax.nodes import SourceText
 from proxyd.core.language.syntax.token_reader import MAX_ERRORS
 from proxyd.core.model.expression import TextSpan
 from proxyd.core.model.profile import Domain
-from proxyd.errors import RuleCheckError
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from proxyd.core.errors import RuleError
 from proxyd.core.language.checking.check_context import CheckMemory, CheckSettings, Reporter
 from proxyd.core.language.checking.classes import BUILT_IN, ClassIndex, check_domain
 from proxyd.core.language.checking.rule_checker import KnownNames, RuleChecker
@@ -30,7 +31,6 @@ from proxyd.core.language.syntax.nodes import (
 from proxyd.core.language.syntax.parser import parse
 from proxyd.core.model.expression import TextSpan
 from proxyd.core.model.profile import Declaration, Domain, NotificationRule, Profile, Source
-from proxyd.errors import RuleError
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from proxyd.core.errors import suggest
 from proxyd.core.language.checking.check_context import CheckSettings, Reporter
 from proxyd.core.language.syntax.readers import selector_problem
 from proxyd.core.language.syntax.web_addresses import address_problem, plain_address
@@ -16,7 +17,6 @@ from proxyd.core.model.expression import Duration, TextSpan, Unit
 from proxyd.core.model.notations import LANGUAGE_NAMES, LANGUAGES, mark_of
 from proxyd.core.model.profile import Digest, Extraction, Reader
 from proxyd.core.model.wall_time import WallTime, read_clock, zone_names
-from proxyd.errors import suggest
 
 _MAX_YEARS = 100
 _YEAR_S = 366 * 86400

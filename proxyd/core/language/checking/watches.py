@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, replace
 from pathlib import PurePath
 
+from proxyd.core.errors import ConfigError, RuleCheckError, RuleError
 from proxyd.core.language.checking.check_context import CheckMemory, CheckSettings
 from proxyd.core.language.checking.classes import BUILT_IN
 from proxyd.core.language.syntax.address_lists import LIST_SUFFIX, is_list
@@ -38,7 +39,6 @@ from proxyd.core.model.expression import ClassName, FromClass, Select
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.profile import Anchor, PageClass, Trigger, Utility, UtilityKind
 from proxyd.core.model.source_class import SOURCE_CLASS
-from proxyd.errors import ConfigError, RuleCheckError, RuleError
 
 DEFAULT_PROFILE = "default"
 _DEFAULT_CLASS = ClassName("FEED", BUILT_IN.name)

@@ -6,10 +6,10 @@ import csv
 import re
 from collections.abc import Sequence
 
+from proxyd.core.errors import RuleSyntaxError
 from proxyd.core.language.syntax.nodes import ListLine, Located, Parsed, SourceText
 from proxyd.core.language.syntax.token_reader import MAX_ERRORS
 from proxyd.core.model.expression import TextSpan
-from proxyd.errors import RuleSyntaxError
 
 LIST_SUFFIX = ".csv"
 _LINE = re.compile(r"[^\r\n\ufeff][^\r\n]*")

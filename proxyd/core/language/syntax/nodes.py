@@ -12,6 +12,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Generic, TypeAlias, TypeVar
 
+from proxyd.core.errors import RuleError
 from proxyd.core.model.delivery import Delivery, SecretRef
 from proxyd.core.model.expression import NO_SPAN, ClassName, Duration, Expression, Select, TextSpan
 from proxyd.core.model.item import EventKind
@@ -31,7 +32,6 @@ from proxyd.core.model.profile import (
     Trigger,
     Utility,
 )
-from proxyd.errors import RuleError
 
 _T_co = TypeVar("_T_co", covariant=True)
 

@@ -10,6 +10,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from proxyd.core.errors import RuleError, RuleSyntaxError, suggest
 from proxyd.core.language.syntax.address_lists import is_list, read_list
 from proxyd.core.language.syntax.clauses import CLAUSE_STARTS, parse_clause
 from proxyd.core.language.syntax.expressions import (
@@ -49,7 +50,6 @@ from proxyd.core.language.syntax.token_reader import (
 )
 from proxyd.core.language.syntax.words import get_keyword
 from proxyd.core.model.expression import TextSpan
-from proxyd.errors import RuleError, RuleSyntaxError, suggest
 
 MAX_FILE_BYTES = 8 * 1024 * 1024
 MAX_SENT_BYTES = 1024 * 1024

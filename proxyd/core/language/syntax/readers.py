@@ -11,8 +11,8 @@ from jsonpath_rfc9535 import JSONPathEnvironment, JSONPathError
 from lxml import etree
 from selectolax.lexbor import LexborHTMLParser, SelectolaxError
 
+from proxyd.core.errors import suggest
 from proxyd.core.model.profile import Extraction, Reader, css_parts
-from proxyd.errors import suggest
 
 _JSON = JSONPathEnvironment()
 _XPATH_TEXT = re.compile(r"""'[^']*+'|"[^"]*+\"""")

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
 
+from proxyd.core.errors import RuleSyntaxError
 from proxyd.core.language.syntax.nodes import SourceText
 from proxyd.core.language.syntax.quoting import quote_text
 from proxyd.core.language.syntax.words import get_keyword
 from proxyd.core.model.expression import TextSpan
-from proxyd.errors import RuleSyntaxError
 
 Shape: TypeAlias = Literal["WORD", "NUMBER", "TEXT", "QUOTED", "SIGN", "END"]
 """The shape of a token, TEXT in single and QUOTED in double quotes; the parser decides what it means."""

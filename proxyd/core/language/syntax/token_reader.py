@@ -11,11 +11,11 @@ from dataclasses import dataclass, fields, is_dataclass
 from decimal import Decimal
 from typing import Any, NoReturn, TypeVar
 
+from proxyd.core.errors import RuleSyntaxError
 from proxyd.core.language.syntax.nodes import SourceText
 from proxyd.core.language.syntax.scanner import Lexeme, Shape
 from proxyd.core.language.syntax.words import expectation, suggest_keyword
 from proxyd.core.model.expression import Expression, TextSpan, children
-from proxyd.errors import RuleSyntaxError
 
 _MAX_NESTING = 64
 _MAX_DEPTH = 200

@@ -7,7 +7,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 from yarl import URL
 
-from proxyd.errors import ConfigError
+from proxyd.core.errors import ConfigError
 
 _LONGEST_ADDRESS = 4096  # a longer one is not asked
 _PLAIN_ADDRESS = re.compile(r"https?://[a-z0-9-]+(?:\.[a-z0-9-]+)*(?::[0-9]{1,4})?(?:[/?#][\x21-\x7e]*)?")  # nearly all

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from proxyd.core.errors import NotFoundError, suggest
 from proxyd.core.language.syntax.delivery_kinds import delivery_words
 from proxyd.core.language.syntax.readers import READER_KINDS
 from proxyd.core.model.profile import Declaration
-from proxyd.errors import NotFoundError, suggest
 
 AGGREGATES = frozenset({"COUNT", "SUM", "MIN", "MAX", "AVG"})
 

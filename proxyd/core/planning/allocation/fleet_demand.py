@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
+from proxyd.core.errors import InvalidScheduleError
 from proxyd.core.planning.allocation.prices import HostLimits
 from proxyd.core.planning.allocation.targets import FleetTargets
 from proxyd.core.planning.allocation.timetable import Floats, Ints
 from proxyd.core.planning.kernels.golden_turns import turns
 from proxyd.core.planning.kernels.losses import Losses
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
-from proxyd.errors import InvalidScheduleError
 
 _SAMPLE = 10_000  # number of sources that represent a larger fleet in the search for the slots' prices
 

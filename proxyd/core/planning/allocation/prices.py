@@ -9,8 +9,8 @@ from math import log2
 import numpy as np
 from numpy.typing import ArrayLike
 
+from proxyd.core.errors import InvalidScheduleError
 from proxyd.core.planning.allocation.timetable import LEVELS, PER_OCTAVE, Floats, Ints, Timetable
-from proxyd.errors import InvalidScheduleError
 
 _BISECTIONS = 40
 _LOWEST = float(LEVELS[0])

@@ -9,6 +9,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from proxyd.core.errors import SchedulingError
 from proxyd.core.planning.allocation.delay_costs import WeekCosts
 from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimits
 from proxyd.core.planning.allocation.price_drift import PriceDrift
@@ -18,7 +19,6 @@ from proxyd.core.planning.allocation.timetable import LEVELS, Floats, Ints, Time
 from proxyd.core.planning.kernels.golden_turns import turn, turns
 from proxyd.core.planning.kernels.losses import NO_LOSSES, Losses
 from proxyd.core.rates.week_bins import MONDAY_S
-from proxyd.errors import SchedulingError
 
 _ROUNDS, _FOLLOWING_ROUNDS = 32, 8  # steps of the subgradient method: in all, and from the prices of an earlier plan
 _VARIANTS = 8  # the last steps, whose timetables are kept; the number of rounds is a multiple of this

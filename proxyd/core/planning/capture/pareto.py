@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from proxyd.core.errors import InvalidScheduleError
 from proxyd.core.model.schedule import ExecutionInterval
 from proxyd.core.planning.capture.capacity import Capacity, Jobs
 from proxyd.core.planning.capture.capture_kernels import cheapest_first, tables
 from proxyd.core.planning.capture.earliest_deadline import earliest_deadline_first
 from proxyd.core.planning.capture.spans import CaptureSchedule, Ints, Spans, are_disjoint
-from proxyd.errors import InvalidScheduleError
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from proxyd.core.errors import InvalidScheduleError
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.planning.kernels.costs import Prefix
 from proxyd.core.planning.kernels.numba_kernels import flat
 from proxyd.core.planning.one_source.grid_kernels import bounded_layer, layer, priced
-from proxyd.errors import InvalidScheduleError
 
 _BISECTIONS = 200
 

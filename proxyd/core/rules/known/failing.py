@@ -6,9 +6,9 @@ import hashlib
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 
+from proxyd.core.errors import EvaluationError
 from proxyd.core.model.profile import NotificationRule
 from proxyd.core.rules.programs.rule_program import RuleProgram
-from proxyd.errors import EvaluationError
 
 MOST_FAILURES = 5
 """Failures in a row that suspend a rule."""

@@ -10,6 +10,7 @@ from hashlib import blake2b
 from itertools import islice
 from math import floor, isfinite, trunc
 
+from proxyd.core.errors import WorkLimitError
 from proxyd.core.model.expression import Aggregate, CastType
 from proxyd.core.model.field_values import coerce, is_less, iso_time
 from proxyd.core.model.item import Value
@@ -19,7 +20,6 @@ from proxyd.core.model.profile import FieldType
 from proxyd.core.model.text_blocks import diff_blocks
 from proxyd.core.model.wall_time import all_zones
 from proxyd.core.rules.programs.meter import UNMETERED, Meter, check_length
-from proxyd.errors import WorkLimitError
 
 
 def arithmetic(operator: str, left: Value, right: Value) -> Value:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
+from proxyd.core.errors import EvaluationError, WorkLimitError
 from proxyd.core.model.item import Value
-from proxyd.errors import EvaluationError, WorkLimitError
 
 MOST_CHARACTERS = 1_000_000
 """Length of a text that an expression makes, unless it is made of a longer one."""
@@ -117,7 +117,7 @@ def check_length(length: int, *parts: str) -> None:
     >>> check_length(2_000_000, "a" * 3_000_000)
     >>> check_length(2_000_000, "a", "b")
     Traceback (most recent call last):
-    proxyd.errors.EvaluationError: an expression makes a text of 2000000 characters; the limit is 1000000
+    proxyd.core.errors.EvaluationError: an expression makes a text of 2000000 characters; the limit is 1000000
     """
     if length > MOST_CHARACTERS and length > max(map(len, parts)):
         raise EvaluationError(f"an expression makes a text of {length} characters; the limit is {MOST_CHARACTERS}")

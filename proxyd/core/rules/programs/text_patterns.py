@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 import re2
 
+from proxyd.core.errors import EvaluationError
 from proxyd.core.model.patterns import LIKE_MEMORY_BYTES, re2_options
 from proxyd.core.rules.programs.meter import Meter
-from proxyd.errors import EvaluationError
 
 _STEPS_TO_COMPILE = 8
 Matcher: TypeAlias = Callable[[str, Meter], bool]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heapreplace, merge
 
+from proxyd.core.errors import WorkLimitError
 from proxyd.core.model.item import UpdateEvent, Value
 from proxyd.core.model.profile import FIRST
 from proxyd.core.planning.policies.demands import OnceDemand
@@ -24,7 +25,6 @@ from proxyd.core.rules.programs.trigger_program import AnswerProgram
 from proxyd.core.rules.stages.events import Discovery
 from proxyd.core.rules.stages.joint_intervals import LONGEST_S, Announcement, IntervalStep, JointInterval, Obtained
 from proxyd.core.rules.stages.streams import Answer, Firing, actual_interval
-from proxyd.errors import WorkLimitError
 
 _STEPS_PER_EVENT, _STEPS_PER_PAIR = 10, 20  # a pair copies the row of its answer
 

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
+from proxyd.core.errors import EvaluationError, WorkLimitError
 from proxyd.core.model.chronon import Chronon, ChrononGrid
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.item import EventKind, UpdateEvent
@@ -23,7 +24,6 @@ from proxyd.core.rules.programs.query_program import ResultRow
 from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.stages.joint_intervals import Announcement, Obtained
 from proxyd.core.rules.stages.streams import Firing
-from proxyd.errors import EvaluationError, WorkLimitError
 
 MOST_SHOWN = 2_000_000
 """Characters in the rows of a notification; further rows are only counted."""

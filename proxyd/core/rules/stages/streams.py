@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from proxyd.core.errors import WorkLimitError
 from proxyd.core.model.chronon import Chronon, ChrononGrid
 from proxyd.core.model.item import EventKind, UpdateEvent
 from proxyd.core.model.profile import Source
@@ -15,7 +16,6 @@ from proxyd.core.rules.programs.meter import UNMETERED, Meter
 from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.programs.stream_state import MAX_PENDING, StreamState
 from proxyd.core.rules.programs.trigger_program import Tally
-from proxyd.errors import WorkLimitError
 
 _STEPS_PER_EVENT, _STEPS_TO_MEASURE = 150, 8
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from proxyd.core.errors import ListingError
 from proxyd.core.language import SourceList, read_listing
-from proxyd.errors import ListingError
 from tests.hostile import LISTS
 
 

@@ -6,6 +6,7 @@ from xml.sax.saxutils import quoteattr
 
 import pytest
 
+from proxyd.core.errors import ConfigError, ListingError
 from proxyd.core.language import (
     Listed,
     SourceList,
@@ -19,7 +20,6 @@ from proxyd.core.language import (
     read_listing,
 )
 from proxyd.core.model.profile import EMPTY_DECLARATION, Declaration
-from proxyd.errors import ConfigError, ListingError
 
 FOLDERS = b"""<opml><body><outline xmlUrl="https://a.example/1"/><outline text=" Tech\t news">
 <outline title="2" xmlUrl="https://a.example/2"/><outline text=".."><outline text="Linux">

@@ -10,7 +10,7 @@ import pytest
 from proxyd.core.language import CheckSettings, SourceText, check
 from proxyd.core.model.item import Item
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
-from proxyd.notify.message_forms import chat_text, plain_text, subject
+from proxyd.notify.channels.message_forms import chat_text, plain_text, subject
 from tests.fleets import Drive, changed, decider
 from tests.pages import ROOT, blocks
 

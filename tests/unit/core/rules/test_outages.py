@@ -13,7 +13,7 @@ from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.politeness.connectivity import Connectivity
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.observation import Observation
-from proxyd.notify.message_forms import chat_text, payload, subject
+from proxyd.notify.channels.message_forms import chat_text, payload, subject
 from tests.fleets import Drive, changed, decider, item
 
 T0 = 1_000_000_000.0

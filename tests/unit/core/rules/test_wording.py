@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from proxyd.api.rest.feed_documents import entry
+from proxyd.base.ports import Gathered, Message
 from proxyd.core.language import CheckSettings, SourceText, check
 from proxyd.core.model.item import Item
 from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.programs.message_program import heading
 from proxyd.notify.channels.mail import compose
-from proxyd.notify.message_forms import chat_text, cloudevent, digest, html_text, payload, plain_text, subject
-from proxyd.ports import Gathered, Message
+from proxyd.notify.channels.message_forms import chat_text, cloudevent, digest, html_text, payload, plain_text, subject
 from proxyd.queries import StoredNotification
 from tests.fleets import Drive, changed, decider
 

@@ -15,7 +15,7 @@ from proxyd.core.rules.programs.text_patterns import MOST_PATTERN
 from proxyd.core.rules.stages.payload import MOST_SHOWN
 from proxyd.core.rules.stages.rule_tasks import RuleTask
 from proxyd.core.rules.stages.streams import overwriting
-from proxyd.notify.message_forms import payload
+from proxyd.notify.channels.message_forms import payload
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source
 from tests.hostile_rules import HOSTILE_RULES, T0, HostileRule, items, shown
 

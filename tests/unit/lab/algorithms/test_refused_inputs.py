@@ -8,9 +8,9 @@ from math import inf
 import numpy as np
 import pytest
 
+from proxyd.core.errors import InvalidScheduleError, SchedulingError, UnknownPolicyError
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.planning.kernels.costs import Prefix
-from proxyd.errors import InvalidScheduleError, SchedulingError, UnknownPolicyError
 from proxyd.lab.algorithms.detection_frequencies import memoryless, periodic_cost, tight_bound
 from proxyd.lab.algorithms.off_grid import improve_exactly
 from proxyd.lab.algorithms.one_source_baselines import first_arrival, parameter_for, threshold

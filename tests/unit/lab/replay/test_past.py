@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from proxyd.errors import InvalidScheduleError
+from proxyd.core.errors import InvalidScheduleError
 from proxyd.lab.replay.history import Past, middle_of, past_of
 from proxyd.store.seen_events import SeenSource
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from proxyd.core.errors import UnknownPolicyError
 from proxyd.core.model.chronon import Chronon, ChrononGrid, Epoch
-from proxyd.errors import UnknownPolicyError
 from proxyd.lab.replay.policy_registry import POLICIES, checked_policies, run
 from proxyd.lab.replay.replay import Terms, achieved, replay, split
 from proxyd.lab.traces.trace import Trace

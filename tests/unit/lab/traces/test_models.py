@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxyd.core.errors import ModelError
 from proxyd.core.model.chronon import Epoch
-from proxyd.errors import ModelError
 from proxyd.lab.traces.synthetic import STEADY, Week, poisson_events
 from proxyd.lab.traces.update_models import (
     MODELS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxyd.errors import TraceError
+from proxyd.core.errors import TraceError
 from proxyd.lab.traces.trace import parse_trace
 
 

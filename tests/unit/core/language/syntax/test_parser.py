@@ -5,11 +5,11 @@ import sys
 
 import pytest
 
+from proxyd.core.errors import ProfileError, RuleError
 from proxyd.core.language import CreateDomain, CreateSource, DropStatement, InsertNotification, StatementKind, parse
 from proxyd.core.language.syntax.parser import MAX_FILE_BYTES, MAX_SENT_BYTES
 from proxyd.core.language.syntax.token_reader import MAX_STATEMENT_BYTES
 from proxyd.core.model.expression import Aggregate, Binary, Column, Literal
-from proxyd.errors import ProfileError, RuleError
 from tests.unit.core.language.texts import FEEDS, PAPER, rule
 
 

@@ -8,12 +8,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from proxyd.core.errors import InvalidScheduleError
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.planning.allocation.prices import Frequencies, HostLimits, allocate, row_places, slot_loads
 from proxyd.core.planning.allocation.timetable import LEVELS, Timetable
 from proxyd.core.planning.kernels.golden_turns import turns
 from proxyd.core.planning.one_source.optimal_schedule import optimal_cycle
-from proxyd.errors import InvalidScheduleError
 
 Floats = NDArray[np.float64]
 SLOTS = 24

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from proxyd.core.errors import WorkLimitError
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.expression import Aggregate
 from proxyd.core.model.item import EventKind, Item, UpdateEvent
@@ -17,7 +18,6 @@ from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.core.rules.programs.trigger_program import Tally
 from proxyd.core.rules.stages.streams import advance, recalled
-from proxyd.errors import WorkLimitError
 from proxyd.store.rows import stream_row, stream_state
 from tests.fleets import decider, declaration, rule, source
 

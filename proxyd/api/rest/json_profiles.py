@@ -12,11 +12,12 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
 
-from proxyd.api.rest.endpoint import pointer
-from proxyd.api.rest.problems import FaultsError, fault_of_text
+from proxyd.api.endpoint import pointer
+from proxyd.api.problems import FaultsError, fault_of_text
 from proxyd.api.wire import Fault
 from proxyd.api.wire import statement_models as models
 from proxyd.api.wire.base_models import WireModel
+from proxyd.core.errors import ProfileError, RuleError, RuleSyntaxError
 from proxyd.core.language import (
     MAX_SENT_BYTES,
     CreateDomain,
@@ -40,7 +41,6 @@ from proxyd.core.language.syntax.token_reader import MAX_ERRORS
 from proxyd.core.model.delivery import Delivery, SecretRef
 from proxyd.core.model.expression import ClassName, TextSpan
 from proxyd.core.model.profile import Auth, Extraction, FieldType, Reader
-from proxyd.errors import ProfileError, RuleError, RuleSyntaxError
 
 Place = tuple[str | int, ...]
 _FILE = "api"

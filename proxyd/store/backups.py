@@ -14,15 +14,15 @@ from threading import Event
 
 from sqlalchemy import Connection, NullPool, create_engine
 
-from proxyd.errors import ConflictError, NotFoundError, StoreError
-from proxyd.safe_text import visible
+from proxyd.core.errors import ConflictError, NotFoundError, StoreError
+from proxyd.core.texts.safe_text import visible
 from proxyd.store.databases.connections import breakable, sqlite_url, store_errors
 from proxyd.store.databases.database_copies import copy_from_file
-from proxyd.store.databases.opening import is_postgresql, open_connections, owned_connections, owner_lock
 from proxyd.store.databases.schema import migrate, upgrade
 from proxyd.store.databases.sqlite import copy_file, end_when, sync
+from proxyd.store.databases.tables import metadata
 from proxyd.store.databases.word_index import IN_SQLITE
-from proxyd.store.tables import metadata
+from proxyd.store.opening import is_postgresql, open_connections, owned_connections, owner_lock
 
 
 async def back_up(database: str | Path, target: Path) -> None:

@@ -9,7 +9,7 @@ from math import ceil
 from aiohttp import web
 
 from proxyd.api import wire
-from proxyd.errors import (
+from proxyd.core.errors import (
     BadSearchError,
     BusyError,
     ChangedError,

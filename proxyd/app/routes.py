@@ -13,17 +13,17 @@ from proxyd.api import wire
 from proxyd.api.admission import admission
 from proxyd.api.auth import require
 from proxyd.api.connections import sending
+from proxyd.api.endpoint import MOST_BYTES, Endpoint, listing, pattern
 from proxyd.api.listings import Listings
 from proxyd.api.peers import NO_PEERS, Peers
+from proxyd.api.problems import Handler, problems
 from proxyd.api.quotas import Quota, Quotas, tell_left
 from proxyd.api.rest.action_handlers import move_endpoints, probe_endpoints, suspension_endpoints
 from proxyd.api.rest.callbacks import CALLBACK_PATH, Callbacks
 from proxyd.api.rest.delivery_handlers import delivery_endpoints
-from proxyd.api.rest.endpoint import MOST_BYTES, Endpoint, listing, pattern
 from proxyd.api.rest.health_handlers import HealthHandlers
 from proxyd.api.rest.idempotency import Idempotency
 from proxyd.api.rest.openapi import ApiDocument
-from proxyd.api.rest.problems import Handler, problems
 from proxyd.api.rest.profile_feeds import feed_endpoints
 from proxyd.api.rest.profile_handlers import profile_endpoints
 from proxyd.api.rest.streams import Streams, StreamSettings

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 from proxyd.api import wire
-from proxyd.api.rest.problems import BadRequestError
+from proxyd.api.problems import BadRequestError
+from proxyd.core.errors import BusyError
 from proxyd.core.language.syntax.words import no_such
 from proxyd.core.model.field_values import parse_iso
 from proxyd.core.model.profile import Declaration
-from proxyd.errors import BusyError
 from proxyd.queries import Profiles, Wanted
 
 

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 
+from proxyd.core.errors import StoreError
 from proxyd.core.model.chronon import ChrononGrid
-from proxyd.errors import StoreError
 from proxyd.store.databases.connections import StoreConnections
 from proxyd.store.databases.database_copies import copy_between
 from proxyd.store.databases.schema import is_newest, migrate

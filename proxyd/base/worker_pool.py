@@ -18,7 +18,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from proxyd.errors import ProxydError, WorkerFailedError
+from proxyd.core.errors import ProxydError, WorkerFailedError
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection

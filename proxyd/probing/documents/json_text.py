@@ -7,9 +7,9 @@ import math
 import re
 from typing import TypeAlias
 
-from proxyd.charsets import DocumentKind, decoded
-from proxyd.probing.document_kinds import is_web_page
-from proxyd.probing.probe_failures import UnreadableDocumentError
+from proxyd.core.texts.charsets import DocumentKind, decoded
+from proxyd.probing.documents.document_kinds import is_web_page
+from proxyd.probing.documents.probe_failures import UnreadableDocumentError
 
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
 

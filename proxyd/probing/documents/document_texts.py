@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 
 from proxyd.core.model.item import LONGEST_FIELD
-from proxyd.probing.document_kinds import absolute
+from proxyd.probing.documents.document_kinds import absolute
 
 MOST_ITEMS = 10_000
 LONGEST_ID = 512

@@ -11,12 +11,12 @@ from html import escape
 from typing import Any
 from urllib.parse import quote
 
+from proxyd.base.ports import Gathered
 from proxyd.core.model.delivery import ChannelDelivery, LogDelivery, MailDelivery, WebhookForm
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.rules.answers.shown_events import OF_ITEMS, readable
 from proxyd.core.rules.programs.message_program import MOST_TOLD, heading, notifications_of, title_of
-from proxyd.ports import Gathered
-from proxyd.safe_text import is_web, one_line
+from proxyd.core.texts.safe_text import is_web, one_line
 
 MOST_ITEMS = 1000
 _MOST_DIGEST_BYTES = 4_000_000

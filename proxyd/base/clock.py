@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from proxyd.ports import Clock
+    from proxyd.base.ports import Clock
 
 _SLOW = 0.5  # of the usual speed, while the machine's clock is behind
 

@@ -19,8 +19,8 @@ from proxyd.api.listings import Listings
 from proxyd.api.peers import NO_PEERS, AskedPeers, Peers, add_answers
 from proxyd.api.quotas import Quota
 from proxyd.api.rest.health_handlers import HealthHandlers, health_app
-from proxyd.api.rest.routes import make_app
-from proxyd.errors import ConfigError
+from proxyd.app.routes import make_app
+from proxyd.core.errors import ConfigError
 from proxyd.net import HostTokens
 from proxyd.queries import Queries
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from math import inf
 
-from proxyd.ports import Clock
+from proxyd.base.ports import Clock
 
 
 class Signal:

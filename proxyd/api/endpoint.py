@@ -15,7 +15,7 @@ from aiohttp import web
 from pydantic import ValidationError
 
 from proxyd.api import wire
-from proxyd.api.rest.problems import BadRequestError, FaultsError
+from proxyd.api.problems import BadRequestError, FaultsError
 from proxyd.queries import Scope
 
 Answer: TypeAlias = wire.WireModel | web.StreamResponse

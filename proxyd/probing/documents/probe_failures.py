@@ -24,8 +24,8 @@
 
 from __future__ import annotations
 
+from proxyd.core.errors import BlockedAddressError, FeedParseError, FetchError, FetchTimeoutError, ProbeError
 from proxyd.core.model.outcome import OutcomeKind
-from proxyd.errors import BlockedAddressError, FeedParseError, FetchError, FetchTimeoutError, ProbeError
 
 
 class TooLargeError(FetchError):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from proxyd.api import wire
-from proxyd.api.web.charts.line_charts import Frame, Tick
+from proxyd.api.web.line_charts import Frame, Tick
 from proxyd.api.web.page_texts import duration
 from proxyd.core.model.field_values import iso_time, parse_iso
 from proxyd.core.model.outcome import OutcomeKind

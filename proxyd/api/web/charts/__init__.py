@@ -1,1 +1,0 @@
-"""Charts as coordinates, which templates draw as SVG."""
