@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from proxyd.core.language.checking.check_context import CheckSettings
 from proxyd.core.language.checking.checker import Checked, check, check_parsed
 from proxyd.core.language.checking.classes import BUILT_IN
 from proxyd.core.language.checking.counting import (
@@ -13,7 +12,6 @@ from proxyd.core.language.checking.counting import (
     what_changed,
 )
 from proxyd.core.language.checking.functions import FUNCTIONS, Family, Function
-from proxyd.core.language.checking.value_reader import During, channel_scheme, parse_during
 from proxyd.core.language.checking.watches import DEFAULT_PROFILE, expand, find_watch, with_options_of
 from proxyd.core.language.source_addresses import WrittenAddress, lines_of, watch_of, written_address, written_addresses
 from proxyd.core.language.source_lists import Listed, Merged, SourceList, merge_listing, opml, read_listing
@@ -50,6 +48,7 @@ from proxyd.core.language.syntax.parser import (
 )
 from proxyd.core.language.syntax.statement_syntax import format_parsed, format_statements
 from proxyd.core.language.syntax.token_reader import MAX_STATEMENT_BYTES
+from proxyd.core.language.syntax.value_reader import During, channel_scheme, parse_during
 from proxyd.core.language.syntax.web_addresses import address_to_watch, plain_address
 from proxyd.core.language.syntax.words import did_you_mean, no_such, no_such_source
 

@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from proxyd.core.errors import RuleError
-from proxyd.core.language.checking.check_context import CheckMemory, CheckSettings, Reporter
 from proxyd.core.language.checking.classes import BUILT_IN, ClassIndex, check_domain
 from proxyd.core.language.checking.rule_checker import KnownNames, RuleChecker
 from proxyd.core.language.checking.source_checker import check_profile, check_reading, check_source
-from proxyd.core.language.checking.value_reader import Values
 from proxyd.core.language.checking.watches import expand, list_problem, trouble_rule
+from proxyd.core.language.syntax.check_context import CheckMemory, CheckSettings, Reporter
 from proxyd.core.language.syntax.nodes import (
     CreateDomain,
     CreateProfile,
@@ -29,6 +28,7 @@ from proxyd.core.language.syntax.nodes import (
     kind_of_statement,
 )
 from proxyd.core.language.syntax.parser import parse
+from proxyd.core.language.syntax.value_reader import Values
 from proxyd.core.model.expression import TextSpan
 from proxyd.core.model.profile import Declaration, Domain, NotificationRule, Profile, Source
 

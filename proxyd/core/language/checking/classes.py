@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from proxyd.core.language.checking.check_context import Reporter
+from proxyd.core.language.syntax.check_context import Reporter
 from proxyd.core.language.syntax.nodes import ClassDeclaration, CreateDomain, FieldDeclaration, Located
 from proxyd.core.language.syntax.readers import PRODUCT_FIELDS, READER_KINDS, readers_of, selector_problem
 from proxyd.core.language.syntax.words import did_you_mean

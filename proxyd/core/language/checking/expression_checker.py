@@ -8,10 +8,10 @@ from decimal import Decimal
 
 import re2
 
-from proxyd.core.language.checking.check_context import Reporter
 from proxyd.core.language.checking.functions import FUNCTIONS, Family, family_of
 from proxyd.core.language.checking.scope import Scope
-from proxyd.core.language.checking.value_reader import Values, read_time
+from proxyd.core.language.syntax.check_context import Reporter
+from proxyd.core.language.syntax.value_reader import Values, read_time
 from proxyd.core.language.syntax.words import did_you_mean
 from proxyd.core.model.expression import (
     Aggregate,

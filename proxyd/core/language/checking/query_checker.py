@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from proxyd.core.language.checking.check_context import Reporter
 from proxyd.core.language.checking.classes import ClassIndex
 from proxyd.core.language.checking.expression_checker import ExpressionChecker
 from proxyd.core.language.checking.scope import Binding, Scope
-from proxyd.core.language.checking.value_reader import Values
+from proxyd.core.language.syntax.check_context import Reporter
 from proxyd.core.language.syntax.expression_printer import format_trigger
 from proxyd.core.language.syntax.nodes import Located
+from proxyd.core.language.syntax.value_reader import Values
 from proxyd.core.model.expression import (
     Aggregate,
     ClassName,

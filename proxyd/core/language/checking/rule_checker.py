@@ -8,17 +8,17 @@ from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from functools import cached_property
 
-from proxyd.core.language.checking.check_context import CheckSettings, Reporter
 from proxyd.core.language.checking.classes import ClassIndex
 from proxyd.core.language.checking.counting import events_hash
 from proxyd.core.language.checking.query_checker import EventScope, QueryChecker, check_trigger
 from proxyd.core.language.checking.scope import Binding, Scope
 from proxyd.core.language.checking.source_checker import check_deliveries, once_each, report_repeated
-from proxyd.core.language.checking.value_reader import Values, read_time
+from proxyd.core.language.syntax.check_context import CheckSettings, Reporter
 from proxyd.core.language.syntax.clauses import RULE_CLAUSES, check_clauses
 from proxyd.core.language.syntax.expression_printer import format_trigger
 from proxyd.core.language.syntax.nodes import InsertNotification, Located, StatementKind, TimeSpec, Unread
 from proxyd.core.language.syntax.quoting import quote_name
+from proxyd.core.language.syntax.value_reader import Values, read_time
 from proxyd.core.language.syntax.words import did_you_mean
 from proxyd.core.model.delivery import Delivery
 from proxyd.core.model.expression import Duration, Select, Unit

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from proxyd.core.language.checking.check_context import Reporter
+from proxyd.core.language.syntax.check_context import Reporter
 from proxyd.core.language.syntax.quoting import quote_text
 from proxyd.core.language.syntax.words import did_you_mean
 from proxyd.core.model.expression import Column

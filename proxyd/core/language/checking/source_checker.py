@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from sys import intern
 
-from proxyd.core.language.checking.check_context import Reporter
 from proxyd.core.language.checking.classes import ClassIndex
-from proxyd.core.language.checking.value_reader import Values
+from proxyd.core.language.syntax.check_context import Reporter
 from proxyd.core.language.syntax.clauses import PROFILE_OPTIONS, SOURCE_OPTIONS, check_clauses
 from proxyd.core.language.syntax.delivery_kinds import kind_of
 from proxyd.core.language.syntax.nodes import (
@@ -21,6 +20,7 @@ from proxyd.core.language.syntax.nodes import (
     Unread,
 )
 from proxyd.core.language.syntax.readers import READER_KINDS
+from proxyd.core.language.syntax.value_reader import Values
 from proxyd.core.language.syntax.words import did_you_mean
 from proxyd.core.model.delivery import Delivery
 from proxyd.core.model.expression import TextSpan

@@ -11,9 +11,9 @@ from dataclasses import dataclass, fields, replace
 from pathlib import PurePath
 
 from proxyd.core.errors import ConfigError, RuleCheckError, RuleError
-from proxyd.core.language.checking.check_context import CheckMemory, CheckSettings
 from proxyd.core.language.checking.classes import BUILT_IN
 from proxyd.core.language.syntax.address_lists import LIST_SUFFIX, is_list
+from proxyd.core.language.syntax.check_context import CheckMemory, CheckSettings
 from proxyd.core.language.syntax.clauses import RULE_CLAUSES, SOURCE_OPTIONS, WATCH_OPTIONS
 from proxyd.core.language.syntax.nodes import (
     ClassDeclaration,

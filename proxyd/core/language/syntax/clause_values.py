@@ -47,7 +47,7 @@ from proxyd.core.model.profile import (
 from proxyd.core.model.wall_time import WallTime, Weekday
 
 if TYPE_CHECKING:
-    from proxyd.core.language.checking.value_reader import Values
+    from proxyd.core.language.syntax.value_reader import Values
 
 
 _MAX_BODY_BYTES = 65_536

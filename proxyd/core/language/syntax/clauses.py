@@ -54,7 +54,7 @@ from proxyd.core.language.syntax.words import get_keyword
 from proxyd.core.model.expression import TextSpan
 
 if TYPE_CHECKING:
-    from proxyd.core.language.checking.value_reader import Values
+    from proxyd.core.language.syntax.value_reader import Values
 
 
 class JsonForm(Enum):

@@ -23,9 +23,9 @@ from proxyd.core.model.delivery import (
 )
 
 if TYPE_CHECKING:
-    from proxyd.core.language.checking.check_context import Reporter
-    from proxyd.core.language.checking.value_reader import Values
+    from proxyd.core.language.syntax.check_context import Reporter
     from proxyd.core.language.syntax.token_reader import TokenReader
+    from proxyd.core.language.syntax.value_reader import Values
     from proxyd.core.model.expression import TextSpan
 
 _LOG_NAME = re.compile(r"[\w-]{1,64}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from proxyd.core.errors import suggest
-from proxyd.core.language.checking.check_context import CheckSettings, Reporter
+from proxyd.core.language.syntax.check_context import CheckSettings, Reporter
 from proxyd.core.language.syntax.readers import selector_problem
 from proxyd.core.language.syntax.web_addresses import address_problem, plain_address
 from proxyd.core.language.syntax.words import did_you_mean
