@@ -16,6 +16,7 @@ from proxyd.core.language.checking.watches import DEFAULT_PROFILE, expand, find_
 from proxyd.core.language.source_addresses import WrittenAddress, lines_of, watch_of, written_address, written_addresses
 from proxyd.core.language.source_lists import Listed, Merged, SourceList, merge_listing, opml, read_listing
 from proxyd.core.language.syntax.address_lists import is_list, list_names
+from proxyd.core.language.syntax.check_context import CheckSettings
 from proxyd.core.language.syntax.expression_printer import (
     format_after,
     format_expression,
