@@ -2,121 +2,68 @@
 
 from __future__ import annotations
 
-from proxyd.core.language.checking.checker import Checked, check, check_parsed
-from proxyd.core.language.checking.classes import BUILT_IN
-from proxyd.core.language.checking.counting import (
-    MEANING,
-    counters_to_restart,
-    counting_of,
-    rule_counting,
-    what_changed,
-)
-from proxyd.core.language.checking.functions import FUNCTIONS, Family, Function
-from proxyd.core.language.checking.watches import DEFAULT_PROFILE, expand, find_watch, with_options_of
-from proxyd.core.language.source_addresses import WrittenAddress, lines_of, watch_of, written_address, written_addresses
-from proxyd.core.language.source_lists import Listed, Merged, SourceList, merge_listing, opml, read_listing
-from proxyd.core.language.syntax.address_lists import is_list, list_names
-from proxyd.core.language.syntax.check_context import CheckSettings
-from proxyd.core.language.syntax.expression_printer import (
-    format_after,
-    format_expression,
-    format_select,
-    format_trigger,
-)
-from proxyd.core.language.syntax.nodes import (
-    Broken,
-    CreateDomain,
-    CreateProfile,
-    CreateSource,
-    CreateSources,
-    DropStatement,
-    InsertNotification,
-    Located,
-    Parsed,
-    SourceText,
-    Statement,
-    StatementKind,
-    Watch,
-    kind_of_statement,
-)
-from proxyd.core.language.syntax.parser import (
-    MAX_FILE_BYTES,
-    MAX_SENT_BYTES,
-    MemberReader,
-    parse,
-    what_is_unfit,
-    what_lacks,
-)
-from proxyd.core.language.syntax.statement_syntax import format_parsed, format_statements
-from proxyd.core.language.syntax.token_reader import MAX_STATEMENT_BYTES
-from proxyd.core.language.syntax.value_reader import During, channel_scheme, parse_during
-from proxyd.core.language.syntax.web_addresses import address_to_watch, plain_address
-from proxyd.core.language.syntax.words import did_you_mean, no_such, no_such_source
-
-__all__ = [
-    "BUILT_IN",
-    "DEFAULT_PROFILE",
-    "FUNCTIONS",
-    "MAX_FILE_BYTES",
-    "MAX_SENT_BYTES",
-    "MAX_STATEMENT_BYTES",
-    "MEANING",
-    "Broken",
-    "CheckSettings",
-    "Checked",
-    "CreateDomain",
-    "CreateProfile",
-    "CreateSource",
-    "CreateSources",
-    "DropStatement",
-    "During",
-    "Family",
-    "Function",
-    "InsertNotification",
-    "Listed",
-    "Located",
-    "MemberReader",
-    "Merged",
-    "Parsed",
-    "SourceList",
-    "SourceText",
-    "Statement",
-    "StatementKind",
-    "Watch",
-    "WrittenAddress",
-    "address_to_watch",
-    "channel_scheme",
-    "check",
-    "check_parsed",
-    "counters_to_restart",
-    "counting_of",
-    "did_you_mean",
-    "expand",
-    "find_watch",
-    "format_after",
-    "format_expression",
-    "format_parsed",
-    "format_select",
-    "format_statements",
-    "format_trigger",
-    "is_list",
-    "kind_of_statement",
-    "lines_of",
-    "list_names",
-    "merge_listing",
-    "no_such",
-    "no_such_source",
-    "opml",
-    "parse",
-    "parse_during",
-    "plain_address",
-    "read_listing",
-    "rule_counting",
-    "watch_of",
-    "what_changed",
-    "what_is_unfit",
-    "what_lacks",
-    "with_options_of",
-    "written_address",
-    "written_addresses",
-]
+from proxyd.core.language.checking.checker import Checked as Checked
+from proxyd.core.language.checking.checker import check as check
+from proxyd.core.language.checking.checker import check_parsed as check_parsed
+from proxyd.core.language.checking.classes import BUILT_IN as BUILT_IN
+from proxyd.core.language.checking.counting import MEANING as MEANING
+from proxyd.core.language.checking.counting import counters_to_restart as counters_to_restart
+from proxyd.core.language.checking.counting import counting_of as counting_of
+from proxyd.core.language.checking.counting import rule_counting as rule_counting
+from proxyd.core.language.checking.counting import what_changed as what_changed
+from proxyd.core.language.checking.functions import FUNCTIONS as FUNCTIONS
+from proxyd.core.language.checking.functions import Family as Family
+from proxyd.core.language.checking.functions import Function as Function
+from proxyd.core.language.checking.watches import DEFAULT_PROFILE as DEFAULT_PROFILE
+from proxyd.core.language.checking.watches import expand as expand
+from proxyd.core.language.checking.watches import find_watch as find_watch
+from proxyd.core.language.checking.watches import with_options_of as with_options_of
+from proxyd.core.language.source_addresses import WrittenAddress as WrittenAddress
+from proxyd.core.language.source_addresses import lines_of as lines_of
+from proxyd.core.language.source_addresses import watch_of as watch_of
+from proxyd.core.language.source_addresses import written_address as written_address
+from proxyd.core.language.source_addresses import written_addresses as written_addresses
+from proxyd.core.language.source_lists import Listed as Listed
+from proxyd.core.language.source_lists import Merged as Merged
+from proxyd.core.language.source_lists import SourceList as SourceList
+from proxyd.core.language.source_lists import merge_listing as merge_listing
+from proxyd.core.language.source_lists import opml as opml
+from proxyd.core.language.source_lists import read_listing as read_listing
+from proxyd.core.language.syntax.address_lists import is_list as is_list
+from proxyd.core.language.syntax.address_lists import list_names as list_names
+from proxyd.core.language.syntax.check_context import CheckSettings as CheckSettings
+from proxyd.core.language.syntax.expression_printer import format_after as format_after
+from proxyd.core.language.syntax.expression_printer import format_expression as format_expression
+from proxyd.core.language.syntax.expression_printer import format_select as format_select
+from proxyd.core.language.syntax.expression_printer import format_trigger as format_trigger
+from proxyd.core.language.syntax.nodes import Broken as Broken
+from proxyd.core.language.syntax.nodes import CreateDomain as CreateDomain
+from proxyd.core.language.syntax.nodes import CreateProfile as CreateProfile
+from proxyd.core.language.syntax.nodes import CreateSource as CreateSource
+from proxyd.core.language.syntax.nodes import CreateSources as CreateSources
+from proxyd.core.language.syntax.nodes import DropStatement as DropStatement
+from proxyd.core.language.syntax.nodes import InsertNotification as InsertNotification
+from proxyd.core.language.syntax.nodes import Located as Located
+from proxyd.core.language.syntax.nodes import Parsed as Parsed
+from proxyd.core.language.syntax.nodes import SourceText as SourceText
+from proxyd.core.language.syntax.nodes import Statement as Statement
+from proxyd.core.language.syntax.nodes import StatementKind as StatementKind
+from proxyd.core.language.syntax.nodes import Watch as Watch
+from proxyd.core.language.syntax.nodes import kind_of_statement as kind_of_statement
+from proxyd.core.language.syntax.parser import MAX_FILE_BYTES as MAX_FILE_BYTES
+from proxyd.core.language.syntax.parser import MAX_SENT_BYTES as MAX_SENT_BYTES
+from proxyd.core.language.syntax.parser import MemberReader as MemberReader
+from proxyd.core.language.syntax.parser import parse as parse
+from proxyd.core.language.syntax.parser import what_is_unfit as what_is_unfit
+from proxyd.core.language.syntax.parser import what_lacks as what_lacks
+from proxyd.core.language.syntax.statement_syntax import format_parsed as format_parsed
+from proxyd.core.language.syntax.statement_syntax import format_statements as format_statements
+from proxyd.core.language.syntax.token_reader import MAX_STATEMENT_BYTES as MAX_STATEMENT_BYTES
+from proxyd.core.language.syntax.value_reader import During as During
+from proxyd.core.language.syntax.value_reader import channel_scheme as channel_scheme
+from proxyd.core.language.syntax.value_reader import parse_during as parse_during
+from proxyd.core.language.syntax.web_addresses import address_to_watch as address_to_watch
+from proxyd.core.language.syntax.web_addresses import plain_address as plain_address
+from proxyd.core.language.syntax.words import did_you_mean as did_you_mean
+from proxyd.core.language.syntax.words import no_such as no_such
+from proxyd.core.language.syntax.words import no_such_source as no_such_source

@@ -12,22 +12,10 @@ from proxyd.core.model.expression import ClassName
 from proxyd.core.model.profile import Domain, Extraction, Field, FieldType, PageClass, Reader
 from proxyd.core.model.source_class import BUILT_IN_NAME, SOURCE_CLASS
 
+_ITEM_FIELDS = "title description content link guid author category pubDate updated enclosure"
 _FEED_PATHS = (
-    "channel.title",
-    "channel.link",
-    "channel.description",
-    "channel.language",
-    "channel.ttl",
-    "channel.item.title",
-    "channel.item.description",
-    "channel.item.content",
-    "channel.item.link",
-    "channel.item.guid",
-    "channel.item.author",
-    "channel.item.category",
-    "channel.item.pubDate",
-    "channel.item.updated",
-    "channel.item.enclosure",
+    *(f"channel.{name}" for name in ["title", "link", "description", "language", "ttl"]),
+    *(f"channel.item.{name}" for name in _ITEM_FIELDS.split()),
 )
 """What can be read from a feed, whatever its format."""
 
@@ -48,9 +36,7 @@ BUILT_IN = Domain(
             "FEED",
             BUILT_IN_NAME,
             tuple(
-                Field(path, _FEED_TYPES.get(path.rpartition(".")[2], FieldType.STRING))
-                for path in _FEED_PATHS
-                if path.startswith("channel.item.")
+                Field(f"channel.item.{name}", _FEED_TYPES.get(name, FieldType.STRING)) for name in _ITEM_FIELDS.split()
             ),
         ),
         "PAGE": PageClass("PAGE", BUILT_IN_NAME, (Field(_PAGE_TEXT, FieldType.STRING),)),

@@ -52,6 +52,14 @@ class Located(Generic[_T_co]):
     span: TextSpan = field(default=NO_SPAN, compare=False)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    """A statement: the comments before it and in it, and its place."""
+
+    comments: tuple[str, ...] = field(default=(), compare=False)
+    span: TextSpan = field(default=NO_SPAN, compare=False)
+
+
 @dataclass(frozen=True, slots=True)
 class FieldDeclaration:
     """``channel.item.title:String`` or ``last:Decimal OR NULL FROM JSON '$.last'``."""
@@ -73,17 +81,15 @@ class ClassDeclaration:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateDomain:
+class CreateDomain(_Written):
     """``CREATE DOMAIN``."""
 
     name: Located[str]
     classes: tuple[ClassDeclaration, ...]
-    comments: tuple[str, ...] = field(default=(), compare=False)
-    span: TextSpan = field(default=NO_SPAN, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceOptions:
+class SourceOptions(_Written):
     """How a source is asked; an option that was not written is ``None`` or empty."""
 
     politeness: Located[Politeness] | None = None
@@ -99,8 +105,6 @@ class SourceOptions:
     backoff: Located[bool] | None = None
     browser: Located[bool] | None = None
     wait_for: Located[str] | None = None
-    comments: tuple[str, ...] = field(default=(), compare=False)
-    span: TextSpan = field(default=NO_SPAN, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +139,7 @@ class ListLine:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateProfile:
+class CreateProfile(_Written):
     """``CREATE PROFILE``."""
 
     name: Located[str]
@@ -145,8 +149,6 @@ class CreateProfile:
     deliveries: tuple[Located[Delivery], ...] = ()
     digest: Located[Digest] | None = None
     trouble: tuple[Located[Delivery], ...] = ()
-    comments: tuple[str, ...] = field(default=(), compare=False)
-    span: TextSpan = field(default=NO_SPAN, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +162,7 @@ class TimeSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class InsertNotification:
+class InsertNotification(_Written):
     """``INSERT NOTIFICATION`` and its clauses.
 
     A required clause is ``None`` only if it could not be read; its error is in ``Parsed.errors``. ``digest`` holds
@@ -186,12 +188,10 @@ class InsertNotification:
     empty: Located[bool] | None = None
     screenshot: Located[bool] | None = None
     message: Located[str] | None = None
-    comments: tuple[str, ...] = field(default=(), compare=False)
-    span: TextSpan = field(default=NO_SPAN, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class Watch(_Written):
     """``WATCH 'address'``: a source and a rule in one statement; ``None`` where an option is left out."""
 
     url: Located[str]
@@ -209,8 +209,6 @@ class Watch:
     screenshot: Located[bool] | None = None
     message: Located[str] | None = None
     deliveries: tuple[Located[Delivery], ...] = ()
-    comments: tuple[str, ...] = field(default=(), compare=False)
-    span: TextSpan = field(default=NO_SPAN, compare=False)
 
     @property
     def address(self) -> Located[str]:
@@ -242,13 +240,11 @@ class StatementKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class DropStatement:
+class DropStatement(_Written):
     """``DROP PROFILE|NOTIFICATION|SOURCE|DOMAIN "x"``; allowed only in texts sent over the API."""
 
     kind: StatementKind
     name: Located[str]
-    comments: tuple[str, ...] = field(default=(), compare=False)
-    span: TextSpan = field(default=NO_SPAN, compare=False)
 
 
 Statement: TypeAlias = (

@@ -18,45 +18,12 @@ _JSON = JSONPathEnvironment()
 _XPATH_TEXT = re.compile(r"""'[^']*+'|"[^"]*+\"""")
 _NAME = r"(?<![\w.-])([^\W\d][\w.-]*+)"  # begins only where a word does, so that a search takes linear time
 _AXIS, _PREFIX, _CALL = (re.compile(_NAME + after) for after in (r"\s*+::", r":[\w*]", r"\s*+\("))
-_XPATH_FUNCTIONS = frozenset(
-    {
-        "last",
-        "position",
-        "count",
-        "id",
-        "local-name",
-        "namespace-uri",
-        "name",
-        "string",
-        "concat",
-        "starts-with",
-        "contains",
-        "substring-before",
-        "substring-after",
-        "substring",
-        "string-length",
-        "normalize-space",
-        "translate",
-        "boolean",
-        "not",
-        "true",
-        "false",
-        "lang",
-        "number",
-        "sum",
-        "floor",
-        "ceiling",
-        "round",
-        "comment",
-        "text",
-        "processing-instruction",
-        "node",
-        "and",
-        "or",
-        "div",
-        "mod",
-    }
-)
+_XPATH_WORDS = """
+last position count id local-name namespace-uri name string concat starts-with contains substring-before
+substring-after substring string-length normalize-space translate boolean not true false lang number sum floor ceiling
+round comment text processing-instruction node and or div mod
+"""
+_XPATH_FUNCTIONS = frozenset(_XPATH_WORDS.split())
 """Functions, node tests and operators of XPath 1.0, which may stand before a parenthesis."""
 _META_NAME = re.compile(r"[^\s\"'<>]{1,200}")
 
