@@ -246,7 +246,13 @@ def most_weight(intervals: Iterable[ExecutionInterval], weights: ArrayLike, capa
 
 
 def captured_weight(schedule: CaptureSchedule, intervals: Sequence[ExecutionInterval], weights: Floats) -> float:
-    """Return the weight of the intervals that the probes of a schedule capture, each at its source."""
+    """Return the weight of the intervals that the probes of a schedule capture, each at its source.
+
+    >>> from proxyd.core.model.chronon import Epoch
+    >>> intervals, room = [ExecutionInterval(name, "r", 0, 1) for name in "abc"], Capacity.constant(1, Epoch(0, 4))
+    >>> captured_weight(most_weight(intervals, [1.0, 5.0, 3.0], room), intervals, np.array([1.0, 5.0, 3.0]))
+    8.0
+    """
     spans = Spans.of(intervals)
     number = {name: n for n, name in enumerate(spans.names)}
     probes = np.array([(number[source], chronon) for source, chronon in schedule.probes], dtype=np.int64).reshape(-1, 2)
@@ -254,7 +260,13 @@ def captured_weight(schedule: CaptureSchedule, intervals: Sequence[ExecutionInte
 
 
 def most_captured(given: Sequence[ExecutionInterval], capacity: Capacity, weights: Floats | None) -> CaptureSchedule:
-    """Return the schedule that captures most intervals or weight; if that is hard, a greedy one with a bound."""
+    """Return the schedule that captures most intervals or weight; if that is hard, a greedy one with a bound.
+
+    >>> from proxyd.core.model.chronon import Epoch
+    >>> intervals, room = [ExecutionInterval(name, "r", 0, 1) for name in "abc"], Capacity.constant(1, Epoch(0, 4))
+    >>> most_captured(intervals, room, None).captured
+    2
+    """
     if weights is None or np.all(weights == weights[0]):
         found, each = edf(given, capacity), 1.0 if weights is None else float(weights[0])
         found = replace(found, weight=found.weight * each, bound=found.bound and found.bound * each)
@@ -271,7 +283,13 @@ def most_captured(given: Sequence[ExecutionInterval], capacity: Capacity, weight
 
 
 def fits(found: CaptureSchedule, capacity: Capacity) -> bool:
-    """Return whether the schedule keeps to the capacity."""
+    """Return whether the schedule keeps to the capacity.
+
+    >>> from proxyd.core.model.chronon import Epoch
+    >>> intervals, room = [ExecutionInterval(name, "r", 0, 1) for name in "abc"], Capacity.constant(1, Epoch(0, 4))
+    >>> fits(most_captured(intervals, room, None), room)
+    True
+    """
     chronons = np.array([chronon for _, chronon in found.probes], dtype=np.int64) - capacity.epoch.start
     used = np.bincount(chronons, minlength=len(capacity.epoch))
     return bool(np.all(used <= capacity.probes))

@@ -116,7 +116,11 @@ def randomised(mu: ArrayLike, access: GammaAccess, weights: ArrayLike | None = N
 
 
 def even_staleness(mu: Floats, access: GammaAccess, f: Floats) -> Floats:
-    """Return the outdated fractions for evenly spaced accesses; pages without accesses are always out of date."""
+    """Return the outdated fractions for evenly spaced accesses; pages without accesses are always out of date.
+
+    >>> even_staleness(np.array([1.0]), GammaAccess(1.0), np.array([0.0])).tolist()
+    [1.0]
+    """
     log_h = np.log(access.transform(mu))
     stale = np.ones(len(mu))
     used = f > 0
@@ -125,7 +129,11 @@ def even_staleness(mu: Floats, access: GammaAccess, f: Floats) -> Floats:
 
 
 def drawn_staleness(mu: Floats, access: GammaAccess, f: Floats) -> Floats:
-    """Return the outdated fractions if each access is drawn independently (Lemma 4.1)."""
+    """Return the outdated fractions if each access is drawn independently (Lemma 4.1).
+
+    >>> drawn_staleness(np.array([1.0]), GammaAccess(1.0), np.array([0.0])).tolist()
+    [1.0]
+    """
     h = access.transform(mu)
     stale: Floats = 1 - f / (mu * access.mean) * (1 - h) / (1 - h + f * h)
     return stale
