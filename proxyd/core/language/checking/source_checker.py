@@ -148,4 +148,4 @@ def check_deliveries(deliveries: Iterable[Located[Delivery]], reporter: Reporter
         if delivery.endpoint in endpoints:
             reporter.warn("this address is listed twice; only the first is used", span)
         endpoints.add(delivery.endpoint)
-        kind_of(delivery).check(delivery, values, reporter, span)
+        kind_of(delivery).check(values, delivery, span)

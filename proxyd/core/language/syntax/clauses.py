@@ -283,6 +283,12 @@ CLAUSE_STARTS: Mapping[str, tuple[str, ...]] = {
 """The words that the clauses of a kind of statement begin with."""
 
 
+ADDS_UP = frozenset(
+    each.attribute for each in (*SOURCE_OPTIONS, *PROFILE_OPTIONS, *RULE_CLAUSES, *WATCH_OPTIONS) if each.adds_up
+)
+"""The attributes whose clauses may be given several times."""
+
+
 class Setting(NamedTuple):
     """One clause as written: the attributes that it sets, and the characters that it covers."""
 

@@ -23,7 +23,6 @@ from proxyd.core.model.delivery import (
 )
 
 if TYPE_CHECKING:
-    from proxyd.core.language.syntax.check_context import Reporter
     from proxyd.core.language.syntax.token_reader import TokenReader
     from proxyd.core.language.syntax.value_reader import Values
     from proxyd.core.model.expression import TextSpan
@@ -98,7 +97,7 @@ class DeliveryKind:
     kind: str
     noun: str
     parts: tuple[DeliveryPart, ...]
-    check: Callable[[Any, Values, Reporter, TextSpan], None]
+    check: Callable[[Values, Any, TextSpan], None]
     parts_fault: str = ""
 
     @property
@@ -112,25 +111,25 @@ class DeliveryKind:
         return {part.name if n else self.kind: part for n, part in enumerate(self.parts)}
 
 
-def _check_webhook(delivery: WebhookDelivery, values: Values, reporter: Reporter, span: TextSpan) -> None:
+def _check_webhook(values: Values, delivery: WebhookDelivery, span: TextSpan) -> None:
     if delivery.payload not in (0, 1, 2):
-        reporter.error("PAYLOAD is 1 or 2", span)
+        values.reporter.error("PAYLOAD is 1 or 2", span)
     values.url(delivery.url, span)
     values.secret(delivery.secret, span)
 
 
-def _check_mail(delivery: MailDelivery, values: Values, _reporter: Reporter, span: TextSpan) -> None:
+def _check_mail(values: Values, delivery: MailDelivery, span: TextSpan) -> None:
     values.mail(delivery.address, span)
     values.can_mail(span)
 
 
-def _check_channel(delivery: ChannelDelivery, values: Values, _reporter: Reporter, span: TextSpan) -> None:
+def _check_channel(values: Values, delivery: ChannelDelivery, span: TextSpan) -> None:
     values.channel(delivery.url, span)
 
 
-def _check_log(delivery: LogDelivery, _values: Values, reporter: Reporter, span: TextSpan) -> None:
+def _check_log(values: Values, delivery: LogDelivery, span: TextSpan) -> None:
     if not _LOG_NAME.fullmatch(delivery.name):
-        reporter.error(f"LOG takes a short name of letters, digits, '-' and '_'; found {delivery.name!r}", span)
+        values.reporter.error(f"LOG takes a short name of letters, digits, '-' and '_'; found {delivery.name!r}", span)
 
 
 DELIVERY_KINDS = (

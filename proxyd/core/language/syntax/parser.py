@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from proxyd.core.errors import RuleError, RuleSyntaxError, suggest
 from proxyd.core.language.syntax.address_lists import is_list, read_list
-from proxyd.core.language.syntax.clauses import CLAUSE_STARTS, parse_clause
+from proxyd.core.language.syntax.clauses import ADDS_UP, CLAUSE_STARTS, parse_clause
 from proxyd.core.language.syntax.expressions import (
     QUERY_CLAUSES,
     TRIGGER_CLAUSES,
@@ -88,7 +88,7 @@ _REQUIRED = {
     "query": "SET QUERY",
     "trigger": "SET TRIGGER",
 }
-_ADD_UP = frozenset({"deliveries", "headers", "trouble"})
+_DELIVERIES = frozenset({"no_delivery", "deliveries"})
 _TITLES = {"profiles": "INTO", "sources": "FROM SOURCES", "no_delivery": "SET DELIVERY NONE"}
 
 
@@ -169,22 +169,22 @@ class _Reader:
             self._skip(max(parser.at, begin + 1), draft.kind)
             return
         for attribute, value in clause.values.items():
-            self._set(draft, attribute, value, self._title(begin), clause.span)
+            self._set(draft, attribute, value, begin, clause.span)
 
-    def _set(self, draft: _Draft, attribute: str, value: Any, title: str, span: TextSpan) -> None:
+    def _set(self, draft: _Draft, attribute: str, value: Any, begin: int, span: TextSpan) -> None:
         """Keep the value of a clause; a clause that is given twice is an error."""
         if attribute in _INNER_TEXTS:
             value = self._read_inner(attribute, value)
             if value is None:
                 return
-        if attribute in _ADD_UP:
+        if attribute in ADDS_UP:
             draft.values[attribute] = draft.values.get(attribute, ()) + value
         elif attribute in draft.values:
-            message = f"{_TITLES.get(attribute, title)} is given twice"
+            message = f"{_TITLES.get(attribute) or self._title(begin)} is given twice"
             self._complain(Complaint(message, span.start, span.stop))
         else:
             draft.values[attribute] = value
-        if {"no_delivery", "deliveries"} <= draft.values.keys():
+        if attribute in _DELIVERIES and draft.values.keys() >= _DELIVERIES:
             message = "SET DELIVERY NONE cannot be combined with another SET DELIVERY"
             self._complain(Complaint(message, span.start, span.stop))
 
@@ -208,7 +208,9 @@ class _Reader:
             return
         span = TextSpan(draft.span.start, self._tokens[max(begin, self._parser.at - 1)].stop)
         statement = draft.head.made(**draft.head.values, **draft.values, span=span)
-        if _is_longer(self._source.text[span.start : span.stop], MAX_STATEMENT_BYTES):
+        if 4 * span.length > MAX_STATEMENT_BYTES and _is_longer(
+            self._source.text[span.start : span.stop], MAX_STATEMENT_BYTES
+        ):
             if not self._has_error(span.start, span.stop):
                 self._complain(Complaint(TOO_LONG, draft.span.start, draft.span.stop))
             self._broken.append(Broken(kind_of_statement(statement), statement.name.value))
