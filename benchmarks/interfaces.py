@@ -42,7 +42,7 @@ from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.core.rules.stages.source_state import Calibration
 from proxyd.store import rows
 from proxyd.store.databases import tables as t
-from proxyd.store.databases.word_index import IN_SQLITE, WITHOUT_SQLITE
+from proxyd.store.databases.tables import WORDS_IN_SQLITE
 
 Line = dict[str, object]
 
@@ -143,11 +143,12 @@ def fill(database: Path, left: Rows) -> None:
     """Write what was left behind."""
     with closing(sqlite3.connect(database)) as connection:
         connection.execute("PRAGMA synchronous=OFF")
-        for statement in WITHOUT_SQLITE:  # an index is built faster over all rows at once
+        drops = [f"DROP TRIGGER item_words_{each}" for each in ("insert", "delete", "update")]
+        for statement in [*drops, "DROP TABLE item_words"]:  # an index is built faster over all rows at once
             connection.execute(statement)
         for table, found in left:
             _insert(connection, table, found)
-        for statement in IN_SQLITE:
+        for statement in WORDS_IN_SQLITE:
             connection.execute(statement)
         connection.commit()
 

@@ -30,8 +30,7 @@ from proxyd.core.planning.allocation.probe_allocator import ProbeAllocator
 from proxyd.core.planning.allocation.targets import FleetTargets
 from proxyd.core.planning.allocation.timetable import Timetable
 from proxyd.core.planning.allocation.week_plan import WeekPlan
-from proxyd.core.planning.capture.capacity import Capacity
-from proxyd.core.planning.capture.earliest_deadline import edf
+from proxyd.core.planning.capture.earliest_deadline import Capacity, edf
 from proxyd.core.planning.capture.pareto import pareto
 from proxyd.core.planning.kernels.costs import Prefix
 from proxyd.core.planning.kernels.losses import Losses, window

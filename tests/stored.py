@@ -11,8 +11,7 @@ from typing import Any
 from sqlalchemy import Table
 
 from proxyd.core.planning.allocation.fleet_state import FleetState
-from proxyd.core.planning.allocation.packed_state import pack, unpack
-from proxyd.core.planning.allocation.week_plan import WeekPlan
+from proxyd.core.planning.allocation.week_plan import WeekPlan, pack, unpack
 from proxyd.core.rules.decider import Decider, PlanRecord
 from proxyd.core.rules.observation import Observation
 from proxyd.store import rows

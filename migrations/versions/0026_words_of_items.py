@@ -10,8 +10,8 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from proxyd.store.databases.word_index import IN_POSTGRESQL, IN_SQLITE, WITHOUT_SQLITE
-from proxyd.store.item_words import words_of
+from proxyd.store.databases.tables import WORDS_IN_SQLITE
+from proxyd.store.rows import words_of
 
 revision = "0026"
 down_revision = "0025"
@@ -25,6 +25,13 @@ _IS_THERE = sa.text("gone_s IS NULL")
 _ITEMS = sa.table(
     "items", sa.column("position", sa.Integer()), sa.column("fields", sa.Text()), sa.column("words", sa.Text())
 )
+_WITHOUT_SQLITE = (
+    "DROP TRIGGER item_words_insert",
+    "DROP TRIGGER item_words_delete",
+    "DROP TRIGGER item_words_update",
+    "DROP TABLE item_words",
+)
+_IN_POSTGRESQL = ("CREATE INDEX ix_items_words ON items USING gin (to_tsvector('simple', words))",)
 
 
 def upgrade() -> None:
@@ -42,7 +49,7 @@ def upgrade() -> None:
     )
     connection = op.get_bind()
     _fill_words(connection)
-    for statement in IN_SQLITE if connection.dialect.name == "sqlite" else IN_POSTGRESQL:
+    for statement in WORDS_IN_SQLITE if connection.dialect.name == "sqlite" else _IN_POSTGRESQL:
         connection.exec_driver_sql(statement)
 
 
@@ -89,7 +96,7 @@ def _fill_words(connection: sa.Connection) -> None:
 
 def downgrade() -> None:
     is_sqlite = op.get_bind().dialect.name == "sqlite"
-    for statement in WITHOUT_SQLITE if is_sqlite else ():
+    for statement in _WITHOUT_SQLITE if is_sqlite else ():
         op.execute(statement)
     _make_items(
         sa.Column("source_id", sa.String(), primary_key=True),

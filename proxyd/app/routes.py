@@ -10,17 +10,14 @@ from aiohttp.typedefs import Middleware
 
 from proxyd import __version__
 from proxyd.api import wire
-from proxyd.api.admission import admission
-from proxyd.api.auth import require
-from proxyd.api.connections import sending
+from proxyd.api.auth import Quota, Quotas, require, tell_left
+from proxyd.api.connections import admission, sending
 from proxyd.api.endpoint import MOST_BYTES, Endpoint, listing, pattern
 from proxyd.api.listings import Listings
 from proxyd.api.peers import NO_PEERS, Peers
 from proxyd.api.problems import Handler, problems
-from proxyd.api.quotas import Quota, Quotas, tell_left
 from proxyd.api.rest.action_handlers import move_endpoints, probe_endpoints, suspension_endpoints
-from proxyd.api.rest.callbacks import CALLBACK_PATH, Callbacks
-from proxyd.api.rest.delivery_handlers import delivery_endpoints
+from proxyd.api.rest.delivery_handlers import CALLBACK_PATH, Callbacks, delivery_endpoints
 from proxyd.api.rest.health_handlers import HealthHandlers
 from proxyd.api.rest.idempotency import Idempotency
 from proxyd.api.rest.openapi import ApiDocument

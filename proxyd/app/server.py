@@ -13,11 +13,11 @@ from pathlib import Path
 import structlog
 from aiohttp import web
 
+from proxyd.api.auth import Quota
 from proxyd.api.connections import CONNECTIONS, ConnectionLimits, listening_at
 from proxyd.api.forwarding import Planners, asking, open_forwarding, reading
 from proxyd.api.listings import Listings
 from proxyd.api.peers import NO_PEERS, AskedPeers, Peers, add_answers
-from proxyd.api.quotas import Quota
 from proxyd.api.rest.health_handlers import HealthHandlers, health_app
 from proxyd.app.routes import make_app
 from proxyd.core.errors import ConfigError

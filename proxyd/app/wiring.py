@@ -15,15 +15,13 @@ import numpy as np
 import structlog
 from aiohttp import ClientSession
 
-from proxyd.api.auth import new_token
-from proxyd.api.quotas import Quota
+from proxyd.api.auth import Quota, new_token
 from proxyd.app.check_settings import browser_missing, check_settings, checked_declaration
 from proxyd.app.server import ApiSettings, serve_api
-from proxyd.base.clock import SystemClock
+from proxyd.base.clock import Signal, SystemClock
 from proxyd.base.interpreter import tune_interpreter
 from proxyd.base.metrics import Metrics
 from proxyd.base.ports import Channel, Clock, Prober, Transport
-from proxyd.base.signals import Signal
 from proxyd.cluster import LocalTransport
 from proxyd.config import SecretStore, Settings, Supervision, socket_address, supervision
 from proxyd.config.profile_files import read_directory
@@ -86,7 +84,7 @@ from proxyd.probing import (
     robots_limits,
 )
 from proxyd.probing.browser.page_requests import RenderLimits
-from proxyd.queries import Queries, Scope
+from proxyd.queries import Discovered, Queries, Scope
 from proxyd.store import SqlStore, open_store, owner_lock
 from proxyd.tracing import NO_TRACES, Tracer
 
@@ -481,3 +479,9 @@ def _handle_signals(daemon: Daemon) -> None:
     loop.add_signal_handler(signal.SIGTERM, daemon.stop)
     loop.add_signal_handler(signal.SIGINT, daemon.stop)
     loop.add_signal_handler(signal.SIGHUP, daemon.reload_soon)
+
+
+async def discover(settings: Settings, url: str, *, locale: str | None = None, wants_price: bool = False) -> Discovered:
+    """Return what an address holds; with ``wants_price`` its page is read for its price alone."""
+    async with open_network(settings, SystemClock()) as network:
+        return await Discovery(network.prober).look(url, locale=locale, wants_price=wants_price)

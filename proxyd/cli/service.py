@@ -8,17 +8,20 @@ import signal
 import sys
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
 from proxyd.base.lean_imports import without
-from proxyd.cli.answers import ask, print_answer, print_json, print_lines, settings_of
+from proxyd.cli.answers import ask, counted, print_answer, print_json, print_lines, settings_of
 from proxyd.core.errors import ProfileError, ProxydError, StoreError
 from proxyd.terminal.verbs import JSON, URL, argument, duration, verb
 
 if TYPE_CHECKING:
     from proxyd.app.wiring import Built
     from proxyd.config import Settings
+    from proxyd.core.planning.queue.probe_slots import PlannedProbe
+
 
 _TERMINATED = 128 + signal.SIGTERM
 _ROLE = argument(
@@ -71,8 +74,6 @@ def _served(settings: Settings) -> Coroutine[None, None, None]:
 
 def _greet(settings: Settings, built: Built) -> None:
     """Say on the terminal what runs, and where to look."""
-    from proxyd.cli.greeting import greeting
-
     declared, coming = built.declarations.declaration, built.queries.plans.plan(limit=1)
     host, port = settings.listen_address
     lines = greeting(
@@ -95,7 +96,7 @@ def _greet(settings: Settings, built: Built) -> None:
 )
 def demo(options: argparse.Namespace) -> int:
     """Run proxyd offline against generated feeds and show the measurements."""
-    from proxyd.cli.demo.run import run_demo
+    from proxyd.cli.demo import run_demo
 
     with proxyd_errors():
         results = run_demo(options.duration_s, options.seed)
@@ -159,3 +160,20 @@ def proxyd_errors() -> Iterator[None]:
         errors = leaves(group)
     if errors:
         raise errors[0]
+
+
+def greeting(*, sources: int, rules: int, coming: PlannedProbe | None, dashboard: str) -> Iterator[str]:
+    """Yield the lines of the greeting; ``dashboard`` is its address.
+
+    >>> next(greeting(sources=0, rules=0, coming=None, dashboard="http://127.0.0.1:8080/"))
+    'proxyd runs, and watches nothing yet: `proxyd add ADDRESS` in another terminal watches a feed or a page'
+    """
+    if sources:
+        yield f"proxyd runs, and watches {counted(sources, 'source')} for {counted(rules, 'rule')}"
+    else:
+        yield "proxyd runs, and watches nothing yet: `proxyd add ADDRESS` in another terminal watches a feed or a page"
+    if coming is not None:
+        at = datetime.fromtimestamp(coming.start_s).astimezone()
+        yield f"the first probe is that of {coming.probe.source_id}, at {at:%H:%M:%S}; `proxyd top` shows them live"
+    yield f"dashboard: {dashboard} (sign in with what `proxyd token create --name me --scope write` prints)"
+    yield "Ctrl-C ends it"

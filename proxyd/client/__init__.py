@@ -5,8 +5,7 @@ The types of the responses are in ``proxyd.client.types``.
 
 from proxyd.client.blocking import SyncClient
 from proxyd.client.client import Client, ProfileRead
-from proxyd.client.events import StreamEvent
-from proxyd.client.wire import ApiError
+from proxyd.client.wire import ApiError, StreamEvent
 from proxyd.core.errors import UnreachableError
 
 __all__ = ["ApiError", "Client", "ProfileRead", "StreamEvent", "SyncClient", "UnreachableError"]

@@ -12,8 +12,7 @@ from typing import Literal, NamedTuple, Self, TypeAlias
 import aiohttp
 
 from proxyd.client import types
-from proxyd.client.events import EventReader, StreamEvent
-from proxyd.client.wire import Answer, ApiError, ListAnswer, Query, Wire, keyed, part
+from proxyd.client.wire import Answer, ApiError, EventReader, ListAnswer, Query, StreamEvent, Wire, keyed, part
 from proxyd.core.errors import UnreachableError
 
 SourceOrder: TypeAlias = Literal["name", "newest", "probed", "items"]

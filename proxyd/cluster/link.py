@@ -20,8 +20,8 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
-from proxyd.base.signals import Signal
-from proxyd.cluster.subjects import OUTBOX
+from proxyd.base.clock import Signal
+from proxyd.cluster.messages import OUTBOX
 from proxyd.core.errors import ClusterError
 
 _PART, _STATUS, _NOBODY = "Proxyd-Part", "Status", "503"

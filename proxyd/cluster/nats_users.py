@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from proxyd.cluster.subjects import rights_of
+from proxyd.cluster.messages import rights_of
 
 USERS = ("all", "planner", "prober", "notifier")
 CONFIG, PASSWORDS = "nats.conf", "nats_passwords"

@@ -4,8 +4,7 @@ Values come from, in this order: keyword arguments (the command line), ``PROXYD_
 that contains the value), the TOML file, the default. An unknown key or ``PROXYD_`` variable is an error.
 """
 
-from proxyd.config.environment import SecretStore, Supervision, socket_address, supervision
-from proxyd.config.loading import PREFIX, TOKEN, api_token, load
+from proxyd.config.loading import PREFIX, TOKEN, SecretStore, Supervision, api_token, load, socket_address, supervision
 from proxyd.config.setting_values import format_budget, format_duration, parse_budget, parse_duration
 from proxyd.config.settings import Settings
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import structlog
 
+from proxyd.base.clock import Signal
 from proxyd.base.interpreter import growing
 from proxyd.base.metrics import ROLES, Metrics
 from proxyd.base.ports import Clock, Transport
-from proxyd.base.signals import Signal
 from proxyd.config import Settings, Supervision
 from proxyd.core.errors import StoreError
 from proxyd.daemon.declarations import Declarations

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import structlog
 
+from proxyd.base.clock import Signal
 from proxyd.base.metrics import Metrics
 from proxyd.base.ports import Clock, ResolveSecret
-from proxyd.base.signals import Signal
 from proxyd.config.profile_files import read_directory
 from proxyd.core.errors import (
     BusyError,

@@ -7,8 +7,8 @@ import json
 from collections import defaultdict
 from dataclasses import dataclass, replace
 
+from proxyd.base.clock import Signal
 from proxyd.base.ports import Channel, Clock, Message, WebhookState
-from proxyd.base.signals import Signal
 from proxyd.config import SecretStore
 from proxyd.core.errors import DeliveryError, NotFoundError
 from proxyd.core.language import no_such

@@ -11,8 +11,7 @@ from proxyd.core.errors import BusyError
 from proxyd.core.language import BUILT_IN
 from proxyd.core.language.watch_wishes import VALUE_CLASS, VALUE_FIELD
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
-from proxyd.core.model.page_preview import PREVIEW, PREVIEW_FIELD
-from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass, Reader
+from proxyd.core.model.profile import PREVIEW, PREVIEW_FIELD, Extraction, Field, FieldType, PageClass, Reader
 from proxyd.queries import Discovered
 
 _MOST_TRIED = 3

@@ -9,8 +9,8 @@ from typing import Protocol
 
 import structlog
 
+from proxyd.base.clock import Signal
 from proxyd.base.ports import Clock
-from proxyd.base.signals import Signal
 from proxyd.core.errors import ClusterError
 from proxyd.core.model.shards import shard_of
 from proxyd.notify import Dispatcher, Pings

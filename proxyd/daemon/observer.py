@@ -8,9 +8,9 @@ from weakref import WeakValueDictionary
 
 import structlog
 
+from proxyd.base.clock import Signal
 from proxyd.base.metrics import Metrics
 from proxyd.base.ports import Clock, Memory
-from proxyd.base.signals import Signal
 from proxyd.core.model.outcome import ProbeOutcome
 from proxyd.core.model.schedule import Probe
 from proxyd.core.model.shards import FIRST_SHARD

@@ -8,11 +8,10 @@ from typing import TypeAlias, TypeVar
 
 import structlog
 
+from proxyd.base.clock import Signal
 from proxyd.base.metrics import Metrics
 from proxyd.base.ports import Clock
-from proxyd.base.signals import Signal
-from proxyd.core.planning.allocation.packed_state import pack
-from proxyd.core.planning.allocation.week_plan import WeekPlan
+from proxyd.core.planning.allocation.week_plan import WeekPlan, pack
 from proxyd.core.planning.chunks import Chunked, Steps
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.estimates import until_next_plan_s

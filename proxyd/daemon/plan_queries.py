@@ -9,8 +9,8 @@ from itertools import islice
 from types import MappingProxyType
 from typing import NoReturn, TypeAlias
 
+from proxyd.base.clock import Signal
 from proxyd.base.ports import Clock
-from proxyd.base.signals import Signal
 from proxyd.core.errors import BusyError, ConflictError
 from proxyd.core.language import no_such, no_such_source
 from proxyd.core.model.profile import Declaration

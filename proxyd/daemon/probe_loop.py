@@ -12,10 +12,10 @@ from math import inf
 
 import structlog
 
+from proxyd.base.clock import Signal
 from proxyd.base.interpreter import growing
 from proxyd.base.metrics import Metrics
 from proxyd.base.ports import Clock, Transport, Unmade
-from proxyd.base.signals import Signal
 from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.outcome import ProbeRequest
 from proxyd.core.planning.queue.probe_slots import LateStarts, OverloadLimiter, PlannedProbe

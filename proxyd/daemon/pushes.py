@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 import structlog
 
+from proxyd.base.clock import Signal
 from proxyd.base.metrics import Metrics
 from proxyd.base.ports import Clock, Hub, PushParser
-from proxyd.base.signals import Signal
 from proxyd.core.errors import BusyError, ProbeError
 from proxyd.core.model.notations import Languages
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome

@@ -9,8 +9,7 @@ from typing import Protocol, TypeAlias
 
 import structlog
 
-from proxyd.core.planning.allocation.packed_state import unpack
-from proxyd.core.planning.allocation.week_plan import WeekPlan
+from proxyd.core.planning.allocation.week_plan import WeekPlan, unpack
 from proxyd.core.rates.siblings import MOST_CHANGES
 from proxyd.core.rules.decider import Decider, PlanRecord
 from proxyd.core.rules.known.knowledge import DeciderSettings

@@ -10,8 +10,8 @@ from weakref import WeakValueDictionary
 
 import structlog
 
+from proxyd.base.clock import Signal
 from proxyd.base.metrics import Metrics
-from proxyd.base.signals import Signal
 from proxyd.base.worker_pool import WorkerLimits, WorkerPool
 from proxyd.core.errors import WorkerFailedError
 from proxyd.core.rules.decider import Decider

@@ -10,8 +10,8 @@ from typing import Protocol
 
 import structlog
 
+from proxyd.base.clock import Signal
 from proxyd.base.ports import Clock
-from proxyd.base.signals import Signal
 from proxyd.core.model.shards import FIRST_SHARD, SHARDS
 from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.rules.budget_parts import part_of_budget

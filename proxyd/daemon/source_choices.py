@@ -14,8 +14,8 @@ from typing import NoReturn, TypeAlias
 
 import numpy as np
 
+from proxyd.base.clock import Signal
 from proxyd.base.ports import Clock
-from proxyd.base.signals import Signal
 from proxyd.core.model.profile import Source
 from proxyd.core.rules.known.compiled import Compiled
 from proxyd.core.rules.known.knowledge import Knowledge

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
+from proxyd.base.clock import Signal
 from proxyd.base.ports import Clock
-from proxyd.base.signals import Signal
 from proxyd.core.errors import BusyError, ConflictError
 from proxyd.core.language import no_such, no_such_source
 from proxyd.core.model.field_values import iso_time

@@ -1,4 +1,4 @@
-"""The laboratory: the simulator, the papers' experiments, and algorithms and estimators that no daemon runs.
+"""The laboratory: the simulator, the papers' experiments, and algorithms that no daemon runs.
 
 The numbered *pages* of the papers, in their experiments and algorithms, are sources.
 """

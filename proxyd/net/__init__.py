@@ -1,7 +1,6 @@
 """The path of every outgoing connection: the guard, the session and the host tokens."""
 
-from proxyd.net.guard import Guard, GuardedResolver, RefusedConnectionError, refusal, refusal_in
-from proxyd.net.guarded_calls import Connections, guarded
+from proxyd.net.guard import Connections, Guard, GuardedResolver, RefusedConnectionError, guarded, refusal, refusal_in
 from proxyd.net.host_turns import HostTokens, ThrottleScopes, Turn
 from proxyd.net.http_values import describe, fresh_for_s, http_date_s, read_some, retry_after_s
 from proxyd.net.links import Link, absolute, read_links, read_url, without_path

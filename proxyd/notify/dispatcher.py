@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import structlog
 
+from proxyd.base.clock import Signal
 from proxyd.base.metrics import Metrics
 from proxyd.base.ports import Channel, Clock, DueDelivery, Message, Outbox, ResolveSecret
-from proxyd.base.signals import Signal
 from proxyd.core.errors import DeliveryError
 from proxyd.core.model.delivery import SecretRef, shown_endpoint
 from proxyd.core.model.outcome import Picture

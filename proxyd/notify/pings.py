@@ -11,8 +11,8 @@ from itertools import count
 import numpy as np
 import structlog
 
+from proxyd.base.clock import Signal
 from proxyd.base.ports import Channel, Clock, Message, ResolveSecret, UnconfirmedWebhook, Webhooks, WebhookState
-from proxyd.base.signals import Signal
 from proxyd.core.errors import DeliveryError
 from proxyd.core.model.delivery import WebhookDelivery
 from proxyd.core.model.field_values import iso_time

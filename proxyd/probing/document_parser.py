@@ -12,8 +12,7 @@ from proxyd.core.model.item import Item
 from proxyd.core.model.normal_forms import normal_text, plain_text
 from proxyd.core.model.notations import NO_LANGUAGES, Languages
 from proxyd.core.model.numbers import plain_number, read_number
-from proxyd.core.model.page_preview import PREVIEW, PREVIEW_FIELD
-from proxyd.core.model.profile import FieldType, PageClass, Reader
+from proxyd.core.model.profile import PREVIEW, PREVIEW_FIELD, FieldType, PageClass, Reader
 from proxyd.core.model.text_blocks import BLOCK_GAP
 from proxyd.core.texts.charsets import DocumentKind, decoded
 from proxyd.probing.documents.document_kinds import GZIP, is_empty, is_web_page

@@ -23,7 +23,6 @@ from proxyd.queries.deliveries import (
     Wanted,
     WebhookStatus,
 )
-from proxyd.queries.discovery import Discovered, Discovering
 from proxyd.queries.plans import (
     AskedProbe,
     DecidedInterval,
@@ -38,6 +37,8 @@ from proxyd.queries.plans import (
 )
 from proxyd.queries.profiles import (
     DeclarationChanges,
+    Discovered,
+    Discovering,
     MoveAccepted,
     MovePlace,
     Moving,

@@ -17,11 +17,9 @@ from sqlalchemy import Connection, NullPool, create_engine
 from proxyd.core.errors import ConflictError, NotFoundError, StoreError
 from proxyd.core.texts.safe_text import visible
 from proxyd.store.databases.connections import breakable, sqlite_url, store_errors
-from proxyd.store.databases.database_copies import copy_from_file
-from proxyd.store.databases.schema import migrate, upgrade
+from proxyd.store.databases.schema import copy_from_file, migrate, upgrade
 from proxyd.store.databases.sqlite import copy_file, end_when, sync
-from proxyd.store.databases.tables import metadata
-from proxyd.store.databases.word_index import IN_SQLITE
+from proxyd.store.databases.tables import WORDS_IN_SQLITE, metadata
 from proxyd.store.opening import is_postgresql, open_connections, owned_connections, owner_lock
 
 
@@ -212,7 +210,7 @@ def _refuse_programs(path: Path, connection: sqlite3.Connection) -> None:
     programs = connection.execute(
         "SELECT type, name, sql FROM sqlite_master WHERE type IN ('trigger', 'view') OR sql LIKE 'CREATE VIRTUAL%'"
     )
-    found = next((row for row in programs if row[2] not in IN_SQLITE), None)
+    found = next((row for row in programs if row[2] not in WORDS_IN_SQLITE), None)
     if found is not None:
         raise StoreError(f"{path} holds the {found[0]} {visible(str(found[1]))[:60]!r}, which proxyd did not make")
 

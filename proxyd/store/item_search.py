@@ -14,7 +14,7 @@ from proxyd.queries import FoundItem
 from proxyd.store import rows
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import Connections
-from proxyd.store.item_words import Search, in_postgresql, in_sqlite, search_of
+from proxyd.store.rows import Search, in_postgresql, in_sqlite, search_of
 
 _i = t.items.c
 _SIMPLE: ColumnElement[str] = literal_column("'simple'::regconfig")

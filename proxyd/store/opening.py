@@ -9,8 +9,7 @@ from pathlib import Path
 from proxyd.core.errors import StoreError
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.store.databases.connections import StoreConnections
-from proxyd.store.databases.database_copies import copy_between
-from proxyd.store.databases.schema import is_newest, migrate
+from proxyd.store.databases.schema import copy_between, is_newest, migrate
 from proxyd.store.databases.sqlite import file_lock, sqlite_connections
 from proxyd.store.sql_store import SqlStore
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from proxyd.base.clock import SystemClock
-from proxyd.cli.demo.origin import Origin
+from proxyd.cli.demo import Origin
 from proxyd.core.model.measures import Times
 from tests.acceptance.support import Daemon, eventually
 

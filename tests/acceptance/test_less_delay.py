@@ -11,12 +11,10 @@ import numpy as np
 import pytest
 
 from proxyd.base.clock import SystemClock
-from proxyd.cli.demo.origin import Origin
-from proxyd.cli.demo.workload import WEEK_FACTORS
+from proxyd.cli.demo import WEEK_FACTORS, Origin
 from proxyd.core.model.measures import Times, delays_s
 from proxyd.lab.replay.reference_schedules import uniform_probes
-from proxyd.lab.traces.synthetic import Week, poisson_events, zipf_rates
-from proxyd.lab.traces.update_models import MONDAY_S
+from proxyd.lab.traces import MONDAY_S, Week, poisson_events, zipf_rates
 from tests.acceptance.support import Daemon, eventually
 
 ORIGINS = 300

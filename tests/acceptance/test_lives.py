@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from proxyd.base.clock import SystemClock
-from proxyd.cli.demo.origin import Origin
+from proxyd.cli.demo import Origin
 from proxyd.core.model.measures import Times
 from tests import lives
 from tests.acceptance.support import Daemon, eventually

@@ -14,7 +14,7 @@ from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, Request, expect
 
 from proxyd.api.auth import new_token
-from proxyd.lab.traces.synthetic import Week
+from proxyd.lab.traces import Week
 from proxyd.queries import Scope, Wanted
 from tests.acceptance.support import DOMAIN, World, eventually, rule_text, world
 from tests.integration.api_world import Running, running_api

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from proxyd.core.model.outcome import ProbeOutcome
-from proxyd.probing.browser.page_pictures import MOST_BYTES
+from proxyd.probing.browser.chromium import MOST_BYTES
 from proxyd.probing.browser.page_requests import RenderLimits
 from tests.browser.devtools import DevTools, running_chromium
 from tests.browser.test_rendered_pages import DONE, QUICK, Rig, names, rigged

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from proxyd.cluster.link import ClusterSettings, Received, open_link
-from proxyd.cluster.messages import ANSWERS
-from proxyd.cluster.subjects import CALL
+from proxyd.cluster.messages import ANSWERS, CALL
 from tests.acceptance.support import PATIENCE_S, Daemon, eventually
 from tests.cluster import support
 from tests.cluster.hosts import Hosts, hosts

@@ -18,9 +18,8 @@ from proxyd.probing.documents.document_texts import clean
 from proxyd.store import SqlStore, item_search
 from proxyd.store.databases import tables as t
 from proxyd.store.item_search import SqlItemSearch
-from proxyd.store.item_sizes import fitting_since_s, measure_items
-from proxyd.store.item_words import MOST_BEGUN, MOST_TERMS, MOST_WORDS, words_of
-from proxyd.store.retention import expire, expire_items
+from proxyd.store.retention import expire, expire_items, fitting_since_s, measure_items
+from proxyd.store.rows import MOST_BEGUN, MOST_TERMS, MOST_WORDS, words_of
 from tests.hostile import CONTROLS, HUGE, MARKUP
 from tests.observations import altered, observed
 

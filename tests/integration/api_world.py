@@ -14,8 +14,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from sqlalchemy import Connection, insert, update
 
-from proxyd.api.auth import new_token
-from proxyd.api.quotas import Quota
+from proxyd.api.auth import Quota, new_token
 from proxyd.api.rest.streams import StreamSettings
 from proxyd.app.routes import make_app
 from proxyd.app.wiring import Built, Resources, build

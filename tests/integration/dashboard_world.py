@@ -16,8 +16,7 @@ from proxyd.core.model.item import Item
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.daemon.plan_loop import in_parts
-from proxyd.lab.traces.synthetic import STEADY, Week
-from proxyd.lab.traces.update_models import MONDAY_S, model_trace, working_week
+from proxyd.lab.traces import MONDAY_S, STEADY, Week, model_trace, working_week
 from proxyd.queries import Scope
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, changed, item, rule, source, unchanged

@@ -18,8 +18,7 @@ from proxyd.core.model.outcome import OutcomeKind
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.lab.replay.policy_registry import run
 from proxyd.lab.replay.replay import SourceFault, Terms
-from proxyd.lab.traces.synthetic import STEADY, Week
-from proxyd.lab.traces.update_models import MONDAY_S, model_trace, working_week
+from proxyd.lab.traces import MONDAY_S, STEADY, Week, model_trace, working_week
 from tests.fleets import decider, declaration, rule, source
 from tests.rehearsal import Origins, rehearse
 

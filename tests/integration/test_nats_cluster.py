@@ -22,9 +22,9 @@ from proxyd.base.metrics import Metrics
 from proxyd.base.ports import Transport, Unmade
 from proxyd.cluster.batch_prober import BatchProber, ProberSettings
 from proxyd.cluster.link import ClusterSettings, NatsConnection, PartJoiner, Received, open_link
+from proxyd.cluster.messages import ABSENT, CALL, HELLO, OUTBOX, REPORT, report_to, rights_of, work_of
 from proxyd.cluster.nats_transport import NatsTransport, TransportSettings
 from proxyd.cluster.nats_users import USERS, Server, config_names, files_of
-from proxyd.cluster.subjects import ABSENT, CALL, HELLO, OUTBOX, REPORT, report_to, rights_of, work_of
 from proxyd.core.errors import ClusterError
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from tests.acceptance.support import eventually

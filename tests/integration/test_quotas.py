@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from proxyd.api.quotas import Quota
+from proxyd.api.auth import Quota
 from tests.fakes import FakeClock
 from tests.integration.api_world import running_api
 

@@ -17,7 +17,7 @@ from proxyd.api.rest import streams
 from proxyd.api.rest.streams import StreamSettings
 from proxyd.app.server import ApiSettings, serve_api
 from proxyd.client import ApiError, Client, StreamEvent, UnreachableError
-from proxyd.client.events import EventReader
+from proxyd.client.wire import EventReader
 from proxyd.config import socket_address
 from proxyd.queries import StoredNotification
 from tests.fakes import FakeClock

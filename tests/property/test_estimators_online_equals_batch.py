@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyd.core.rates.evidence import ChangedBit, Evidence, ItemCount, ItemTimes
-from proxyd.core.rates.gamma_poisson import PopulationPrior, posterior_means
-from proxyd.core.rates.rate_blend import Blend, RateEvidence
+from proxyd.core.rates.rate_blend import Blend, PopulationPrior, RateEvidence, posterior_means
 
 HALF_LIFE_S = 1000.0
 DECAY = log(2) / HALF_LIFE_S

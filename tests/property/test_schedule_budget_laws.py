@@ -26,8 +26,7 @@ from proxyd.core.model.profile import PolicyName
 from proxyd.core.model.schedule import Constraint
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.chunks import run_all as run_parts
-from proxyd.core.planning.plan_forecast import PlanForecast
-from proxyd.core.planning.plan_preview import preview
+from proxyd.core.planning.plan_preview import PlanForecast, preview
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.politeness import PolitenessBudget
 from proxyd.core.rates.week_bins import Cycle

@@ -13,7 +13,7 @@ import pytest
 
 import proxyd
 
-PACKAGES = ("proxyd.core.planning", "proxyd.core.rates", "proxyd.lab.algorithms", "proxyd.lab.estimators")
+PACKAGES = ("proxyd.core.planning", "proxyd.core.rates", "proxyd.lab.algorithms")
 SHARED = {  # steps and values that modules of a package share; the examples stand where they are used
     "Candidate",
     "Candidates",

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
+from types import MappingProxyType
 
 from proxyd.core.model.delivery import Delivery, SecretRef
 from proxyd.core.model.expression import NO_SPAN, ClassName, Column, Duration, Expression, Select, TextSpan, is_mixed
@@ -436,3 +437,37 @@ class Declaration:
 
 
 EMPTY_DECLARATION = Declaration({}, {}, {}, {})
+
+
+BUILT_IN_NAME = "built-in"
+"""The domain of the classes that need no declaration."""
+
+SOURCE_CLASS = PageClass(
+    "SOURCE",
+    BUILT_IN_NAME,
+    (
+        Field("source.name", FieldType.STRING),
+        Field("source.url", FieldType.URL),
+        Field("source.status", FieldType.INTEGER),
+        Field("source.latency", FieldType.DECIMAL),
+        Field("source.error", FieldType.STRING),
+        Field("source.since", FieldType.TIMESTAMP),
+        Field("source.moved", FieldType.URL),
+        Field("source.silent", FieldType.STRING),
+        Field("source.trouble", FieldType.STRING),
+    ),
+)
+"""The class of the sources themselves: its events are failures, recoveries, moves, empty documents and probes."""
+
+PROBE_FIELDS: Mapping[str, Field] = MappingProxyType(
+    {
+        "probe.status": Field("probe.status", FieldType.INTEGER),
+        "probe.latency": Field("probe.latency", FieldType.DECIMAL),
+    }
+)
+"""What every other class can read of the probe that found an event, by path: the status, and the seconds it took."""
+
+
+PREVIEW_FIELD = "html"
+PREVIEW = PageClass("PREVIEW", "", (Field(PREVIEW_FIELD, FieldType.STRING),))
+"""Only the dashboard uses it: no declaration can name it."""

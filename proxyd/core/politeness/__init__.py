@@ -1,12 +1,18 @@
 """Politeness rules: when the next request may start. No I/O; nothing here waits."""
 
-from proxyd.core.politeness.backoff import BackOff, back_off, fresh_until_s
 from proxyd.core.politeness.connectivity import Connectivity, Outage
 from proxyd.core.politeness.endpoints import EndpointLimits, Endpoints, retry_after_s
-from proxyd.core.politeness.host_budgets import HostBudgets
+from proxyd.core.politeness.host_budgets import HostBudgets, PolitenessBudget, ProbeLog
 from proxyd.core.politeness.prober_trust import ProberTrust, may_be_its_own
-from proxyd.core.politeness.spacing import PolitenessBudget, ProbeLog
-from proxyd.core.politeness.throttle import HostThrottle, ScopeBlocks, Throttles, throttled
+from proxyd.core.politeness.throttle import (
+    BackOff,
+    HostThrottle,
+    ScopeBlocks,
+    Throttles,
+    back_off,
+    fresh_until_s,
+    throttled,
+)
 
 __all__ = [
     "BackOff",

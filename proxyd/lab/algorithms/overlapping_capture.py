@@ -13,9 +13,8 @@ from scipy.sparse import csr_matrix, hstack, identity, vstack
 
 from proxyd.core.errors import SchedulingError
 from proxyd.core.model.schedule import ExecutionInterval
-from proxyd.core.planning.capture.capacity import Capacity, Jobs
 from proxyd.core.planning.capture.capture_kernels import SLOT, tables, take_in_order
-from proxyd.core.planning.capture.earliest_deadline import edf
+from proxyd.core.planning.capture.earliest_deadline import Capacity, Jobs, edf
 from proxyd.core.planning.capture.spans import OPEN, CaptureSchedule, Floats, Ints, Spans, are_disjoint, checked_weights
 from proxyd.core.planning.kernels.numba_kernels import kernel
 

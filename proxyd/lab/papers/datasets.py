@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from proxyd.core.model.chronon import Epoch
 from proxyd.core.planning.capture.spans import OPEN, Spans
 from proxyd.lab.algorithms.sup import sup_arrays
-from proxyd.lab.traces.synthetic import STEADY, Week, zipf_rates
-from proxyd.lab.traces.update_models import noisy_updates
+from proxyd.lab.traces import STEADY, Week, noisy_updates, zipf_rates
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -22,7 +22,7 @@ from proxyd.lab.algorithms.step_policies import (
     LearningIndexPolicy,
 )
 from proxyd.lab.papers.figure import Figure
-from proxyd.lab.traces.synthetic import zipf_rates
+from proxyd.lab.traces import zipf_rates
 
 Arrivals: TypeAlias = Callable[[Floats, np.random.Generator], Ints]
 SOURCES = 1000

@@ -15,8 +15,7 @@ import numpy as np
 
 from proxyd.core.model.chronon import Chronon, Epoch
 from proxyd.core.model.schedule import ExecutionInterval
-from proxyd.core.planning.capture.capacity import Capacity
-from proxyd.core.planning.capture.earliest_deadline import edf
+from proxyd.core.planning.capture.earliest_deadline import Capacity, edf
 from proxyd.core.planning.capture.pareto import ParetoFront, epsilon_cover, pareto
 from proxyd.lab.algorithms.overlapping_capture import captured_weight, greedy_capture, lp_bound, most_weight
 from proxyd.lab.papers.datasets import Dataset, Updates, office_week

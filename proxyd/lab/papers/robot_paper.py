@@ -19,7 +19,7 @@ from proxyd.lab.algorithms.robot_frequencies import (
     randomised,
 )
 from proxyd.lab.papers.figure import Figure
-from proxyd.lab.traces.synthetic import zipf_rates
+from proxyd.lab.traces import zipf_rates
 
 Ints = NDArray[np.int64]
 PAPER_EXAMPLE = (4, 2, 4, 1, 3, 4, 2, 4, 1, 3, 4, 2, 3)

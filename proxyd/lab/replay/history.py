@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from proxyd.core.errors import InvalidScheduleError
 from proxyd.core.rates.week_bins import WEEK_S
-from proxyd.lab.traces.trace import Floats, Trace
+from proxyd.lab.traces import Floats, Trace
 from proxyd.store.seen_events import SeenSource
 
 Bools = NDArray[np.bool_]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from proxyd.core.model.chronon import Chronon, ChrononGrid, Epoch
 from proxyd.core.model.measures import captured, delays_s, found_s
 from proxyd.core.model.outcome import OutcomeKind
-from proxyd.lab.traces.trace import Trace
+from proxyd.lab.traces import Trace
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

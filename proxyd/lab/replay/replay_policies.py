@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from heapq import heapify, heappop, heappush
 from math import inf
 
 import numpy as np
 
-from proxyd.core.model.chronon import Chronon
+from proxyd.core.model.chronon import Chronon, Epoch
+from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.model.target import Target
-from proxyd.core.planning.allocation.curves import by_slot
 from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimits, WeekGrid
 from proxyd.core.planning.allocation.probe_allocator import ProbeAllocator
 from proxyd.core.planning.allocation.targets import FleetTargets
+from proxyd.core.planning.allocation.week_plan import by_slot
+from proxyd.core.planning.kernels.costs import Prefix
+from proxyd.core.planning.kernels.golden_turns import turns
 from proxyd.core.planning.kernels.losses import MISSED_S, NO_LOSSES, Losses, by_rate, index_of, window
+from proxyd.core.planning.policies.expected_intervals import FiringPattern, PlannedInterval
+from proxyd.core.planning.policies.sup import IntervalDemand
 from proxyd.core.rates.bursts import BIN_S, Bursts, concentrations, unhelped
 from proxyd.core.rates.siblings import FRESH_S, RecentChanges, siblings_of
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rates.week_shapes import WeekShapes
+from proxyd.lab.algorithms.one_source_baselines import parameter_for
 from proxyd.lab.algorithms.probe_cycles import improved_powers, powers_of_two
 from proxyd.lab.algorithms.step_policies import CyclePolicy, DetectionPolicy, DuePolicy, GreedyPolicy
-from proxyd.lab.estimators.fleet_model import FleetModel
+from proxyd.lab.algorithms.wic import Wic
+from proxyd.lab.replay.fleet_model import FleetModel
 from proxyd.lab.replay.replay import Floats, Ints, Terms
 
 DAY_S = 86400.0
@@ -296,3 +304,196 @@ def improved_powers_policy(terms: Terms) -> StepPolicy:
     """Return cycles of powers of two at the best scale, with idle places used."""
     most = max(1, round(terms.pace))
     return StepPolicy(terms, lambda rates: CyclePolicy(improved_powers(rates, most)), every_s=4 * WEEK_S)
+
+
+_ITEMS = 8.0
+Place = Callable[[Floats, int], Ints]
+"""A function of a week's shape by slot and a number of probes; it returns the slots to probe, from 0."""
+
+
+class WeeklyPolicy:
+    """Probes every source ``n`` times a week, at the slots that a one-source solver finds.
+
+    As in the papers, the budget is per source and not shared. A fractional number of probes is reached by turns, with
+    other sources in each week.
+
+    Parameters
+    ----------
+    place
+        The solver.
+    """
+
+    def __init__(self, terms: Terms, place: Place) -> None:
+        self._terms, self._place = terms, place
+        self._learner = Learner(terms)
+        self._grid = WeekGrid(terms.slot_s)
+        self._week_ends = terms.epoch.start
+        self._number = 0
+        self._planned: dict[Chronon, list[int]] = {}
+        self._late: list[int] = []
+
+    def choose(self, now: Chronon, room: int) -> Ints:
+        """Return the sources planned for this chronon, and those that an earlier one had no room for."""
+        if now >= self._week_ends:
+            self._plan(now)
+        wanted = list(dict.fromkeys([*self._late, *self._planned.pop(now, [])]))
+        self._late = wanted[room:]
+        return np.array(wanted[:room], dtype=np.int64)
+
+    def observe(self, now: Chronon, probed: Ints, item_of: Ints, times_s: Floats) -> None:
+        """Learn the shapes of the weeks."""
+        self._learner.observe(now, probed, item_of, times_s)
+
+    def _plan(self, now: Chronon) -> None:
+        """Plan the week from ``now`` on."""
+        terms, per_slot = self._terms, round(self._terms.slot_s / self._terms.grid.length_s)
+        weeks = self._learner.slots(now, self._grid)
+        mean = terms.pace * per_slot * self._grid.slots / terms.sources
+        self._number += 1
+        counts = np.floor(mean + turns(np.arange(terms.sources) + self._number)).astype(np.int64)
+        first = self._grid.slot_at(terms.grid.start_s(now))
+        solved: dict[tuple[int, int], Ints] = {}
+        for source, (shape, count) in enumerate(zip(weeks.of_source.tolist(), counts.tolist(), strict=True)):
+            if count and (shape, count) not in solved:
+                solved[shape, count] = self._place(weeks.shapes[shape], count)
+            for slot in solved.get((shape, count), np.zeros(0, dtype=np.int64)):
+                ahead = (int(slot) - first) % self._grid.slots
+                self._planned.setdefault(now + ahead * per_slot, []).append(source)
+        self._week_ends = now + self._grid.slots * per_slot
+
+
+def parametric_slots(policy: str) -> Place:
+    """Return the solver of ``threshold`` or ``first-arrival``, at the parameter that makes ``probes`` probes.
+
+    >>> parametric_slots("threshold")(np.ones(8), 2)
+    array([0, 4])
+    """
+
+    def place(shape: Floats, probes: int) -> Ints:
+        slots = len(shape)
+        # the rate does not matter here: with few items, probabilities stay well below 1
+        week = PiecewiseConstant(np.arange(slots + 1.0), shape * (_ITEMS / shape.sum()))
+        prefix = Prefix(week, PiecewiseConstant.constant(1.0, float(slots)))
+        _, schedule = parameter_for(prefix, policy, min(probes, slots), step=1.0)
+        return np.unique(np.round(schedule.times).astype(np.int64) % slots)
+
+    return place
+
+
+_RULE = "every event"
+
+
+class _Demanding:
+    """A learner with one interval demand for each source."""
+
+    def __init__(self, terms: Terms) -> None:
+        self.terms = terms
+        self.learner = Learner(terms)
+        self.demands = [
+            IntervalDemand(_RULE, FiringPattern(), terms.life_s, feedback=False, grid=terms.grid)
+            for _ in range(terms.sources)
+        ]
+        for demand, rate in zip(self.demands, self.learner.rates_per_s(terms.epoch.start).tolist(), strict=True):
+            demand.anchor(terms.start_s, rate_per_s=rate, count=0)
+        self._found = np.zeros(terms.sources, dtype=np.int64)
+
+    def take_in(self, now: Chronon, probed: Ints, item_of: Ints, times_s: Floats) -> Floats:
+        """Learn from probes, update the demands, and return the rates of the probed sources."""
+        self.learner.observe(now, probed, item_of, times_s)
+        rates = self.learner.rates_per_s(now, probed)
+        new = np.bincount(item_of, minlength=len(probed))
+        self._found[probed] += new
+        now_s = self.terms.grid.start_s(now)
+        for source, rate, found in zip(probed.tolist(), rates.tolist(), new.tolist(), strict=True):
+            demand, count = self.demands[source], int(self._found[source])
+            demand.follow(now_s, rate_per_s=rate, count=count, fired=found > 0)
+        return rates
+
+    def pending(self, source: int, now: Chronon) -> PlannedInterval:
+        """Return the uncaught interval of a source that ends first."""
+        interval = self.demands[source].pending(now)
+        assert interval is not None  # rates are greater than 0
+        return interval
+
+    def renew(self, now: Chronon) -> None:
+        """Plan the demands again from the current rates, as the daemon does once an epoch."""
+        self.learner.refresh(now)
+        now_s = self.terms.grid.start_s(now)
+        for source, rate in enumerate(self.learner.rates_per_s(now).tolist()):
+            self.demands[source].lay(now_s, rate_per_s=rate, count=int(self._found[source]))
+
+
+class EdfPolicy:
+    """Probes open intervals, the earliest deadline first, as soon as the even pace has room."""
+
+    def __init__(self, terms: Terms) -> None:
+        self._terms = terms
+        self._own = _Demanding(terms)
+        start = terms.epoch.start
+        self._sleeping = [(self._own.pending(source, start).start, source) for source in range(terms.sources)]
+        heapify(self._sleeping)
+        self._open: list[tuple[Chronon, int]] = []
+        self._epoch = Timer(terms, DAY_S)
+
+    def choose(self, now: Chronon, room: int) -> Ints:
+        """Return the sources of the open intervals that end first."""
+        if self._epoch.rings(now):
+            self._own.renew(now)
+        while self._sleeping and self._sleeping[0][0] <= now:
+            self._open_next(heappop(self._sleeping)[1], now)
+        chosen: list[int] = []
+        while self._open and len(chosen) < min(room, self._terms.even(now)):
+            deadline, source = heappop(self._open)
+            if deadline >= now:
+                chosen.append(source)
+            else:
+                self._open_next(source, now)
+        for source in chosen:
+            self._own.demands[source].probed(now)
+        return np.array(chosen, dtype=np.int64)
+
+    def observe(self, now: Chronon, probed: Ints, item_of: Ints, times_s: Floats) -> None:
+        """Learn, and wait for the next intervals."""
+        self._own.take_in(now, probed, item_of, times_s)
+        for source in probed.tolist():
+            self._open_next(source, now + 1)
+
+    def _open_next(self, source: int, now: Chronon) -> None:
+        interval = self._own.pending(source, now)
+        if interval.start <= now:
+            heappush(self._open, (interval.deadline, source))
+        else:
+            heappush(self._sleeping, (interval.start, source))
+
+
+class WicPolicy:
+    """WIC on the learned rates, which it updates every week."""
+
+    def __init__(self, terms: Terms) -> None:
+        self._terms = terms
+        self._learner = Learner(terms)
+        self._epoch = Epoch(terms.epoch.start, terms.epoch.start)
+        self._policy: Wic | None = None
+
+    def choose(self, now: Chronon, room: int) -> Ints:
+        """Return the sources with the greatest expected utility, at an even pace."""
+        if now >= self._epoch.stop:
+            self._renew(now)
+        assert self._policy is not None
+        return self._policy.choose(now, min(room, self._terms.even(now)))
+
+    def observe(self, now: Chronon, probed: Ints, item_of: Ints, times_s: Floats) -> None:
+        """Learn the rates."""
+        self._learner.observe(now, probed, item_of, times_s)
+
+    def _renew(self, now: Chronon) -> None:
+        terms = self._terms
+        self._learner.refresh(now)
+        self._epoch = Epoch(now, min(now + terms.grid.ceil(WEEK_S), terms.epoch.stop))
+        chance = -np.expm1(-self._learner.rates_per_s(now) * terms.grid.length_s)
+        chances = np.broadcast_to(chance[:, None], (terms.sources, len(self._epoch)))
+        if self._policy is not None:
+            self._policy.renew(chances, self._epoch)
+            return
+        life = None if terms.life_s is None else terms.grid.ceil(terms.life_s)
+        self._policy = Wic(chances, terms.sources, epoch=self._epoch, life=life)

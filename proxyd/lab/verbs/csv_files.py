@@ -15,7 +15,7 @@ from proxyd.core.errors import ConfigError, TraceError
 from proxyd.core.model.chronon import Epoch
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.model.schedule import ExecutionInterval
-from proxyd.core.planning.capture.capacity import Capacity
+from proxyd.core.planning.capture.earliest_deadline import Capacity
 
 Floats = NDArray[np.float64]
 WEEK_HOURS = 168

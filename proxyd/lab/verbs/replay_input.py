@@ -15,8 +15,7 @@ from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.lab.replay.history import Past, middle_of, past_of
 from proxyd.lab.replay.replay import Floats, Terms, split
-from proxyd.lab.traces.trace import Trace, parse_trace
-from proxyd.lab.traces.update_models import model_trace, noisy_events
+from proxyd.lab.traces import Trace, model_trace, noisy_events, parse_trace
 
 Events: TypeAlias = tuple[Floats, ...]
 _MODEL_WEEKS = 16

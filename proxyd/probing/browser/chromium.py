@@ -7,17 +7,20 @@ listen. So requests that bypass the interception, as redirects, preloads and sha
 from __future__ import annotations
 
 import asyncio
+import base64
 import re
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from multidict import CIMultiDict, CIMultiDictProxy
 from playwright.async_api import (
     Browser,
     BrowserContext,
+    CDPSession,
     Error,
     Frame,
     Page,
@@ -29,18 +32,17 @@ from playwright.async_api import (
 from playwright.async_api import TimeoutError as PlaywrightTimeoutError
 
 from proxyd.core.errors import FetchError, FetchTimeoutError, ProbeError
-from proxyd.core.model.outcome import NO_VALIDATORS
-from proxyd.probing.browser.page_pictures import MOST_BYTES, WIDTH, PageView
+from proxyd.core.model.outcome import NO_VALIDATORS, Picture
 from proxyd.probing.browser.page_requests import PageAnswer, PageRequest, PageRequests, RenderLimits, is_empty
 from proxyd.probing.documents.probe_failures import NoBrowserError, TooLargeError, UnreadableDocumentError
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
 
-    from proxyd.core.model.outcome import Picture
     from proxyd.core.model.profile import Rendering
     from proxyd.net import Guard
     from proxyd.probing.http.fetcher import Fetch, FetchRequest, FetchResponse, ProbeTrace
+
 
 _NOWHERE = "http://127.0.0.1:0"  # nothing can listen at port 0
 _RENDERED = frozenset({200, 203})
@@ -348,3 +350,67 @@ def _too_late(rendering: Rendering, total_s: float) -> str:
 
 def _first_line(error: Error) -> str:
     return error.message.partition("\n")[0]
+
+
+WIDTH, MOST_HEIGHT = 1280, 5_000  # in pixels
+MOST_BYTES = 512 * 1024
+_JPEG_QUALITIES = (80, 60, 40, 20)
+_MOST_IMAGES = 500
+_IMAGES_S = 5.0  # for images to load
+_LOAD_IMAGES = """
+(async () => {{
+  const images = [...document.images].slice(0, {most});
+  for (const image of images) image.loading = "eager";
+  await document.fonts.ready;
+  await Promise.all(images.filter(image => !image.complete).map(image => new Promise(done => {{
+    image.addEventListener("load", done);
+    image.addEventListener("error", done);
+  }})));
+}})()
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PageView:
+    """A page as the browser shows it, seen from a world of its own, where the scripts of the page cannot interfere."""
+
+    session: CDPSession
+    world: int
+
+    @classmethod
+    async def of(cls, page: Page) -> PageView:
+        """Return a view of the page as it stands."""
+        session = await page.context.new_cdp_session(page)
+        tree = await session.send("Page.getFrameTree")
+        world = await session.send("Page.createIsolatedWorld", {"frameId": tree["frameTree"]["frame"]["id"]})
+        return cls(session, world["executionContextId"])
+
+    async def evaluate(self, expression: str, *, awaits: bool = False) -> Any:
+        """Return the value of an expression of JavaScript."""
+        asked = {"expression": expression, "returnByValue": True, "awaitPromise": awaits, "contextId": self.world}
+        return (await self.session.send("Runtime.evaluate", asked))["result"].get("value")
+
+    async def picture(self) -> Picture | None:
+        """Return a picture of the page, or ``None`` if even as a JPEG it is too large.
+
+        It may take any time, so the caller sets a limit. The browser draws only the part that is in the picture.
+        """
+        await self.session.send("Emulation.setScrollbarsHidden", {"hidden": True})
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_IMAGES_S):
+                await self.evaluate(_LOAD_IMAGES.format(most=_MOST_IMAGES), awaits=True)
+        sizes = await self.session.send("Page.getLayoutMetrics")
+        height = min(MOST_HEIGHT, max(1, ceil(sizes["cssContentSize"]["height"])))
+        clip = {"x": 0, "y": 0, "width": WIDTH, "height": height, "scale": 1}
+        for image_format in _formats():
+            asked = image_format | {"clip": clip, "captureBeyondViewport": True}
+            data = base64.b64decode((await self.session.send("Page.captureScreenshot", asked))["data"])
+            if len(data) <= MOST_BYTES:
+                return Picture(f"image/{image_format['format']}", data)
+        return None
+
+
+def _formats() -> Iterator[dict[str, Any]]:
+    """Yield the formats to try, as arguments of ``Page.captureScreenshot``: each gives a smaller file."""
+    yield {"format": "png"}
+    yield from ({"format": "jpeg", "quality": quality} for quality in _JPEG_QUALITIES)

@@ -11,8 +11,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from proxyd.core.model.numbers import currency_in
 from proxyd.core.model.profile import FieldType
 from proxyd.probing.documents.json_text import Json
-from proxyd.probing.pages.linked_data import linked_documents
-from proxyd.probing.pages.meta_elements import meta_view
+from proxyd.probing.pages.linked_data import linked_documents, meta_view
 from proxyd.probing.pages.page_text import text_blocks
 from proxyd.probing.pages.page_values import PageRow, Raw
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -112,3 +113,24 @@ def store_errors() -> Iterator[None]:
 def _remedy(error: BaseException | None) -> str:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary code; the rest names no other remedy
     return f"; {_REMEDIES[code]}" if code in _REMEDIES else ""
+
+
+async def on_own_loop(work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine that runs on a loop of its own; a cancellation waits until it has ended."""
+    runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+    loop = runner.get_loop()
+    working = loop.create_task(work)
+
+    def run() -> T:
+        with runner:
+            return loop.run_until_complete(working)
+
+    def break_off() -> None:
+        with suppress(RuntimeError):  # the thread has just ended, and its loop with it
+            loop.call_soon_threadsafe(working.cancel)
+
+    async def end() -> T:
+        return await asyncio.get_running_loop().run_in_executor(thread, run)
+
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        return await breakable(end(), break_off)

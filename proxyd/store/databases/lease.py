@@ -15,8 +15,7 @@ from sqlalchemy import Connection, Select, select
 
 from proxyd.base.clock import awake_or_asleep_s
 from proxyd.core.errors import LeaseLostError, StoreUnreachableError
-from proxyd.store.databases.connections import StoreConnections
-from proxyd.store.databases.own_loops import on_own_loop
+from proxyd.store.databases.connections import StoreConnections, on_own_loop
 from proxyd.store.databases.postgresql import SessionConnection, answered, leased_session
 from proxyd.store.databases.schema import is_newest
 

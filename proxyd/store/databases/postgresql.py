@@ -15,9 +15,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from proxyd.core.errors import StoreError, StoreUnreachableError
-from proxyd.store.databases.connections import LOCKS, StoreConnections, store_errors
-from proxyd.store.databases.database_copies import copy_to_file
-from proxyd.store.databases.own_loops import on_own_loop
+from proxyd.store.databases.connections import LOCKS, StoreConnections, on_own_loop, store_errors
+from proxyd.store.databases.schema import copy_to_file
 from proxyd.store.databases.tables import metadata
 
 LOCK_OF = {"planner": 2, "notifier": 3}

@@ -5,19 +5,22 @@ Alembic is loaded only to migrate: most starts find the newest schema.
 
 from __future__ import annotations
 
+import tempfile
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
-from sqlalchemy import Connection, column, func, inspect, select, table, true
+from sqlalchemy import Connection, NullPool, Table, column, create_engine, func, insert, inspect, select, table, true
 
 from proxyd.base.lean_imports import without
 from proxyd.core.errors import StoreError
-from proxyd.store.databases.connections import LOCKS, Connections
+from proxyd.store.databases.connections import LOCKS, Connections, StoreConnections, sqlite_url
+from proxyd.store.databases.tables import metadata
 
 if TYPE_CHECKING:
     from alembic.config import Config
+
 
 _IDLE = "idle_in_transaction_session_timeout"  # a busy machine may pause a migration for longer than a lease
 _MIGRATION = 1  # the number of its lock; those after it belong to the roles
@@ -97,3 +100,69 @@ def migrations_folder() -> Path:
     package = Path(__file__).resolve().parents[2]
     inside = package / "migrations"
     return inside if inside.is_dir() else package.parent / "migrations"
+
+
+_ROWS, _PICTURES = 1000, 20  # for each statement; a picture may have half a megabyte
+
+
+async def copy_between(source: StoreConnections, target: StoreConnections) -> dict[str, int]:
+    """Copy every row of a database into another's empty tables; return the number of rows in each copied."""
+    with tempfile.TemporaryDirectory() as folder:
+        between = Path(folder) / "copy.db"
+        await source.upkeep.backup(between)
+        return await target.writer.call(lambda connection: copy_from_file(between, connection))
+
+
+def copy_tables(source: Connection, target: Connection) -> dict[str, int]:
+    """Copy every row into existing, empty tables; return the number of rows in each.
+
+    The caller commits. ``source`` should read from a single snapshot.
+
+    Raises
+    ------
+    StoreError
+        The target is not empty, or either database lacks the newest tables.
+    """
+    for connection, name in ((source, "the database to copy from"), (target, "the database to copy to")):
+        if not is_newest(connection):
+            raise StoreError(f"{name} does not have the tables of this version; run `proxyd db migrate` on it")
+    for copied in metadata.sorted_tables:
+        if target.execute(select(1).select_from(copied).limit(1)).first() is not None:
+            raise StoreError(f"the target is not empty: there are rows in {copied.name}; name an empty database")
+    return {copied.name: _copy_table(source, target, copied) for copied in metadata.sorted_tables}
+
+
+def _copy_table(source: Connection, target: Connection, copied: Table) -> int:
+    most = _PICTURES if copied.name == "pictures" else _ROWS
+    found = source.execution_options(yield_per=most).execute(select(copied))
+    count = 0
+    for rows in found.mappings().partitions(most):
+        target.execute(insert(copied), [dict(row) for row in rows])
+        count += len(rows)
+    if target.dialect.name == "postgresql" and count:
+        _continue_numbers(target, copied)
+    return count
+
+
+def _continue_numbers(target: Connection, copied: Table) -> None:
+    """Continue the database's own row numbers after the greatest copied one."""
+    column = copied.autoincrement_column
+    if column is not None:
+        sequence = func.pg_get_serial_sequence(copied.name, column.name)
+        target.execute(select(func.setval(sequence, select(func.max(column)).scalar_subquery())))
+
+
+def copy_from_file(source: Path, target: Connection) -> dict[str, int]:
+    """Copy every row of a SQLite database that nobody has open."""
+    engine = create_engine(sqlite_url(source), poolclass=NullPool)
+    with engine.connect() as connection:
+        return copy_tables(connection, target)
+
+
+def copy_to_file(source: Connection, target: Path) -> dict[str, int]:
+    """Copy every row to a new SQLite database; return the number of rows in each copied."""
+    target.touch(0o600, exist_ok=False)  # it holds secrets
+    engine = create_engine(sqlite_url(target), poolclass=NullPool)
+    with engine.begin() as connection:
+        upgrade(connection)
+        return copy_tables(source, connection)

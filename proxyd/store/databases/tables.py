@@ -460,3 +460,20 @@ shards = Table(  # the parts of a role's work
     Column("shard", Integer, primary_key=True, autoincrement=False),
     Column("member", Integer),  # who does it; nobody does if it is not in members
 )
+
+
+WORDS_IN_SQLITE = (
+    """CREATE VIRTUAL TABLE item_words USING fts5(
+        source_id, words, content='items', content_rowid='position', tokenize="unicode61 remove_diacritics 2")""",
+    """CREATE TRIGGER item_words_insert AFTER INSERT ON items BEGIN
+        INSERT INTO item_words (rowid, source_id, words) VALUES (new.position, new.source_id, new.words); END""",
+    """CREATE TRIGGER item_words_delete AFTER DELETE ON items BEGIN
+        INSERT INTO item_words (item_words, rowid, source_id, words)
+        VALUES ('delete', old.position, old.source_id, old.words); END""",
+    """CREATE TRIGGER item_words_update AFTER UPDATE OF words ON items BEGIN
+        INSERT INTO item_words (item_words, rowid, source_id, words)
+        VALUES ('delete', old.position, old.source_id, old.words);
+        INSERT INTO item_words (rowid, source_id, words) VALUES (new.position, new.source_id, new.words); END""",
+    "INSERT INTO item_words (item_words) VALUES ('rebuild')",
+)
+"""The statements that index the words of items; triggers keep the index in step with the table."""

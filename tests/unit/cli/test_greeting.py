@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from proxyd.cli.greeting import greeting
+from proxyd.cli.service import greeting
 from proxyd.core.model.schedule import Probe, Reason
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 

@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from proxyd.cli.demo.run import make_settings
+from proxyd.cli.demo import make_settings
 from proxyd.cli.service import leaves, proxyd_errors
 from proxyd.core.errors import ConfigError, ProxydError, StoreError
 

@@ -11,9 +11,22 @@ import pytest
 import structlog
 
 from proxyd.base.ports import Unmade
-from proxyd.cluster.messages import ANSWERS, BATCHES, HELLOS, REPORTS, Answer, Batch, Hello, ProbeReport
+from proxyd.cluster.messages import (
+    ANSWERS,
+    BATCHES,
+    CALL,
+    HELLO,
+    HELLOS,
+    REPORT,
+    REPORTS,
+    Answer,
+    Batch,
+    Hello,
+    ProbeReport,
+    report_to,
+    work_of,
+)
 from proxyd.cluster.prober_roster import HELLO_EVERY_S
-from proxyd.cluster.subjects import CALL, HELLO, REPORT, report_to, work_of
 from proxyd.core.errors import ClusterError, UnreadableError
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from tests.unit.cluster.bus import HOLD_S, REQUEST, Machines, Origin, asked_of, ended, settled

@@ -9,7 +9,7 @@ import pytest
 
 from proxyd.base.ports import MaySend, always
 from proxyd.cluster.batch_prober import BatchProber
-from proxyd.cluster.subjects import TURN, work_of
+from proxyd.cluster.messages import TURN, work_of
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from tests.unit.cluster.bus import REQUEST, Machines, Origin, asked_of, settled
 

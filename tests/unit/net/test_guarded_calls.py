@@ -9,8 +9,7 @@ from ipaddress import ip_network
 import pytest
 
 from proxyd.net import Connections, Guard, guarded
-from proxyd.net.guard import RefusedConnectionError
-from proxyd.net.guarded_calls import _judge
+from proxyd.net.guard import RefusedConnectionError, _judge
 
 PUBLIC, PRIVATE = ("93.184.216.34", 443), ("10.0.0.1", 443)
 

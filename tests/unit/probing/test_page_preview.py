@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
-from proxyd.probing.pages.page_preview import MOST_CHARACTERS, preview_markup
+from proxyd.probing.pages.html_pages import MOST_CHARACTERS, preview_markup
 from tests.hostile import MARKUP
 
 

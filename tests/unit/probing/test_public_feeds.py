@@ -17,8 +17,7 @@ from proxyd.probing.documents.document_texts import clean, safe_link, short_iden
 from proxyd.probing.feeds.fast_feeds import parse_clean_feed
 from proxyd.probing.feeds.feed_items import ParsedFeed
 from proxyd.probing.feeds.feed_parser import parse_any_feed
-from proxyd.probing.feeds.xml_balancing import balanced
-from proxyd.probing.feeds.xml_cleaning import clean_xml
+from proxyd.probing.feeds.xml_cleaning import balanced, clean_xml
 from tests.corpora import public_feeds
 from tests.fleets import Drive, changed, decider, declaration, rule, source
 

@@ -6,8 +6,7 @@ from proxyd.core.model.item import Item
 from proxyd.probing.documents.probe_failures import NotAFeedError, UnsafeDocumentError
 from proxyd.probing.feeds.feed_items import ParsedFeed
 from proxyd.probing.feeds.feed_parser import parse_any_feed, parse_feed
-from proxyd.probing.feeds.xml_balancing import balanced
-from proxyd.probing.feeds.xml_cleaning import clean_xml, syntax_error
+from proxyd.probing.feeds.xml_cleaning import balanced, clean_xml, syntax_error
 from tests.unit.probing.test_fast_feeds import SAMPLES
 
 URL = "https://example.org/blog/feed.xml"

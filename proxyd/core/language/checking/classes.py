@@ -9,8 +9,16 @@ from proxyd.core.language.syntax.nodes import ClassDeclaration, CreateDomain, Fi
 from proxyd.core.language.syntax.readers import PRODUCT_FIELDS, READER_KINDS, readers_of, selector_problem
 from proxyd.core.language.syntax.words import did_you_mean
 from proxyd.core.model.expression import ClassName
-from proxyd.core.model.profile import Domain, Extraction, Field, FieldType, PageClass, Reader
-from proxyd.core.model.source_class import BUILT_IN_NAME, SOURCE_CLASS
+from proxyd.core.model.profile import (
+    BUILT_IN_NAME,
+    SOURCE_CLASS,
+    Domain,
+    Extraction,
+    Field,
+    FieldType,
+    PageClass,
+    Reader,
+)
 
 _ITEM_FIELDS = "title description content link guid author category pubDate updated enclosure"
 _FEED_PATHS = (

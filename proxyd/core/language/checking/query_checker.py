@@ -32,8 +32,7 @@ from proxyd.core.model.expression import (
     is_mixed,
 )
 from proxyd.core.model.item import EventKind
-from proxyd.core.model.profile import FIRST, MessageName, MessageTemplate, PageClass, Then, Trigger
-from proxyd.core.model.source_class import SOURCE_CLASS
+from proxyd.core.model.profile import FIRST, SOURCE_CLASS, MessageName, MessageTemplate, PageClass, Then, Trigger
 
 _MAX_LIMIT = 1_000_000
 _MAX_CLASSES = 8

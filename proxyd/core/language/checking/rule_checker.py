@@ -24,6 +24,8 @@ from proxyd.core.model.delivery import Delivery
 from proxyd.core.model.expression import Duration, Select, Unit
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.profile import (
+    BUILT_IN_NAME,
+    SOURCE_CLASS,
     Anchor,
     Digest,
     Domain,
@@ -40,7 +42,6 @@ from proxyd.core.model.profile import (
     Utility,
     UtilityKind,
 )
-from proxyd.core.model.source_class import BUILT_IN_NAME, SOURCE_CLASS
 
 _LEAST_OFTEN = Duration(Decimal(1), Unit.DAYS)
 """How often the sources of a rule on SOURCE are probed if nothing else asks for more."""

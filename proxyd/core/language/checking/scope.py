@@ -10,8 +10,7 @@ from proxyd.core.language.syntax.quoting import quote_text
 from proxyd.core.language.syntax.words import did_you_mean
 from proxyd.core.model.expression import Column
 from proxyd.core.model.item import EventKind
-from proxyd.core.model.profile import Field, FieldType, PageClass
-from proxyd.core.model.source_class import PROBE_FIELDS, SOURCE_CLASS
+from proxyd.core.model.profile import PROBE_FIELDS, SOURCE_CLASS, Field, FieldType, PageClass
 
 _OLD_AND_NEW = {EventKind.INSERT: ("NEW",), EventKind.UPDATE: ("OLD", "NEW"), EventKind.DELETE: ("OLD",)}
 """The versions of an item that an event has; an event of a source itself has none."""

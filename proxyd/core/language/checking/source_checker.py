@@ -24,8 +24,7 @@ from proxyd.core.language.syntax.value_reader import Values
 from proxyd.core.language.syntax.words import did_you_mean
 from proxyd.core.model.delivery import Delivery
 from proxyd.core.model.expression import TextSpan
-from proxyd.core.model.profile import PageClass, Profile, Rendering, Source
-from proxyd.core.model.source_class import SOURCE_CLASS
+from proxyd.core.model.profile import SOURCE_CLASS, PageClass, Profile, Rendering, Source
 
 _OPTIONS = [each.attribute for each in SOURCE_OPTIONS if each.attribute not in ("headers", "browser", "wait_for")]
 """The options that a source has as they are written."""

@@ -37,8 +37,7 @@ from proxyd.core.language.syntax.nodes import (
 from proxyd.core.model.delivery import Delivery, WebhookDelivery
 from proxyd.core.model.expression import ClassName, FromClass, Select
 from proxyd.core.model.item import EventKind
-from proxyd.core.model.profile import Anchor, PageClass, Trigger, Utility, UtilityKind
-from proxyd.core.model.source_class import SOURCE_CLASS
+from proxyd.core.model.profile import SOURCE_CLASS, Anchor, PageClass, Trigger, Utility, UtilityKind
 
 DEFAULT_PROFILE = "default"
 _DEFAULT_CLASS = ClassName("FEED", BUILT_IN.name)

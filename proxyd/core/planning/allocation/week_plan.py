@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import zlib
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
+from io import BytesIO
 from math import inf
 from types import MappingProxyType
 from typing import Any
@@ -12,15 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyd.core.planning.allocation.curves import Curves
+from proxyd.core.model.target import Target
 from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimits, WeekGrid
 from proxyd.core.planning.allocation.fleet_state import FleetState
-from proxyd.core.planning.allocation.host_groups import NO_GROUPS, HostGroups
 from proxyd.core.planning.allocation.probe_allocator import ProbeAllocator
-from proxyd.core.planning.allocation.targets import RuleOutlook
+from proxyd.core.planning.allocation.targets import FleetTargets, RuleOutlook
 from proxyd.core.planning.allocation.trade import SharePoint, TradePoint, share_trade, trade
 from proxyd.core.planning.kernels.counted_events import ItemsLine
 from proxyd.core.planning.kernels.golden_turns import turns
+from proxyd.core.planning.kernels.losses import MISSED_S, NO_LOSSES, Losses, Step, by_rate, index_of
 from proxyd.core.planning.policies.doe import doe_slots
 from proxyd.core.rates.bursts import BIN_S
 from proxyd.core.rates.siblings import Siblings
@@ -381,3 +384,203 @@ def _doe(
             if (slots := found[key]) is not None:
                 times[source_id, probes, per_s] = slots * state.slot_s
     return times
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HostGroups:
+    """The sources of each host, and how independently they change.
+
+    Parameters
+    ----------
+    names, group_of
+        The sources, and the group of each by number, shape (sources,).
+    k
+        The concentration of each group, as ``rates.bursts`` finds it, shape (groups,).
+    order, first
+        The numbers of the sources group by group, and where each group begins, shape (groups + 1,).
+
+    Examples
+    --------
+    >>> NO_GROUPS.k_of(3), NO_GROUPS.members_of(None).tolist()
+    (inf, [])
+    """
+
+    names: Sequence[str]
+    group_of: Ints
+    k: Floats
+    order: Ints
+    first: Ints
+
+    @classmethod
+    def of(cls, state: FleetState) -> HostGroups:
+        """Return the groups of a fleet."""
+        if state.host_of is None or state.host_k is None:
+            return NO_GROUPS
+        order = np.argsort(state.host_of, kind="stable")
+        first = np.searchsorted(state.host_of[order], np.arange(len(state.host_k) + 1))
+        return cls(state.source_ids, state.host_of, state.host_k, order, first)
+
+    def k_of(self, number: int | None) -> float:
+        """Return the concentration of a source's group."""
+        return inf if number is None or number >= len(self.group_of) else float(self.k[self.group_of[number]])
+
+    def members_of(self, number: int | None) -> Ints:
+        """Return the numbers of the sources of a source's group."""
+        if number is None or number >= len(self.group_of):
+            return np.zeros(0, dtype=np.int64)
+        group = self.group_of[number]
+        return self.order[self.first[group] : self.first[group + 1]]
+
+
+_NOBODY = np.zeros(0, dtype=np.int64)
+NO_GROUPS = HostGroups((), _NOBODY, np.zeros(0), _NOBODY, _NOBODY)
+
+
+_KINDS = {kind.__name__: kind for kind in (FleetState, WeekShapes, Cycle, Losses, Step, FleetTargets, Target)}
+_WHOLE = "whole"
+
+
+def pack(state: FleetState) -> bytes:
+    """Return a state as bytes, some 20 to 60 for each source; takes seconds for a million sources.
+
+    Arrays are those of an ``npz`` file, all else is JSON, so that reading runs no code.
+
+    Examples
+    --------
+    >>> even = WeekShapes(np.ones((1, 168)), np.zeros(1, dtype=np.int64))
+    >>> state = FleetState(("a",), np.array([1e-4]), np.ones(1), np.zeros(1), even, probes_per_s=1e-3)
+    >>> again = unpack(pack(state))
+    >>> again.source_ids, again.rate_per_s, again.weeks.shapes.shape, again.cycle == state.cycle
+    (('a',), array([0.0001]), (1, 168), True)
+    """
+    arrays: list[np.ndarray[Any, Any]] = []
+    pieces = json.JSONEncoder(ensure_ascii=False).iterencode(_encoded(state, arrays))  # lets other threads run
+    packed = BytesIO()
+    named: dict[str, Any] = {f"a{number}": array for number, array in enumerate(arrays)}
+    named[_WHOLE] = np.frombuffer("".join(pieces).encode(), dtype=np.uint8)
+    np.savez_compressed(packed, **named)
+    return packed.getvalue()
+
+
+def unpack(packed: bytes) -> FleetState:
+    """Return the state that ``pack`` packed.
+
+    Raises
+    ------
+    ValueError
+        Another version packed it, or it is damaged.
+
+    Examples
+    --------
+    >>> unpack(b"")
+    Traceback (most recent call last):
+    ...
+    ValueError: this is not a plan of this version
+    """
+    try:
+        with np.load(BytesIO(packed), allow_pickle=False) as arrays:
+            found = _decoded(json.loads(arrays[_WHOLE].tobytes()), arrays)
+    except (TypeError, KeyError, AttributeError, OSError, EOFError, zlib.error) as error:
+        raise ValueError("this is not a plan of this version") from error
+    if not isinstance(found, FleetState):
+        raise ValueError("this is not a plan")  # noqa: TRY004 - of a value, not of an argument
+    return found
+
+
+def _encoded(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
+    """Return a value in the types of JSON; arrays are gathered, and referred to by their number."""
+    if isinstance(value, np.ndarray):
+        arrays.append(value)
+        return {"array": len(arrays) - 1}
+    if is_dataclass(value):
+        encoded = {field.name: _encoded(getattr(value, field.name), arrays) for field in fields(value)}
+        return {"kind": type(value).__name__, "fields": encoded}
+    if isinstance(value, Target):
+        return {"kind": "Target", "fields": {name: _encoded(each, arrays) for name, each in value._asdict().items()}}
+    if isinstance(value, Mapping):
+        return {"pairs": [[_encoded(key, arrays), _encoded(each, arrays)] for key, each in value.items()]}
+    if isinstance(value, list | tuple):
+        return [_encoded(each, arrays) for each in value]
+    return value
+
+
+def _decoded(encoded: Any, arrays: Any) -> Any:
+    if isinstance(encoded, list):
+        return tuple(_decoded(each, arrays) for each in encoded)
+    if not isinstance(encoded, dict):
+        return encoded
+    if "array" in encoded:
+        return arrays[f"a{encoded['array']}"]
+    if "pairs" in encoded:
+        return {_decoded(key, arrays): _decoded(each, arrays) for key, each in encoded["pairs"]}
+    return _KINDS[encoded["kind"]](**{name: _decoded(each, arrays) for name, each in encoded["fields"].items()})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curves:
+    """The combinations of shape, importance and losses that occur, by slot, and the one of each source.
+
+    Parameters
+    ----------
+    shapes, importance
+        Factors of the rate and of the cost of waiting, shape (curves, slots); ``None`` if waiting costs the
+        same at any time.
+    of_source
+        The curve of each source, shape (sources,).
+    losses
+        What items lose while they wait, in slots, for each curve.
+
+    Examples
+    --------
+    >>> from proxyd.core.rates.week_shapes import WeekShapes
+    >>> even = WeekShapes(np.ones((1, 168)), np.zeros(2, dtype=np.int64))
+    >>> state = FleetState(("a", "b"), np.full(2, 1e-4), np.ones(2), np.zeros(2), even, probes_per_s=1e-3)
+    >>> curves = Curves.of(state, 336)
+    >>> curves.shapes.shape, curves.of_source.tolist()
+    ((1, 336), [0, 0])
+    """
+
+    shapes: Floats
+    of_source: Ints
+    importance: Floats | None
+    losses: Sequence[Losses]
+
+    @classmethod
+    def of(cls, state: FleetState, slots: int) -> Curves:
+        """Return the curves of a fleet."""
+        weeks = state.planned_weeks
+        nothing = np.zeros(len(state.source_ids), dtype=np.int64)
+        kinds, kind_of = (None, nothing) if state.importances is None else state.importances
+        losses, loss_of = _losses(state)
+        (shape, kind, loss), curve_of = index_of(weeks.of_source, kind_of, loss_of)
+        return cls(
+            by_slot(weeks.shapes, slots)[shape],
+            curve_of,
+            None if kinds is None else by_slot(kinds, slots)[kind],
+            [losses[number] for number in loss.tolist()],
+        )
+
+
+def _losses(state: FleetState) -> tuple[Sequence[Losses], Ints]:
+    """Return the losses that occur, in slots, and the one of each source."""
+    if state.losses is None:
+        return [NO_LOSSES], np.zeros(len(state.source_ids), dtype=np.int64)
+    kinds, kind_of = state.losses
+    speed, slot_s = state.cycle.speed, state.slot_s
+    in_slots = [each.scaled(speed / slot_s, MISSED_S / slot_s) for each in kinds]
+    counted = state.rate_per_s if state.passing is None else state.rate_per_s * state.passing
+    return by_rate(in_slots, kind_of, counted / speed * slot_s)
+
+
+def by_slot(shapes: Floats, slots: int) -> Floats:
+    """Return factors by slot from factors by hour, shape (shapes, slots): the mean over the time that a slot covers.
+
+    >>> by_slot(np.arange(168.0)[None, :], 336)[0, :4]
+    array([0., 0., 1., 1.])
+    """
+    hours = shapes.shape[1]
+    sums = np.concatenate([np.zeros((len(shapes), 1)), np.cumsum(shapes, axis=1)], axis=1)
+    edges = np.arange(slots + 1) * (hours / slots)
+    at = np.array([np.interp(edges, np.arange(hours + 1), row) for row in sums])
+    factors: Floats = np.diff(at, axis=1) * (slots / hours)
+    return factors

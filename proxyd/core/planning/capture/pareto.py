@@ -9,9 +9,8 @@ import numpy as np
 
 from proxyd.core.errors import InvalidScheduleError
 from proxyd.core.model.schedule import ExecutionInterval
-from proxyd.core.planning.capture.capacity import Capacity, Jobs
 from proxyd.core.planning.capture.capture_kernels import cheapest_first, tables
-from proxyd.core.planning.capture.earliest_deadline import earliest_deadline_first
+from proxyd.core.planning.capture.earliest_deadline import Capacity, Jobs, earliest_deadline_first
 from proxyd.core.planning.capture.spans import CaptureSchedule, Ints, Spans, are_disjoint
 
 

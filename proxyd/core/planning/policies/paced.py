@@ -10,10 +10,11 @@ from zlib import crc32
 
 import numpy as np
 
-from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.chronon import Chronon, ChrononGrid
 from proxyd.core.model.profile import PolicyName
 from proxyd.core.model.schedule import Reason
-from proxyd.core.planning.kernels.golden_turns import turns
+from proxyd.core.planning.kernels.golden_turns import turn, turns
+from proxyd.core.planning.policies.expected_intervals import PlannedInterval
 from proxyd.core.planning.policies.rule_demand import Found, RuleDemand, RuleRequest, SeenSource
 
 _POINTS = 8  # least number of probes of a source in a cycle of the golden ratio
@@ -123,3 +124,57 @@ def golden_after_s(last_s: float, gap_s: float, number: int) -> float:
     start_s = last_s // cycle_s * cycle_s
     ahead = np.concatenate([start_s + points, start_s + cycle_s + points])
     return float(ahead[np.searchsorted(ahead, last_s + _APART * gap_s, side="right")])
+
+
+@dataclass(slots=True)
+class UniformDemand(RuleDemand):
+    """A probe every ``period`` chronons; any probe since the last due one serves.
+
+    Examples
+    --------
+    >>> demand = UniformDemand("r", period=5, next_due=0)
+    >>> demand.probed(1)
+    >>> demand.pending(2)
+    PlannedInterval(start=5, deadline=9)
+    """
+
+    has_deadline: ClassVar[bool] = True
+
+    period: int
+    next_due: Chronon
+
+    @classmethod
+    def of(cls, request: RuleRequest) -> UniformDemand:
+        """Return the demand of a rule; each source has its own phase, so that they are not all probed at once."""
+        grid, length = request.grid, request.choice.period
+        period = max(1, grid.ceil(length.in_seconds(chronon_s=grid.length_s))) if length else 1
+        phase, now = int(turn(crc32(request.source_id.encode())) * period), grid.chronon_at(request.now_s)
+        return cls(request.rule, period, now + (phase - now) % period)
+
+    def pending(self, now: Chronon) -> PlannedInterval:
+        """Return the chronons in which the next probe is wanted.
+
+        A late probe keeps its start, and its deadline is now: of several, the source unseen for longest goes first.
+        """
+        return PlannedInterval(self.next_due, max(now, self.next_due + self.period - 1))
+
+    def probed(self, chronon: Chronon) -> None:
+        """Note a probe; the phase is kept, and a missed period is not made up for."""
+        if chronon >= self.next_due:
+            self.next_due += ((chronon - self.next_due) // self.period + 1) * self.period
+
+    def asked_per_s(self, length_s: float) -> float:
+        """Return one probe a period."""
+        return 1.0 / (self.period * length_s)
+
+    def asks(self, grid: ChrononGrid) -> tuple[Any, ...]:
+        """Return the period, in seconds."""
+        return ("uniform", self.period * grid.length_s)
+
+    def state(self, grid: ChrononGrid) -> tuple[Any, ...]:
+        """Return when the next probe is due."""
+        return (grid.start_s(self.next_due),)
+
+    def resume(self, state: Sequence[Any], grid: ChrononGrid) -> None:
+        """Keep the phase."""
+        self.next_due = grid.chronon_at(state[0])

@@ -9,10 +9,9 @@ from typing import TypeAlias
 from proxyd.core.model.profile import PolicyName
 from proxyd.core.planning.policies.auto import DetectionDemand, auto
 from proxyd.core.planning.policies.doe import DoeDemand
-from proxyd.core.planning.policies.paced import PacedDemand
+from proxyd.core.planning.policies.paced import PacedDemand, UniformDemand
 from proxyd.core.planning.policies.rule_demand import RuleDemand, RuleRequest
 from proxyd.core.planning.policies.sup import IntervalDemand
-from proxyd.core.planning.policies.uniform import UniformDemand
 
 Policy: TypeAlias = Callable[[RuleRequest], RuleDemand]
 

@@ -15,10 +15,9 @@ from proxyd.core.model.item import EventKind, Item, UpdateEvent
 from proxyd.core.planning.allocation.targets import RuleOutlook
 from proxyd.core.planning.allocation.trade import SharePoint, TradePoint
 from proxyd.core.planning.allocation.week_plan import WeekPlan
-from proxyd.core.planning.capture.capacity import Capacity
-from proxyd.core.planning.capture.earliest_deadline import edf
+from proxyd.core.planning.capture.earliest_deadline import Capacity, edf
 from proxyd.core.planning.capture.pareto import epsilon_cover, pareto
-from proxyd.core.planning.plan_forecast import IntervalForecast
+from proxyd.core.planning.plan_preview import IntervalForecast
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.rules.programs.expression_compiler import Row
 from proxyd.core.rules.programs.message_program import word_rows

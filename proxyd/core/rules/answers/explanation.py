@@ -14,8 +14,7 @@ from proxyd.core.model.schedule import Constraint, Reason
 from proxyd.core.model.suspension import Suspension
 from proxyd.core.model.target import Target
 from proxyd.core.planning.chunks import Chunked
-from proxyd.core.planning.plan_forecast import PlanForecast
-from proxyd.core.planning.plan_preview import play, preview, preview_source
+from proxyd.core.planning.plan_preview import PlanForecast, play, preview, preview_source
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.policies.rule_demand import CountedAhead
 from proxyd.core.planning.queue.planned_source import PlannedSource

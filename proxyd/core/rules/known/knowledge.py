@@ -10,7 +10,7 @@ from proxyd.core.model.profile import Source
 from proxyd.core.model.suspension import Suspension
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.politeness import PolitenessBudget
-from proxyd.core.rates.gamma_poisson import DEFAULT_MEAN_PER_S
+from proxyd.core.rates.rate_blend import DEFAULT_MEAN_PER_S
 from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rules.known.capture_counts import CaptureCounts, StreamTable
 from proxyd.core.rules.known.compiled import NOTHING_COMPILED, Compiled

@@ -29,8 +29,7 @@ from proxyd.core.model.expression import (
 from proxyd.core.model.field_values import coerce, is_equal, is_less, parse_iso
 from proxyd.core.model.item import EventKind, UpdateEvent, Value
 from proxyd.core.model.numbers import plain_number, read_number
-from proxyd.core.model.profile import FieldType, PageClass
-from proxyd.core.model.source_class import PROBE_FIELDS
+from proxyd.core.model.profile import PROBE_FIELDS, FieldType, PageClass
 from proxyd.core.model.wall_time import all_zones
 from proxyd.core.rules.programs.function_values import (
     ARITHMETIC,

@@ -21,6 +21,8 @@ from proxyd.core.model.item import EventKind, Item, UpdateEvent, Value, is_cut
 from proxyd.core.model.normal_forms import differ
 from proxyd.core.model.notations import Languages
 from proxyd.core.model.profile import (
+    PROBE_FIELDS,
+    SOURCE_CLASS,
     Anchor,
     Declaration,
     Domain,
@@ -33,7 +35,6 @@ from proxyd.core.model.profile import (
     Utility,
     UtilityKind,
 )
-from proxyd.core.model.source_class import PROBE_FIELDS, SOURCE_CLASS
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rates.week_shapes import HOUR_S, HOURS
 from proxyd.core.rules.programs.expression_compiler import Closure, Compiler, Row, is_true

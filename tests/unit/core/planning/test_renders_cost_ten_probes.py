@@ -11,7 +11,7 @@ from proxyd.core.model.schedule import Constraint
 from proxyd.core.planning.plan_preview import play, preview
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.policies.demands import Demands
-from proxyd.core.planning.policies.uniform import UniformDemand
+from proxyd.core.planning.policies.paced import UniformDemand
 from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.politeness import PolitenessBudget, ProbeLog

@@ -7,7 +7,7 @@ import pytest
 
 from proxyd.core.rates.evidence import ChangedBit, ItemCount, ItemTimes
 from proxyd.core.rates.rate_blend import NO_EVIDENCE, Blend
-from proxyd.lab.estimators.fleet_rates import FleetRates
+from proxyd.lab.replay.fleet_model import FleetRates
 
 DAY_S = 86400.0
 

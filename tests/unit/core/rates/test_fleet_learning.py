@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rates.week_shapes import HOURS, dispersion_of, passed_hours, shared_shapes, week_hours, week_shape
-from proxyd.lab.estimators.fleet_model import FleetModel
-from proxyd.lab.estimators.fleet_rates import FleetRates
+from proxyd.lab.replay.fleet_model import FleetModel, FleetRates
 
 Floats = NDArray[np.float64]
 DAY_S = 86400.0

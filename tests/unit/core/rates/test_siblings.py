@@ -7,8 +7,7 @@ import pytest
 
 from proxyd.core.rates.siblings import RecentChanges, siblings_of
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
-from proxyd.lab.traces.synthetic import STEADY, Week, poisson_events
-from proxyd.lab.traces.update_models import working_week
+from proxyd.lab.traces import STEADY, Week, poisson_events, working_week
 
 WEEKS, SOURCES = 20, 30
 STOP_S = MONDAY_S + WEEKS * WEEK_S

@@ -19,10 +19,10 @@ from proxyd.core.planning.policies.auto import CountedDemand
 from proxyd.core.planning.policies.expected_intervals import FiringPattern
 from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.decider import Decider
-from proxyd.lab.replay import decider_policy
-from proxyd.lab.replay.decider_policy import DeciderPolicy
+from proxyd.lab.replay import policy_registry
+from proxyd.lab.replay.policy_registry import DeciderPolicy
 from proxyd.lab.replay.replay import ProbesMade, Terms, replay, split
-from proxyd.lab.traces.update_models import MONDAY_S, WEEK_S, model_trace
+from proxyd.lab.traces import MONDAY_S, WEEK_S, model_trace
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source
 
 T0 = 1_000_000_000.0
@@ -204,9 +204,9 @@ def in_time(made: ProbesMade, after: tuple[np.ndarray, ...], terms: Terms, every
 
 @pytest.mark.long
 def test_probes_are_in_time_for_counted_items_far_more_often_than_even_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = decider_policy._DOMAIN.replace('ON INSERT TO RSS"', 'ON INSERT TO RSS WHEN COUNT(*) % 10 = 0"')
-    monkeypatch.setattr(decider_policy, "_DOMAIN", text)
-    monkeypatch.setattr(decider_policy, "DAY_S", 4 * 86400.0)
+    text = policy_registry._DOMAIN.replace('ON INSERT TO RSS"', 'ON INSERT TO RSS WHEN COUNT(*) % 10 = 0"')
+    monkeypatch.setattr(policy_registry, "_DOMAIN", text)
+    monkeypatch.setattr(policy_registry, "DAY_S", 4 * 86400.0)
     terms, after = terms_of(12 * 3600.0, probes=90, sources=15, weeks=2)
     made = replay(after, DeciderPolicy(terms), terms)
     assert 0.9 * terms.probes < made.count <= terms.probes
@@ -216,9 +216,9 @@ def test_probes_are_in_time_for_counted_items_far_more_often_than_even_ones(monk
 
 @pytest.mark.long
 def test_a_plan_makes_as_many_probes_as_the_budget_leaves() -> None:
-    text = decider_policy._DOMAIN.replace('ON INSERT TO RSS"', 'ON INSERT TO RSS WHEN COUNT(*) % 5 = 0"')
+    text = policy_registry._DOMAIN.replace('ON INSERT TO RSS"', 'ON INSERT TO RSS WHEN COUNT(*) % 5 = 0"')
     terms, after = terms_of(12 * 3600.0, probes=1000, sources=60, weeks=2)
-    with patch.object(decider_policy, "_DOMAIN", text):
+    with patch.object(policy_registry, "_DOMAIN", text):
         policy = DeciderPolicy(terms)
     fleet = replace(policy._decider.fleet(terms.start_s), probes_per_s=480 / (terms.stop_s - terms.start_s))
     week = fleet.plan()

@@ -14,7 +14,7 @@ from proxyd.core.planning.policies.detection import most_items
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.context import StoredContext
-from proxyd.lab.traces.update_models import MONDAY_S, model_trace
+from proxyd.lab.traces import MONDAY_S, model_trace
 from tests.fleets import changed, decider, declaration, item, rule, source
 from tests.rehearsal import Origins, Rehearsal, rehearse
 

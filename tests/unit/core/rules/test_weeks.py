@@ -19,8 +19,7 @@ from proxyd.core.rates.week_bins import WEEK_S, Cycle
 from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.estimates import Estimates
-from proxyd.lab.traces.synthetic import STEADY, Week
-from proxyd.lab.traces.update_models import MONDAY_S, model_trace
+from proxyd.lab.traces import MONDAY_S, STEADY, Week, model_trace
 from proxyd.store import open_store
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source
 

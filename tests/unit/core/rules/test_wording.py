@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from proxyd.api.rest.feed_documents import entry
+from proxyd.api.rest.profile_feeds import entry
 from proxyd.base.ports import Gathered, Message
 from proxyd.core.language import CheckSettings, SourceText, check
 from proxyd.core.model.item import Item

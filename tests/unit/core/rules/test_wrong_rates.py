@@ -10,8 +10,7 @@ import pytest
 from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import Epoch
 from proxyd.core.rates.week_bins import WEEK_S
-from proxyd.lab.traces.synthetic import STEADY, Week, poisson_events
-from proxyd.lab.traces.update_models import MONDAY_S, drifting_events, working_week
+from proxyd.lab.traces import MONDAY_S, STEADY, Week, drifting_events, poisson_events, working_week
 from tests.fleets import decider, declaration, rule, source
 from tests.rehearsal import Origins, rehearse
 

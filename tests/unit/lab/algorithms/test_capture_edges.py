@@ -7,8 +7,7 @@ import pytest
 
 from proxyd.core.model.chronon import Epoch
 from proxyd.core.model.schedule import ExecutionInterval
-from proxyd.core.planning.capture.capacity import Capacity
-from proxyd.core.planning.capture.earliest_deadline import edf
+from proxyd.core.planning.capture.earliest_deadline import Capacity, edf
 from proxyd.core.planning.capture.pareto import pareto
 from proxyd.lab.algorithms.overlapping_capture import most_weight
 

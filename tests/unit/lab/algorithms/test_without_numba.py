@@ -15,8 +15,7 @@ import numpy as np
 from proxyd.core.model.chronon import Epoch
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.model.schedule import ExecutionInterval
-from proxyd.core.planning.capture.capacity import Capacity
-from proxyd.core.planning.capture.earliest_deadline import edf
+from proxyd.core.planning.capture.earliest_deadline import Capacity, edf
 from proxyd.core.planning.capture.pareto import pareto
 from proxyd.lab.algorithms.counted_horizon import UpdateChances, counted_plan
 from proxyd.lab.algorithms.overlapping_capture import greedy_capture, most_weight

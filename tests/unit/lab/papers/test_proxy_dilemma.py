@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from proxyd.core.model.chronon import Epoch
 from proxyd.core.model.schedule import ExecutionInterval
-from proxyd.core.planning.capture.capacity import Capacity
+from proxyd.core.planning.capture.earliest_deadline import Capacity
 from proxyd.core.planning.capture.pareto import pareto
 from proxyd.lab.papers import proxy_dilemma
 from proxyd.lab.papers.datasets import Updates

@@ -8,7 +8,7 @@ from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.lab.replay.policy_registry import run
 from proxyd.lab.replay.replay import Terms, split
-from proxyd.lab.traces.update_models import MONDAY_S, model_trace
+from proxyd.lab.traces import MONDAY_S, model_trace
 
 
 def test_it_keeps_up_with_the_simulator_to_the_end_of_the_budget() -> None:

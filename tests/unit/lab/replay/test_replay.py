@@ -10,7 +10,7 @@ from proxyd.core.errors import UnknownPolicyError
 from proxyd.core.model.chronon import Chronon, ChrononGrid, Epoch
 from proxyd.lab.replay.policy_registry import POLICIES, checked_policies, run
 from proxyd.lab.replay.replay import Terms, achieved, replay, split
-from proxyd.lab.traces.trace import Trace
+from proxyd.lab.traces import Trace
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

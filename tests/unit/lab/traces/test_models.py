@@ -9,16 +9,18 @@ from hypothesis import strategies as st
 
 from proxyd.core.errors import ModelError
 from proxyd.core.model.chronon import Epoch
-from proxyd.lab.traces.synthetic import STEADY, Week, poisson_events
-from proxyd.lab.traces.update_models import (
+from proxyd.lab.traces import (
     MODELS,
     MONDAY_S,
+    STEADY,
     WEEK_S,
     UpdateModel,
+    Week,
     burst_events,
     drifting_events,
     model_trace,
     noisy_updates,
+    poisson_events,
     working_week,
 )
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyd.lab.traces.synthetic import STEADY, Week, poisson_events, zipf_rates
+from proxyd.lab.traces import STEADY, Week, poisson_events, zipf_rates
 
 FACTORS = st.lists(st.integers(0, 5).map(float), min_size=1, max_size=6).filter(any).map(tuple)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxyd.core.errors import TraceError
-from proxyd.lab.traces.trace import parse_trace
+from proxyd.lab.traces import parse_trace
 
 
 def test_lines_may_come_in_any_order_and_blank_ones_are_passed_over() -> None:

@@ -16,7 +16,7 @@ from proxyd.core.planning.plan_switch import switch_plan
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.policies.auto import DetectionDemand
 from proxyd.core.planning.policies.demands import Demands
-from proxyd.core.planning.policies.uniform import UniformDemand
+from proxyd.core.planning.policies.paced import UniformDemand
 from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.politeness import PolitenessBudget, ProbeLog

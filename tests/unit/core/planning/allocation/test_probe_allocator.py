@@ -8,9 +8,8 @@ from numpy.typing import NDArray
 
 from proxyd.core.errors import InvalidScheduleError, SchedulingError
 from proxyd.core.model.intensity import PiecewiseConstant
-from proxyd.core.planning.allocation.delay_costs import WeekCosts
 from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimits, WeekGrid
-from proxyd.core.planning.allocation.probe_allocator import ProbeAllocator
+from proxyd.core.planning.allocation.probe_allocator import ProbeAllocator, WeekCosts
 from proxyd.core.planning.kernels.costs import Prefix
 from proxyd.lab.algorithms.detection_frequencies import tight_bound
 

@@ -8,11 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from proxyd.core.planning.allocation.curves import by_slot
 from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimits, WeekGrid
 from proxyd.core.planning.allocation.fleet_state import FleetState
 from proxyd.core.planning.allocation.probe_allocator import ProbeAllocator
-from proxyd.core.planning.allocation.week_plan import WeekPlan
+from proxyd.core.planning.allocation.week_plan import WeekPlan, by_slot
 from proxyd.core.planning.kernels.golden_turns import turns
 from proxyd.core.planning.policies.detection import due_after_s
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S, Cycle

@@ -17,9 +17,8 @@ from proxyd.core.planning.plan_preview import preview
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.policies.auto import DetectionDemand
 from proxyd.core.planning.policies.demands import Demands
-from proxyd.core.planning.policies.paced import PacedDemand
+from proxyd.core.planning.policies.paced import PacedDemand, UniformDemand
 from proxyd.core.planning.policies.rule_demand import RuleDemand
-from proxyd.core.planning.policies.uniform import UniformDemand
 from proxyd.core.planning.queue.candidates import Candidates
 from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.planner_settings import PlannerSettings

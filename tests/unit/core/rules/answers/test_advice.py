@@ -6,10 +6,9 @@ import pytest
 
 from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import Epoch
-from proxyd.core.planning.capture.capacity import Capacity
-from proxyd.core.planning.capture.earliest_deadline import edf
+from proxyd.core.planning.capture.earliest_deadline import Capacity, edf
 from proxyd.core.planning.chunks import run_all
-from proxyd.core.planning.plan_forecast import PlanForecast
+from proxyd.core.planning.plan_preview import PlanForecast
 from proxyd.core.rules.answers.advice import Advice, advise
 from tests.fleets import decider, declaration, rule, source
 

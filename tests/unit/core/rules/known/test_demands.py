@@ -14,10 +14,9 @@ from proxyd.core.planning.plan_preview import preview
 from proxyd.core.planning.policies.auto import DetectionDemand
 from proxyd.core.planning.policies.demands import Demands
 from proxyd.core.planning.policies.doe import DoeDemand
-from proxyd.core.planning.policies.paced import PacedDemand
+from proxyd.core.planning.policies.paced import PacedDemand, UniformDemand
 from proxyd.core.planning.policies.rule_demand import RuleDemand
 from proxyd.core.planning.policies.sup import IntervalDemand
-from proxyd.core.planning.policies.uniform import UniformDemand
 from proxyd.core.politeness import PolitenessBudget
 from proxyd.core.rules.decider import Decider
 from tests.fleets import decider, declaration, rule, source

@@ -1,18 +1,111 @@
-"""Update models other than the Poisson process: noisy known times, bursts and drift; and traces that mix them."""
+"""Update traces: read from CSV lines, or drawn from models with the given generator."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, floor, isfinite, nan
 from types import MappingProxyType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from proxyd.core.errors import ModelError
+from proxyd.core.errors import ModelError, TraceError
 from proxyd.core.model.chronon import Epoch
-from proxyd.lab.traces.synthetic import Week, poisson_events, zipf_rates
-from proxyd.lab.traces.trace import Floats, Trace
+
+if TYPE_CHECKING:
+    from _csv import Reader
+
+
+def zipf_rates(sources: int, *, exponent: float, total_per_s: float) -> NDArray[np.float64]:
+    """Return update rates proportional to ``1 / rank ** exponent``, largest first, that sum to ``total_per_s``.
+
+    >>> zipf_rates(3, exponent=1.0, total_per_s=11.0)
+    array([6., 3., 2.])
+    """
+    weights = np.arange(1, sources + 1, dtype=np.float64) ** -exponent
+    rates: NDArray[np.float64] = weights * (total_per_s / weights.sum())
+    return rates
+
+
+@dataclass(frozen=True, slots=True)
+class Week:
+    """A periodic intensity: pieces of equal length, each with a factor of the mean rate.
+
+    Parameters
+    ----------
+    period_s
+        Length of the week in seconds.
+    factors
+        Factors of the pieces in order, not negative; only their proportions count.
+    phase_s
+        The time at which a week begins.
+
+    >>> Week(4.0, (3.0, 1.0)).expected(np.array([0.0, 2.0, 4.0, 6.0]))
+    array([0., 3., 4., 7.])
+    """
+
+    period_s: float
+    factors: tuple[float, ...]
+    phase_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.period_s <= 0 or not self.factors or min(self.factors) < 0 or sum(self.factors) <= 0:
+            raise ValueError("a week needs a length and factors of which none is negative and one is positive")
+
+    def edges_s(self, start_s: float, stop_s: float) -> NDArray[np.float64]:
+        """Return ``start_s``, ``stop_s`` and the times between them at which the intensity changes."""
+        piece_s = self.period_s / len(self.factors)
+        first = floor((start_s - self.phase_s) / piece_s) + 1
+        last = ceil((stop_s - self.phase_s) / piece_s)
+        inside = self.phase_s + np.arange(first, last, dtype=np.float64) * piece_s
+        return np.concatenate([[start_s], inside[(inside > start_s) & (inside < stop_s)], [stop_s]])
+
+    def expected(self, times_s: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the expected events at rate 1 from the beginning of a week to each time: ``t`` on average."""
+        count = len(self.factors)
+        pieces = (times_s - self.phase_s) * (count / self.period_s)
+        heights = np.array(self.factors) * (self.period_s / sum(self.factors))
+        weeks = np.floor(pieces / count)
+        levels = np.concatenate([[0.0], np.cumsum(heights)])
+        within: NDArray[np.float64] = np.interp(pieces - weeks * count, np.arange(count + 1), levels)
+        total: NDArray[np.float64] = weeks * self.period_s + within
+        return total
+
+
+STEADY = Week(1.0, (1.0,))
+"""The week of a source with a constant rate."""
+
+
+def poisson_events(
+    rate_per_s: float, week: Week, *, start_s: float, stop_s: float, rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """Return the times in [``start_s``, ``stop_s``) of a Poisson process, in ascending order.
+
+    Parameters
+    ----------
+    rate_per_s
+        Mean over a whole week.
+
+    Notes
+    -----
+    It uses inversion, which is exact: given their number, the events are uniform in expected-events time.
+
+    Examples
+    --------
+    >>> times = poisson_events(2.0, STEADY, start_s=0.0, stop_s=500.0, rng=np.random.Generator(np.random.PCG64(1)))
+    >>> 900 < len(times) < 1100
+    True
+    """
+    edges = week.edges_s(start_s, stop_s)
+    expected = week.expected(edges)
+    expected -= expected[0]
+    count = rng.poisson(rate_per_s * expected[-1])
+    times: NDArray[np.float64] = np.interp(np.sort(rng.random(count)) * expected[-1], expected, edges)
+    return times
+
 
 Ints = NDArray[np.int64]
 
@@ -123,7 +216,7 @@ def burst_events(
 
     Examples
     --------
-    >>> from proxyd.lab.traces.synthetic import STEADY
+    >>> from proxyd.lab.traces import STEADY
     >>> rng = np.random.Generator(np.random.PCG64(1))
     >>> times = burst_events(1.0, STEADY, start_s=0.0, stop_s=2000.0, rng=rng, delay_s=2.0)
     >>> 1600 < len(times) < 2400
@@ -168,7 +261,7 @@ def drifting_events(
 
     Examples
     --------
-    >>> from proxyd.lab.traces.synthetic import STEADY
+    >>> from proxyd.lab.traces import STEADY
     >>> rng = np.random.Generator(np.random.PCG64(1))
     >>> times = drifting_events(5.0, STEADY, start_s=0.0, stop_s=40.0, rng=rng, step_s=10.0)
     >>> bool(np.all(np.diff(times) >= 0))
@@ -258,3 +351,105 @@ def model_trace(
             times = MODELS[part](rate, shape, start_s=MONDAY_S, stop_s=MONDAY_S + weeks * WEEK_S, rng=rng)
             found[f"{part}{rank:04d}"] = times
     return Trace(tuple(found), tuple(found.values()))
+
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """Update events of several sources.
+
+    Parameters
+    ----------
+    sources
+        Names, in the order of ``events_s``.
+    events_s
+        Unix seconds of each source's events, ascending.
+
+    Examples
+    --------
+    >>> trace = Trace(("a", "b"), (np.array([1.0, 4.0]), np.array([2.0])))
+    >>> len(trace), trace.start_s, trace.stop_s
+    (3, 1.0, 4.0)
+    """
+
+    sources: tuple[str, ...]
+    events_s: tuple[Floats, ...]
+
+    @classmethod
+    def of(cls, events_s: Sequence[ArrayLike]) -> Trace:
+        """Return a trace of unnamed sources; their events are sorted.
+
+        >>> Trace.of([[2.0, 1.0]]).events_s
+        (array([1., 2.]),)
+        """
+        times = tuple(np.sort(np.asarray(events, dtype=np.float64).reshape(-1)) for events in events_s)
+        return cls(tuple(f"source{number:04d}" for number in range(len(times))), times)
+
+    def __len__(self) -> int:
+        return sum(times.size for times in self.events_s)
+
+    @property
+    def start_s(self) -> float:
+        """Time of the first event; raises ``ValueError`` for a trace without events."""
+        return min(float(times[0]) for times in self.events_s if times.size)
+
+    @property
+    def stop_s(self) -> float:
+        """Time of the last event."""
+        return max(float(times[-1]) for times in self.events_s if times.size)
+
+
+def parse_trace(lines: Iterable[str], *, name: str) -> Trace:
+    """Return the trace in CSV lines: a header ``source,timestamp``, then one event per line, in any order.
+
+    Parameters
+    ----------
+    name
+        Name of the lines' source, for messages.
+
+    Raises
+    ------
+    TraceError
+        A line is not a source and a number of seconds; the message gives the line.
+
+    Examples
+    --------
+    >>> parse_trace(["source,timestamp", "a,2", "b,1", "a,1.5"], name="t.csv").events_s
+    (array([1.5, 2. ]), array([1.]))
+    """
+    rows = csv.reader(lines)
+    try:
+        return _trace_of(rows, name)
+    except csv.Error as error:
+        raise TraceError(f"it is not CSV ({error})", file=name, line=max(1, rows.line_num)) from error
+
+
+def _trace_of(rows: Reader, name: str) -> Trace:
+    header = next(rows, None)
+    if header is None or [field.strip() for field in header] != ["source", "timestamp"]:
+        raise TraceError("expected the header source,timestamp", file=name, line=1)
+    events: dict[str, list[float]] = {}
+    for row in rows:
+        if row:
+            source, time_s = _event(row, name, rows.line_num)
+            events.setdefault(source, []).append(time_s)
+    if not events:
+        raise TraceError("there are no events; add lines such as feed1,1700000000", file=name, line=2)
+    return Trace(tuple(events), tuple(np.sort(np.array(times)) for times in events.values()))
+
+
+def _event(row: list[str], file: str, line: int) -> tuple[str, float]:
+    if len(row) != 2:
+        raise TraceError(f"expected a source and a timestamp, found {len(row)} fields", file=file, line=line)
+    try:
+        time_s = float(row[1])
+    except ValueError:
+        time_s = nan
+    if not isfinite(time_s):
+        raise TraceError(f"{row[1]!r} is not a time in unix seconds", file=file, line=line)
+    source = row[0].strip()
+    if not source:
+        raise TraceError("the source is empty; write a name", file=file, line=line)
+    return source, time_s

@@ -1,1 +1,0 @@
-"""Estimators that no daemon runs."""

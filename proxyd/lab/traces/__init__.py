@@ -1,1 +1,0 @@
-"""Update traces and models that generate them."""
