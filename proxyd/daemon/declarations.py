@@ -38,7 +38,6 @@ from proxyd.core.language import (
     WrittenAddress,
     counters_to_restart,
     is_list,
-    kind_of_statement,
     no_such,
     rule_counting,
     what_changed,
@@ -396,7 +395,7 @@ class Declarations:
         statements = [statement for each in parsed for statement in each.statements]
         api = dict(self._api)
         for statement in statements:
-            kind, name = kind_of_statement(statement), statement.name.value
+            kind, name = statement.kind, statement.name.value
             self._refuse_owned(kind, name)
             if isinstance(statement, DropStatement) and api.pop(key_of(kind, name), None) is None:
                 raise NotFoundError(f"DROP: the API has not declared a {kind.value.lower()} {name!r}")

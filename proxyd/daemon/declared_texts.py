@@ -28,7 +28,6 @@ from proxyd.core.language import (
     check_parsed,
     expand,
     format_statements,
-    kind_of_statement,
     parse,
     watch_of,
     what_is_unfit,
@@ -73,7 +72,7 @@ class DeclaredTexts:
         ]
         declared: dict[StatementKind, dict[str, tuple[str, Statement]]] = {}
         for pair in chain.from_iterable(expanded):
-            declared.setdefault(kind_of_statement(pair[1]), {})[pair[1].name.value] = pair
+            declared.setdefault(pair[1].kind, {})[pair[1].name.value] = pair
         return cls(
             {each.source: each for each in checked.texts},
             {each.source.file: each for each in checked.texts},
@@ -167,9 +166,9 @@ def read_sent(texts: Sequence[str | Parsed]) -> tuple[list[Parsed], dict[str, st
     if errors := [error for each in parsed for error in each.errors]:
         raise ProfileError(errors)
     kept = [(p.source, s) for p in parsed for s in p.statements if not isinstance(s, DropStatement)]
-    printed = {key_of(kind_of_statement(s), s.name.value): format_statements([s]) for _, s in kept}
+    printed = {key_of(s.kind, s.name.value): format_statements([s]) for _, s in kept}
     for source, statement in kept:
-        text = printed[key_of(kind_of_statement(statement), statement.name.value)]
+        text = printed[key_of(statement.kind, statement.name.value)]
         if (problem := _what_is_unfit(statement, text)) is not None:
             at, text = statement.name.span, source.text
             raise ProfileError([RuleCheckError(problem, text=text, start=at.start, stop=at.stop, file=source.file)])

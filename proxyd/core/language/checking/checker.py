@@ -25,7 +25,6 @@ from proxyd.core.language.syntax.nodes import (
     Statement,
     StatementKind,
     Unread,
-    kind_of_statement,
 )
 from proxyd.core.language.syntax.parser import parse
 from proxyd.core.language.syntax.value_reader import Values
@@ -225,7 +224,7 @@ def _report_name(
     statement: Statement, reporter: Reporter, places: dict[tuple[StatementKind, str], tuple[Reporter, TextSpan]]
 ) -> None:
     """Report a name that cannot be used, or is declared twice; ``places`` holds the first place of each name."""
-    kind, name = kind_of_statement(statement), statement.name
+    kind, name = statement.kind, statement.name
     if (kind, name.value) == (StatementKind.DOMAIN, BUILT_IN.name):
         reporter.error(f"the domain {name.value!r} holds proxyd's own classes; choose another name", name.span)
     if name.value in {".", ".."}:

@@ -5,12 +5,11 @@ Spans are offsets into the file; spans and comments are not compared.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
-from types import MappingProxyType
-from typing import Generic, TypeAlias, TypeVar
+from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 from proxyd.core.errors import RuleError
 from proxyd.core.model.delivery import Delivery, SecretRef
@@ -52,6 +51,15 @@ class Located(Generic[_T_co]):
     span: TextSpan = field(default=NO_SPAN, compare=False)
 
 
+class StatementKind(Enum):
+    """The kind of object that a statement declares, as the language writes it."""
+
+    DOMAIN = "DOMAIN"
+    SOURCE = "SOURCE"
+    PROFILE = "PROFILE"
+    NOTIFICATION = "NOTIFICATION"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Written:
     """A statement: the comments before it and in it, and its place."""
@@ -84,6 +92,7 @@ class ClassDeclaration:
 class CreateDomain(_Written):
     """``CREATE DOMAIN``."""
 
+    kind: ClassVar = StatementKind.DOMAIN
     name: Located[str]
     classes: tuple[ClassDeclaration, ...]
 
@@ -92,6 +101,7 @@ class CreateDomain(_Written):
 class SourceOptions(_Written):
     """How a source is asked; an option that was not written is ``None`` or empty."""
 
+    kind: ClassVar = StatementKind.SOURCE
     politeness: Located[Politeness] | None = None
     expect: Located[Expect] | None = None
     zone: Located[str] | None = None
@@ -142,6 +152,7 @@ class ListLine:
 class CreateProfile(_Written):
     """``CREATE PROFILE``."""
 
+    kind: ClassVar = StatementKind.PROFILE
     name: Located[str]
     domains: tuple[Located[str], ...] = ()
     languages: tuple[Located[str], ...] = ()
@@ -169,6 +180,7 @@ class InsertNotification(_Written):
     ``None`` for ``SET DIGEST NONE``.
     """
 
+    kind: ClassVar = StatementKind.NOTIFICATION
     name: Located[str]
     profiles: tuple[Located[str], ...] = ()
     sources: tuple[Located[str], ...] = ()
@@ -194,6 +206,7 @@ class InsertNotification(_Written):
 class Watch(_Written):
     """``WATCH 'address'``: a source and a rule in one statement; ``None`` where an option is left out."""
 
+    kind: ClassVar = StatementKind.NOTIFICATION
     url: Located[str]
     page_class: ClassName | None = None
     locale: Located[str] | None = None
@@ -230,15 +243,6 @@ def without_scheme(url: str) -> str:
     return url.partition("://")[2].rstrip("/") or url
 
 
-class StatementKind(Enum):
-    """The kind of object that a statement declares, as the language writes it."""
-
-    DOMAIN = "DOMAIN"
-    SOURCE = "SOURCE"
-    PROFILE = "PROFILE"
-    NOTIFICATION = "NOTIFICATION"
-
-
 @dataclass(frozen=True, slots=True)
 class DropStatement(_Written):
     """``DROP PROFILE|NOTIFICATION|SOURCE|DOMAIN "x"``; allowed only in texts sent over the API."""
@@ -250,24 +254,6 @@ class DropStatement(_Written):
 Statement: TypeAlias = (
     CreateDomain | CreateSource | CreateSources | CreateProfile | InsertNotification | Watch | DropStatement
 )
-
-
-_KINDS: Mapping[type[Statement], StatementKind] = MappingProxyType(
-    {
-        CreateDomain: StatementKind.DOMAIN,
-        CreateSource: StatementKind.SOURCE,
-        ListedSource: StatementKind.SOURCE,
-        CreateSources: StatementKind.SOURCE,
-        CreateProfile: StatementKind.PROFILE,
-        InsertNotification: StatementKind.NOTIFICATION,
-        Watch: StatementKind.NOTIFICATION,
-    }
-)
-
-
-def kind_of_statement(statement: Statement) -> StatementKind:
-    """Return the kind of what a statement declares under its name, or drops."""
-    return statement.kind if isinstance(statement, DropStatement) else _KINDS[type(statement)]
 
 
 @dataclass(frozen=True, slots=True)

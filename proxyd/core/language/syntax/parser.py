@@ -20,15 +20,7 @@ from proxyd.core.language.syntax.expressions import (
     parse_select,
     parse_trigger,
 )
-from proxyd.core.language.syntax.nodes import (
-    Broken,
-    InsertNotification,
-    Parsed,
-    SourceText,
-    Statement,
-    StatementKind,
-    kind_of_statement,
-)
+from proxyd.core.language.syntax.nodes import Broken, InsertNotification, Parsed, SourceText, Statement, StatementKind
 from proxyd.core.language.syntax.scanner import Comment, Lexeme, Scan, scan, scan_inner, scan_part
 from proxyd.core.language.syntax.statement_syntax import (
     PROFILE_ITEMS,
@@ -213,7 +205,7 @@ class _Reader:
         ):
             if not self._has_error(span.start, span.stop):
                 self._complain(Complaint(TOO_LONG, draft.span.start, draft.span.stop))
-            self._broken.append(Broken(kind_of_statement(statement), statement.name.value))
+            self._broken.append(Broken(statement.kind, statement.name.value))
             return
         if isinstance(statement, InsertNotification):
             self._require(statement.name.value, draft.values, draft.span)
