@@ -31,10 +31,9 @@ from proxyd.app import wiring as app
 from proxyd.app.wiring import Built
 from proxyd.base import log
 from proxyd.base.interpreter import tune_interpreter
-from proxyd.cluster import LocalTransport
 from proxyd.config import Settings
 from proxyd.net import Guard, HostTokens, make_session, raise_open_files
-from proxyd.probing import Fetcher, HttpProber, ParsedFeed, ParserPool
+from proxyd.probing import Fetcher, HttpProber, LocalTransport, ParsedFeed, ParserPool
 from proxyd.probing.feeds.feed_parser import parse_any_feed
 from proxyd.store import owner_lock
 

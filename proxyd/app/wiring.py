@@ -6,7 +6,7 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from math import ceil
 from zoneinfo import ZoneInfo
@@ -22,7 +22,6 @@ from proxyd.base.clock import Signal, SystemClock
 from proxyd.base.interpreter import tune_interpreter
 from proxyd.base.metrics import Metrics
 from proxyd.base.ports import Channel, Clock, Prober, Transport
-from proxyd.cluster import LocalTransport
 from proxyd.config import SecretStore, Settings, Supervision, socket_address, supervision
 from proxyd.config.profile_files import read_directory
 from proxyd.core.errors import ConfigError, NotFoundError
@@ -34,7 +33,6 @@ from proxyd.core.politeness import EndpointLimits
 from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.known.division import Division
 from proxyd.core.rules.known.knowledge import DeciderSettings
 from proxyd.core.rules.known.source_requests import probe_request
 from proxyd.daemon import (
@@ -54,12 +52,10 @@ from proxyd.daemon import (
     Pushes,
     PushParts,
     RuleEvaluation,
-    SharedFleet,
-    Shares,
-    StoredFleet,
     StreamRecall,
     Supervisor,
 )
+from proxyd.daemon.remembered import LoadSources
 from proxyd.net import (
     Guard,
     HostTokens,
@@ -76,6 +72,7 @@ from proxyd.probing import (
     FetchLimits,
     HttpProber,
     HubClient,
+    LocalTransport,
     NoBrowser,
     ParserPool,
     ProbeTrace,
@@ -170,10 +167,12 @@ class Built:
     queries: Queries
     decider: Decider
     declarations: Declarations
+    recall: StreamRecall
     probes: ProbeLoop
     observer: Observer
     pushes: Pushes
     notifying: Notifying
+    planning: Planning
     news: Signal
     metrics: Metrics
     resources: Resources
@@ -185,17 +184,16 @@ def build(
     *,
     metrics: Metrics | None = None,
     notifying: Notifying | None = None,
-    shares: Shares | None = None,
+    load: LoadSources | None = None,
 ) -> Built:
     """Return a daemon over ``parts``; it delivers in this process unless another notifier is given.
 
-    With ``shares``, other planners have some of the sources.
+    ``load`` returns what is stored of each source, if not all of it is this daemon's.
     """
     metrics = metrics or Metrics()
     decider = Decider(decider_settings(settings), parts.rng)
     evaluation = RuleEvaluation(metrics)
     recall = StreamRecall(decider, parts.store, evaluation)
-    stored = StoredFleet(parts.store)
     declarations = Declarations(
         settings.profiles,
         recall,
@@ -203,7 +201,7 @@ def build(
         check_settings(settings),
         metrics,
         parts.secrets.resolve,
-        None if shares is None else stored.sources,
+        load,
     )
     clock, store = parts.clock, parts.store
     observer = Observer(decider, store, clock, metrics, evaluation, parts.tracer)
@@ -227,13 +225,23 @@ def build(
         plans=PlanQueries(decider, declarations, store, clock),
     )
     news = _connect_signals(declarations, loops)
-    if shares is not None:
-        loops = replace(loops, shared=_sharing(shares, stored, recall, declarations, loops, news, clock))
     supervisor = Supervisor(parts.supervision, clock, store.ping)
     daemon = Daemon(declarations, store, loops, clock, metrics, settings, supervisor)
     queries = _queries(parts, decider, declarations, loops, news, metrics)
     return Built(
-        daemon, queries, decider, declarations, probes, observer, loops.pushes, loops.notifying, news, metrics, parts
+        daemon,
+        queries,
+        decider,
+        declarations,
+        recall,
+        probes,
+        observer,
+        loops.pushes,
+        loops.notifying,
+        planning,
+        news,
+        metrics,
+        parts,
     )
 
 
@@ -246,28 +254,6 @@ def _connect_signals(declarations: Declarations, loops: Loops) -> Signal:
         each.listen(news.notify)
     declarations.declared.listen(notifying.wake_pings)
     return news
-
-
-def _sharing(
-    shares: Shares,
-    stored: StoredFleet,
-    recall: StreamRecall,
-    declarations: Declarations,
-    loops: Loops,
-    news: Signal,
-    clock: Clock,
-) -> SharedFleet:
-    """Return what keeps a planner in step with those that have the other sources."""
-    decider, notifying = recall.decider, loops.notifying
-    decider.known.division = Division(frozenset(), scope_of=decider.settings.throttle_scope)
-    busy = (loops.probes.under_way, loops.pushes.under_way)
-    shared = SharedFleet(shares, stored, recall, declarations, busy, notifying.busy_shards, clock)
-    shared.released.listen(loops.probes.give_back)
-    shared.many_gained.listen(loops.planning.plan_soon)
-    shared.looked.listen(notifying.wake)
-    shared.told.listen(news.notify)
-    shared.turned_over.listen(notifying.wake_pings)
-    return shared
 
 
 def _queries(

@@ -67,7 +67,7 @@ def _served(settings: Settings) -> Coroutine[None, None, None]:
         from proxyd.app import wiring
 
         return wiring.serve(settings, ready=partial(_greet, settings) if sys.stdout.isatty() else None)
-    from proxyd.app import machine  # it needs drivers that are optional dependencies
+    from proxyd.cluster import machine  # it needs drivers that are optional dependencies
 
     return machine.serve(settings)
 

@@ -12,7 +12,6 @@ from proxyd.daemon.plan_queries import PlanQueries
 from proxyd.daemon.probe_loop import ProbeLoop
 from proxyd.daemon.pushes import Pushes, PushParts
 from proxyd.daemon.rule_evaluation import RuleEvaluation, StreamRecall
-from proxyd.daemon.shared_fleet import SharedFleet, Shares, StoredFleet
 from proxyd.daemon.suspensions import Suspensions
 from proxyd.daemon.vitals import DaemonVitals
 
@@ -34,9 +33,6 @@ __all__ = [
     "PushParts",
     "Pushes",
     "RuleEvaluation",
-    "SharedFleet",
-    "Shares",
-    "StoredFleet",
     "StreamRecall",
     "Supervisor",
     "Suspensions",

@@ -25,7 +25,6 @@ from proxyd.daemon.plan_queries import PlanQueries
 from proxyd.daemon.probe_loop import ProbeLoop
 from proxyd.daemon.pushes import Pushes
 from proxyd.daemon.rule_evaluation import RuleEvaluation
-from proxyd.daemon.shared_fleet import SharedFleet
 from proxyd.daemon.suspensions import Suspensions
 from proxyd.store import SqlStore
 
@@ -94,7 +93,6 @@ class Loops:
     transport: Transport
     evaluation: RuleEvaluation
     plans: PlanQueries
-    shared: SharedFleet | None = None  # with other planners
 
 
 class Daemon:
@@ -150,21 +148,7 @@ class Daemon:
     async def _begin(self, tasks: asyncio.TaskGroup) -> bool:
         """Run the declaration; return whether that was done before ``stop``."""
         with growing():
-            return await self._load(tasks)
-
-    async def _load(self, tasks: asyncio.TaskGroup) -> bool:
-        shared = self._loops.shared
-        if shared is None:
-            await self._declarations.start()
-            return True
-        sharing = tasks.create_task(shared.follow(), name="shards")
-        starting = tasks.create_task(shared.start(), name="start")
-        stopping = tasks.create_task(self._stopping.wait(), name="end")
-        stopping.add_done_callback(lambda _: sharing.cancel())
-        await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
-        has_started = starting.done()
-        starting.cancel()
-        return has_started
+            return await self._declarations.gate.start(self._declarations.start, self._stopping, tasks)
 
     async def _work(self) -> None:
         """Run all loops until ``stop``, and end them."""
@@ -176,8 +160,7 @@ class Daemon:
             running.create_task(self._loops.notifying.run(), name="notifying")
             running.create_task(self._loops.transport.run(self._loops.observer.take_stray), name="transport")
             running.create_task(self._loops.planning.run(), name="planning")
-            if self._loops.shared is not None:
-                passing.append(running.create_task(self._loops.shared.run(), name="planners"))
+            passing.append(running.create_task(self._declarations.gate.run(), name="planners"))
             keeping_ready = self._loops.plans.keep_ready(self._declarations.declared)
             passing.append(running.create_task(keeping_ready, name="names of sources"))
             passing.append(running.create_task(self._supervisor.run(), name="watchdog"))
@@ -198,7 +181,7 @@ class Daemon:
 
     async def _look_after(self) -> None:
         """Look after the declaration and the tables; one of several planners does."""
-        if self._loops.shared is not None and not await self._loops.shared.controls_before(self._stopping):
+        if not await self._declarations.gate.controls_before(self._stopping):
             return
         self._keeps_house = True
         async with self._housekeeping.running(), asyncio.TaskGroup() as tasks:

@@ -43,13 +43,10 @@ from proxyd.core.language import (
     what_changed,
 )
 from proxyd.core.model.delivery import WebhookDelivery
-from proxyd.core.model.outcome import host_of
 from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.kernels.numba_kernels import load_libraries
 from proxyd.core.rules.answers.trial import PlanCost, Trial, asked_besides_week, differs_little
-from proxyd.core.rules.known.compiled import Swap
-from proxyd.core.rules.known.division import Division, ties_of
 from proxyd.core.rules.known.failing import FailingRule
 from proxyd.daemon.declared_texts import (
     API_TEXT,
@@ -63,6 +60,7 @@ from proxyd.daemon.declared_texts import (
     read_sent,
     texts_of,
 )
+from proxyd.daemon.gate import Gate
 from proxyd.daemon.plan_loop import in_parts
 from proxyd.daemon.remembered import LoadSources, load_sources, remembered_week, restore
 from proxyd.daemon.rule_evaluation import StreamRecall
@@ -128,19 +126,6 @@ def edited_queries(running: Declaration, wanted: Declaration) -> frozenset[str]:
     return frozenset(name for name in both if running.rules[name].query != wanted.rules[name].query)
 
 
-def division_of(division: Division, swap: Swap) -> tuple[Division, list[str]] | None:
-    """Return how planners divide the sources of a declaration, and those that this concerns; ``None`` if as before."""
-    if division.own is None:
-        return None
-    declaration = swap.after.declaration
-    after = division.retied(ties_of(declaration, swap.after.programs.values(), division.scope_of))
-    if after is division:
-        return None
-    scopes = {each for each in (*after.ties, *division.ties) if after.ties.get(each) != division.ties.get(each)}
-    sources = declaration.sources.values()
-    return after, [each.source_id for each in sources if division.scope_of(host_of(each.url)) in scopes]
-
-
 MOST_STREAMS = 1_000_000  # through the API; each takes 400 bytes
 
 
@@ -179,7 +164,7 @@ class Declarations:
         self.suspensions = Suspensions(decider, store, clock)
         self._turn = self.suspensions.turn  # one declaration at a time, from its check to its swap
         self._started = asyncio.Event()
-        self.controls = True  # whether this planner changes the declaration; otherwise it follows another one's
+        self.gate = Gate()
         self.digest = ""  # of the texts that run here
         self._failing: Mapping[str, FailingRule] = {}  # as stored, when other planners were followed last
 
@@ -286,12 +271,6 @@ class Declarations:
                 self._known.failing.restore(failing)
                 self._known.failing.keep(self._known.compiled.programs)
 
-    async def take_control(self) -> None:
-        """Look after the declaration from now on, in place of a planner that has ended."""
-        self.controls = True
-        if self.has_started:
-            await self.reload()
-
     # -- files and the API
 
     async def reload_if_changed(self) -> None:
@@ -347,7 +326,7 @@ class Declarations:
     async def _may_change(self) -> None:
         """Wait for the start; raise ``BusyError`` if another planner looks after the declaration."""
         await self._started.wait()
-        if not self.controls:
+        if not self.gate.controls:
             raise BusyError("another planner looks after the declaration; try again in a few seconds")
 
     def _look(self, parsed: Sequence[Parsed], only_if: OnlyIf | None) -> None:
@@ -465,7 +444,7 @@ class Declarations:
             await restore(self._decider, self._store, self._load_sources, await week, now_s)
         await self.suspensions.follow(declaration)
         declared = await self._store.declarations.declare_sources(declaration.sources, now_s)
-        if self._known.division.own is None:
+        if self._known.owned.is_whole:
             self.digest = ""  # a plan that is made meanwhile may be for either
         changes = await self._run(checked, accepted, declared, now_s)
         self._files, self._api = list(files), dict(api)
@@ -483,18 +462,16 @@ class Declarations:
             await asyncio.to_thread(load_libraries)
         swap = await asyncio.to_thread(self._decider.compile, declaration, accepted, declared, now_s)
         declaration = swap.after.declaration  # which may be an equal one
-        retied = await asyncio.to_thread(division_of, self._known.division, swap)
+        moving = await self.gate.find_moving(swap)
         moved = set(self._known.estimates.accepted)
         declare = partial(self._decider.declare, declaration, accepted, now_s, declared, swap=swap, in_parts=True)
         backlog = declare() if self._started.is_set() else await asyncio.to_thread(declare)  # nothing else runs yet
-        if retied is not None:  # the shards may have changed meanwhile
-            division, others = retied
-            own = self._known.division.own
-            self._decider.sharing.release(replace(division, own=own), others)
+        if moving is not None:
+            self.gate.move(*moving)
         forgotten = moved - self._known.estimates.accepted.keys()
-        if self.controls:
+        if self.gate.controls:
             await self._store.move([self._known.states[name] for name in sorted(forgotten)])
-        if self.controls and (changes.removed or not self._started.is_set()):
+        if self.gate.controls and (changes.removed or not self._started.is_set()):
             await self._store.failing.keep(self._known.failing.all().keys())
         self._texts = checked.written
         await self._store.forget_streams(changes.removed)  # an observation may have been committed after ``accept``
@@ -509,7 +486,7 @@ class Declarations:
         for warning in [*checked.warnings, *self._moved()]:
             log.warning(warning.message, file=warning.file, line=warning.line)
         if self._started.is_set():  # what other planners have now is removed before they are told
-            placing = self._decider.placing_declared if retied is None else self._decider.placing
+            placing = self._decider.placing_declared if moving is None else self._decider.placing
             await in_parts(placing(self._clock.time_s))
         else:  # most are placed while others are probed
             next(self._decider.placing(self._clock.time_s), None)

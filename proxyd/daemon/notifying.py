@@ -12,7 +12,6 @@ import structlog
 from proxyd.base.clock import Signal
 from proxyd.base.ports import Clock
 from proxyd.core.errors import ClusterError
-from proxyd.core.model.shards import shard_of
 from proxyd.notify import Dispatcher, Pings
 
 log = structlog.get_logger("notify")
@@ -30,8 +29,8 @@ class Notifying(Protocol):
     async def run(self) -> None:
         """Deliver until ``drain``."""
 
-    async def busy_shards(self) -> frozenset[int]:
-        """Return the shards of endpoints to which this process is sending something."""
+    async def busy_endpoints(self) -> frozenset[str]:
+        """Return the endpoints to which this process is sending something."""
 
     async def drain(self, timeout_s: float) -> None:
         """Start no more deliveries, and wait for the running ones."""
@@ -63,9 +62,9 @@ class Notifier:
         self.wake()
         self.wake_pings()
 
-    async def busy_shards(self) -> frozenset[int]:
-        """Return the shards of endpoints to which something is being sent."""
-        return frozenset(shard_of(endpoint) for endpoint in await self.dispatcher.under_way())
+    async def busy_endpoints(self) -> frozenset[str]:
+        """Return the endpoints to which something is being sent."""
+        return await self.dispatcher.under_way()
 
     async def drain(self, timeout_s: float) -> None:
         """Start no more deliveries, and wait for the running ones."""
@@ -99,7 +98,7 @@ class DistantNotifier:
             except ClusterError as error:
                 log.debug("the notifier could not be told", error=error.message)
 
-    async def busy_shards(self) -> frozenset[int]:
+    async def busy_endpoints(self) -> frozenset[str]:
         """Return none: another process sends."""
         return frozenset()
 

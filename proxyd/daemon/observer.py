@@ -13,7 +13,6 @@ from proxyd.base.metrics import Metrics
 from proxyd.base.ports import Clock, Memory
 from proxyd.core.model.outcome import ProbeOutcome
 from proxyd.core.model.schedule import Probe
-from proxyd.core.model.shards import FIRST_SHARD
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.context import NO_CONTEXT, StoreQuery
 from proxyd.core.rules.observation import Observation, RuleResults
@@ -77,7 +76,7 @@ class Observer:
         """
         known = self._decider.known
         if known.source(outcome.source_id) is None:
-            return known.division.own is None or FIRST_SHARD in known.division.own
+            return known.owned.has_declaration
         if not known.has(outcome.source_id):
             return False
         state = known.states.get(outcome.source_id)

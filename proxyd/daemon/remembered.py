@@ -60,7 +60,7 @@ async def load_sources(store: SqlStore) -> RememberedSources:
 async def restore(decider: Decider, store: SqlStore, load: LoadSources, week: WeekPlan | None, now_s: float) -> None:
     """Let a decider continue as the last process ended, by the plan of the ``week`` if there is one."""
     found = await load()
-    is_alone = decider.known.division.own is None  # otherwise these come with the sources that are taken over
+    is_alone = decider.known.owned.is_whole  # otherwise these come with the sources that are taken over
     await asyncio.to_thread(
         decider.restore,
         await asyncio.to_thread(_resumed, found.states, now_s),

@@ -8,7 +8,7 @@ from proxyd.probing.http.hubs import HubClient
 from proxyd.probing.http.robots import Robots, robots_limits
 from proxyd.probing.pages.page_values import ParsedPage
 from proxyd.probing.parser_pool import ParserPool
-from proxyd.probing.prober import HttpProber, NoBrowser, Render
+from proxyd.probing.prober import HttpProber, LocalTransport, NoBrowser, Render
 
 __all__ = [
     "HIDDEN",
@@ -19,6 +19,7 @@ __all__ = [
     "Fetcher",
     "HttpProber",
     "HubClient",
+    "LocalTransport",
     "NoBrowser",
     "ParsedDocument",
     "ParsedFeed",

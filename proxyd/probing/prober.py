@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from proxyd.base.ports import always
-from proxyd.core.errors import ProbeError
+from proxyd.base.ports import Prober, TakeStray, Unmade, always
+from proxyd.core.errors import LeaseLostError, ProbeError
 from proxyd.core.model.normal_forms import normal_link
 from proxyd.core.model.notations import NO_LANGUAGES, Languages
 from proxyd.core.model.outcome import HubLinks, OutcomeKind, ProbeOutcome, ProbeRequest, Validators
@@ -342,3 +345,42 @@ def hub_links(response: FetchResponse, read: ParsedDocument | None = None) -> Hu
     if not hubs:
         return None
     return HubLinks(tuple(dict.fromkeys(hubs))[:_MOST_HUBS], selves[0] if selves else response.url)
+
+
+class LocalTransport:
+    """The Transport port over this process's prober, which itself keeps the hosts' turns.
+
+    ``may_send`` is asked before each request.
+    """
+
+    def __init__(self, prober: Prober, may_send: MaySend = always) -> None:
+        self._prober = prober
+        self._may_send = may_send
+        self._stopped = asyncio.Event()
+
+    @asynccontextmanager
+    async def probe(self, request: ProbeRequest) -> AsyncIterator[ProbeOutcome | Unmade]:
+        """Yield the outcome of a probe."""
+        try:
+            outcome: ProbeOutcome | Unmade = await self._prober.probe(request, self._may_send)
+        except LeaseLostError:
+            outcome = Unmade.LOST
+        yield outcome
+
+    async def run(self, take_stray: TakeStray) -> None:
+        """Wait for ``stop``: there are no stray outcomes here."""
+        await self._stopped.wait()
+
+    def stop(self) -> None:
+        """End ``run``; returns at once."""
+        self._stopped.set()
+
+    @property
+    def is_up(self) -> bool:
+        """Whether probes can be made."""
+        return True
+
+    @property
+    def aside(self) -> Mapping[str, str]:
+        """No prober: there is only this one."""
+        return {}

@@ -13,10 +13,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, bindparam, false, func, select, true, update
 
 from proxyd.base.ports import Gathered
-from proxyd.core.model.shards import OwnShards
 from proxyd.core.rules.known.state import Notification
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import StoreReader
+from proxyd.store.databases.shards import OwnShards
 from proxyd.store.webhook_states import held, state_of
 from proxyd.store.writer import Writer
 

@@ -33,10 +33,10 @@ from proxyd.base.ports import DueDelivery, Gathered
 from proxyd.core.errors import NotFoundError
 from proxyd.core.model.outcome import Picture
 from proxyd.core.model.profile import NotificationRule
-from proxyd.core.model.shards import OwnShards, shard_of
 from proxyd.store import rows
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import StoreReader
+from proxyd.store.databases.shards import OwnShards, shard_of
 from proxyd.store.digest_rows import SqlDigests
 from proxyd.store.picture_rows import read_picture
 from proxyd.store.webhook_states import SqlWebhooks

@@ -21,7 +21,6 @@ from proxyd.core.model.item import EventKind, Item, Value
 from proxyd.core.model.outcome import NO_VALIDATORS, Validators
 from proxyd.core.model.profile import Digest
 from proxyd.core.model.schedule import Probe
-from proxyd.core.model.shards import shard_of
 from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.rates.model_fit import NO_FIT, ModelFit
 from proxyd.core.rates.rate_blend import RateEvidence
@@ -43,6 +42,7 @@ from proxyd.core.rules.programs.function_values import Total, distinct_hash
 from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.core.rules.stages.source_state import Calibration
 from proxyd.store.databases import tables as t
+from proxyd.store.databases.shards import shard_of
 
 MOST_DETAIL = 1000  # characters
 DAY_S = 86400.0

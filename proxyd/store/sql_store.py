@@ -27,7 +27,6 @@ from sqlalchemy import (
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import EventKind, Item
 from proxyd.core.model.outcome import Picture
-from proxyd.core.model.shards import OwnShards
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.known.context import HistoryQuery, StoredContext, StoreQuery
 from proxyd.core.rules.known.state import Notification, SourceState, StoredEvent
@@ -39,6 +38,7 @@ from proxyd.store import rows
 from proxyd.store.access_rows import SqlAccess
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import LOCKS, NEWS, StoreConnections, StoreReader
+from proxyd.store.databases.shards import OwnShards
 from proxyd.store.declared_rows import SqlDeclarations
 from proxyd.store.digest_rows import exceeding
 from proxyd.store.history import SqlHistory

@@ -12,9 +12,9 @@ from sqlalchemy import Connection, and_, bindparam, delete, insert, or_, select,
 from proxyd.base.ports import UnconfirmedWebhook, WebhookState
 from proxyd.core.model.delivery import SecretRef, WebhookDelivery, WebhookForm
 from proxyd.core.model.profile import NotificationRule
-from proxyd.core.model.shards import OwnShards, shard_of
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import StoreReader
+from proxyd.store.databases.shards import OwnShards, shard_of
 from proxyd.store.rows import declared_as, typed
 from proxyd.store.writer import Writer, drained
 

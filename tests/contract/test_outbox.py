@@ -19,12 +19,12 @@ from proxyd.base.ports import Gathered, WebhookState
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.delivery import ChannelDelivery, Delivery, MailDelivery, SecretRef, WebhookDelivery, WebhookForm
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
-from proxyd.core.model.shards import shard_of
 from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.observation import RuleResults
 from proxyd.queries import DeliveryAttempt, Wanted
 from proxyd.store import SqlStore, open_store
 from proxyd.store.databases import tables as t
+from proxyd.store.databases.shards import shard_of
 from proxyd.store.outbox import DisabledEndpoint, SqlOutbox
 from proxyd.store.retention import expire
 from tests.fleets import WEBHOOK, declaration, rule, source

@@ -13,12 +13,12 @@ import pytest
 from proxyd.base.clock import SystemClock
 from proxyd.base.metrics import Metrics
 from proxyd.base.ports import MaySend, Prober, Transport, always
-from proxyd.cluster import LocalTransport
 from proxyd.cluster.batch_prober import BatchProber, ProberSettings
 from proxyd.cluster.link import ClusterSettings, open_link
 from proxyd.cluster.nats_transport import NatsTransport, TransportSettings
 from proxyd.core.model.item import Item, Value
 from proxyd.core.model.outcome import HubLinks, OutcomeKind, ProbeOutcome, ProbeRequest, Validators
+from proxyd.probing import LocalTransport
 from tests.acceptance.support import eventually
 from tests.servers import nats_server
 

@@ -20,7 +20,6 @@ from proxyd.app.routes import make_app
 from proxyd.app.wiring import Built, Resources, build
 from proxyd.base.metrics import ROLES
 from proxyd.base.ports import Clock, Message, Prober
-from proxyd.cluster import LocalTransport
 from proxyd.config import SecretStore, Settings, load
 from proxyd.core.errors import DeliveryError, FetchError
 from proxyd.core.model.chronon import ChrononGrid
@@ -32,6 +31,7 @@ from proxyd.core.model.profile import PageClass
 from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.observation import RuleResults
 from proxyd.daemon import PushParts
+from proxyd.probing import LocalTransport
 from proxyd.probing.feeds.feed_items import ParsedFeed
 from proxyd.queries import Scope
 from proxyd.store import SqlStore, open_store

@@ -9,21 +9,21 @@ import numpy as np
 import pytest
 from sqlalchemy import select
 
+from proxyd.cluster.division import UNDIVIDED, Division, division_of, ties_of
+from proxyd.cluster.handovers import Handovers
 from proxyd.core.language import SourceText, check
 from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import Item
 from proxyd.core.model.profile import Declaration
-from proxyd.core.model.shards import SHARDS
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.context import NO_CONTEXT
-from proxyd.core.rules.known.division import UNDIVIDED, Division, ties_of
 from proxyd.core.rules.known.knowledge import DeciderSettings
-from proxyd.daemon.handovers import Handovers
 from proxyd.store import SqlStore, rows
 from proxyd.store.databases import tables as t
+from proxyd.store.databases.shards import SHARDS
 from proxyd.store.followed_rows import RememberedSources, SharedSources
 from proxyd.store.opening import open_connections
 from tests.databases import migrate
@@ -84,7 +84,7 @@ class Planner:
     def __init__(self, store: SqlStore, clock: FakeClock, division: Division) -> None:
         planner = PlannerSettings(grid=ChrononGrid(10.0), budget=Budget(1.0))
         self.decider = Decider(DeciderSettings(planner), np.random.default_rng(1))
-        self.decider.known.division = division
+        self.decider.known.owned = division
         declaration = declared()
         self.decider.declare(declaration, dict.fromkeys(declaration.rules, T0), T0)
         self._store = store
@@ -139,7 +139,7 @@ class Fleet:
 
     async def divide(self, *own: frozenset[int]) -> None:
         """Let the planners have these shards, each given up before it is taken."""
-        before = [each.decider.known.division.own for each in self.planners]
+        before = [division_of(each.decider.known).own for each in self.planners]
         for planner, had, wanted in zip(self.planners, before, own, strict=True):
             assert had is not None
             await planner.handovers.give_up(had & wanted)

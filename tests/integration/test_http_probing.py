@@ -22,12 +22,19 @@ from aiohttp.abc import ResolveResult
 from backports import zstd
 
 from proxyd.base.ports import Unmade
-from proxyd.cluster import LocalTransport
 from proxyd.core.model.notations import NO_LANGUAGES, Languages
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest, Validators
 from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass, Reader
 from proxyd.net import Guard, HostTokens, SessionLimits, make_session
-from proxyd.probing import Fetcher, FetchLimits, FetchRequest, HttpProber, ParsedDocument, parse_document
+from proxyd.probing import (
+    Fetcher,
+    FetchLimits,
+    FetchRequest,
+    HttpProber,
+    LocalTransport,
+    ParsedDocument,
+    parse_document,
+)
 from proxyd.probing.documents.document_texts import MOST_ITEMS
 from proxyd.probing.documents.probe_failures import ParserFailedError
 from tests.fakes import FakeClock, settle

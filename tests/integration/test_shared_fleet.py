@@ -10,18 +10,19 @@ from pathlib import Path
 import pytest
 
 from proxyd.base.metrics import Metrics
+from proxyd.cluster.division import Division
+from proxyd.cluster.handovers import Handovers
+from proxyd.cluster.shared_fleet import SharedFleet, StoredFleet
 from proxyd.core.errors import BusyError
 from proxyd.core.language import CheckSettings
 from proxyd.core.model.chronon import ChrononGrid
-from proxyd.core.model.shards import FIRST_SHARD, SHARDS, shard_of
 from proxyd.core.model.suspension import Subject
-from proxyd.core.rules.known.division import Division
 from proxyd.core.rules.known.failing import FailingRule, rule_meaning
 from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.observation import RuleResults
-from proxyd.daemon import Declarations, SharedFleet, StoredFleet
-from proxyd.daemon.handovers import Handovers
+from proxyd.daemon import Declarations
 from proxyd.store import SqlStore
+from proxyd.store.databases.shards import FIRST_SHARD, SHARDS, shard_of
 from proxyd.store.opening import open_connections
 from proxyd.store.suspension_rows import record_failing
 from tests.databases import migrate
@@ -60,7 +61,7 @@ class Planner:
 
     def __init__(self, folder: Path, store: SqlStore, clock: FakeClock, shares: Shares) -> None:
         self.decider = decider(declaration(), now_s=T0)
-        self.decider.known.division = Division(frozenset())
+        self.decider.known.owned = Division(frozenset())
         self.shares, self.store, stored = shares, store, StoredFleet(store)
         recall = stream_recall(self.decider, store)
         parts = (CheckSettings(), Metrics(), lambda _: b"s", stored.sources)
@@ -72,7 +73,14 @@ class Planner:
         shares.runs[shares.name] = ""
         shares.has_looked.set()
 
-    async def _sending(self) -> Collection[int]:
+    async def start(self) -> None:
+        """Start as the daemon does; nothing runs on."""
+        stopping = asyncio.Event()
+        async with asyncio.TaskGroup() as tasks:
+            assert await self.fleet.start(self.declarations.start, stopping, tasks)
+            stopping.set()
+
+    async def _sending(self) -> Collection[str]:
         return ()
 
     @property
@@ -114,8 +122,8 @@ async def both(tmp_path: Path, postgresql: PostgresServer) -> AsyncIterator[Both
                 Planner(tmp_path, store, clock, Shares(name, runs, own))
                 for store, name, own in zip(stores, ("one", "two"), (LOWER, UPPER), strict=True)
             )
-            await one.fleet.start()
-            await two.fleet.start()
+            await one.start()
+            await two.start()
             yield Both(tmp_path, clock, one, two)
 
 
@@ -123,7 +131,7 @@ async def test_each_plans_its_shards_and_together_they_plan_all(both: Both) -> N
     await both.look()
     for planner, shards in ((both.one, LOWER), (both.two, UPPER)):
         assert planner.planned == {name for name in NAMES if shard_of(f"{name}.example") in shards}
-    assert (both.one.declarations.controls, both.two.declarations.controls) == (True, False)
+    assert (both.one.declarations.gate.controls, both.two.declarations.gate.controls) == (True, False)
     budgets = [each.decider.planner.settings.budget.per_s for each in (both.one, both.two)]
     assert sum(budgets) == pytest.approx(1.0)
     assert min(budgets) > 0
@@ -225,7 +233,7 @@ async def test_the_shards_of_one_that_has_ended_are_planned_and_its_folder_is_re
     both.two.shares.own = LOWER | UPPER
     for _ in range(2):
         await both.two.fleet.look()
-    assert both.two.declarations.controls
+    assert both.two.declarations.gate.controls
     assert both.two.planned == {*NAMES, "t"}
     await both.two.declarations.declare(source("u", host="u.example"))
     assert "u" in both.two.planned

@@ -12,9 +12,9 @@ from sqlalchemy import Engine, event, text
 
 from proxyd.base.clock import SystemClock
 from proxyd.core.errors import LeaseLostError, StoreError, StoreUnreachableError
-from proxyd.core.model.shards import SHARDS
 from proxyd.store.databases.connections import MEMBERS
 from proxyd.store.databases.postgresql import session_of
+from proxyd.store.databases.shards import SHARDS
 from proxyd.store.databases.sharing import Membership, sharing
 from proxyd.store.opening import open_connections
 from tests.databases import migrate

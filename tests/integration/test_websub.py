@@ -23,7 +23,6 @@ from aiohttp.test_utils import TestClient, TestServer, unused_port
 from proxyd.app.routes import make_app
 from proxyd.app.wiring import Built, Resources, build
 from proxyd.base.clock import SystemClock
-from proxyd.cluster import LocalTransport
 from proxyd.config import SecretStore, load
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import Item
@@ -36,7 +35,7 @@ from proxyd.core.rules.known.subscriptions import Subscription, SubscriptionStat
 from proxyd.daemon import PushParts
 from proxyd.daemon.pushes import is_signed
 from proxyd.net import Guard, HostTokens, make_session
-from proxyd.probing import HubClient
+from proxyd.probing import HubClient, LocalTransport
 from proxyd.probing.document_parser import ParsedDocument, parse_document
 from proxyd.queries import Wanted
 from proxyd.store import SqlStore, open_store

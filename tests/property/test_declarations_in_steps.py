@@ -135,7 +135,7 @@ async def test_edits_lead_where_the_last_declaration_leads_at_once(edits: list[A
         found.pause({name: Suspension(Subject.SOURCE, name, now_s, "ada", None) for name in paused}, now_s)
         found.declare(wanted, accepted, now_s, in_parts=True)
         rates.may_place(now_s, now_s + 60.0)
-        some = found._placement.parts(repeat(now_s).__next__, size=1)
+        some = found.placement.parts(repeat(now_s).__next__, size=1)
         for _ in range(parts):
             next(some, None)
         if probed in found.known.compiled.sources:

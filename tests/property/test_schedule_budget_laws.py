@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 from proxyd.base.metrics import Metrics
 from proxyd.base.ports import MaySend, always
-from proxyd.cluster import LocalTransport
 from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import Epoch
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
@@ -32,6 +31,7 @@ from proxyd.core.politeness import PolitenessBudget
 from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rules.decider import Decider
 from proxyd.daemon import Planning
+from proxyd.probing import LocalTransport
 from tests.examples import examples
 from tests.fakes import FakeClock, settle
 from tests.fleets import PoissonOrigin, RecordingMemory, decider, declaration, probe_loop, rule, source, unchanged

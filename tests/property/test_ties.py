@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyd.core.model.shards import SHARDS, shard_of
-from proxyd.core.rules.known.division import Division, ties_of
+from proxyd.cluster.division import Division, ties_of
+from proxyd.store.databases.shards import SHARDS, shard_of
 from tests.examples import examples
 
 SCOPES = [f"h{number}.example" for number in range(12)]

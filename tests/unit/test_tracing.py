@@ -16,12 +16,11 @@ from proxyd import __version__
 from proxyd.app.wiring import open_tracer
 from proxyd.base.metrics import Metrics
 from proxyd.base.ports import MaySend, Message, always
-from proxyd.cluster import LocalTransport
 from proxyd.config import load
 from proxyd.core.errors import ConfigError, DeliveryError, FetchError
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.notify import Channels
-from proxyd.probing import HttpProber, ParserPool
+from proxyd.probing import HttpProber, LocalTransport, ParserPool
 from proxyd.probing.http.fetcher import FetchRequest, FetchResponse, ProbeTrace
 from proxyd.tracing import NO_TRACES
 from proxyd.tracing.otlp import OtlpTracer, make_provider

@@ -40,7 +40,6 @@ from proxyd.core.rules.observing import Observing, finish_at_once
 from proxyd.core.rules.placement import SourcePlacement
 from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.core.rules.recalls import Recalls
-from proxyd.core.rules.sharing import Sharing
 from proxyd.core.rules.snapshot import Snapshot
 from proxyd.core.rules.stages.captures import JointCaptures
 from proxyd.core.rules.stages.joint_intervals import JointInterval
@@ -68,11 +67,8 @@ class Decider:
         self.recalls = Recalls(self.known)
         self._rng = rng
         self._hints = Hints(self.planner, settings.cycle, settings.grid.length_s)
-        self._placement = SourcePlacement(self.known, self.planner, self.captures, self.hubs, rng)
-        self.observing = Observing(
-            self.known, self.planner, self.captures, self.hubs, self._hints, self._placement, rng
-        )
-        self.sharing = Sharing(self.known, self.captures, self.recalls, self.hubs, self._placement)
+        self.placement = SourcePlacement(self.known, self.planner, self.captures, self.hubs, rng)
+        self.observing = Observing(self.known, self.planner, self.captures, self.hubs, self._hints, self.placement, rng)
 
     # -- declarations
 
@@ -105,7 +101,7 @@ class Decider:
         if record.week is not None:
             self.planner.change_to(record.week)
             self._hints.siblings = record.week.siblings
-        self._placement.restore(record.sources)
+        self.placement.restore(record.sources)
 
     def compile(
         self, declaration: Declaration, accepted: Mapping[str, float], declared: Mapping[str, float], now_s: float
@@ -121,7 +117,7 @@ class Decider:
 
     def neediest_first(self, sources: Iterable[str], now_s: float) -> list[str]:
         """Return sources in the order in which to place them, those that have missed most first."""
-        return self._placement.neediest_first(sources, now_s)
+        return self.placement.neediest_first(sources, now_s)
 
     def declare(
         self,
@@ -151,7 +147,7 @@ class Decider:
         changed = (*swap.sources, *_moved_otherwise(previous, known.compiled))
         self._allow_hubs(changed)
         self.captures.declare()
-        self._placement.declare(changed, now_s)
+        self.placement.declare(changed, now_s)
         if not in_parts:
             run_parts(self.placing(lambda: now_s))
         return backlog
@@ -159,21 +155,21 @@ class Decider:
     @property
     def is_placing(self) -> bool:
         """Whether sources wait to be placed."""
-        return self._placement.is_waiting
+        return self.placement.is_waiting
 
     def placing(self, now_s: Callable[[], float]) -> Chunked[None]:
         """Place the sources that wait for it, in parts; ``now_s`` returns the time, in unix seconds."""
-        return self._placement.parts(now_s)
+        return self.placement.parts(now_s)
 
     def placing_declared(self, now_s: Callable[[], float]) -> Chunked[None]:
         """Place the sources that the last declaration changed, in parts; others may still wait then."""
-        parts = self._placement.parts(now_s)
-        while self._placement.has_changed_waiting():
+        parts = self.placement.parts(now_s)
+        while self.placement.has_changed_waiting():
             yield next(parts)
 
     def settle(self, source_id: str, now_s: float) -> None:
         """Place a source now if it waits for that."""
-        self._placement.settle(source_id, now_s)
+        self.placement.settle(source_id, now_s)
 
     def accept_move(self, source_id: str, now_s: float) -> SourceState | None:
         """Read a source where its permanent redirects lead, and return its new state; ``None`` if it has not moved.
@@ -188,7 +184,7 @@ class Decider:
         known.estimates.keep(state)
         known.compiled = known.compiled.following(known.estimates.accepted)
         self._allow_hubs([source_id])
-        self._placement.place(source_id, now_s)
+        self.placement.place(source_id, now_s)
         return state
 
     def _allow_hubs(self, changed: Iterable[str]) -> None:
@@ -203,9 +199,9 @@ class Decider:
         """Probe these sources no more, and all others that rules ask for again."""
         before, self.known.paused = self.known.paused, paused
         for source_id in paused.keys() - before.keys():
-            self._placement.pause(source_id)
+            self.placement.pause(source_id)
         for source_id in sorted(before.keys() - paused.keys()):
-            self._placement.resume(source_id, now_s)
+            self.placement.resume(source_id, now_s)
 
     # -- probes
 
@@ -218,7 +214,7 @@ class Decider:
         sources that wait.
         """
         now_s = self.settings.grid.start_s(now)
-        self._placement.refresh(now)
+        self.placement.refresh(now)
         for _ in self.placing(lambda: now_s):
             if in_parts:
                 break
@@ -228,7 +224,7 @@ class Decider:
     def _is_still_asked(self, planned: PlannedProbe, now_s: float) -> bool:
         """Return whether a rule still asks for a probe of a source that may wait to be placed; else drop the probe."""
         source_id = planned.probe.source_id
-        if not self._placement.settle(source_id, now_s):
+        if not self.placement.settle(source_id, now_s):
             return True
         source = self.planner.sources.get(source_id)
         if source is not None and (source.demands or source.asked is not None):
@@ -263,7 +259,7 @@ class Decider:
     def subscribed(self, subscription: Subscription, now_s: float) -> None:
         """Take in the new state of a subscription."""
         self.hubs.keep(subscription)
-        self._placement.subscribed(subscription.source_id, now_s)
+        self.placement.subscribed(subscription.source_id, now_s)
 
     # -- the plan of the week
 

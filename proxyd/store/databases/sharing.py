@@ -16,7 +16,6 @@ from sqlalchemy import Connection, Row, delete, func, insert, or_, select, text,
 from sqlalchemy.dialects.postgresql import insert as insert_new
 
 from proxyd.core.errors import StoreError, StoreUnreachableError
-from proxyd.core.model.shards import SHARDS, shard_of, turnover
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import MEMBERS, StoreConnections
 from proxyd.store.databases.lease import LONGEST_TURN, Lease, Leased, renewed
@@ -29,6 +28,7 @@ from proxyd.store.databases.postgresql import (
     session_of,
 )
 from proxyd.store.databases.schema import is_newest, migrate
+from proxyd.store.databases.shards import SHARDS, shard_of, turnover
 
 _PLANNER = "planner"
 _LOOKS = 20  # for free shards, during one lease

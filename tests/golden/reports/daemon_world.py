@@ -21,14 +21,13 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from multidict import CIMultiDict
 
 from proxyd.app.wiring import Built, Resources, build
-from proxyd.cluster import LocalTransport
 from proxyd.config import SecretStore, Settings, load
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.daemon import PushParts
 from proxyd.net import Guard, HostTokens, make_session
 from proxyd.notify import ChannelResources, make_channels
 from proxyd.notify.channels.message_forms import chat_text
-from proxyd.probing import Fetcher, HttpProber
+from proxyd.probing import Fetcher, HttpProber, LocalTransport
 from proxyd.queries.deliveries import Wanted
 from proxyd.store import open_store
 from tests.databases import migrated_file

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from proxyd.base.metrics import Metrics
-from proxyd.cluster import LocalTransport
 from proxyd.core.model.budget import Budget
 from proxyd.core.model.schedule import Constraint
+from proxyd.probing import LocalTransport
 from tests.fakes import FakeClock, settle
 from tests.fleets import PoissonOrigin, RecordingMemory, decider, declaration, probe_loop, rule, source
 

@@ -11,12 +11,12 @@ import pytest
 
 from proxyd.base.metrics import Metrics
 from proxyd.base.ports import MaySend, always
-from proxyd.cluster import LocalTransport
 from proxyd.core.model.budget import Budget
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.policies.auto import CountedDemand
 from proxyd.core.rules.decider import Decider
+from proxyd.probing import LocalTransport
 from tests.fakes import FakeClock
 from tests.fleets import RecordingMemory, decider, declaration, probe_loop, rule, source, unchanged
 

@@ -14,16 +14,16 @@ from structlog.testing import capture_logs
 
 from proxyd.base.metrics import Metrics
 from proxyd.base.ports import TakeStray, Transport, Unmade
-from proxyd.cluster import LocalTransport
+from proxyd.cluster.division import UNDIVIDED, Division
 from proxyd.core.errors import ClusterError
 from proxyd.core.model.budget import Budget
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
-from proxyd.core.model.shards import FIRST_SHARD
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.context import SourceContext
-from proxyd.core.rules.known.division import UNDIVIDED, Division
 from proxyd.core.rules.stages.events import find_events
 from proxyd.daemon.notifying import DistantNotifier
+from proxyd.probing import LocalTransport
+from proxyd.store.databases.shards import FIRST_SHARD
 from tests.fakes import FakeClock, settle
 from tests.fleets import (
     PoissonOrigin,
@@ -165,11 +165,11 @@ async def test_an_outcome_of_an_earlier_process_is_recorded_unless_a_later_one_w
     assert await taking.take_stray(changed("s", [], T0 + 40.0), reading=request.reading)
     assert await taking.take_stray(changed("gone", [], T0 + 60.0), reading=request.reading)
     assert await taking.take_stray(later, reading=request.reading, is_doubtful=True)
-    found.known.division = Division(frozenset({FIRST_SHARD + 1}))
+    found.known.owned = Division(frozenset({FIRST_SHARD + 1}))
     assert not await taking.take_stray(changed("gone", [], T0 + 60.0), reading=request.reading)
-    found.known.division = Division(frozenset())
+    found.known.owned = Division(frozenset())
     assert not await taking.take_stray(later, reading=request.reading)
-    found.known.division = UNDIVIDED
+    found.known.owned = UNDIVIDED
     assert len(memory.observations) == 1
     await taking.take_stray(later, reading=request.reading)
     assert [event.item.item_id for event in memory.observations[1].found.events] == ["b"]

@@ -16,9 +16,9 @@ from proxyd.core.rules.known.capture_counts import CaptureCounts, StreamTable
 from proxyd.core.rules.known.compiled import NOTHING_COMPILED, Compiled
 from proxyd.core.rules.known.context import SourceContext
 from proxyd.core.rules.known.demands import politeness_of
-from proxyd.core.rules.known.division import UNDIVIDED, Division
 from proxyd.core.rules.known.estimates import Estimates
 from proxyd.core.rules.known.failing import FailingRules
+from proxyd.core.rules.known.ownership import EVERYTHING, Ownership
 from proxyd.core.rules.known.source_requests import reading_of
 from proxyd.core.rules.known.state import AcceptedMove, SourceState
 from proxyd.core.rules.programs.rule_program import RuleProgram
@@ -67,7 +67,7 @@ class Knowledge:
         self.settings = settings
         self.compiled: Compiled = NOTHING_COMPILED
         self.paused: Mapping[str, Suspension] = {}  # by source
-        self.division: Division = UNDIVIDED
+        self.owned: Ownership = EVERYTHING
         self.estimates = Estimates(settings.prior_mean_per_s, settings.cycle)
         self.streams = StreamTable()
         self.failing = FailingRules()
@@ -88,17 +88,17 @@ class Knowledge:
         is_other = reading is not None and source is not None and reading != self.compiled.reading(source_id)
         return None if is_other else source
 
-    def has(self, source_id: str, division: Division | None = None) -> bool:
-        """Whether this planner has a declared source, by its own division or another; others plan what it has not."""
-        divided = division or self.division
-        if divided.own is None:
+    def has(self, source_id: str, owned: Ownership | None = None) -> bool:
+        """Whether this planner has a declared source, now or by another ownership; others plan what it has not."""
+        owned = owned or self.owned
+        if owned.is_whole:
             return True
         source = self.compiled.declaration.sources.get(source_id)
-        return source is not None and divided.has(source.url)
+        return source is not None and owned.has(source.url)
 
-    def has_rule(self, rule: str, division: Division | None = None) -> bool:
+    def has_rule(self, rule: str, owned: Ownership | None = None) -> bool:
         """Whether this planner has all sources of a declared joint rule; otherwise it has none of them."""
-        return all(self.has(each, division) for each in self.compiled.programs[rule].rule.source_ids[:1])
+        return all(self.has(source_id, owned) for source_id in self.compiled.programs[rule].rule.source_ids[:1])
 
     def is_planned(self, source_id: str) -> bool:
         """Whether this planner plans probes of a source: a rule asks for it, it is not paused, and it is our own."""

@@ -11,8 +11,8 @@ from proxyd.core.model.item import Item, UpdateEvent, Value
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.planning.policies.demands import OnceDemand
 from proxyd.core.rules.known.context import History, StoreQuery, history_query
-from proxyd.core.rules.known.division import Division
 from proxyd.core.rules.known.knowledge import Knowledge
+from proxyd.core.rules.known.ownership import Ownership
 from proxyd.core.rules.known.state import IntervalRecord, StoredEvent
 from proxyd.core.rules.programs.meter import CORRELATION_LIMITS, Meter
 from proxyd.core.rules.programs.rule_program import RuleProgram
@@ -185,7 +185,7 @@ class JointCaptures:
     def declare(self) -> None:
         """Forget the intervals of rules that no longer exist."""
         self._first_end_s = -inf
-        self.read_for(self._known.division)
+        self.read_for(self._known.owned)
         gone = self._unfit()
         self._awaited.declare(self._programs)
         self._forget(gone)
@@ -203,12 +203,12 @@ class JointCaptures:
         for interval_id in [each.interval_id for each in self._open if not is_ours(each.rule)]:
             self._open.drop(interval_id)
         self._awaited.release(is_ours)
-        self.read_for(self._known.division)
+        self.read_for(self._known.owned)
 
-    def read_for(self, division: Division) -> None:
-        """Follow what the queries of those rules read that a division gives to this planner."""
+    def read_for(self, owned: Ownership) -> None:
+        """Follow what the queries of those rules read that this planner would have."""
         programs, has_rule = self._programs.values(), self._known.has_rule
-        self.shown.declare(each for each in programs if not each.joined or has_rule(each.rule.name, division))
+        self.shown.declare(each for each in programs if not each.joined or has_rule(each.rule.name, owned))
 
     def _unfit(self) -> list[str]:
         """Return the ids of the intervals whose rule or sources are gone."""

@@ -7,18 +7,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from proxyd.cluster.division import UNDIVIDED, Division
+from proxyd.cluster.sharing import Handover, Sharing
 from proxyd.core.language import CheckSettings, SourceText, check
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.core.model.profile import Declaration
-from proxyd.core.model.shards import SHARDS
 from proxyd.core.model.suspension import Subject, Suspension
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.known.division import UNDIVIDED, Division
 from proxyd.core.rules.known.state import AcceptedMove, SourceHealth
 from proxyd.core.rules.known.subscriptions import Subscription
 from proxyd.core.rules.observation import Observation
 from proxyd.core.rules.programs.stream_state import Spell
-from proxyd.core.rules.sharing import Handover
+from proxyd.store.databases.shards import SHARDS
 from tests.fleets import Drive, Meanwhile, changed, decider, item
 
 T0 = 1_000_000_000.0
@@ -88,11 +88,11 @@ async def test_the_accepted_address_is_asked_as_if_it_were_declared(options: str
 async def test_another_planner_that_follows_goes_on_at_the_new_address() -> None:
     drive = await moved()
     other = decider(declared(), now_s=T0)
-    other.known.division = Division(frozenset())
-    other.sharing.follow([drive.decider.known.states["s"]], (), {}, T0 + 20)
-    other.sharing.follow_moves()
+    other.known.owned = Division(frozenset())
+    Sharing(other).follow([drive.decider.known.states["s"]], (), {}, T0 + 20)
+    Sharing(other).follow_moves()
     assert other.known.compiled.sources["s"].url == NEW
-    other.sharing.take_over(Division(frozenset(range(SHARDS))), ["s"], Handover())
+    Sharing(other).take_over(Division(frozenset(range(SHARDS))), ["s"], Handover())
     for _ in other.placing(lambda: T0 + 20):
         pass
     assert request_of(other).url == NEW
@@ -105,11 +105,11 @@ async def test_the_hub_of_a_moved_source_is_looked_after_by_its_planner() -> Non
     ours, theirs = (Division(frozenset({UNDIVIDED.shard_of(url)})) for url in (OLD, NEW))
     kept = Subscription("s", NEW, "https://hub.example/", NEW)
     drive.decider.hubs.keep(kept)
-    drive.decider.sharing.release(ours, [])
+    Sharing(drive.decider).release(ours, [])
     assert drive.decider.hubs.subscriptions() == {"s": kept}
-    drive.decider.sharing.release(theirs, ["s"])
+    Sharing(drive.decider).release(theirs, ["s"])
     assert not drive.decider.hubs.subscriptions()
-    drive.decider.sharing.take_over(ours, ["s"], Handover(subscriptions=[kept]))
+    Sharing(drive.decider).take_over(ours, ["s"], Handover(subscriptions=[kept]))
     assert drive.decider.hubs.subscriptions() == {"s": kept}
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from proxyd.cluster.division import Division
+from proxyd.cluster.sharing import Sharing
 from proxyd.core.model.budget import Budget
 from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.chunks import run_all
 from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.answers.trial import Trial, asked_besides_week, asked_per_s, differs_little
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.known.division import Division
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source
 
 T0, DAY_S = 1_700_000_000.0, 86400.0
@@ -141,7 +142,7 @@ def test_the_budget_of_all_planners_is_compared_with_what_all_ask_for() -> None:
 def test_a_planner_without_sources_tells_what_the_sources_of_others_would_cost() -> None:
     mine, theirs = source("a", host="a.example"), [source(f"b{n}", host=f"b{n}.example") for n in range(2)]
     found, more = running(mine, *theirs, rule("r", clauses=EVERY_TENTH)), rule("s", clauses=EVERY_TENTH)
-    found.sharing.release(Division(frozenset()), list(found.planner.sources))
+    Sharing(found).release(Division(frozenset()), list(found.planner.sources))
     run_all(found.placing(lambda: T0))
     found.planner.share(0.0)
     cost = small_trial(found, declaration(mine, *theirs, more), T0).cost()

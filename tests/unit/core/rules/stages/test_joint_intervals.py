@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from proxyd.base.metrics import Metrics
-from proxyd.cluster import LocalTransport
 from proxyd.core.language import CheckSettings, SourceText, check
 from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import ChrononGrid
@@ -22,6 +21,7 @@ from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.knowledge import DeciderSettings, Knowledge
 from proxyd.core.rules.stages import captures
+from proxyd.probing import LocalTransport
 from proxyd.store import open_store
 from tests.fakes import FakeClock, settle
 from tests.fleets import Drive, PoissonOrigin, changed, item, probe_loop, stream_recall, unchanged

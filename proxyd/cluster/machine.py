@@ -20,24 +20,26 @@ from sqlalchemy import make_url
 
 from proxyd.api.forwarding import Peer
 from proxyd.app import wiring as app
-from proxyd.app.planner_processes import ended, processes
 from proxyd.app.server import serve_api, serve_health
 from proxyd.base.clock import SystemClock
 from proxyd.base.interpreter import tune_interpreter
 from proxyd.base.log import configure
 from proxyd.base.metrics import ROLES, Metrics
 from proxyd.base.ports import Transport
-from proxyd.cluster import LocalTransport
+from proxyd.cluster.division import division_of
 from proxyd.cluster.messages import OUTBOX
+from proxyd.cluster.planner_processes import ended, processes
+from proxyd.cluster.shared_fleet import StoredFleet, share_fleet
 from proxyd.config import SecretStore, Settings, supervision
 from proxyd.core.errors import ClusterError, ConfigError, LeaseLostError, StoreUnreachableError
 from proxyd.core.model.chronon import ChrononGrid
-from proxyd.core.model.shards import FIRST_SHARD, OwnShards
 from proxyd.core.rules.known.knowledge import Knowledge
 from proxyd.core.rules.known.subscriptions import Hubs
 from proxyd.daemon import Daemon, DistantNotifier, PushParts, Supervisor
 from proxyd.notify import Channels, LeasedChannel
+from proxyd.probing import LocalTransport
 from proxyd.store import SqlStore
+from proxyd.store.databases.shards import FIRST_SHARD, OwnShards, shard_of
 from proxyd.tracing import NO_TRACES, Tracer
 
 try:
@@ -75,11 +77,11 @@ class _Planners:
     def answering(self, source: str | None) -> Peer | None:
         """Return who answers a request about a source, or another one; ``None`` if this planner does."""
         declared = None if source is None else self.known.compiled.declaration.sources.get(source)
-        return self._having(FIRST_SHARD if declared is None else self.known.division.shard_of(declared.url))
+        return self._having(FIRST_SHARD if declared is None else division_of(self.known).shard_of(declared.url))
 
     def planner_of_host(self, host: str) -> Peer | None:
         """Return the other planner that spaces the requests to a host; ``None`` if this one does, or nobody."""
-        division = self.known.division
+        division = division_of(self.known)
         return self._having(division.shard_of_scope(division.scope_of(host)))
 
     def _having(self, shard: int) -> Peer | None:
@@ -181,11 +183,13 @@ class Machine:
             transport = self._transport(joined)
             parts = self._parts(joined, transport, lambda: shares.own)
             distant = None if self.link is None else DistantNotifier(self.link.ring, self.clock)
-            built = app.build(settings, parts, metrics=self.metrics, notifying=distant, shares=shares)
+            stored = StoredFleet(parts.store)
+            built = app.build(settings, parts, metrics=self.metrics, notifying=distant, load=stored.sources)
+            share_fleet(built, shares, stored)
             await self._step_up()
             known = built.decider.known
             if isinstance(transport, NatsTransport):
-                transport.give_turns(lambda host: known.division.has_host(host))
+                transport.give_turns(lambda host: known.owned.has_host(host))
             planners = _Planners(shares, known, built.decider.hubs, parts.store)
             turns = self.network.turns if self.link is None else None  # otherwise probers make the requests
             async with serve_api(built.queries, app.api_settings(settings), planners, turns):
@@ -214,12 +218,15 @@ class Machine:
                 self.metrics.shards.set(len(shares.own))
                 notifier.wake_all()
 
+            async def busy_shards() -> frozenset[int]:
+                return frozenset(map(shard_of, await notifier.busy_endpoints()))
+
             async def deliver() -> None:
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(parts.store.writer.run(), name="writer")
                     running = tasks.create_task(notifier.run(), name="notifying")
                     looking = tasks.create_task(self._wake_often(notifier.wake_all), name="look")
-                    follow = shares.follow(self.clock.sleep, changed, notifier.busy_shards)
+                    follow = shares.follow(self.clock.sleep, changed, busy_shards)
                     following = tasks.create_task(follow, name="shards")
                     await works_on.wait()
                     looking.cancel()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from proxyd.core.model.shards import SHARDS
-from proxyd.core.rules.budget_parts import part_of_budget
+from proxyd.cluster.division import Division
+from proxyd.cluster.sharing import part_of_budget
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.known.division import Division
 from proxyd.core.rules.known.knowledge import Knowledge
+from proxyd.store.databases.shards import SHARDS
 from tests.fleets import decider, declaration, rule, source
 
 T0 = 1_000_000_000.0
@@ -26,7 +26,7 @@ def parts(found: Decider, planners: int) -> list[float]:
     shards = np.array_split(np.arange(SHARDS), planners)
     made = []
     for own in shards:
-        found.known.division = Division(frozenset(own.tolist()))
+        found.known.owned = Division(frozenset(own.tolist()))
         made.append(part_of_budget(found.known, T0))
     return made
 
@@ -41,11 +41,11 @@ def test_a_source_with_four_times_the_items_counts_twice() -> None:
     name = found.known.compiled.sources["s0"]
     own = Division(frozenset({Division().shard_of(name.url)}))
     alone = [each for each in NAMES if own.has(found.known.compiled.sources[each].url)]
-    found.known.division = own
+    found.known.owned = own
     assert part_of_budget(found.known, T0) == pytest.approx(len(alone) / len(NAMES))
     rate_per_day = 86400.0 * found.known.rate_per_s(name, T0)
     faster = fleet(expect=f"EXPECT {4.0 * rate_per_day:.6f} PER DAY")
-    faster.known.division = own
+    faster.known.owned = own
     assert part_of_budget(faster.known, T0) == pytest.approx((len(alone) + 1) / (len(NAMES) + 1), rel=1e-3)
 
 

@@ -10,15 +10,20 @@ from typing import Protocol
 
 import structlog
 
+from proxyd.app.wiring import Built
 from proxyd.base.clock import Signal
 from proxyd.base.ports import Clock
-from proxyd.core.model.shards import FIRST_SHARD, SHARDS
+from proxyd.cluster.division import Division, division_of, division_under
+from proxyd.cluster.handovers import Handovers
+from proxyd.cluster.sharing import part_of_budget
 from proxyd.core.planning.source_record import SourceRecord
-from proxyd.core.rules.budget_parts import part_of_budget
+from proxyd.core.rules.known.compiled import Swap
+from proxyd.core.rules.known.ownership import Ownership
 from proxyd.daemon.declarations import Declarations
-from proxyd.daemon.handovers import Handovers
+from proxyd.daemon.gate import Gate
 from proxyd.daemon.rule_evaluation import StreamRecall
 from proxyd.store import SqlStore
+from proxyd.store.databases.shards import FIRST_SHARD, SHARDS, shard_of
 from proxyd.store.followed_rows import FollowedTexts, RememberedSources, SharedSources, StoredDeclaration
 
 _LOOK_S = 1.0
@@ -96,10 +101,10 @@ class StoredFleet:
         return replace(found, records=self.records(found.states))
 
 
-class SharedFleet:
+class SharedFleet(Gate):
     """Keeps this planner in step with the others: sources come and go with shards, and the declaration is the same.
 
-    The planner that has the first shard looks after the declaration; ``controls`` is set once this one does.
+    The planner that has the first shard looks after the declaration.
     """
 
     def __init__(
@@ -109,12 +114,12 @@ class SharedFleet:
         recall: StreamRecall,
         declarations: Declarations,
         busy: Sequence[Callable[[], Collection[str]]],
-        sending: Callable[[], Awaitable[Collection[int]]],
+        sending: Callable[[], Awaitable[Collection[str]]],
         clock: Clock,
     ) -> None:
         """Make what ``run`` runs.
 
-        ``busy`` return the sources of which something is under way, ``sending`` the shards in which messages are.
+        ``busy`` return the sources of which something is under way, ``sending`` the endpoints of messages.
         """
         self._shares = shares
         self._stored = stored
@@ -133,14 +138,28 @@ class SharedFleet:
         self._is_reading = False
         self._read_at_s = self._next_read_s = -inf  # what others wrote was read, and is read again
         self._wake = Signal()
-        self.controls = asyncio.Event()
+        self.controls = False
+        self._in_control = asyncio.Event()
         self._newest = 0  # position of the last notification
         self.looked = Signal()  # notified after each look
         self.told = Signal()  # notified whenever some planner has recorded notifications
         self.turned_over = Signal()  # notified whenever this planner has other shards
         self.released = Signal()  # notified whenever sources have gone to other planners
         self.many_gained = Signal()  # notified when so many have come that another plan is due
-        declarations.controls = False
+        declarations.gate = self
+
+    async def start(
+        self, load: Callable[[], Awaitable[None]], stopping: asyncio.Event, tasks: asyncio.TaskGroup
+    ) -> bool:
+        """Take shards, and run the declaration; return whether that was done before ``stopping``."""
+        sharing = tasks.create_task(self.follow(), name="shards")
+        starting = tasks.create_task(self._run_declaration(load), name="start")
+        ending = tasks.create_task(stopping.wait(), name="end")
+        ending.add_done_callback(lambda _: sharing.cancel())
+        await asyncio.wait([starting, ending], return_when=asyncio.FIRST_COMPLETED)
+        has_started = starting.done()
+        starting.cancel()
+        return has_started
 
     async def follow(self) -> None:
         """Take free shards, and give some up to other planners, until cancelled."""
@@ -150,8 +169,8 @@ class SharedFleet:
         self.turned_over.notify()
         self._wake.notify()
 
-    async def start(self) -> None:
-        """Begin to run the declaration, as its planner or as another one has stored it; wait until there is one.
+    async def _run_declaration(self, load: Callable[[], Awaitable[None]]) -> None:
+        """Run the declaration, as its planner or as another one has stored it; wait until there is one.
 
         Raises
         ------
@@ -161,22 +180,31 @@ class SharedFleet:
         await self._shares.has_looked.wait()
         while not self._declarations.has_started:
             if FIRST_SHARD in self._shares.own:
-                self._declarations.controls = True
-                await self._declarations.start()
+                self.controls = True
+                await load()
                 self._take_control()
             elif not await self._follow_declaration():
                 await self._clock.sleep(_SOON_S)
         await self.look()
 
-    async def controls_before(self, end: asyncio.Event) -> bool:
-        """Wait until this planner looks after the declaration; return whether that was so before ``end``."""
-        waiting = [asyncio.create_task(each.wait(), name="control") for each in (self.controls, end)]
+    async def controls_before(self, stopping: asyncio.Event) -> bool:
+        """Wait until this planner looks after the declaration; return whether that was so before ``stopping``."""
+        waiting = [asyncio.create_task(each.wait(), name="control") for each in (self._in_control, stopping)]
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for each in waiting:
                 each.cancel()
-        return self.controls.is_set()
+        return self._in_control.is_set()
+
+    async def find_moving(self, swap: Swap) -> tuple[Ownership, list[str]] | None:
+        """Return how planners divide the sources of a declaration, and those that this concerns."""
+        return await asyncio.to_thread(division_under, division_of(self._known), swap)
+
+    def move(self, owned: Ownership, sources: list[str]) -> None:
+        """Leave sources to the planners that have those that they are tied to."""
+        assert isinstance(owned, Division)
+        self._handovers.release(replace(owned, own=division_of(self._known).own), sources)  # shards may be others
 
     async def run(self) -> None:
         """Follow the other planners until cancelled."""
@@ -189,17 +217,19 @@ class SharedFleet:
         own, declarations = self._shares.own, self._declarations
         if await self._handovers.give_up(own):
             self.released.notify()
-        if not declarations.controls:
+        if not self.controls:
             await self._follow_declaration()
         await declarations.follow_suspensions()
         async with declarations.turn:
             is_settled = self._noted == declarations.digest and self._shares.all_run(declarations.digest)
-            may_take = is_settled or not (self._known.division.ties or self._known.division.expected)
+            may_take = is_settled or not (division_of(self._known).ties or division_of(self._known).expected)
             if (may_take and self._handovers.gains(own)) or self._clock.monotonic_s() >= self._next_read_s:
                 await self._catch_up()
             has_many_more = may_take and await self._handovers.take(own & self._shares.own)
-        if FIRST_SHARD in own and not declarations.controls:  # last: sources would wait until the profiles are read
-            await declarations.take_control()
+        if FIRST_SHARD in own and not self.controls:  # last: sources would wait until the profiles are read
+            self.controls = True
+            if declarations.has_started:
+                await declarations.reload()
             self._take_control()
         await self._note_runs()
         await self._share_budget()
@@ -233,7 +263,7 @@ class SharedFleet:
 
     def _take_control(self) -> None:
         log.info("this planner looks after the declaration")
-        self.controls.set()
+        self._in_control.set()
 
     async def _note_runs(self) -> None:
         """Let the others know what runs here, once nothing is under way of sources that it has given to them."""
@@ -245,7 +275,7 @@ class SharedFleet:
     async def _share_budget(self) -> None:
         """Spend our part of the budget, which changes with the sources, and with their rates as these are learned."""
         known, began_s = self._known, self._clock.monotonic_s()
-        shared = (known.division, known.compiled, known.paused)
+        shared = (known.owned, known.compiled, known.paused)
         is_same = all(one is other for one, other in zip(shared, self._shared, strict=True))
         if is_same and began_s < self._reshared_s:
             return
@@ -258,9 +288,23 @@ class SharedFleet:
 
     async def _busy_shards(self) -> set[int]:
         """Return the shards in which something is under way, or that are not given up yet."""
-        division, sources = self._known.division, self._known.compiled.declaration.sources
+        division, sources = division_of(self._known), self._known.compiled.declaration.sources
         if self._declarations.turn.locked() and not self._is_reading:
             return set(range(SHARDS))
         there = (sources[each].url for each in self._under_way() if each in sources)
-        sending = await self._sending()
+        sending = map(shard_of, await self._sending())
         return {*map(division.shard_of, there), *sending, *((division.own or frozenset()) - self._shares.own)}
+
+
+def share_fleet(built: Built, shares: Shares, stored: StoredFleet) -> None:
+    """Let a daemon that does not run yet plan only a share of the sources, in step with other planners."""
+    known, notifying = built.decider.known, built.notifying
+    known.owned = Division(frozenset(), scope_of=built.decider.settings.throttle_scope)
+    busy = (built.probes.under_way, built.pushes.under_way)
+    clock = built.resources.clock
+    fleet = SharedFleet(shares, stored, built.recall, built.declarations, busy, notifying.busy_endpoints, clock)
+    fleet.released.listen(built.probes.give_back)
+    fleet.many_gained.listen(built.planning.plan_soon)
+    fleet.looked.listen(notifying.wake)
+    fleet.told.listen(built.news.notify)
+    fleet.turned_over.listen(notifying.wake_pings)

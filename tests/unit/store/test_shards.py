@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyd.core.model.shards import SHARDS, shard_of, turnover
+from proxyd.store.databases.shards import SHARDS, shard_of, turnover
 
 
 def shared(holders: dict[int, int | None], members: list[int]) -> int:

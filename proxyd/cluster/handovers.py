@@ -11,10 +11,10 @@ from typing import Protocol, TypeVar
 import structlog
 
 from proxyd.base.ports import Clock
+from proxyd.cluster.division import Division, division_of
+from proxyd.cluster.sharing import Handover, Sharing
 from proxyd.core.planning.source_record import SourceRecord
-from proxyd.core.rules.known.division import Division
 from proxyd.core.rules.known.knowledge import Knowledge
-from proxyd.core.rules.sharing import Handover
 from proxyd.daemon.plan_loop import in_parts
 from proxyd.daemon.rule_evaluation import StreamRecall
 from proxyd.store import SqlStore
@@ -44,6 +44,7 @@ class Handovers:
         self._recall = recall
         self._decider = recall.decider
         self._known = recall.decider.known
+        self._sharing = Sharing(recall.decider)
         self._store: SqlStore = recall.store
         self._followed = followed
         self._clock = clock
@@ -53,7 +54,7 @@ class Handovers:
 
         No more probes of these begin.
         """
-        before = self._known.division
+        before = division_of(self._known)
         kept = replace(before, own=own if before.own is None else own & before.own)
         if kept == before:
             return False
@@ -61,35 +62,39 @@ class Handovers:
         while compiled is not self._known.compiled:  # another declaration may come meanwhile
             compiled = self._known.compiled
             lost = await asyncio.to_thread(_only_in, before, kept, self._known)
-        self._decider.sharing.release(replace(self._known.division, own=kept.own), lost)  # ties may be others by now
+        self._sharing.release(replace(division_of(self._known), own=kept.own), lost)  # ties may be others by now
         await in_parts(self._decider.placing(self._clock.time_s))
         if lost:
             log.info("sources are another planner's now", sources=len(lost))
         return bool(lost)
 
+    def release(self, division: Division, lost: Iterable[str]) -> None:
+        """Leave sources to other planners; ``division`` says what is ours now."""
+        self._sharing.release(division, lost)
+
     async def catch_up(self) -> None:
         """Take in, in parts, what other planners have stored."""
         found, now_s = await self._followed.catch_up(self._is_of_another), self._clock.time_s()
         for states in _parts(found.states):
-            self._decider.sharing.follow(states.values(), (), {}, now_s)
+            self._sharing.follow(states.values(), (), {}, now_s)
             await asyncio.sleep(0)
         for streams in _parts(found.streams):
-            self._decider.sharing.follow((), streams.values(), {}, now_s)
+            self._sharing.follow((), streams.values(), {}, now_s)
             await asyncio.sleep(0)
         for weeks in _parts(found.weeks):
-            self._decider.sharing.follow((), (), weeks, now_s)
+            self._sharing.follow((), (), weeks, now_s)
             await asyncio.sleep(0)
-        self._decider.sharing.follow_moves()
+        self._sharing.follow_moves()
 
     def _is_of_another(self, source_id: str) -> bool:
         return not self._known.has(source_id)
 
     def gains(self, own: frozenset[int]) -> bool:
         """Whether ``take`` would take sources of the shards ``own``, so that ``catch_up`` is needed before."""
-        return self._with(own) != self._known.division
+        return self._with(own) != division_of(self._known)
 
     def _with(self, own: frozenset[int]) -> Division:
-        before = self._known.division
+        before = division_of(self._known)
         return replace(before, own=own.union(before.own or ()), expected=frozenset())
 
     async def take(self, own: frozenset[int]) -> bool:
@@ -98,7 +103,7 @@ class Handovers:
         Call it with no other change of the declaration under way. Returns whether so many have come that another plan
         is due.
         """
-        before, wanted = self._known.division, self._with(own)
+        before, wanted = division_of(self._known), self._with(own)
         if wanted == before:
             return False
         now_s, captures = self._clock.time_s(), self._decider.captures
@@ -112,7 +117,7 @@ class Handovers:
         joint = await self._store.load_joint_intervals()
         records = await asyncio.to_thread(self._followed.records, gained)
         handover = Handover(records, list(subscriptions.values()), joint)
-        self._decider.sharing.take_over(wanted, gained, handover)
+        self._sharing.take_over(wanted, gained, handover)
         await in_parts(self._decider.placing(self._clock.time_s))
         if gained:
             log.info("sources have come from other planners", sources=len(gained))

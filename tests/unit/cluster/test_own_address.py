@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxyd.app.machine import address_of_listener
+from proxyd.cluster.machine import address_of_listener
 from proxyd.config import Settings
 
 HERE, THERE = "postgresql+asyncpg://me:pa#s/s?[@127.0.0.1/x", "postgresql+asyncpg://me@192.0.2.1:6432/x"

@@ -7,12 +7,15 @@ from dataclasses import dataclass, field, replace
 
 from proxyd.core.model.outcome import host_of
 from proxyd.core.model.profile import Declaration
-from proxyd.core.model.shards import shard_of
+from proxyd.core.rules.known.compiled import Swap
+from proxyd.core.rules.known.knowledge import Knowledge
+from proxyd.core.rules.known.ownership import Ownership
 from proxyd.core.rules.programs.rule_program import RuleProgram
+from proxyd.store.databases.shards import FIRST_SHARD, shard_of
 
 
 @dataclass(frozen=True, slots=True)
-class Division:
+class Division(Ownership):
     """The shards that this planner has, and which addresses belong to them.
 
     What shares limits, or is needed by the same joint intervals, is in one shard: then one planner alone keeps to the
@@ -51,6 +54,16 @@ class Division:
         """Return the shard of a scope."""
         return shard_of(self.ties.get(scope, scope))
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether no other planner has any source."""
+        return self.own is None
+
+    @property
+    def has_declaration(self) -> bool:
+        """Whether this planner looks after the declaration."""
+        return self.own is None or FIRST_SHARD in self.own
+
     def has(self, url: str) -> bool:
         """Whether this planner has the source that is declared with an address."""
         return self.has_host(host_of(url))
@@ -85,6 +98,24 @@ class Division:
 
 
 UNDIVIDED = Division()
+
+
+def division_of(known: Knowledge) -> Division:
+    """Return how planners divide the sources; before they do, all are here."""
+    return known.owned if isinstance(known.owned, Division) else UNDIVIDED
+
+
+def division_under(division: Division, swap: Swap) -> tuple[Division, list[str]] | None:
+    """Return how planners divide the sources of a declaration, and those that this concerns; ``None`` if as before."""
+    if division.own is None:
+        return None
+    declaration = swap.after.declaration
+    after = division.retied(ties_of(declaration, swap.after.programs.values(), division.scope_of))
+    if after is division:
+        return None
+    scopes = {name for name in (*after.ties, *division.ties) if after.ties.get(name) != division.ties.get(name)}
+    sources = declaration.sources.values()
+    return after, [source.source_id for source in sources if division.scope_of(host_of(source.url)) in scopes]
 
 
 def ties_of(

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import sqrt
 
+from proxyd.cluster.division import Division, division_of
 from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.rates.week_counts import WeekCounts
-from proxyd.core.rules.known.division import Division
+from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.knowledge import Knowledge
 from proxyd.core.rules.known.state import SourceState
-from proxyd.core.rules.known.subscriptions import Hubs, Subscription
-from proxyd.core.rules.placement import SourcePlacement
+from proxyd.core.rules.known.subscriptions import Subscription
 from proxyd.core.rules.programs.stream_state import StreamState
-from proxyd.core.rules.recalls import Recalls
-from proxyd.core.rules.stages.captures import JointCaptures
 from proxyd.core.rules.stages.joint_intervals import JointInterval
 
 
@@ -30,14 +29,12 @@ class Handover:
 class Sharing:
     """The part of a decider that shares its sources with other planners."""
 
-    def __init__(
-        self, known: Knowledge, captures: JointCaptures, recalls: Recalls, hubs: Hubs, placement: SourcePlacement
-    ) -> None:
-        self._known = known
-        self._captures = captures
-        self._recalls = recalls
-        self._hubs = hubs
-        self._placement = placement
+    def __init__(self, decider: Decider) -> None:
+        self._known = decider.known
+        self._captures = decider.captures
+        self._recalls = decider.recalls
+        self._hubs = decider.hubs
+        self._placement = decider.placement
 
     def follow(
         self,
@@ -67,7 +64,7 @@ class Sharing:
         No more probes of these begin. What is under way is still taken in. Sources that are still ours may be among
         ``lost``.
         """
-        self._known.division = division
+        self._known.owned = division
         self._captures.release()
         self._hubs.release(lambda each: self._looks_after(each, division))
         self._placement.release(lost)
@@ -78,7 +75,7 @@ class Sharing:
         What these planners have stored was passed to ``follow``; ``before`` is the rest. ``Decider.placing`` then
         places them, after ``recalls.lost`` has restored the events of their streams.
         """
-        known, old = self._known, self._known.division
+        known, old = self._known, division_of(self._known)
         new_rules = {each.rule for each in before.joint if each.rule in known.compiled.programs}
         new_rules = {name for name in new_rules if not known.has_rule(name)}
         subscriptions = [
@@ -86,7 +83,7 @@ class Sharing:
             for each in before.subscriptions
             if self._looks_after(each, division) and not self._looks_after(each, old)
         ]
-        known.division = division
+        known.owned = division
         self._captures.take_over(each for each in before.joint if each.rule in new_rules and known.has_rule(each.rule))
         self._hubs.take_over(subscriptions)
         for each in subscriptions if known.settings.subscribes else ():  # others are allowed once they are placed
@@ -97,3 +94,25 @@ class Sharing:
         """Whether a division gives us a subscription: with its source, or by its address if that was removed."""
         source = self._known.compiled.declaration.sources.get(subscription.source_id)
         return division.has(subscription.url if source is None else source.url)
+
+
+def part_of_budget(known: Knowledge, now_s: float) -> float:
+    """Return our part of the budget, 0 to 1; the parts of all planners make up the whole.
+
+    A budget that is spent where it saves most delay gives each source probes in proportion to the square root of its
+    update rate and its weight, whoever plans it. So each planner knows its part without asking the others. This passes
+    through all sources: run it in a thread.
+    """
+    compiled, own, total = known.compiled, 0.0, 0.0
+    for source_id, rules in compiled.rules_of.items():
+        if source_id in known.paused:
+            continue
+        source = compiled.sources[source_id]
+        state = known.estimates.state(source, compiled.reading(source_id))  # another declaration may come meanwhile
+        rate_per_s = known.estimates.rate_per_s(state, source, now_s)
+        weight = max(compiled.programs[each].weight for each in rules)
+        wanted = sqrt(max(rate_per_s * weight, 0.0) * source.probe_units)
+        total += wanted
+        if known.has(source_id):
+            own += wanted
+    return own / total if total > 0 else 1.0
