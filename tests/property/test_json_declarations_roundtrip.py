@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyd.api.rest.json_profiles import Members, read_declaration, written
+from proxyd.api.rest.json_profiles import Members, declaration_of, read_declaration
 from proxyd.api.wire.statement_models import DeclarationWritten
 from proxyd.core.language import Statement, StatementKind, Watch
 from proxyd.core.language.syntax.nodes import CreateDomain, CreateProfile, CreateSource, DropStatement
@@ -21,7 +21,7 @@ def _order(statement: Statement) -> int:
 
 @given(st.lists(statements.filter(lambda statement: not isinstance(statement, Watch)), max_size=3))
 def test_statements_survive_json(declared: list[Statement]) -> None:
-    there = written(declared)
+    there = declaration_of(declared)
     wire = json.loads(there.model_dump_json(by_alias=True, exclude_none=True))
     back = DeclarationWritten.model_validate(wire, strict=True)
     assert back == there

@@ -18,7 +18,7 @@ from aiohttp import ClientResponse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyd.api.rest.json_profiles import written
+from proxyd.api.rest.json_profiles import declaration_of
 from proxyd.api.wire import Fault, Problem
 from proxyd.core.language import format_statements, parse
 from proxyd.core.language.syntax.quoting import quote_name
@@ -49,7 +49,7 @@ SET IMPORTANCE 3 DURING 'Mon-Fri 09:00-18:00', 1 OTHERWISE SET DIGEST EVERY 1 HO
     + rule("every")
 )
 TOKENS = re.findall(r"'[^']*'|\w+|\s+|.", VALID, re.DOTALL)
-DECLARED = json.loads(written(parse(VALID).statements).model_dump_json(by_alias=True, exclude_none=True))
+DECLARED = json.loads(declaration_of(parse(VALID).statements).model_dump_json(by_alias=True, exclude_none=True))
 REFUSALS = {400, 404, 409, 413, 415, 422}
 KINDS = {"notification": "rules", "profile": "profiles", "source": "sources", "domain": "domains"}
 FORM = "application/x-www-form-urlencoded"

@@ -193,7 +193,7 @@ class _Reading:
     def _value(self, kind: str, clause: Clause, value: Any, at: Place) -> Any:
         """Return the value of a clause by its JSON form."""
         match clause.form:
-            case JsonForm.CLAUSE if len(clause.choices) != 1:  # a single choice says all: true
+            case JsonForm.CLAUSE if len(clause.value.choices) != 1:  # a single choice says all: true
                 return self._reader.clause(kind, clause.words, self._members.inside(at))
             case JsonForm.INNER:
                 return self._reader.inner(clause.attribute, self._members.inside(at))
@@ -265,7 +265,7 @@ _OBJECTS: Mapping[str, Callable[[Any], Any]] = {"headers": _header, "auth": _aut
 # ---- writing
 
 
-def written(statements: Iterable[Statement]) -> models.DeclarationWritten:
+def declaration_of(statements: Iterable[Statement]) -> models.DeclarationWritten:
     """Return statements as a JSON declaration; comments are lost. Every WATCH is expanded before."""
     found: dict[str, list[Any]] = {name: [] for name in models.DeclarationWritten.model_fields}
     for statement in statements:

@@ -15,7 +15,7 @@ from proxyd.api.endpoint import Endpoint, answered, checked_body, json_of, listi
 from proxyd.api.listings import Listings
 from proxyd.api.problems import BadRequestError, fault_of_text, problem
 from proxyd.api.query_readers import known_declaration
-from proxyd.api.rest.json_profiles import Members, read_declaration, written
+from proxyd.api.rest.json_profiles import Members, declaration_of, read_declaration
 from proxyd.api.wire import converters as payloads
 from proxyd.core.errors import BusyError, ChangedError, ProfileError, RuleError
 from proxyd.core.language import MAX_SENT_BYTES, Parsed, merge_listing, opml, read_listing
@@ -58,7 +58,7 @@ class ProfileHandlers:
 
     def _written(self, name: str) -> tuple[str, wire.DeclarationWritten]:
         text, statements = self._profiles.written_of(name)
-        return text, written(statements)
+        return text, declaration_of(statements)
 
     async def declare(self, request: web.Request) -> wire.ChangesMade | web.Response:
         """Declare a text of the rule language, or the same structure as JSON.

@@ -163,7 +163,7 @@ def _clause_member(clause: Clause) -> Any:
     if clause.form is JsonForm.OBJECT:
         return _OBJECTS[clause.attribute] | None, Field(default=None, **shown)
     text: Any = Text if clause.form is JsonForm.CLAUSE else str
-    return (Literal[clause.choices] if clause.choices else text) | None, Field(default=None, **shown)
+    return (Literal[clause.value.choices] if clause.value.choices else text) | None, Field(default=None, **shown)
 
 
 def _with_clauses(name: str, base: type[WireModel], clauses: Iterable[Clause], **own: Any) -> Any:

@@ -27,7 +27,7 @@ from proxyd.core.language.syntax.nodes import (
     Unread,
 )
 from proxyd.core.language.syntax.parser import parse
-from proxyd.core.language.syntax.value_reader import Values
+from proxyd.core.language.syntax.value_checks import Values
 from proxyd.core.model.expression import TextSpan
 from proxyd.core.model.profile import Declaration, Domain, NotificationRule, Profile, Source
 

@@ -11,7 +11,7 @@ import re2
 from proxyd.core.language.checking.functions import FUNCTIONS, Family, family_of
 from proxyd.core.language.checking.scope import Scope
 from proxyd.core.language.syntax.check_context import Reporter
-from proxyd.core.language.syntax.value_reader import Values, read_time
+from proxyd.core.language.syntax.value_checks import Values, read_time
 from proxyd.core.language.syntax.words import did_you_mean
 from proxyd.core.model.expression import (
     Aggregate,

@@ -12,7 +12,7 @@ from proxyd.core.language.checking.scope import Binding, Scope
 from proxyd.core.language.syntax.check_context import Reporter
 from proxyd.core.language.syntax.expression_printer import format_trigger
 from proxyd.core.language.syntax.nodes import Located
-from proxyd.core.language.syntax.value_reader import Values
+from proxyd.core.language.syntax.value_checks import Values
 from proxyd.core.model.expression import (
     Aggregate,
     ClassName,

@@ -18,7 +18,7 @@ from proxyd.core.language.syntax.clauses import RULE_CLAUSES, check_clauses
 from proxyd.core.language.syntax.expression_printer import format_trigger
 from proxyd.core.language.syntax.nodes import InsertNotification, Located, StatementKind, TimeSpec, Unread
 from proxyd.core.language.syntax.quoting import quote_name
-from proxyd.core.language.syntax.value_reader import Values, read_time
+from proxyd.core.language.syntax.value_checks import Values, read_time
 from proxyd.core.language.syntax.words import did_you_mean
 from proxyd.core.model.delivery import Delivery
 from proxyd.core.model.expression import Duration, Select, Unit

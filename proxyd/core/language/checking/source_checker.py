@@ -20,7 +20,7 @@ from proxyd.core.language.syntax.nodes import (
     Unread,
 )
 from proxyd.core.language.syntax.readers import READER_KINDS
-from proxyd.core.language.syntax.value_reader import Values
+from proxyd.core.language.syntax.value_checks import Values
 from proxyd.core.language.syntax.words import did_you_mean
 from proxyd.core.model.delivery import Delivery
 from proxyd.core.model.expression import TextSpan

@@ -226,7 +226,7 @@ def with_options_of(old: Watch, new: Watch) -> Watch:
 
 
 _HOW_TO_READ = {
-    each.attribute: " ".join([each.words, *each.choices]) for each in SOURCE_OPTIONS if each in WATCH_OPTIONS
+    each.attribute: " ".join([each.words, *each.value.choices]) for each in SOURCE_OPTIONS if each in WATCH_OPTIONS
 }
 """The options of a WATCH that are those of its source, with their keywords."""
 _OF_THE_RULE = {each.attribute for each in WATCH_OPTIONS} & {each.attribute for each in RULE_CLAUSES} - {"deliveries"}

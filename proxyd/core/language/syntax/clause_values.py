@@ -47,7 +47,7 @@ from proxyd.core.model.profile import (
 from proxyd.core.model.wall_time import WallTime, Weekday
 
 if TYPE_CHECKING:
-    from proxyd.core.language.syntax.value_reader import Values
+    from proxyd.core.language.syntax.value_checks import Values
 
 
 _MAX_BODY_BYTES = 65_536
@@ -63,22 +63,26 @@ _POLICIES = tuple(name.value for name in PolicyName)
 class Value(NamedTuple):
     """How the value of a clause is read, printed, and checked by itself, whatever the other clauses are.
 
-    A dictionary that ``read`` returns has the values of several attributes.
+    A dictionary that ``read`` returns has the values of several attributes. ``choices`` are the words that a value is
+    written as, if it is one of few.
     """
 
     read: Callable[[TokenReader], Any]
     show: Callable[[Any], str] = str
     check: Callable[[Values, Any, TextSpan], None] | None = None
+    choices: tuple[str, ...] = ()
 
 
 def constant(word: str = "", check: Callable[[Values, Any, TextSpan], None] | None = None) -> Value:
     """Return a value that is always true, and written as one word or none."""
-    return Value(lambda parser: not word or parser.expect(word), lambda _: word, check)
+    choices = (word,) if word else ()
+    return Value(lambda parser: not word or parser.expect(word), lambda _: word, check, choices)
 
 
 def switch(on: str, off: str, check: Callable[[Values, Any, TextSpan], None] | None = None) -> Value:
     """Return a value that is one of two words."""
-    return Value(lambda parser: parser.expect_one((on, off)) == on, lambda value: on if value else off, check)
+    choices = on, off
+    return Value(lambda parser: parser.expect_one(choices) == on, lambda value: on if value else off, check, choices)
 
 
 # ---- parts of several clauses

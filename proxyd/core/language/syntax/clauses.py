@@ -54,7 +54,7 @@ from proxyd.core.language.syntax.words import get_keyword
 from proxyd.core.model.expression import TextSpan
 
 if TYPE_CHECKING:
-    from proxyd.core.language.syntax.value_reader import Values
+    from proxyd.core.language.syntax.value_checks import Values
 
 
 class JsonForm(Enum):
@@ -85,9 +85,9 @@ class Clause:
         Whether the value gets the place of the whole clause; other values know their own place.
     adds_up
         Whether it may be given several times; the attribute holds the values of all.
-    line
+    show_statement
         Returns the whole clause for a statement if it prints several attributes.
-    form, json_name, choices, description, examples
+    form, json_name, description, examples
         Its JSON form (``None``: no member of its own), the name of its member if that is not the attribute, and what
         the description of the API says.
     """
@@ -97,10 +97,9 @@ class Clause:
     value: Value
     is_located: bool = True
     adds_up: bool = False
-    line: Callable[[Any], str] | None = None
+    show_statement: Callable[[Any], str] | None = None
     form: JsonForm | None = JsonForm.CLAUSE
     json_name: str = ""
-    choices: tuple[str, ...] = ()
     description: str | None = None
     examples: tuple[str, ...] = ()
 
@@ -119,8 +118,8 @@ class Clause:
         value = getattr(statement, self.attribute)
         if not value:
             return
-        if self.line is not None:
-            yield self.line(statement)
+        if self.show_statement is not None:
+            yield self.show_statement(statement)
             return
         for each in value if self.adds_up else (value,):
             text = self.value.show(each.value if isinstance(each, Located) else each)
@@ -160,7 +159,6 @@ _BROWSER = Clause(
     "browser",
     constant("BROWSER", lambda values, _, span: values.browser(span)),
     json_name="fetch",
-    choices=("BROWSER",),
     description="whether a browser runs the page's scripts",
 )
 _WAIT_FOR = Clause(
@@ -183,7 +181,7 @@ SOURCE_OPTIONS = (
         form=JsonForm.TEXT,
     ),
     _LOCALE,
-    Clause("FRESHNESS", "freshness", switch("OBEY", "IGNORE"), choices=("OBEY", "IGNORE")),
+    Clause("FRESHNESS", "freshness", switch("OBEY", "IGNORE")),
     Clause("HEADER", "headers", HEADER, is_located=False, adds_up=True, form=JsonForm.OBJECTS),
     Clause("AUTH", "auth", AUTH, form=JsonForm.OBJECT),
     Clause(
@@ -193,9 +191,9 @@ SOURCE_OPTIONS = (
         form=JsonForm.TEXT,
         description="the body of METHOD POST; empty for one without a body",
     ),
-    Clause("WEBSUB", "websub", WEBSUB, choices=("ON", "OFF")),
-    Clause("ROBOTS", "robots", switch("OBEY", "IGNORE"), choices=("OBEY", "IGNORE")),
-    Clause("BACKOFF", "backoff", switch("ON", "OFF"), choices=("ON", "OFF")),
+    Clause("WEBSUB", "websub", WEBSUB),
+    Clause("ROBOTS", "robots", switch("OBEY", "IGNORE")),
+    Clause("BACKOFF", "backoff", switch("ON", "OFF")),
     _BROWSER,
     _WAIT_FOR,
 )
@@ -237,12 +235,12 @@ RULE_CLAUSES = (
     Clause("SET DELIVERY NONE", "no_delivery", constant(), form=None),  # is read by the one before
     Clause("SET DIGEST", "digest", RULE_DIGEST, examples=("EVERY 1 HOUR AT MOST 20 ITEMS", "NONE")),
     Clause("SET LIMIT", "limit", MOST, examples=("1 PER DAY PER SOURCE",)),
-    Clause("SET EMPTY", "empty", constant("DELIVER"), choices=("DELIVER",)),
+    Clause("SET EMPTY", "empty", constant("DELIVER")),
     _SCREENSHOT,
     _MESSAGE,
 )
 """The clauses of INSERT NOTIFICATION."""
-_WITHIN_LIFE = Clause("WITHIN", "life", WITHIN, is_located=False, line=format_within)
+_WITHIN_LIFE = Clause("WITHIN", "life", WITHIN, is_located=False, show_statement=format_within)
 """Short for SET LIFE and SET TARGET."""
 WATCH_OPTIONS = (
     Clause("OF", "page_class", Value(parse_class_name, format_class), is_located=False),
@@ -251,7 +249,7 @@ WATCH_OPTIONS = (
     _WAIT_FOR,
     Clause("INTO", "profile", Value(parse_name, quote_name), is_located=False),
     Clause("AS", "rule_name", Value(parse_name, quote_name), is_located=False),
-    Clause("ON", "event", EVENT, is_located=False, line=format_event),
+    Clause("ON", "event", EVENT, is_located=False, show_statement=format_event),
     Clause("WHERE", "where", Value(parse_expression, format_expression), is_located=False),
     _WITHIN_LIFE,
     replace(_SCREENSHOT, words="SCREENSHOT"),

@@ -24,7 +24,7 @@ from proxyd.core.model.delivery import (
 
 if TYPE_CHECKING:
     from proxyd.core.language.syntax.token_reader import TokenReader
-    from proxyd.core.language.syntax.value_reader import Values
+    from proxyd.core.language.syntax.value_checks import Values
     from proxyd.core.model.expression import TextSpan
 
 _LOG_NAME = re.compile(r"[\w-]{1,64}")

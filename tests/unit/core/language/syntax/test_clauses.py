@@ -24,7 +24,7 @@ EXAMPLES = [
     for kind, clauses in {"SOURCE": SOURCE_OPTIONS, "PROFILE": PROFILE_OPTIONS, "NOTIFICATION": RULE_CLAUSES}.items()
     for clause in clauses
     if clause.form is JsonForm.CLAUSE
-    for example in (*clause.examples, *clause.choices)
+    for example in (*clause.examples, *clause.value.choices)
 ]
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from proxyd.core.language import SourceText, check
-from proxyd.core.language.syntax.value_reader import parse_during, read_time
+from proxyd.core.language.syntax.value_checks import parse_during, read_time
 
 
 @pytest.mark.parametrize(
