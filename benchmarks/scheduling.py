@@ -19,11 +19,10 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyd.core.model.budget import Budget
+from proxyd.core.model.budget import Budget, Target
 from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.model.schedule import ExecutionInterval
-from proxyd.core.model.target import Target
 from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimits, WeekGrid
 from proxyd.core.planning.allocation.fleet_state import FleetState
 from proxyd.core.planning.allocation.probe_allocator import ProbeAllocator
@@ -35,7 +34,7 @@ from proxyd.core.planning.capture.pareto import pareto
 from proxyd.core.planning.kernels.costs import Prefix
 from proxyd.core.planning.kernels.losses import Losses, window
 from proxyd.core.planning.kernels.numba_kernels import HAS_NUMBA
-from proxyd.core.planning.one_source.optimal_schedule import Grid, all_optimal, optimal
+from proxyd.core.planning.kernels.one_source import Grid, all_optimal, optimal
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.policies.auto import DetectionDemand
 from proxyd.core.planning.policies.demands import Demands

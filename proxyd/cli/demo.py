@@ -32,7 +32,7 @@ from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.model.measures import Measures, Times, found_s, measure
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.programs.message_program import heading
-from proxyd.lab.replay.reference_schedules import clairvoyant_probes, uniform_probes
+from proxyd.lab.replay.replay import clairvoyant_probes, uniform_probes
 from proxyd.lab.traces import STEADY, Week, poisson_events, zipf_rates
 from proxyd.store import owner_lock
 

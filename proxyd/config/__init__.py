@@ -5,8 +5,7 @@ that contains the value), the TOML file, the default. An unknown key or ``PROXYD
 """
 
 from proxyd.config.loading import PREFIX, TOKEN, SecretStore, Supervision, api_token, load, socket_address, supervision
-from proxyd.config.setting_values import format_budget, format_duration, parse_budget, parse_duration
-from proxyd.config.settings import Settings
+from proxyd.config.settings import Settings, format_budget, format_duration, parse_budget, parse_duration
 
 __all__ = [
     "PREFIX",

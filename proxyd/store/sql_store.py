@@ -41,8 +41,7 @@ from proxyd.store.databases.connections import LOCKS, NEWS, StoreConnections, St
 from proxyd.store.databases.shards import OwnShards
 from proxyd.store.declared_rows import SqlDeclarations
 from proxyd.store.digest_rows import exceeding
-from proxyd.store.history import SqlHistory
-from proxyd.store.item_search import SqlItemSearch
+from proxyd.store.history import SqlHistory, SqlItemSearch
 from proxyd.store.outbox import SqlOutbox
 from proxyd.store.picture_rows import record_pictures
 from proxyd.store.plan_rows import SqlPlanRecord, joint_interval, joint_row

@@ -9,8 +9,8 @@ from alembic import command
 from sqlalchemy import Connection
 
 from proxyd.store import owner_lock
+from proxyd.store.backups import open_connections
 from proxyd.store.databases.schema import migration_config
-from proxyd.store.opening import open_connections
 from tests.acceptance.support import Daemon, World, eventually, world
 from tests.acceptance.test_faults import one_id_for_each_item
 from tests.cluster.support import cluster

@@ -15,9 +15,9 @@ from proxyd.core.model.item import EventKind, Item, Value
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.rules.known.state import SourceState, StoredEvent
 from proxyd.probing.documents.document_texts import clean
-from proxyd.store import SqlStore, item_search
+from proxyd.store import SqlStore, history
 from proxyd.store.databases import tables as t
-from proxyd.store.item_search import SqlItemSearch
+from proxyd.store.history import SqlItemSearch
 from proxyd.store.retention import expire, expire_items, fitting_since_s, measure_items
 from proxyd.store.rows import MOST_BEGUN, MOST_TERMS, MOST_WORDS, words_of
 from tests.hostile import CONTROLS, HUGE, MARKUP
@@ -147,7 +147,7 @@ async def test_one_search_runs_at_a_time_and_none_waits_for_long(monkeypatch: py
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert held.under_way == 1
-    monkeypatch.setattr(item_search, "_MOST_WAIT_S", 0.0)
+    monkeypatch.setattr(history, "_MOST_WAIT_S", 0.0)
     with pytest.raises(BusyError, match="other searches take long; try again in a few seconds"):
         await searches.search("kernel", source_id=None, before=None, limit=9)
     held.free.set()

@@ -11,8 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from proxyd.core.model.chronon import ChrononGrid, Epoch
-from proxyd.lab.replay.peers import PEERS, WaitingPolicy
-from proxyd.lab.replay.policy_registry import LEARNING
+from proxyd.lab.replay.policy_registry import LEARNING, PEERS, WaitingPolicy
 from proxyd.lab.replay.replay import ProbesMade, ReplayPolicy, Terms, achieved, replay
 
 Floats = NDArray[np.float64]

@@ -13,7 +13,7 @@ from proxyd import __version__
 from proxyd.api.listings import Listings
 from proxyd.api.rest.openapi import document
 from proxyd.api.rest.streams import Streams, StreamSettings
-from proxyd.app.routes import endpoints
+from proxyd.app.server import endpoints
 from tests.fakes import no_queries
 
 COMMITTED = Path(__file__).parents[2] / "docs" / "openapi.json"

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, insert, update
 
 from proxyd.api.auth import Quota, new_token
 from proxyd.api.rest.streams import StreamSettings
-from proxyd.app.routes import make_app
+from proxyd.app.server import make_app
 from proxyd.app.wiring import Built, Resources, build
 from proxyd.base.metrics import ROLES
 from proxyd.base.ports import Clock, Message, Prober

@@ -18,8 +18,7 @@ from yarl import URL
 
 from proxyd.api.listings import Listings
 from proxyd.api.rest.streams import Streams, StreamSettings
-from proxyd.app.routes import endpoints
-from proxyd.app.server import ApiSettings, serve_api
+from proxyd.app.server import ApiSettings, endpoints, serve_api
 from proxyd.base.ports import Message, WebhookState
 from proxyd.client import ApiError, Client
 from proxyd.config import socket_address

@@ -18,7 +18,7 @@ from proxyd.api.listings import Listings
 from proxyd.api.rest.streams import Streams, StreamSettings
 from proxyd.api.web import Dashboard
 from proxyd.api.web.sessions import SESSION_S, Sessions
-from proxyd.app.routes import make_app
+from proxyd.app.server import make_app
 from proxyd.core.model.delivery import ChannelDelivery, MailDelivery, SecretRef, WebhookDelivery
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.planning.allocation.trade import TradePoint

@@ -17,7 +17,7 @@ from proxyd.api.listings import Listings
 from proxyd.api.peers import AskedPeers, add_answers
 from proxyd.api.problems import Handler
 from proxyd.api.web.sessions import Note, Session, read_notes, written_notes
-from proxyd.app.routes import make_app
+from proxyd.app.server import make_app
 from tests.integration.api_world import Running, running_api
 from tests.integration.dashboard_world import Browser
 

@@ -12,10 +12,10 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.store import SqlStore
+from proxyd.store.backups import open_connections
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.postgresql import postgresql_url
 from proxyd.store.followed_rows import FollowedRows, is_since
-from proxyd.store.opening import open_connections
 from proxyd.store.statements import execute_many, upsert
 from tests.databases import migrate
 from tests.servers import PostgresServer

@@ -22,10 +22,10 @@ from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.context import NO_CONTEXT
 from proxyd.core.rules.known.knowledge import DeciderSettings
 from proxyd.store import SqlStore, rows
+from proxyd.store.backups import open_connections
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.shards import SHARDS
 from proxyd.store.followed_rows import RememberedSources, SharedSources
-from proxyd.store.opening import open_connections
 from tests.databases import migrate
 from tests.fakes import FakeClock
 from tests.fleets import changed, item, stream_recall

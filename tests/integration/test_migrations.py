@@ -14,10 +14,10 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Connection, insert, inspect, select, text
 
 from proxyd.core.errors import StoreError
+from proxyd.store.backups import open_connections
 from proxyd.store.databases.schema import migrate, migration_config, migrations_folder
 from proxyd.store.databases.shards import shard_of
 from proxyd.store.databases.tables import metadata
-from proxyd.store.opening import open_connections
 from tests.servers import PostgresServer
 
 REVISIONS = sorted(path.name[:4] for path in migrations_folder().glob("versions/[0-9]*.py"))

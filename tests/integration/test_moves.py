@@ -13,7 +13,7 @@ import pytest
 import structlog
 from aiohttp import web
 
-from proxyd.app.routes import make_app
+from proxyd.app.server import make_app
 from proxyd.app.wiring import build
 from proxyd.cli.main import main
 from proxyd.config import load

@@ -16,11 +16,11 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.observation import RuleResults
 from proxyd.store import SqlStore
+from proxyd.store.backups import open_connections, owned_connections
 from proxyd.store.databases import postgresql as module
 from proxyd.store.databases.connections import LOCKS, NEWS
 from proxyd.store.databases.postgresql import PostgresUpkeep, postgresql_url
 from proxyd.store.databases.schema import upgrade
-from proxyd.store.opening import open_connections, owned_connections
 from tests.databases import migrate
 from tests.servers import PostgresServer
 

@@ -22,8 +22,8 @@ from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.observation import RuleResults
 from proxyd.daemon import Declarations
 from proxyd.store import SqlStore
+from proxyd.store.backups import open_connections
 from proxyd.store.databases.shards import FIRST_SHARD, SHARDS, shard_of
-from proxyd.store.opening import open_connections
 from proxyd.store.suspension_rows import record_failing
 from tests.databases import migrate
 from tests.fakes import FakeClock

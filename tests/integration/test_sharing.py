@@ -12,11 +12,11 @@ from sqlalchemy import Engine, event, text
 
 from proxyd.base.clock import SystemClock
 from proxyd.core.errors import LeaseLostError, StoreError, StoreUnreachableError
+from proxyd.store.backups import open_connections
 from proxyd.store.databases.connections import MEMBERS
 from proxyd.store.databases.postgresql import session_of
 from proxyd.store.databases.shards import SHARDS
 from proxyd.store.databases.sharing import Membership, sharing
-from proxyd.store.opening import open_connections
 from tests.databases import migrate
 from tests.servers import PostgresServer
 

@@ -20,7 +20,7 @@ import structlog
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer, unused_port
 
-from proxyd.app.routes import make_app
+from proxyd.app.server import make_app
 from proxyd.app.wiring import Built, Resources, build
 from proxyd.base.clock import SystemClock
 from proxyd.config import SecretStore, load

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from proxyd.core.errors import InvalidScheduleError
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.planning.kernels.costs import Prefix
-from proxyd.core.planning.one_source.optimal_schedule import Grid, all_optimal, optimal, optimal_cycle
+from proxyd.core.planning.kernels.one_source import Grid, all_optimal, optimal, optimal_cycle
 from proxyd.lab.algorithms.off_grid import algorithm_10, improve_exactly
 
 

@@ -14,7 +14,7 @@ from proxyd.core.planning.policies.auto import DetectionDemand
 from proxyd.core.planning.policies.demands import Demands
 from proxyd.core.planning.policies.detection import index
 from proxyd.core.planning.queue.planned_source import PlannedSource
-from proxyd.core.planning.queue.ready_queue import ReadyQueue
+from proxyd.core.planning.queue.source_queues import ReadyQueue
 from proxyd.core.politeness import PolitenessBudget, ProbeLog
 
 TURN = 8  # gains found again in a call, in place of thousands
@@ -54,9 +54,9 @@ def test_none_is_taken_before_one_whose_gain_was_larger_two_rounds_ago(
     script: list[tuple[list[float], int, int]], seed: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("proxyd.core.planning.queue.ready_queue._FOUND", TURN)
-        patch.setattr("proxyd.core.planning.queue.ready_queue._SHORT", TURN)
-        patch.setattr("proxyd.core.planning.queue.ready_queue._RUN", 4)
+        patch.setattr("proxyd.core.planning.queue.source_queues._FOUND", TURN)
+        patch.setattr("proxyd.core.planning.queue.source_queues._SHORT", TURN)
+        patch.setattr("proxyd.core.planning.queue.source_queues._RUN", 4)
         waiting, pages, number = ReadyQueue(), list[PlannedSource](), 0
         for call, (rates, leaving, taken) in enumerate(script):
             now_s = 100.0 + call
@@ -73,9 +73,9 @@ def test_none_is_taken_before_one_whose_gain_was_larger_two_rounds_ago(
 
 
 def test_one_that_was_left_out_comes_once_it_has_overtaken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxyd.core.planning.queue.ready_queue._FOUND", TURN)
-    monkeypatch.setattr("proxyd.core.planning.queue.ready_queue._SHORT", TURN)
-    monkeypatch.setattr("proxyd.core.planning.queue.ready_queue._RUN", 4)
+    monkeypatch.setattr("proxyd.core.planning.queue.source_queues._FOUND", TURN)
+    monkeypatch.setattr("proxyd.core.planning.queue.source_queues._SHORT", TURN)
+    monkeypatch.setattr("proxyd.core.planning.queue.source_queues._RUN", 4)
     waiting = ReadyQueue()
     for each in (page(0, 1.0, 999.0), *(page(number, 0.001, 0.0) for number in range(1, 30))):
         waiting.put(each, None, PRICE)
@@ -102,7 +102,7 @@ def test_some_thousand_are_taken_in_their_order(rates: list[float], taken: int) 
 
 def test_a_new_plan_has_all_ranked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("_FOUND", TURN), ("_SHORT", TURN), ("_RUN", 4)):
-        monkeypatch.setattr(f"proxyd.core.planning.queue.ready_queue.{name}", value)
+        monkeypatch.setattr(f"proxyd.core.planning.queue.source_queues.{name}", value)
     waiting, pages = ReadyQueue(), [page(number, 0.01, 0.0) for number in range(200)]
     for each in pages:
         waiting.put(each, None, PRICE)

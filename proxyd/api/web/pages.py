@@ -15,8 +15,7 @@ from proxyd.api.problems import BadRequestError
 from proxyd.api.query_readers import known_declaration
 from proxyd.api.rest.action_handlers import asker
 from proxyd.api.rest.profile_handlers import refused_reload
-from proxyd.api.web.gate import SIGNED, read_form
-from proxyd.api.web.line_charts import (
+from proxyd.api.web.charts import (
     Chart,
     Frame,
     Points,
@@ -28,6 +27,7 @@ from proxyd.api.web.line_charts import (
     round_times,
     spark_line,
 )
+from proxyd.api.web.gate import SIGNED, read_form
 from proxyd.api.web.page_texts import MUTE_S, duration, editor_of, number, part, percent, profile_page
 from proxyd.api.web.rendering import Renderer
 from proxyd.base.metrics import SHARES

@@ -11,11 +11,10 @@ from proxyd.api import wire
 from proxyd.api.endpoint import read_query
 from proxyd.api.listings import Listings
 from proxyd.api.query_readers import known_declaration
-from proxyd.api.web.line_charts import heat_map
+from proxyd.api.web.charts import heat_map, histogram, lanes, probe_kind, time_line
 from proxyd.api.web.page_texts import editor_of
 from proxyd.api.web.pages import titles_of
 from proxyd.api.web.rendering import Renderer
-from proxyd.api.web.timelines import histogram, lanes, probe_kind, time_line
 from proxyd.api.wire import converters as payloads
 from proxyd.api.wire import explained
 from proxyd.core.language import no_such_source

@@ -1,10 +1,11 @@
-"""The probing budget ``C_j``: probes allowed per chronon, over all sources."""
+"""How many probes all sources may get, and what a rule is to get of its items."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from math import ceil, floor
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from proxyd.core.model.chronon import Chronon, ChrononGrid
@@ -102,3 +103,25 @@ class Budget:
                 until = min(until, ceil((floor(now * per_chronon + _ROUNDING) + 1 - _ROUNDING) / per_chronon) - 2)
             now = max(now + 1, until)
         return min(now, stop)
+
+
+class Target(NamedTuple):
+    """The share of its items' worth, 0 to 1, that a rule is to get.
+
+    ``parts`` holds times, and the part of an item's worth that is lost if a probe comes later; an infinite time stands
+    for the source's next item.
+
+    >>> Target(0.9, ((21600.0, 1.0),)).times(1 / 1800)
+    Target(share=0.9, parts=((12.0, 1.0),))
+    """
+
+    share: float
+    parts: tuple[tuple[float, float], ...]
+
+    def times(self, factor: float) -> Target:
+        """Return the target with times in another unit."""
+        return Target(self.share, tuple((after * factor, part) for after, part in self.parts))
+
+
+DEFAULT_TARGET = Target(0.9, ((3 * 3600.0, 1.0),))
+"""That of a rule without a life, with its time in seconds."""

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from proxyd.core.errors import InvalidScheduleError
 from proxyd.core.planning.kernels.costs import Prefix
-from proxyd.core.planning.one_source.optimal_schedule import OneSourceSchedule
+from proxyd.core.planning.kernels.one_source import OneSourceSchedule
 
 _SWEEPS = 10_000
 _LAST_MU, _IOTA = 1 / 512, 1e-9

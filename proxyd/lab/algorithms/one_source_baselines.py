@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from proxyd.core.errors import InvalidScheduleError, UnknownPolicyError
 from proxyd.core.planning.kernels.costs import Prefix
-from proxyd.core.planning.one_source.optimal_schedule import OneSourceSchedule
+from proxyd.core.planning.kernels.one_source import OneSourceSchedule
 
 _MOST_PROBES = 1_000_000
 _ROUNDING = 1e-6  # of a step: a crossing this soon after a slot counts as on it

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.planning.kernels.costs import Prefix
-from proxyd.core.planning.one_source.optimal_schedule import Grid, OneSourceSchedule, optimal
+from proxyd.core.planning.kernels.one_source import Grid, OneSourceSchedule, optimal
 from proxyd.lab.algorithms.off_grid import algorithm_10, improve_exactly
 from proxyd.lab.algorithms.one_source_baselines import parameter_for, uniform
 from proxyd.lab.papers.figure import Figure

@@ -8,9 +8,9 @@ from math import inf
 
 import numpy as np
 
+from proxyd.core.model.budget import Target
 from proxyd.core.model.chronon import Chronon, Epoch
 from proxyd.core.model.intensity import PiecewiseConstant
-from proxyd.core.model.target import Target
 from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimits, WeekGrid
 from proxyd.core.planning.allocation.probe_allocator import ProbeAllocator
 from proxyd.core.planning.allocation.targets import FleetTargets

@@ -81,7 +81,7 @@ def _frequency_arguments(kind: str) -> list[Argument]:
 
 def one_source(options: argparse.Namespace) -> int:
     """Print the probes of one source."""
-    from proxyd.lab.verbs.solve_one_source import cost_curve, problem_of, solve_one_source
+    from proxyd.lab.verbs.solvers import cost_curve, problem_of, solve_one_source
 
     problem = problem_of(options)
     found = solve_one_source(problem)
@@ -158,7 +158,7 @@ def capture(options: argparse.Namespace) -> int:
 def frequencies(options: argparse.Namespace) -> int:
     """Print how often to probe each source, or a cycle of probes."""
     from proxyd.lab.verbs.csv_files import read_rates
-    from proxyd.lab.verbs.solve_cycles import solve_cycle, solve_frequencies
+    from proxyd.lab.verbs.solvers import solve_cycle, solve_frequencies
 
     if not 0 < options.budget <= 1e9:
         raise InvalidScheduleError(f"--budget {options.budget:g}: there must be more than 0 probes a step, at most 1e9")

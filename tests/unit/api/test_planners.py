@@ -17,7 +17,7 @@ from proxyd.api.forwarding import Forwarding, Peer, asking, reading
 from proxyd.api.peers import AskedPeers, add_answers
 from proxyd.api.problems import Handler, problems
 from proxyd.api.wire import explained
-from proxyd.app.routes import make_app
+from proxyd.app.server import make_app
 from proxyd.core.planning.allocation.targets import RuleOutlook
 from proxyd.core.planning.allocation.trade import SharePoint, TradePoint
 from proxyd.core.rules.answers.advice import Advice, IntervalOutlook

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from proxyd.core.model.budget import Target
 from proxyd.core.model.schedule import Constraint
-from proxyd.core.model.target import Target
 from proxyd.core.planning.allocation.prices import Frequencies, Prices
 from proxyd.core.planning.allocation.timetable import LEVELS, Floats, Ints
 from proxyd.core.planning.kernels.losses import NO_LOSSES, STEPS, Losses, index_of

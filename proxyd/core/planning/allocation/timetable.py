@@ -13,7 +13,7 @@ from proxyd.core.planning.kernels.costs import prefix_sums
 from proxyd.core.planning.kernels.counted_events import CountedRule, ItemsLine
 from proxyd.core.planning.kernels.losses import NO_LOSSES, STEPS, GapSums, Losses, even_gaps, links_of
 from proxyd.core.planning.kernels.numba_kernels import flat, kernel
-from proxyd.core.planning.one_source.grid_kernels import priced
+from proxyd.core.planning.kernels.one_source import priced
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -102,7 +102,7 @@ class Timetable:
         Notes
         -----
         Source: ``docs/decisions/planner-prices.md``: sources that share a shape share its solutions, and a price per
-        probe allocates exactly. The path is that of ``one_source.optimal_schedule.optimal``.
+        probe allocates exactly. The path is that of ``kernels.one_source.optimal``.
 
         Examples
         --------

@@ -9,9 +9,9 @@ from itertools import chain
 from math import inf
 from typing import ClassVar
 
+from proxyd.core.model.budget import Target
 from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.schedule import Reason
-from proxyd.core.model.target import Target
 from proxyd.core.planning.kernels.losses import NO_LOSSES, Losses
 from proxyd.core.planning.policies.expected_intervals import PlannedInterval
 from proxyd.core.planning.policies.rule_demand import RuleDemand

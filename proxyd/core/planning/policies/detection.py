@@ -9,7 +9,7 @@ from math import expm1, inf, sqrt
 
 import numpy as np
 
-from proxyd.core.model.target import Target
+from proxyd.core.model.budget import Target
 from proxyd.core.planning.kernels.losses import NO_LOSSES, Losses, even_gaps
 
 _GAPS_S = 2.0 ** (np.arange(-8 * 8, 30 * 8) / 8)  # gaps to choose from where items have a life

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.model.schedule import Reason
-from proxyd.core.planning.one_source.optimal_schedule import optimal_cycle
+from proxyd.core.planning.kernels.one_source import optimal_cycle
 from proxyd.core.planning.policies.rule_demand import RuleDemand, RuleRequest, SeenSource
 from proxyd.core.politeness import PolitenessBudget, ProbeLog
 

@@ -8,11 +8,11 @@ from math import expm1, inf
 from types import MappingProxyType
 from typing import Any
 
+from proxyd.core.model.budget import Target
 from proxyd.core.model.chronon import Chronon, Epoch
 from proxyd.core.model.profile import Source
 from proxyd.core.model.schedule import Constraint, Reason
 from proxyd.core.model.suspension import Suspension
-from proxyd.core.model.target import Target
 from proxyd.core.planning.chunks import Chunked
 from proxyd.core.planning.plan_preview import PlanForecast, play, preview, preview_source
 from proxyd.core.planning.planner import Planner

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from heapq import nsmallest
 from math import inf, sqrt
 
+from proxyd.core.model.budget import Target
 from proxyd.core.model.profile import PolicyName
-from proxyd.core.model.target import Target
 from proxyd.core.planning.allocation.targets import RuleOutlook
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.rules.known.demands import is_counted, target_of

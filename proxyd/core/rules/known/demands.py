@@ -8,8 +8,8 @@ from functools import lru_cache
 from math import inf
 from typing import NamedTuple
 
+from proxyd.core.model.budget import Target
 from proxyd.core.model.profile import PolicyName, Source, UtilityKind
-from proxyd.core.model.target import Target
 from proxyd.core.planning.kernels.counted_events import MOST_KINDS
 from proxyd.core.planning.kernels.losses import NO_LOSSES, Losses, Step, halving, linear, merged, window
 from proxyd.core.planning.policies.auto import goes_by_count

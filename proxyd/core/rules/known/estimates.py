@@ -10,8 +10,8 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from numpy.typing import NDArray
 
+from proxyd.core.model.budget import Target
 from proxyd.core.model.profile import Source
-from proxyd.core.model.target import Target
 from proxyd.core.planning.allocation.fleet_state import FleetState
 from proxyd.core.planning.allocation.targets import FleetTargets
 from proxyd.core.planning.allocation.week_plan import WeekPlan

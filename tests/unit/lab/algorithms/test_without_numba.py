@@ -24,7 +24,7 @@ from proxyd.core.planning.kernels.numba_kernels import HAS_NUMBA
 from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimits, WeekGrid
 from proxyd.core.planning.allocation.probe_allocator import ProbeAllocator
 from proxyd.core.planning.kernels.costs import Prefix
-from proxyd.core.planning.one_source.optimal_schedule import Grid, all_optimal, optimal
+from proxyd.core.planning.kernels.one_source import Grid, all_optimal, optimal
 
 rng = np.random.default_rng(7)
 edges = np.arange(301.0)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.model.measures import measure
-from proxyd.lab.replay.reference_schedules import clairvoyant_probes, uniform_probes
+from proxyd.lab.replay.replay import clairvoyant_probes, uniform_probes
 
 GRID = ChrononGrid(1.0)
 EPOCH = Epoch(0, 12)

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from proxyd.core.model.chronon import ChrononGrid, Epoch
-from proxyd.lab.replay.peers import CommaFeed, EntryFrequency, Nutch, RoundRobin, StormCrawler, factor_for
+from proxyd.lab.replay.policy_registry import CommaFeed, EntryFrequency, Nutch, RoundRobin, StormCrawler, factor_for
 from proxyd.lab.replay.replay import Terms
 
 Floats = NDArray[np.float64]

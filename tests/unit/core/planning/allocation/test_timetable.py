@@ -13,7 +13,7 @@ from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.planning.allocation.prices import Frequencies, HostLimits, allocate, row_places, slot_loads
 from proxyd.core.planning.allocation.timetable import LEVELS, Timetable
 from proxyd.core.planning.kernels.golden_turns import turns
-from proxyd.core.planning.one_source.optimal_schedule import optimal_cycle
+from proxyd.core.planning.kernels.one_source import optimal_cycle
 
 Floats = NDArray[np.float64]
 SLOTS = 24

@@ -6,8 +6,8 @@ from math import inf
 
 import pytest
 
+from proxyd.core.model.budget import Target
 from proxyd.core.model.schedule import Reason
-from proxyd.core.model.target import Target
 from proxyd.core.planning.policies.rule_demand import CountedAhead
 from proxyd.core.rules.answers.explanation import ProbeCase
 

@@ -1,1 +1,0 @@
-"""One source, n probes in a period: delay costs and optimal schedules."""
