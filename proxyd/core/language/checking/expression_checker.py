@@ -124,7 +124,7 @@ class ExpressionChecker:
         if operator in _COMPARISONS:
             left, right = self._comparable([left, right], operator)
         elif operator == "-" and Family.TIME in (left.family, right.family):
-            left, right = self._as_time(left), self._as_time(right)
+            left, right = _as_time(left, self._reporter), _as_time(right, self._reporter)
         resolved = replace(binary, left=left.expression, right=right.expression)
         if operator in ("AND", "OR"):
             for side in (left, right):
@@ -317,7 +317,7 @@ class ExpressionChecker:
     def _of_one_kind(self, operands: Sequence[Typed], message: str) -> list[Typed]:
         """Return the operands; ``message`` reports the first one of another kind, and takes the names of both."""
         if any(each.family is Family.TIME for each in operands):
-            operands = [self._as_time(each) for each in operands]
+            operands = [_as_time(each, self._reporter) for each in operands]
         known = [each for each in operands if each.family is not None]
         for each in known[1:]:
             if each.family is not known[0].family:
@@ -328,15 +328,17 @@ class ExpressionChecker:
                 break
         return list(operands)
 
-    def _as_time(self, typed: Typed) -> Typed:
-        literal = typed.expression
-        if not isinstance(literal, Literal) or not isinstance(literal.value, str):
-            return typed
-        seconds = read_time(literal.value)
-        if seconds is None:
-            self._reporter.error(f"{literal.value!r} is not an ISO 8601 time", typed.span)
-            return Typed(literal, None)
-        return Typed(Literal(Decimal(repr(seconds)), literal.span), FieldType.TIMESTAMP)
+
+def _as_time(typed: Typed, reporter: Reporter) -> Typed:
+    """Return a text as the time that it is; other values as they are."""
+    literal = typed.expression
+    if not isinstance(literal, Literal) or not isinstance(literal.value, str):
+        return typed
+    seconds = read_time(literal.value)
+    if seconds is None:
+        reporter.error(f"{literal.value!r} is not an ISO 8601 time", typed.span)
+        return Typed(literal, None)
+    return Typed(Literal(Decimal(repr(seconds)), literal.span), FieldType.TIMESTAMP)
 
 
 def _pattern_problem(pattern: str) -> str | None:
