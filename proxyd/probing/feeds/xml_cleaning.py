@@ -1,7 +1,7 @@
 """Makes well-formed XML of a feed's bytes, so that one strict parser reads every feed. Pure.
 
 A document that is well-formed keeps its meaning. In others, characters and references that XML forbids are removed,
-and ``xml_balancing`` mends the tags. Loose parsers read such documents in another way, with other identities.
+and their tags are mended. Loose parsers read such documents in another way, with other identities.
 """
 
 from __future__ import annotations
