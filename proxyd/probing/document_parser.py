@@ -1,4 +1,4 @@
-"""Parses a document into items according to its page class. Pure; run it in a process of its own."""
+"""Parses a document into items according to its page class (pure), in processes of its own."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
+from proxyd.base.worker_pool import WorkerLimits, WorkerPool
+from proxyd.core.errors import WorkerFailedError
 from proxyd.core.model.item import Item
 from proxyd.core.model.normal_forms import normal_text, plain_text
 from proxyd.core.model.notations import NO_LANGUAGES, Languages
@@ -18,7 +20,7 @@ from proxyd.core.texts.charsets import DocumentKind, decoded
 from proxyd.probing.documents.document_kinds import GZIP, is_empty, is_web_page
 from proxyd.probing.documents.document_texts import clean, digest
 from proxyd.probing.documents.json_text import load_json, looks_like_json
-from proxyd.probing.documents.probe_failures import EmptyDocumentError, UnreadableDocumentError
+from proxyd.probing.documents.probe_failures import EmptyDocumentError, ParserFailedError, UnreadableDocumentError
 from proxyd.probing.feeds.feed_items import ParsedFeed
 from proxyd.probing.feeds.feed_parser import parse_feed
 from proxyd.probing.pages.html_pages import page_blocks, page_preview, parse_html_page
@@ -150,3 +152,68 @@ def _blocks(body: bytes, content_type: str | None) -> tuple[str, str | None, lis
         return "html", title, blocks
     lines = "\n".join(line.rstrip() for line in clean(text).splitlines())
     return "text", None, [block.strip("\n") for block in re.split(r"\n{2,}", lines) if block.strip()]
+
+
+_MEMORY_BYTES = 256 << 20  # of data in one worker; a feed of 10 MB needs about a third
+
+
+class ParseFunction(Protocol):
+    """The function that a worker runs: at a module's top level, so that another process can import it."""
+
+    def __call__(
+        self,
+        body: bytes,
+        content_type: str | None = None,
+        url: str = "",
+        page_class: PageClass | None = None,
+        languages: Languages = NO_LANGUAGES,
+        /,
+    ) -> ParsedDocument:
+        """Return what the class reads; raise a ProbeError if the document contains nothing of this."""
+
+
+class ParserPool(WorkerPool[ParsedDocument]):
+    """Parses documents in separate processes, each within ``timeout_s``.
+
+    Use it with ``async with``; leaving ends every worker at once, even a busy one.
+
+    Parameters
+    ----------
+    timeout_s
+        Longest time for one document, from when a worker starts it.
+    tasks_per_worker
+        Number of documents after which a worker is replaced.
+    """
+
+    def __init__(
+        self,
+        parse: ParseFunction = parse_document,
+        *,
+        workers: int = 2,
+        timeout_s: float = 10.0,
+        tasks_per_worker: int = 1000,
+    ) -> None:
+        limits = WorkerLimits(timeout_s, _MEMORY_BYTES, tasks_per_worker)
+        super().__init__(parse, "the parser", workers=workers, limits=limits)
+
+    async def parse(
+        self,
+        body: bytes,
+        content_type: str | None = None,
+        url: str = "",
+        page_class: PageClass | None = None,
+        languages: Languages = NO_LANGUAGES,
+    ) -> ParsedDocument:
+        """Return what a class reads from ``body``; without a class, a feed.
+
+        Raises
+        ------
+        ParserFailedError
+            The parser hung, died twice or raised an unexpected error.
+        FeedParseError
+            The document has no such content.
+        """
+        try:
+            return await self.run(body, content_type, url, page_class, languages)
+        except WorkerFailedError as error:
+            raise ParserFailedError(str(error)) from error

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from proxyd.core.model.chronon import Epoch
-from proxyd.lab.algorithms.wic import Wic
+from proxyd.lab.algorithms.step_policies import Wic
 from proxyd.lab.papers.datasets import (
     CHRONONS,
     SYNTHETIC_2,

@@ -26,8 +26,7 @@ from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rates.week_shapes import WeekShapes
 from proxyd.lab.algorithms.one_source_baselines import parameter_for
 from proxyd.lab.algorithms.probe_cycles import improved_powers, powers_of_two
-from proxyd.lab.algorithms.step_policies import CyclePolicy, DetectionPolicy, DuePolicy, GreedyPolicy
-from proxyd.lab.algorithms.wic import Wic
+from proxyd.lab.algorithms.step_policies import CyclePolicy, DetectionPolicy, DuePolicy, GreedyPolicy, Wic
 from proxyd.lab.replay.fleet_model import FleetModel
 from proxyd.lab.replay.replay import Floats, Ints, Terms
 

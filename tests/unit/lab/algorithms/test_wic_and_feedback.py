@@ -12,8 +12,7 @@ from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.planning.policies.expected_intervals import FiringPattern, PlannedInterval
 from proxyd.core.planning.policies.sup import IntervalDemand
 from proxyd.lab.algorithms.feedback_sup import Ahead, ModelDemand, known_updates
-from proxyd.lab.algorithms.step_policies import AdaptivePolicy
-from proxyd.lab.algorithms.wic import Wic
+from proxyd.lab.algorithms.step_policies import AdaptivePolicy, Wic
 
 GRID = ChrononGrid(1.0)
 
