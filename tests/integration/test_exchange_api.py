@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from proxyd.core.language import format_trigger
+from proxyd.core.language.syntax.expression_printer import format_trigger
 from tests.integration.api_world import Running, running_api
 
 OPML = """<?xml version="1.0"?><opml version="1.0"><body><outline text="News">

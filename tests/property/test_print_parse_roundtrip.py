@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from proxyd.core.language import SourceText, check, format_expression, format_parsed, format_statements, parse
+from proxyd.core.language import SourceText, check, format_parsed, format_statements, parse
+from proxyd.core.language.syntax.expression_printer import format_expression
 from proxyd.core.language.syntax.nodes import InsertNotification, Statement
 from proxyd.core.model.expression import Call, Case, Expression, Literal
 from tests.examples import examples

@@ -11,9 +11,6 @@ from proxyd.core.language.checking.counting import counters_to_restart as counte
 from proxyd.core.language.checking.counting import counting_of as counting_of
 from proxyd.core.language.checking.counting import rule_counting as rule_counting
 from proxyd.core.language.checking.counting import what_changed as what_changed
-from proxyd.core.language.checking.functions import FUNCTIONS as FUNCTIONS
-from proxyd.core.language.checking.functions import Family as Family
-from proxyd.core.language.checking.functions import Function as Function
 from proxyd.core.language.checking.watches import DEFAULT_PROFILE as DEFAULT_PROFILE
 from proxyd.core.language.checking.watches import expand as expand
 from proxyd.core.language.checking.watches import find_watch as find_watch
@@ -23,9 +20,7 @@ from proxyd.core.language.source_addresses import lines_of as lines_of
 from proxyd.core.language.source_addresses import watch_of as watch_of
 from proxyd.core.language.source_addresses import written_address as written_address
 from proxyd.core.language.source_addresses import written_addresses as written_addresses
-from proxyd.core.language.source_lists import Listed as Listed
 from proxyd.core.language.source_lists import Merged as Merged
-from proxyd.core.language.source_lists import SourceList as SourceList
 from proxyd.core.language.source_lists import merge_listing as merge_listing
 from proxyd.core.language.source_lists import opml as opml
 from proxyd.core.language.source_lists import read_listing as read_listing
@@ -33,10 +28,6 @@ from proxyd.core.language.syntax.address_lists import is_list as is_list
 from proxyd.core.language.syntax.address_lists import list_names as list_names
 from proxyd.core.language.syntax.check_context import CheckSettings as CheckSettings
 from proxyd.core.language.syntax.expression_printer import format_after as format_after
-from proxyd.core.language.syntax.expression_printer import format_expression as format_expression
-from proxyd.core.language.syntax.expression_printer import format_select as format_select
-from proxyd.core.language.syntax.expression_printer import format_trigger as format_trigger
-from proxyd.core.language.syntax.nodes import Broken as Broken
 from proxyd.core.language.syntax.nodes import CreateDomain as CreateDomain
 from proxyd.core.language.syntax.nodes import CreateProfile as CreateProfile
 from proxyd.core.language.syntax.nodes import CreateSource as CreateSource

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from proxyd.core.errors import ListingError
-from proxyd.core.language import SourceList, read_listing
+from proxyd.core.language import read_listing
+from proxyd.core.language.source_lists import SourceList
 from tests.hostile import LISTS
 
 

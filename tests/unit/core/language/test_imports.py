@@ -7,18 +7,9 @@ from xml.sax.saxutils import quoteattr
 import pytest
 
 from proxyd.core.errors import ConfigError, ListingError
-from proxyd.core.language import (
-    Listed,
-    SourceList,
-    SourceText,
-    address_to_watch,
-    check,
-    format_parsed,
-    format_trigger,
-    merge_listing,
-    parse,
-    read_listing,
-)
+from proxyd.core.language import SourceText, address_to_watch, check, format_parsed, merge_listing, parse, read_listing
+from proxyd.core.language.source_lists import Listed, SourceList
+from proxyd.core.language.syntax.expression_printer import format_trigger
 from proxyd.core.model.profile import EMPTY_DECLARATION, Declaration
 
 FOLDERS = b"""<opml><body><outline xmlUrl="https://a.example/1"/><outline text=" Tech\t news">

@@ -4,7 +4,8 @@ from decimal import Decimal
 
 import pytest
 
-from proxyd.core.language import CheckSettings, SourceText, check, format_expression
+from proxyd.core.language import CheckSettings, SourceText, check
+from proxyd.core.language.syntax.expression_printer import format_expression
 from proxyd.core.model.delivery import SecretRef, WebhookDelivery
 from proxyd.core.model.expression import Binary, Column, Literal
 from proxyd.core.model.profile import Anchor, PolicyName, TimePoint, UtilityKind
