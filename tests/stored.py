@@ -53,7 +53,7 @@ class Stored:
 
     def restore(self, found: Decider, now_s: float) -> None:
         """Let a new decider take over what is stored."""
-        states = {key: rows.source_state(row).resumed(now_s) for key, row in self._read("source").items()}
+        states = {key: rows.source_state(row).resume(now_s) for key, row in self._read("source").items()}
         found.restore(
             states,
             {key: rows.stream_state(row) for key, row in self._read("stream").items()},

@@ -145,7 +145,7 @@ async def read_bytes(request: web.Request) -> bytes:
 
 async def read_body(request: web.Request, model: type[Read]) -> Read:
     """Return the JSON body of a request as a model; raises ``FaultsError`` with a pointer to each wrong member."""
-    return checked_body(await read_json(request), model)
+    return model_of_body(await read_json(request), model)
 
 
 async def read_json(request: web.Request) -> Any:
@@ -161,7 +161,7 @@ def json_of(body: bytes) -> Any:
         raise BadRequestError(f"the body is not JSON: {error}") from error
 
 
-def checked_body(value: Any, model: type[Read]) -> Read:
+def model_of_body(value: Any, model: type[Read]) -> Read:
     """Return a JSON value as a model."""
     try:
         return model.model_validate(value, strict=True)

@@ -100,12 +100,12 @@ class Forwarding:
         notes are in ``NOTES`` of the answer.
         """
         refusal = _refusal(request, peer, once=session is None)
-        return refusal if refusal is not None else await self._asked(request, peer, body, session)
+        return refusal if refusal is not None else await self._send_to(request, peer, body, session)
 
-    async def _asked(
+    async def _send_to(
         self, request: web.Request, peer: Peer, body: bytes | None, session: str | None
     ) -> web.StreamResponse:
-        headers = _passed_on(request.headers)
+        headers = _headers_to_pass(request.headers)
         headers[_FORWARDED] = "1"
         if session is not None:
             headers.popall("Cookie", None)
@@ -119,7 +119,7 @@ class Forwarding:
                 allow_redirects=False,
                 skip_auto_headers=_NOT_INVENTED,
             ) as answer:
-                return await _passed_back(request, answer)
+                return await _pass_back(request, answer)
         except (ClientError, TimeoutError, ValueError) as error:  # a host that is no name is a ValueError
             log.debug("a planner does not answer", planner=peer.name, error=str(error))
             said = f"{peer.name} knows the answer, and cannot be reached at {peer.address}"
@@ -228,16 +228,16 @@ def _refusal(request: web.Request, peer: Peer, *, once: bool) -> web.Response | 
     return None
 
 
-def _passed_on(headers: Mapping[str, str] | CIMultiDictProxy[str]) -> CIMultiDict[str]:
+def _headers_to_pass(headers: Mapping[str, str] | CIMultiDictProxy[str]) -> CIMultiDict[str]:
     """Return headers without those of one connection, those that ``Connection`` names, and those between planners."""
     named = {each.strip().lower() for each in headers.get("Connection", "").split(",")}
     left_out = _NOT_FORWARDED | named
     return CIMultiDict((name, value) for name, value in headers.items() if name.lower() not in left_out)
 
 
-async def _passed_back(request: web.Request, answer: ClientResponse) -> web.StreamResponse:
+async def _pass_back(request: web.Request, answer: ClientResponse) -> web.StreamResponse:
     """Send an answer to the client as it comes; disconnect a client that does not read."""
-    response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=_passed_on(answer.headers))
+    response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=_headers_to_pass(answer.headers))
     if NOTES_HEADER in answer.headers:
         response[NOTES] = answer.headers[NOTES_HEADER]
     await response.prepare(request)

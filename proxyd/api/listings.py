@@ -229,7 +229,7 @@ class PlanListings:
 
     def own_plan(self, window: wire.PlanWindow) -> list[wire.ComingProbe]:
         """List the coming probes of the sources that this planner plans, in order."""
-        return [payloads.planned_probe(each) for each in self._plans.plan(limit=window.limit)]
+        return [payloads.probe_to_come(each) for each in self._plans.plan(limit=window.limit)]
 
     async def list_probes(self, source_id: str, window: wire.ListWindow) -> wire.Page[wire.ProbeMade]:
         """List the probes of a source in the last week, newest first, with their reasons and outcomes."""
@@ -257,7 +257,7 @@ class PlanListings:
 
     async def advice(self) -> wire.AdviceShown:
         """Show what other budgets would achieve, and which rules the current one cannot satisfy."""
-        ours, theirs = await asyncio.gather(self._plans.advise(), self._peers.advised())
+        ours, theirs = await asyncio.gather(self._plans.advise(), self._peers.advice_of_others())
         silent = sorted(name for name, each in theirs.items() if each is None)
         parts = [ours, *(each for each in theirs.values() if each is not None)]
         return payloads.advice(ours if len(parts) == 1 else await asyncio.to_thread(advice_of_all, parts), silent)
@@ -337,7 +337,7 @@ class Listings:
                 found += [payloads.probe_asked(each) for each in self._queries.plans.ask(name)]
         return found
 
-    async def advised(self) -> Advice:
+    async def advice_of_others(self) -> Advice:
         """Return what other budgets would achieve for the sources that this planner plans."""
         return await self._queries.plans.advise()
 

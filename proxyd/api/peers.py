@@ -67,7 +67,7 @@ class Peers(Protocol):
     async def planned(self, window: wire.PlanWindow) -> Sequence[wire.ComingProbe]:
         """Return the coming probes of the sources that others plan, of each planner as many as the window holds."""
 
-    async def advised(self) -> Mapping[str, Advice | None]:
+    async def advice_of_others(self) -> Mapping[str, Advice | None]:
         """Return the advice of each other planner for its sources, by its name; ``None`` if it does not answer."""
 
     async def turn(self, host: str, spacing_s: float) -> None:
@@ -95,7 +95,7 @@ class _NoPeers:
         """Return none."""
         return ()
 
-    async def advised(self) -> Mapping[str, Advice | None]:
+    async def advice_of_others(self) -> Mapping[str, Advice | None]:
         """Return none."""
         return {}
 
@@ -122,12 +122,12 @@ class AskedPeers:
 
     async def listed(self, names: Sequence[str]) -> Mapping[str, wire.SourceListed]:
         """Return those of some sources that others plan, as they list them; one that does not answer lists none."""
-        found = await self._asked(_LISTED, names, wire.Items[wire.SourceListed])
+        found = await self._ask_planners(_LISTED, names, wire.Items[wire.SourceListed])
         return {each.source: each for part in found for each in part.items}
 
     async def probed(self, names: Sequence[str]) -> Sequence[wire.ProbeAsked]:
         """Have others probe those of some sources that they plan."""
-        found = await self._asked(_PROBE, names, wire.Items[wire.ProbeAsked])
+        found = await self._ask_planners(_PROBE, names, wire.Items[wire.ProbeAsked])
         return [each for part in found for each in part.items]
 
     async def planned(self, window: wire.PlanWindow) -> Sequence[wire.ComingProbe]:
@@ -137,7 +137,7 @@ class AskedPeers:
         found = await asyncio.gather(*asked)
         return [each for part in found if part is not None for each in part.items]
 
-    async def advised(self) -> Mapping[str, Advice | None]:
+    async def advice_of_others(self) -> Mapping[str, Advice | None]:
         """Return the advice of each other planner for its sources, by its name; ``None`` if it does not answer."""
         others = self._planners.others()
         asked = (self._answer(each, _ADVICE, _Nothing(), _Advised, within_s=_ADVICE_S) for each in others)
@@ -169,7 +169,7 @@ class AskedPeers:
                 return
             await asyncio.sleep(_AGAIN_S)
 
-    async def _asked(self, path: str, names: Sequence[str], model: type[Each]) -> list[Each]:
+    async def _ask_planners(self, path: str, names: Sequence[str], model: type[Each]) -> list[Each]:
         having: dict[Peer, list[str]] = {}
         for name in names:
             planner = self._planners.answering(name)
@@ -195,14 +195,14 @@ class AskedPeers:
             asking = self._forwarding.session.post(url, data=data, headers=headers, allow_redirects=False)
             async with asyncio.timeout(within_s), asking as answer:
                 if answer.status == 200:
-                    return await asyncio.to_thread(model.model_validate_json, await _bounded(answer))
+                    return await asyncio.to_thread(model.model_validate_json, await _limit_text(answer))
                 log.warning("another planner refuses to answer", planner=planner.name, status=answer.status)
         except (ClientError, OSError, ValueError) as error:  # a host that is no name is a ValueError
             log.debug("another planner does not answer", planner=planner.name, error=str(error))
         return None
 
 
-async def _bounded(answer: ClientResponse) -> bytes:
+async def _limit_text(answer: ClientResponse) -> bytes:
     """Return the body of an answer; raise ``ValueError`` if it is too large."""
     found = bytearray()
     async for part in answer.content.iter_any():
@@ -229,7 +229,7 @@ class Answers(Protocol):
     def planned(self, window: wire.PlanWindow) -> Sequence[wire.ComingProbe]:
         """List the coming probes in order."""
 
-    async def advised(self) -> Advice:
+    async def advice_of_others(self) -> Advice:
         """Return what other budgets would achieve."""
 
 
@@ -259,7 +259,7 @@ def add_answers(app: web.Application, planners: Planners, answers: Answers, turn
         return answered(wire.Items[wire.ComingProbe](items=list(answers.planned(window))))
 
     async def advise(_request: web.Request) -> web.Response:
-        return answered(_Advised(advice=await answers.advised()))
+        return answered(_Advised(advice=await answers.advice_of_others()))
 
     async def give_turn(request: web.Request) -> web.Response:
         wanted = await read_body(request, _Turn)
@@ -276,10 +276,10 @@ def add_answers(app: web.Application, planners: Planners, answers: Answers, turn
 
     handlers = list_sources, probe, plan, advise, give_turn
     for path, handler in zip(PEER_PATHS, handlers, strict=True):
-        app.router.add_post(path, _guarded(handler, planners))
+        app.router.add_post(path, _guard_handler(handler, planners))
 
 
-def _guarded(handler: Handler, planners: Planners) -> Handler:
+def _guard_handler(handler: Handler, planners: Planners) -> Handler:
     async def guarded(request: web.Request) -> web.StreamResponse:
         if not knows_secret(request, planners):
             return problem(401, "Unauthorized", "only planners of the same database may ask this")

@@ -104,10 +104,10 @@ def wanted(which: wire.Which, profiles: Profiles, *, since: str | None = None) -
         since_s = parse_iso(since)
         if since_s is None:
             raise BadRequestError("since is not a valid time; write it like 2026-01-31T12:00:00Z")
-    return Wanted(wanted_rules(profiles, which.profile, which.rule), which.source, since_s)
+    return Wanted(rules_of_request(profiles, which.profile, which.rule), which.source, since_s)
 
 
-def wanted_rules(profiles: Profiles, profile: str | None, rule: str | None) -> frozenset[str] | None:
+def rules_of_request(profiles: Profiles, profile: str | None, rule: str | None) -> frozenset[str] | None:
     """Return the rules of a profile as it is declared now, or the one rule, or ``None`` for all of them.
 
     A rule may have been removed: its notifications are still stored.

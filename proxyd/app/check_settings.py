@@ -25,7 +25,7 @@ def check_settings(settings: Settings) -> CheckSettings:
     )
 
 
-def checked_declaration(texts: Sequence[SourceText], settings: Settings) -> Declaration:
+def check_declaration(texts: Sequence[SourceText], settings: Settings) -> Declaration:
     """Return the declaration of all texts together; raises ``ProfileError`` with every error."""
     checked = check(texts, check_settings(settings))
     if checked.declaration is None:

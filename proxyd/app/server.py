@@ -199,7 +199,7 @@ def make_app(
     idempotency = Idempotency(queries)
     for endpoint in found:
         handler = idempotency.keyed(endpoint.respond) if endpoint.is_keyed else endpoint.respond
-        handler = _sized(handler, endpoint.most_bytes)
+        handler = _limit_size(handler, endpoint.most_bytes)
         if endpoint.scope is not None and not trusted:
             handler = require(endpoint, queries, quotas, handler)
         app.router.add_route(endpoint.method, pattern(endpoint.path), handler)
@@ -214,15 +214,15 @@ def make_app(
     return app
 
 
-def _sized(handler: Handler, most_bytes: int) -> Handler:
+def _limit_size(handler: Handler, most_bytes: int) -> Handler:
     """Return ``handler`` with its own limit on the size of bodies."""
     if most_bytes == MOST_BYTES:
         return handler
 
-    async def sized(request: web.Request) -> web.StreamResponse:
+    async def limit_bodies(request: web.Request) -> web.StreamResponse:
         return await handler(request.clone(client_max_size=most_bytes))
 
-    return sized
+    return limit_bodies
 
 
 def endpoints(queries: Queries, listings: Listings, streams: Streams) -> Sequence[Endpoint]:

@@ -16,7 +16,7 @@ import structlog
 from aiohttp import ClientSession
 
 from proxyd.api.auth import Quota, new_token
-from proxyd.app.check_settings import browser_missing, check_settings, checked_declaration
+from proxyd.app.check_settings import browser_missing, check_declaration, check_settings
 from proxyd.app.server import ApiSettings, serve_api
 from proxyd.base.clock import Signal, SystemClock
 from proxyd.base.interpreter import tune_interpreter
@@ -381,9 +381,9 @@ def request_of(settings: Settings, target: str, api_texts: Sequence[SourceText])
     if "://" in target:
         return ProbeRequest(target, target)
     texts = read_directory(settings.profiles)
-    declaration = checked_declaration(texts, settings)
+    declaration = check_declaration(texts, settings)
     if target not in declaration.sources and api_texts:
-        declaration = checked_declaration([*api_texts, *texts], settings)
+        declaration = check_declaration([*api_texts, *texts], settings)
     source = declaration.sources.get(target)
     if source is None:
         hint = did_you_mean(target, declaration.sources)

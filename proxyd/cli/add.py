@@ -60,7 +60,7 @@ async def add(options: argparse.Namespace) -> int:
     if not outcome.kind.is_success:
         raise NotFoundError(f"{options.address} cannot be watched: {outcome.detail}")
     text, old = await _text_to_edit(options, outcome.source_id)
-    watch = _wanted_watch(options, outcome.source_id, page_class, old)
+    watch = _watch_to_add(options, outcome.source_id, page_class, old)
     texts = _texts(options.file, text, old, watch)
     samples = _samples(texts, settings, watch, outcome)
     if not options.json:
@@ -104,7 +104,7 @@ async def remove(options: argparse.Namespace) -> int:
         old, where = _remove_from(options.watched, options.file, settings_of(options)), str(options.file)
     else:
         where = "what was declared to the daemon"
-        old = _find(options.watched, await _declared(options), where)
+        old = _find(options.watched, await _declaration_of(options), where)
         async with client_of(options) as client:
             await client.declare(f"DROP NOTIFICATION {quote_name(old.name.value)};")
     done = f"removed {old.name.value} from {where}"
@@ -132,15 +132,15 @@ def _find(written: str, statements: Sequence[Statement], where: str) -> Watch:
 
 def _remove_from(written: str, file: Path, settings: Settings) -> Watch:
     """Remove a WATCH from a file and return it; raises ``ProfileError`` if other statements need it."""
-    from proxyd.app.check_settings import checked_declaration
+    from proxyd.app.check_settings import check_declaration
     from proxyd.config.profile_files import read_text, write_text
     from proxyd.core.language import SourceText
 
     text = read_text(file)
-    old = _find(written, _parsed(text).statements, str(file))
+    old = _find(written, _parse_document_of(text).statements, str(file))
     rest = text.text[old.span.stop :].lstrip().removeprefix(";").lstrip()
     left = SourceText(text.file, text.text[: old.span.start] + rest)
-    checked_declaration([left, *_others_in_folder(file)], settings)
+    check_declaration([left, *_others_in_folder(file)], settings)
     write_text(file, left.text)
     return old
 
@@ -148,7 +148,7 @@ def _remove_from(written: str, file: Path, settings: Settings) -> Watch:
 # -- the statement
 
 
-def _wanted_watch(options: argparse.Namespace, url: str, found: str, old: Watch | None) -> Watch:
+def _watch_to_add(options: argparse.Namespace, url: str, found: str, old: Watch | None) -> Watch:
     """Return the WATCH that the arguments ask for; it edits ``old`` if there is one.
 
     ``found`` is the built-in class that reads the address.
@@ -196,7 +196,7 @@ def _samples(texts: Sequence[SourceText], settings: Settings, watch: Watch, outc
     ProfileError
         The texts have errors.
     """
-    from proxyd.app.check_settings import checked_declaration
+    from proxyd.app.check_settings import check_declaration
     from proxyd.core.language import BUILT_IN
     from proxyd.core.model.item import EventKind
     from proxyd.core.rules.answers.advice import sample
@@ -205,7 +205,7 @@ def _samples(texts: Sequence[SourceText], settings: Settings, watch: Watch, outc
     is_own = watch.page_class is not None and watch.page_class.name.upper() not in BUILT_IN.classes
     if is_own and len(texts) == 1 and texts[0].file == "the arguments":
         return []  # only the daemon knows the declaration of this class
-    declaration = checked_declaration(texts, settings)
+    declaration = check_declaration(texts, settings)
     rule = declaration.rules[watch.name.value]
     if is_own or rule.trigger.kind is not EventKind.INSERT:
         return []
@@ -253,11 +253,13 @@ async def _text_to_edit(options: argparse.Namespace, url: str) -> tuple[SourceTe
     from proxyd.core.language import SourceText, find_watch
 
     if options.file is None:
-        return SourceText("", ""), None if options.dry_run else find_watch(await _declared(options), url, options.name)
+        return SourceText("", ""), None if options.dry_run else find_watch(
+            await _declaration_of(options), url, options.name
+        )
     if options.file.suffix != ".profile":
         raise ConfigError([f"{options.file}: profiles are files that end with .profile"])
     text = read_text(options.file) if options.file.exists() else SourceText(str(options.file), "")
-    old = find_watch(_parsed(text).statements, url, options.name)
+    old = find_watch(_parse_document_of(text).statements, url, options.name)
     for other in read_directory(options.file.parent) if old is None else ():
         if find_watch(_statements(other), url, options.name) is not None:
             raise ConfigError([f"{url} is watched in {other.file}: give --file {other.file}, or another --name"])
@@ -271,7 +273,7 @@ def _statements(text: SourceText) -> Sequence[Statement]:
     return parse(text.text, text.file).statements
 
 
-async def _declared(options: argparse.Namespace) -> list[Statement]:
+async def _declaration_of(options: argparse.Namespace) -> list[Statement]:
     """Return the statements of the rules that were declared to the daemon."""
     from proxyd.core.language import SourceText
 
@@ -303,7 +305,7 @@ async def _carry_out(options: argparse.Namespace, watch: Watch, edited: SourceTe
     return done, [each["detail"] for each in changes.get("warnings", ())]
 
 
-def _parsed(text: SourceText) -> Parsed:
+def _parse_document_of(text: SourceText) -> Parsed:
     """Return a text parsed; raises ``ProfileError``."""
     from proxyd.core.language import parse
 
@@ -338,5 +340,5 @@ def _others_in_folder(file: Path) -> list[SourceText]:
 
 def _ends_open(text: SourceText) -> bool:
     """Whether the last statement of a text has no ``;``."""
-    statements = _parsed(text).statements
+    statements = _parse_document_of(text).statements
     return bool(statements) and ";" not in text.text[statements[-1].span.stop :]

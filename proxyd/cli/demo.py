@@ -103,7 +103,7 @@ async def run(folder: Path, duration_s: float, seed: int, progress: Callable[[st
     rng = np.random.Generator(np.random.PCG64(seed))
     workload = make_workload(duration_s, rng)
     settings = make_settings(folder)
-    async with _staged(settings, workload, rng.bytes(32)) as stage:
+    async with _stage_daemon(settings, workload, rng.bytes(32)) as stage:
         await _watch(stage, progress)
         await _settle(stage)
     return make_results(workload, stage.requests_s(), stage.receiver, grid=ChrononGrid(settings.chronon), seed=seed)
@@ -133,7 +133,7 @@ def make_settings(folder: Path) -> Settings:
 
 
 @asynccontextmanager
-async def _staged(settings: Settings, workload: DemoWorkload, key: bytes) -> AsyncIterator[_Stage]:
+async def _stage_daemon(settings: Settings, workload: DemoWorkload, key: bytes) -> AsyncIterator[_Stage]:
     """Run the daemon between an origin and a receiver while the context is open; drain it at the end."""
     secret = "whsec_" + base64.b64encode(key).decode()
     with owner_lock(settings.database):

@@ -34,11 +34,11 @@ _PATHS = argument("paths", "files, or directories of *.profile files", nargs="+"
 async def check(options: argparse.Namespace) -> int:
     """Check profiles as one declaration and print every error."""
     texts, settings = _texts(options.paths), settings_of(options)
-    checked = _checked(texts, settings, is_whole=_is_whole(options.paths, settings))
+    checked = _check_arguments(texts, settings, is_whole=_is_whole(options.paths, settings))
     declared = checked.declaration
     running = _Differences() if declared is None else await _differences(declared, settings)
     if declared is not None:
-        moved = _moved(texts, await _asked(settings, lambda client: client.moves()))
+        moved = _moves_of(texts, await _request_to_fetch(settings, lambda client: client.moves()))
         checked = replace(checked, warnings=(*checked.warnings, *moved))
     if options.json:
         print_json(_as_json(checked, len(texts), running))
@@ -47,7 +47,7 @@ async def check(options: argparse.Namespace) -> int:
     return 1 if declared is None else 0
 
 
-def _checked(texts: Sequence[SourceText], settings: Settings, *, is_whole: bool) -> Checked:
+def _check_arguments(texts: Sequence[SourceText], settings: Settings, *, is_whole: bool) -> Checked:
     """Check texts as one declaration, and then together with what was declared through the API.
 
     Errors in other texts count only if these are all files of the daemon (``is_whole``); warnings in others never do.
@@ -151,9 +151,9 @@ class _Accepted(NamedTuple):
 async def _differences(declared: Declaration, settings: Settings) -> _Differences:
     from proxyd.core.language import MEANING, what_changed
 
-    accepted = _accepted_here(settings.database_path)
+    accepted = _acceptance_times_here(settings.database_path)
     if not accepted:
-        running = await _asked(settings, lambda client: client.rules())
+        running = await _request_to_fetch(settings, lambda client: client.rules())
         accepted = {rule["name"]: _Accepted(rule["fingerprint"], MEANING, rule["counting"]) for rule in running}
     known = {name: (rule, accepted[name]) for name, rule in declared.rules.items() if name in accepted}
     restarting = {name: _restarting(*each) for name, each in known.items()}
@@ -170,7 +170,7 @@ def _restarting(rule: NotificationRule, before: _Accepted) -> Sequence[str]:
     return () if rule.fingerprint == before.fingerprint else counters_to_restart(rule, before.counting)
 
 
-def _accepted_here(database: Path | None) -> dict[str, _Accepted]:
+def _acceptance_times_here(database: Path | None) -> dict[str, _Accepted]:
     """Return the rules as they were accepted last, as far as a database file says it.
 
     It is read without the store, which is slow to import. A database of an earlier version does not hold everything.
@@ -191,7 +191,7 @@ def _read_here(database: Path | None, query: str) -> list[tuple[Any, ...]]:
     return []
 
 
-def _moved(texts: Sequence[SourceText], moves: Sequence[MoveShown]) -> list[RuleError]:
+def _moves_of(texts: Sequence[SourceText], moves: Sequence[MoveShown]) -> list[RuleError]:
     """Return a warning at the address of each source that a daemon reads elsewhere because its move was accepted."""
     from proxyd.core.language import parse, written_addresses
 
@@ -205,7 +205,7 @@ def _moved(texts: Sequence[SourceText], moves: Sequence[MoveShown]) -> list[Rule
     ]
 
 
-async def _asked(settings: Settings, question: Callable[[Client], Awaitable[Sequence[T]]]) -> Sequence[T]:
+async def _request_to_fetch(settings: Settings, question: Callable[[Client], Awaitable[Sequence[T]]]) -> Sequence[T]:
     """Return the answer of the daemon on this machine, or nothing if it does not answer."""
     from proxyd.client import Client
 
@@ -271,7 +271,7 @@ def _texts(paths: list[Path]) -> list[SourceText]:
 )
 def import_feeds(options: argparse.Namespace) -> int:
     """Make profiles of an OPML file or a list of addresses, and leave alone what is declared already."""
-    from proxyd.app.check_settings import checked_declaration
+    from proxyd.app.check_settings import check_declaration
     from proxyd.config.profile_files import write_text
     from proxyd.core.language import format_parsed, merge_listing, parse, read_listing
 
@@ -282,7 +282,7 @@ def import_feeds(options: argparse.Namespace) -> int:
         raise ConfigError([f"{options.file} cannot be read ({error.strerror})"]) from error
     listed, out = read_listing(body, str(options.file)), options.out
     files = _files_beside(out, settings)
-    declared = checked_declaration(files, settings)
+    declared = check_declaration(files, settings)
     merged = merge_listing(listed, declared, options.name, pages=options.pages, match=options.match)
     before = next((each.text for each in files if out is not None and Path(each.file) == out), "")
     parsed = parse("\n".join([before, *merged.statements]), str(out or "the list"))
@@ -291,7 +291,7 @@ def import_feeds(options: argparse.Namespace) -> int:
     text = format_parsed(parsed)
     if merged.new and out is not None:
         others = [each for each in files if Path(each.file) != out]
-        checked_declaration([*others, replace(parsed.source, text=text)], settings)
+        check_declaration([*others, replace(parsed.source, text=text)], settings)
         write_text(out, text)
     elif out is None:
         print_text(text)
@@ -321,11 +321,11 @@ def _tell_of_import(merged: Merged, unreadable: Sequence[str], out: Path | None)
 @verb("export", "proxyd export")
 def export(options: argparse.Namespace) -> int:
     """Print the sources of the profiles as OPML."""
-    from proxyd.app.check_settings import checked_declaration
+    from proxyd.app.check_settings import check_declaration
     from proxyd.config.profile_files import read_directory
     from proxyd.core.language import opml
 
     settings = settings_of(options)
-    declaration = checked_declaration(read_directory(settings.profiles), settings)
+    declaration = check_declaration(read_directory(settings.profiles), settings)
     print(opml({for_xml(source.source_id): source.url for source in declaration.sources.values()}))
     return 0

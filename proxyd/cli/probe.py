@@ -47,7 +47,7 @@ async def probe(options: argparse.Namespace) -> int:
     if options.now:
         async with client_of(options) as client:
             asked = await client.probe(options.target)
-        return print_answer(options, asked, (_asked_line(each) for each in asked))
+        return print_answer(options, asked, (_line_of_request(each) for each in asked))
     settings, trace = settings_of(options), ProbeTrace()
     request = request_of(settings, options.target, api_texts(settings))
     outcome = await probe_once(settings, request, trace)
@@ -58,7 +58,7 @@ async def probe(options: argparse.Namespace) -> int:
     return 0 if outcome.kind.is_success else 1
 
 
-def _asked_line(asked: ProbeAsked) -> str:
+def _line_of_request(asked: ProbeAsked) -> str:
     """Return when a probe that was asked for is made, and what it waits for."""
     if asked["under_way"]:
         return f"{asked['source']}: it is being probed"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proxyd.cli.answers import ask, counted, print_answer, print_json, print_list
-from proxyd.cli.suspensions import muted_until
+from proxyd.cli.suspensions import until_of_mute
 from proxyd.core.errors import ConfigError
 from proxyd.core.texts.safe_text import visible
 from proxyd.terminal.verbs import ASKING, Verb, argument, flag, verb
@@ -32,8 +32,8 @@ def _rule_row(rule: Rule) -> list[str]:
     return [
         rule["name"],
         ", ".join(sorted(rule["profiles"])),
-        *_achieved(rule),
-        muted_until(rule["muted"], rule["name"]),
+        *_capture_cells(rule),
+        until_of_mute(rule["muted"], rule["name"]),
         _failing(rule["failing"]),
     ]
 
@@ -45,7 +45,7 @@ def _failing(found: RuleFailing | None) -> str:
     return f"{state}: {found['reason']} (source {found['source']})"
 
 
-def _achieved(one: Rule | ProfileListed) -> list[str]:
+def _capture_cells(one: Rule | ProfileListed) -> list[str]:
     shares = ["-" if share is None else f"{share:.3f}" for share in (one["completeness"], one["utility"])]
     return [str(one["captured"]), str(one["missed"]), *shares]
 
@@ -64,8 +64,8 @@ def profiles(options: argparse.Namespace) -> int:
 
 
 def _profile_row(each: ProfileListed) -> list[str]:
-    muted = muted_until(each["muted"], each["name"])
-    return [each["name"], each["origin"], str(len(each["rules"])), *_achieved(each), muted]
+    muted = until_of_mute(each["muted"], each["name"])
+    return [each["name"], each["origin"], str(len(each["rules"])), *_capture_cells(each), muted]
 
 
 @verb("profile show", "proxyd profile show Watch", takes=[_NAME, *ASKING])

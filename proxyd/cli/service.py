@@ -44,7 +44,7 @@ def serve(options: argparse.Namespace) -> int:
     log.configure(settings.log_format, settings.log_level)
     errors: list[ProxydError] = []
     try:
-        asyncio.run(_served(settings))
+        asyncio.run(_serve_daemon(settings))
     except* ProxydError as group:
         errors = leaves(group)
     for error in errors:
@@ -61,7 +61,7 @@ def _said(error: ProxydError) -> str:
     return str(error)
 
 
-def _served(settings: Settings) -> Coroutine[None, None, None]:
+def _serve_daemon(settings: Settings) -> Coroutine[None, None, None]:
     """Return the coroutine that runs the daemon: on its own file, or as one of several machines."""
     if settings.database_path is not None and not settings.nats:
         from proxyd.app import wiring

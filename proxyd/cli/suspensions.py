@@ -142,11 +142,11 @@ def _print(options: argparse.Namespace, made: SuspensionMade) -> int:
     return print_answer(options, made, [made["said"]])
 
 
-def muted_until(muted: SuspensionShown | None, name: str) -> str:
+def until_of_mute(muted: SuspensionShown | None, name: str) -> str:
     """Return how long something is muted, and by which profile, for a table.
 
     >>> profile = {"subject": "profile", "name": "P", "since": "", "until": None, "by": "me"}
-    >>> muted_until(profile, "r"), muted_until(profile, "P"), muted_until(None, "r")
+    >>> until_of_mute(profile, "r"), until_of_mute(profile, "P"), until_of_mute(None, "r")
     ('until unmuted (profile P)', 'until unmuted', '')
     """
     if muted is None:

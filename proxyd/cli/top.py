@@ -346,7 +346,7 @@ async def show_top(options: argparse.Namespace) -> None:
         if options.once or not (console.is_terminal and sys.stdin.isatty()):
             (console if console.is_terminal else Console(width=200)).print(frame(view.seen)[0])
             return
-        with _pressed_keys(sys.stdin.fileno()) as keys, Live(console=console, screen=True, auto_refresh=False) as live:
+        with _queue_keys(sys.stdin.fileno()) as keys, Live(console=console, screen=True, auto_refresh=False) as live:
             await _show_live(view, keys, live)
 
 
@@ -389,7 +389,7 @@ def keys_in(sent: Iterator[bytes], decoder: IncrementalDecoder) -> list[str]:
 
 
 @contextmanager
-def _pressed_keys(terminal: int) -> Iterator[asyncio.Queue[str]]:
+def _queue_keys(terminal: int) -> Iterator[asyncio.Queue[str]]:
     """Queue the keys as they are pressed; Ctrl-C still interrupts."""
     loop, before, decoder = (
         asyncio.get_running_loop(),

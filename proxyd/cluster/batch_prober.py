@@ -257,7 +257,7 @@ class BatchProber:
             elif received.last_word == "answer":
                 self._take_answer(ANSWERS.read(received.data))
             elif received.last_word == "living":
-                self._heed(LIVING.read(received.data))
+                self._watch_planners(LIVING.read(received.data))
             elif received.last_word == "turn":
                 self.turns.take(TURN_ANSWERS.read(received.data))
             elif received.last_word == "recorded":
@@ -293,7 +293,7 @@ class BatchProber:
         else:
             self._aside.discard(answer.term)
 
-    def _heed(self, living: Living) -> None:
+    def _watch_planners(self, living: Living) -> None:
         """Break off the batches of planners that have ended, and say so once no request of them is under way."""
         now_s, terms = self._now_s(), frozenset(living.terms)
         for term in self._sessions.keys() - terms:
@@ -376,7 +376,7 @@ class BatchProber:
 
     async def _report(self, batch: Batch, number: int, outcome: ProbeOutcome) -> None:
         """Report the result of a request."""
-        reading, placed = batch.requests[number].reading, self._placed(batch, outcome)
+        reading, placed = batch.requests[number].reading, self._place_outcome(batch, outcome)
         report = ProbeReport(batch.batch_id, number, self.prober_id, reading, batch.sent_s, placed)
         key = (batch.batch_id, number)
         self._unrecorded[key] = unrecorded = _Unrecorded(REPORTS.write(report), report_to(batch.term))
@@ -386,7 +386,7 @@ class BatchProber:
         self._to_send.notify()
         await self._send(unrecorded)
 
-    def _placed(self, batch: Batch, outcome: ProbeOutcome) -> ProbeOutcome:
+    def _place_outcome(self, batch: Batch, outcome: ProbeOutcome) -> ProbeOutcome:
         """Return an outcome with times by the planner's clock, the same each time that its report is sent."""
         session = self._sessions.get(batch.term)
         if session is None or not session.is_known:

@@ -75,14 +75,14 @@ class Division(Ownership):
         scope = self.scope_of(host)
         return scope not in self.expected and self.shard_of_scope(scope) in self.own
 
-    def retied(self, ties: Mapping[str, str]) -> Division:
+    def with_ties(self, ties: Mapping[str, str]) -> Division:
         """Return the division with other ties; what they bring to our shards is expected.
 
         >>> first, second = shard_of("a.example"), shard_of("b.example")
-        >>> tied = Division(frozenset({first})).retied({"b.example": "a.example"})
+        >>> tied = Division(frozenset({first})).with_ties({"b.example": "a.example"})
         >>> tied.expected, tied.has("https://a.example/"), tied.has("https://b.example/")
         (frozenset({'b.example'}), True, False)
-        >>> Division(frozenset({first, second})).retied({"b.example": "a.example"}).has("https://b.example/")
+        >>> Division(frozenset({first, second})).with_ties({"b.example": "a.example"}).has("https://b.example/")
         True
         """
         if self.own is None or ties == self.ties:
@@ -110,7 +110,7 @@ def division_under(division: Division, swap: Swap) -> tuple[Division, list[str]]
     if division.own is None:
         return None
     declaration = swap.after.declaration
-    after = division.retied(ties_of(declaration, swap.after.programs.values(), division.scope_of))
+    after = division.with_ties(ties_of(declaration, swap.after.programs.values(), division.scope_of))
     if after is division:
         return None
     scopes = {name for name in (*after.ties, *division.ties) if after.ties.get(name) != division.ties.get(name)}

@@ -353,7 +353,7 @@ class Machine:
             patience_s=_PATIENCE * (self.settings.probe_timeout + self.settings.host_spacing),
         )
         made = NatsTransport(self.link, self.clock, self.metrics, settings, may_send, shares)
-        shares.succeed_by(made)
+        shares.let_succeed(made)
         return made
 
     def _parts(self, leased: Leased, transport: Transport, shards: OwnShards | None = None) -> app.Resources:

@@ -89,13 +89,13 @@ def _user(role: str) -> str:
       user: {role}
       password: $proxyd_{role}
       permissions: {{
-        publish: {_listed(publish) if publish else '{deny: ">"}'}
-        subscribe: {_listed(hear)}
+        publish: {_list_text(publish) if publish else '{deny: ">"}'}
+        subscribe: {_list_text(hear)}
       }}
     }}"""
 
 
-def _listed(subjects: Sequence[str]) -> str:
+def _list_text(subjects: Sequence[str]) -> str:
     return "[" + ", ".join(f'"{each}"' for each in subjects) + "]"
 
 

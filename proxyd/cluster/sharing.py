@@ -87,7 +87,7 @@ class Sharing:
         self._captures.take_over(each for each in before.joint if each.rule in new_rules and known.has_rule(each.rule))
         self._hubs.take_over(subscriptions)
         for each in subscriptions if known.settings.subscribes else ():  # others are allowed once they are placed
-            self._hubs.allow(each.source_id, known.pushed_at(each.source_id))
+            self._hubs.allow(each.source_id, known.address_of_pushes(each.source_id))
         self._placement.take_over(gained, before.records)
 
     def _looks_after(self, subscription: Subscription, division: Division) -> bool:

@@ -78,12 +78,12 @@ def _describe(item: Mapping[str, Any], places: Mapping[str, str]) -> str:
     key, *within = (str(part) for part in item["loc"]) if item["loc"] else ("settings",)
     where = ".".join([places.get(key, key), *within])
     if item["type"] == "extra_forbidden":
-        return f"{where}: {_unknown(key, Settings.model_fields)}"
+        return f"{where}: {_hint_for(key, Settings.model_fields)}"
     said = _PLAIN.get(item["type"]) or item["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
     return f"{where}: {said}"
 
 
-def _unknown(name: str, known: Iterable[str]) -> str:
+def _hint_for(name: str, known: Iterable[str]) -> str:
     close = suggest(name, known)
     return f"no such setting; did you mean {close}?" if close else "no such setting; `proxyd config` lists them"
 
@@ -132,7 +132,7 @@ def _from_environment(env: Mapping[str, str], problems: list[str]) -> dict[str, 
         elif key in Settings.model_fields or key in RETIRED:
             values[key] = value
         else:
-            problems.append(f"{name}: {_unknown(name, (PREFIX + key.upper() for key in Settings.model_fields))}")
+            problems.append(f"{name}: {_hint_for(name, (PREFIX + key.upper() for key in Settings.model_fields))}")
     return values
 
 

@@ -46,7 +46,7 @@ from proxyd.core.model.delivery import WebhookDelivery
 from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.kernels.numba_kernels import load_libraries
-from proxyd.core.rules.answers.trial import PlanCost, Trial, asked_besides_week, differs_little
+from proxyd.core.rules.answers.trial import PlanCost, Trial, demand_besides_week, differs_little
 from proxyd.core.rules.known.failing import FailingRule
 from proxyd.daemon.declared_texts import (
     API_TEXT,
@@ -62,7 +62,7 @@ from proxyd.daemon.declared_texts import (
 )
 from proxyd.daemon.gate import Gate
 from proxyd.daemon.plan_loop import in_parts
-from proxyd.daemon.remembered import LoadSources, load_sources, remembered_week, restore
+from proxyd.daemon.remembered import LoadSources, last_week, load_sources, restore
 from proxyd.daemon.rule_evaluation import StreamRecall
 from proxyd.daemon.suspensions import Suspensions
 from proxyd.queries import DeclarationChanges, OnlyIf
@@ -120,7 +120,7 @@ def changes_of(running: Declaration, wanted: Declaration) -> DeclarationChanges:
     )
 
 
-def edited_queries(running: Declaration, wanted: Declaration) -> frozenset[str]:
+def rules_with_new_query(running: Declaration, wanted: Declaration) -> frozenset[str]:
     """Return the rules whose query is edited."""
     both = running.rules.keys() & wanted.rules.keys()
     return frozenset(name for name in both if running.rules[name].query != wanted.rules[name].query)
@@ -199,9 +199,7 @@ class Declarations:
             The directory has errors, and the store has no declaration.
         """
         async with self._turn:
-            week = asyncio.create_task(
-                remembered_week(self._decider.settings, self._store.plan), name="remembered plan"
-            )
+            week = asyncio.create_task(last_week(self._decider.settings, self._store.plan), name="remembered plan")
             try:
                 await self._load(week)
             finally:
@@ -251,7 +249,7 @@ class Declarations:
             if not _are_in(declaration, found):
                 return False
             if not self._started.is_set():
-                week = await remembered_week(self._decider.settings, self._store.plan)
+                week = await last_week(self._decider.settings, self._store.plan)
                 await restore(self._decider, self._store, self._load_sources, week, now_s)
             await self._store.declarations.follow(declaration.rules.values())
             await self.suspensions.read(declaration)
@@ -359,7 +357,7 @@ class Declarations:
         swap = await asyncio.to_thread(self._decider.compile, wanted, accepted, running.since_s, now_s)
         if not differs_little(swap):
             return await asyncio.to_thread(Trial.of, self._decider, wanted, now_s)
-        asked_per_s = await in_parts(asked_besides_week(self._decider.planner))
+        asked_per_s = await in_parts(demand_besides_week(self._decider.planner))
         return await asyncio.to_thread(Trial.of_difference, self._decider, swap, now_s, asked_per_s)
 
     async def _with(
@@ -457,7 +455,7 @@ class Declarations:
         """Run a declaration that is stored, in place of the last one."""
         declaration, running = checked.declaration, self.declaration
         changes = await asyncio.to_thread(changes_of, running, declaration)
-        requeried = await asyncio.to_thread(edited_queries, running, declaration)
+        requeried = await asyncio.to_thread(rules_with_new_query, running, declaration)
         if declaration.sources:
             await asyncio.to_thread(load_libraries)
         swap = await asyncio.to_thread(self._decider.compile, declaration, accepted, declared, now_s)
@@ -483,7 +481,7 @@ class Declarations:
         self._metrics.rules.set(len(declaration.rules))
         self._metrics.reload_s.set(now_s)
         await asyncio.to_thread(_warn_of_secrets, declaration, self._secrets)
-        for warning in [*checked.warnings, *self._moved()]:
+        for warning in [*checked.warnings, *self._moves_of()]:
             log.warning(warning.message, file=warning.file, line=warning.line)
         if self._started.is_set():  # what other planners have now is removed before they are told
             placing = self._decider.placing_declared if moving is None else self._decider.placing
@@ -493,7 +491,7 @@ class Declarations:
         self.declared.notify()
         return changes
 
-    def _moved(self) -> list[RuleError]:
+    def _moves_of(self) -> list[RuleError]:
         """Return a warning at the address of each source that is read at another one, because it has moved."""
         moved = {name: self.address_of(name) for name in sorted(self._known.compiled.moved)}
         accepted = self._known.estimates.accepted

@@ -84,20 +84,20 @@ class DeclaredTexts:
 
     def file_of(self, kind: StatementKind, name: str) -> str | None:
         """Return the file that declares something, or the name of the API's text; ``None`` if nothing does."""
-        return self._declared(kind, name)[0]
+        return self._declaration_of(kind, name)[0]
 
-    def _declared(self, kind: StatementKind, name: str) -> tuple[str | None, Statement | None]:
+    def _declaration_of(self, kind: StatementKind, name: str) -> tuple[str | None, Statement | None]:
         """Return the file and the statement that declare something."""
         return self.declared.get(kind, {}).get(name, (None, None))
 
     def address_of(self, source: str) -> WrittenAddress | None:
         """Return where the address of a source is written."""
-        file, declared = self._declared(StatementKind.SOURCE, source)
+        file, declared = self._declaration_of(StatementKind.SOURCE, source)
         return written_address(self.in_file[file], declared) if isinstance(declared, CreateSource) and file else None
 
     def watch_of(self, rule: str) -> Watch | None:
         """Return the WATCH that declares a rule over the API; ``None`` if another statement or a file does."""
-        file, declared = self._declared(StatementKind.NOTIFICATION, rule)
+        file, declared = self._declaration_of(StatementKind.NOTIFICATION, rule)
         if file is None or declared is None or origin(file) != API_TEXT:
             return None
         return watch_of(self.in_file[file], declared)
@@ -162,7 +162,7 @@ def texts_of(api: Mapping[str, str]) -> list[SourceText]:
 
 def read_sent(texts: Sequence[str | Parsed]) -> tuple[list[Parsed], dict[str, str]]:
     """Return texts sent to the API parsed, and the text of each of their statements; raises ``ProfileError``."""
-    parsed = [_parsed(text) for text in texts]
+    parsed = [_parse_text(text) for text in texts]
     if errors := [error for each in parsed for error in each.errors]:
         raise ProfileError(errors)
     kept = [(p.source, s) for p in parsed for s in p.statements if not isinstance(s, DropStatement)]
@@ -205,7 +205,7 @@ def only_profile(parsed: Parsed) -> str:
     return names[0]
 
 
-def _parsed(text: str | Parsed) -> Parsed:
+def _parse_text(text: str | Parsed) -> Parsed:
     return text if isinstance(text, Parsed) else parse(text, API_TEXT, most_bytes=MAX_SENT_BYTES)
 
 

@@ -37,11 +37,11 @@ class Moves:
         names = estimates.moved | estimates.accepted.keys()
         return await asyncio.to_thread(lambda: self._of_all(sorted(names)))
 
-    async def proposed(self, sources: Iterable[str] | None = None) -> dict[str, str]:
+    async def proposals(self, sources: Iterable[str] | None = None) -> dict[str, str]:
         """Return the new address of each source that moved a week ago or earlier, or of some of these."""
         moved = self._known.estimates.moved
         names = moved.copy() if sources is None else moved.intersection(sources)
-        return await asyncio.to_thread(lambda: self._proposed_of(sorted(names)))
+        return await asyncio.to_thread(lambda: self._proposal_of(sorted(names)))
 
     def of(self, source: str) -> list[SourceMove]:
         """Return the moves of a source: an accepted one, then the one that its redirects show now."""
@@ -87,7 +87,7 @@ class Moves:
         compiled, places = self._known.compiled, self.places(sources)
         return [move for name in sources for move in self._moves(compiled, name, places.get(name))]
 
-    def _proposed_of(self, sources: Sequence[str]) -> dict[str, str]:
+    def _proposal_of(self, sources: Sequence[str]) -> dict[str, str]:
         compiled = self._known.compiled
         moves = (move for name in sources for move in self._moves(compiled, name))
         return {move.source_id: move.url for move in moves if move.is_proposed}

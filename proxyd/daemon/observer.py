@@ -143,7 +143,7 @@ class Observer:
         metrics.unfit_values.inc(found.unfit_values)
         for delay_s in found.delays_s:
             metrics.item_delay.observe(max(0.0, delay_s))
-        metrics.items_untimed.inc(found.untimed)
+        metrics.items_untimed.inc(found.items_without_time)
         if observation.calibration is not None:
             self._count_predicted(observation.calibration)
         self._count_results(observation.rules)

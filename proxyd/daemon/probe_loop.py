@@ -129,7 +129,7 @@ class ProbeLoop:
             for task in late:
                 task.cancel()
 
-    def unanswered_s(self, now_s: float) -> float:
+    def silence_s(self, now_s: float) -> float:
         """Seconds since the first probe that has started since the last outcome, or 0."""
         return 0.0 if self._unanswered_since_s is None else max(0.0, now_s - self._unanswered_since_s)
 
@@ -281,7 +281,7 @@ class ProbeLoop:
         facts = {"source": planned.probe.source_id, "reason": planned.probe.reason.value}
         begun_s = min(planned.start_s, self._clock.wall_s())
         with self._tracer.span("probe", facts, begun_s=begun_s) as span:
-            async with self._transport.probe(self._traced(request)) as outcome:
+            async with self._transport.probe(self._with_trace(request)) as outcome:
                 if isinstance(outcome, Unmade):
                     self._give_up(planned, outcome)
                     span.fail(outcome.value)
@@ -292,7 +292,7 @@ class ProbeLoop:
                 span.note(outcome=outcome.kind.value, lateness_s=lateness_s)
                 await self._observer.take_in(outcome, reading=request.reading, probe=planned.probe)
 
-    def _traced(self, request: ProbeRequest) -> ProbeRequest:
+    def _with_trace(self, request: ProbeRequest) -> ProbeRequest:
         """Return the request with its trace step, for the prober."""
         trace = self._tracer.context()
         return replace(request, trace=trace) if trace else request

@@ -200,14 +200,14 @@ class Pushes:
                 hub=without_path(wanted.hub),
                 detail=error.message,
             )
-            if (now := self._unanswered(asked)) is not None:
+            if (now := self._subscription_still_asking(asked)) is not None:
                 await self._keep(self._hubs.refused(now, self._clock.time_s()))
             return False
-        if (now := self._unanswered(asked)) is not None:
+        if (now := self._subscription_still_asking(asked)) is not None:
             await self._keep(accepted(now, now_s=self._clock.time_s()))
         return True
 
-    def _unanswered(self, asked: Subscription) -> Subscription | None:
+    def _subscription_still_asking(self, asked: Subscription) -> Subscription | None:
         """Return the current subscription, unless the hub has called back or it was cancelled since the request."""
         now = self._hubs.of(asked.source_id)
         return now if now is not None and now.callback_id == asked.callback_id and now.is_asked else None
@@ -236,7 +236,7 @@ class Pushes:
         return form
 
     async def _keep(self, subscription: Subscription) -> None:
-        self._decider.subscribed(subscription, self._clock.time_s())
+        self._decider.note_subscription(subscription, self._clock.time_s())
         await self._store.subscriptions.save(subscription.source_id, subscription)
 
 

@@ -63,7 +63,7 @@ async def restore(decider: Decider, store: SqlStore, load: LoadSources, week: We
     is_alone = decider.known.owned.is_whole  # otherwise these come with the sources that are taken over
     await asyncio.to_thread(
         decider.restore,
-        await asyncio.to_thread(_resumed, found.states, now_s),
+        await asyncio.to_thread(_resume_states, found.states, now_s),
         found.streams,
         await store.subscriptions.load() if is_alone else {},
         await store.load_joint_intervals() if is_alone else (),
@@ -74,7 +74,7 @@ async def restore(decider: Decider, store: SqlStore, load: LoadSources, week: We
     decider.restore_plan(PlanRecord(found.records, await store.plan.load_fleet(), week))
 
 
-async def remembered_week(settings: DeciderSettings, plans: Plans) -> WeekPlan | None:
+async def last_week(settings: DeciderSettings, plans: Plans) -> WeekPlan | None:
     """Return the last plan of the week, made again; ``None`` if there is none, or it was made with other settings."""
     stored = await plans.load()
     is_ours = stored is not None and stored.settings == settings_of_plan(settings)
@@ -90,6 +90,6 @@ def week_of(stored: StoredPlan) -> WeekPlan | None:
         return None
 
 
-def _resumed(states: Mapping[str, SourceState], now_s: float) -> dict[str, SourceState]:
+def _resume_states(states: Mapping[str, SourceState], now_s: float) -> dict[str, SourceState]:
     """Return the states with which a new process continues; this takes long for many sources."""
-    return {source_id: state.resumed(now_s) for source_id, state in states.items()}
+    return {source_id: state.resume(now_s) for source_id, state in states.items()}

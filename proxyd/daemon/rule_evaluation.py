@@ -169,13 +169,13 @@ class StreamRecall:
         source_id = entry.source.source_id
         kind = entry.program.rule.trigger.kind
         events = await self.store.load_events(source_id, entry.program.start_s, kind=kind)
-        results = await self._replayed(entry, [each for each in events if each.seq < entry.before_seq], now_s)
+        results = await self._replay_entry(entry, [each for each in events if each.seq < entry.before_seq], now_s)
         await self.store.record_results(results)
         log_failures(results.failures)
         if results.notifications:
             self.news.notify()
 
-    async def _replayed(self, entry: Backlog, events: Sequence[StoredEvent], now_s: float) -> RuleResults:
+    async def _replay_entry(self, entry: Backlog, events: Sequence[StoredEvent], now_s: float) -> RuleResults:
         """Return what a replay means; it is made again if its stream moved while it was evaluated."""
         while True:
             task = self._recalls.replay(entry, events, now_s)

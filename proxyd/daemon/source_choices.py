@@ -74,10 +74,10 @@ class _Named:
         for name in gone:
             del keys[name], texts[name]
         names = [name for name in self.names if name not in gone] if gone else self.names
-        return _Named(sources, _merged(names, new, keys) if new else names, keys, texts)
+        return _Named(sources, _merge_names(names, new, keys) if new else names, keys, texts)
 
 
-def _merged(names: Sequence[str], more: Iterable[str], keys: Mapping[str, str]) -> Sequence[str]:
+def _merge_names(names: Sequence[str], more: Iterable[str], keys: Mapping[str, str]) -> Sequence[str]:
     """Return sorted names and more of them, sorted; the former are copied in runs."""
     found, place = list[str](), 0
     for name in sorted(more, key=keys.__getitem__):
@@ -129,11 +129,11 @@ class SourceChoices:
     async def _in_order(self, order: str, names: Sequence[str]) -> Sequence[str]:
         kept = self._ordered.get(order)
         if kept is None or kept.of is not names or self._clock.time_s() >= kept.until_s:
-            ordered = await asyncio.to_thread(self._sorted_by, _ORDERS[order], names)
+            ordered = await asyncio.to_thread(self._sort_names, _ORDERS[order], names)
             kept = self._ordered[order] = _Ordered(ordered, names, self._clock.time_s() + _KEPT_S)
         return kept.names
 
-    def _sorted_by(self, key: _Key, names: Sequence[str]) -> Sequence[str]:
+    def _sort_names(self, key: _Key, names: Sequence[str]) -> Sequence[str]:
         states = self._known.estimates.states
         values = (-inf if (state := states.get(name)) is None else key(state) for name in names)
         order = np.argsort(-np.fromiter(values, dtype=np.float64, count=len(names)), kind="stable")

@@ -13,7 +13,7 @@ from proxyd.core.errors import BusyError, ConflictError
 from proxyd.core.language import no_such, no_such_source
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.profile import Declaration
-from proxyd.core.model.suspension import Key, Subject, Suspension, lasting, mute_of, paused_sources
+from proxyd.core.model.suspension import Key, Subject, Suspension, lasting, mute_of, suspensions_of_sources
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.failing import FailingRule
 from proxyd.queries import SuspensionChange
@@ -22,7 +22,7 @@ from proxyd.store import SqlStore, Suspended
 log = structlog.get_logger("suspensions")
 
 
-def _unchanged(known: dict[Key, Suspension]) -> Iterable[Suspension]:
+def _all_of(known: dict[Key, Suspension]) -> Iterable[Suspension]:
     return known.values()
 
 
@@ -53,7 +53,7 @@ class Suspensions:
             ends_s = min((each.until_s for each in self._known.values() if each.until_s is not None), default=None)
             if ends_s is not None and ends_s <= now_s:
                 async with self.turn:
-                    await self._change(_unchanged, self._declaration)
+                    await self._change(_all_of, self._declaration)
             elif ends_s is None:
                 await self._changed.sleep(self._clock)
             else:
@@ -69,7 +69,7 @@ class Suspensions:
 
         Call it with ``turn`` held, before the declaration is swapped in.
         """
-        await self._change(_unchanged, declaration)
+        await self._change(_all_of, declaration)
         self._has_started = True
 
     async def read(self, declaration: Declaration) -> None:
@@ -81,7 +81,7 @@ class Suspensions:
         found = lasting(await self._store.load(), declaration, self._clock.time_s())
         if found != self._known or not self._has_started:
             self._known = found
-            self._decider.pause(paused_sources(self._known), self._clock.time_s())
+            self._decider.pause(suspensions_of_sources(self._known), self._clock.time_s())
             self._changed.notify()
         self._has_started = True
 
@@ -192,11 +192,11 @@ class Suspensions:
         """Store the edited suspensions, follow them, and return how many notifications may go, or were dropped."""
         now_s = self._clock.time_s()
         found: Suspended = await self._store.change(edit, declaration, now_s, dropped=frozenset(dropped))
-        if edit is _unchanged:
+        if edit is _all_of:
             for key in self._known.keys() - found.suspensions.keys():
                 log.info("a suspension has ended", subject=key[0].value, name=key[1])
         self._known = found.suspensions
-        self._decider.pause(paused_sources(self._known), now_s)
+        self._decider.pause(suspensions_of_sources(self._known), now_s)
         if found.released:
             self.released.notify()
         self._changed.notify()

@@ -52,7 +52,7 @@ class DaemonVitals:
         counts = self.known.capture_counts(self.known.compiled.declaration.rules)
         metrics.completeness.set(1.0 if counts.completeness is None else counts.completeness)
         metrics.utility.set(1.0 if counts.utility is None else counts.utility)
-        metrics.unanswered.set(self.probes.unanswered_s(self.clock.time_s()))
+        metrics.unanswered.set(self.probes.silence_s(self.clock.time_s()))
         metrics.models_off.set(len(self.explainer.misfits()))
 
     @property
@@ -78,6 +78,6 @@ class DaemonVitals:
             "writer": writes,
             "plan": 0 <= age_s <= fresh_s,
             "transport": self.transport.is_up,
-            "probes": self.probes.unanswered_s(self.clock.time_s()) <= _MOST_UNANSWERED_S,
+            "probes": self.probes.silence_s(self.clock.time_s()) <= _MOST_UNANSWERED_S,
             "serving": not self.probes.is_draining,
         }

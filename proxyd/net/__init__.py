@@ -8,8 +8,8 @@ from proxyd.net.session import (
     SessionLimits,
     make_session,
     raise_open_files,
+    refused_certificate,
     room_for_connections,
-    untrusted_certificate,
     user_agent,
 )
 
@@ -35,9 +35,9 @@ __all__ = [
     "read_url",
     "refusal",
     "refusal_in",
+    "refused_certificate",
     "retry_after_s",
     "room_for_connections",
-    "untrusted_certificate",
     "user_agent",
     "without_path",
 ]

@@ -132,7 +132,7 @@ def refusal(address: Address, allow: Sequence[Network] = ()) -> str | None:
         if listed and inner_reason is None:
             return None
         return f"{form} of {inner}" + (f" ({inner_reason})" if inner_reason else "")
-    return None if listed else _listed_reason(address)
+    return None if listed else _reason_in_table(address)
 
 
 def _unwrap(address: Address) -> tuple[str, IPv4Address] | None:
@@ -152,7 +152,7 @@ def _inner(address: IPv6Address, form: str) -> IPv4Address:
     return IPv4Address(low ^ 0xFFFFFFFF if form == "Teredo" else low)
 
 
-def _listed_reason(address: Address) -> str | None:
+def _reason_in_table(address: Address) -> str | None:
     table: Sequence[tuple[Network, str]] = _REFUSED_V4 if isinstance(address, IPv4Address) else _REFUSED_V6
     for network, reason in table:
         if address in network:
@@ -257,13 +257,13 @@ class Guard:
         """Return why a host that spells an address is refused; ``None`` for a name."""
         address = written_address(host)
         reason = None if address is None else self.refusal(address)
-        return None if reason is None else _refused(address, reason)
+        return None if reason is None else _refusal(address, reason)
 
     def check_address(self, address: Address) -> None:
         """Raise RefusedConnectionError if an address is refused."""
         reason = self.refusal(address)
         if reason is not None:
-            raise RefusedConnectionError(_refused(address, reason))
+            raise RefusedConnectionError(_refusal(address, reason))
 
     def open_socket(self, info: AddrInfo) -> socket.socket:
         """Return a socket for an allowed address; raise RefusedConnectionError for any other.
@@ -275,7 +275,7 @@ class Guard:
         return socket.socket(family=family, type=kind, proto=protocol)
 
 
-def _refused(address: Address | str | None, reason: str) -> str:
+def _refusal(address: Address | str | None, reason: str) -> str:
     return f"{address} is refused: {reason} (allow_networks can allow it)"
 
 
@@ -294,7 +294,7 @@ class GuardedResolver(AbstractResolver):
         reasons = [self._guard.refusal(ip_address(result["host"])) for result in found]
         allowed = [result for result, reason in zip(found, reasons, strict=True) if reason is None]
         if found and not allowed:
-            first = _refused(found[0]["host"], str(reasons[0]))
+            first = _refusal(found[0]["host"], str(reasons[0]))
             raise RefusedConnectionError(f"{host} has no allowed address, {first}")
         return allowed
 

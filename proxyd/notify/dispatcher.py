@@ -182,7 +182,7 @@ class Dispatcher:
         try:
             said = await self._send(delivery)
         except DeliveryError as error:
-            return self._failed(delivery, error, self._clock.monotonic_s() - started_s)
+            return self._failure_answer(delivery, error, self._clock.monotonic_s() - started_s)
         else:
             is_back = self._endpoints.accepted(delivery.endpoint, delivery.position)
             return _Answer(self._clock.time_s(), self._clock.monotonic_s() - started_s, said, is_back=is_back)
@@ -216,7 +216,7 @@ class Dispatcher:
             return None
         return await self._outbox.picture(delivery.picture)
 
-    def _failed(self, delivery: DueDelivery, error: DeliveryError, duration_s: float) -> _Answer:
+    def _failure_answer(self, delivery: DueDelivery, error: DeliveryError, duration_s: float) -> _Answer:
         now_s = self._clock.time_s()
         wait_s = None
         if error.retryable:

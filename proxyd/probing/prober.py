@@ -131,11 +131,11 @@ class HttpProber:
 
     async def _outcome_of(self, probe: _Probe) -> ProbeOutcome:
         try:
-            return await self._read(probe, await self._fetched(probe))
+            return await self._read(probe, await self._fetch_document(probe))
         except ProbeError as error:
-            return self._failed(probe, error)
+            return self._failure_outcome(probe, error)
 
-    async def _fetched(self, probe: _Probe) -> FetchResponse:
+    async def _fetch_document(self, probe: _Probe) -> FetchResponse:
         asked, rendering = self._asked(probe.request), probe.request.rendering
         if rendering is None:
             return await self._fetcher.fetch(asked, probe.trace)
@@ -166,7 +166,7 @@ class HttpProber:
         if status == 304 and probe.request.validators != Validators():
             return self._not_modified(probe, response)
         if response.is_throttling:
-            return self._throttled(probe, response)
+            return self._throttle_outcome(probe, response)
         if status == 410:
             return self._gone(probe, response)
         if status not in _READABLE or _is_challenge(response):
@@ -174,20 +174,20 @@ class HttpProber:
         body_hash = hashlib.sha256(response.body).hexdigest()
         if response.body and body_hash == probe.request.body_hash:
             return self._same_body(probe, response)
-        return await self._parsed(probe, response, body_hash)
+        return await self._outcome_of_document(probe, response, body_hash)
 
-    async def _parsed(self, probe: _Probe, response: FetchResponse, body_hash: str) -> ProbeOutcome:
+    async def _outcome_of_document(self, probe: _Probe, response: FetchResponse, body_hash: str) -> ProbeOutcome:
         try:
             document = await self._parse(probe, response)
         except ProbeError as error:
             return replace(
-                self._failed(probe, error),
+                self._failure_outcome(probe, error),
                 status=response.status,
                 retry_after_s=response.retry_after_s,
                 permanent_url=response.permanent_url,
                 picture=response.picture,
             )
-        return self._changed(probe, response, body_hash, document)
+        return self._change_outcome(probe, response, body_hash, document)
 
     async def _parse(self, probe: _Probe, response: FetchResponse) -> ParsedDocument:
         with self._tracer.span("parse", {"body_bytes": len(response.body)}) as span:
@@ -199,8 +199,10 @@ class HttpProber:
             span.note(items=len(document.items))
             return document
 
-    def _changed(self, probe: _Probe, response: FetchResponse, body_hash: str, read: ParsedDocument) -> ProbeOutcome:
-        outcome = self._outcome(probe, OutcomeKind.CHANGED, response, _changed_detail(read))
+    def _change_outcome(
+        self, probe: _Probe, response: FetchResponse, body_hash: str, read: ParsedDocument
+    ) -> ProbeOutcome:
+        outcome = self._outcome(probe, OutcomeKind.CHANGED, response, _detail_of_change(read))
         return replace(
             outcome,
             items=read.items,
@@ -223,7 +225,7 @@ class HttpProber:
         kept = Validators(received.etag or sent.etag, received.last_modified or sent.last_modified)
         return self._outcome(probe, OutcomeKind.NOT_MODIFIED, response, "304", kept, hub_links(response))
 
-    def _throttled(self, probe: _Probe, response: FetchResponse) -> ProbeOutcome:
+    def _throttle_outcome(self, probe: _Probe, response: FetchResponse) -> ProbeOutcome:
         outcome = self._outcome(probe, OutcomeKind.THROTTLED, response, f"status {response.status}")
         return replace(outcome, permanent_url=None)
 
@@ -236,7 +238,7 @@ class HttpProber:
         detail = f"status {response.status}{unasked}{challenged}"
         return self._outcome(probe, OutcomeKind.HTTP_ERROR, response, detail)
 
-    def _failed(self, probe: _Probe, error: ProbeError) -> ProbeOutcome:
+    def _failure_outcome(self, probe: _Probe, error: ProbeError) -> ProbeOutcome:
         outcome = self._outcome(probe, kind_of(error), None, error.message)
         links = error.links if isinstance(error, NotAFeedError) else ()
         return replace(outcome, retry_after_s=error.retry_after_s, linked_feeds=links)
@@ -263,7 +265,7 @@ class HttpProber:
             retry_after_s=None if response is None else response.retry_after_s,
             fresh_for_s=None if response is None else response.fresh_for_s,
             permanent_url=None if response is None else response.permanent_url,
-            detail=one_line("; ".join([detail + _asked_delay(probe.trace), *probe.trace.remarks])),
+            detail=one_line("; ".join([detail + _note_of_delay(probe.trace), *probe.trace.remarks])),
             answered_by=None if response is None else response.host,
             is_answered=probe.trace.is_answered or probe.trace.body_bytes > 0,
             certificate=probe.trace.certificate,
@@ -280,12 +282,12 @@ def _is_challenge(response: FetchResponse) -> bool:
     return response.headers.get("cf-mitigated", "").strip().lower() == "challenge"
 
 
-def _asked_delay(trace: ProbeTrace) -> str:
+def _note_of_delay(trace: ProbeTrace) -> str:
     """Return a note about a Crawl-delay, which is why probes of the host are slow."""
     return f"; robots.txt asks for {trace.crawl_delay_s:g} s between requests" if trace.crawl_delay_s else ""
 
 
-def _changed_detail(document: ParsedDocument) -> str:
+def _detail_of_change(document: ParsedDocument) -> str:
     count = len(document.items)
     parts = [f"{document.version}, {count} {'item' if count == 1 else 'items'}"]
     if document.truncated:
@@ -313,7 +315,7 @@ def header_secret(place: SecretRef, resolve_secret: ResolveSecret) -> str:
     """Return a secret as the value of a header; raise NoSecretError, which never shows it."""
     token = _secret(place, resolve_secret).strip()
     if not token.isascii() or not token.decode("ascii").isprintable():
-        named = f"{_named(place)} contains characters that no header may contain"
+        named = f"{_secret_text(place)} contains characters that no header may contain"
         raise NoSecretError(f"{named}, so nothing was sent; correct it")
     return token.decode("ascii")
 
@@ -321,11 +323,11 @@ def header_secret(place: SecretRef, resolve_secret: ResolveSecret) -> str:
 def _secret(place: SecretRef, resolve_secret: ResolveSecret) -> bytes:
     secret = resolve_secret(place)
     if not secret:
-        raise NoSecretError(f"{_named(place)} is not set, so nothing was sent; set it and restart")
+        raise NoSecretError(f"{_secret_text(place)} is not set, so nothing was sent; set it and restart")
     return secret
 
 
-def _named(place: SecretRef) -> str:
+def _secret_text(place: SecretRef) -> str:
     return f"SECRET {place.kind.upper()} {place.name!r}"
 
 

@@ -192,7 +192,7 @@ class Moving(Protocol):
     async def all(self) -> Sequence[SourceMove]:
         """Return every move, by source."""
 
-    async def proposed(self, sources: Iterable[str] | None = None) -> Mapping[str, str]:
+    async def proposals(self, sources: Iterable[str] | None = None) -> Mapping[str, str]:
         """Return the new address of each source that moved a week ago or earlier, or of some of these."""
 
     def of(self, source: str) -> Sequence[SourceMove]:

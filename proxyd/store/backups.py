@@ -102,7 +102,7 @@ async def restore(database: str | Path, source: Path, *, stamp: str, replaces: b
         if not is_postgresql(database):
             with owner_lock(database):
                 return await asyncio.to_thread(_put_in_place, Path(database), newest, stamp)
-        async with owned_connections(database) as connections:
+        async with connect_alone(database) as connections:
             await migrate(connections.writer)
             await connections.writer.call(lambda target: _fill(target, newest, replaces=replaces))
     return None
@@ -225,7 +225,7 @@ def _refuse_programs(path: Path, connection: sqlite3.Connection) -> None:
 
 async def vacuum(database: str | Path) -> None:
     """Free the space of deleted rows and renew the statistics; no daemon may use the database."""
-    async with owned_connections(database) as connections:
+    async with connect_alone(database) as connections:
         await connections.upkeep.vacuum(whole=True)
 
 
@@ -283,7 +283,7 @@ async def open_store(database: str | Path, grid: ChrononGrid) -> AsyncIterator[S
 
 
 @asynccontextmanager
-async def owned_connections(database: str | Path) -> AsyncIterator[StoreConnections]:
+async def connect_alone(database: str | Path) -> AsyncIterator[StoreConnections]:
     """Open connections to a database and keep every daemon out of it.
 
     Raises
@@ -316,12 +316,12 @@ async def copy_database(source: str | Path, target: str | Path) -> dict[str, int
     StoreError
         The target is not empty, the source lacks the newest tables, or a daemon uses one of them.
     """
-    async with owned_connections(source) as reading, owned_connections(target) as writing:
+    async with connect_alone(source) as reading, connect_alone(target) as writing:
         await migrate(writing.writer)
         return await copy_between(reading, writing)
 
 
 async def migrate_database(database: str | Path) -> None:
     """Migrate a database that no daemon uses to the newest schema."""
-    async with owned_connections(database) as connections:
+    async with connect_alone(database) as connections:
         await migrate(connections.writer)

@@ -88,7 +88,7 @@ class SqlDeclarations:
             forget_changed_endpoints(connection, rules)
             self._webhooks.declare(connection, rules, now_s)
             written = {each.name: each for each in texts}
-            _write_texts(connection, _stored_texts(connection) if self._texts is None else self._texts, written)
+            _write_texts(connection, _load_texts(connection) if self._texts is None else self._texts, written)
             _forget_future(connection, now_s)
             return {row.name: row.accepted_s for row in connection.execute(select(t.rules))}, written
 
@@ -129,7 +129,7 @@ class SqlDeclarations:
         return self._declared
 
 
-def _stored_texts(connection: Connection) -> dict[str, StoredText]:
+def _load_texts(connection: Connection) -> dict[str, StoredText]:
     return {row.name: StoredText(row.name, row.origin, row.text) for row in connection.execute(select(t.texts))}
 
 

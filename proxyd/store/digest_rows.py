@@ -125,7 +125,7 @@ class SqlDigests:
                 await self._make_digest(state, list(period), compose)
 
     async def _make_digest(self, state: str, members: Sequence[Any], compose: Callable[[Gathered], bytes]) -> None:
-        gathered = _gathered(members)
+        gathered = _contents_of_digest(members)
         text = await asyncio.to_thread(compose, gathered)
 
         def write(connection: Connection) -> None:
@@ -144,7 +144,7 @@ def in_shards(shards: OwnShards | None) -> ColumnElement[bool]:
     return true() if shards is None else t.outbox.c.shard.in_(sorted(shards()))
 
 
-def _gathered(members: Sequence[Any]) -> Gathered:
+def _contents_of_digest(members: Sequence[Any]) -> Gathered:
     """Return the contents of a digest; one of several rules names them all and adds up their limits of items."""
     first, last = members[0], members[-1]
     digest_id = "dgs_" + hashlib.sha256(f"{first.lane}\0{first.notification_id}".encode()).hexdigest()[:32]

@@ -93,17 +93,17 @@ class SqlHistory:
 
     async def find_notifications(self, wanted: Wanted, *, before: int | None, limit: int) -> StoredNotifications:
         """Return the wanted notifications, newest first, each with its deliveries."""
-        found, rest = await self._bounded(newest(wanted, before=before), limit)
+        found, rest = await self._limit_text(newest(wanted, before=before), limit)
         deliveries = await self._deliveries([row.notification_id for row in found])
         told = [rows.typed(StoredNotification, row, deliveries=deliveries[row.notification_id]) for row in found]
         return StoredNotifications(told, rest)
 
     async def find_between(self, wanted: Wanted, after: int, until: int, *, limit: int) -> StoredNotifications:
         """Return the oldest wanted notifications after one position, up to and with another, without deliveries."""
-        found, rest = await self._bounded(between(wanted, after, until), limit)
+        found, rest = await self._limit_text(between(wanted, after, until), limit)
         return StoredNotifications([rows.typed(StoredNotification, row) for row in found], rest)
 
-    async def _bounded(self, query: Select[*tuple[Any, ...]], limit: int) -> tuple[Sequence[Row[Any]], int | None]:
+    async def _limit_text(self, query: Select[*tuple[Any, ...]], limit: int) -> tuple[Sequence[Row[Any]], int | None]:
         """Return the first rows, of at most ``MOST_BYTES`` of bodies or one, and the position after which more follow.
 
         Rows that expire meanwhile are missing.
@@ -270,17 +270,17 @@ class SqlHistory:
 
 def newest(wanted: Wanted, *, before: int | None) -> Select[*tuple[Any, ...]]:
     """Return a query of the wanted notifications, newest first."""
-    query = _wanted(wanted).order_by(t.notifications.c.position.desc())
+    query = _filter_of(wanted).order_by(t.notifications.c.position.desc())
     return query if before is None else query.where(t.notifications.c.position < before)
 
 
 def between(wanted: Wanted, after: int, until: int) -> Select[*tuple[Any, ...]]:
     """Return a query of the wanted notifications after one position, up to and including another, in order."""
     position = t.notifications.c.position
-    return _wanted(wanted).where(position > after, position <= until).order_by(position)
+    return _filter_of(wanted).where(position > after, position <= until).order_by(position)
 
 
-def _wanted(wanted: Wanted) -> Select[*tuple[Any, ...]]:
+def _filter_of(wanted: Wanted) -> Select[*tuple[Any, ...]]:
     c = t.notifications.c
     query = select(t.notifications)
     if wanted.rules is not None:

@@ -40,7 +40,7 @@ from proxyd.store.databases.shards import OwnShards, shard_of
 from proxyd.store.digest_rows import SqlDigests
 from proxyd.store.picture_rows import read_picture
 from proxyd.store.webhook_states import SqlWebhooks
-from proxyd.store.writer import Writer, drained
+from proxyd.store.writer import Writer, take_all
 
 WAITING = ("pending", "held", "gathering", "gathered", "released", "muted", "stopped")
 """The states of deliveries that may still be sent."""
@@ -122,7 +122,7 @@ class SqlOutbox:
         await self._writer.submit(self._write_accepted)
 
     def _write_accepted(self, connection: Connection) -> None:
-        accepted = drained(self._accepted)
+        accepted = take_all(self._accepted)
         if not accepted:
             return
         done = [{"of_position": d.position, "at_s": now_s, "times": d.attempts + 1} for d, now_s, _ in accepted]
@@ -230,7 +230,7 @@ def forget_changed_endpoints(connection: Connection, rules: Iterable[Notificatio
     if not stored:
         return
     declared = {
-        (rows.lane(rule.name, each.endpoint), rows.declared_as(**rows.way_of(each)))
+        (rows.lane(rule.name, each.endpoint), rows.way_of_declaration(**rows.way_of(each)))
         for rule in rules
         for each in rule.deliveries
     }
@@ -383,7 +383,7 @@ def _disable(connection: Connection, delivery: DueDelivery, now_s: float, detail
     dead = {"state": "dead", "done_s": now_s, "last_error": detail[: rows.MOST_DETAIL]}
     connection.execute(update(t.outbox).where(waiting).values(**dead))
     _enable(connection, {delivery.lane})
-    declared = rows.declared_as(delivery.kind, delivery.form, delivery.secret_kind, delivery.secret_name)
+    declared = rows.way_of_declaration(delivery.kind, delivery.form, delivery.secret_kind, delivery.secret_name)
     row = {"lane": delivery.lane, "rule": delivery.rule, "endpoint": delivery.endpoint, "declared": declared}
     connection.execute(insert(t.endpoints), [row | {"disabled_s": now_s, "detail": detail[: rows.MOST_DETAIL]}])
 

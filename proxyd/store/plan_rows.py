@@ -45,12 +45,12 @@ def joint_interval(row: Row[Any]) -> JointInterval:
         deadline=body["deadline"],
         ends_s=body["ends_s"],
         wanted=tuple(body["wanted"]),
-        obtained=tuple(_obtained(*each) for each in body["obtained"]),
+        obtained=tuple(_row_of_obtained(*each) for each in body["obtained"]),
         told=None if body["told"] is None else tuple(body["told"]),
     )
 
 
-def _obtained(source_id: str, seen_s: float, captured: bool, rows: list[dict[str, Value]]) -> Obtained:
+def _row_of_obtained(source_id: str, seen_s: float, captured: bool, rows: list[dict[str, Value]]) -> Obtained:
     return Obtained(source_id, seen_s, captured, tuple(rows))
 
 

@@ -75,7 +75,7 @@ def source_row(state: SourceState, record: SourceRecord | None = None) -> dict[s
     return row | validators | {"rate": rate, "fit": fit, "health": health} | _record_columns(record)
 
 
-def moved_row(state: SourceState) -> dict[str, Any]:
+def row_of_move(state: SourceState) -> dict[str, Any]:
     """Return the parameters that store at which address a source is read."""
     row = source_row(state)
     return {"of_source": state.source_id} | {f"is_{name}": row[name] for name in MOVED_COLUMNS}
@@ -135,7 +135,7 @@ def source_state(row: Row[Any]) -> SourceState:
     for name in _OFTEN_ZERO:
         values[name] = values[name] or 0.0
     for name in _OFTEN_SAME:
-        values[name] = _shared(values[name])
+        values[name] = _share_text(values[name])
     return SourceState(
         **values,
         validators=NO_VALIDATORS if validators == (None, None) else Validators(*validators),
@@ -145,7 +145,7 @@ def source_state(row: Row[Any]) -> SourceState:
     )
 
 
-def _shared(text: str | None) -> str | None:
+def _share_text(text: str | None) -> str | None:
     """Return one object for equal texts; otherwise each row would keep its own."""
     return None if text is None else intern(text)
 
@@ -234,7 +234,7 @@ def edit_row(observation: Observation, item: Item) -> dict[str, Any]:
     }
 
 
-def renamed_row(observation: Observation, old_id: str, new_id: str) -> dict[str, Any]:
+def row_of_new_identity(observation: Observation, old_id: str, new_id: str) -> dict[str, Any]:
     """Return the parameters that give a known item a new identity."""
     return {"of_source": observation.state.source_id, "of_item": old_id, "new_id": new_id}
 
@@ -282,7 +282,7 @@ def change_row(source_id: str, stored: StoredEvent) -> dict[str, Any]:
     }
 
 
-def unawaited_row(source_id: str, stored: StoredEvent) -> dict[str, Any]:
+def row_of_unawaited_update(source_id: str, stored: StoredEvent) -> dict[str, Any]:
     """Return the parameters that keep an update that no rule awaits, unless one was kept within a day before it."""
     row = change_row(source_id, stored)
     return {f"new_{name}": row[name] for name in UNAWAITED_COLUMNS} | {"recent_s": stored.seen_s - DAY_S}
@@ -347,11 +347,11 @@ def stream_state(row: Row[Any]) -> StreamState:
 
 def _totals(text: str) -> tuple[Total, ...]:
     """Return the totals of a stream; short ones are shared, because many streams have the same."""
-    return _shared_totals(text) if len(text) <= _SHORT else _read_totals(text)
+    return _share_totals(text) if len(text) <= _SHORT else _read_totals(text)
 
 
 @lru_cache(4096)
-def _shared_totals(text: str) -> tuple[Total, ...]:
+def _share_totals(text: str) -> tuple[Total, ...]:
     return _read_totals(text)
 
 
@@ -475,7 +475,7 @@ def rule_of(lane: str) -> str:
     return lane.rpartition("\n")[0]
 
 
-def declared_as(kind: str, form: str, secret_kind: str, secret_name: str, **_others: object) -> str:
+def way_of_declaration(kind: str, form: str, secret_kind: str, secret_name: str, **_others: object) -> str:
     """Return how a delivery was declared, apart from its address, in the form that ``endpoints`` stores."""
     return " ".join((kind, form, secret_kind, secret_name))
 
@@ -532,7 +532,7 @@ def words_of(fields: Mapping[str, Value]) -> str:
     'kase r d'
     """
     read = " ".join(texts_of(fields))[:MOST_WORDS]
-    return " ".join(_words(_folded(read)[:MOST_WORDS]))  # one character may become eighteen
+    return " ".join(_words(_fold_text(read)[:MOST_WORDS]))  # one character may become eighteen
 
 
 def search_of(text: str) -> Search:
@@ -550,7 +550,7 @@ def search_of(text: str) -> Search:
     begun: list[Phrase] = []
     unwanted: list[Phrase] = []
     for sign, quoted, plain in _TERM.findall(text):
-        phrase = tuple(_words(_folded(quoted or plain)))
+        phrase = tuple(_words(_fold_text(quoted or plain)))
         if phrase:
             goes_on = plain.endswith("*") and not sign
             (unwanted if sign else begun if goes_on else wanted).append(phrase)
@@ -565,7 +565,7 @@ def search_of(text: str) -> Search:
     return Search(tuple(wanted), tuple(begun), tuple(unwanted))
 
 
-def _folded(text: str) -> str:
+def _fold_text(text: str) -> str:
     """Return a text in small letters without accents, so that every database compares words alike."""
     return "".join(char for char in unicodedata.normalize("NFKD", text.lower()) if not unicodedata.combining(char))
 
@@ -576,15 +576,15 @@ def in_sqlite(search: Search, source_id: str | None) -> str:
     >>> in_sqlite(search_of('a "b c" de* -e'), "my-source")
     '(words : ("a" AND "b c" AND "de" *) AND source_id : ("my source")) NOT words : ("e")'
     """
-    parts = [*map(_quoted, search.wanted), *(f"{_quoted(each)} *" for each in search.begun)]
+    parts = [*map(_quote_text, search.wanted), *(f"{_quote_text(each)} *" for each in search.begun)]
     query = f"words : ({' AND '.join(parts)})"
     name = tuple(_words(source_id or ""))
     if name:
-        query = f"({query} AND source_id : ({_quoted(name)}))"
-    return f"{query} NOT words : ({' OR '.join(map(_quoted, search.unwanted))})" if search.unwanted else query
+        query = f"({query} AND source_id : ({_quote_text(name)}))"
+    return f"{query} NOT words : ({' OR '.join(map(_quote_text, search.unwanted))})" if search.unwanted else query
 
 
-def _quoted(phrase: Phrase) -> str:
+def _quote_text(phrase: Phrase) -> str:
     return f'"{" ".join(phrase)}"'
 
 
@@ -594,10 +594,12 @@ def in_postgresql(search: Search) -> str:
     >>> in_postgresql(search_of('a "b c" de* -e'))
     "'a' & ('b' <-> 'c') & 'de':* & !'e'"
     """
-    begun = [_followed(each) + ":*" for each in search.begun]
-    return " & ".join([*map(_followed, search.wanted), *begun, *(f"!{_followed(each)}" for each in search.unwanted)])
+    begun = [_phrase_in_order(each) + ":*" for each in search.begun]
+    return " & ".join(
+        [*map(_phrase_in_order, search.wanted), *begun, *(f"!{_phrase_in_order(each)}" for each in search.unwanted)]
+    )
 
 
-def _followed(phrase: Phrase) -> str:
+def _phrase_in_order(phrase: Phrase) -> str:
     words = " <-> ".join(f"'{word}'" for word in phrase)
     return words if len(phrase) == 1 else f"({words})"

@@ -48,7 +48,7 @@ from proxyd.store.plan_rows import SqlPlanRecord, joint_interval, joint_row
 from proxyd.store.statements import add_up, delete_named, execute_many, is_one_of, upsert
 from proxyd.store.suspension_rows import SqlFailingRules, SqlSuspensions, record_failing
 from proxyd.store.webhook_states import held, state_of
-from proxyd.store.writer import Writer, drained
+from proxyd.store.writer import Writer, take_all
 
 T = TypeVar("T")
 log = structlog.get_logger("store")
@@ -138,7 +138,7 @@ class SqlSubscriptions:
 
     def write(self, connection: Connection) -> None:
         """Write each source's newest subscription: those of observations and others must not overtake each other."""
-        waiting = dict(drained(self._waiting))
+        waiting = dict(take_all(self._waiting))
         kept = [rows.subscription_row(each) for each in waiting.values() if each is not None]
         gone = [source_id for source_id, each in waiting.items() if each is None]
         execute_many(connection, _UPSERT_SUBSCRIPTION, kept)
@@ -178,7 +178,7 @@ class SqlStore(SqlOutbox):
 
     async def move(self, states: Sequence[SourceState]) -> None:
         """Store at which addresses sources are read, without anything else of their states."""
-        moved = [rows.moved_row(state) for state in states]
+        moved = [rows.row_of_move(state) for state in states]
         if moved:
             await self.writer.submit(lambda connection: execute_many(connection, _MOVE, moved))
 
@@ -261,7 +261,7 @@ class SqlStore(SqlOutbox):
         await self.writer.submit(self._record_waiting)
 
     def _record_waiting(self, connection: Connection) -> None:
-        waiting = drained(self._waiting)
+        waiting = take_all(self._waiting)
         observations = [each for each in waiting if isinstance(each, Observation)]
         if observations:
             self._record_observations(connection, observations)
@@ -272,7 +272,7 @@ class SqlStore(SqlOutbox):
     def _record_observations(self, connection: Connection, observations: Sequence[Observation]) -> None:
         self.plan.write(connection, observations)
         events = [(o.state.source_id, event) for o in observations for event in o.found.events]
-        renamed = [rows.renamed_row(o, *names) for o in observations for names in o.found.window.renamed]
+        renamed = [rows.row_of_new_identity(o, *names) for o in observations for names in o.found.window.renamed]
         execute_many(connection, _RENAME_ITEM, renamed)
         afresh = [rows.afresh_row(o) for o in observations if o.found.starts_afresh]
         execute_many(connection, _MARK_ALL_GONE, afresh)
@@ -287,7 +287,9 @@ class SqlStore(SqlOutbox):
             if event.kind is not EventKind.INSERT and event.kind in o.found.kept_kinds
         ]
         execute_many(connection, _INSERT_CHANGE, changed)
-        aside = [rows.unawaited_row(o.state.source_id, event) for o in observations for event in o.found.unawaited]
+        aside = [
+            rows.row_of_unawaited_update(o.state.source_id, event) for o in observations for event in o.found.unawaited
+        ]
         execute_many(connection, _INSERT_UNAWAITED, aside)
         of_sources = [rows.source_event_row(o.state.source_id, each) for o in observations for each in o.source_events]
         execute_many(connection, _INSERT_SOURCE_EVENT, of_sources)
@@ -329,7 +331,7 @@ class SqlStore(SqlOutbox):
 
     def _record_notifications(self, connection: Connection, sent: Sequence[Notification]) -> None:
         unanswered, digests = held(connection), self.declarations.digests
-        muted = self.suspensions.muted_among({one.rule for one in sent}, connection)
+        muted = self.suspensions.mutes_among({one.rule for one in sent}, connection)
         limited = exceeding(connection, sent, self.declarations.limits)
         marks = [{"is_muted": one.rule in muted, "is_limited": one.notification_id in limited} for one in sent]
         made = [rows.notification_row(one, **mark) for one, mark in zip(sent, marks, strict=True)]

@@ -58,7 +58,7 @@ _SENDING = ("pending", "held", "gathering", "released")
 _NO_RULE = "its rule was removed while it was muted"
 
 
-def _moved(before: Sequence[str], **values: Any) -> Any:
+def _moves_of(before: Sequence[str], **values: Any) -> Any:
     """Return a statement that changes the deliveries of a lane that are in some states."""
     o = t.outbox.c
     is_before = or_(*(o.state == state for state in before))  # not IN, which takes no list of parameters
@@ -97,11 +97,11 @@ class SqlSuspensions:
         """Follow a declaration, whose suspensions another planner changes."""
         self._declaration = declaration
 
-    def muted_among(self, rules: Collection[str], connection: Connection) -> frozenset[str]:
+    def mutes_among(self, rules: Collection[str], connection: Connection) -> frozenset[str]:
         """Return which of some rules are muted; if planners share the rules, the transaction has the lock ``NEWS``."""
         if not self._is_shared:
             return self._muted.intersection(rules)
-        suspensions, declared = _stored(connection), self._declaration.rules
+        suspensions, declared = _load_suspensions(connection), self._declaration.rules
         return frozenset(
             each
             for each in rules
@@ -124,7 +124,7 @@ class SqlSuspensions:
         def write(connection: Connection) -> Suspended:
             if self._is_shared:
                 connection.execute(select(func.pg_advisory_xact_lock(LOCKS, NEWS)))
-            stored = _stored(connection)
+            stored = _load_suspensions(connection)
             wanted = lasting(edit(dict(stored)), declaration, now_s)
             if wanted != stored:
                 connection.execute(delete(t.suspensions))
@@ -137,7 +137,7 @@ class SqlSuspensions:
         return await self._writer.submit(write)
 
 
-def _stored(connection: Connection) -> dict[Key, Suspension]:
+def _load_suspensions(connection: Connection) -> dict[Key, Suspension]:
     return {each.key: each for each in map(_suspension, connection.execute(select(t.suspensions)))}
 
 
@@ -155,15 +155,15 @@ def _settle(
     """Keep back the deliveries of muted rules and let the others go; return how many notifications these are."""
     if muted:
         lanes = [{"of_lane": lane} for lane in _lanes(connection, _SENDING) if rule_of(lane) in muted]
-        execute_many(connection, _moved(("pending",), state="stopped"), lanes)
-        execute_many(connection, _moved(("held", "gathering", "released"), state="muted"), lanes)
+        execute_many(connection, _moves_of(("pending",), state="stopped"), lanes)
+        execute_many(connection, _moves_of(("held", "gathering", "released"), state="muted"), lanes)
     kept = {lane: count for lane, count in _lanes(connection, _KEPT).items() if rule_of(lane) not in muted}
     lost = {lane for lane in kept if rule_of(lane) not in declared}
     _end(connection, lost, now_s, state="dead", last_error=_NO_RULE)
     _end(connection, {lane for lane in kept.keys() - lost if rule_of(lane) in dropped}, now_s, state="dropped")
     free = [{"of_lane": lane} for lane in kept]
-    execute_many(connection, _moved(("stopped",), state="pending"), free)
-    execute_many(connection, _moved(("muted",), state="released", next_s=now_s), free)
+    execute_many(connection, _moves_of(("stopped",), state="pending"), free)
+    execute_many(connection, _moves_of(("muted",), state="released", next_s=now_s), free)
     most: dict[str, int] = defaultdict(int)
     for lane, count in kept.items():
         most[rule_of(lane)] = max(most[rule_of(lane)], count)
@@ -173,7 +173,7 @@ def _settle(
 def _end(connection: Connection, lanes: Collection[str], now_s: float, **values: Any) -> None:
     """End the kept deliveries of some lanes, and those that are gathered in the digests among them."""
     of_lanes = [{"of_lane": lane} for lane in sorted(lanes)]
-    execute_many(connection, _moved(_KEPT, done_s=now_s, **values), of_lanes)
+    execute_many(connection, _moves_of(_KEPT, done_s=now_s, **values), of_lanes)
     o, leader = t.outbox.c, t.outbox.alias("leader")
     is_ended = and_(leader.c.lane == bindparam("of_lane"), leader.c.digest.is_not(None), leader.c.done_s == now_s)
     ended = select(leader.c.digest_id).where(is_ended, leader.c.state == values["state"])

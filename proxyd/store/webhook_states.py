@@ -15,8 +15,8 @@ from proxyd.core.model.profile import NotificationRule
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import StoreReader
 from proxyd.store.databases.shards import OwnShards, shard_of
-from proxyd.store.rows import declared_as, typed
-from proxyd.store.writer import Writer, drained
+from proxyd.store.rows import typed, way_of_declaration
+from proxyd.store.writer import Writer, take_all
 
 Key: TypeAlias = tuple[str, str, str, str]
 
@@ -56,7 +56,7 @@ class KnownWebhook:
     @property
     def declared(self) -> str:
         """The declaration, as ``DisabledEndpoint`` has it."""
-        return declared_as(WebhookDelivery.kind, self.form, self.secret_kind, self.secret_name)
+        return way_of_declaration(WebhookDelivery.kind, self.form, self.secret_kind, self.secret_name)
 
 
 class SqlWebhooks:
@@ -88,7 +88,7 @@ class SqlWebhooks:
 
     def _write_answers(self, connection: Connection) -> None:
         """Write the answers of all webhooks that wait for the same commit, whose rows are locked in order."""
-        answers = drained(self._answers)
+        answers = take_all(self._answers)
         if not answers:
             return
         among = tuple_(*_COLUMNS).in_([each.key for each in answers])

@@ -124,7 +124,7 @@ class Writer:
                 queued.done.set_result(result)
 
 
-def drained(waiting: deque[T]) -> list[T]:
+def take_all(waiting: deque[T]) -> list[T]:
     """Take all waiting entries; the event loop may append more at any time.
 
     In this way, writes that wait for the same commit share their statements: the first does the work of all.

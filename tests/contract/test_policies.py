@@ -40,12 +40,12 @@ class Seen:
     is_rate_known: bool = True
 
     def detection_s(self) -> float:
-        return self.unplanned_s()
+        return self.due_without_plan_s()
 
     def mean_gap_s(self) -> float:
         return float(np.sqrt(2 * self.price_item_s / self.rate_per_s))
 
-    def unplanned_s(self) -> float:
+    def due_without_plan_s(self) -> float:
         return self.last_s + self.mean_gap_s()
 
     def items_line(self, passing: float) -> ItemsLine:

@@ -39,7 +39,7 @@ async def suspend(store: SqlStore, *wanted: Suspension, now_s: float = 5.0, decl
 
 
 async def muted(store: SqlStore) -> frozenset[str]:
-    return await store.writer.submit(lambda connection: store.suspensions.muted_among(DECLARED.rules, connection))
+    return await store.writer.submit(lambda connection: store.suspensions.mutes_among(DECLARED.rules, connection))
 
 
 def joined(gathered: Gathered) -> bytes:

@@ -16,7 +16,7 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.observation import RuleResults
 from proxyd.store import SqlStore
-from proxyd.store.backups import open_connections, owned_connections
+from proxyd.store.backups import connect_alone, open_connections
 from proxyd.store.databases import postgresql as module
 from proxyd.store.databases.connections import LOCKS, NEWS
 from proxyd.store.databases.postgresql import PostgresUpkeep, postgresql_url
@@ -45,7 +45,7 @@ async def test_a_session_that_holds_locks_while_others_copy_is_not_ended(postgre
     address = postgresql.create()
     for name in TIMEOUTS:
         postgresql.query(f"ALTER DATABASE {address.rpartition('/')[2]} SET {name} = '7s'")
-    async with owned_connections(address) as connections:
+    async with connect_alone(address) as connections:
         assert await connections.writer.call(lambda c: shown(c, *TIMEOUTS)) == ["0", "0"]
     async with open_connections(address, lease_s=30.0) as connections:
         assert await connections.writer.call(lambda c: shown(c, *TIMEOUTS)) == ["0", "30s"]

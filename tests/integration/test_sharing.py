@@ -212,7 +212,7 @@ async def test_shards_of_a_planner_that_has_ended_rest_until_nobody_works_for_it
         first, second, third = [await stack.enter_async_context(party.join(name)) for name in "abc"]
         probers = [Probers(), Probers()]
         for joined, each in zip((second, third), probers, strict=True):
-            joined.shares.succeed_by(each)
+            joined.shares.let_succeed(each)
         await party.have(21, 21, 22)
         await first.shares.keep_probers(lambda: ["p", "q"])
         await second.shares.keep_probers(lambda: ["q", "r"])
@@ -238,10 +238,10 @@ async def test_a_planner_that_ends_while_probers_work_for_it_leaves_its_shards_t
     async with AsyncExitStack() as stack:
         staying = await stack.enter_async_context(party.join("a"))
         probers = Probers()
-        staying.shares.succeed_by(probers)
+        staying.shares.let_succeed(probers)
         for busy_s, told in ((0.0, 0), (1.0, 1)):
             async with party.join("b") as leaving:
-                leaving.shares.succeed_by(Probers(busy_s=busy_s))
+                leaving.shares.let_succeed(Probers(busy_s=busy_s))
                 await party.have(32, 32)
                 await leaving.shares.keep_probers(lambda: ["p"])
             probers.free = True
@@ -260,7 +260,7 @@ async def test_a_planner_that_leaves_during_a_look_has_not_ended(party: Party, p
 
     async with party.join("a") as staying, party.join("b") as leaving:
         probers = Probers(free=True)
-        staying.shares.succeed_by(probers)
+        staying.shares.let_succeed(probers)
         await party.have(32, 32)
         party.following["b"].cancel()
         party.members.remove(leaving)
@@ -282,19 +282,19 @@ async def test_shards_that_rest_go_to_nobody_who_would_not_let_them_rest(party: 
         await first.shares.keep_probers(lambda: ["p"])
         await party.have(SHARDS)  # so that the first keeps the lower half, and the second may give up the upper one
         async with party.join("b") as second:
-            second.shares.succeed_by(Probers())
+            second.shares.let_succeed(Probers())
             await party.have(32, 32)
             await die(party, first, "a")
             while second.shares.holder_of(0) != second.shares.holder_of(63):
                 await CLOCK.sleep(1.0 / LOOKS)
             third = None if ends else await stack.enter_async_context(party.join("c"))
             if third is not None:
-                third.shares.succeed_by(probers)
+                third.shares.let_succeed(probers)
                 while len(second.shares.own) + len(third.shares.own) < 32 or len(second.shares.own) == 32:
                     await CLOCK.sleep(1.0 / LOOKS)
                 assert len(second.shares.own) + len(third.shares.own) == 32
         if third is None:
-            (await stack.enter_async_context(party.join("d"))).shares.succeed_by(probers)
+            (await stack.enter_async_context(party.join("d"))).shares.let_succeed(probers)
         await party.have(SHARDS)
         assert "p" in set().union(*(told for told, _, _ in probers.told))
         party.members.append(first)

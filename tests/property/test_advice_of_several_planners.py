@@ -19,7 +19,7 @@ RATES = [1 + n % 7 * 3 for n in range(36)]  # items an hour
 WITHIN = "SET LIFE WINDOW(30 MINUTES) SET TARGET 90 %"
 
 
-async def advised(numbers: list[int], budget_per_s: float) -> Advice:
+async def advice_of_others(numbers: list[int], budget_per_s: float) -> Advice:
     """Return the advice of a planner that has some sources, each of which it has seen once."""
     sources = (source(f"s{n}", host=f"h{n}.example", options=f"EXPECT {RATES[n]} PER HOUR") for n in numbers)
     declared = declaration(*sources, rule("r"), rule("within", clauses=WITHIN))
@@ -42,8 +42,8 @@ async def test_it_is_about_that_of_one_planner(budget_per_s: float) -> None:
     parts = []
     for numbers in (range(20), range(20, 29), range(29, 36)):
         part = sum(shares[n] for n in numbers) / sum(shares)
-        parts.append(await advised([*numbers], budget_per_s * part))
-    together, alone = advice_of_all(parts), await advised([*range(36)], budget_per_s)
+        parts.append(await advice_of_others([*numbers], budget_per_s * part))
+    together, alone = advice_of_all(parts), await advice_of_others([*range(36)], budget_per_s)
     assert together.budget_per_s == pytest.approx(alone.budget_per_s)
     assert together.items_per_s == pytest.approx(alone.items_per_s, rel=1e-6)
     assert together.planned_per_s == pytest.approx(alone.planned_per_s, rel=0.05)

@@ -15,8 +15,8 @@ from proxyd.core.planning.allocation.timetable import LEVELS, Timetable
 from proxyd.core.planning.kernels.counted_events import (
     CountedRule,
     ItemsLine,
-    counted_gaps,
     firings,
+    gaps_of_counts,
     last_fired,
     residues,
     waiting_items,
@@ -70,7 +70,7 @@ def costs_at(gap: float, every: int, losses: Losses, rate_per_s: float, price_s:
 @pytest.mark.parametrize("every", [2, 3, 6])
 def test_no_policy_on_a_coarse_grid_costs_less(every: int, losses: Losses) -> None:
     terms = {"rate_per_s": 1e-3, "price_s": 3000.0, "missed_s": 20_000.0}
-    found = counted_gaps(every, losses, **terms)
+    found = gaps_of_counts(every, losses, **terms)
     gaps = 2.0 ** (np.arange(-8, 18) / 3)
     costs = np.array([costs_at(gap, every, losses, **terms) for gap in gaps.tolist()])
     chances = residues(every, gaps)
@@ -85,7 +85,7 @@ def test_no_policy_on_a_coarse_grid_costs_less(every: int, losses: Losses) -> No
 
 @pytest.mark.parametrize("every", [2, 5, 10])
 def test_gaps_shrink_as_the_count_grows(every: int) -> None:
-    found = counted_gaps(every, Losses(overwritten=1.0), rate_per_s=1e-3, price_s=1e5, missed_s=1e6)
+    found = gaps_of_counts(every, Losses(overwritten=1.0), rate_per_s=1e-3, price_s=1e5, missed_s=1e6)
     assert np.all(np.diff(found.items) <= 1e-9)
     assert found.items[-1] < found.items[0] / 2
 

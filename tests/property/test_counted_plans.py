@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from proxyd.lab.algorithms.counted_horizon import UpdateChances, counted_plan
+from proxyd.lab.algorithms.counted_horizon import UpdateChances, plan_of_counts
 from proxyd.lab.papers.datasets import Updates
 
 Floats = NDArray[np.float64]
@@ -39,7 +39,7 @@ def caught(events: list[int], count: int, every: int, life: int | None, at: int)
     return found
 
 
-def enumerated(of_count: Floats, every: int, life: int | None, price: float, last: int, count: int) -> float:
+def enumerate_schedules(of_count: Floats, every: int, life: int | None, price: float, last: int, count: int) -> float:
     """Return the worth after a probe at ``last`` by trying every next probe and everything that may come before it."""
 
     @cache
@@ -62,9 +62,9 @@ def enumerated(of_count: Floats, every: int, life: int | None, price: float, las
 @given(of_counts(), st.integers(1, 4), lives, prices)
 def test_worth_equals_an_enumeration(of_count: Floats, every: int, life: int | None, price: float) -> None:
     some = np.flatnonzero(of_count[:, 0] < 1)
-    plan = counted_plan(UpdateChances(some, of_count[some]), every=every, life=life, price=price)
+    plan = plan_of_counts(UpdateChances(some, of_count[some]), every=every, life=life, price=price)
     for row, last in enumerate([-1, *some.tolist()]):
-        wanted = [enumerated(of_count, every, life, price, last, count) for count in range(every)]
+        wanted = [enumerate_schedules(of_count, every, life, price, last, count) for count in range(every)]
         assert plan.worth[row] == pytest.approx(wanted, abs=1e-7)
 
 
@@ -105,7 +105,7 @@ def test_leaving_out_settled_probes_loses_nothing(every: int, life: int | None) 
     rng = np.random.default_rng(every)
     chances = UpdateChances.noisy(rng.choice([0.0, 0.5, 3.0], 60), [5, 20, 20], [0.5, 0.9, 0.9])
     for price in (0.1, 0.5, 2.0):
-        plan = counted_plan(chances, every=every, life=life, price=price)
+        plan = plan_of_counts(chances, every=every, life=life, price=price)
         assert plan.worth == pytest.approx(by_chances(chances, every, life, price), abs=1e-6)
 
 
@@ -115,7 +115,7 @@ def test_plans_that_know_the_updates_make_as_few_probes_as_sup_and_catch_all(
 ) -> None:
     actual = Updates.of([given_], 60)
     wanted, known = actual.intervals(every, life), np.sort(np.array(given_))
-    plan = counted_plan(UpdateChances.noisy(np.zeros(60), known, 1.0), every=every, life=life, price=0.5)
+    plan = plan_of_counts(UpdateChances.noisy(np.zeros(60), known, 1.0), every=every, life=life, price=0.5)
     probes = plan.probes(known)
     assert len(probes) == len(wanted.sup()[0])
     assert wanted.utility((np.zeros(len(probes), dtype=np.int64), np.array(probes, dtype=np.int64))) == 1.0

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyd.core.rates.week_shapes import HOUR_S, HOURS, expected_hours, passed_hours
+from proxyd.core.rates.week_shapes import HOUR_S, HOURS, factors_over_hours, hours_between
 
 times = st.floats(0.0, 2e9) | st.integers(0, 500_000).map(lambda hours: hours * HOUR_S)
 
@@ -15,5 +15,5 @@ times = st.floats(0.0, 2e9) | st.integers(0, 500_000).map(lambda hours: hours * 
 def test_sums_give_what_the_hours_give(starts: list[float], length_s: float, seed: int) -> None:
     shapes = np.random.default_rng(seed).uniform(0.0, 5.0, (3, HOURS))
     start_s = np.array(starts)
-    expected = passed_hours(start_s, start_s + length_s) @ shapes.T
-    np.testing.assert_allclose(expected_hours(start_s, start_s + length_s, shapes), expected, rtol=1e-9, atol=1e-6)
+    expected = hours_between(start_s, start_s + length_s) @ shapes.T
+    np.testing.assert_allclose(factors_over_hours(start_s, start_s + length_s, shapes), expected, rtol=1e-9, atol=1e-6)

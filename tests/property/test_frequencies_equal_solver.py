@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from proxyd.core.errors import SchedulingError
 from proxyd.lab.algorithms.detection_frequencies import paper_bound, tight_bound
-from proxyd.lab.algorithms.probe_cycles import GOLDEN, IDLE, cycle_of_powers, golden, improved_powers, powers_of_two
-from proxyd.lab.algorithms.robot_frequencies import GammaAccess, cycle_staleness, evenly_spaced, randomised
+from proxyd.lab.algorithms.probe_cycles import GOLDEN, IDLE, best_powers, cycle_of_powers, golden, powers_of_two
+from proxyd.lab.algorithms.robot_frequencies import GammaAccess, cycle_staleness, evenly_spaced, randomise
 from tests.examples import examples
 
 rates = st.lists(st.sampled_from([0.0, 0.01, 0.1, 0.5, 1.0, 3.0, 20.0]), min_size=1, max_size=8).filter(any)
@@ -51,7 +51,7 @@ def test_a_cycle_of_powers_probes_each_source_exactly_at_its_period(powers: list
 @given(rates)
 def test_every_source_with_a_rate_is_in_every_cycle(lam: list[float]) -> None:
     wanted = {i for i, rate in enumerate(lam) if rate > 0}
-    for cycle in (powers_of_two(lam), improved_powers(lam), golden(np.sqrt(lam))):
+    for cycle in (powers_of_two(lam), best_powers(lam), golden(np.sqrt(lam))):
         assert set(cycle.tolist()) - {IDLE} == wanted
 
 
@@ -89,7 +89,7 @@ def test_no_other_robot_frequencies_cost_less(access: GammaAccess, found: list[t
     """Both costs are convex, so a point that no direction improves is the optimum."""
     mu, c = (np.array(values) for values in zip(*found, strict=True))
     rng = np.random.default_rng(seed)
-    for solve, cost in ((evenly_spaced, even_cost), (randomised, drawn_cost)):
+    for solve, cost in ((evenly_spaced, even_cost), (randomise, drawn_cost)):
         best = solve(mu, access, c)
         assert best.frequencies.sum() == pytest.approx(1.0)
         assert best.cost == pytest.approx(cost(best.frequencies, mu, c, access), rel=1e-9)
@@ -105,7 +105,7 @@ def test_weights_equal_to_the_rates_give_the_closed_forms(access: GammaAccess) -
     mu = np.array([0.1, 0.4, 2.0])
     h = access.transform(mu)
     assert evenly_spaced(mu, access).frequencies == pytest.approx(np.log(h) / np.log(h).sum())
-    assert randomised(mu, access).frequencies == pytest.approx((1 / h - 1) / (1 / h - 1).sum())
+    assert randomise(mu, access).frequencies == pytest.approx((1 / h - 1) / (1 / h - 1).sum())
     product = mu.sum() - 1 / access.mean + h.prod() / access.mean
     assert evenly_spaced(mu, access).cost == pytest.approx(product)
 

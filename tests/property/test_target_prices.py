@@ -142,7 +142,7 @@ def test_a_target_takes_as_many_probes_where_all_its_sources_become_slower(rates
     found = allocator(of, [0] * len(rates) + [1])
     before = [found.mean_gap_s(source) for source in range(len(of))]
     for source in range(len(rates)):
-        found.probed_one(source, found.rate_per_s[source] * factor, 1.0, now_s=1e6)
+        found.note_probe_of(source, found.rate_per_s[source] * factor, 1.0, now_s=1e6)
     after = [found.mean_gap_s(source) for source in range(len(of))]
     assert after == pytest.approx(before, rel=1e-6)
     assert found.price_of(len(rates)) == found.prices.of_source[-1]
@@ -153,13 +153,13 @@ def test_a_target_takes_as_many_probes_where_all_its_sources_become_slower(rates
 def test_a_source_that_floods_does_not_keep_probes_from_the_others(flood: float, rate: float) -> None:
     found = allocator(np.array([0.1, rate]), [0, 0])
     before = found.mean_gap_s(1)
-    found.probed_one(0, found.rate_per_s[0] * flood, 1.0, now_s=1e6)
+    found.note_probe_of(0, found.rate_per_s[0] * flood, 1.0, now_s=1e6)
     assert found.mean_gap_s(1) == before
 
 
 def test_a_source_without_rate_in_the_plan_is_probed_once_it_has_one() -> None:
     found = allocator(np.array([0.0, 0.1]), [0, 1])
-    found.probed_one(0, 0.1 / 1800.0, 1.0, now_s=1e6)
+    found.note_probe_of(0, 0.1 / 1800.0, 1.0, now_s=1e6)
     assert found.mean_gap_s(0) <= found.mean_gap_s(1)
 
 
@@ -172,7 +172,7 @@ def test_prices_follow_rates_alike_one_by_one_and_together(seed: int) -> None:
     for _ in range(5):
         rates = all_.rate_per_s * rng.lognormal(0.0, 0.5, 6)
         for source in sources.tolist():
-            one.probed_one(source, float(rates[source]), 1.0, now_s=1e6)
+            one.note_probe_of(source, float(rates[source]), 1.0, now_s=1e6)
         all_.probed(sources, rates, now_s=1e6)
     assert one.drift is not None
     assert all_.drift is not None

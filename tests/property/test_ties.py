@@ -59,7 +59,7 @@ def test_what_is_tied_counts_as_the_first_of_all_that_are(rules: list[Rule]) -> 
 @examples(150)
 def test_other_ties_bring_nothing_before_it_is_given(before: list[Rule], after: list[Rule], own: set[int]) -> None:
     first = Division(frozenset(own), ties(before))
-    second = first.retied(ties(after))
+    second = first.with_ties(ties(after))
     for scope in SCOPES:
         url = f"https://{scope}/"
         had, is_ours = first.has(url), shard_of(second.ties.get(scope, scope)) in own

@@ -18,7 +18,7 @@ from aiohttp import web
 
 from proxyd.api import wire
 from proxyd.api.endpoint import Endpoint, read_query
-from proxyd.api.query_readers import wanted_rules
+from proxyd.api.query_readers import rules_of_request
 from proxyd.core.language.syntax.words import no_such
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.rules.programs.message_program import heading
@@ -76,10 +76,10 @@ class Feeds:
 
     async def _answer(self, request: web.Request, write: Callable[[Feed], bytes], content_type: str) -> web.Response:
         profile, rule = request.match_info["name"], read_query(request, wire.FeedOf).rule
-        rules = wanted_rules(self._profiles, profile, rule)
+        rules = rules_of_request(self._profiles, profile, rule)
         if rule is not None and not rules:
             raise no_such(
-                f"rule in profile {profile!r} called", rule, wanted_rules(self._profiles, profile, None) or ()
+                f"rule in profile {profile!r} called", rule, rules_of_request(self._profiles, profile, None) or ()
             )
         found = await self._deliveries.notifications(Wanted(rules), before=None, limit=_NEWEST)
         address = _address(request, rule)
@@ -254,14 +254,14 @@ def _json_item(each: Entry) -> dict[str, Any]:
 def _content(stored: StoredNotification, items: Sequence[Mapping[str, Any]]) -> str:
     """Return the rows as HTML."""
     marks = "".join(f", {name}" for name in ("late", "muted", "limited") if getattr(stored, name))
-    head = f"<p>{_escaped(stored.rule)} on {_escaped(stored.source_id)}{marks} ({_escaped(stored.notification_id)})</p>"
+    head = f"<p>{_escape(stored.rule)} on {_escape(stored.source_id)}{marks} ({_escape(stored.notification_id)})</p>"
     shown = "".join(_row(item) for item in items[:_MOST_ROWS])
     more = f"<p>and {len(items) - _MOST_ROWS} more</p>" if len(items) > _MOST_ROWS else ""
     return head + shown + more
 
 
 def _row(item: Mapping[str, Any]) -> str:
-    fields = [f"<dt>{_escaped(name)}</dt><dd>{_escaped(_shown(value))}</dd>" for name, value in item.items()]
+    fields = [f"<dt>{_escape(name)}</dt><dd>{_escape(_shown(value))}</dd>" for name, value in item.items()]
     return f"<dl>{''.join(fields)}</dl>" if fields else ""
 
 
@@ -271,7 +271,7 @@ def _shown(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return escape(for_xml(text))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from aiohttp import ETag, web
 
 from proxyd.api import wire
-from proxyd.api.endpoint import Endpoint, answered, checked_body, json_of, listing, read_bytes, read_query
+from proxyd.api.endpoint import Endpoint, answered, json_of, listing, model_of_body, read_bytes, read_query
 from proxyd.api.listings import Listings
 from proxyd.api.problems import BadRequestError, fault_of_text, problem
 from proxyd.api.query_readers import known_declaration
@@ -77,7 +77,7 @@ class ProfileHandlers:
             return problem(415, "Unsupported media type", "send text/plain in the rule language, or application/json")
         body = await read_bytes(request)
         async with self._in_turn():
-            members, parsed = await asyncio.to_thread(_declared, body)
+            members, parsed = await asyncio.to_thread(_declaration_of, body)
         try:
             return await self._declare(parsed, request, members.fault, dry_run=asked.dry_run)
         except ProfileError as error:
@@ -114,7 +114,7 @@ class ProfileHandlers:
         for _ in range(_MOST_MERGED):
             known = known_declaration(self._profiles)
             async with self._in_turn():
-                texts, counts = await asyncio.to_thread(_merged, body, asked, known)
+                texts, counts = await asyncio.to_thread(_merge_names, body, asked, known)
             if asked.dry_run:
                 changes, cost = await self._profiles.try_out(*texts)
                 return wire.ImportMade(**dict(_made(changes, payloads.cost(cost))), **counts)
@@ -156,7 +156,7 @@ class ProfileHandlers:
     async def reload(self, request: web.Request) -> wire.Reloaded | web.Response:
         """Check the profile files and load them."""
         errors = await self._profiles.reload()
-        return refused_reload(errors) if errors else wire.Reloaded()
+        return refusal_of_reload(errors) if errors else wire.Reloaded()
 
 
 def profile_endpoints(queries: Queries, listings: Listings) -> Sequence[Endpoint]:
@@ -191,13 +191,13 @@ def profile_endpoints(queries: Queries, listings: Listings) -> Sequence[Endpoint
     )  # fmt: skip
 
 
-def refused_reload(errors: Sequence[str]) -> web.Response:
+def refusal_of_reload(errors: Sequence[str]) -> web.Response:
     """Return the refusal of a reload whose files have errors."""
     said = f"{errors[0]}; nothing was changed (`proxyd check` and the log list every error)"
     return problem(422, "The profiles have errors", said)
 
 
-def _merged(body: bytes, asked: wire.Listing, declared: Declaration) -> tuple[list[str], dict[str, Any]]:
+def _merge_names(body: bytes, asked: wire.Listing, declared: Declaration) -> tuple[list[str], dict[str, Any]]:
     """Return the texts that a list adds, and how many of its sources are new, already there, and unreadable."""
     listed = read_listing(body, "the list")
     merged = merge_listing(listed, declared, asked.name, pages=asked.pages, match=asked.match)
@@ -205,9 +205,9 @@ def _merged(body: bytes, asked: wire.Listing, declared: Declaration) -> tuple[li
     return merged.texts(), counts | {"faults": list(listed.unreadable[:_MOST_FAULTS])}
 
 
-def _declared(body: bytes) -> tuple[Members, Parsed]:
+def _declaration_of(body: bytes) -> tuple[Members, Parsed]:
     """Return the members and statements of a declaration in JSON."""
-    declared = checked_body(json_of(body), wire.DeclarationWritten)
+    declared = model_of_body(json_of(body), wire.DeclarationWritten)
     if declared == wire.DeclarationWritten():
         raise BadRequestError(NOTHING)
     members = Members(declared)

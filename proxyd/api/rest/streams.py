@@ -177,12 +177,12 @@ def event_of(stored: StoredNotification) -> bytes:
     >>> event_of(StoredNotification(7, "n", "r", "s", 0.0, 0.0, False, b'{"a": 1}'))
     b'id: 7\nevent: notification\ndata: {"a": 1}\n\n'
     """
-    lines = _marked(stored).splitlines() or [b""]
+    lines = _mark_body(stored).splitlines() or [b""]
     data = b"".join(b"data: " + line + b"\n" for line in lines)
     return b"id: %d\nevent: notification\n%s\n" % (stored.position, data)
 
 
-def _marked(stored: StoredNotification) -> bytes:
+def _mark_body(stored: StoredNotification) -> bytes:
     """Return a notification's body, with ``muted`` or ``limited`` among its data if it was not sent because of that."""
     marks = {name: True for name in ("muted", "limited") if getattr(stored, name)}
     if not marks:

@@ -128,12 +128,12 @@ class AddPages:
             return self._page(request, chosen, error=f"{url} cannot be watched: {found.outcome.detail}")
         kind = "items" if found.page_class == "FEED" else "price" if found.price is not None else "text"
         shown = Shown.of(found)
-        watched = self._watched(found.outcome.source_id, shown.title)
+        watched = self._watch_at(found.outcome.source_id, shown.title)
         name = watched.name.value if watched is not None else self._free(shown.title)
         looked = Choices(found.outcome.source_id, kind=chosen.kind if chosen.kind in _KINDS else kind, name=name)
         return self._page(request, looked, shown=shown, watched=watched and format_statements([watched]))
 
-    def _watched(self, url: str, title: str) -> Watch | None:
+    def _watch_at(self, url: str, title: str) -> Watch | None:
         """Return the WATCH of an address that goes by its address or by its title."""
         name = next((watch.name.value for watch in _watches(parse(watch_text(WatchWish(url))))), "")
         found = (self._profiles.watch_of(each) for each in (name, title))
@@ -150,7 +150,7 @@ class AddPages:
         try:
             wish = chosen.wish()
             value = await self._value(chosen)
-            text, old = self._edited(watch_text(wish))
+            text, old = self._edit_watch(watch_text(wish))
             if "show" in form:
                 looked = await self._discovery.look(chosen.url, wants_preview=True)
                 shown = Shown.of(looked) if looked.outcome.kind.is_success else None
@@ -176,7 +176,7 @@ class AddPages:
         request[SIGNED].session.say(said, *warnings_of(changes))
         raise web.HTTPSeeOther(URL(f"/rules/{part(added)}" if added else "/sources", encoded=True))
 
-    def _edited(self, text: str) -> tuple[str, str | None]:
+    def _edit_watch(self, text: str) -> tuple[str, str | None]:
         """Return a text whose WATCH keeps the options of the one that it replaces, and that one, if there is one."""
         parsed = parse(text)
         (watch,) = _watches(parsed) or (None,)

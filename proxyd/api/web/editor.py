@@ -133,7 +133,7 @@ class Editor:
             if not text.strip():
                 raise BadRequestError("the text is empty; write at least one statement")
             if saved is not None:
-                return Verdict(changes=await self._profiles.declare(text, only_if=_unchanged_since(saved)))
+                return Verdict(changes=await self._profiles.declare(text, only_if=_precondition_of(saved)))
             changes, cost = await self._profiles.try_out(text)
         except ChangedError:
             raise
@@ -156,7 +156,7 @@ class Editor:
         return self._editor(request, status=status, found=found, **kept, **facts)
 
 
-def _unchanged_since(form: dict[str, str]) -> OnlyIf | None:
+def _precondition_of(form: dict[str, str]) -> OnlyIf | None:
     """Return the precondition for saving a form; a new profile has none."""
     return OnlyIf(lambda text: _is_as_opened(text, form), form["name"]) if form["name"] else None
 

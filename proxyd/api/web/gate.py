@@ -74,7 +74,7 @@ class Gate:
     def guard(self, route: WebRoute) -> Handler:
         """Return a route's handler behind the gate; problems become pages."""
 
-        async def admitted(request: web.Request) -> web.StreamResponse:
+        async def admit(request: web.Request) -> web.StreamResponse:
             return await self._admit(request, route)
 
         async def guarded(request: web.Request) -> web.StreamResponse:
@@ -82,7 +82,7 @@ class Gate:
                 request = request.clone(client_max_size=route.most_bytes)
                 request[_MOST_WITH_FILES] = route.most_bytes
             try:
-                answer = await problems(request, admitted)
+                answer = await problems(request, admit)
             except web.HTTPRedirection as error:
                 answer = web.Response(status=error.status, headers={"Location": error.headers["Location"]})
             return await self._shown(request, answer)
@@ -144,9 +144,9 @@ class Gate:
             and (answer := await self._elsewhere(request, signed.session)) is not None
         ):
             return answer
-        return await self._answered(request, route, signed.session)
+        return await self._answer_session(request, route, signed.session)
 
-    async def _answered(self, request: web.Request, route: WebRoute, session: Session) -> web.StreamResponse:
+    async def _answer_session(self, request: web.Request, route: WebRoute, session: Session) -> web.StreamResponse:
         if route.method == "POST" and not await has_csrf(request, session.csrf):
             return problem(403, "Forbidden", "the form is from another session; go back, reload the page and try again")
         return await route.handler(request)

@@ -129,7 +129,7 @@ class News:
             probers_aside=self._vitals.probers_aside,
             failing=Named.of(self._plans.failing()),
             silent=Named.of(self._plans.silent()),
-            moved=Named.of(list(await self._moves.proposed())),
+            moved=Named.of(list(await self._moves.proposals())),
             failing_rules=Named.of(list(self._suspensions.failing_rules())),
             paused=names[Subject.SOURCE],
             muted_rules=names[Subject.RULE],

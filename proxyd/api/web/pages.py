@@ -14,7 +14,7 @@ from proxyd.api.listings import Listings
 from proxyd.api.problems import BadRequestError
 from proxyd.api.query_readers import known_declaration
 from proxyd.api.rest.action_handlers import asker
-from proxyd.api.rest.profile_handlers import refused_reload
+from proxyd.api.rest.profile_handlers import refusal_of_reload
 from proxyd.api.web.charts import (
     Chart,
     Frame,
@@ -91,7 +91,7 @@ class Pages:
         lines = {name: spark_line(each.days) for name, each in recent.items()}
         declaration = self._profiles.declaration
         names = [each.source for each in found.items]
-        moved, places = await self._moves.proposed(names), self._moves.places(names)
+        moved, places = await self._moves.proposals(names), self._moves.places(names)
         edits = {each.source: editor_of(declaration, each.rules) for each in found.items}
         return self._render(
             request,
@@ -180,7 +180,7 @@ class Actions:
     async def reload(self, request: web.Request) -> web.StreamResponse:
         """Check the profile files and load them."""
         if errors := await self._profiles.reload():
-            return refused_reload(errors)
+            return refusal_of_reload(errors)
         request[SIGNED].session.say("Reloaded: the profile files have no errors and are now in use.")
         raise web.HTTPSeeOther("/plan")
 

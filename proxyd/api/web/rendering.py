@@ -74,7 +74,7 @@ class Renderer:
             "bytes": text.size,
             "percent": text.percent,
             "ago": self._ago,
-            "waited": _waited_s,
+            "waited": _wait_s,
             "caret": _caret,
             "warnings_of": lambda changes: text.warnings_of(changes, with_lines=True),
         }
@@ -125,7 +125,7 @@ def _is_shown_whole(request: web.Request) -> bool:
     return request.headers.get("Sec-Fetch-Mode", "navigate") == "navigate"
 
 
-def _waited_s(found: wire.NotificationListed) -> float | None:
+def _wait_s(found: wire.NotificationListed) -> float | None:
     """Return the time from a notification's event to its creation, in seconds."""
     event_s, made_s = parse_iso(found.event), parse_iso(found.created)
     return None if event_s is None or made_s is None else max(0.0, made_s - event_s)

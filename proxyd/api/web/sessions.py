@@ -141,7 +141,7 @@ class Sessions:
         session = self._open.get(session_id)
         if session is None:
             return None
-        signed = await self._signed(session)
+        signed = await self._session_of(session)
         if signed is None or session_id not in self._open:
             self.end(session)
             return None
@@ -150,9 +150,9 @@ class Sessions:
     async def of_planner(self, told: str) -> Signed | None:
         """Return the session that another planner has told, for one request; ``None`` as ``find``."""
         found = _Told.model_validate_json(told)
-        return await self._signed(Session("", found.token_id, found.csrf, found.until_s, notes=found.notes))
+        return await self._session_of(Session("", found.token_id, found.csrf, found.until_s, notes=found.notes))
 
-    async def _signed(self, session: Session) -> Signed | None:
+    async def _session_of(self, session: Session) -> Signed | None:
         token = await self._access.find_token(session.token_id)
         if token is None or session.until_s <= self._clock.time_s():
             return None

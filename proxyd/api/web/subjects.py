@@ -57,7 +57,7 @@ class Subjects:
     async def source(self, request: web.Request) -> web.Response:
         """Show one source, its items and its probes."""
         name, days = request.match_info["name"], read_query(request, _Back).days
-        known = self._explained(name)
+        known = self._explanation_of(name)
         declared = known_declaration(self._profiles).sources[name]  # before any await: it may be removed
         found = explained.explanation(known, await self._plans.kept(name))
         moves = [payloads.move(each) for each in self._moves.of(name)]
@@ -71,7 +71,7 @@ class Subjects:
     async def why(self, request: web.Request) -> web.Response:
         """Show why a source is probed when it is, with the numbers, and its coming week."""
         name = request.match_info["name"]
-        known = self._explained(name)
+        known = self._explanation_of(name)
         planned = await self._plans.plan_of(name, limit=_MOST_PLANNED)
         found = explained.explanation(known, await self._plans.kept(name))
         return self._render(
@@ -83,12 +83,12 @@ class Subjects:
             factor=known.factor,
             missed_hours=MISSED_S / 3600.0,
             cells=heat_map(found.week, found.rate_per_day, [each.start_s for each in planned]),
-            planned=[payloads.planned_probe(each) for each in planned],
+            planned=[payloads.probe_to_come(each) for each in planned],
             most_planned=_MOST_PLANNED,
             day_names=payloads.DAYS,
         )
 
-    def _explained(self, name: str) -> Explanation:
+    def _explanation_of(self, name: str) -> Explanation:
         declared = known_declaration(self._profiles)  # raises while the daemon starts
         found = self._plans.explain(name)
         if found is None:

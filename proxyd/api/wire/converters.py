@@ -52,11 +52,11 @@ def model_of(row: object, model: type[Shown], **own: Any) -> Shown:
     return model(**own, **{name: getattr(row, name) for name in model.model_fields if name not in own})
 
 
-def _rounded(value: float | None, digits: int = 6) -> float | None:
+def _round_number(value: float | None, digits: int = 6) -> float | None:
     return None if value is None else round(value, digits)
 
 
-def planned_probe(planned: PlannedProbe) -> wire.ComingProbe:
+def probe_to_come(planned: PlannedProbe) -> wire.ComingProbe:
     """Return a coming probe."""
     probe = planned.probe
     return wire.ComingProbe(
@@ -96,7 +96,7 @@ def move(found: SourceMove) -> wire.MoveShown:
 
 def probe_made(made: MadeProbe) -> wire.ProbeMade:
     """Return a probe that was made."""
-    duration_s, delay_s = round(made.finished_s - made.started_s, 3), _rounded(made.delay_s, 3)
+    duration_s, delay_s = round(made.finished_s - made.started_s, 3), _round_number(made.delay_s, 3)
     return model_of(made, wire.ProbeMade, started=iso_time(made.started_s), duration_s=duration_s, delay_s=delay_s)
 
 
@@ -244,10 +244,10 @@ def _day(day: int, account: Calibration) -> wire.Day:
         wire.Day,
         day=iso_time(day * _DAY_S)[:10],
         predicted_items=round(account.predicted_items, 3),
-        mean_delay_s=_rounded(account.mean_delay_s),
-        predicted_mean_delay_s=_rounded(account.predicted_mean_delay_s),
-        completeness=_rounded(kept),
-        predicted_completeness=_rounded(predicted),
+        mean_delay_s=_round_number(account.mean_delay_s),
+        predicted_mean_delay_s=_round_number(account.predicted_mean_delay_s),
+        completeness=_round_number(kept),
+        predicted_completeness=_round_number(predicted),
         off=kept is not None and predicted is not None and falls_short(kept, predicted, events),
     )
 
@@ -291,7 +291,7 @@ def profile(
         "users": list(declared.users),
         "rules": rules,
         "muted": suspension_or_none(muted),
-        **_achieved(counts),
+        **_capture_counts_shown(counts),
     }
 
 
@@ -323,17 +323,17 @@ def rule(
         muted=suspension_or_none(muted),
         failing=rule_failing(failing),
         deliveries=len(declared.deliveries),
-        **_achieved(counts),
+        **_capture_counts_shown(counts),
     )
 
 
-def _achieved(counts: CaptureCounts) -> dict[str, Any]:
+def _capture_counts_shown(counts: CaptureCounts) -> dict[str, Any]:
     """Return the counts of execution intervals; shares are 0 to 1, or ``None`` without intervals."""
     return {
         "captured": counts.captured,
         "missed": counts.missed,
-        "completeness": _rounded(counts.completeness),
-        "utility": _rounded(counts.utility),
+        "completeness": _round_number(counts.completeness),
+        "utility": _round_number(counts.utility),
     }
 
 

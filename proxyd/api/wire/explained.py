@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from proxyd.api import wire
-from proxyd.api.wire.converters import DAYS, misfit, model_of, planned_probe, share, suspension_or_none, time_or_none
+from proxyd.api.wire.converters import DAYS, misfit, model_of, probe_to_come, share, suspension_or_none, time_or_none
 from proxyd.core.model.field_values import iso_time, minute_of
 from proxyd.core.model.profile import Declaration
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.policies.rule_demand import CountedAhead
-from proxyd.core.rules.answers.explanation import Explanation, RulePolicy, chance_text, counted_item
+from proxyd.core.rules.answers.explanation import Explanation, RulePolicy, chance_text, item_to_count
 from proxyd.core.rules.answers.promises import KeptPromise
 from proxyd.core.rules.known.state import ITEMS
 from proxyd.core.rules.programs.stream_state import Spell
@@ -55,7 +55,7 @@ def _state(found: Explanation) -> dict[str, Any]:
         },
         "host_free": time_or_none(found.host_free_s),
         "fresh_until": time_or_none(found.fresh_until_s),
-        "next_probe": planned_probe(found.next_probe) if found.next_probe else None,
+        "next_probe": probe_to_come(found.next_probe) if found.next_probe else None,
         "chance": None if found.chance is None else round(found.chance, 4),
         "because": found.because,
         "blocked_by": found.blocked_by,
@@ -161,9 +161,9 @@ def _amount(value: float, digits: int) -> str:
     return f"{value:,.0f}" if 100 <= value < inf else f"{value:.{digits}g}"
 
 
-def _counted_line(rule: str, ahead: CountedAhead) -> str:
+def _line_of_count(rule: str, ahead: CountedAhead) -> str:
     expected = f"of which there is {chance_text(ahead.chance)} by {iso_time(ahead.by_s)}"
-    return f"rule {rule} waits for {counted_item(ahead)}, {expected}"
+    return f"rule {rule} waits for {item_to_count(ahead)}, {expected}"
 
 
 def _constraint_lines(found: Explanation) -> list[str]:
@@ -174,7 +174,7 @@ def _constraint_lines(found: Explanation) -> list[str]:
     ]
     coming = found.next_probe and found.next_probe.probe
     named = coming.rule if coming and coming.reason is Reason.COUNTED else None
-    lines += [_counted_line(rule, ahead) for rule, ahead in sorted(found.counted.items()) if rule != named]
+    lines += [_line_of_count(rule, ahead) for rule, ahead in sorted(found.counted.items()) if rule != named]
     delayed_s = found.earliest_s if found.blocked_by else None
     if found.host_free_s is not None and found.host_free_s != delayed_s:
         lines.append(f"its host's budget allows the next probe at {iso_time(found.host_free_s)}")

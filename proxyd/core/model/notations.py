@@ -71,7 +71,7 @@ class Languages:
     header: str | None = None
 
     @property
-    def declared_mark(self) -> str | None:
+    def mark_of_locale(self) -> str | None:
         """The decimal mark of LOCALE; nothing else says how data for programs is meant."""
         return None if self.locale is None else mark_of(self.locale)
 
@@ -81,7 +81,7 @@ class Languages:
         >>> Languages(None, "en").mark("de"), Languages("en", "de").mark("de"), Languages(None, "de").mark(None)
         (',', '.', ',')
         """
-        return self.declared_mark or mark_of_page(stated) or mark_of_page(self.header)
+        return self.mark_of_locale or mark_of_page(stated) or mark_of_page(self.header)
 
 
 NO_LANGUAGES = Languages()

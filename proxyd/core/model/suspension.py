@@ -66,7 +66,7 @@ def lasting(suspensions: Iterable[Suspension], declaration: Declaration, now_s: 
     return {each.key: each for each in suspensions if each.name in declared[each.subject] and not each.has_ended(now_s)}
 
 
-def paused_sources(suspensions: Mapping[Key, Suspension]) -> dict[str, Suspension]:
+def suspensions_of_sources(suspensions: Mapping[Key, Suspension]) -> dict[str, Suspension]:
     """Return the suspensions of sources, by their names."""
     return {name: each for (subject, name), each in suspensions.items() if subject is Subject.SOURCE}
 

@@ -306,13 +306,13 @@ class Planner:
         """The delay that a detection probe must save, in item-seconds; ``None`` before targets have a price."""
         return self._due_times.price_item_s
 
-    def unplanned_gap_s(self, source: PlannedSource) -> float:
+    def gap_without_plan_s(self, source: PlannedSource) -> float:
         """Return how long after a probe a source that the plan of the week does not know is due."""
-        return self._due_times.unplanned_gap_s(source)
+        return self._due_times.gap_without_plan_s(source)
 
-    def counted_ahead(self, source_id: str) -> dict[str, CountedAhead]:
+    def items_ahead(self, source_id: str) -> dict[str, CountedAhead]:
         """Return the item that each rule which counts waits for on a source, if it was seen and items are expected."""
-        return self._due_times.counted_ahead(self.sources[source_id])
+        return self._due_times.items_ahead(self.sources[source_id])
 
     def postponed(self, source_id: str) -> dict[Constraint, int]:
         """Return how often each constraint held back a source's probes."""

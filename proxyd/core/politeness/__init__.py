@@ -11,7 +11,7 @@ from proxyd.core.politeness.throttle import (
     Throttles,
     back_off,
     fresh_until_s,
-    throttled,
+    throttle_host,
 )
 
 __all__ = [
@@ -31,5 +31,5 @@ __all__ = [
     "fresh_until_s",
     "may_be_its_own",
     "retry_after_s",
-    "throttled",
+    "throttle_host",
 ]

@@ -22,7 +22,9 @@ class HostThrottle:
     until_s: float = 0.0
 
 
-def throttled(previous: HostThrottle, *, now_s: float, asked_s: float | None, rng: np.random.Generator) -> HostThrottle:
+def throttle_host(
+    previous: HostThrottle, *, now_s: float, asked_s: float | None, rng: np.random.Generator
+) -> HostThrottle:
     """Return the host's throttle after one of its sources asked for fewer requests at ``now_s``.
 
     The wait is what the origin asked for (Retry-After, at most a day), otherwise 60 s doubling to a day with every
@@ -33,10 +35,10 @@ def throttled(previous: HostThrottle, *, now_s: float, asked_s: float | None, rn
     Examples
     --------
     >>> rng = np.random.Generator(np.random.PCG64(1))
-    >>> first = throttled(HostThrottle(), now_s=0.0, asked_s=None, rng=rng)
-    >>> 60.0 <= first.until_s <= 66.0, throttled(first, now_s=1.0, asked_s=None, rng=rng).strikes
+    >>> first = throttle_host(HostThrottle(), now_s=0.0, asked_s=None, rng=rng)
+    >>> 60.0 <= first.until_s <= 66.0, throttle_host(first, now_s=1.0, asked_s=None, rng=rng).strikes
     (True, 1)
-    >>> second = throttled(first, now_s=100.0, asked_s=None, rng=rng)
+    >>> second = throttle_host(first, now_s=100.0, asked_s=None, rng=rng)
     >>> second.strikes, 220.0 <= second.until_s <= 232.0
     (2, True)
     """
@@ -66,7 +68,7 @@ class Throttles:
         if outcome.kind is OutcomeKind.THROTTLED:
             before = self._known.get(scope, HostThrottle())
             now_s, asked_s = outcome.finished_s, outcome.retry_after_s
-            self._known[scope] = after = throttled(before, now_s=now_s, asked_s=asked_s, rng=rng)
+            self._known[scope] = after = throttle_host(before, now_s=now_s, asked_s=asked_s, rng=rng)
             return after.until_s
         if outcome.kind.is_success and not outcome.is_push:
             self._known.pop(scope, None)

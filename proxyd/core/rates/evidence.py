@@ -57,7 +57,7 @@ _FEWEST = 3  # dates that can outvote one
 _MOST_WRONG = 0.25  # share of the dates
 
 
-def trusted_times(times_s: Sequence[float], until_s: float) -> Sequence[float]:
+def plausible_times(times_s: Sequence[float], until_s: float) -> Sequence[float]:
     """Return sorted times without the oldest ones, if wrong dates are the likely reason of the gap after them.
 
     A history begins at its oldest time, so a single wrong one would decide how long it is. A gap is too long if a
@@ -69,9 +69,9 @@ def trusted_times(times_s: Sequence[float], until_s: float) -> Sequence[float]:
 
     Examples
     --------
-    >>> trusted_times([0.0, 90.0, 93.0, 97.0], 100.0)
+    >>> plausible_times([0.0, 90.0, 93.0, 97.0], 100.0)
     [90.0, 93.0, 97.0]
-    >>> trusted_times([80.0, 90.0, 93.0, 97.0], 100.0)
+    >>> plausible_times([80.0, 90.0, 93.0, 97.0], 100.0)
     [80.0, 90.0, 93.0, 97.0]
     """
     most = min(int(_MOST_WRONG * len(times_s)), len(times_s) - _FEWEST)

@@ -143,7 +143,7 @@ class SourceModel:
         even = self.rate_per_s * gap_s
         by_week = even if self.sums is None else self.expected(evidence.since_s, evidence.until_s)[0]
         is_off = fit.week_off_since_s is not None
-        found, expected = _counted(evidence, even if is_off else by_week)
+        found, expected = _count_probes(evidence, even if is_off else by_week)
         as_of_s = evidence.since_s if fit.as_of_s is None else fit.as_of_s
         fade = 2.0 ** (-max(0.0, evidence.until_s - as_of_s) * self.cycle.speed / FIT_HALF_LIFE_S)
         score = fit.score * fade + self._score(evidence, even, by_week) / self.dispersion
@@ -181,7 +181,7 @@ class SourceModel:
         return log((1.0 - _SURPRISES) * factor + _SURPRISES)
 
 
-def _counted(evidence: Evidence, expected: float) -> tuple[float, float]:
+def _count_probes(evidence: Evidence, expected: float) -> tuple[float, float]:
     """Return what a probe found and how much of it was expected; for bits, whether anything changed."""
     if isinstance(evidence, ItemTimes):
         return float(len(evidence.times_s)), expected

@@ -206,12 +206,12 @@ class Blend:
             spread.
         """
         if known is not NO_EVIDENCE:
-            return self._blended(known, now_s, expect_per_s)
+            return self._blend_with(known, now_s, expect_per_s)
         if expect_per_s not in self._unseen:  # the same for all sources that nothing is known of
-            self._unseen[expect_per_s] = self._blended(known, now_s, expect_per_s)
+            self._unseen[expect_per_s] = self._blend_with(known, now_s, expect_per_s)
         return self._unseen[expect_per_s]
 
-    def _blended(self, known: RateEvidence, now_s: float, expect_per_s: float | None) -> float:
+    def _blend_with(self, known: RateEvidence, now_s: float, expect_per_s: float | None) -> float:
         members = self._members(known, now_s, expect_per_s)
         return sum(weight * member for weight, member in zip(self.weights, members, strict=True))
 
@@ -219,7 +219,7 @@ class Blend:
         """Return the number of items behind a rate: its uncertainty is that of a Gamma distribution of this shape."""
         if known is NO_EVIDENCE:
             return PRIOR_EVENTS
-        faded, weights = self._faded(known, now_s), self.weights[:-1]
+        faded, weights = self._fade(known, now_s), self.weights[:-1]
         shares = sum(weights) or 1.0
         return PRIOR_EVENTS + sum(weight * found for weight, found in zip(weights, faded.events, strict=True)) / shares
 
@@ -228,7 +228,7 @@ class Blend:
         gap_s = evidence.until_s - evidence.since_s
         if gap_s <= 0:
             return known
-        until_s, faded = evidence.until_s, self._faded(known, evidence.until_s)
+        until_s, faded = evidence.until_s, self._fade(known, evidence.until_s)
         if isinstance(evidence, ItemTimes):
             found = [sum(exp(-decay * (until_s - time_s)) for time_s in evidence.times_s) for decay in self._decays]
         else:
@@ -262,7 +262,7 @@ class Blend:
                 old=(old.events[place], old.exposure_s[place]), new=(new.events[place], new.exposure_s[place])
             )
 
-    def _faded(self, known: RateEvidence, now_s: float) -> RateEvidence:
+    def _fade(self, known: RateEvidence, now_s: float) -> RateEvidence:
         """Return evidence discounted to a time that is not before its own."""
         if known.as_of_s is None or now_s <= known.as_of_s:
             return known
@@ -271,7 +271,7 @@ class Blend:
 
     def _members(self, known: RateEvidence, now_s: float, expect_per_s: float | None) -> list[float]:
         """Return the rates by each half-life and by the population's mean."""
-        faded, is_expected = self._faded(known, now_s), expect_per_s is not None
+        faded, is_expected = self._fade(known, now_s), expect_per_s is not None
         means = [expect_per_s or population.rate_per_s() for population in self._population]
         members: list[float] = posterior_means(faded.events, faded.exposure_s, means, is_expected=is_expected).tolist()
         return [*members, means[-1]]

@@ -99,14 +99,14 @@ def siblings_of(changes: Sequence[tuple[int, str]], *, now_s: float, since_s: fl
     numbers = np.array([number for number, _ in kept])
     columns = np.array([number_of[source_id] for _, source_id in kept])
     begun = numbers.min() if since_s is None else max(oldest, since_s // TOGETHER_S)
-    related = _related(numbers, columns, len(names), max(1.0, now_s // TOGETHER_S - begun + 1.0))
+    related = _relate_sources(numbers, columns, len(names), max(1.0, now_s // TOGETHER_S - begun + 1.0))
     siblings: dict[str, list[tuple[str, float]]] = {}
     for one, other, probability in zip(*(each.tolist() for each in related), strict=True):
         siblings.setdefault(names[one], []).append((names[other], min(1.0, probability)))
     return {name: tuple(sorted(pairs, key=lambda pair: -pair[1])[:_LARGEST]) for name, pairs in siblings.items()}
 
 
-def _related(numbers: Ints, columns: Ints, sources: int, times: float) -> _Pairs:
+def _relate_sources(numbers: Ints, columns: Ints, sources: int, times: float) -> _Pairs:
     """Return pairs of sources, and the probability beyond chance that the second changed when the first did.
 
     Chance is what independent sources without weeks would give. If the second changed more often a day or a week before

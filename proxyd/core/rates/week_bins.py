@@ -119,8 +119,8 @@ class WeekBins:
 
     def exposure_s(self, since_s: ArrayLike, until_s: ArrayLike) -> NDArray[np.float64]:
         """Return the seconds that each (``since_s``, ``until_s``] spends at each level, shape (times, levels)."""
-        since_weeks, since_parts = self._elapsed(since_s)
-        until_weeks, until_parts = self._elapsed(until_s)
+        since_weeks, since_parts = self._elapse(since_s)
+        until_weeks, until_parts = self._elapse(until_s)
         spent = (until_weeks - since_weeks)[:, None] * np.diff(self.breaks_s) + (until_parts - since_parts)
         exposure: NDArray[np.float64] = spent @ (self.groups[:, None] == np.arange(self.levels))
         return np.maximum(exposure, 0.0)
@@ -150,7 +150,7 @@ class WeekBins:
         """Return the mean of these levels over the week."""
         return float(levels[self.groups] @ np.diff(self.breaks_s)) / self.period_s
 
-    def _elapsed(self, times_s: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _elapse(self, times_s: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return whole weeks since the anchor, and the seconds of the current week in each interval."""
         times = np.atleast_1d(np.asarray(times_s, dtype=np.float64)) - self.anchor_s
         weeks = np.floor(times / self.period_s)

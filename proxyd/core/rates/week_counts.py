@@ -17,9 +17,9 @@ from proxyd.core.rates.week_shapes import (
     Ints,
     WeekShapes,
     belonging,
-    expected_hours,
-    passed_hours,
-    shared_shapes,
+    common_shapes,
+    factors_over_hours,
+    hours_between,
     week_hours,
 )
 
@@ -81,7 +81,7 @@ class WeekCounts:
             squares = float((batches.astype(np.float64) ** 2).sum())
         else:
             items = float(evidence.count if isinstance(evidence, ItemCount) else evidence.changed)
-            passed = passed_hours(evidence.since_s, evidence.until_s)
+            passed = hours_between(evidence.since_s, evidence.until_s)
             found = items * passed / max(float(passed.sum()), 1e-12)
             squares = items
         if not found.any():
@@ -97,7 +97,7 @@ class WeekCounts:
 
     def passed(self, now_s: float) -> Floats:
         """Return how often each hour of the week was observed in the last year."""
-        return passed_hours(max(self.since_s, now_s - _LONGEST_S), now_s)
+        return hours_between(max(self.since_s, now_s - _LONGEST_S), now_s)
 
 
 def pack(counts: ArrayLike) -> bytes:
@@ -138,7 +138,7 @@ def fleet_shapes(weeks: Sequence[WeekCounts], now_s: ArrayLike, *, most: int = 8
     sample = [weeks[number] for number in first]
     counts, passed = _arrays(sample, at_s[first])
     own = dispersion(sample, at_s[first])
-    learned = shared_shapes(counts, passed, most=most, dispersion=own * together)
+    learned = common_shapes(counts, passed, most=most, dispersion=own * together)
     of_source = np.zeros(len(weeks), dtype=np.int64)
     of_source[first] = learned.of_source
     others = np.sort(order[_SAMPLE:])  # neighbouring sources are close in memory
@@ -151,7 +151,7 @@ def fleet_shapes(weeks: Sequence[WeekCounts], now_s: ArrayLike, *, most: int = 8
 def _belonging(weeks: Sequence[WeekCounts], now_s: Floats, shapes: Floats) -> Ints:
     """Return the shape of each source; it does not depend on the discount of its items."""
     since_s = np.maximum(np.array([each.since_s for each in weeks]), now_s - _LONGEST_S)
-    return belonging(_counts(weeks).astype(np.float64), expected_hours(since_s, now_s, shapes), shapes)
+    return belonging(_counts(weeks).astype(np.float64), factors_over_hours(since_s, now_s, shapes), shapes)
 
 
 def dispersion(weeks: Sequence[WeekCounts], now_s: ArrayLike) -> float:
@@ -182,7 +182,7 @@ def _arrays(weeks: Sequence[WeekCounts], now_s: Floats) -> tuple[Floats, Floats]
     counts = np.concatenate([_counts(run) for run in _runs(weeks)]).astype(np.float64)
     fades = 2.0 ** (-np.maximum(0.0, now_s - np.array([each.as_of_s for each in weeks])) / HALF_LIFE_S)
     since_s = np.array([each.since_s for each in weeks])
-    return counts * fades[:, None], passed_hours(np.maximum(since_s, now_s - _LONGEST_S), now_s)
+    return counts * fades[:, None], hours_between(np.maximum(since_s, now_s - _LONGEST_S), now_s)
 
 
 def _items(weeks: Sequence[WeekCounts]) -> Floats:

@@ -32,10 +32,10 @@ def week_hours(times_s: ArrayLike) -> Ints:
     return hours % HOURS
 
 
-def passed_hours(start_s: ArrayLike, stop_s: ArrayLike) -> Floats:
+def hours_between(start_s: ArrayLike, stop_s: ArrayLike) -> Floats:
     """Return how often each hour of the week has passed between two unix times, shape (168,); (n, 168) for arrays.
 
-    >>> passed_hours(4 * 86400.0, 4 * 86400.0 + 5400.0)[:3]
+    >>> hours_between(4 * 86400.0, 4 * 86400.0 + 5400.0)[:3]
     array([1. , 0.5, 0. ])
     """
     hour = np.arange(HOURS)
@@ -48,13 +48,13 @@ def passed_hours(start_s: ArrayLike, stop_s: ArrayLike) -> Floats:
     return until(stop_s) - until(start_s)
 
 
-def expected_hours(start_s: ArrayLike, stop_s: ArrayLike, shapes: Floats) -> Floats:
+def factors_over_hours(start_s: ArrayLike, stop_s: ArrayLike, shapes: Floats) -> Floats:
     """Return the sum of each shape's factors over the hours between two unix times, shape (times, shapes).
 
     It equals ``passed_hours(start_s, stop_s) @ shapes.T``, without a loop over the hours.
 
     >>> shapes = np.arange(2.0 * HOURS).reshape(2, HOURS)
-    >>> expected_hours([4 * 86400.0], [4 * 86400.0 + 5400.0], shapes)
+    >>> factors_over_hours([4 * 86400.0], [4 * 86400.0 + 5400.0], shapes)
     array([[  0.5, 252.5]])
     """
     sums = np.concatenate([np.zeros((1, len(shapes))), np.cumsum(shapes.T, axis=0)])
@@ -155,10 +155,11 @@ class WeekShapes:
         """
         return replace(self, shapes=share * self.shapes + (1 - share))
 
-    def evened(self, even: NDArray[np.bool_]) -> WeekShapes:
+    def with_even_weeks(self, even: NDArray[np.bool_]) -> WeekShapes:
         """Return the shapes with an even week for some sources, shape (sources,).
 
-        >>> WeekShapes(np.full((1, 2), 3.0), np.array([0, 0])).evened(np.array([False, True])).of_source.tolist()
+        >>> shapes = WeekShapes(np.full((1, 2), 3.0), np.array([0, 0]))
+        >>> shapes.with_even_weeks(np.array([False, True])).of_source.tolist()
         [0, 1]
         """
         if not even.any():
@@ -213,7 +214,7 @@ class WeekTrust:
         return WeekTrust(tuple((np.array(self.likelihoods) * fade + new).tolist()))
 
 
-def shared_shapes(counts: ArrayLike, passed: ArrayLike, *, most: int = 8, dispersion: float = 1.0) -> WeekShapes:
+def common_shapes(counts: ArrayLike, passed: ArrayLike, *, most: int = 8, dispersion: float = 1.0) -> WeekShapes:
     """Return one to ``most`` week shapes and the shape that each source follows.
 
     A mixture fitted by EM, with shapes shrunk as in ``week_shape``. The most mixed shape is split as long as that pays
@@ -236,7 +237,7 @@ def shared_shapes(counts: ArrayLike, passed: ArrayLike, *, most: int = 8, disper
     --------
     >>> office, night = np.zeros(168), np.zeros(168)
     >>> office[9:17], night[20:24] = 40.0, 60.0
-    >>> found = shared_shapes([office, night, office, night], np.ones(168))
+    >>> found = common_shapes([office, night, office, night], np.ones(168))
     >>> len(found.shapes), bool(found.of_source[0] == found.of_source[2] != found.of_source[1])
     (2, True)
     """
@@ -244,7 +245,7 @@ def shared_shapes(counts: ArrayLike, passed: ArrayLike, *, most: int = 8, disper
     if seen.sum() <= 0 or weeks.sum() <= 0:
         return WeekShapes(np.ones((1, HOURS)), np.zeros(len(seen), dtype=np.int64))
     effective = seen / dispersion
-    shapes = _pooled(effective, weeks, np.ones(len(seen)))[None, :]
+    shapes = _pool_shapes(effective, weeks, np.ones(len(seen)))[None, :]
     members = np.zeros(len(seen), dtype=np.int64)
     score = _evidence(effective, weeks, shapes)
     for clusters in range(2, min(most, len(seen)) + 1):
@@ -270,7 +271,7 @@ def belonging(counts: Floats, expected: Floats, shapes: Floats) -> Ints:
     return likeliest
 
 
-def _pooled(counts: Floats, passed: Floats, share: Floats) -> Floats:
+def _pool_shapes(counts: Floats, passed: Floats, share: Floats) -> Floats:
     """Return the shape of several sources together, each with a share in it, shape (sources,)."""
     if passed.ndim == 1:
         return week_shape(share @ counts, passed)
@@ -286,7 +287,7 @@ def _split(counts: Floats, passed: Floats, shapes: Floats, members: Ints, cluste
     misfit = ((counts - expected) ** 2 / np.maximum(expected, 1e-9)).sum(axis=1) / HOURS
     pattern = (counts - expected) @ ((counts - expected)[int(np.argmax(misfit))])
     worst = (pattern > 0).astype(np.float64)
-    return np.vstack([shapes, _pooled(counts, passed, worst)])[:clusters]
+    return np.vstack([shapes, _pool_shapes(counts, passed, worst)])[:clusters]
 
 
 def _mixture(counts: Floats, passed: Floats, shapes: Floats) -> tuple[Floats, Ints]:
@@ -295,7 +296,7 @@ def _mixture(counts: Floats, passed: Floats, shapes: Floats) -> tuple[Floats, In
     for _ in range(_ROUNDS):
         logs = _log_likelihoods(counts, passed, shapes)
         belongs = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
-        new = np.array([_pooled(counts, passed, share) for share in belongs.T])
+        new = np.array([_pool_shapes(counts, passed, share) for share in belongs.T])
         if np.allclose(new, shapes, rtol=1e-3, atol=1e-4):
             break
         shapes = new

@@ -144,7 +144,7 @@ class Decider:
         known.compiled = swap.after.following(known.estimates.accepted)
         known.failing.keep(known.compiled.programs)
         backlog = self.recalls.follow(swap, now_s)
-        changed = (*swap.sources, *_moved_otherwise(previous, known.compiled))
+        changed = (*swap.sources, *_sources_moving_otherwise(previous, known.compiled))
         self._allow_hubs(changed)
         self.captures.declare()
         self.placement.declare(changed, now_s)
@@ -178,7 +178,7 @@ class Decider:
         """
         known = self.known
         source = known.compiled.sources[source_id]
-        state = known.accepted_state(source, now_s)
+        state = known.state_after_move(source, now_s)
         if state is None:
             return None
         known.estimates.keep(state)
@@ -193,7 +193,7 @@ class Decider:
             return
         gone = [each for each in self.hubs.subscriptions() if each not in self.known.compiled.rules_of]
         for source_id in (*filter(self.known.has, changed), *gone):
-            self.hubs.allow(source_id, self.known.pushed_at(source_id))
+            self.hubs.allow(source_id, self.known.address_of_pushes(source_id))
 
     def pause(self, paused: Mapping[str, Suspension], now_s: float) -> None:
         """Probe these sources no more, and all others that rules ask for again."""
@@ -256,10 +256,10 @@ class Decider:
         """Take in an outcome as ``Observing.observe`` does; rules run here, however long they take."""
         return finish_at_once(self.observing.observe(outcome, stored, reading=reading, probe=probe))
 
-    def subscribed(self, subscription: Subscription, now_s: float) -> None:
+    def note_subscription(self, subscription: Subscription, now_s: float) -> None:
         """Take in the new state of a subscription."""
         self.hubs.keep(subscription)
-        self.placement.subscribed(subscription.source_id, now_s)
+        self.placement.note_subscription(subscription.source_id, now_s)
 
     # -- the plan of the week
 
@@ -285,7 +285,7 @@ class Decider:
         return switch_plan(self.planner, week, self.settings.grid.chronon_at(now_s))
 
 
-def _moved_otherwise(before: Compiled, after: Compiled) -> list[str]:
+def _sources_moving_otherwise(before: Compiled, after: Compiled) -> list[str]:
     """Return the sources that are read at another address than before, because their move is accepted or forgotten."""
     both = before.moved.keys() | after.moved.keys()
     return [name for name in sorted(both) if before.moved.get(name) != after.moved.get(name)]

@@ -179,7 +179,7 @@ class Observing:
         self._placement.settle(outcome.source_id, outcome.finished_s)
         if observation is not None:
             self._placement.take_in(outcome, observation)
-        learn = partial(self._placement.feed_back, outcome=outcome, observation=observation)
+        learn = partial(self._placement.update_demands_of, outcome=outcome, observation=observation)
         if outcome.is_push:
             self._planner.pushed(outcome.source_id, outcome.finished_s, learn=learn)
         else:
@@ -225,10 +225,10 @@ class Observing:
             context,
             is_excused=self.connection.excuses(host, outcome),
             is_sure=self.connection.is_sure(host, outcome, since_s=since_s, hosts=self._known.compiled.hosts),
-            throttled_until_s=self._throttled_until_s(context),
+            throttled_until_s=self._throttle_end_s(context),
         )
 
-    def _throttled_until_s(self, context: SourceContext) -> float:
+    def _throttle_end_s(self, context: SourceContext) -> float:
         """Return until when a source is or was left alone because it, or its host, asked for fewer requests."""
         state, planned = context.state, self._planner.sources.get(context.source.source_id)
         own_s = state.not_before_s if state.last_outcome == OutcomeKind.THROTTLED.value else 0.0

@@ -99,9 +99,9 @@ class SourcePlacement:
 
     def neediest_first(self, sources: Iterable[str], now_s: float) -> list[str]:
         """Return sources in the order in which to place them; this may be done in a thread."""
-        return sorted(sources, key=partial(self._missed, now_s), reverse=True)
+        return sorted(sources, key=partial(self._items_since_probe, now_s), reverse=True)
 
-    def _missed(self, now_s: float, source_id: str) -> float:
+    def _items_since_probe(self, now_s: float, source_id: str) -> float:
         """Return about how many items a source has had since its last probe."""
         state = self._known.states.get(source_id)
         if state is None or state.last_start_s is None:
@@ -149,7 +149,7 @@ class SourcePlacement:
         if self._known.is_planned(source_id):
             if source_id in self._gained:
                 self._continue_state(source_id, now_s)
-            placed = self._placed(self._known.compiled.sources[source_id], now_s)
+            placed = self._place_outcome(self._known.compiled.sources[source_id], now_s)
             self._planner.put(placed, self._grid.chronon_at(now_s))
             if placed.demands.has_intervals:
                 self._laid[source_id] = None
@@ -190,10 +190,10 @@ class SourcePlacement:
         for source_id in sources:
             planned = self._planner.sources.get(source_id)
             if planned is not None:
-                planned.demands = replace(planned.demands, once=self._captures.asked_once(source_id))
+                planned.demands = replace(planned.demands, once=self._captures.single_demands(source_id))
                 self._planner.reschedule(source_id, self._grid.chronon_at(now_s))
 
-    def subscribed(self, source_id: str, now_s: float) -> None:
+    def note_subscription(self, source_id: str, now_s: float) -> None:
         """Note until when the hub of a source pushes; this decides which probes it needs."""
         planned = self._planner.sources.get(source_id)
         if planned is not None:
@@ -212,10 +212,10 @@ class SourcePlacement:
             coming.saw(now_s, self._grid.chronon_at(now_s))
         elif outcome.kind.is_success:
             coming.saw(now_s, self._planner.in_flight.get(coming.source_id))
-        self._feed_back(coming, outcome, observation)
+        self._update_demands(coming, outcome, observation)
         spacing_s = max(self._planner.limits.hosts.spacing_s(coming.host), outcome.crawl_delay_s or 0.0)
         record = SourceRecord.of(coming, now_s, grid=self._grid)
-        counted_s = None if self._planner.week is None else self._counted_s(coming, self._planner.week)
+        counted_s = None if self._planner.week is None else self._effective_time_s(coming, self._planner.week)
         return replace(record, expected_per_s=source.expected_per_s, host_spacing_s=spacing_s, counted_s=counted_s)
 
     def take_in(self, outcome: ProbeOutcome, observation: Observation) -> None:
@@ -239,10 +239,10 @@ class SourcePlacement:
         if outcome.crawl_delay_s is not None:
             self._planner.limits.hosts.space(planned.host, outcome.crawl_delay_s)
 
-    def feed_back(self, planned: PlannedSource, outcome: ProbeOutcome, observation: Observation | None) -> None:
+    def update_demands_of(self, planned: PlannedSource, outcome: ProbeOutcome, observation: Observation | None) -> None:
         """Update the demands of a source with what was found; the planner calls it while it takes the probe in."""
         if observation is not None:
-            self._feed_back(planned, outcome, observation)
+            self._update_demands(planned, outcome, observation)
 
     # -- how
 
@@ -256,18 +256,18 @@ class SourcePlacement:
         if planned.last_seen_s is None and outcome.kind.is_success:
             self._lay(planned, now_s, is_first=True)
 
-    def _feed_back(self, planned: PlannedSource, outcome: ProbeOutcome, observation: Observation) -> None:
+    def _update_demands(self, planned: PlannedSource, outcome: ProbeOutcome, observation: Observation) -> None:
         """Update the demands of a source with what was found."""
         now_s, programs, streams = outcome.finished_s, self._known.compiled.programs, self._known.streams
         if planned.demands.only_detects:
             return
         fired = {record.rule for record in observation.rules.intervals}
         for demand in [each for each in planned.demands.rules if (each.rule, planned.source_id) in streams]:
-            events, passing = self._counted(demand.rule, planned.source_id)
+            events, passing = self._count_probes(demand.rule, planned.source_id)
             counting_s = now_s - counts_since_s(programs[demand.rule])
             demand.found(Found(now_s, planned.rate_per_s, events, demand.rule in fired, passing, counting_s))
 
-    def _counted_s(self, coming: PlannedSource, week: WeekPlan) -> float | None:
+    def _effective_time_s(self, coming: PlannedSource, week: WeekPlan) -> float | None:
         """Return when the last probe that saw a source counts as made in the plan, if it is in the plan."""
         if coming.last_seen_s is None or coming.source_id not in week:
             return None
@@ -277,7 +277,7 @@ class SourcePlacement:
         """Return the number of the epoch that has begun by ``now``; epochs are counted from 1970, as restarts are."""
         return floor(self._grid.start_s(now) / self._known.settings.epoch_s + _ROUNDING)
 
-    def _placed(self, source: Source, now_s: float) -> PlannedSource:
+    def _place_outcome(self, source: Source, now_s: float) -> PlannedSource:
         """Return a source in the planner's form, with what the planner already knows of it."""
         old = self._planner.sources.get(source.source_id) or self._set_aside.pop(source.source_id, None)
         record = self._record(source.source_id, now_s) if old is None else None
@@ -329,9 +329,9 @@ class SourcePlacement:
         """Restore what another planner learned of a source, and let hubs push it to this one."""
         self._gained.discard(source_id)
         if self._known.settings.subscribes:
-            self._hubs.allow(source_id, self._known.pushed_at(source_id))
+            self._hubs.allow(source_id, self._known.address_of_pushes(source_id))
         if (state := self._known.states.get(source_id)) is not None:
-            self._known.estimates.keep(state.resumed(now_s))
+            self._known.estimates.keep(state.resume(now_s))
 
     def _remember(self, log: ProbeLog, host: str, state: SourceState, record: SourceRecord | None) -> None:
         """Restore the starts of a source's probes; if only the last is known, assume that all were made then.
@@ -380,7 +380,7 @@ class SourcePlacement:
         if demands is None:
             demands = demands_of(
                 programs,
-                {each.rule.name: self._counted(each.rule.name, source_id) for each in programs},
+                {each.rule.name: self._count_probes(each.rule.name, source_id) for each in programs},
                 before,
                 source_id=source_id,
                 rate_per_s=rate_per_s,
@@ -389,10 +389,10 @@ class SourcePlacement:
             )
             if demands.only_detects and not any(each.rule.importance for each in programs):
                 self._shared[alike] = demands
-        once = self._captures.asked_once(source_id)
+        once = self._captures.single_demands(source_id)
         return replace(demands, once=once) if once else demands
 
-    def _counted(self, rule: str, source_id: str) -> Counted:
+    def _count_probes(self, rule: str, source_id: str) -> Counted:
         """Return what a rule has counted on a source, and what part of its items."""
         return Counted(self._known.count(rule, source_id), self._known.matching_share(rule, source_id))
 

@@ -11,7 +11,7 @@ from proxyd.core.rules.observation import RuleResults
 from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.core.rules.stages.rule_tasks import RecallTask, RuleStep, RuleTask
-from proxyd.core.rules.stages.streams import Backlog, counts, refilled
+from proxyd.core.rules.stages.streams import Backlog, counts, refill_stream
 
 
 class Recalls:
@@ -35,10 +35,12 @@ class Recalls:
         return [
             each
             for name, sources in gained.items()
-            for each in self._opened(programs[name], sources, swap.fresh.get(name, ()))
+            for each in self._open_page(programs[name], sources, swap.fresh.get(name, ()))
         ]
 
-    def _opened(self, program: RuleProgram, sources: Iterable[str], fresh: Iterable[StreamState]) -> Iterator[Backlog]:
+    def _open_page(
+        self, program: RuleProgram, sources: Iterable[str], fresh: Iterable[StreamState]
+    ) -> Iterator[Backlog]:
         """Open the missing streams of a rule, and yield those through which the past must be replayed.
 
         Most of them are in ``fresh``.
@@ -125,7 +127,7 @@ class Recalls:
         program, stream = self._known.compiled.programs.get(rule), self._known.streams.get((rule, source_id))
         if program is not None and stream is not None:
             events = (program.own_view(each.event(name)) for name, found in stored.items() for each in found)
-            self._known.streams[rule, source_id] = refilled(program, stream, filter(None, events))
+            self._known.streams[rule, source_id] = refill_stream(program, stream, filter(None, events))
 
 
 def _is_lost(stream: StreamState) -> bool:

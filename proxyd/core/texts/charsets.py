@@ -100,13 +100,13 @@ def _candidates(body: bytes, content_type: str | None, kind: DocumentKind) -> li
     """Return the codecs that a document may be in, the likeliest first."""
     marked = [name for mark, name in _MARKS if body.startswith(mark)][:1]
     header = _HEADER.search(content_type or "")
-    labels = [header.group(1) if header else None, _declared(body, kind)]
+    labels = [header.group(1) if header else None, _declaration_of(body, kind)]
     named = [codec for codec in (_codec(label) for label in labels if label) if codec is not None]
     is_utf8 = not body.isascii() and b"\x00" not in body[:4] and _fits(_read(body, "utf-8"), body)
     return [*marked, *["utf-8"] * is_utf8, *(_by_zeros(name, body) for name in named)]
 
 
-def _declared(body: bytes, kind: DocumentKind) -> str | None:
+def _declaration_of(body: bytes, kind: DocumentKind) -> str | None:
     """Return the charset that the document declares; zero bytes reveal JSON and unmarked UTF-16 and UTF-32."""
     if kind is DocumentKind.JSON or b"\x00" in body[:4]:
         return json.detect_encoding(body[:8])

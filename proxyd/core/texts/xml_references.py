@@ -56,7 +56,7 @@ def _characters(references: str) -> str:
     codes = [_code(number) for number in written]
     if all(map(_is_legal, codes)) and "X" not in references:
         return references
-    return "".join(f"&#{code};" for code in _paired(codes) if _is_legal(code))
+    return "".join(f"&#{code};" for code in _pair_references(codes) if _is_legal(code))
 
 
 def _code(number: str) -> int:
@@ -70,7 +70,7 @@ def _is_legal(code: int) -> bool:
     return code in {9, 10, 13} or 0x20 <= code < 0xD800 or 0xE000 <= code < 0xFFFE or 0x10000 <= code < 0x110000
 
 
-def _paired(codes: list[int]) -> Iterator[int]:
+def _pair_references(codes: list[int]) -> Iterator[int]:
     high = 0
     for code in codes:
         if high and 0xDC00 <= code < 0xE000:

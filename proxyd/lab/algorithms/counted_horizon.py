@@ -114,7 +114,7 @@ class CountedPlan:
     The second and the fourth update fire. One probe may serve both, if their life is long enough.
 
     >>> chances = UpdateChances.noisy(np.zeros(20), [2, 5, 7, 9], 1.0)
-    >>> [counted_plan(chances, every=2, life=life, price=0.1).probes(np.array([2, 5, 7, 9])) for life in (3, 4)]
+    >>> [plan_of_counts(chances, every=2, life=life, price=0.1).probes(np.array([2, 5, 7, 9])) for life in (3, 4)]
     [[5, 9], [9]]
     """
 
@@ -133,7 +133,7 @@ class CountedPlan:
         return found
 
 
-def counted_plan(chances: UpdateChances, *, every: int, life: int | None, price: float) -> CountedPlan:
+def plan_of_counts(chances: UpdateChances, *, every: int, life: int | None, price: float) -> CountedPlan:
     """Return the best plan for ``COUNT(*) % every = 0`` on a source whose updates are counted at each probe.
 
     Parameters
@@ -151,7 +151,7 @@ def counted_plan(chances: UpdateChances, *, every: int, life: int | None, price:
     Examples
     --------
     >>> chances = UpdateChances.poisson(np.full(9, 0.5))
-    >>> plan = counted_plan(chances, every=2, life=1, price=0.1)
+    >>> plan = plan_of_counts(chances, every=2, life=1, price=0.1)
     >>> plan.chronons[plan.following[0]].tolist()  # the first probe, if none or one item has come since a firing
     [2, 1]
     """

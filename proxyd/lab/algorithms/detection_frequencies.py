@@ -62,7 +62,7 @@ def tight_bound(rates: ArrayLike, c: float) -> DetectionBound:
     >>> bound.frequencies.tolist(), bound.cost
     ([1.0, 0.5, 0.5], 7.0)
     """
-    lam = checked_rates(rates, c)
+    lam = check_rates(rates, c)
     frequencies = np.zeros(len(lam))
     free = lam > 0
     left = float(c)
@@ -95,7 +95,7 @@ def paper_bound(rates: ArrayLike, c: float) -> float:
     >>> paper_bound([4.0, 1.0, 1.0], 2.0)
     6.0
     """
-    lam = checked_rates(rates, c)
+    lam = check_rates(rates, c)
     return max(float(lam.sum()), float(np.sqrt(lam).sum()) ** 2 / (2 * c))
 
 
@@ -114,7 +114,7 @@ def memoryless(rates: ArrayLike, c: float) -> Floats:
     >>> memoryless([4.0, 1.0, 1.0], 1).tolist()
     [0.5, 0.25, 0.25]
     """
-    root = np.sqrt(checked_rates(rates, c))
+    root = np.sqrt(check_rates(rates, c))
     if root.sum() == 0:
         return np.full(len(root), 1 / len(root))
     probabilities: Floats = root / root.sum()
@@ -138,7 +138,7 @@ def periodic_cost(rates: ArrayLike, cycle: ArrayLike, c: int = 1) -> float:
     >>> periodic_cost([1.0, 1.0], [0, 1])
     3.0
     """
-    lam = checked_rates(rates, c)
+    lam = check_rates(rates, c)
     sequence = np.asarray(cycle, dtype=np.int64)
     steps = -(-len(sequence) // c)
     probed = sequence >= 0
@@ -157,7 +157,7 @@ def periodic_cost(rates: ArrayLike, cycle: ArrayLike, c: int = 1) -> float:
     return float(np.sum(lam[sources] * gaps * (gaps + 1)) / (2 * max(steps, 1)))
 
 
-def checked_rates(rates: ArrayLike, c: float) -> Floats:
+def check_rates(rates: ArrayLike, c: float) -> Floats:
     """Return the rates as an array, or raise ``SchedulingError``."""
     lam = np.asarray(rates, dtype=np.float64)
     if lam.ndim != 1 or not len(lam) or not np.all(np.isfinite(lam)) or np.any(lam < 0):

@@ -70,7 +70,7 @@ class ModelDemand:
         if self._extra is not None and self._extra.start <= chronon:
             self._extra = None
 
-    def observed(self, now_s: float, *, count: int, fired: bool) -> None:
+    def observe_probe(self, now_s: float, *, count: int, fired: bool) -> None:
         """Record what a probe found."""
         if not self.feedback or fired:
             return
@@ -82,11 +82,11 @@ class ModelDemand:
             self._extra = interval
 
     def _pass_by(self, now: Chronon) -> PlannedInterval | None:
-        while (planned := self._planned()) is not None and planned.deadline < now:
+        while (planned := self._next_interval()) is not None and planned.deadline < now:
             self._k += 1
         return planned
 
-    def _planned(self) -> PlannedInterval | None:
+    def _next_interval(self) -> PlannedInterval | None:
         return self.ahead(self.firing.items_to_next(0, self._k), self.anchor_s)
 
 

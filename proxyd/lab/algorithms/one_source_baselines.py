@@ -73,7 +73,7 @@ def first_arrival(prefix: Prefix, probability: float, *, step: float | None = No
     """
     if not 0 < probability < 1:
         raise InvalidScheduleError("the probability must lie between 0 and 1")
-    return _expected_arrivals(prefix, -log1p(-probability), step)
+    return _probes_by_expectation(prefix, -log1p(-probability), step)
 
 
 def parameter_for(
@@ -103,7 +103,7 @@ def parameter_for(
     if policy not in ("threshold", "first-arrival"):
         raise UnknownPolicyError(f"{policy!r} has no parameter; use threshold or first-arrival")
     by_cost = policy == "threshold"
-    make: Callable[..., OneSourceSchedule] = threshold if by_cost else _expected_arrivals
+    make: Callable[..., OneSourceSchedule] = threshold if by_cost else _probes_by_expectation
     low, high = 0.0, 1.0 + (prefix.cost(prefix.breaks[0], prefix.breaks[-1]) if by_cost else float(prefix.L[-1]))
     for _ in range(200):
         middle = (low + high) / 2
@@ -123,7 +123,7 @@ def _check_number(probes: int) -> None:
         raise InvalidScheduleError(f"{probes} probes are too many; at most {_MOST_PROBES} can be made")
 
 
-def _expected_arrivals(prefix: Prefix, expected: float, step: float | None) -> OneSourceSchedule:
+def _probes_by_expectation(prefix: Prefix, expected: float, step: float | None) -> OneSourceSchedule:
     """Return a probe whenever ``expected`` items are expected since the last one."""
     return _greedy(prefix, lambda start: _items_reached(prefix, start, expected), step)
 

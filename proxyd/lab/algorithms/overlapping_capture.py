@@ -15,7 +15,7 @@ from proxyd.core.errors import SchedulingError
 from proxyd.core.model.schedule import ExecutionInterval
 from proxyd.core.planning.capture.capture_kernels import SLOT, tables, take_in_order
 from proxyd.core.planning.capture.earliest_deadline import Capacity, Jobs, edf
-from proxyd.core.planning.capture.spans import OPEN, CaptureSchedule, Floats, Ints, Spans, are_disjoint, checked_weights
+from proxyd.core.planning.capture.spans import OPEN, CaptureSchedule, Floats, Ints, Spans, are_disjoint, check_weights
 from proxyd.core.planning.kernels.numba_kernels import kernel
 
 _TOLERANCE = 1e-6
@@ -66,7 +66,7 @@ def greedy_capture(
     given = list(intervals)
     spans = Spans.of(given)
     jobs = Jobs.of(spans, capacity)
-    worth = checked_weights(weights, len(spans))
+    worth = check_weights(weights, len(spans))
     order = np.argsort(jobs.first, kind="stable")
     by_start = jobs.part(order)
     columns = np.stack([by_start.sources, by_start.first, by_start.last])
@@ -105,7 +105,7 @@ def lp_bound(intervals: Iterable[ExecutionInterval], capacity: Capacity, weights
     """
     spans = Spans.of(intervals)
     jobs = Jobs.of(spans, capacity)
-    worth = checked_weights(weights, len(spans))[jobs.index]
+    worth = check_weights(weights, len(spans))[jobs.index]
     if not len(jobs):
         return 0.0
     serves, slots = _program(jobs)
@@ -230,7 +230,7 @@ def most_weight(intervals: Iterable[ExecutionInterval], weights: ArrayLike, capa
     (['b', 'c'], 8.0, True)
     """
     spans = Spans.of(intervals)
-    given = checked_weights(weights, len(spans))
+    given = check_weights(weights, len(spans))
     jobs = Jobs.of(spans, capacity)
     table, slots = tables(jobs.first, jobs.last, jobs.room)
     take_in_order(np.argsort(-given[jobs.index], kind="stable"), table, slots)
@@ -244,18 +244,18 @@ def most_weight(intervals: Iterable[ExecutionInterval], weights: ArrayLike, capa
     return replace(found, exact=exact, bound=found.weight if exact else bound)
 
 
-def captured_weight(schedule: CaptureSchedule, intervals: Sequence[ExecutionInterval], weights: Floats) -> float:
+def weight_of_captures(schedule: CaptureSchedule, intervals: Sequence[ExecutionInterval], weights: Floats) -> float:
     """Return the weight of the intervals that the probes of a schedule capture, each at its source.
 
     >>> from proxyd.core.model.chronon import Epoch
     >>> intervals, room = [ExecutionInterval(name, "r", 0, 1) for name in "abc"], Capacity.constant(1, Epoch(0, 4))
-    >>> captured_weight(most_weight(intervals, [1.0, 5.0, 3.0], room), intervals, np.array([1.0, 5.0, 3.0]))
+    >>> weight_of_captures(most_weight(intervals, [1.0, 5.0, 3.0], room), intervals, np.array([1.0, 5.0, 3.0]))
     8.0
     """
     spans = Spans.of(intervals)
     number = {name: n for n, name in enumerate(spans.names)}
     probes = np.array([(number[source], chronon) for source, chronon in schedule.probes], dtype=np.int64).reshape(-1, 2)
-    return float(np.sum(weights[spans.captured_at(probes[:, 0], probes[:, 1]) < OPEN]))
+    return float(np.sum(weights[spans.first_captures(probes[:, 0], probes[:, 1]) < OPEN]))
 
 
 def most_captured(given: Sequence[ExecutionInterval], capacity: Capacity, weights: Floats | None) -> CaptureSchedule:

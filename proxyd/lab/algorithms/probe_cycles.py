@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from proxyd.core.errors import SchedulingError
-from proxyd.lab.algorithms.detection_frequencies import checked_rates, memoryless, periodic_cost
+from proxyd.lab.algorithms.detection_frequencies import check_rates, memoryless, periodic_cost
 
 GOLDEN = (sqrt(5) + 1) / 2
 IDLE = -1
@@ -36,7 +36,7 @@ def powers_of_two(rates: ArrayLike) -> NDArray[np.int64]:
     >>> powers_of_two([4.0, 1.0, 1.0]).tolist()
     [0, 1, 0, 2]
     """
-    lam = checked_rates(rates, 1)
+    lam = check_rates(rates, 1)
     p = memoryless(lam, 1)
     return cycle_of_powers([ceil(-log2(x) - 1e-12) if x > 0 else None for x in p])
 
@@ -69,7 +69,7 @@ def cycle_of_powers(powers: list[int | None]) -> NDArray[np.int64]:
     return cycle
 
 
-def improved_powers(rates: ArrayLike, c: int = 1) -> NDArray[np.int64]:
+def best_powers(rates: ArrayLike, c: int = 1) -> NDArray[np.int64]:
     """Return the best cycle of powers of two: it tries every scale of the frequencies, and uses idle places.
 
     The paper rounds every probability down to a power of two, which leaves up to half of the probes unused. Here the
@@ -86,24 +86,24 @@ def improved_powers(rates: ArrayLike, c: int = 1) -> NDArray[np.int64]:
 
     Examples
     --------
-    >>> improved_powers([1.0, 1.0, 1.0]).tolist().count(IDLE)
+    >>> best_powers([1.0, 1.0, 1.0]).tolist().count(IDLE)
     0
     """
-    lam = checked_rates(rates, c)
+    lam = check_rates(rates, c)
     p = memoryless(lam, 1)
     active = p > 0
     fractions = np.unique(np.log2(p[active]) % 1.0)
     scales = np.unique(np.concatenate([2.0**-fractions, [1.0]]))[:: max(1, len(fractions) // 64)]
     best, best_cost = np.array([IDLE]), np.inf
     for scale in scales:
-        cycle = cycle_of_powers(_filled(lam, p * scale))
+        cycle = cycle_of_powers(_fill_cycle(lam, p * scale))
         cost = periodic_cost(lam, cycle, c)
         if cost < best_cost:
             best, best_cost = cycle, cost
     return best
 
 
-def _filled(lam: NDArray[np.float64], wanted: NDArray[np.float64]) -> list[int | None]:
+def _fill_cycle(lam: NDArray[np.float64], wanted: NDArray[np.float64]) -> list[int | None]:
     """Return powers at or below the wanted frequencies, then halve periods while possible, best gain first."""
     powers = [ceil(-log2(x) - 1e-12) if x > 0 else None for x in wanted]
     least = floor(-log2(max(wanted.max(), 1e-300)))
@@ -159,7 +159,7 @@ def golden(frequencies: ArrayLike, length: int | None = None) -> NDArray[np.int6
     if length is None:
         length = ceil(1 / float(f[f > 0].min()))
     size = _fibonacci_from(min(length, _MOST_PERIOD))
-    accesses = _rounded(f * size, size)
+    accesses = _round_number(f * size, size)
     owner = np.repeat(np.arange(len(f)), accesses)
     places = np.argsort(np.arange(1, size + 1) / GOLDEN % 1.0, kind="stable")
     cycle: NDArray[np.int64] = owner[places]
@@ -173,7 +173,7 @@ def _fibonacci_from(least: int) -> int:
     return a
 
 
-def _rounded(shares: NDArray[np.float64], total: int) -> NDArray[np.int64]:
+def _round_number(shares: NDArray[np.float64], total: int) -> NDArray[np.int64]:
     """Round shares to whole numbers that add up to ``total``, the largest remainders up; each share gets at least 1."""
     whole = np.floor(shares).astype(np.int64)
     whole[(shares > 0) & (whole == 0)] = 1

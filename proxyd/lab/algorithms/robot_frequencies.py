@@ -72,7 +72,7 @@ def evenly_spaced(mu: ArrayLike, access: GammaAccess, weights: ArrayLike | None 
     >>> evenly_spaced([1.0, 3.0], GammaAccess(1.0, np.inf)).frequencies.tolist()
     [0.25, 0.75]
     """
-    rates, costs = _checked(mu, weights)
+    rates, costs = _check_arguments(mu, weights)
     log_h = np.log(access.transform(rates))
     value = costs / rates
 
@@ -82,11 +82,11 @@ def evenly_spaced(mu: ArrayLike, access: GammaAccess, weights: ArrayLike | None 
             found: Floats = np.where((value > nu) & (y > 0), log_h / np.log(y), 0.0)
         return found
 
-    frequencies = _normalised(shares, float(value.max()))
+    frequencies = _normalise(shares, float(value.max()))
     return RobotFrequencies(frequencies, float(costs @ even_staleness(rates, access, frequencies)))
 
 
-def randomised(mu: ArrayLike, access: GammaAccess, weights: ArrayLike | None = None) -> RobotFrequencies:
+def randomise(mu: ArrayLike, access: GammaAccess, weights: ArrayLike | None = None) -> RobotFrequencies:
     """Return the frequencies of least cost if each access is drawn independently.
 
     The parameters are those of ``evenly_spaced``.
@@ -98,10 +98,10 @@ def randomised(mu: ArrayLike, access: GammaAccess, weights: ArrayLike | None = N
 
     Examples
     --------
-    >>> randomised([1.0, 3.0], GammaAccess(1.0)).frequencies.tolist()
+    >>> randomise([1.0, 3.0], GammaAccess(1.0)).frequencies.tolist()
     [0.25, 0.75]
     """
-    rates, costs = _checked(mu, weights)
+    rates, costs = _check_arguments(mu, weights)
     h = access.transform(rates)
     odds, root = 1 / h - 1, np.sqrt(costs / rates)
     active = root > 0
@@ -151,7 +151,7 @@ def cycle_staleness(mu: ArrayLike, access: GammaAccess, cycle: ArrayLike) -> Flo
     >>> cycle_staleness([1.0], GammaAccess(1.0, np.inf), [0]).round(4).tolist()
     [0.3679]
     """
-    rates, _ = _checked(mu, None)
+    rates, _ = _check_arguments(mu, None)
     h = access.transform(rates)
     order = np.asarray(cycle, dtype=np.int64)
     stale = np.ones(len(rates))
@@ -164,7 +164,7 @@ def cycle_staleness(mu: ArrayLike, access: GammaAccess, cycle: ArrayLike) -> Flo
     return stale
 
 
-def _checked(mu: ArrayLike, weights: ArrayLike | None) -> tuple[Floats, Floats]:
+def _check_arguments(mu: ArrayLike, weights: ArrayLike | None) -> tuple[Floats, Floats]:
     rates = np.asarray(mu, dtype=np.float64)
     costs = rates if weights is None else np.asarray(weights, dtype=np.float64)
     if rates.ndim != 1 or not len(rates) or np.any(rates <= 0) or not np.all(np.isfinite(rates)):
@@ -188,7 +188,7 @@ def _root(level: Floats) -> Floats:
     return y
 
 
-def _normalised(shares: Callable[[float], Floats], most: float) -> Floats:
+def _normalise(shares: Callable[[float], Floats], most: float) -> Floats:
     """Return the shares at the level at which they add up to 1; they fall as the level rises.
 
     At the level where a page joins, its share jumps, in double precision, from 0 to a small value: the missing part

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from proxyd.core.model.chronon import Chronon, Epoch
 from proxyd.core.planning.allocation.probe_allocator import largest
 from proxyd.core.planning.kernels.golden_turns import turns
-from proxyd.lab.algorithms.detection_frequencies import Floats, checked_rates, memoryless, tight_bound
+from proxyd.lab.algorithms.detection_frequencies import Floats, check_rates, memoryless, tight_bound
 
 Ints = NDArray[np.int64]
 
@@ -58,7 +58,7 @@ class IndexPolicy(_KnowsRates):
     """
 
     def __init__(self, rates: ArrayLike) -> None:
-        self.rates = checked_rates(rates, 1)
+        self.rates = check_rates(rates, 1)
         self._probed = np.full(len(self.rates), -1)
 
     def choose(self, now: int, room: int) -> Ints:
@@ -112,7 +112,7 @@ class DuePolicy(_KnowsRates):
     """
 
     def __init__(self, rates: ArrayLike, c: float) -> None:
-        lam = checked_rates(rates, c)
+        lam = check_rates(rates, c)
         frequencies = tight_bound(lam, c).frequencies
         self._period = np.where(frequencies > 0, 1 / np.maximum(frequencies, 1e-300), np.inf)
         spread = turns(np.arange(len(lam)))

@@ -52,7 +52,7 @@ class Intervals:
         """
         if not len(self):
             return 1.0
-        at = Spans((), self.pages, self.starts, self.deadlines).captured_at(*probes)
+        at = Spans((), self.pages, self.starts, self.deadlines).first_captures(*probes)
         return float(np.mean(at < OPEN))
 
 

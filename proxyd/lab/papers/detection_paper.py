@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from proxyd.lab.algorithms.detection_frequencies import Floats, paper_bound, periodic_cost, tight_bound
-from proxyd.lab.algorithms.probe_cycles import golden, improved_powers, powers_of_two
+from proxyd.lab.algorithms.probe_cycles import best_powers, golden, powers_of_two
 from proxyd.lab.algorithms.step_policies import (
     AdaptivePolicy,
     CyclePolicy,
@@ -155,7 +155,7 @@ def _costs(setting: DetectionSetting, steps: int) -> dict[str, float]:
         "round robin": periodic_cost(rates, np.arange(len(rates)), c),
         "greedy": played(GreedyPolicy(rates)),
         "powers of two": periodic_cost(rates, powers_of_two(rates), c),
-        "powers of two, improved": periodic_cost(rates, improved_powers(rates, c), c),
+        "powers of two, improved": periodic_cost(rates, best_powers(rates, c), c),
         "golden ratio on roots": periodic_cost(rates, golden(np.sqrt(rates)), c),
         "next due": played(DuePolicy(rates, c)),
         "index": played(IndexPolicy(rates)),

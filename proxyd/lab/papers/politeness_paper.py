@@ -92,11 +92,11 @@ def figures(*, rng: np.random.Generator, quick: bool) -> Iterator[Figure]:
     counts = (7, 14, 28, 56) if quick else (4, 7, 10, 14, 21, 28, 42, 56, 84, 112, 168)
     for week in (DBWORLD, MICRONET):
         for ratio in (1, 2, 3, 4):
-            yield _expected(week, ratio, counts)
+            yield _expectation(week, ratio, counts)
     for week in (DBWORLD, MICRONET):
         yield _actual(week, counts, 40 if quick else 1000, rng)
     for week in (DBWORLD, MICRONET):
-        yield _improved(week, (7, 28) if quick else (7, 14, 28, 56, 84), 40 if quick else 1000, rng)
+        yield _improvement(week, (7, 28) if quick else (7, 14, 28, 56, 84), 40 if quick else 1000, rng)
 
 
 def hourly(prefix: Prefix, probes: int) -> dict[str, OneSourceSchedule]:
@@ -160,7 +160,7 @@ def _anchor(prefix: Prefix, probes: int, policy: str, minutes: int | None) -> fl
     return parameter_for(prefix, policy, probes, step=slot)[1].cost
 
 
-def _expected(week: WorkWeek, ratio: int, counts: tuple[int, ...]) -> Figure:
+def _expectation(week: WorkWeek, ratio: int, counts: tuple[int, ...]) -> Figure:
     prefix = week.prefix(ratio)
     rows = []
     for probes in counts:
@@ -208,7 +208,7 @@ def _actual(week: WorkWeek, counts: tuple[int, ...], sets: int, rng: np.random.G
     )
 
 
-def _improved(week: WorkWeek, counts: tuple[int, ...], sets: int, rng: np.random.Generator) -> Figure:
+def _improvement(week: WorkWeek, counts: tuple[int, ...], sets: int, rng: np.random.Generator) -> Figure:
     """Return the improvement of each policy's schedule by Algorithm 10 and by exact moves."""
     prefix = week.prefix(3)
     tests = [sample_items(prefix, rng) for _ in range(sets)]

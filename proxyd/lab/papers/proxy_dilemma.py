@@ -17,7 +17,7 @@ from proxyd.core.model.chronon import Chronon, Epoch
 from proxyd.core.model.schedule import ExecutionInterval
 from proxyd.core.planning.capture.earliest_deadline import Capacity, edf
 from proxyd.core.planning.capture.pareto import ParetoFront, epsilon_cover, pareto
-from proxyd.lab.algorithms.overlapping_capture import captured_weight, greedy_capture, lp_bound, most_weight
+from proxyd.lab.algorithms.overlapping_capture import greedy_capture, lp_bound, most_weight, weight_of_captures
 from proxyd.lab.papers.datasets import Dataset, Updates, office_week
 from proxyd.lab.papers.figure import Figure
 
@@ -78,7 +78,7 @@ def disjoint(updates: Updates, *, window: int, profiles: int) -> list[ExecutionI
     return found
 
 
-def enumerated(intervals: Sequence[ExecutionInterval], *, chronons: int, probes: int) -> list[int]:
+def enumerate_schedules(intervals: Sequence[ExecutionInterval], *, chronons: int, probes: int) -> list[int]:
     """Return the least delay for each number of captured intervals, by enumerating every schedule.
 
     Schedules that have captured the same intervals up to a chronon are merged; the one with least delay is kept,
@@ -87,7 +87,7 @@ def enumerated(intervals: Sequence[ExecutionInterval], *, chronons: int, probes:
     Examples
     --------
     >>> known = [ExecutionInterval(page, "p", start, end) for page, start, end in (("a", 0, 0), ("b", 0, 3))]
-    >>> enumerated(known, chronons=4, probes=1)
+    >>> enumerate_schedules(known, chronons=4, probes=1)
     [0, 0, 1]
     """
     least: dict[int, int] = {0: 0}
@@ -147,7 +147,7 @@ def _fronts(workload: Workload, intervals: list[ExecutionInterval], fronts: dict
     remarks = []
     for probes, front in fronts.items():
         exact = _EXACT if front.exact else _BOUND
-        for captured, delay in _thinned(front.points):
+        for captured, delay in _thin_out(front.points):
             name = f"Pareto set, C = {probes}"
             rows.append((name, _per_profile(delay, workload), round(front.completeness(captured), 4), exact))
         schedule = edf(intervals, workload.capacity(probes))
@@ -169,7 +169,7 @@ def _fronts(workload: Workload, intervals: list[ExecutionInterval], fronts: dict
     )
 
 
-def _thinned(points: Sequence[tuple[int, int]], most: int = 40) -> list[tuple[int, int]]:
+def _thin_out(points: Sequence[tuple[int, int]], most: int = 40) -> list[tuple[int, int]]:
     chosen = np.unique(np.linspace(0, len(points) - 1, min(most, len(points))).round().astype(int))
     return [points[n] for n in chosen.tolist()]
 
@@ -206,7 +206,7 @@ def _enumerations(rng: np.random.Generator, instances: int) -> Figure:
         probes = 1 + n % 2
         workload = Workload(4 + n % 3, 8 + n % 4, 14, 4, 2)
         intervals = workload.draw(child)
-        known = enumerated(intervals, chronons=workload.chronons, probes=probes)
+        known = enumerate_schedules(intervals, chronons=workload.chronons, probes=probes)
         front = pareto(intervals, workload.capacity(probes))
         same = front.delays.tolist() == known
         equal += same
@@ -283,7 +283,7 @@ def _weights(workload: Workload, rng: np.random.Generator) -> Figure:
         rows += [
             (probes, "most weight", best.weight, best.captured, bound, _EXACT if best.exact else _BOUND),
             (probes, "greedy", greedy.weight, greedy.captured, bound, _EXACT if greedy.exact else _BOUND),
-            (probes, "EDF", captured_weight(plain, intervals, weights), plain.captured, bound, _BOUND),
+            (probes, "EDF", weight_of_captures(plain, intervals, weights), plain.captured, bound, _BOUND),
         ]
     return Figure(
         "proxy-dilemma-5-weights",

@@ -16,7 +16,7 @@ from proxyd.lab.algorithms.robot_frequencies import (
     drawn_staleness,
     even_staleness,
     evenly_spaced,
-    randomised,
+    randomise,
 )
 from proxyd.lab.papers.figure import Figure
 from proxyd.lab.traces import zipf_rates
@@ -35,7 +35,7 @@ def figures(*, rng: np.random.Generator, quick: bool) -> Iterator[Figure]:
     pages = 50 if quick else 500
     yield _frequencies(pages)
     yield _sequences(pages)
-    yield _simulated(20_000 if quick else 1_000_000, rng)
+    yield _simulate_costs(20_000 if quick else 1_000_000, rng)
 
 
 def paper_ratio(q: float) -> float:
@@ -137,7 +137,7 @@ def _sequences(pages: int) -> Figure:
         access = GammaAccess(1.0, shape)
         for q in (0.1, 1.0, 3.0):
             mu = zipf_rates(pages, exponent=1.0, total_per_s=q)
-            even, drawn = evenly_spaced(mu, access), randomised(mu, access)
+            even, drawn = evenly_spaced(mu, access), randomise(mu, access)
             naive = float(mu @ drawn_staleness(mu, access, mu / mu.sum()))
             cycle = golden(even.frequencies, 20 * pages)
             ordered = float(mu @ cycle_staleness(mu, access, cycle))
@@ -152,13 +152,13 @@ def _sequences(pages: int) -> Figure:
     )
 
 
-def _simulated(accesses: int, rng: np.random.Generator) -> Figure:
+def _simulate_costs(accesses: int, rng: np.random.Generator) -> Figure:
     """Return simulated costs next to the formulas: Lemma 3.1 for the cycle, Lemma 4.1 for the draws."""
     mu = zipf_rates(10, exponent=1.0, total_per_s=1.0)
     rows = []
     for name, shape in _ACCESS.items():
         access = GammaAccess(1.0, shape)
-        even, drawn = evenly_spaced(mu, access), randomised(mu, access)
+        even, drawn = evenly_spaced(mu, access), randomise(mu, access)
         cycle = golden(even.frequencies, 233)
         orders = {
             "golden cycle": (np.tile(cycle, accesses // len(cycle)), float(mu @ cycle_staleness(mu, access, cycle))),

@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 from scipy.special import gammainc
 
-from proxyd.lab.algorithms.counted_horizon import UpdateChances, counted_plan
+from proxyd.lab.algorithms.counted_horizon import UpdateChances, plan_of_counts
 from proxyd.lab.papers.datasets import CHRONONS, SYNTHETIC_2, Dataset, Drawn, Floats, Ints, Probes, Updates
 from proxyd.lab.papers.figure import Figure
 from proxyd.lab.papers.sup_feedback import PASSED, follow
@@ -92,7 +92,7 @@ class PageModels:
         """Return the probes of the counted plan at a price, in firings, for all pages."""
         some = self.firings(every) > price
         found = [
-            counted_plan(chances, every=every, life=life, price=price).probes(own) if is_worth else []
+            plan_of_counts(chances, every=every, life=life, price=price).probes(own) if is_worth else []
             for chances, own, is_worth in zip(self.chances, actual.of_page, some.tolist(), strict=True)
         ]
         pages = np.repeat(np.arange(len(found)), [len(own) for own in found])
@@ -109,13 +109,13 @@ def _noisy(known: Ints, kept: float, shares: Floats) -> UpdateChances:
     return UpdateChances.noisy(shares * (1 - stays).sum(), known, stays)
 
 
-def learned_shares(plan: Updates, kept: float) -> Floats:
+def shares_of_chronons(plan: Updates, kept: float) -> Floats:
     """Return the part of the updates in each chronon, as the updates of all pages tell it through FPN's noise.
 
     They are counted by hours of the week. What noise puts into each hour is subtracted; hours that do not stand out of
     it have none.
 
-    >>> shares = learned_shares(Updates.of([[3, 3, 3, 3, 1]], 168), 0.8)
+    >>> shares = shares_of_chronons(Updates.of([[3, 3, 3, 3, 1]], 168), 0.8)
     >>> shares[[1, 3, 5]].round(2).tolist()
     [0.2, 0.8, 0.0]
     """
@@ -211,7 +211,7 @@ def _models(drawn: Drawn, kept: float | None, rng: np.random.Generator) -> tuple
     if kept is None:
         return drawn.expected(), PageModels.poisson(drawn)
     plan = drawn.updates().noisy(kept, rng)
-    return plan, PageModels.noisy(plan, kept, learned_shares(plan, kept))
+    return plan, PageModels.noisy(plan, kept, shares_of_chronons(plan, kept))
 
 
 def _duel(plan: Updates, models: PageModels, actual: Updates, every: int, life: int | None) -> tuple[float, ...]:
@@ -275,7 +275,7 @@ def _weeks(dataset: Dataset, kept: Sequence[float], *, repeats: int, rng: np.ran
 def _knowing(actual: Updates, plan: Updates, kept: float, life: int) -> tuple[float, ...]:
     wanted, fixed = actual.intervals(1, life), plan.intervals(1, life).sup()
     found = []
-    for shares in (even_shares, learned_shares):
+    for shares in (even_shares, shares_of_chronons):
         models = PageModels.noisy(plan, kept, shares(plan, kept))
         found += utility_at(models, actual, [len(fixed[0])], every=1, life=life)
     return len(fixed[0]), wanted.utility(fixed), *found

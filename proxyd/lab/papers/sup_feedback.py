@@ -79,14 +79,14 @@ def _page(expected: Ints, came: Ints, every: int, chronons: int, reading: str, l
             firing = FiringPattern(every, -count % every)
             demand = ModelDemand(firing, ahead, False, _GRID, anchor_s=now + _LATE)
         else:
-            fired = _fired(before, count, every, reading)
-            demand.observed(now + _LATE, count=count, fired=fired)
+            fired = _fires(before, count, every, reading)
+            demand.observe_probe(now + _LATE, count=count, fired=fired)
         before = count
         now += 1
     return probes
 
 
-def _fired(before: int, count: int, every: int, reading: str) -> bool:
+def _fires(before: int, count: int, every: int, reading: str) -> bool:
     if reading == CAUGHT:
         return count > 0 and count % every == 0
     return before // every < count // every

@@ -21,10 +21,10 @@ from proxyd.core.rates.week_shapes import (
     HOURS,
     WeekShapes,
     WeekTrust,
+    common_shapes,
     dispersion_of,
-    expected_hours,
-    passed_hours,
-    shared_shapes,
+    factors_over_hours,
+    hours_between,
     week_hours,
 )
 
@@ -102,7 +102,7 @@ class FleetModel:
     ) -> None:
         """Compare what the learned weeks expected of these probes with what they found."""
         shape_of, per_s = learned.of_source[sources], self.rates.per_s(float(since_s.min()), sources)
-        hours = expected_hours(since_s, np.full(len(sources), until_s), learned.shapes)
+        hours = factors_over_hours(since_s, np.full(len(sources), until_s), learned.shapes)
         shaped = float(per_s @ hours[np.arange(len(sources)), shape_of]) * HOUR_S
         factors = learned.shapes[shape_of[item_of], week_hours(times_s)]
         even = float(per_s @ (until_s - since_s))
@@ -110,8 +110,8 @@ class FleetModel:
 
     def week_shapes(self, now_s: float, *, most: int = 8) -> WeekShapes:
         """Return the shapes of the hours of the week as far as they are trusted, and that of each source."""
-        passed = self._passed + passed_hours(self._week_s, now_s)
-        self._learned = shared_shapes(self.counts, passed, most=most, dispersion=self.dispersion())
+        passed = self._passed + hours_between(self._week_s, now_s)
+        self._learned = common_shapes(self.counts, passed, most=most, dispersion=self.dispersion())
         return self._learned.trusted(self.trust.share)
 
     def dispersion(self) -> float:
@@ -120,7 +120,7 @@ class FleetModel:
 
     def _turn_weeks(self, now_s: float) -> None:
         while now_s > self._week_s + WEEK_S:  # items up to the end of a week belong to it
-            self._passed += passed_hours(self._week_s, self._week_s + WEEK_S)
+            self._passed += hours_between(self._week_s, self._week_s + WEEK_S)
             fade = 2.0 ** (-1.0 / _WEEK_HALF_LIFE)
             self.counts *= fade
             self._passed *= fade

@@ -51,8 +51,8 @@ from proxyd.lab.replay.replay_policies import (
     UniformPolicy,
     WeeklyPolicy,
     WicPolicy,
+    best_powers_policy,
     due_policy,
-    improved_powers_policy,
     parametric_slots,
     powers_policy,
 )
@@ -282,10 +282,10 @@ class DeciderPolicy:
         settings = DeciderSettings(planner, source_spacing_s=terms.grid.length_s)
         self._decider = Decider(settings, np.random.Generator(np.random.PCG64(terms.seed)))
         self._planner = self._decider.planner
-        states, weeks = _learned(terms)
+        states, weeks = _states_of_history(terms)
         changes = sorted((at_s, str(n)) for n, times in enumerate(terms.history) for at_s in times.tolist())
         self._decider.restore(states, {}, weeks=weeks, changes=[(name, at_s) for at_s, name in changes])
-        self._decider.restore_plan(PlanRecord(fleet=_learned_of_all(terms)))
+        self._decider.restore_plan(PlanRecord(fleet=_fleet_of_history(terms)))
         declared = _declaration(terms, policy)
         self._decider.declare(declared, dict.fromkeys(declared.rules, terms.start_s), terms.start_s)
         self._day = Timer(terms, DAY_S)
@@ -339,13 +339,13 @@ def _declaration(terms: Terms, policy: str) -> Declaration:
     return checked.declaration
 
 
-def _learned_of_all(terms: Terms) -> FleetRecord:
+def _fleet_of_history(terms: Terms) -> FleetRecord:
     """Return what the history shows of all sources together, as if they had been probed every day."""
     model = Learner(terms).model
     return FleetRecord(*model.rates.credits, model.trust.likelihoods)
 
 
-def _learned(terms: Terms) -> tuple[dict[str, SourceState], dict[str, WeekCounts]]:
+def _states_of_history(terms: Terms) -> tuple[dict[str, SourceState], dict[str, WeekCounts]]:
     """Return what the history shows of each source, as if it had been probed every week."""
     states, weeks, blend = {}, {}, Blend()
     known_s = np.full(terms.sources, terms.history_start_s if terms.known_from_s is None else terms.known_from_s)
@@ -387,7 +387,7 @@ LEARNING: dict[str, Callable[[Terms], ReplayPolicy]] = {
     "due": due_policy,
     "greedy": LearnedGreedyPolicy,
     "powers": powers_policy,
-    "powers-improved": improved_powers_policy,
+    "powers-improved": best_powers_policy,
     "threshold": lambda terms: WeeklyPolicy(terms, parametric_slots("threshold")),
     "first-arrival": lambda terms: WeeklyPolicy(terms, parametric_slots("first-arrival")),
     "wic": WicPolicy,
@@ -414,7 +414,7 @@ class PolicyRow:
     factor: float | None = None
 
 
-def checked_policies(names: Sequence[str]) -> tuple[str, ...]:
+def expand_policies(names: Sequence[str]) -> tuple[str, ...]:
     """Return the names, with ``all`` replaced by every name.
 
     Raises
@@ -424,7 +424,7 @@ def checked_policies(names: Sequence[str]) -> tuple[str, ...]:
 
     Examples
     --------
-    >>> checked_policies(["auto", "uniform"])
+    >>> expand_policies(["auto", "uniform"])
     ('auto', 'uniform')
     """
     for name in names:

@@ -25,7 +25,7 @@ from proxyd.core.rates.siblings import FRESH_S, RecentChanges, siblings_of
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rates.week_shapes import WeekShapes
 from proxyd.lab.algorithms.one_source_baselines import parameter_for
-from proxyd.lab.algorithms.probe_cycles import improved_powers, powers_of_two
+from proxyd.lab.algorithms.probe_cycles import best_powers, powers_of_two
 from proxyd.lab.algorithms.step_policies import CyclePolicy, DetectionPolicy, DuePolicy, GreedyPolicy, Wic
 from proxyd.lab.replay.fleet_model import FleetModel
 from proxyd.lab.replay.replay import Floats, Ints, Terms
@@ -299,10 +299,10 @@ def powers_policy(terms: Terms) -> StepPolicy:
     return StepPolicy(terms, lambda rates: CyclePolicy(powers_of_two(rates)))
 
 
-def improved_powers_policy(terms: Terms) -> StepPolicy:
+def best_powers_policy(terms: Terms) -> StepPolicy:
     """Return cycles of powers of two at the best scale, with idle places used."""
     most = max(1, round(terms.pace))
-    return StepPolicy(terms, lambda rates: CyclePolicy(improved_powers(rates, most)), every_s=4 * WEEK_S)
+    return StepPolicy(terms, lambda rates: CyclePolicy(best_powers(rates, most)), every_s=4 * WEEK_S)
 
 
 _ITEMS = 8.0

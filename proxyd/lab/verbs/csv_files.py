@@ -187,13 +187,13 @@ def read_capacity(budget: str, intervals: Sequence[ExecutionInterval]) -> Capaci
     try:
         constant = int(budget)
     except ValueError:
-        return _listed_capacity(Path(budget), epoch)
+        return _capacity_of_list(Path(budget), epoch)
     if not 0 <= constant <= _MOST:
         raise ConfigError([f"--budget {budget}: it must be 0 or more probes a chronon"])
     return Capacity.constant(constant, epoch)
 
 
-def _listed_capacity(path: Path, epoch: Epoch) -> Capacity:
+def _capacity_of_list(path: Path, epoch: Epoch) -> Capacity:
     if not path.exists():
         raise ConfigError([f"--budget {path}: it is neither a whole number nor a file with the columns chronon,probes"])
     lines: dict[int, int] = {}

@@ -75,10 +75,10 @@ _TARGET = argument(
 )
 def simulate(options: argparse.Namespace) -> int:
     """Replay a trace against policies and print a row for each."""
-    from proxyd.lab.replay.policy_registry import checked_policies, run
+    from proxyd.lab.replay.policy_registry import expand_policies, run
     from proxyd.lab.verbs.replay_input import replay_input
 
-    policies = checked_policies([name.strip() for name in options.policies.split(",") if name.strip()])
+    policies = expand_policies([name.strip() for name in options.policies.split(",") if name.strip()])
     if not policies:
         raise InvalidScheduleError("--policies names none; write auto,uniform")
     events, terms, given = replay_input(options)

@@ -119,7 +119,7 @@ def one_source(options: argparse.Namespace) -> int:
 
 def capture(options: argparse.Namespace) -> int:
     """Print the probes that capture execution intervals, or the Pareto front."""
-    from proxyd.lab.algorithms.overlapping_capture import captured_weight, fits, most_captured
+    from proxyd.lab.algorithms.overlapping_capture import fits, most_captured, weight_of_captures
     from proxyd.lab.algorithms.sup import least_delay_sup
     from proxyd.lab.verbs.csv_files import read_capacity, read_intervals
 
@@ -141,7 +141,7 @@ def capture(options: argparse.Namespace) -> int:
             "intervals": count,
             "captured": found.captured,
             "delay": found.delay,
-            "weight": found.weight if weights is None else captured_weight(found, intervals.given, weights),
+            "weight": found.weight if weights is None else weight_of_captures(found, intervals.given, weights),
             "bound": found.bound,
             "exact": found.exact,
             "within_budget": is_within,

@@ -19,13 +19,13 @@ from proxyd.core.planning.kernels.one_source import Grid, OneSourceSchedule, all
 from proxyd.lab.algorithms.detection_frequencies import paper_bound, periodic_cost, tight_bound
 from proxyd.lab.algorithms.off_grid import algorithm_10, improve_exactly
 from proxyd.lab.algorithms.one_source_baselines import first_arrival, parameter_for, threshold, uniform
-from proxyd.lab.algorithms.probe_cycles import golden, improved_powers, powers_of_two
+from proxyd.lab.algorithms.probe_cycles import best_powers, golden, powers_of_two
 from proxyd.lab.algorithms.robot_frequencies import (
     GammaAccess,
     RobotFrequencies,
     cycle_staleness,
     evenly_spaced,
-    randomised,
+    randomise,
 )
 from proxyd.lab.verbs.csv_files import CsvRates, Floats, read_week
 from proxyd.terminal.tables import number
@@ -265,7 +265,7 @@ def _order(worth: Floats, frequencies: Floats, c: int, options: argparse.Namespa
     if options.method == "powers":
         return powers_of_two(worth)
     if options.method == "powers-improved":
-        return improved_powers(worth, c)
+        return best_powers(worth, c)
     length = options.length
     if length is None:
         least = float(frequencies[frequencies > 0].min() / frequencies.sum())
@@ -283,7 +283,7 @@ def _robot(
     """Return the chosen frequencies, the evenly spaced ones, which bound every order, and the assumptions."""
     access = _access(options)
     even = evenly_spaced(rates.rates, access, rates.weights)
-    found = randomised(rates.rates, access, rates.weights) if options.objective == "randomised" else even
+    found = randomise(rates.rates, access, rates.weights) if options.objective == "randomised" else even
     terms: dict[str, object] = {"access": {"distribution": options.access, "mean": access.mean}}
     return found, even, terms
 

@@ -160,7 +160,7 @@ def _watch_answers() -> None:
         if notes is None or response.status_code < 400:
             return response
         now_s, refusal = notes
-        refusal.status, refusal.asked_s = response.status_code, _asked_s(response, now_s)
+        refusal.status, refusal.asked_s = response.status_code, _retry_after_of(response, now_s)
         if response.status_code == 429 or refusal.asked_s:
             raise requests.RequestException(f"status {response.status_code}")
         return response
@@ -168,7 +168,7 @@ def _watch_answers() -> None:
     requests.Session.send = send_and_note
 
 
-def _asked_s(response: Any, now_s: float) -> float | None:
+def _retry_after_of(response: Any, now_s: float) -> float | None:
     """Return the seconds that a service asks to wait, in a header or, as chats do, in JSON."""
     asked_s = retry_after_s(response.headers, now_s)
     if asked_s is not None or response.status_code != 429 or len(response.content) > _MOST_READ:

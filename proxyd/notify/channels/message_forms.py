@@ -288,14 +288,14 @@ def _html_rows(data: Mapping[str, Any]) -> str:
     parts, told = [], 0
     for line, link, others in _told_items(data):
         told += 1
-        words = _linked(line, link, is_set=bool(data.get("message", {}).get("is_set")))
+        words = _row_as_html(line, link, is_set=bool(data.get("message", {}).get("is_set")))
         shown = words.replace("\n", "<br>")
         fields = "".join(f"<br>{escape(name)}: {escape(text)}" for name, text in others)
         parts.append(f"<p><strong>{shown}</strong>{fields}</p>")
     return "".join(parts) + "".join(f"<p>{escape(line)}</p>" for line in _lines(data)[told:])
 
 
-def _linked(text: str, link: str, *, is_set: bool) -> str:
+def _row_as_html(text: str, link: str, *, is_set: bool) -> str:
     """Return a row's text as HTML: its link where the rule's own wording has it, otherwise under the first line."""
     if not link:
         return escape(text)

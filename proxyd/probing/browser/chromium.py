@@ -107,12 +107,12 @@ class Chromium:
             The document could not be fetched, or is not a web page.
         """
         async with self._turns:
-            browser = await self._connected()
+            browser = await self._connect_browser()
             document = await self._loader.fetcher.fetch(replace(asked, validators=NO_VALIDATORS), trace)
             if document.status not in _RENDERED:
                 return document
             _check_web_page(document)
-            return await self._rendered(browser, asked, document, rendering, trace)
+            return await self._render_page(browser, asked, document, rendering, trace)
 
     async def close(self) -> None:
         """Disconnect from the browser; it keeps running."""
@@ -121,7 +121,7 @@ class Chromium:
 
     # -- the browser
 
-    async def _connected(self) -> Browser:
+    async def _connect_browser(self) -> Browser:
         async with self._connecting:
             if self._browser is None or not self._browser.is_connected():
                 await self._disconnect()
@@ -146,13 +146,13 @@ class Chromium:
 
     # -- a page
 
-    async def _rendered(
+    async def _render_page(
         self, browser: Browser, asked: FetchRequest, document: FetchResponse, rendering: Rendering, trace: ProbeTrace
     ) -> FetchResponse:
         try:
             async with (
                 asyncio.timeout(self._limits.total_s) as limit,
-                self._opened(browser, asked, document, trace) as page,
+                self._open_page(browser, asked, document, trace) as page,
             ):
                 await self._wait(page, document.url, rendering)
                 view = await PageView.of(page)
@@ -168,7 +168,7 @@ class Chromium:
             raise FetchError(f"the browser could not render the page: {_first_line(error)}") from error
 
     @asynccontextmanager
-    async def _opened(
+    async def _open_page(
         self, browser: Browser, asked: FetchRequest, document: FetchResponse, trace: ProbeTrace
     ) -> AsyncIterator[Page]:
         """Open an empty page in a new context, and close it however the block ends."""
@@ -184,7 +184,7 @@ class Chromium:
             loader.session, loader.guard, asked, document, loader.limits, trace, lambda url: _cookies(context, url)
         )
         try:
-            yield await _prepared(context, requests, tasks)
+            yield await _prepare_page(context, requests, tasks)
         finally:
             await tasks.cancel()
             await self._close(browser, context)
@@ -243,7 +243,7 @@ async def _unless_closed(work: Coroutine[Any, Any, None]) -> None:
         await work
 
 
-async def _prepared(context: BrowserContext, requests: PageRequests, tasks: _Tasks) -> Page:
+async def _prepare_page(context: BrowserContext, requests: PageRequests, tasks: _Tasks) -> Page:
     """Return an empty page whose requests are answered here, and that can open nothing else."""
     foreign: set[Frame] = set()
     await context.add_init_script(_WITHOUT_SOCKETS)
@@ -258,7 +258,7 @@ async def _prepared(context: BrowserContext, requests: PageRequests, tasks: _Tas
 async def _answer(context: BrowserContext, route: Route, requests: PageRequests, foreign: AbstractSet[Frame]) -> None:
     """Answer a request; leave endless ones to the proxy, which refuses them without a word to us."""
     try:
-        answer = await requests.answer(_asked(route, foreign))
+        answer = await requests.answer(_page_request(route, foreign))
     except ProbeError:
         if requests.is_endless:
             await context.unroute(_EVERYTHING)
@@ -267,7 +267,7 @@ async def _answer(context: BrowserContext, route: Route, requests: PageRequests,
         await _fulfil(route, answer)
 
 
-def _asked(route: Route, foreign: AbstractSet[Frame]) -> PageRequest:
+def _page_request(route: Route, foreign: AbstractSet[Frame]) -> PageRequest:
     request = route.request
     asking, body = _asking(request, foreign), request.post_data_buffer
     return PageRequest(request.url, request.resource_type, request.method, request.headers, body, asking)

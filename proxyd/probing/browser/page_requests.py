@@ -158,7 +158,7 @@ class PageRequests:
         """Return the answer to a request, after redirects; raises ``ProbeError`` if there is none."""
         if self._document is not None:
             document, self._document = self._document, None
-            return PageAnswer(document.status, _passed(document.headers), document.body)
+            return PageAnswer(document.status, _headers_for_browser(document.headers), document.body)
         try:
             self._check_kind(request)
             self._count_sent(request)
@@ -251,7 +251,9 @@ class PageRequests:
             async with asking as response:
                 if response.status in REDIRECTS and "Location" in response.headers:
                     return _Redirect(next_url(response), response.status)
-                return PageAnswer(response.status, _passed(response.headers), await self._body(request, response))
+                return PageAnswer(
+                    response.status, _headers_for_browser(response.headers), await self._body(request, response)
+                )
 
     async def _body(self, request: PageRequest, response: aiohttp.ClientResponse) -> bytes:
         encoding, most = response.headers.get("Content-Encoding", ""), self._share(request, self._limits.total_bytes)
@@ -338,11 +340,11 @@ def _url_of(text: str) -> URL:
     return url
 
 
-def _passed(headers: Mapping[str, str]) -> Mapping[str, str]:
+def _headers_for_browser(headers: Mapping[str, str]) -> Mapping[str, str]:
     r"""Return the headers that the browser gets; several cookies stand on lines of their own, as playwright takes them.
 
     >>> from multidict import CIMultiDict
-    >>> _passed(CIMultiDict([("Set-Cookie", "a=1"), ("Set-Cookie", "b=2"), ("Content-Length", "3")]))
+    >>> _headers_for_browser(CIMultiDict([("Set-Cookie", "a=1"), ("Set-Cookie", "b=2"), ("Content-Length", "3")]))
     {'set-cookie': 'a=1\nb=2'}
     """
     passed: dict[str, str] = {}

@@ -135,12 +135,12 @@ def parse_clean_feed(body: bytes, content_type: str | None = None, url: str = ""
     It reads well-formed RSS, RDF and Atom 1.0 in UTF-8, without a DOCTYPE or anything subtle.
     """
     try:
-        return _feed(rows_of(body, content_type), url)
+        return _read_feed(rows_of(body, content_type), url)
     except DeclinedError:
         return None
 
 
-def _feed(rows: Rows, url: str) -> ParsedFeed:
+def _read_feed(rows: Rows, url: str) -> ParsedFeed:
     about = _About(rows)
     ttl_minutes = number_of(about.texts.get("ttl") or None)
     link = absolute_link(url, about.link)

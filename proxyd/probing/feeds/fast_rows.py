@@ -151,7 +151,7 @@ class _Bases:
         if self._base:
             self._base = make_safe_absolute_uri(self._base, own) or self._base
         elif own:
-            self._base = _joined("", own)
+            self._base = _join_links("", own)
         if len(self._base) > LONGEST_BASE:
             raise DeclinedError
         self._within.append(self._base)
@@ -167,12 +167,12 @@ class _Bases:
         if not self._base or name not in {"link", "id"}:
             return attributes, text
         if name == "link" and "href" in attributes:
-            return {**attributes, "href": _joined(self._base, attributes["href"])}, text
+            return {**attributes, "href": _join_links(self._base, attributes["href"])}, text
         is_link = name == "link" or is_permalink(attributes)
-        return attributes, _joined(self._base, text.strip()) if is_link and text.strip() else text
+        return attributes, _join_links(self._base, text.strip()) if is_link and text.strip() else text
 
 
-def _joined(base: str, link: str) -> str:
+def _join_links(base: str, link: str) -> str:
     if ":///" in link:  # feedparser changes it
         raise DeclinedError
     try:

@@ -105,9 +105,9 @@ class FeedChannel:
     def fields(self) -> dict[str, Value]:
         """Return the fields that every item carries."""
         return {
-            "channel.title": _stored_text(self.title if self.is_plain else _shown(self.title)),
+            "channel.title": _text_to_store(self.title if self.is_plain else _shown(self.title)),
             "channel.link": capped(self.link),
-            "channel.description": _stored_text(self.description),
+            "channel.description": _text_to_store(self.description),
             "channel.language": capped(self.language),
             "channel.ttl": self.ttl_minutes,
         }
@@ -152,13 +152,13 @@ class FeedEntry:
         title = self.title or self.other_title
         fields: dict[str, Value] = {
             **channel_fields,
-            "channel.item.title": _stored_text(title if self.is_plain else _shown(title)),
-            "channel.item.description": _stored_text(self.description),
-            "channel.item.content": _stored_text(self.content),
+            "channel.item.title": _text_to_store(title if self.is_plain else _shown(title)),
+            "channel.item.description": _text_to_store(self.description),
+            "channel.item.content": _text_to_store(self.content),
             "channel.item.link": capped(self.link),
             "channel.item.guid": capped(self.guid),
-            "channel.item.author": _stored_text(self.author),
-            "channel.item.category": _stored_text(self.category),
+            "channel.item.author": _text_to_store(self.author),
+            "channel.item.category": _text_to_store(self.category),
             "channel.item.enclosure": capped(self.enclosure),
             "channel.item.pubdate": published_s,
             "channel.item.updated": self.updated_s,
@@ -224,7 +224,7 @@ def _normal_content(content: Sequence[str | None]) -> list[str | None]:
     return [title, *texts, *(None if link is None else normal_link(link) for link in content[3:5]), *content[5:]]
 
 
-def _stored_text(text: str | None) -> str | None:
+def _text_to_store(text: str | None) -> str | None:
     """Return a text as it is stored."""
     return None if text is None else capped(plain_text(text))
 

@@ -74,12 +74,12 @@ def _parse(body: bytes, content_type: str | None, url: str, language: str | None
         document = strict_document(xml.body, language)
         if not document.get("version") and (not document["entries"] or is_web_page(body)):
             raise _not_a_feed(body, url)
-        feed = _feed(document, url)
-    items = tuple(map(_mended, feed.items)) if xml.is_mended else feed.items
+        feed = _read_feed(document, url)
+    items = tuple(map(_mend_item, feed.items)) if xml.is_mended else feed.items
     return replace(feed, items=items, trouble=xml.trouble)
 
 
-def _mended(item: Item) -> Item:
+def _mend_item(item: Item) -> Item:
     """Return an item of a document with defects, with the identity that it had when a loose parser read those."""
     former = item.item_id.replace("&", "&amp;")
     others = () if former == item.item_id else (former,)
@@ -96,7 +96,7 @@ def _not_a_feed(body: bytes, url: str) -> NotAFeedError:
     return NotAFeedError(f"this is a web page{named}", links=links)
 
 
-def _feed(document: _Entry, url: str) -> ParsedFeed:
+def _read_feed(document: _Entry, url: str) -> ParsedFeed:
     channel = document["feed"]
     channel_fields = _channel(channel, url).fields()
     window = window_of((_entry(entry, url) for entry in document["entries"]), channel_fields)

@@ -48,7 +48,7 @@ def clean_xml(body: bytes, content_type: str | None) -> CleanXml:
     UnsafeDocumentError
         The document declares entities, as it was sent or cleaned.
     """
-    text = _decoded(body, content_type)
+    text = _decode_part(body, content_type)
     legal = ILLEGAL.sub("", text)
     cleaned = with_legal_references(legal)
     data = cleaned.encode()
@@ -56,7 +56,7 @@ def clean_xml(body: bytes, content_type: str | None) -> CleanXml:
         raise UnsafeDocumentError
     trouble = syntax_error(data)
     if trouble:
-        data = balanced(with_legal_references(with_ended_data(legal))).encode()
+        data = balance_tags(with_legal_references(with_ended_data(legal))).encode()
     elif _has_illegal(body, text):
         trouble = "characters that XML forbids were left out"
     is_mended = bool(trouble) or (cleaned != text and cleaned != with_ampersands_escaped(text))
@@ -89,7 +89,7 @@ def _is_wide(body: bytes) -> bool:
     return body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or body.count(b"\x00", 0, 4) > 1
 
 
-def _decoded(body: bytes, content_type: str | None) -> str:
+def _decode_part(body: bytes, content_type: str | None) -> str:
     """Return the text without bytes that are no characters, with a declaration that says UTF-8."""
     if not _is_wide(body):
         body = body.translate(None, _CONTROLS_BUT_SHIFTS).lstrip(b" \t\r\n")
@@ -122,12 +122,12 @@ _KNOWN = {prefix.lower(): uri for uri, prefix in reversed(StrictFeedParser.names
 }
 
 
-def balanced(text: str) -> str:
+def balance_tags(text: str) -> str:
     """Return a document whose tags are balanced, in which every prefix is declared.
 
     Examples
     --------
-    >>> balanced("<rss><channel><item><title>a<br>b</item><item><title>cut")
+    >>> balance_tags("<rss><channel><item><title>a<br>b</item><item><title>cut")
     '<rss><channel><item><title>a<br/>b</title></item></channel></rss>'
     """
     root = _ROOT.search(text)
@@ -140,7 +140,7 @@ def balanced(text: str) -> str:
     if not writer.is_done:
         writer.add_text(text[position:])
     if writer.root_place is None and root is not None and root.start():  # what comes before it hides it
-        return balanced(text[root.start() :])
+        return balance_tags(text[root.start() :])
     return writer.whole()
 
 

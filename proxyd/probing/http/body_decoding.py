@@ -68,19 +68,19 @@ class Decoder:
         """Yield the decoded ``data``, in pieces of bounded size."""
         self.received += len(data)
         for start in range(0, len(data), _SLICE_BYTES):
-            yield from self._decoded(data[start : start + _SLICE_BYTES], 0)
+            yield from self._decode_part(data[start : start + _SLICE_BYTES], 0)
 
     def finish(self) -> Iterator[bytes]:
         """Yield what was held back; raises ``FetchError`` if a stream is incomplete."""
         for depth, stream in enumerate(self._streams):
-            yield from self._decoded(stream.finish(), depth + 1)
+            yield from self._decode_part(stream.finish(), depth + 1)
 
-    def _decoded(self, data: bytes, depth: int) -> Iterator[bytes]:
+    def _decode_part(self, data: bytes, depth: int) -> Iterator[bytes]:
         if depth == len(self._streams):
             yield data
             return
         for piece in self._streams[depth].pieces(data):
-            yield from self._decoded(piece, depth + 1)
+            yield from self._decode_part(piece, depth + 1)
 
 
 class _Stream(Protocol):

@@ -16,7 +16,7 @@ from yarl import URL
 from proxyd.base.ports import always
 from proxyd.core.errors import FetchError, FetchTimeoutError, LeaseLostError
 from proxyd.core.model.outcome import NO_VALIDATORS, Validators
-from proxyd.net import describe, fresh_for_s, read_url, refusal_in, retry_after_s, untrusted_certificate
+from proxyd.net import describe, fresh_for_s, read_url, refusal_in, refused_certificate, retry_after_s
 from proxyd.probing.documents.probe_failures import QueueTimeoutError, TooLargeError, TooManyRedirectsError
 from proxyd.probing.http.body_decoding import Decoder, read_decoded
 from proxyd.tracing import NO_TRACES, Tracer
@@ -143,7 +143,7 @@ class ProbeTrace:
         try:
             yield
         except aiohttp.ClientConnectorCertificateError as error:
-            self.certificate = untrusted_certificate(error)
+            self.certificate = refused_certificate(error)
             self.is_answered = self.is_answered or not self.certificate
             raise
         except aiohttp.ClientHttpProxyError:
@@ -330,7 +330,7 @@ class Fetcher:
                 trace.is_answered = True
                 course.show_received(url, response)
                 if response.status in REDIRECTS and "Location" in response.headers:
-                    course.redirected(response)
+                    course.follow_redirect(response)
                     return _Redirect(next_url(response), response.status in _PERMANENT, response.status)
                 return await self._response(response, trace)
 
@@ -424,7 +424,7 @@ class _Course:
             )
         return self._post
 
-    def redirected(self, response: aiohttp.ClientResponse) -> None:
+    def follow_redirect(self, response: aiohttp.ClientResponse) -> None:
         """Go on with the cookies of a redirect, and by GET, without the body, unless it keeps the method (307, 308)."""
         if response.status not in KEEPS_METHOD:
             self._post = None

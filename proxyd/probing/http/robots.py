@@ -196,18 +196,18 @@ class Robots:
                 error.message = f"robots.txt of {url.origin()}: {error.message}"
                 raise
         else:
-            await self._answered(url, record, response)
+            await self._take_answer(url, record, response)
         finally:
             trace.add_detour(detour)
 
-    async def _answered(self, url: URL, record: _Record, response: FetchResponse) -> None:
+    async def _take_answer(self, url: URL, record: _Record, response: FetchResponse) -> None:
         if response.status in _BUSY:
             self._busy(url, record, response)
         elif response.status < 500:
             fresh_s = _DAY_S if response.fresh_for_s is None else response.fresh_for_s
             self._keep(record, await _read(response), min(max(fresh_s, _LEAST_S), _DAY_S))
         else:
-            self._failed(url, record, response)
+            self._take_failure(url, record, response)
 
     def _busy(self, url: URL, record: _Record, response: FetchResponse) -> None:
         """Use an old copy while the host is busy; without one, the probe is throttled or fails as the file did.
@@ -220,7 +220,7 @@ class Robots:
                 raise ThrottledError(message, retry_after_s=response.retry_after_s)
             raise BadStatusError(message)
 
-    def _failed(self, url: URL, record: _Record, response: FetchResponse) -> None:
+    def _take_failure(self, url: URL, record: _Record, response: FetchResponse) -> None:
         wait_s = min(max(response.retry_after_s or 0.0, _LEAST_S), _DAY_S)
         if not self._is_covered(record, wait_s):
             record.refresh_s = self._clock.monotonic_s() + wait_s

@@ -22,7 +22,7 @@ from proxyd.core.model.notations import NO_LANGUAGES, Languages
 from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass, Reader, css_parts
 from proxyd.probing.documents.document_texts import MOST_ITEMS, capped, clean, words
 from proxyd.probing.documents.probe_failures import SelectorError, UnreadableDocumentError
-from proxyd.probing.pages.linked_data import linked_view, meta_view
+from proxyd.probing.pages.linked_data import meta_view, view_of_element
 from proxyd.probing.pages.page_text import text_blocks
 from proxyd.probing.pages.page_values import Marks, PageRow, ParsedPage, Raw, field_selectors, page_of
 from proxyd.probing.pages.prices import price_view
@@ -93,7 +93,7 @@ class _XPathRow:
         if isinstance(found, list):
             found = found[0] if found else None
         if etree.iselement(found):
-            node, _owner = _parsed(*_XPathRow(found).outer())
+            node, _owner = _parse_document_of(*_XPathRow(found).outer())
             return _element_value(node, field_type) if node is not None else None
         return _plain_result(found)
 
@@ -153,13 +153,13 @@ def _nothing_found(page_class: PageClass) -> str:
 def _marks(text: str, languages: Languages) -> Marks:
     """Return the decimal mark by reader: of texts that people see by the page's language, of data by LOCALE alone."""
     stated = _LANGUAGE.search(text, 0, _HEAD)
-    shown, data = languages.mark(None if stated is None else stated[1]), languages.declared_mark
+    shown, data = languages.mark(None if stated is None else stated[1]), languages.mark_of_locale
     return {reader: data if reader in _DATA else shown for reader in VIEWS}
 
 
 def page_blocks(text: str) -> tuple[str | None, list[str]]:
     """Return the title of a page and the blocks of its readable text."""
-    node, owner = _parsed("html", _bounded(text))
+    node, owner = _parse_document_of("html", _limit_text(text))
     title = owner.css_first("title")
     named = None if title is None else capped(clean(title.text()).strip())
     return named or None, [] if node is None else text_blocks(node)
@@ -167,13 +167,13 @@ def page_blocks(text: str) -> tuple[str | None, list[str]]:
 
 def page_preview(text: str) -> str:
     """Return what a page shows as harmless markup, with the ids and classes that selectors need."""
-    _, owner = _parsed("html", _bounded(text))
+    _, owner = _parse_document_of("html", _limit_text(text))
     return "" if owner.body is None else preview_markup(owner.body)
 
 
 def css_view(text: str, tag: str = "html") -> PageRow | None:
     """Return an element for the CSS reader, or ``None`` if it cannot be read."""
-    node, owner = _parsed(tag, text)
+    node, owner = _parse_document_of(tag, text)
     return None if node is None else _CssRow(node, owner)
 
 
@@ -194,7 +194,7 @@ VIEWS: Mapping[Reader, Callable[[str, str], PageRow | None]] = MappingProxyType(
         Reader.CSS: css_view,
         Reader.XPATH: xpath_view,
         Reader.META: meta_view,
-        Reader.JSONLD: linked_view,
+        Reader.JSONLD: view_of_element,
         Reader.PRICE: price_view,
     }
 )
@@ -202,7 +202,7 @@ VIEWS: Mapping[Reader, Callable[[str, str], PageRow | None]] = MappingProxyType(
 
 
 def _page(text: str, page_class: PageClass) -> _Views:
-    text = clean(_bounded(text))
+    text = clean(_limit_text(text))
     readers = {each.extraction.reader for each in page_class.fields if each.extraction}
     if page_class.each is not None:
         readers.add(page_class.each.reader)
@@ -215,7 +215,7 @@ def _page(text: str, page_class: PageClass) -> _Views:
     return _Views(views)
 
 
-def _bounded(text: str) -> str:
+def _limit_text(text: str) -> str:
     """Return the text; refuse nesting so deep that reading it takes quadratic time."""
     depth = 0
     for match in _TAG.finditer(text):
@@ -239,7 +239,7 @@ def _values(row: _Views, fields: Iterable[Field]) -> Iterator[Raw]:
         yield None if extraction is None else row.of(extraction.reader).value(extraction.selector, each.type)
 
 
-def _parsed(tag: str, text: str) -> tuple[LexborNode | None, LexborHTMLParser]:
+def _parse_document_of(tag: str, text: str) -> tuple[LexborNode | None, LexborHTMLParser]:
     """Return the element of a single element's HTML, and the document that holds it."""
     owner = LexborHTMLParser((_TABLE_START.get(tag, "") + text).encode("utf-8", "replace").decode())
     if tag == "html":

@@ -97,17 +97,17 @@ def parse_json_page(
     """
     document = load_json(body, content_type)
     try:
-        rows = [document] if page_class.each is None else _selected_rows(document, page_class.each)
+        rows = [document] if page_class.each is None else _select_rows(document, page_class.each)
         found = [[_first(row, each) for each in page_class.fields] for row in rows]
         values = [[_raw(*pair) for pair in zip(row, page_class.fields, strict=True)] for row in found]
     except (JSONPathError, RecursionError) as error:
         raise UnreadableDocumentError(_TOO_DEEP) from error
     if rows and not any(node is not None for row in found for node in row):
         raise UnreadableDocumentError(f"nothing in the JSON document matches {field_selectors(page_class.fields)}")
-    return page_of(values, page_class, url, "json", {Reader.JSON: languages.declared_mark})
+    return page_of(values, page_class, url, "json", {Reader.JSON: languages.mark_of_locale})
 
 
-def _selected_rows(document: Json, each: Extraction) -> list[Json]:
+def _select_rows(document: Json, each: Extraction) -> list[Json]:
     query = _query(each.selector)
     rows = [_value(node) for node in islice(query.finditer(document), MOST_ITEMS + 1)]
     if not rows and not _has_row_list(query, document):

@@ -44,13 +44,13 @@ class _LinkedRow:
         raise UnreadableDocumentError("a row of JSON-LD has no elements; read its fields by JSONLD")
 
 
-def linked_view(text: str, _tag: str = "html") -> PageRow | None:
+def view_of_element(text: str, _tag: str = "html") -> PageRow | None:
     """Return an element for the JSONLD reader."""
     root = LexborHTMLParser(text).root
-    return None if root is None else _LinkedRow(linked_documents(root))
+    return None if root is None else _LinkedRow(json_ld_documents(root))
 
 
-def linked_documents(root: LexborNode) -> list[Json]:
+def json_ld_documents(root: LexborNode) -> list[Json]:
     """Return the JSON-LD documents in an element; each member of a list or a graph follows as a document of its own.
 
     Scripts that are not JSON are left out.
@@ -61,7 +61,7 @@ def linked_documents(root: LexborNode) -> list[Json]:
 
 
 def _documents(text: str) -> Iterator[Json]:
-    document = _read(_unwrapped(text))
+    document = _read(_unwrap_script(text))
     if document is None:
         return
     tops = document if isinstance(document, list) else [document]
@@ -75,7 +75,7 @@ def _documents(text: str) -> Iterator[Json]:
 
 def _read(text: str) -> Json:
     """Return the document of a script, mended if it is broken in a usual way, or null."""
-    for read in (str, _mended, lambda broken: _mended(unescape(broken))):
+    for read in (str, _mend_item, lambda broken: _mend_item(unescape(broken))):
         try:
             return json_value(read(text), strict=False)
         except json.JSONDecodeError:
@@ -85,10 +85,10 @@ def _read(text: str) -> Json:
     return None
 
 
-def _mended(text: str) -> str:
+def _mend_item(text: str) -> str:
     r"""Return a JSON text without comments, commas before an end, and escapes that JSON does not have.
 
-    >>> _mended(r'{"a": "it\'s, ]", /* all */ "b": [1, 2,],}')
+    >>> _mend_item(r'{"a": "it\'s, ]", /* all */ "b": [1, 2,],}')
     '{"a": "it\'s, ]",  "b": [1, 2]}'
     """
     return _PIECE.sub(lambda piece: _ESCAPE.sub(_legal, piece[1]) if piece[1] else piece[2] or "", text)
@@ -98,10 +98,10 @@ def _legal(escape: re.Match[str]) -> str:
     return escape[0] if escape[1] in '"\\/bfnrtu' else escape[1]
 
 
-def _unwrapped(text: str) -> str:
+def _unwrap_script(text: str) -> str:
     """Return a script without the comments and CDATA sections that older pages put around it.
 
-    >>> _unwrapped('// <![CDATA[ {"name": "<!-- a"}; // ]]>')
+    >>> _unwrap_script('// <![CDATA[ {"name": "<!-- a"}; // ]]>')
     '{"name": "<!-- a"}'
     """
     text = _OPENING.sub("", text, count=1).strip()

@@ -11,7 +11,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from proxyd.core.model.numbers import currency_in
 from proxyd.core.model.profile import FieldType
 from proxyd.probing.documents.json_text import Json
-from proxyd.probing.pages.linked_data import linked_documents, meta_view
+from proxyd.probing.pages.linked_data import json_ld_documents, meta_view
 from proxyd.probing.pages.page_text import text_blocks
 from proxyd.probing.pages.page_values import PageRow, Raw
 
@@ -75,7 +75,7 @@ def price_view(text: str, _tag: str = "html") -> PageRow | None:
 
 def _product(root: LexborNode, text: str) -> Product:
     """Return the product by the first notation that states a price; the others fill in missing facts."""
-    notations = (_of_linked_data(linked_documents(root)), _of_microdata(root), _of_open_graph(text))
+    notations = (_of_linked_data(json_ld_documents(root)), _of_microdata(root), _of_open_graph(text))
     if not any(each.is_found for each in notations):
         return Product()
     found = sorted(notations, key=lambda each: each.price is None)
@@ -92,12 +92,12 @@ def _product(root: LexborNode, text: str) -> Product:
 
 
 def _of_linked_data(documents: Sequence[Json]) -> Product:
-    offered = list(_offered(documents))
+    offered = list(_offers(documents))
     known = next((each for each in offered if each.price is not None), None)
     return known or next((each for each in offered if each.is_found), Product())
 
 
-def _offered(documents: Sequence[Json]) -> Iterator[Product]:
+def _offers(documents: Sequence[Json]) -> Iterator[Product]:
     """Yield the offers of products, those that are nested least first; then offers that stand by themselves."""
     nodes = list(_nodes(documents))
     for node in nodes:
@@ -105,7 +105,7 @@ def _offered(documents: Sequence[Json]) -> Iterator[Product]:
             yield _offer(offer, node)
     for node in nodes:
         types = node.get("@type")
-        if _OFFERS.intersection(each for each in _listed(types) if isinstance(each, str)):
+        if _OFFERS.intersection(each for each in _list_offers(types) if isinstance(each, str)):
             yield _offer(node, next(_dicts(node.get("itemOffered")), node))
 
 
@@ -150,18 +150,18 @@ def _first(nodes: Sequence[_Node], *keys: str) -> Raw:
     """Return the first single value that one of the nodes has under one of the keys."""
     for node in nodes:
         for key in keys:
-            for value in _listed(node.get(key)):
+            for value in _list_offers(node.get(key)):
                 if isinstance(value, int | float) or (isinstance(value, str) and value.strip()):
                     return value
     return None
 
 
-def _listed(value: Json) -> Sequence[Json]:
+def _list_offers(value: Json) -> Sequence[Json]:
     return value[:_MOST_OFFERS] if isinstance(value, list) else [value]
 
 
 def _dicts(value: Json) -> Iterator[_Node]:
-    return (each for each in _listed(value) if isinstance(each, dict))
+    return (each for each in _list_offers(value) if isinstance(each, dict))
 
 
 # ---- microdata and OpenGraph

@@ -97,7 +97,9 @@ class Leased:
 
 
 @asynccontextmanager
-async def renewed(lease: Lease, url: str, take: Take, *meanwhile: Awaitable[Any]) -> AsyncIterator[asyncio.Task[None]]:
+async def renew_lease(
+    lease: Lease, url: str, take: Take, *meanwhile: Awaitable[Any]
+) -> AsyncIterator[asyncio.Task[None]]:
     """Take a lease and renew it in a thread until the end; yield the task that fails once the lease is lost.
 
     ``meanwhile`` is awaited until the lease is taken; it must not return.

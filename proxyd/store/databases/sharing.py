@@ -18,7 +18,7 @@ from sqlalchemy.dialects.postgresql import insert as insert_new
 from proxyd.core.errors import StoreError, StoreUnreachableError
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import MEMBERS, StoreConnections
-from proxyd.store.databases.lease import LONGEST_TURN, Lease, Leased, renewed
+from proxyd.store.databases.lease import LONGEST_TURN, Lease, Leased, renew_lease
 from proxyd.store.databases.postgresql import (
     LOCK_OF,
     SessionConnection,
@@ -126,7 +126,7 @@ class Shares:
         """The other processes that shared the work at the last look."""
         return [each for number, each in self._view.alive.items() if number != self._member.number]
 
-    def succeed_by(self, successor: Successor) -> None:
+    def let_succeed(self, successor: Successor) -> None:
         """Have the shards of a process that has ended only once nobody works for it any more."""
         self._successor = successor
 
@@ -263,7 +263,7 @@ async def sharing(
         connections = await stack.enter_async_context(postgresql_connections(url, name=called, lease_s=lease_s))
         session, lease = session_of(connections), Lease(role, lease_s)
         await _until_newest(session, role, lease_s, wait)
-        renewing = await stack.enter_async_context(renewed(lease, url, take, wait(inf)))
+        renewing = await stack.enter_async_context(renew_lease(lease, url, take, wait(inf)))
         await answered(session.call(partial(_join, member)), LONGEST_TURN * lease_s)
         lease.begin(select(t.members.c.member).where(t.members.c.member == member.number))
         session.check = lease.must_be_ours

@@ -176,7 +176,7 @@ class Answers:
         coming = wire.ComingProbe(source="theirs", at=AT, reason="detection", rule="r", rate_per_day=1.0)
         return [coming] * window.limit
 
-    async def advised(self) -> Advice:
+    async def advice_of_others(self) -> Advice:
         return ADVICE
 
 
@@ -197,7 +197,7 @@ async def test_others_are_asked_for_the_sources_that_they_plan() -> None:
         assert [each.source for each in await peers.probed(["b", "x"])] == ["b"]
         assert await peers.listed(["x"]) == {}
         assert [each.source for each in await peers.planned(wire.PlanWindow(limit=3))] == ["theirs"] * 3
-        assert await peers.advised() == {"other:1": ADVICE}
+        assert await peers.advice_of_others() == {"other:1": ADVICE}
 
 
 async def test_a_request_to_a_host_of_another_planner_waits_for_its_turn_there() -> None:
@@ -251,7 +251,7 @@ async def test_an_address_that_is_none_is_skipped(address: str) -> None:
         peers = AskedPeers(Forwarding(session), Planners(["b"], other=Peer("other:1", address, "theirs")))
         await peers.turn("b", 0.0)
         assert await peers.listed(["b"]) == {}
-        assert await peers.advised() == {"other:1": None}
+        assert await peers.advice_of_others() == {"other:1": None}
 
 
 async def test_a_large_answer_and_a_redirect_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -336,7 +336,7 @@ async def test_who_does_not_know_the_secret_is_told_nothing(secret: str) -> None
         peers = AskedPeers(Forwarding(session), Planners(["a"], other=Peer("other:1", address, secret)))
         assert (await peers.listed(["a"]), await peers.probed(["a"])) == ({}, [])
         assert await peers.planned(wire.PlanWindow()) == []
-        assert await peers.advised() == {"other:1": None}
+        assert await peers.advice_of_others() == {"other:1": None}
     async with answering("") as address, ClientSession() as session:
         peers = AskedPeers(Forwarding(session), Planners(["a"], other=Peer("other:1", address, "")))
         assert await peers.listed(["a"]) == {}
@@ -350,4 +350,4 @@ async def test_a_planner_that_does_not_answer_is_left_out() -> None:
         peers = AskedPeers(Forwarding(session), Planners(["a"], other=Peer("other:1", "", "theirs")))
         assert await peers.probed(["a"]) == []
         assert await peers.planned(wire.PlanWindow()) == []
-        assert await peers.advised() == {"other:1": None}
+        assert await peers.advice_of_others() == {"other:1": None}

@@ -124,9 +124,9 @@ async def test_probes_without_any_outcome_are_seen() -> None:
     loop = probe_loop(found, Nobody(Unmade.LOST), RecordingMemory(), clock, Metrics())
     task = asyncio.create_task(loop.run())
     await settle()
-    assert loop.unanswered_s(clock.time_s()) == 0.0
+    assert loop.silence_s(clock.time_s()) == 0.0
     await clock.advance(500.0)
-    assert loop.unanswered_s(clock.time_s()) > 300.0
+    assert loop.silence_s(clock.time_s()) > 300.0
     await loop.drain(0.0)
     await task
     clock, found = FakeClock(T0), every(100)
@@ -134,7 +134,7 @@ async def test_probes_without_any_outcome_are_seen() -> None:
     loop = probe_loop(found, origin, RecordingMemory(), clock, Metrics())
     task = asyncio.create_task(loop.run())
     await clock.advance(500.0)
-    assert loop.unanswered_s(clock.time_s()) == 0.0
+    assert loop.silence_s(clock.time_s()) == 0.0
     await loop.drain(0.0)
     await task
 

@@ -17,7 +17,7 @@ from proxyd.probing.documents.document_texts import clean, safe_link, short_iden
 from proxyd.probing.feeds.fast_feeds import parse_clean_feed
 from proxyd.probing.feeds.feed_items import ParsedFeed
 from proxyd.probing.feeds.feed_parser import parse_any_feed
-from proxyd.probing.feeds.xml_cleaning import balanced, clean_xml
+from proxyd.probing.feeds.xml_cleaning import balance_tags, clean_xml
 from tests.corpora import public_feeds
 from tests.fleets import Drive, changed, decider, declaration, rule, source
 
@@ -169,7 +169,7 @@ def test_balancing_changes_nothing_in_what_is_well_formed() -> None:
     for name, feed in feeds().items():
         clean_body = clean_xml(public_feeds()[name], "application/xml")
         if not clean_body.trouble:
-            found = read(balanced(clean_body.body.decode()).encode())
+            found = read(balance_tags(clean_body.body.decode()).encode())
             assert isinstance(found, ParsedFeed), name
             assert identities(found.items) == identities(feed.items), name
 

@@ -6,7 +6,7 @@ from proxyd.core.model.item import Item
 from proxyd.probing.documents.probe_failures import NotAFeedError, UnsafeDocumentError
 from proxyd.probing.feeds.feed_items import ParsedFeed
 from proxyd.probing.feeds.feed_parser import parse_any_feed, parse_feed
-from proxyd.probing.feeds.xml_cleaning import balanced, clean_xml, syntax_error
+from proxyd.probing.feeds.xml_cleaning import balance_tags, clean_xml, syntax_error
 from tests.unit.probing.test_fast_feeds import SAMPLES
 
 URL = "https://example.org/blog/feed.xml"
@@ -160,12 +160,12 @@ def test_a_wrong_byte_does_not_make_another_charset_of_utf_8() -> None:
     ],
 )
 def test_tags_are_balanced(text: str, expected: str) -> None:
-    assert balanced(text) == expected
+    assert balance_tags(text) == expected
     assert (syntax_error(expected.encode()) == "") == bool(expected)
 
 
 def test_nesting_is_bounded() -> None:
-    assert balanced("<rss>" + "<a>" * 100_000).count("<a>") == 199
+    assert balance_tags("<rss>" + "<a>" * 100_000).count("<a>") == 199
 
 
 def test_a_cdata_section_without_an_end_ends_with_its_item() -> None:

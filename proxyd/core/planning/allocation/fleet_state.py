@@ -99,10 +99,10 @@ class FleetState:
     together: float = 1.0
 
     @property
-    def planned_weeks(self) -> WeekShapes:
+    def shapes_to_plan_by(self) -> WeekShapes:
         """The shapes by which the sources are planned, as far as trusted; an even one for those whose week is off."""
         weeks = self.weeks.trusted(self.trust)
-        return weeks if self.even is None else weeks.evened(self.even)
+        return weeks if self.even is None else weeks.with_even_weeks(self.even)
 
     @property
     def host_limits(self) -> HostLimits | None:

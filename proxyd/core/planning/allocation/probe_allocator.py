@@ -209,15 +209,15 @@ class ProbeAllocator:
 
     def probed(self, sources: Ints, rate_per_s: Floats, *, now_s: float) -> None:
         """Note probes of sources and the new estimates of their rates."""
-        before = self._weighted(sources)
+        before = self._weigh(sources)
         self.last_s[sources] = now_s
         self.rate_per_s[sources] = rate_per_s
         if self.drift is not None:
             slot_s = self.grid.slot_s
-            self.drift.follow_all(sources, before * slot_s, self._weighted(sources) * slot_s)
+            self.drift.follow_all(sources, before * slot_s, self._weigh(sources) * slot_s)
         self._plan(sources)
 
-    def probed_one(self, source: int, rate_per_s: float, weight: float, *, now_s: float) -> None:
+    def note_probe_of(self, source: int, rate_per_s: float, weight: float, *, now_s: float) -> None:
         """Note a probe of one source, and the new estimates of its rate and weight."""
         if self.drift is not None:
             before = float(self.rate_per_s[source] * self.weights[source])
@@ -262,7 +262,7 @@ class ProbeAllocator:
         slot_s = self.grid.slot_s
         first_slot = bins[0] - round(MONDAY_S / slot_s)
         per_slot = self.shapes[:, (first_slot + np.arange(len(bins))) % self.grid.slots] * more
-        curve_of, rates = self._curve_of[sources], self._weighted(sources) * slot_s
+        curve_of, rates = self._curve_of[sources], self._weigh(sources) * slot_s
         place = np.clip(np.ceil(self.last_s[sources] / slot_s - 1e-6).astype(np.int64) - bins[0], 0, len(bins))
         items = rates * _rest(per_slot)[curve_of, place]
         wait = np.maximum(self.due_s[sources] - now_s, 0.0) / slot_s
@@ -291,7 +291,7 @@ class ProbeAllocator:
             self._build(limits)
         fleet = self.frequencies()
         targets = self._target_prices(limits.targets, fleet)
-        self.prices = self._priced(limits, fleet, targets)
+        self.prices = self._price_sources(limits, fleet, targets)
         self.drift = None if targets is None else PriceDrift.of(self.prices, targets.group_of, fleet.rate)
         self._plan(np.arange(len(self.rate_per_s)))
         np.maximum(self.due_s, now_s, out=self.due_s)
@@ -315,12 +315,12 @@ class ProbeAllocator:
 
     def frequencies(self) -> Frequencies:
         """Return the frequencies of all sources as functions of their prices."""
-        return Frequencies(self.tables, self.table_of, self._weighted() * self.grid.slot_s)
+        return Frequencies(self.tables, self.table_of, self._weigh() * self.grid.slot_s)
 
     def loads(self) -> Floats:
         """Return the long-run mean number of probes in each slot of the week at the present prices, shape (slots,)."""
         every = np.arange(len(self.rate_per_s))
-        return slot_loads(self.tables, self.table_of, self._weighted() * self.grid.slot_s, self._prices_of(every))
+        return slot_loads(self.tables, self.table_of, self._weigh() * self.grid.slot_s, self._prices_of(every))
 
     def price_of(self, source: int) -> float:
         """Return the present price of a source, in item-slots."""
@@ -332,7 +332,7 @@ class ProbeAllocator:
 
     def mean_gap_s(self, source: int) -> float:
         """Return the mean time between two probes of a source at its price, in seconds; infinity without probes."""
-        rate = self._weighted(slice(source, source + 1)) * self.grid.slot_s
+        rate = self._weigh(slice(source, source + 1)) * self.grid.slot_s
         price = np.log2(self._prices_of(np.array([source])))
         one = Frequencies([self.tables[self.table_of[source]]], np.zeros(1, dtype=np.int64), rate)
         (probes,) = one.frequencies(price)
@@ -365,7 +365,7 @@ class ProbeAllocator:
         for row, losses in enumerate(self.losses):
             some = np.flatnonzero(self._curve_of[sources] == row)
             cost[some] += self._costs.kept(losses, self._curve_of[sources[some]], start[some], finish[some])
-        gain: Floats = self._weighted(sources) * cost / self._prices_of(sources)
+        gain: Floats = self._weigh(sources) * cost / self._prices_of(sources)
         return gain
 
     def reached_s(self, source: int, items: float) -> float:
@@ -383,15 +383,15 @@ class ProbeAllocator:
 
     # -- implementation
 
-    def _allocated(
+    def _prices_of_allocation(
         self, limits: FleetLimits, tables: Sequence[Timetable], table_of: Ints, sources: Ints | slice = _ALL
     ) -> Prices:
         """Return the prices that share the limits among sources with these timetables."""
-        fleet = Frequencies(tables, table_of, self._weighted(sources) * self.grid.slot_s)
-        return self._priced(limits, fleet, self._target_prices(limits.targets, fleet, sources))
+        fleet = Frequencies(tables, table_of, self._weigh(sources) * self.grid.slot_s)
+        return self._price_sources(limits, fleet, self._target_prices(limits.targets, fleet, sources))
 
     @staticmethod
-    def _priced(limits: FleetLimits, fleet: Frequencies, targets: TargetPrices | None) -> Prices:
+    def _price_sources(limits: FleetLimits, fleet: Frequencies, targets: TargetPrices | None) -> Prices:
         least = limits.least_price if targets is None else np.maximum(limits.least_price, np.exp2(targets.log_prices()))
         return allocate(fleet, limits.probes_per_slot, hosts=limits.hosts, least_price=least)
 
@@ -407,7 +407,7 @@ class ProbeAllocator:
         items = self.rate_per_s[sources] * self.grid.slot_s
         return TargetPrices(targets, self.losses, self.shape_of[sources], fleet, items)
 
-    def _weighted(self, sources: Ints | slice = _ALL) -> Floats:
+    def _weigh(self, sources: Ints | slice = _ALL) -> Floats:
         weighted: Floats = self.rate_per_s[sources] * self.weights[sources]
         return weighted
 
@@ -451,13 +451,13 @@ class ProbeAllocator:
             self.table_of = self.shape_of
             return
         sample = limits.sampled(len(self.rate_per_s))
-        shape_of, rates = self.shape_of[sample.taken], self._weighted(sample.taken) * self.grid.slot_s
+        shape_of, rates = self.shape_of[sample.taken], self._weigh(sample.taken) * self.grid.slot_s
         kept: list[list[Timetable]] = []
         rounds = _ROUNDS if self.slot_factor is None else _FOLLOWING_ROUNDS
         factor = np.ones(self.grid.slots) if self.slot_factor is None else self.slot_factor
         for number in range(rounds):
             tables = self._timetables(factor, gaps[:, number % _VARIANTS])  # overwrites the oldest ones
-            prices = self._allocated(sample.limits, tables, shape_of, sample.taken)
+            prices = self._prices_of_allocation(sample.limits, tables, shape_of, sample.taken)
             kept = [*kept[1 - _VARIANTS :], tables]
             load = slot_loads(tables, shape_of, rates, prices.of_source)
             over = np.clip(load / np.maximum(sample.capacity, 1e-9) - 1.0, -1.0, 1.0)
@@ -467,7 +467,7 @@ class ProbeAllocator:
         turn = (turns(np.arange(len(self.rate_per_s))) * len(kept)).astype(np.int64)
         self.table_of = self.shape_of * len(kept) + turn
 
-    def _shortened(self, gap: Floats, sources: Ints, slot: Ints, prices: Floats, rates: Floats) -> Floats:
+    def _shorten_gaps(self, gap: Floats, sources: Ints, slot: Ints, prices: Floats, rates: Floats) -> Floats:
         """Return the gaps below those of the timetables' lowest row, where a slot takes many probes.
 
         The rate is taken as constant between two such probes: waiting tau costs ``rate tau^2 / 2``, and a probe is due
@@ -484,7 +484,7 @@ class ProbeAllocator:
         prices = self._prices_of(sources)
         slot_s, last = self.grid.slot_s, self.last_s[sources]
         monday = MONDAY_S if self.phase_s is None else MONDAY_S + self.phase_s[sources]
-        rates = self._weighted(sources) * slot_s
+        rates = self._weigh(sources) * slot_s
         places, tables = row_places(prices, rates), self.table_of[sources]
         since = np.floor((last - monday + 1e-6) / slot_s)
         slot = since.astype(np.int64) % self.grid.slots
@@ -499,7 +499,7 @@ class ProbeAllocator:
         mixed = jumps[self._is_even[tables[jumps], lower[jumps]]]
         some = tables[mixed], lower[mixed], slot[mixed]
         gap[mixed] = _between(self._gaps[some], self._gaps[some[0], some[1] + 1, some[2]], share[mixed])
-        gap = self._shortened(gap, sources, slot, prices, rates)
+        gap = self._shorten_gaps(gap, sources, slot, prices, rates)
         due = np.where(gap >= 1.0, monday + (since + gap) * slot_s, last + gap * slot_s)
         due[mixed] = last[mixed] + gap[mixed] * slot_s
         self.due_s[sources] = np.where(rates > 0, np.maximum(due, last + self.spacing_s), np.inf)

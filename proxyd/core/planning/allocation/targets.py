@@ -196,30 +196,30 @@ class TargetPrices:
 
         The rules with the lowest prices come first; those that share sources with them need fewer probes of the others.
         """
-        return self._solved[0]
+        return self._solve[0]
 
     @property
     def group_of(self) -> Ints:
         """The sources whose prices were found together, by a number each: those that one rule binds."""
-        return self._solved[1]
+        return self._solve[1]
 
     @cached_property
-    def _solved(self) -> tuple[Floats, Ints]:
+    def _solve(self) -> tuple[Floats, Ints]:
         price = np.full(len(self._fleet.rate), inf)
-        of_rule = self._bisected(self._pairs, price)
+        of_rule = self._bisect_price(self._pairs, price)
         if not self._pairs.is_shared:
-            return self._grouped(_lowered(price, self._pairs, of_rule), of_rule)
+            return self._group_prices(_lower_prices(price, self._pairs, of_rule), of_rule)
         alone, of_rule = of_rule, of_rule.copy()
         left = np.argsort(alone, kind="stable")
         while left.size:
             until = int(np.searchsorted(alone[left], alone[left[0]] + _WAVE, side="right"))
             wave = self._pairs.of_rules(left[:until], self._rules)
-            found = self._bisected(wave, price)
+            found = self._bisect_price(wave, price)
             of_rule[left[:until]] = found[left[:until]]
-            price, left = _lowered(price, wave, found), left[until:]
-        return self._grouped(price, of_rule)
+            price, left = _lower_prices(price, wave, found), left[until:]
+        return self._group_prices(price, of_rule)
 
-    def _grouped(self, price: Floats, of_rule: Floats) -> tuple[Floats, Ints]:
+    def _group_prices(self, price: Floats, of_rule: Floats) -> tuple[Floats, Ints]:
         """Return prices within their limits, and the rule that binds each source; a limit is a source's own."""
         limited, pairs = self._within_limits(price), self._pairs
         group_of = self._rules + np.arange(len(price))
@@ -263,7 +263,7 @@ class TargetPrices:
         limited: Floats = np.maximum(np.minimum(log_price, self._most), self._least)
         return limited
 
-    def _bisected(self, pairs: _Pairs, log_price: Floats) -> Floats:
+    def _bisect_price(self, pairs: _Pairs, log_price: Floats) -> Floats:
         """Return the highest price at which each rule has its share, if no source costs more than ``log_price``."""
         most = np.minimum(log_price, self._most)[pairs.source]
         least = self._least[pairs.source]
@@ -283,11 +283,11 @@ class TargetPrices:
         total = np.maximum(np.bincount(pairs.rule, weights=pairs.items, minlength=self._rules), 1e-300)
         shares = 1.0 - np.bincount(pairs.rule, weights=late, minlength=self._rules) / total
         if self._targets.unhelped is not None and self._targets.group_of is not None:
-            left = self._unhelped(pairs, log_price, shares, self._targets.unhelped, self._targets.group_of)
+            left = self._late_share(pairs, log_price, shares, self._targets.unhelped, self._targets.group_of)
             shares = 1.0 - np.bincount(pairs.rule, weights=late * left, minlength=self._rules) / total
         return np.asarray(shares)
 
-    def _unhelped(self, pairs: _Pairs, log_price: Floats, shares: Floats, unhelped: Floats, group_of: Ints) -> Floats:
+    def _late_share(self, pairs: _Pairs, log_price: Floats, shares: Floats, unhelped: Floats, group_of: Ints) -> Floats:
         """Return the part of each pair's late items that stays late although items of a burst let others be found.
 
         An item of a source with a high price over its rate is only looked for when several others were found.
@@ -344,7 +344,7 @@ class _Pairs(NamedTuple):
         return _Pairs(source, rule, column, self.items[some], self.lent[some], self.is_shared)
 
 
-def _lowered(log_price: Floats, pairs: _Pairs, of_rule: Floats) -> Floats:
+def _lower_prices(log_price: Floats, pairs: _Pairs, of_rule: Floats) -> Floats:
     """Return prices of which none is above those of the source's rules among ``pairs``."""
     lowered = log_price.copy()
     np.minimum.at(lowered, pairs.source, of_rule[pairs.rule])

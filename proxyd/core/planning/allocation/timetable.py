@@ -118,26 +118,26 @@ class Timetable:
         prices = even if slot_price is None else np.asarray(slot_price, dtype=np.float64)
         gaps = np.empty((len(LEVELS), len(factors))) if into is None else into
         if losses.every > 1:
-            return cls._counted(factors, losses, gaps)
+            return cls._count_probes(factors, losses, gaps)
         lost = _all_gaps(factors, weights, prices, losses, gaps)
         dense = float(np.sqrt(factors * weights / (2 * prices)).mean())
         lost /= max(float((factors * weights).mean()), _EVEN)
         return cls(gaps, *_orbits(gaps, *prefix_sums(factors, weights), lost), dense)
 
     @classmethod
-    def _counted(cls, factors: Floats, losses: Losses, gaps: Floats) -> Timetable:
+    def _count_probes(cls, factors: Floats, losses: Losses, gaps: Floats) -> Timetable:
         """Return how often sources of counted items are probed; their next probe is not looked up here.
 
         The probes follow the items through the week.
         """
         sums = (0.0, *np.cumsum(factors).tolist())
-        frequency, lost = _counted_frequency(losses, sums), _counted_lost(losses, sums)
+        frequency, lost = _frequency_of_counts(losses, sums), _losses_of_counts(losses, sums)
         gaps[:] = 1 / frequency[:, None]
         visits = frequency[:, None] * factors
         return cls(gaps, frequency, 0.5 / frequency, visits, lost, float(frequency[0] * 2.0 ** (_LOWEST / 2)))
 
 
-def _counted_lost(losses: Losses, sums: tuple[float, ...]) -> Floats:
+def _losses_of_counts(losses: Losses, sums: tuple[float, ...]) -> Floats:
     """Return the part of the firings lost to each step and, last, of those overwritten; shape (levels, STEPS + 1)."""
     rule = CountedRule(losses.every, Losses(losses.steps, losses.overwritten), missed_s=1.0)
     busy = ItemsLine(np.array(sums), 0.0, 1.0, losses.rate).busy_per_s(rule.life_s)
@@ -149,7 +149,7 @@ def _counted_lost(losses: Losses, sums: tuple[float, ...]) -> Floats:
 
 
 @lru_cache(1024)
-def _counted_frequency(losses: Losses, sums: tuple[float, ...]) -> Floats:
+def _frequency_of_counts(losses: Losses, sums: tuple[float, ...]) -> Floats:
     """Return the probes a slot for counted items at each level, where they follow a week's ``sums``.
 
     The table of even rates is corrected by following the probes at every second octave, as far as it matters.

@@ -252,7 +252,7 @@ class WeekPlan:
         self._told[:, number] = told
         seen_s = self.counted_s(source_id, last_seen_s) if counted_s is None else counted_s
         now_s = float(self._cycle.week_s(seen_s)) + self._ahead_s(number)
-        self._allocator.probed_one(number, rate_per_s / self._cycle.speed, weight, now_s=now_s)
+        self._allocator.note_probe_of(number, rate_per_s / self._cycle.speed, weight, now_s=now_s)
 
     def counted_s(self, source_id: str, last_seen_s: float) -> float:
         """Return when a probe that saw a source now counts as made.
@@ -363,7 +363,7 @@ class _Weeks:
     def of(cls, state: FleetState) -> _Weeks:
         """Return the weeks of a fleet."""
         sums = tuple(WeekSums(shape.tolist()) if np.ptp(shape) > 1e-9 else None for shape in state.weeks.shapes)
-        return cls(state.weeks, state.planned_weeks, sums, state.together)
+        return cls(state.weeks, state.shapes_to_plan_by, sums, state.together)
 
 
 def _doe(
@@ -454,7 +454,7 @@ def pack(state: FleetState) -> bytes:
     (('a',), array([0.0001]), (1, 168), True)
     """
     arrays: list[np.ndarray[Any, Any]] = []
-    pieces = json.JSONEncoder(ensure_ascii=False).iterencode(_encoded(state, arrays))  # lets other threads run
+    pieces = json.JSONEncoder(ensure_ascii=False).iterencode(_encode_value(state, arrays))  # lets other threads run
     packed = BytesIO()
     named: dict[str, Any] = {f"a{number}": array for number, array in enumerate(arrays)}
     named[_WHOLE] = np.frombuffer("".join(pieces).encode(), dtype=np.uint8)
@@ -479,7 +479,7 @@ def unpack(packed: bytes) -> FleetState:
     """
     try:
         with np.load(BytesIO(packed), allow_pickle=False) as arrays:
-            found = _decoded(json.loads(arrays[_WHOLE].tobytes()), arrays)
+            found = _decode_part(json.loads(arrays[_WHOLE].tobytes()), arrays)
     except (TypeError, KeyError, AttributeError, OSError, EOFError, zlib.error) as error:
         raise ValueError("this is not a plan of this version") from error
     if not isinstance(found, FleetState):
@@ -487,33 +487,36 @@ def unpack(packed: bytes) -> FleetState:
     return found
 
 
-def _encoded(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
+def _encode_value(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
     """Return a value in the types of JSON; arrays are gathered, and referred to by their number."""
     if isinstance(value, np.ndarray):
         arrays.append(value)
         return {"array": len(arrays) - 1}
     if is_dataclass(value):
-        encoded = {field.name: _encoded(getattr(value, field.name), arrays) for field in fields(value)}
+        encoded = {field.name: _encode_value(getattr(value, field.name), arrays) for field in fields(value)}
         return {"kind": type(value).__name__, "fields": encoded}
     if isinstance(value, Target):
-        return {"kind": "Target", "fields": {name: _encoded(each, arrays) for name, each in value._asdict().items()}}
+        return {
+            "kind": "Target",
+            "fields": {name: _encode_value(each, arrays) for name, each in value._asdict().items()},
+        }
     if isinstance(value, Mapping):
-        return {"pairs": [[_encoded(key, arrays), _encoded(each, arrays)] for key, each in value.items()]}
+        return {"pairs": [[_encode_value(key, arrays), _encode_value(each, arrays)] for key, each in value.items()]}
     if isinstance(value, list | tuple):
-        return [_encoded(each, arrays) for each in value]
+        return [_encode_value(each, arrays) for each in value]
     return value
 
 
-def _decoded(encoded: Any, arrays: Any) -> Any:
+def _decode_part(encoded: Any, arrays: Any) -> Any:
     if isinstance(encoded, list):
-        return tuple(_decoded(each, arrays) for each in encoded)
+        return tuple(_decode_part(each, arrays) for each in encoded)
     if not isinstance(encoded, dict):
         return encoded
     if "array" in encoded:
         return arrays[f"a{encoded['array']}"]
     if "pairs" in encoded:
-        return {_decoded(key, arrays): _decoded(each, arrays) for key, each in encoded["pairs"]}
-    return _KINDS[encoded["kind"]](**{name: _decoded(each, arrays) for name, each in encoded["fields"].items()})
+        return {_decode_part(key, arrays): _decode_part(each, arrays) for key, each in encoded["pairs"]}
+    return _KINDS[encoded["kind"]](**{name: _decode_part(each, arrays) for name, each in encoded["fields"].items()})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -548,7 +551,7 @@ class Curves:
     @classmethod
     def of(cls, state: FleetState, slots: int) -> Curves:
         """Return the curves of a fleet."""
-        weeks = state.planned_weeks
+        weeks = state.shapes_to_plan_by
         nothing = np.zeros(len(state.source_ids), dtype=np.int64)
         kinds, kind_of = (None, nothing) if state.importances is None else state.importances
         losses, loss_of = _losses(state)

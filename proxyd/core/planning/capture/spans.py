@@ -80,7 +80,7 @@ class Spans:
     def __len__(self) -> int:
         return len(self.starts)
 
-    def captured_at(self, sources: Ints, chronons: Ints) -> Ints:
+    def first_captures(self, sources: Ints, chronons: Ints) -> Ints:
         """Return for each interval the chronon of the first probe that captures it, or ``OPEN`` if none does.
 
         Parameters
@@ -102,7 +102,7 @@ class Spans:
         self, sources: Ints, chronons: Ints, *, exact: bool, weights: Floats | None = None, bound: float | None = None
     ) -> CaptureSchedule:
         """Return the schedule of these probes with all that it captures; equal probes count once."""
-        at = self.captured_at(sources, chronons)
+        at = self.first_captures(sources, chronons)
         caught = at < OPEN
         weight = float(np.sum(caught if weights is None else weights[caught]))
         order = np.lexsort((sources, chronons))
@@ -133,7 +133,7 @@ def are_disjoint(sources: Ints, first: Ints, last: Ints) -> bool:
     return not bool(np.any(same & (first[order][1:] <= last[order][:-1])))
 
 
-def checked_weights(weights: ArrayLike | None, count: int) -> Floats:
+def check_weights(weights: ArrayLike | None, count: int) -> Floats:
     """Return the weights as an array of shape (count,), 1 each for ``None``.
 
     Raises

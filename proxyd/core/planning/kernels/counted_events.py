@@ -49,7 +49,7 @@ class CountedGaps:
     --------
     An item a minute, of which every third fires; a firing counts for 10 minutes if it is overwritten.
 
-    >>> gaps = counted_gaps(3, Losses(overwritten=1.0), rate_per_s=1 / 60, price_s=60.0, missed_s=600.0)
+    >>> gaps = gaps_of_counts(3, Losses(overwritten=1.0), rate_per_s=1 / 60, price_s=60.0, missed_s=600.0)
     >>> gaps.items.round(1).tolist(), round(gaps.probes, 2)
     ([1.7, 1.1, 0.5], 1.05)
     """
@@ -216,7 +216,7 @@ class CountedRule:
 @lru_cache(65_536)
 def _gaps_at(rule: CountedRule, rate_step: int, price_step: int) -> CountedGaps:
     rate_per_s, price_s = 2.0 ** (rate_step / _PER_OCTAVE), 2.0 ** (price_step / _PER_OCTAVE)
-    return counted_gaps(rule.every, rule.losses, rate_per_s=rate_per_s, price_s=price_s, missed_s=rule.missed_s)
+    return gaps_of_counts(rule.every, rule.losses, rate_per_s=rate_per_s, price_s=price_s, missed_s=rule.missed_s)
 
 
 @lru_cache(MOST_COUNTED)
@@ -227,7 +227,7 @@ def _catalogue(every: int) -> tuple[Floats, Floats, Floats, Floats]:
     return gaps, chances, firings(every, gaps), last_fired(every, gaps, chances)
 
 
-def counted_gaps(every: int, losses: Losses, *, rate_per_s: float, price_s: float, missed_s: float) -> CountedGaps:
+def gaps_of_counts(every: int, losses: Losses, *, rate_per_s: float, price_s: float, missed_s: float) -> CountedGaps:
     """Return the gaps that cost least in the long run for ``COUNT(*) % every = k`` at an even rate.
 
     Parameters
@@ -247,7 +247,7 @@ def counted_gaps(every: int, losses: Losses, *, rate_per_s: float, price_s: floa
 
     Examples
     --------
-    >>> counted_gaps(2, Losses(), rate_per_s=0.01, price_s=50.0, missed_s=1e6).items.round(1).tolist()
+    >>> gaps_of_counts(2, Losses(), rate_per_s=0.01, price_s=50.0, missed_s=1e6).items.round(1).tolist()
     [1.8, 1.0]
     """
     chances, fired, waiting, last_fires = _all_gaps(every)
@@ -272,7 +272,7 @@ def _best(gaps: Floats, cost: Floats, chances: Floats, fired: Floats, late: Sequ
     ahead = _ahead(every)
     chosen = np.argmin(cost / gaps[:, None], axis=0)
     for _ in range(_ROUNDS):
-        per_item, later = _evaluated(gaps, cost, chances, chosen)
+        per_item, later = _evaluate_gaps(gaps, cost, chances, chosen)
         total = cost - per_item * gaps[:, None] + chances @ later[ahead]
         better = np.argmin(total, axis=0)
         now = total[chosen, np.arange(every)]
@@ -289,7 +289,7 @@ def _best(gaps: Floats, cost: Floats, chances: Floats, fired: Floats, late: Sequ
     return CountedGaps(gaps[chosen], float(1 / (share @ gaps[chosen])), per_item, later, lost)
 
 
-def _evaluated(gaps: Floats, cost: Floats, chances: Floats, chosen: Ints) -> tuple[float, Floats]:
+def _evaluate_gaps(gaps: Floats, cost: Floats, chances: Floats, chosen: Ints) -> tuple[float, Floats]:
     """Return the mean cost of an item, and how much more each count costs than 0, shape (every,)."""
     every = len(chosen)
     system = np.eye(every) - _moves(chances, chosen)

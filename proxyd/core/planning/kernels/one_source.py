@@ -121,7 +121,7 @@ def all_optimal(prefix: Prefix, grid: Grid, probes: int) -> list[OneSourceSchedu
         if grid.until is None:
             layer(*costs, base, reach, flat(value), best, links[count], *envelope)
         else:
-            bounded_layer(*costs, flat(_of_open(value, grid)), reach, flat(grid.until), best, links[count])
+            fill_bounded_layer(*costs, flat(_of_open(value, grid)), reach, flat(grid.until), best, links[count])
         value = np.asarray(best) + grid.price
         slots = _follow_layers(links, count) if best[0] < np.inf else None
         found.append(None if slots is None else _schedule(prefix, grid, slots))
@@ -482,7 +482,7 @@ def priced(
 
 
 @kernel
-def bounded_layer(
+def fill_bounded_layer(
     L: Floats, A: Floats, G: Floats, value: Floats, reach: Ints, until: Ints, best: Floats, link: Ints
 ) -> None:
     """Fill ``best`` and ``link`` as ``layer`` does, with successors of i from ``reach[i]`` to ``until[i]`` only.

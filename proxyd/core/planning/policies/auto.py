@@ -132,7 +132,7 @@ class CountedDemand(RuleDemand):
         if not source.rate_per_s * self.passing * self.weight > 0:
             return inf
         due_s = self.next_s(source.last_s, source.items_line(self.passing), price_s=source.price_item_s)
-        return due_s if source.is_rate_known else min(due_s, source.unplanned_s())
+        return due_s if source.is_rate_known else min(due_s, source.due_without_plan_s())
 
     def worth_per_s2(self, source: SeenSource, due_s: float) -> float:
         """Return what makes a probe worth its price when it falls due."""

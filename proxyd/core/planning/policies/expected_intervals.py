@@ -40,7 +40,7 @@ class PlannedInterval:
     deadline: Chronon
 
 
-def expected_interval(
+def interval_of_item(
     items: float, *, anchor_s: float, rate_per_s: float, life_s: float | None, grid: ChrononGrid
 ) -> PlannedInterval:
     """Return the interval that the ``items``-th item after ``anchor_s`` is expected to open.
@@ -62,9 +62,9 @@ def expected_interval(
 
     Examples
     --------
-    >>> expected_interval(2, anchor_s=0.0, rate_per_s=0.01, life_s=None, grid=ChrononGrid(10.0))
+    >>> interval_of_item(2, anchor_s=0.0, rate_per_s=0.01, life_s=None, grid=ChrononGrid(10.0))
     PlannedInterval(start=20, deadline=29)
-    >>> expected_interval(2, anchor_s=0.0, rate_per_s=0.01, life_s=50.0, grid=ChrononGrid(10.0))
+    >>> interval_of_item(2, anchor_s=0.0, rate_per_s=0.01, life_s=50.0, grid=ChrononGrid(10.0))
     PlannedInterval(start=20, deadline=25)
     """
     start = grid.chronon_at(anchor_s + items / rate_per_s)

@@ -134,7 +134,7 @@ class SeenSource(Protocol):
     def mean_gap_s(self) -> float:
         """Return the mean time between two probes by the plan of the week, or without one, in seconds."""
 
-    def unplanned_s(self) -> float:
+    def due_without_plan_s(self) -> float:
         """Return when it would be due without a plan of the week, in unix seconds."""
 
     def items_line(self, passing: float) -> ItemsLine:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from proxyd.core.model.chronon import Chronon, ChrononGrid, Epoch
 from proxyd.core.model.profile import PolicyName
 from proxyd.core.model.schedule import Reason
-from proxyd.core.planning.policies.expected_intervals import FiringPattern, PlannedInterval, expected_interval
+from proxyd.core.planning.policies.expected_intervals import FiringPattern, PlannedInterval, interval_of_item
 from proxyd.core.planning.policies.rule_demand import Found, RuleDemand, RuleRequest
 
 
@@ -86,7 +86,7 @@ class IntervalDemand(RuleDemand):
         """Return the uncaught intervals that end in an epoch and begin in it or are open at its start."""
         found, k = [], self._k
         if self.rate_per_s > 0:
-            while (planned := self._planned(k)).deadline < epoch.stop:
+            while (planned := self._interval_at(k)).deadline < epoch.stop:
                 k += 1
                 if planned.deadline >= epoch.start:
                     found.append(planned)
@@ -101,11 +101,11 @@ class IntervalDemand(RuleDemand):
         if self._extra is not None and self._extra.start <= chronon:
             self._extra = None
 
-    def observed(self, now_s: float, *, rate_per_s: float, count: int, fired: bool) -> None:
+    def observe_probe(self, now_s: float, *, rate_per_s: float, count: int, fired: bool) -> None:
         """Take in the result of a probe: ``count`` is the stream's new count, ``fired`` whether the rule fired."""
         if not self.feedback or fired or rate_per_s <= 0:
             return
-        interval = expected_interval(
+        interval = interval_of_item(
             self.firing.items_to_next(count),
             anchor_s=now_s,
             rate_per_s=self._useful(rate_per_s),
@@ -128,7 +128,7 @@ class IntervalDemand(RuleDemand):
             self.rate_per_s = useful_per_s
         elif useful_per_s != self.rate_per_s:
             self.anchor(now_s, rate_per_s=rate_per_s, count=count)
-        self.observed(now_s, rate_per_s=rate_per_s, count=count, fired=fired)
+        self.observe_probe(now_s, rate_per_s=rate_per_s, count=count, fired=fired)
 
     def found(self, found: Found) -> None:
         """Follow the rate, and add an interval for what the probe did not find."""
@@ -165,7 +165,7 @@ class IntervalDemand(RuleDemand):
     @property
     def has_feedback(self) -> bool:
         """Whether the next interval comes from feedback."""
-        return self._extra is not None and self._extra.deadline < self._planned(self._k).deadline
+        return self._extra is not None and self._extra.deadline < self._interval_at(self._k).deadline
 
     def _useful(self, rate_per_s: float) -> float:
         """Return the rate, limited to one firing a chronon, because nothing finer can be planned."""
@@ -178,13 +178,13 @@ class IntervalDemand(RuleDemand):
         if ended > self._k + 1:
             self.unmet += int(ended) - self._k
             self._k = int(ended)
-        while (planned := self._planned(self._k)).deadline < now:
+        while (planned := self._interval_at(self._k)).deadline < now:
             self._k += 1
             self.unmet += 1
         return planned
 
-    def _planned(self, k: int) -> PlannedInterval:
-        return expected_interval(
+    def _interval_at(self, k: int) -> PlannedInterval:
+        return interval_of_item(
             self.firing.items_to_next(self.count, k),
             anchor_s=self.anchor_s,
             rate_per_s=self.rate_per_s,

@@ -60,10 +60,10 @@ class _Seen:
     def mean_gap_s(self) -> float:
         week = self._due_times.week
         planned_s = None if week is None else week.mean_gap_s(self.source_id)
-        return self._due_times.unplanned_gap_s(self.source) if planned_s is None else planned_s
+        return self._due_times.gap_without_plan_s(self.source) if planned_s is None else planned_s
 
-    def unplanned_s(self) -> float:
-        return self.last_s + self._due_times.unplanned_gap_s(self.source)
+    def due_without_plan_s(self) -> float:
+        return self.last_s + self._due_times.gap_without_plan_s(self.source)
 
     def items_line(self, passing: float) -> ItemsLine:
         rate_per_s, week = self.rate_per_s * passing, self._due_times.week
@@ -114,11 +114,11 @@ class DueTimes:
         rate_per_s, weight = source.rate_per_s, source.weight
         if not self._settings.has_targets:
             return self.price_item_s or DEFAULT_PRICE_ITEM_S
-        gap_s, missed_s = self.unplanned_gap_s(source), self._settings.missed_s
+        gap_s, missed_s = self.gap_without_plan_s(source), self._settings.missed_s
         lost_s = sum(missed_s * step.delay * step.after for step in source.demands.losses.steps if step.after < gap_s)
         return max(_LEAST_PRICE, detection.index(rate_per_s, gap_s, weight) + weight * rate_per_s * lost_s)
 
-    def unplanned_gap_s(self, source: PlannedSource) -> float:
+    def gap_without_plan_s(self, source: PlannedSource) -> float:
         """Return how long after the last probe a source that the plan does not know is due."""
         demands, settings = source.demands, self._settings
         if settings.has_targets:
@@ -169,9 +169,9 @@ class DueTimes:
         due_s = None if self.week is None else self.week.due_s(source.source_id)
         if due_s is not None:
             return due_s
-        return source.last_seen_s + self.unplanned_gap_s(source)
+        return source.last_seen_s + self.gap_without_plan_s(source)
 
-    def counted_ahead(self, source: PlannedSource) -> dict[str, CountedAhead]:
+    def items_ahead(self, source: PlannedSource) -> dict[str, CountedAhead]:
         """Return the item that each rule waits for, without those that wait for none; nothing before first contact."""
         seen = self._seen(source)
         if seen is None:

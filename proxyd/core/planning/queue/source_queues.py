@@ -384,16 +384,16 @@ class ReadyQueue:
             yield from zip(gains_of(np.arange(len(self))).tolist(), self._sources, strict=True)
             return
         self._rank_short(gains_of)
-        yield from self._ranked(self._short)
+        yield from self._rank_places(self._short)
         if len(self._short) < len(self):
             self._least = inf
             others = np.ones(len(self), dtype=np.bool_)
             others[self._short] = False
-            yield from self._ranked(np.flatnonzero(others))
+            yield from self._rank_places(np.flatnonzero(others))
 
     def _rank_short(self, gains_of: Gains) -> None:
         """Compute gains again, and with them the short list."""
-        gains, short = self._gains[: len(self)], self._listed()
+        gains, short = self._gains[: len(self)], self._list_offers()
         new = np.flatnonzero(np.isnan(gains)) if self._least == inf else short[np.isnan(gains[short])]
         turn = np.arange(self._turn, min(self._turn + _FOUND, len(self)))
         for places in (new, turn):
@@ -407,14 +407,14 @@ class ReadyQueue:
             self._short = np.sort(np.argpartition(gains, beyond)[beyond:]) if beyond else np.arange(len(self))
             self._least = float(gains[self._short].min()) if beyond else -inf
 
-    def _listed(self) -> Ints:
+    def _list_offers(self) -> Ints:
         """Return the places of the short list and of those that joined it, in order and without repetition."""
         joined = np.fromiter(self._joined, np.int64, len(self._joined))
         self._joined.clear()
         listed = np.sort(np.concatenate([self._short, joined]), kind="stable")
         return listed[(np.diff(listed, prepend=-1) > 0) & (listed < len(self))]
 
-    def _ranked(self, left: Ints) -> Iterator[tuple[float, PlannedSource]]:
+    def _rank_places(self, left: Ints) -> Iterator[tuple[float, PlannedSource]]:
         """Yield gain and source of some places, the largest gain first."""
         losses, run = -self._gains[left], _RUN
         while len(left):

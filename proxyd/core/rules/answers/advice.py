@@ -111,7 +111,7 @@ def advise(settings: PlannerSettings, week: WeekPlan | None, coming: IntervalFor
     needed_per_s = None
     if coming.intervals:
         capacity = Capacity.of(lambda at: settings.budget.capacity(at, grid, settings.budget_zone), coming.epoch)
-        front, needed_per_s = _front(coming, capacity, grid), _needed_per_s(coming, capacity, grid)
+        front, needed_per_s = _front(coming, capacity, grid), _least_budget_per_s(coming, capacity, grid)
     return Advice(
         settings.budget.mean_per_s,
         planned_per_s,
@@ -142,7 +142,7 @@ def _front(coming: IntervalForecast, capacity: Capacity, grid: ChrononGrid) -> t
     return tuple((captured, delay * grid.length_s / captured) for captured, delay in points if captured)
 
 
-def _needed_per_s(coming: IntervalForecast, capacity: Capacity, grid: ChrononGrid) -> float | None:
+def _least_budget_per_s(coming: IntervalForecast, capacity: Capacity, grid: ChrononGrid) -> float | None:
     """Return approximately the least even budget that captures all intervals, found by bisection."""
     low, high, wanted = 0.0, _MOST_TIMES, len(coming.intervals)
 

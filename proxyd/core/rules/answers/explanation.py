@@ -69,10 +69,10 @@ def ordinal(number: int) -> str:
     return f"{number}{ending}"
 
 
-def counted_item(ahead: CountedAhead) -> str:
+def item_to_count(ahead: CountedAhead) -> str:
     """Return which item a rule that counts waits for.
 
-    >>> counted_item(CountedAhead(3, False, 0.5, 0.0))
+    >>> item_to_count(CountedAhead(3, False, 0.5, 0.0))
     'the 3rd item since its last notification'
     """
     return f"the {ordinal(ahead.number)} item{'' if ahead.is_first else ' since its last notification'}"
@@ -109,10 +109,10 @@ def chance_text(chance: float) -> str:
     return f"{'an' if percent in {'8', '11', '18'} or percent.startswith('8') else 'a'} {percent} % chance"
 
 
-def _counted(case: ProbeCase) -> str:
+def _count_text(case: ProbeCase) -> str:
     if case.counted is None:
         return f"rule {case.rule} counts its items, {_worth(case)}"
-    return f"there is {chance_text(case.counted.chance)} of {counted_item(case.counted)} by then, {_worth(case)}"
+    return f"there is {chance_text(case.counted.chance)} of {item_to_count(case.counted)} by then, {_worth(case)}"
 
 
 _WORDS: Mapping[Reason, Callable[[ProbeCase], str]] = MappingProxyType(
@@ -126,7 +126,7 @@ _WORDS: Mapping[Reason, Callable[[ProbeCase], str]] = MappingProxyType(
         Reason.DOE: lambda case: f"rule {case.rule} gives it a number of probes, and this is the next one's best time",
         Reason.OVERFLOW: lambda _: "its feed shows only so many items, and some may slide off it unseen after that",
         Reason.DETECTION: _item,
-        Reason.COUNTED: _counted,
+        Reason.COUNTED: _count_text,
         Reason.SIBLING: lambda _: "sources that often change together with it have changed",
         Reason.GOLDEN: lambda case: f"rule {case.rule} spreads its probes evenly, and this is the next one",
         Reason.MEMORYLESS: lambda case: f"rule {case.rule} has it probed at random, as often as its items call for",
@@ -306,7 +306,7 @@ class Explainer:
         stop = now + self.known.grid.ceil(self.known.settings.epoch_s)
         earliest = self.planner.limits.earliest_s(planned) if planned else -inf
         next_probe = preview_source(self.planner, source_id, Epoch(now, stop)) if planned else None
-        expected = self._expected(source, planned, next_probe)
+        expected = self._expectation(source, planned, next_probe)
         return Explanation(
             source_id=source_id,
             url=source.url,
@@ -314,7 +314,7 @@ class Explainer:
             next_probe=next_probe,
             expected=expected,
             because=self._reason(source_id, next_probe, expected),
-            blocked_by=self._blocked_by(source_id, planned, now_s, next_probe) or self._without_budget(next_probe),
+            blocked_by=self._next_obstacle(source_id, planned, now_s, next_probe) or self._without_budget(next_probe),
             paused=self.known.paused.get(source_id),
             earliest_s=earliest if earliest > now_s else None,
             is_learning=state.first_contact_s is None or (planned is not None and planned.learns_until_s > now_s),
@@ -351,12 +351,12 @@ class Explainer:
         programs = self.known.compiled.programs_of(source_id) if settings.has_targets else ()
         targets = [(target_of(each, settings), each.rule.name) for each in programs if each.rule.policy.leaves_times]
         target, judged = min(targets, key=lambda found: found[0].parts[0][0], default=(None, ""))
-        counted = self.planner.counted_ahead(source_id).get(rule)
+        counted = self.planner.items_ahead(source_id).get(rule)
         matching = self.known.matching_share(judged, source_id) if judged else 1.0
         chance = None if expected is None else -expm1(-expected * matching)
         return str(ProbeCase(coming.probe.reason, rule, chance, target, counted))
 
-    def _expected(self, source: Source, planned: PlannedSource | None, coming: PlannedProbe | None) -> float | None:
+    def _expectation(self, source: Source, planned: PlannedSource | None, coming: PlannedProbe | None) -> float | None:
         """Return how many new items are expected at the next probe; ``None`` if that is the first."""
         if planned is None or coming is None or planned.last_seen_s is None:
             return None
@@ -364,7 +364,7 @@ class Explainer:
         model = estimates.model(source, planned.rate_per_s, self.planner.week, coming.start_s).planned(state.fit)
         return float(model.expected(planned.last_seen_s, coming.start_s)[0])
 
-    def _blocked_by(
+    def _next_obstacle(
         self, source_id: str, planned: PlannedSource | None, now_s: float, coming: PlannedProbe | None
     ) -> str | None:
         """Return what holds the next probe back; a limit that ends a chronon or more before it does not."""
@@ -389,7 +389,7 @@ class Explainer:
         host_free_s = self.planner.limits.hosts.earliest_s(planned.host)
         return {
             "intervals": {rule: (grid.start_s(i.start), grid.start_s(i.deadline + 1)) for rule, i in expected.items()},
-            "counted": self.planner.counted_ahead(planned.source_id),
+            "counted": self.planner.items_ahead(planned.source_id),
             "host_free_s": host_free_s if host_free_s > now_s else None,
             "fresh_until_s": planned.fresh_until_s if planned.fresh_until_s > now_s else None,
         }

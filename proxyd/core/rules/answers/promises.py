@@ -111,7 +111,7 @@ def policy_in_words(
     """
     named = program.rule.policy.name
     if named in _PLANNED:
-        return named.value, f"the rule sets it{_compared(program, rate_per_s)}"
+        return named.value, f"the rule sets it{_comparison_text(program, rate_per_s)}"
     period = program.rule.policy.period
     if period is not None and period.unit.seconds:  # not a period in chronons
         every = _time(float(period.amount) * period.unit.seconds).removeprefix("1 ")
@@ -127,7 +127,7 @@ def policy_in_words(
         why += f"; every {program.trigger.firing.every} items count as one"
     if program.rule.importance:
         why += "; a probe is worth more in the hours of the rule's importance"
-    return named.value, f"{why}{_expected(outlook)}"
+    return named.value, f"{why}{_expectation_text(outlook)}"
 
 
 def promise_kept(program: RuleProgram, settings: PlannerSettings, week: RuleWeek) -> KeptPromise | None:
@@ -159,14 +159,14 @@ def fallen_shortest(promises: Iterable[KeptPromise], most: int) -> list[KeptProm
     return sorted(worst, key=lambda each: (each.week_s, each.rule))
 
 
-def _expected(outlook: RuleOutlook | None) -> str:
+def _expectation_text(outlook: RuleOutlook | None) -> str:
     if outlook is None:
         return ""
     because = "" if outlook.limit is None else f", because of {outlook.limit}"
     return f"; {outlook.expected * 100:.3g} % expected{because}"
 
 
-def _compared(program: RuleProgram, rate_per_s: float) -> str:
+def _comparison_text(program: RuleProgram, rate_per_s: float) -> str:
     """Return what a rule with planned intervals sees in time, and what AUTO would see with as many probes.
 
     SUP probes once where the mean says that the n-th item is. The n-th item of a Poisson process is rarely there.

@@ -135,7 +135,7 @@ def shown_event(event: StoredEvent) -> ShownEvent:
     fields = event.item.fields
     before = fields if event.old is None else event.old.fields
     own = (name for name in dict.fromkeys([*fields, *before]) if name.startswith(OF_ITEMS) or not _is_of_channel(name))
-    pairs = {name: (_compared(name, before.get(name)), _compared(name, fields.get(name))) for name in own}
+    pairs = {name: (_comparable(name, before.get(name)), _comparable(name, fields.get(name))) for name in own}
     link = link_of(fields) or None
     return ShownEvent(
         position=event.seq,
@@ -157,7 +157,7 @@ def _is_of_channel(name: str) -> bool:
     return name.startswith(OF_FEEDS)
 
 
-def _compared(name: str, value: Value) -> Value:
+def _comparable(name: str, value: Value) -> Value:
     """Return a value as people compare it: texts of feeds without markup."""
     return readable(value) if name.startswith(OF_ITEMS) and isinstance(value, str) and "<" in value else value
 

@@ -109,20 +109,20 @@ class Trial:
         running_s = {name: program.accepted_s for name, program in known.compiled.programs.items()}
         wanted_s = {name: running_s.get(name, now_s) for name in wanted.rules}
         seen = dict(known.states), known.streams.copy(), decider.hubs.subscriptions(), dict(estimates.weeks)
-        settings = _priced_alike(decider)
+        settings = _with_running_price(decider)
         return cls(settings, running, wanted, running_s, wanted_s, *seen, estimates.record(), known.paused, now_s)
 
     @classmethod
     def of_difference(cls, decider: Decider, swap: Swap, now_s: float, asked_per_s: float) -> Trial:
         """Return a trial of what differs; this may be done in another thread.
 
-        ``asked_per_s`` is what ``asked_besides_week`` returns for the running fleet.
+        ``asked_per_s`` is what ``demand_besides_week`` returns for the running fleet.
         """
-        known, hubs, names = decider.known, decider.hubs, _touched(swap)
+        known, hubs, names = decider.known, decider.hubs, _sources_that_differ(swap)
         running, wanted = _part(swap.before, names), _part(swap.after, names)
         pairs = [(rule.name, name) for rule in running.rules.values() for name in ("", *rule.source_ids)]
         return cls(
-            _priced_alike(decider),
+            _with_running_price(decider),
             running,
             wanted,
             {name: swap.before.programs[name].accepted_s for name in running.rules},
@@ -140,13 +140,13 @@ class Trial:
     def cost(self) -> PlanCost:
         """Return what the wanted declaration would ask for; this may take some seconds for many sources."""
         budget, others = self.settings.planner.budget, self.others
-        before = self._tried(self.running, self.running_s, budget)
+        before = self._try_declaration(self.running, self.running_s, budget)
         tried_per_s = asked_per_s(before)
         # At least what is tried: its sources may belong to other planners, and our demand says nothing of these.
         before_per_s = tried_per_s if others is None else max(others.all_per_s, tried_per_s)
         rest_per_s = before_per_s - tried_per_s
         left = 1.0 if others is None else max(_LEAST_LEFT, 1.0 - rest_per_s / max(budget.mean_per_s, 1e-12))
-        after = self._tried(self.wanted, self.wanted_s, budget.times(left))
+        after = self._try_declaration(self.wanted, self.wanted_s, budget.times(left))
         now = self.settings.grid.chronon_at(self.now_s) + 1
         explainer, planner = Explainer.of(after), after.planner
         after_per_s = asked_per_s(after)
@@ -174,7 +174,7 @@ class Trial:
             return max(before_per_s, needed_per_s)
         return min(rest_per_s + asked_per_s(after), max(most_per_s, needed_per_s))
 
-    def _tried(self, declaration: Declaration, accepted_s: Mapping[str, float], budget: Budget) -> Decider:
+    def _try_declaration(self, declaration: Declaration, accepted_s: Mapping[str, float], budget: Budget) -> Decider:
         settings = replace(self.settings, planner=replace(self.settings.planner, budget=budget))
         tried = Decider(settings, np.random.Generator(np.random.PCG64(0)))
         tried.restore(self.states, self.streams, self.subscriptions, weeks=self.weeks)
@@ -196,7 +196,7 @@ def differs_little(swap: Swap) -> bool:
     return fleet > _SMALL_FLEET and len(swap.sources) <= _SMALL_PART * fleet
 
 
-def _priced_alike(decider: Decider) -> DeciderSettings:
+def _with_running_price(decider: Decider) -> DeciderSettings:
     """Return the settings with the running price, unless targets decide it."""
     settings, planner = decider.settings, decider.planner
     if settings.planner.has_targets:
@@ -204,7 +204,7 @@ def _priced_alike(decider: Decider) -> DeciderSettings:
     return replace(settings, planner=replace(settings.planner, price_item_s=planner.price_item_s))
 
 
-def _touched(swap: Swap) -> list[str]:
+def _sources_that_differ(swap: Swap) -> list[str]:
     """Return the sources that differ, with all others of joint rules that ask for one of these."""
     found = dict.fromkeys(swap.sources)
     for compiled in (swap.before, swap.after):
@@ -231,10 +231,10 @@ def asked_per_s(decider: Decider) -> float:
 
     The latter are those of the plan of the week; sources that it does not know yet are probed at even gaps.
     """
-    return _Others(run_all(asked_besides_week(decider.planner)), decider.planner.week).all_per_s
+    return _Others(run_all(demand_besides_week(decider.planner)), decider.planner.week).all_per_s
 
 
-def asked_besides_week(planner: Planner) -> Chunked[float]:
+def demand_besides_week(planner: Planner) -> Chunked[float]:
     """Return, in parts, the probes a second that all sources ask for besides those of the plan of the week."""
     asked, length_s = 0.0, planner.settings.grid.length_s
     for part in planner.in_parts():
@@ -242,14 +242,14 @@ def asked_besides_week(planner: Planner) -> Chunked[float]:
         asked += sum(
             source.demands.asked_per_s(length_s)
             if week is not None and source.source_id in week
-            else _asked_of(source, length_s, planner.unplanned_gap_s(source))
+            else _demand_of(source, length_s, planner.gap_without_plan_s(source))
             for source in part
         )
         yield
     return asked
 
 
-def _asked_of(source: PlannedSource, length_s: float, gap_s: float) -> float:
+def _demand_of(source: PlannedSource, length_s: float, gap_s: float) -> float:
     asked = source.demands.asked_per_s(length_s)
     if not source.demands.is_priced:
         return asked

@@ -89,7 +89,7 @@ class StreamTable(MutableMapping[tuple[str, str], StreamState]):
         for source_id, each in found.items():
             captured, missed, gained = captured + each.captured, missed + each.missed, gained + each.utility
             if source_id and each.seen:
-                self._match(rule, (0, 0), _matched(each))
+                self._match(rule, (0, 0), _match_counts(each))
         self._counts[rule] = CaptureCounts(captured, missed, gained)
 
     def begin(self, rule: str, streams: Iterable[StreamState]) -> None:
@@ -134,7 +134,7 @@ class StreamTable(MutableMapping[tuple[str, str], StreamState]):
         change = _counts_of(stream) - (NO_CAPTURES if before is None else _counts_of(before))
         self._counts[rule] = self._counts.get(rule, NO_CAPTURES) + change
         if source_id:
-            self._match(rule, _matched(before), _matched(stream))
+            self._match(rule, _match_counts(before), _match_counts(stream))
         of_rule[source_id] = stream
 
     def __delitem__(self, key: tuple[str, str]) -> None:
@@ -143,11 +143,11 @@ class StreamTable(MutableMapping[tuple[str, str], StreamState]):
         stream = self._streams[rule].pop(source_id)
         self._counts[rule] -= _counts_of(stream)
         if source_id:
-            self._match(rule, _matched(stream), (0, 0))
+            self._match(rule, _match_counts(stream), (0, 0))
 
     def matching(self, rule: str, source_id: str) -> float:
         """Return the expected share of a source's events that a rule counts."""
-        return self._matching.get(rule, _ALL_MATCH).of(*_matched(self.get((rule, source_id))))
+        return self._matching.get(rule, _ALL_MATCH).of(*_match_counts(self.get((rule, source_id))))
 
     def _match(self, rule: str, old: tuple[int, int], new: tuple[int, int]) -> None:
         if old != new:
@@ -160,7 +160,7 @@ class StreamTable(MutableMapping[tuple[str, str], StreamState]):
         return CaptureCounts(captured, missed, sum((each.gained for each in found), 0.0))
 
 
-def _matched(stream: StreamState | None) -> tuple[int, int]:
+def _match_counts(stream: StreamState | None) -> tuple[int, int]:
     """Return a stream's events, and those that the rule counted."""
     return (0, 0) if stream is None or not stream.totals else (stream.seen, min(stream.count, stream.seen))
 

@@ -47,7 +47,7 @@ class Compiled:
         """Return the same declaration with these moves, as far as they are of what is declared."""
         if not accepted and not self.moved:
             return self
-        moved = {name: move for name, move in accepted.items() if self.declared_reading(name) == move.instead_of}
+        moved = {name: move for name, move in accepted.items() if self.reading_at_declaration(name) == move.instead_of}
         if moved == self.moved:
             return self
         declared = self.declaration.sources
@@ -61,7 +61,7 @@ class Compiled:
         return replace(
             self,
             requests={**self.requests, **again},
-            asked_hosts=_recounted(self.asked_hosts, gone=_urls(self.sources, asked), new=_urls(sources, asked)),
+            asked_hosts=_recount_hosts(self.asked_hosts, gone=_urls(self.sources, asked), new=_urls(sources, asked)),
             sources=sources,
             moved=moved,
         )
@@ -74,7 +74,7 @@ class Compiled:
         """Return the reading of a declared source; what was learned under another reading does not hold."""
         return self.requests[source_id].reading
 
-    def declared_reading(self, source_id: str) -> str | None:
+    def reading_at_declaration(self, source_id: str) -> str | None:
         """Return the reading that a source has at its declared address; ``None`` if it is not declared."""
         if source_id in self.moved:
             return self.moved[source_id].instead_of
@@ -257,7 +257,7 @@ class _Compilation:
         return [name for name in new if name in old] == [name for name in old if name in new]
 
     def _requests(self) -> dict[str, ProbeRequest]:
-        wanted, before = _pictured(self._new), _pictured(self._old)
+        wanted, before = _sources_with_pictures(self._new), _sources_with_pictures(self._old)
         found = dict(self._before.requests)
         for name in self._other_sources.keys() | self._before.moved.keys() | (wanted ^ before):
             source = self._new.sources.get(name)
@@ -269,14 +269,14 @@ class _Compilation:
 
     def _hosts(self, rules_of: Mapping[str, Sequence[str]]) -> Mapping[str, int]:
         others = self._other_sources.keys() | self._changed_rules_of.keys() | self._before.moved.keys()
-        return _recounted(
+        return _recount_hosts(
             self._before.asked_hosts,
             gone=_urls(self._before.sources, others & self._before.rules_of.keys()),
             new=_urls(self._new.sources, others & rules_of.keys()),
         )
 
 
-def _pictured(declaration: Declaration) -> set[str]:
+def _sources_with_pictures(declaration: Declaration) -> set[str]:
     """Return the sources of which some rule keeps pictures."""
     return {name for rule in declaration.rules.values() if rule.keeps_screenshot for name in rule.source_ids}
 
@@ -285,10 +285,10 @@ def _urls(sources: Mapping[str, Source], names: Iterable[str]) -> list[str]:
     return [sources[name].url for name in names]
 
 
-def _recounted(asked: Mapping[str, int], *, gone: Iterable[str], new: Iterable[str]) -> Mapping[str, int]:
+def _recount_hosts(asked: Mapping[str, int], *, gone: Iterable[str], new: Iterable[str]) -> Mapping[str, int]:
     """Return the number of sources on each host, without those at some addresses and with those at others.
 
-    >>> _recounted({"a.example": 2, "b.example": 1}, gone=["https://b.example/"], new=["https://a.example/x"])
+    >>> _recount_hosts({"a.example": 2, "b.example": 1}, gone=["https://b.example/"], new=["https://a.example/x"])
     {'a.example': 3}
     """
     change = Counter(map(host_of, new))

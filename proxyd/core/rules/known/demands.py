@@ -77,7 +77,7 @@ def demands_of(
             has_importance=bool(program.rule.importance),
             is_crowded=is_crowded,
         )
-        pairs.append((program, _continued(POLICIES[request.choice.name](request), request, before)))
+        pairs.append((program, _continue_demand(POLICIES[request.choice.name](request), request, before)))
     # A probe is called by the first rule that it serves: the one that wants it soonest.
     ranked = sorted(pairs, key=lambda pair: (not pair[1].detects, _narrowest_s(pair[0], settings)))
     demands = Demands([demand for _, demand in ranked], losses=_losses(pairs, settings))
@@ -90,7 +90,7 @@ def demands_of(
     return demands
 
 
-def _continued(demand: RuleDemand, request: RuleRequest, before: Demands | SourceRecord | None) -> RuleDemand:
+def _continue_demand(demand: RuleDemand, request: RuleRequest, before: Demands | SourceRecord | None) -> RuleDemand:
     """Return the demand of a rule, as it stood if the rule asked for the same before."""
     grid, asks = request.grid, demand.asks(request.grid)
     if asks is None or before is None:
@@ -181,13 +181,13 @@ def politeness_of(source: Source, *, spacing_s: float, chronon_s: float) -> Poli
     """Return a source's politeness budget: its own, or ``spacing_s`` between two probes if it sets none."""
     asked = source.politeness
     if asked is None:
-        return _spaced(spacing_s)
+        return _share_spacing(spacing_s)
     spacing_s = asked.spacing.in_seconds(chronon_s=chronon_s) if asked.spacing else spacing_s
     per_s = asked.per.in_seconds(chronon_s=chronon_s) if asked.per else 0.0
     return PolitenessBudget(spacing_s, asked.probes, per_s)
 
 
 @lru_cache
-def _spaced(spacing_s: float) -> PolitenessBudget:
+def _share_spacing(spacing_s: float) -> PolitenessBudget:
     """Return a spacing, which many sources share."""
     return PolitenessBudget(spacing_s)

@@ -119,13 +119,13 @@ class Estimates:
         sums, timed = None if week is None else week.sums(source.source_id), item_times(told)
         if week is not None and sums is not None and timed is not None:
             rate_per_s = self.rate_per_s(before, source, evidence.since_s)
-            self.trust = self._trusted(sums, timed, rate_per_s, week.fleet_dispersion)
+            self.trust = self._trust_after(sums, timed, rate_per_s, week.fleet_dispersion)
         old = self.weeks.get(source.source_id)
         new = (old or self._begun(source, before, evidence.since_s)).seen(told)
         self.weeks[source.source_id] = new
         return None if new is old or not new.items else new
 
-    def _trusted(self, sums: WeekSums, told: ItemTimes, rate_per_s: float, dispersion: float) -> WeekTrust:
+    def _trust_after(self, sums: WeekSums, told: ItemTimes, rate_per_s: float, dispersion: float) -> WeekTrust:
         """Return the trust in learned weeks after a probe showed the times of a source's items."""
         per_s = rate_per_s / self.cycle.speed
         shaped = per_s * sums.between(told.since_s, told.until_s)[0]

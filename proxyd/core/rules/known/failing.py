@@ -91,13 +91,13 @@ class FailingRules:
         ``undecided`` have not succeeded yet, because their notifications are still to be made.
         """
         found = [
-            self._failed(rule, failures[-1], now_s) if failures else self._succeeded(rule.name)
+            self._count_failure(rule, failures[-1], now_s) if failures else self._forget_failures(rule.name)
             for rule, failures in ended
             if failures or rule.name not in undecided
         ]
         return tuple(each for each in found if each is not None)
 
-    def _failed(self, rule: NotificationRule, failure: RuleFailure, now_s: float) -> FailingRule:
+    def _count_failure(self, rule: NotificationRule, failure: RuleFailure, now_s: float) -> FailingRule:
         before = self._known.get(rule.name)
         failures = 1 if before is None else before.failures + 1
         is_too_often = failures >= MOST_FAILURES
@@ -113,7 +113,7 @@ class FailingRules:
         self._known[rule.name] = now
         return now
 
-    def _succeeded(self, rule: str) -> FailingRule | None:
+    def _forget_failures(self, rule: str) -> FailingRule | None:
         """Forget a rule's failures; return it with none if it had any."""
         before = self._known.pop(rule, None)
         return None if before is None else replace(before, failures=0, suspended_s=None)

@@ -104,7 +104,7 @@ class Knowledge:
         """Whether this planner plans probes of a source: a rule asks for it, it is not paused, and it is our own."""
         return source_id in self.compiled.rules_of and source_id not in self.paused and self.has(source_id)
 
-    def pushed_at(self, source_id: str) -> str | None:
+    def address_of_pushes(self, source_id: str) -> str | None:
         """Return the address at which a hub may push a source; ``None`` if none may, or no rule asks for it."""
         source = self.compiled.sources.get(source_id) if source_id in self.compiled.rules_of else None
         return source.url if source is not None and source.may_be_pushed else None
@@ -113,13 +113,13 @@ class Knowledge:
         """Return what is known of a source."""
         return self.estimates.state(source, self.compiled.reading(source.source_id))
 
-    def accepted_state(self, source: Source, now_s: float) -> SourceState | None:
+    def state_after_move(self, source: Source, now_s: float) -> SourceState | None:
         """Return the state of a source once its move is accepted, or ``None`` if it has not moved.
 
         It is that of the reading which the source will have when its declaration names the new address. So it goes on
         then. A move back to the declared address leaves nothing to be accepted.
         """
-        before, declared = self.state(source), self.compiled.declared_reading(source.source_id)
+        before, declared = self.state(source), self.compiled.reading_at_declaration(source.source_id)
         url = before.health.moved_url
         if url is None or declared is None:
             return None
@@ -131,7 +131,7 @@ class Knowledge:
     def forget_moves(self, compiled: Compiled) -> None:
         """Forget the accepted moves of sources that a declaration declares in another way than before."""
         for source_id, move in list(self.estimates.accepted.items()):
-            if compiled.declared_reading(source_id) not in {None, move.instead_of}:
+            if compiled.reading_at_declaration(source_id) not in {None, move.instead_of}:
                 state = self.estimates.states[source_id]
                 self.estimates.keep(replace(state, health=replace(state.health, accepted=None)))
 

@@ -203,7 +203,7 @@ class SourceState:
             return None
         return max(self.last_success_s, self.last_push_s or self.last_success_s)
 
-    def resumed(self, now_s: float) -> SourceState:
+    def resume(self, now_s: float) -> SourceState:
         """Return the state with which a new process continues.
 
         Back-off from outcomes that settings, secrets or the browser caused is dropped, because these may have changed.

@@ -98,7 +98,9 @@ class HubAnswer:
     subscription: Subscription
 
 
-def discovered(known: Subscription | None, source_id: str, url: str, links: HubLinks, *, now_s: float) -> Subscription:
+def discover_hubs(
+    known: Subscription | None, source_id: str, url: str, links: HubLinks, *, now_s: float
+) -> Subscription:
     """Return the subscription after a document named its hubs.
 
     The known subscription is kept while the document names its hub and topic, and for a day after they changed, so that
@@ -149,13 +151,13 @@ def answer(known: Subscription, query: Mapping[str, str], *, now_s: float) -> Hu
     if query.get("hub.topic") != known.topic:
         return HubAnswer(None, known)
     if mode == "denied":
-        return HubAnswer("", _denied(known, now_s))
+        return HubAnswer("", _denial(known, now_s))
     if mode != "subscribe" or not challenge or not known.is_asked:
         return HubAnswer(None, known)
     granted = query.get("hub.lease_seconds", "")
     lease_s = float(granted) if granted.isascii() and granted.isdecimal() and len(granted) < 12 else LEASE_S
     if lease_s < SHORTEST_LEASE_S:
-        return HubAnswer(challenge, _denied(known, now_s))
+        return HubAnswer(challenge, _denial(known, now_s))
     lease_s = min(lease_s, LONGEST_LEASE_S)
     verified = replace(
         known,
@@ -170,7 +172,7 @@ def answer(known: Subscription, query: Mapping[str, str], *, now_s: float) -> Hu
     return HubAnswer(challenge, verified)
 
 
-def _denied(known: Subscription, now_s: float) -> Subscription:
+def _denial(known: Subscription, now_s: float) -> Subscription:
     return replace(
         known, status=SubscriptionStatus.DENIED, is_asked=False, due_s=now_s + LONGEST_RETRY_S, lease_until_s=0.0
     )
@@ -305,7 +307,7 @@ class Hubs:
         url = self._allowed.get(outcome.source_id)
         is_read = outcome.kind is OutcomeKind.CHANGED  # only then may the document name its own address
         if outcome.hub_links is not None and (is_read or before is None) and url is not None:
-            after = discovered(before, outcome.source_id, url, outcome.hub_links, now_s=outcome.finished_s)
+            after = discover_hubs(before, outcome.source_id, url, outcome.hub_links, now_s=outcome.finished_s)
             if before is not None and before.callback_id and after.hub != before.hub:
                 self._leave(before)
         if after is not None and outcome.is_push:

@@ -198,7 +198,7 @@ class Compiler:
         if operator == "OR":
             return lambda row: _or(left(row), right, row)
         if operator == "||":
-            return lambda row: _made(row, _null_or(_joined, left(row), right(row)))
+            return lambda row: _made(row, _null_or(_join_texts, left(row), right(row)))
         function = _BINARY[operator]
         if operator in ARITHMETIC:
             return lambda row: _null_or(function, left(row), right(row))
@@ -259,7 +259,7 @@ class Compiler:
     @_closure.register
     def _case(self, node: Case) -> Closure:
         results = [self._closure(each) for each in node.results]
-        otherwise = _unknown if node.otherwise is None else self._closure(node.otherwise)
+        otherwise = _null if node.otherwise is None else self._closure(node.otherwise)
         if node.operand is None:
             tests = [self._closure(each) for each in node.conditions]
             pairs = list(zip(tests, results, strict=True))
@@ -425,7 +425,7 @@ def is_true(value: Value) -> bool:
     return bool(value) if value is not None else False
 
 
-def _unknown(_row: Row) -> Value:
+def _null(_row: Row) -> Value:
     return None
 
 
@@ -459,7 +459,7 @@ def _null_or(function: Callable[[Value, Value], Value], left: Value, right: Valu
     return None if left is None or right is None else function(left, right)
 
 
-def _joined(left: Value, right: Value) -> Value:
+def _join_texts(left: Value, right: Value) -> Value:
     one, other = str(left), str(right)
     check_length(len(one) + len(other), one, other)
     return one + other

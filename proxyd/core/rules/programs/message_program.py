@@ -65,11 +65,11 @@ def message_plan(rule: NotificationRule, classes: Sequence[PageClass]) -> Messag
     parts = None
     if rule.message is not None:
         parts = tuple(position(part) if isinstance(part, Expression) else part for part in rule.message.parts)
-    changed = tuple((name, position(Column(path, "OLD"))) for name, path in _updated(rule, classes))
+    changed = tuple((name, position(Column(path, "OLD"))) for name, path in _columns_of_update(rule, classes))
     return MessagePlan(parts, tuple(expressions), changed)
 
 
-def _updated(rule: NotificationRule, classes: Sequence[PageClass]) -> Iterator[tuple[str, str]]:
+def _columns_of_update(rule: NotificationRule, classes: Sequence[PageClass]) -> Iterator[tuple[str, str]]:
     """Yield the columns that show the present value of a field that was updated, and the field's path."""
     query = rule.query
     if rule.trigger.kind is not EventKind.UPDATE or not _is_plain(query):
@@ -100,13 +100,13 @@ def word_rows(
     texts = [text or rule for _, text in usual]
     title = usual[0][0] if usual else ""
     if plan.parts is not None:
-        own = [_filled(plan.parts, row, rule, source).strip() for row in rows[:MOST_TOLD]]
+        own = [_fill_template(plan.parts, row, rule, source).strip() for row in rows[:MOST_TOLD]]
         texts = [words or text for words, text in zip(own, texts, strict=True)]
         title = texts[0] if texts else ""
     return Wording((title or rule)[:_MOST_TITLE], tuple(texts), changes)
 
 
-def _filled(parts: Sequence[str | MessageName | int], row: ResultRow, rule: str, source: str) -> str:
+def _fill_template(parts: Sequence[str | MessageName | int], row: ResultRow, rule: str, source: str) -> str:
     names = {MessageName.RULE: rule, MessageName.SOURCE: source}
     texts = (
         part if isinstance(part, str) else names[part] if isinstance(part, MessageName) else _text(row.hidden[part])
@@ -146,7 +146,7 @@ def _is_short(text: str) -> bool:
 
 def _usual_words(row: Mapping[str, Value], changes: Mapping[str, Any], source: str) -> tuple[str, str]:
     """Return the title and the text of a row in the default wording."""
-    head = title_of(row) if not changes else _named(row, _TITLES, changes)
+    head = title_of(row) if not changes else _name_failure(row, _TITLES, changes)
     values = [f"{_short(name)}: {_text(c['from'])} → {_text(c['to'])}" for name, c in changes.items() if "to" in c]
     differences = [change["difference"] for change in changes.values() if "difference" in change]
     if changes:
@@ -182,7 +182,7 @@ def title_of(row: Mapping[str, Value]) -> str:
     """Return the title of a row, else its first text, else its first value."""
     texts = [value for value in row.values() if isinstance(value, str) and value.strip()]
     others = [value for value in row.values() if value is not None and not isinstance(value, str)]
-    return _named(row, _TITLES) or _text(next(iter([*texts, *others]), None))
+    return _name_failure(row, _TITLES) or _text(next(iter([*texts, *others]), None))
 
 
 def link_of(row: Mapping[str, Value]) -> str:
@@ -191,10 +191,10 @@ def link_of(row: Mapping[str, Value]) -> str:
     >>> link_of({"channel.link": "https://a.example/", "channel.item.link": "https://a.example/1"})
     'https://a.example/1'
     """
-    return _named(row, _LINKS)
+    return _name_failure(row, _LINKS)
 
 
-def _named(row: Mapping[str, Value], names: Sequence[str], without: Mapping[str, Any] | None = None) -> str:
+def _name_failure(row: Mapping[str, Value], names: Sequence[str], without: Mapping[str, Any] | None = None) -> str:
     """Return the text of the first column with one of these names; those of items precede those of channels."""
     found: dict[str, str] = {}
     for column in sorted(row, key=lambda name: ".item." not in name):

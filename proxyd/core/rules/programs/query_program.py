@@ -110,12 +110,12 @@ class QueryProgram:
 
         Only the first ``MOST_EXAMINED`` combinations of rows are examined. Raises ``EvaluationError``.
         """
-        examined = islice(self._joined(tables, meter), MOST_EXAMINED)
+        examined = islice(self._join_tables(tables, meter), MOST_EXAMINED)
         kept = [row for row in examined if self.where is None or is_true(self.where(row))]
         if self.aggregates or self.groups:
-            kept = [row for row in self._grouped(kept, meter) if self.having is None or is_true(self.having(row))]
+            kept = [row for row in self._group_prices(kept, meter) if self.having is None or is_true(self.having(row))]
         for order in reversed(self.order):
-            kept = _sorted(kept, order, meter)
+            kept = _sort_rows(kept, order, meter)
         meter.spend(_STEPS_PER_RESULT * min(len(kept), MAX_ROWS))
         most = MAX_ROWS if self.limit is None else min(self.limit, MAX_ROWS)
         if self.distinct:
@@ -124,7 +124,7 @@ class QueryProgram:
             return list({tuple(row.columns.items()): row for row in result}.values())[:most]
         return [self._project(row) for row in kept[:most]]
 
-    def _joined(self, tables: Sequence[Sequence[Row]], meter: Meter) -> Iterator[Row]:
+    def _join_tables(self, tables: Sequence[Sequence[Row]], meter: Meter) -> Iterator[Row]:
         if len(tables) == 1:
             meter.spend(_STEPS_PER_ROW * len(tables[0]))
             return iter(tables[0])
@@ -134,7 +134,7 @@ class QueryProgram:
             rows = _join(rows, table, found, meter)
         return rows
 
-    def _grouped(self, rows: Sequence[Row], meter: Meter) -> list[Row]:
+    def _group_prices(self, rows: Sequence[Row], meter: Meter) -> list[Row]:
         """Return one row for each group, with its aggregates; without GROUP BY, no rows at all form one group."""
         grouped: dict[tuple[Value, ...], list[Row]] = defaultdict(list)
         for row in rows:
@@ -214,7 +214,7 @@ def compile_query(
     where = compiler.compile(query.where) if query.where is not None else None
     having = compiler.compile(query.having) if query.having is not None else None
     order = tuple(
-        _Order(compiler.compile(_aliased(term.expression, aliases)), term.descending, bool(term.nulls_first))
+        _Order(compiler.compile(_alias_columns(term.expression, aliases)), term.descending, bool(term.nulls_first))
         for term in query.order_by
     )
     return QueryProgram(
@@ -225,8 +225,8 @@ def compile_query(
         outputs=outputs,
         hidden=beside,
         where=where,
-        groups=tuple(compiler.compile(_aliased(term, aliases)) for term in query.group_by),
-        aggregates=tuple(_aggregated(compiler, each) for each in tuple(compiler.aggregates)),
+        groups=tuple(compiler.compile(_alias_columns(term, aliases)) for term in query.group_by),
+        aggregates=tuple(_aggregate_rows(compiler, each) for each in tuple(compiler.aggregates)),
         having=having,
         order=order,
         limit=query.limit,
@@ -269,13 +269,13 @@ def _keys(terms: Sequence[Expression], name: str, before: set[str]) -> tuple[Col
     return None
 
 
-def _aggregated(compiler: Compiler, aggregate: Aggregate) -> _Aggregated:
+def _aggregate_rows(compiler: Compiler, aggregate: Aggregate) -> _Aggregated:
     argument = compiler.compile(aggregate.argument) if aggregate.argument is not None else None
     where = compiler.compile(aggregate.where) if aggregate.where is not None else None
     return _Aggregated(aggregate, argument, where)
 
 
-def _aliased(expression: Expression, aliases: Mapping[str, Expression]) -> Expression:
+def _alias_columns(expression: Expression, aliases: Mapping[str, Expression]) -> Expression:
     if isinstance(expression, Column) and expression.qualifier is None:
         return aliases.get(expression.path.lower(), expression)
     return expression
@@ -302,7 +302,7 @@ def _show(output: _Output, value: Value) -> Value:
     return iso_time(value) if output.is_time and isinstance(value, int | float) else value
 
 
-def _sorted(rows: Sequence[Row], order: _Order, meter: Meter) -> list[Row]:
+def _sort_rows(rows: Sequence[Row], order: _Order, meter: Meter) -> list[Row]:
     keyed = [(_sort_key(order, row), row) for row in rows]
     comparisons = round(log2(len(keyed) + 1))
     meter.spend(len(keyed) * comparisons)

@@ -131,7 +131,7 @@ class RuleProgram:
         classes += () if self.answer is None else (self.answer.page_class,)
         joined = tuple(each.sources for each in self.joined)
         rule = replace(self.rule, source_ids=())
-        return compiled_again, (pickle.dumps((rule, classes, self.accepted_s, self.chronon_s, joined, self.mark)),)
+        return compile_again, (pickle.dumps((rule, classes, self.accepted_s, self.chronon_s, joined, self.mark)),)
 
     def new_stream(self, source_id: str) -> StreamState:
         """Return the state of a stream that has seen no events."""
@@ -288,7 +288,7 @@ def compile_rule(
 
     ``mark`` is the decimal mark by LOCALE, if the declaration does not hold the rule's sources.
     """
-    mark = mark or _shared_mark(declaration.sources[each] for each in rule.source_ids)
+    mark = mark or _common_mark(declaration.sources[each] for each in rule.source_ids)
     event_class = _class(declaration, rule.trigger.page_class.domain, rule.trigger.page_class.name)
     classes = [_class(declaration, each.page_class.domain, each.page_class.name) for each in rule.query.sources]
     window = rule.life.window if rule.life else None
@@ -301,7 +301,9 @@ def compile_rule(
     return RuleProgram(
         rule=rule,
         trigger=trigger,
-        query=compile_query(rule.query, classes, event_class, chronon_s, (*message.expressions, *_limited(rule)), mark),
+        query=compile_query(
+            rule.query, classes, event_class, chronon_s, (*message.expressions, *_limiting_field(rule)), mark
+        ),
         message=message,
         event_class=event_class,
         event_sources=dict.fromkeys((*sources_of[event_class], *answer_sources)).keys(),
@@ -323,7 +325,7 @@ def compile_rule(
         decay_s=_decay_s(rule.utility, chronon_s),
         counting=counting_of(rule.counted, [each.aggregate for each in trigger.counters]),
         chronon_s=chronon_s,
-        limit_key=next((Compiler(event_class, mark=mark).compile(key) for key in _limited(rule)), None),
+        limit_key=next((Compiler(event_class, mark=mark).compile(key) for key in _limiting_field(rule)), None),
         mark=mark,
         reads_probe=_reads_probe(rule),
         nullable_paths=_nullable_paths(rule, [event_class, *classes, *filter(None, [answer_class])]),
@@ -335,14 +337,14 @@ def compile_rule(
 def _nullable_paths(rule: NotificationRule, classes: Iterable[PageClass]) -> frozenset[str]:
     """Return the fields whose missing values say something: those tested by IS NULL, or declared with OR NULL."""
     declared = {each.path.lower() for page_class in classes for each in page_class.fields if each.is_nullable}
-    return frozenset(declared.union(*(map(_tested_paths, _read_expressions(rule)))))
+    return frozenset(declared.union(*(map(_paths_of_tests, _read_expressions(rule)))))
 
 
-def _tested_paths(expression: Expression) -> set[str]:
+def _paths_of_tests(expression: Expression) -> set[str]:
     """Return the lower-case paths of the fields that an expression tests by IS NULL."""
     if isinstance(expression, IsNull) and isinstance(expression.operand, Column):
         return {expression.operand.path.lower()}
-    return set().union(*map(_tested_paths, children(expression)))
+    return set().union(*map(_paths_of_tests, children(expression)))
 
 
 def _reads_probe(rule: NotificationRule) -> bool:
@@ -373,19 +375,19 @@ def _names_probe(expression: Expression) -> bool:
     return any(_names_probe(child) for child in children(expression))
 
 
-def _limited(rule: NotificationRule) -> tuple[Expression, ...]:
+def _limiting_field(rule: NotificationRule) -> tuple[Expression, ...]:
     """Return the field whose values have limits of their own, if there is one."""
     return () if rule.limit is None or rule.limit.key is None else (rule.limit.key,)
 
 
-def _shared_mark(sources: Iterable[Source]) -> str | None:
+def _common_mark(sources: Iterable[Source]) -> str | None:
     """Return the decimal mark by LOCALE if it is the same for all sources."""
-    marks = {Languages(locale).declared_mark for locale in {each.locale for each in sources}}
+    marks = {Languages(locale).mark_of_locale for locale in {each.locale for each in sources}}
     return marks.pop() if len(marks) == 1 else None
 
 
 @lru_cache(64)
-def compiled_again(sent: bytes) -> RuleProgram:
+def compile_again(sent: bytes) -> RuleProgram:
     """Return a program that another process sent; of its sources it knows those that its query joins."""
     rule, classes, accepted_s, chronon_s, joined, mark = pickle.loads(sent)
     names: dict[str, dict[str, PageClass]] = {}

@@ -18,10 +18,10 @@ class Spell(NamedTuple):
     last_s: float
 
     @classmethod
-    def continued(cls, before: Spell | None, now_s: float) -> Spell:
+    def continue_with(cls, before: Spell | None, now_s: float) -> Spell:
         """Return the spell with one more probe that ended at ``now_s``.
 
-        >>> Spell.continued(Spell(1, 60.0, 60.0), 120.0)
+        >>> Spell.continue_with(Spell(1, 60.0, 60.0), 120.0)
         Spell(probes=2, since_s=60.0, last_s=120.0)
         """
         return cls(1, now_s, now_s) if before is None else cls(before.probes + 1, before.since_s, now_s)

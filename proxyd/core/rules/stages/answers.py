@@ -284,7 +284,7 @@ class AwaitedAnswers:
         for each in self._waiting.values():
             yield from each
 
-    def asked_once(self, source_id: str) -> Iterator[OnceDemand]:
+    def single_demands(self, source_id: str) -> Iterator[OnceDemand]:
         """Yield the probes that a source needs to show that nothing has answered in time."""
         for rule, waiting in self._waiting.items():
             if not self._sources_to_probe(waiting) or source_id not in waiting.program.answer_sources:

@@ -25,9 +25,9 @@ from proxyd.core.rules.stages.joint_intervals import (
     IntervalStep,
     JointInterval,
     Obtained,
-    correlated,
     obtain,
     rows_of,
+    sources_that_correlate,
     wait_s,
 )
 from proxyd.core.rules.stages.payload import histories
@@ -236,14 +236,14 @@ class JointCaptures:
         """Return the intervals that a source has yet to capture."""
         return self._open.wanting(source_id)
 
-    def asked_once(self, source_id: str) -> tuple[OnceDemand, ...]:
+    def single_demands(self, source_id: str) -> tuple[OnceDemand, ...]:
         """Return the probes that a source needs for the intervals that it has yet to capture."""
         grid = self._grid
         return tuple(
             OnceDemand(each.rule, each.opened, grid.chronon_at(each.ends_s) if each.deadline is None else each.deadline)
             for each in self.wanting(source_id)
             if each.told is None
-        ) + tuple(self._awaited.asked_once(source_id))
+        ) + tuple(self._awaited.single_demands(source_id))
 
     def is_overdue(self, now_s: float) -> bool:
         """Return whether an interval is to be ended without some of its sources."""
@@ -280,14 +280,14 @@ class JointCaptures:
         outcome = found.outcome
         if outcome.kind is OutcomeKind.CHANGED and not outcome.is_push:
             self.shown.see(outcome.source_id, outcome.items)
-        steps = self._probed(outcome, found.events, history)
+        steps = self._probe_event(outcome, found.events, history)
         probe_end = _ProbeEnd(self._known, outcome.finished_s)
         at_firing: dict[str, Callable[[Firing], History]] = {}
         for firing in (each for each in firings if not self._awaited.takes(each.rule)):
             if firing.rule not in at_firing:
                 at_firing[firing.rule] = histories(history, self._programs[firing.rule], found.events)
-            steps.append(self._opened(firing, probe_end, at_firing[firing.rule](firing)))
-        return self._moved(steps + self._awaited.take_in(found, matches))
+            steps.append(self._open_page(firing, probe_end, at_firing[firing.rule](firing)))
+        return self._moves_of(steps + self._awaited.take_in(found, matches))
 
     def give_up(self, interval: JointInterval, history: History, now_s: float) -> Captured | None:
         """End an interval without the sources that it still wants, or return ``None`` if it changed meanwhile."""
@@ -295,9 +295,9 @@ class JointCaptures:
             step = self._awaited.give_up(interval, now_s)
         else:
             step = self._given_up(interval, history, now_s)
-        return None if step is None else self._moved([step])
+        return None if step is None else self._moves_of([step])
 
-    def _moved(self, steps: Sequence[IntervalStep]) -> Captured:
+    def _moves_of(self, steps: Sequence[IntervalStep]) -> Captured:
         """Count the intervals that were decided, and return all that changed."""
         if not steps:
             return NOTHING_CAPTURED
@@ -307,7 +307,7 @@ class JointCaptures:
             decided.setdefault((step.interval.rule, step.interval.event.source_id), []).extend(step.records)
         streams = {key: counted(self._known.streams[key], records) for key, records in decided.items()}
         self._known.keep_streams(streams.values())
-        wanted = [step.asks or self._wanted(step.interval) for step in steps]
+        wanted = [step.asks or self._filter_of(step.interval) for step in steps]
         return Captured(
             streams=tuple(streams.values()),
             records=tuple(record for step in steps for record in step.records),
@@ -317,7 +317,7 @@ class JointCaptures:
             sources=tuple(dict.fromkeys(source_id for names in wanted for source_id in names)),
         )
 
-    def _wanted(self, interval: JointInterval) -> Iterator[str]:
+    def _filter_of(self, interval: JointInterval) -> Iterator[str]:
         """Yield the sources that an interval wants or wanted; a rule with THEN has its sources probed as planned."""
         if not self._awaited.takes(interval.rule):
             yield from interval.wanted
@@ -325,7 +325,7 @@ class JointCaptures:
 
     # -- steps
 
-    def _opened(self, firing: Firing, probe_end: _ProbeEnd, history: History) -> IntervalStep:
+    def _open_page(self, firing: Firing, probe_end: _ProbeEnd, history: History) -> IntervalStep:
         """Open the interval of a firing.
 
         For a query of another class it opens when the event is discovered, on the sources that correlate with the
@@ -334,11 +334,11 @@ class JointCaptures:
         """
         program, event, record = self._programs[firing.rule], firing.events[-1], firing.record
         opened = self._grid.chronon_at(event.seen_s) if program.joined else record.start
-        counted_on = _counted_sources(program, event)
+        counted_on = _sources_to_count(program, event)
         done = list(self._seen_since(opened, counted_on, probe_end))
         done_ids = {each.source_id for each in done}
         late = (source_id for source_id in counted_on if source_id not in done_ids)
-        wanted = [*self._correlated(program, event, probe_end), *late]
+        wanted = [*self._correlated_sources(program, event, probe_end), *late]
         deadline = None if program.life_s is None else opened + self._grid.ceil(program.life_s)
         waited_s = wait_s(map(probe_end.rate_per_s, wanted), chronon_s=self._grid.length_s)
         interval = JointInterval(
@@ -363,7 +363,7 @@ class JointCaptures:
             if seen_s is not None and self._grid.chronon_at(seen_s) >= opened:
                 yield Obtained(source_id, seen_s, captured=True)
 
-    def _probed(self, outcome: ProbeOutcome, found: Sequence[StoredEvent], history: History) -> list[IntervalStep]:
+    def _probe_event(self, outcome: ProbeOutcome, found: Sequence[StoredEvent], history: History) -> list[IntervalStep]:
         """Return the steps of the intervals that opened before a probe started: its source captured or missed them."""
         source_id = outcome.source_id
         steps = []
@@ -418,13 +418,13 @@ class JointCaptures:
         url = self._known.compiled.url_of(interval.event.source_id)
         return Announcement(self._programs[interval.rule], interval, history, url, now_s)
 
-    def _correlated(self, program: RuleProgram, event: UpdateEvent, probe_end: _ProbeEnd) -> list[str]:
+    def _correlated_sources(self, program: RuleProgram, event: UpdateEvent, probe_end: _ProbeEnd) -> list[str]:
         found: list[str] = []
         for each in program.joined:
             rows = {source: self.shown.get(source) for source in each.sources}
             condition = each.correlation if probe_end.steps < _MOST_CORRELATING else None
             meter = Meter(CORRELATION_LIMITS)
-            found += correlated(event, rows, each.table, condition, meter)
+            found += sources_that_correlate(event, rows, each.table, condition, meter)
             probe_end.steps += meter.steps
         return found
 
@@ -451,7 +451,7 @@ class JointCaptures:
         return interval.is_complete == (program.answer is not None)  # what awaits an answer wants no source
 
 
-def _counted_sources(program: RuleProgram, event: UpdateEvent) -> list[str]:
+def _sources_to_count(program: RuleProgram, event: UpdateEvent) -> list[str]:
     """Return the other sources whose events a rule counts together with those of the event's own source."""
     if not program.trigger.counts_across:
         return []

@@ -12,7 +12,7 @@ from proxyd.core.model.item import EventKind, Item, is_cut
 from proxyd.core.model.normal_forms import differ
 from proxyd.core.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome
 from proxyd.core.model.profile import Field
-from proxyd.core.rates.evidence import ChangedBit, Evidence, ItemCount, ItemTimes, trusted_times
+from proxyd.core.rates.evidence import ChangedBit, Evidence, ItemCount, ItemTimes, plausible_times
 from proxyd.core.rules.known.context import Shape, SourceContext
 from proxyd.core.rules.known.state import ITEMS, SourceState, StoredEvent
 from proxyd.core.rules.stages.identities import (
@@ -30,19 +30,19 @@ CLOCK_TOLERANCE_S = 1.0
 SHORTEST_HISTORY_S = 1.0
 
 
-def seed_evidence(items: Sequence[Item], seen_s: float) -> Evidence | None:
+def evidence_of_history(items: Sequence[Item], seen_s: float) -> Evidence | None:
     """Return the evidence in a feed's own history: the gaps between its items up to now."""
-    times = _trusted_times(items, seen_s)
+    times = _plausible_event_times(items, seen_s)
     if len(times) < 2 or times[0] >= seen_s:
         return None
     return ItemTimes(min(times[0], seen_s - SHORTEST_HISTORY_S), seen_s, tuple(times[1:]))
 
 
-def _trusted_times(items: Sequence[Item], seen_s: float) -> Sequence[float]:
+def _plausible_event_times(items: Sequence[Item], seen_s: float) -> Sequence[float]:
     """Return the sorted times of items without those that are likely to be wrong."""
     latest_s = seen_s + CLOCK_TOLERANCE_S
     times = (item.published_s for item in items if item.published_s is not None and item.published_s <= latest_s)
-    return trusted_times(sorted(min(time_s, seen_s) for time_s in times), seen_s)
+    return plausible_times(sorted(min(time_s, seen_s) for time_s in times), seen_s)
 
 
 def evidence_of(events: Sequence[StoredEvent], since_s: float, seen_s: float, *, overflowed: bool) -> Evidence:
@@ -67,7 +67,7 @@ def lost_items(
     """
     if not items or len(new) < len(items) or state.next_seq == 1 or state.last_success_s is None:
         return None
-    times = _trusted_times(items, seen_s)
+    times = _plausible_event_times(items, seen_s)
     if not times:
         return max(0.0, rate_per_s() * (seen_s - state.last_success_s) - len(items))
     gap_s = times[0] - max(state.newest_s or state.last_success_s, state.last_success_s)
@@ -147,7 +147,7 @@ class WindowEvents:
     unawaited: tuple[StoredEvent, ...] = ()
 
     @property
-    def numbered(self) -> int:
+    def number_count(self) -> int:
         """The number of events and unawaited updates, which share the numbers of a source."""
         return len(self.events) + len(self.unawaited)
 
@@ -214,7 +214,7 @@ class Discovery:
         return [e.seen_s - e.event_s for e in self.events if e.exact and not e.seed]
 
     @property
-    def untimed(self) -> int:
+    def items_without_time(self) -> int:
         """How much of what was found has no such delay."""
         return sum(not e.exact and not e.seed for e in self.events)
 
@@ -267,7 +267,7 @@ def find_events(
         unfit_values=outcome.misfits + sum(_unfit_values(context, event.item) for event in window.events),
         starts_afresh=context.starts_afresh,
         changed_guids=found.changed_guids,
-        kept_kinds=context.awaited_kinds,
+        kept_kinds=context.kinds_of_interest,
     )
 
 
@@ -327,7 +327,7 @@ def _window(context: SourceContext, outcome: ProbeOutcome, found: Identities) ->
     view = DocumentView(
         context.shape,
         {} if context.starts_afresh else found.known,
-        has_updates=EventKind.UPDATE in context.awaited_kinds,
+        has_updates=EventKind.UPDATE in context.kinds_of_interest,
         is_whole=not outcome.truncated,
         is_pushed=outcome.is_push,
         gone_s=_gone_s(context, outcome),
@@ -362,11 +362,11 @@ def discover(
     new = [item for item in items if item.item_id not in view.known and item.item_id not in view.old]
     edited = tuple(item for item in items if _is_edited(item, view.known) or _is_moved(item, view.known))
     if state.first_contact_s is None or state.last_success_s is None:
-        return WindowEvents(_seeds(new, state, seen_s), edited, seed_evidence(new, seen_s))
+        return WindowEvents(_seeds(new, state, seen_s), edited, evidence_of_history(new, seen_s))
     silent = _seeds(_silent(items, new, view, state), state, seen_s)
     quiet = view.old.union(event.item.item_id for event in silent)
     changes = list(_changes(items, replace(view, old=quiet)))
-    events = _ordered(changes, replace(state, next_seq=state.next_seq + len(silent)), state.last_success_s, seen_s)
+    events = _clip_times(changes, replace(state, next_seq=state.next_seq + len(silent)), state.last_success_s, seen_s)
     since_s = state.watched_s or state.last_success_s
     if view.shape is Shape.PAGE:
         return _page(events, edited, since_s, seen_s, rate_per_s)
@@ -379,12 +379,12 @@ def discover(
         return found
     told = view.quiet.union(event.item.item_id for event in events)
     updates = [
-        _Change(EventKind.UPDATE, item, _updated_s(item))
+        _Change(EventKind.UPDATE, item, _time_of_update_s(item))
         for item in edited
         if item.item_id not in told and _is_edited(item, view.known)
     ]
     after = replace(state, next_seq=state.next_seq + len(found.events))
-    return replace(found, unawaited=_ordered(updates, after, state.last_success_s, seen_s))
+    return replace(found, unawaited=_clip_times(updates, after, state.last_success_s, seen_s))
 
 
 def unchanged(state: SourceState, *, seen_s: float) -> WindowEvents:
@@ -442,7 +442,7 @@ def _changes(items: Sequence[Item], view: DocumentView) -> Iterator[_Change]:
         if before is None:
             yield _Change(EventKind.INSERT, item, item.published_s)
         elif (view.has_updates or view.shape is not Shape.FEED) and _is_update(item, before, view):
-            time_s = _updated_s(item) if view.shape is Shape.FEED else None
+            time_s = _time_of_update_s(item) if view.shape is Shape.FEED else None
             yield _Change(EventKind.UPDATE, item, time_s, before)
     if view.shape is not Shape.FEED and view.is_whole:
         found = {item.item_id for item in items}
@@ -468,7 +468,7 @@ def _differs(field: Field, before: Item, item: Item) -> bool:
     return differ(old, new, field.type, path) or is_cut(new)
 
 
-def _updated_s(item: Item) -> float | None:
+def _time_of_update_s(item: Item) -> float | None:
     updated_s = item.fields.get(_UPDATED)
     return updated_s if isinstance(updated_s, float) else None
 
@@ -499,7 +499,9 @@ def _seeds(new: Sequence[Item], state: SourceState, seen_s: float) -> tuple[Stor
     )
 
 
-def _ordered(changes: Sequence[_Change], state: SourceState, since_s: float, seen_s: float) -> tuple[StoredEvent, ...]:
+def _clip_times(
+    changes: Sequence[_Change], state: SourceState, since_s: float, seen_s: float
+) -> tuple[StoredEvent, ...]:
     """Clip the source's times to (last probe, now]; use the middle if there is no time."""
 
     def time_s(change: _Change) -> float:

@@ -109,7 +109,7 @@ class IntervalStep:
     asks: tuple[str, ...] = ()
 
 
-def correlated(
+def sources_that_correlate(
     event: UpdateEvent,
     seen: Mapping[str, Sequence[Mapping[str, Value]] | None],
     table: str,

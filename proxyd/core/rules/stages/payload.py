@@ -58,7 +58,7 @@ class ProbeFacts:
     picture: str | None = None
 
 
-def fired_notifications(
+def notifications_of_firings(
     program: RuleProgram,
     firings: Iterable[Firing],
     history: History,
@@ -74,7 +74,7 @@ def fired_notifications(
 
     def make(firing: Firing) -> Notification | None:
         meter.spend(sum(map(len, history.values())) >> 8)
-        return _fired_notification(program, firing, until(firing), meter, facts)
+        return _notification_of_firing(program, firing, until(firing), meter, facts)
 
     return _make_all(program, [(each.events[-1].source_id, partial(make, each)) for each in firings])
 
@@ -104,7 +104,7 @@ def _make_all(
     return MadeNotifications(tuple(sent), tuple(failures))
 
 
-def _fired_notification(
+def _notification_of_firing(
     program: RuleProgram, firing: Firing, history: History, meter: Meter, facts: ProbeFacts
 ) -> Notification | None:
     """Return the notification of a rule whose interval a single source captured or missed.
@@ -117,7 +117,7 @@ def _fired_notification(
     rows = _rows(program, firing.events, history, (), meter)
     if _is_silent(program, rows):
         return None
-    data |= {"late": not record.captured} | _worded(program, rows, event.source_id, meter)
+    data |= {"late": not record.captured} | _wording_of_rows(program, rows, event.source_id, meter)
     identity = program.notification_id(event)
     made = _notification(program, event, identity, data, facts.picture, meter)
     return made if facts.made_s is None else replace(made, created_s=facts.made_s)
@@ -126,7 +126,7 @@ def _fired_notification(
 def _joint_notification(
     announced: Announcement, meter: Meter, *, grid: ChrononGrid, picture: str | None
 ) -> Notification | None:
-    """Return the notification of a joint interval, or ``None`` as ``_fired_notification`` does."""
+    """Return the notification of a joint interval, or ``None`` as ``_notification_of_firing`` does."""
     program, interval = announced.program, announced.interval
     obtained = interval.news()  # sources; receivers know them as "pages", a wire name
     is_told = interval.told is not None and not _was_silent(announced, meter)
@@ -139,7 +139,7 @@ def _joint_notification(
         "partial": bool(interval.wanted),
         "pages": [{"source": p.source_id, "captured": p.captured, "seen": iso_time(p.seen_s)} for p in obtained],
         "missing": list(interval.wanted),
-        **_worded(program, rows, interval.event.source_id, meter),
+        **_wording_of_rows(program, rows, interval.event.source_id, meter),
     }
     identity = interval.interval_id
     if is_told:
@@ -172,7 +172,7 @@ def _head(
     }
 
 
-def _worded(program: RuleProgram, rows: Sequence[ResultRow], source_id: str, meter: Meter) -> dict[str, Any]:
+def _wording_of_rows(program: RuleProgram, rows: Sequence[ResultRow], source_id: str, meter: Meter) -> dict[str, Any]:
     """Return as many rows as a notification may hold, and the texts that tell people what they say."""
     found, rows = len(rows), _fitting(rows, meter)
     said = word_rows(program.message, rows, meter, rule=program.rule.name, source=source_id)

@@ -16,8 +16,13 @@ from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.core.rules.stages.captures import Captured
 from proxyd.core.rules.stages.joint_intervals import Announcement
-from proxyd.core.rules.stages.payload import MadeNotifications, ProbeFacts, fired_notifications, joint_notifications
-from proxyd.core.rules.stages.streams import Answer, Firing, advance, answers, recalled
+from proxyd.core.rules.stages.payload import (
+    MadeNotifications,
+    ProbeFacts,
+    joint_notifications,
+    notifications_of_firings,
+)
+from proxyd.core.rules.stages.streams import Answer, Firing, advance, answers, recall_stream
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -144,7 +149,7 @@ class RuleTask:
             failures = (*step.failures, *failures)
             return RuleStep(step.streams, step.intervals, firings, failures=failures, answers=given)
         facts = ProbeFacts(self.url, self.grid, self.made_s, self.picture)
-        told = fired_notifications(program, step.firings, self.history, self.found, meter, facts)
+        told = notifications_of_firings(program, step.firings, self.history, self.found, meter, facts)
         failures = (*step.failures, *told.failures)
         return RuleStep(step.streams, step.intervals, (), told.notifications, failures)
 
@@ -201,7 +206,7 @@ class RecallTask:
 
     def run(self, meter: Meter) -> StreamState:
         """Return the stream after the events."""
-        return recalled(self.program, self.stream, self.found, self.now_s, meter)
+        return recall_stream(self.program, self.stream, self.found, self.now_s, meter)
 
     def failed(self, reason: str) -> StreamState:
         """Return the stream as it was stored."""

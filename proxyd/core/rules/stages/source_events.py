@@ -93,7 +93,7 @@ def _health_after(context: SourceContext, outcome: ProbeOutcome) -> SourceHealth
     health = replace(before, status=outcome.status, latency_s=max(0.0, now_s - outcome.started_s))
     if not outcome.kind.is_success:
         is_sure = before.is_sure or context.is_sure
-        return replace(health, failing=Spell.continued(before.failing, now_s), is_sure=is_sure)
+        return replace(health, failing=Spell.continue_with(before.failing, now_s), is_sure=is_sure)
     target = _target(context, outcome)
     moved = None if target is None else before.moved if target == before.moved_url else None
     names = _silent_after(context, outcome)
@@ -102,8 +102,8 @@ def _health_after(context: SourceContext, outcome: ProbeOutcome) -> SourceHealth
         failing=None,
         is_sure=False,
         moved_url=target,
-        moved=None if target is None else Spell.continued(moved, now_s),
-        silent={name: Spell.continued(before.silent.get(name), now_s) for name in sorted(names)},
+        moved=None if target is None else Spell.continue_with(moved, now_s),
+        silent={name: Spell.continue_with(before.silent.get(name), now_s) for name in sorted(names)},
     )
 
 
@@ -134,12 +134,12 @@ def _happenings(
         yield from (replace(each, is_under_way=True) for each in happens(awaited.lasting, UNKNOWN_HEALTH, after))
 
 
-def _failed(lasting: Lasting, before: SourceHealth, after: SourceHealth) -> Iterator[_Happening]:
+def _failures(lasting: Lasting, before: SourceHealth, after: SourceHealth) -> Iterator[_Happening]:
     if after.failing and _is_failing(lasting, after) and not _is_failing(lasting, before):
         yield _Happening(EventKind.FAILURE, after.failing.since_s)
 
 
-def _recovered(lasting: Lasting, before: SourceHealth, after: SourceHealth) -> Iterator[_Happening]:
+def _recoveries(lasting: Lasting, before: SourceHealth, after: SourceHealth) -> Iterator[_Happening]:
     if before.failing and _is_failing(lasting, before) and after.failing is None:
         yield _Happening(EventKind.RECOVERY, before.failing.since_s)
 
@@ -148,35 +148,35 @@ def _is_failing(lasting: Lasting, health: SourceHealth) -> bool:
     return health.is_sure and lasting.is_met(health.failing)
 
 
-def _moved(lasting: Lasting, before: SourceHealth, after: SourceHealth) -> Iterator[_Happening]:
+def _moves(lasting: Lasting, before: SourceHealth, after: SourceHealth) -> Iterator[_Happening]:
     was_told = before.moved_url == after.moved_url and lasting.is_met(before.moved)
     if after.moved and lasting.is_met(after.moved) and not was_told:
         yield _Happening(EventKind.MOVED, after.moved.since_s)
 
 
-def _emptied(lasting: Lasting, before: SourceHealth, after: SourceHealth) -> Iterator[_Happening]:
+def _silences(lasting: Lasting, before: SourceHealth, after: SourceHealth) -> Iterator[_Happening]:
     is_met = lasting.is_met
     names = [name for name, spell in after.silent.items() if is_met(spell) and not is_met(before.silent.get(name))]
     if names:
         yield _Happening(EventKind.EMPTY, after.silent[names[0]].since_s, ", ".join(names))
 
 
-def _troubled(lasting: Lasting, before: SourceHealth, after: SourceHealth) -> Iterator[_Happening]:
-    for happened in (_failed, _recovered, _moved, _emptied):
+def _troubles(lasting: Lasting, before: SourceHealth, after: SourceHealth) -> Iterator[_Happening]:
+    for happened in (_failures, _recoveries, _moves, _silences):
         yield from happened(lasting, before, after)
 
 
-def _probed(_lasting: Lasting, _before: SourceHealth, after: SourceHealth) -> Iterator[_Happening]:
+def _probes(_lasting: Lasting, _before: SourceHealth, after: SourceHealth) -> Iterator[_Happening]:
     yield _Happening(EventKind.PROBE, after.failing and after.failing.since_s)
 
 
 _HAPPENED = {
-    EventKind.FAILURE: _failed,
-    EventKind.RECOVERY: _recovered,
-    EventKind.MOVED: _moved,
-    EventKind.EMPTY: _emptied,
-    EventKind.TROUBLE: _troubled,
-    EventKind.PROBE: _probed,
+    EventKind.FAILURE: _failures,
+    EventKind.RECOVERY: _recoveries,
+    EventKind.MOVED: _moves,
+    EventKind.EMPTY: _silences,
+    EventKind.TROUBLE: _troubles,
+    EventKind.PROBE: _probes,
 }
 
 

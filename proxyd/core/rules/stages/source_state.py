@@ -137,7 +137,7 @@ def _counts(state: SourceState, found: WindowEvents) -> StateChanges:
     """Return the numbers of a source after what was found."""
     arrivals = sum(not event.seed and event.kind is not EventKind.DELETE for event in found.events)
     return {
-        "next_seq": state.next_seq + found.numbered,
+        "next_seq": state.next_seq + found.number_count,
         "unawaited": state.unawaited + len(found.unawaited),
         "arrivals": state.arrivals + arrivals + len(found.unawaited),
     }
@@ -325,7 +325,7 @@ def predicted(
             start_s = program.starts_at(declared_s)
             own = gap if start_s <= gap.since_s else replace(gap, since_s=start_s)
             own_items = items if own is gap else model.expected(own.since_s, own.until_s)[0]
-            found, lost = _expected_captures(program, stream, model, own, grid.length_s, own_items)
+            found, lost = _expect_captures(program, stream, model, own, grid.length_s, own_items)
             captured, missed = captured + found, missed + lost
     return Calibration(
         predicted_items=-expm1(-items) if gap.is_page else items,
@@ -336,7 +336,7 @@ def predicted(
     )
 
 
-def _expected_captures(
+def _expect_captures(
     program: RuleProgram, stream: StreamState, model: SourceModel, gap: Gap, chronon_s: float, items: float
 ) -> tuple[float, float]:
     """Return the captured and the missed intervals that are expected of a rule among the ``items`` of a gap.

@@ -129,8 +129,8 @@ def advance(
         pending = (across or stream).pending
         is_alone = program.trigger.is_mixed or program.answer is not None
         firings.append(Firing(program.rule.name, pending[-1:] if is_alone else pending, record))
-        stream = _fired(counted(stream, [record] if is_own else []), event)
-        across = None if across is None else _fired(across, event)
+        stream = _fire(counted(stream, [record] if is_own else []), event)
+        across = None if across is None else _fire(across, event)
     return StreamStep(stream, across, tuple(intervals), tuple(firings), tuple(failures))
 
 
@@ -148,7 +148,7 @@ def answers(
         try:
             meter.spend(_STEPS_PER_EVENT)
             if answer.passes(event, meter):
-                kept.append(Answer(program.rule.name, _remembered(program, event)))
+                kept.append(Answer(program.rule.name, _without_unread_fields(program, event)))
         except WorkLimitError as error:
             failures.append(RuleFailure.of(program, source_id, error))
             break  # all others would fail too
@@ -157,7 +157,7 @@ def answers(
     return tuple(kept), tuple(failures)
 
 
-def recalled(
+def recall_stream(
     program: RuleProgram, stream: StreamState, found: Iterable[UpdateEvent], now_s: float, meter: Meter = UNMETERED
 ) -> StreamState:
     """Return a restored stream with the events since it last fired, and with its windows filled again.
@@ -166,16 +166,16 @@ def recalled(
     """
     try:
         events = [e for e in sorted(found, key=lambda e: (e.time_s, e.seq)) if _passes(program, e, meter)]
-        tally = _recalled_windows(program, events, now_s, meter)
+        tally = _recall_windows(program, events, now_s, meter)
     except WorkLimitError:  # all others would fail too, as they did when they were first seen
         return stream
     is_across = not stream.source_id
     since = [e for e in events if (e.seen_s > stream.fired_s if is_across else e.seq > stream.fired_seq)]
-    pending = bounded(tuple(_remembered(program, event) for event in since[-MAX_PENDING:]))
+    pending = limit_pending(tuple(_without_unread_fields(program, event) for event in since[-MAX_PENDING:]))
     return replace(stream, pending=pending, windows=tally.windows)
 
 
-def _recalled_windows(program: RuleProgram, events: Iterable[UpdateEvent], now_s: float, meter: Meter) -> Tally:
+def _recall_windows(program: RuleProgram, events: Iterable[UpdateEvent], now_s: float, meter: Meter) -> Tally:
     tally = program.trigger.zero
     for event in (e for e in events if e.time_s > now_s - program.trigger.longest_s):
         with _skip_failures():
@@ -194,14 +194,16 @@ def _skip_failures() -> Iterator[None]:
         pass
 
 
-def refilled(program: RuleProgram, stream: StreamState, found: Iterable[UpdateEvent]) -> StreamState:
+def refill_stream(program: RuleProgram, stream: StreamState, found: Iterable[UpdateEvent]) -> StreamState:
     """Return a stream whose events since it last fired hold what the rule's query reads now, after an edit.
 
     Events that are not ``found`` stay as they are.
     """
     stored = {(event.source_id, event.seq): event for event in found}
-    pending = (_remembered(program, stored.get((event.source_id, event.seq), event)) for event in stream.pending)
-    return replace(stream, pending=bounded(tuple(pending)))
+    pending = (
+        _without_unread_fields(program, stored.get((event.source_id, event.seq), event)) for event in stream.pending
+    )
+    return replace(stream, pending=limit_pending(tuple(pending)))
 
 
 def _passes(program: RuleProgram, event: UpdateEvent, meter: Meter) -> bool:
@@ -217,11 +219,11 @@ def _tally(stream: StreamState) -> Tally:
 def _take(program: RuleProgram, stream: StreamState, event: UpdateEvent, meter: Meter) -> StreamState:
     tally = program.trigger.take(_tally(stream), event, meter)
     meter.spend(len(stream.pending) >> 4)
-    pending = bounded((*stream.pending, _remembered(program, event)), meter)
+    pending = limit_pending((*stream.pending, _without_unread_fields(program, event)), meter)
     return replace(stream, totals=tally.totals, windows=tally.windows, pending=pending)
 
 
-def bounded(pending: tuple[UpdateEvent, ...], meter: Meter = UNMETERED) -> tuple[UpdateEvent, ...]:
+def limit_pending(pending: tuple[UpdateEvent, ...], meter: Meter = UNMETERED) -> tuple[UpdateEvent, ...]:
     """Return the newest events that a stream keeps, limited in number and in characters."""
     pending = pending[-MAX_PENDING:]
     if not pending or _characters(pending[-1]) * MAX_PENDING <= MAX_PENDING_CHARACTERS:
@@ -240,7 +242,7 @@ def _characters(event: UpdateEvent) -> int:
     return sum(len(value) for each in versions for value in each.fields.values() if isinstance(value, str))
 
 
-def _remembered(program: RuleProgram, event: UpdateEvent) -> UpdateEvent:
+def _without_unread_fields(program: RuleProgram, event: UpdateEvent) -> UpdateEvent:
     """Return an event with only the fields that its rule's query reads; a rule that seldom fires keeps many events."""
     paths, old_paths = program.kept_paths
     if event.kind is EventKind.DELETE:
@@ -316,5 +318,5 @@ def overwriting(chronons: Sequence[Chronon]) -> list[Chronon | None]:
     return found[::-1]
 
 
-def _fired(stream: StreamState, event: UpdateEvent) -> StreamState:
+def _fire(stream: StreamState, event: UpdateEvent) -> StreamState:
     return replace(stream, pending=(), fired_seq=event.seq, fired_s=event.seen_s)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from proxyd.core.politeness import HostThrottle, throttled
+from proxyd.core.politeness import HostThrottle, throttle_host
 
 RNG = np.random.default_rng(2)
 
 
 def again(previous: HostThrottle, now_s: float, asked_s: float | None = None) -> HostThrottle:
-    return throttled(previous, now_s=now_s, asked_s=asked_s, rng=RNG)
+    return throttle_host(previous, now_s=now_s, asked_s=asked_s, rng=RNG)
 
 
 def test_waits_double_up_to_a_day() -> None:

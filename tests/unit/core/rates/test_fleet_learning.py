@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
-from proxyd.core.rates.week_shapes import HOURS, dispersion_of, passed_hours, shared_shapes, week_hours, week_shape
+from proxyd.core.rates.week_shapes import HOURS, common_shapes, dispersion_of, hours_between, week_hours, week_shape
 from proxyd.lab.replay.fleet_model import FleetModel, FleetRates
 
 Floats = NDArray[np.float64]
@@ -54,7 +54,7 @@ def test_a_known_rate_is_found() -> None:
 
 
 def test_hours_pass_as_the_calendar_has_them() -> None:
-    passed = passed_hours(MONDAY_S + 1800.0, MONDAY_S + 2 * WEEK_S + 3600.0)
+    passed = hours_between(MONDAY_S + 1800.0, MONDAY_S + 2 * WEEK_S + 3600.0)
     assert (passed[0], passed[1], passed.sum()) == (2.5, 2.0, 2 * HOURS + 0.5)
     assert week_hours([MONDAY_S + 25 * 3600.0]).tolist() == [25]
 
@@ -88,7 +88,7 @@ def test_sources_are_told_apart_by_their_weeks() -> None:
     night = np.roll(OFFICE, 10)
     kinds = rng.integers(0, 2, 40)
     counts = np.array([rng.multinomial(200, (night if kind else OFFICE) / OFFICE.sum()) for kind in kinds])
-    found = shared_shapes(counts, np.full(HOURS, 8.0))
+    found = common_shapes(counts, np.full(HOURS, 8.0))
     assert len(found.shapes) == 2
     first = found.of_source[kinds == 0]
     assert len(set(first.tolist())) == 1
@@ -97,7 +97,7 @@ def test_sources_are_told_apart_by_their_weeks() -> None:
 
 def test_sources_of_one_kind_share_one_shape() -> None:
     counts = np.random.default_rng(7).multinomial(300, OFFICE / OFFICE.sum(), size=30)
-    assert len(shared_shapes(counts, np.full(HOURS, 8.0)).shapes) == 1
+    assert len(common_shapes(counts, np.full(HOURS, 8.0)).shapes) == 1
 
 
 def test_a_history_is_read_as_if_probed_daily() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from proxyd.core.rates.evidence import trusted_times
+from proxyd.core.rates.evidence import plausible_times
 from tests.fleets import changed, decider, declaration, item, rule, source
 
 DAY_S = 86400.0
@@ -36,7 +36,7 @@ def test_some_wrong_dates_do_not_either() -> None:
 @pytest.mark.parametrize("count", [0, 1, 2, 3])
 def test_few_times_are_all_trusted(count: int) -> None:
     times_s = [0.0, 99.0, 99.5][:count]
-    assert trusted_times(times_s, 100.0) == times_s
+    assert plausible_times(times_s, 100.0) == times_s
 
 
 @pytest.mark.parametrize("count", [4_000, 5_000, 10_000])
@@ -50,7 +50,7 @@ def test_most_steady_histories_are_trusted() -> None:
     rng = np.random.default_rng(1)
     for count in (4, 10, 40):
         histories = (np.sort(rng.uniform(0.0, 100.0, count)).tolist() for _ in range(500))
-        cut = sum(len(trusted_times(times_s, 100.0)) < count for times_s in histories)
+        cut = sum(len(plausible_times(times_s, 100.0)) < count for times_s in histories)
         assert cut <= 15
 
 

@@ -8,7 +8,7 @@ import pytest
 from proxyd.core.rates.evidence import ChangedBit, ItemCount, ItemTimes
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rates.week_counts import HALF_LIFE_S, WeekCounts, dispersion, fleet_shapes
-from proxyd.core.rates.week_shapes import HOUR_S, HOURS, shared_shapes
+from proxyd.core.rates.week_shapes import HOUR_S, HOURS, common_shapes
 
 DAY_S = 86400.0
 
@@ -73,7 +73,7 @@ def test_observed_hours_that_all_sources_share_give_the_shapes_of_one_row_of_the
     rng = np.random.Generator(np.random.PCG64(5))
     counts = rng.poisson(4.0 * office(1.0) + 0.2, (12, HOURS)).astype(np.float64)
     passed = np.full(HOURS, 4.0)
-    one, several = shared_shapes(counts, passed), shared_shapes(counts, np.tile(passed, (12, 1)))
+    one, several = common_shapes(counts, passed), common_shapes(counts, np.tile(passed, (12, 1)))
     np.testing.assert_allclose(one.shapes, several.shapes, rtol=1e-6)
     assert one.of_source.tolist() == several.of_source.tolist()
 
@@ -103,4 +103,4 @@ def test_no_sources_share_one_even_week() -> None:
     found = fleet_shapes([], MONDAY_S)
     assert found.shapes.tolist() == [[1.0] * HOURS]
     assert found.of_source.tolist() == []
-    assert found.evened(np.zeros(0, dtype=bool)) is found
+    assert found.with_even_weeks(np.zeros(0, dtype=bool)) is found

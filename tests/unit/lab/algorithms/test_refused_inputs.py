@@ -15,7 +15,7 @@ from proxyd.lab.algorithms.detection_frequencies import memoryless, periodic_cos
 from proxyd.lab.algorithms.off_grid import improve_exactly
 from proxyd.lab.algorithms.one_source_baselines import first_arrival, parameter_for, threshold
 from proxyd.lab.algorithms.probe_cycles import cycle_of_powers, golden
-from proxyd.lab.algorithms.robot_frequencies import GammaAccess, cycle_staleness, evenly_spaced, randomised
+from proxyd.lab.algorithms.robot_frequencies import GammaAccess, cycle_staleness, evenly_spaced, randomise
 
 PERIOD = Prefix(PiecewiseConstant.constant(1.0, 4.0), PiecewiseConstant.constant(1.0, 4.0))
 QUIET_FIRST = PiecewiseConstant([0.0, 2.0, 4.0], [0.0, 1.0])
@@ -32,8 +32,8 @@ ACCESS = GammaAccess(1.0)
         (lambda: golden([0.0, 0.0]), "at least one of them positive"),
         (lambda: cycle_of_powers([1, 30]), "the cycle would have 1073741824 steps; leave out the slowest sources"),
         (lambda: evenly_spaced([1.0, 0.0], ACCESS), "mutation rates must be finite and greater than 0"),
-        (lambda: randomised([1.0, 2.0], ACCESS, [1.0]), "there must be one weight for each page"),
-        (lambda: randomised([1.0, 2.0], ACCESS, [0.0, 0.0]), "one of them positive"),
+        (lambda: randomise([1.0, 2.0], ACCESS, [1.0]), "there must be one weight for each page"),
+        (lambda: randomise([1.0, 2.0], ACCESS, [0.0, 0.0]), "one of them positive"),
     ],
 )
 def test_rates_and_budgets_without_a_meaning_are_refused(refused: Callable[[], object], message: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from proxyd.lab.algorithms.detection_frequencies import memoryless, paper_bound, periodic_cost, tight_bound
-from proxyd.lab.algorithms.probe_cycles import golden, improved_powers, powers_of_two
+from proxyd.lab.algorithms.probe_cycles import best_powers, golden, powers_of_two
 from proxyd.lab.algorithms.step_policies import (
     AdaptivePolicy,
     CyclePolicy,
@@ -64,7 +64,7 @@ def test_cycles_keep_their_promises(exponent: float, c: int, steps: int) -> None
     rates = zipf(exponent)
     bound = tight_bound(rates, c).cost
     assert periodic_cost(rates, powers_of_two(rates), c) / paper_bound(rates, c) <= 3 + (c - 1) / c
-    assert periodic_cost(rates, improved_powers(rates, c), c) / bound <= 1.09
+    assert periodic_cost(rates, best_powers(rates, c), c) / bound <= 1.09
     assert periodic_cost(rates, golden(np.sqrt(rates)), c) / bound <= 1.125
 
 

@@ -66,9 +66,9 @@ def issued(demand: ModelDemand | IntervalDemand, every: int, updates: list[int],
         count, now = int(np.searchsorted(updates, at, side="right")), at + 1
         end_s, fired = at + 0.999, before // every < count // every
         if isinstance(demand, IntervalDemand):
-            demand.observed(end_s, rate_per_s=demand.rate_per_s, count=count, fired=fired)
+            demand.observe_probe(end_s, rate_per_s=demand.rate_per_s, count=count, fired=fired)
         else:
-            demand.observed(end_s, count=count, fired=fired)
+            demand.observe_probe(end_s, count=count, fired=fired)
         probes.append(at)
         before = count
     return probes

@@ -14,7 +14,7 @@ from proxyd.core.planning.capture.pareto import pareto
 from proxyd.lab.papers import proxy_dilemma
 from proxyd.lab.papers.datasets import Updates
 from proxyd.lab.papers.figure import Figure
-from proxyd.lab.papers.proxy_dilemma import disjoint, enumerated
+from proxyd.lab.papers.proxy_dilemma import disjoint, enumerate_schedules
 
 
 def generator(seed: int = 1) -> np.random.Generator:
@@ -33,8 +33,8 @@ def column(figure: Figure, name: str) -> list[str | float | int]:
 def test_an_enumeration_by_hand() -> None:
     # the second capture waits behind c, whose only chronon is 1
     known = [ExecutionInterval(page, "p", start, end) for page, start, end in (("a", 0, 0), ("b", 0, 3), ("c", 1, 1))]
-    assert enumerated(known, chronons=4, probes=1) == [0, 0, 0, 2]
-    assert enumerated(known, chronons=4, probes=2) == [0, 0, 0, 0]
+    assert enumerate_schedules(known, chronons=4, probes=1) == [0, 0, 0, 2]
+    assert enumerate_schedules(known, chronons=4, probes=2) == [0, 0, 0, 0]
 
 
 @given(st.lists(st.lists(st.integers(0, 7), max_size=4), min_size=1, max_size=4), st.integers(1, 2), st.integers(0, 4))
@@ -42,7 +42,7 @@ def test_the_exact_set_is_that_of_the_enumeration(chronons: list[list[int]], pro
     intervals = disjoint(Updates.of(chronons, 8), window=window, profiles=2)
     front = pareto(intervals, Capacity.constant(probes, Epoch(0, 8)))
     assert front.exact
-    assert front.delays.tolist() == enumerated(intervals, chronons=8, probes=probes)
+    assert front.delays.tolist() == enumerate_schedules(intervals, chronons=8, probes=probes)
 
 
 def test_every_enumeration_agrees(found: dict[str, Figure]) -> None:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from proxyd.core.errors import UnknownPolicyError
 from proxyd.core.model.chronon import Chronon, ChrononGrid, Epoch
-from proxyd.lab.replay.policy_registry import POLICIES, checked_policies, run
+from proxyd.lab.replay.policy_registry import POLICIES, expand_policies, run
 from proxyd.lab.replay.replay import Terms, achieved, replay, split
 from proxyd.lab.traces import Trace
 
@@ -107,7 +107,7 @@ def test_the_clairvoyant_finds_everything_within_a_chronon() -> None:
 
 
 def test_policies_are_checked_by_name() -> None:
-    assert checked_policies(["all"]) == POLICIES
-    assert checked_policies(["auto", "auto"]) == ("auto",)
+    assert expand_policies(["all"]) == POLICIES
+    assert expand_policies(["auto", "auto"]) == ("auto",)
     with pytest.raises(UnknownPolicyError, match="there is no policy 'best'; choose from auto, index, sup"):
-        checked_policies(["best"])
+        expand_policies(["best"])

@@ -10,7 +10,7 @@ from proxyd.core.model.budget import Budget
 from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.chunks import run_all
 from proxyd.core.rules.answers.explanation import Explainer
-from proxyd.core.rules.answers.trial import Trial, asked_besides_week, asked_per_s, differs_little
+from proxyd.core.rules.answers.trial import Trial, asked_per_s, demand_besides_week, differs_little
 from proxyd.core.rules.decider import Decider
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source
 
@@ -74,7 +74,7 @@ def small_trial(found: Decider, wanted: Declaration, now_s: float) -> Trial:
     programs = found.known.compiled.programs
     accepted = {name: programs[name].accepted_s if name in programs else now_s for name in wanted.rules}
     swap = found.compile(wanted, accepted, {}, T0)
-    return Trial.of_difference(found, swap, now_s, run_all(asked_besides_week(found.planner)))
+    return Trial.of_difference(found, swap, now_s, run_all(demand_besides_week(found.planner)))
 
 
 FLEET = [source(f"s{n}", host=f"h{n}.example", options=f"EXPECT {1 + n % 5} PER HOUR") for n in range(30)]

@@ -17,7 +17,7 @@ from proxyd.core.rules.known.subscriptions import (
     accepted,
     answer,
     asking,
-    discovered,
+    discover_hubs,
     refused,
 )
 
@@ -81,17 +81,17 @@ def test_a_hub_that_accepts_and_never_verifies_is_asked_less_and_less() -> None:
 
 
 def test_a_document_that_names_another_hub_at_each_probe_makes_us_ask_one_a_day() -> None:
-    known = discovered(None, "s", URL, links(), now_s=T0)
+    known = discover_hubs(None, "s", URL, links(), now_s=T0)
     for n in range(1, 24):
-        assert discovered(known, "s", URL, links(f"https://hub{n}.example/"), now_s=T0 + n * HOUR_S) == known
+        assert discover_hubs(known, "s", URL, links(f"https://hub{n}.example/"), now_s=T0 + n * HOUR_S) == known
     failed = refused(known, now_s=T0 + 24 * HOUR_S, rng=rng())
-    changed = discovered(failed, "s", URL, links("https://other.example/"), now_s=T0 + 25 * HOUR_S)
+    changed = discover_hubs(failed, "s", URL, links("https://other.example/"), now_s=T0 + 25 * HOUR_S)
     assert (changed.hub, changed.failures, changed.due_s) == ("https://other.example/", 1, failed.due_s)
 
 
 def test_a_hub_over_tls_is_chosen_before_one_in_the_clear() -> None:
     named = HubLinks(("http://a.example/", "https://b.example/"), TOPIC)
-    assert discovered(None, "s", URL, named, now_s=T0).hub == "https://b.example/"
+    assert discover_hubs(None, "s", URL, named, now_s=T0).hub == "https://b.example/"
 
 
 def test_anything_that_was_not_pushed_counts_as_missed_and_failures_count_for_nothing() -> None:

@@ -17,7 +17,7 @@ from proxyd.core.rules.programs.function_values import MOST_DISTINCT, MOST_IN_WI
 from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.core.rules.programs.trigger_program import Tally
-from proxyd.core.rules.stages.streams import advance, recalled
+from proxyd.core.rules.stages.streams import advance, recall_stream
 from proxyd.store.rows import stream_row, stream_state
 from tests.fleets import decider, declaration, rule, source
 
@@ -117,7 +117,7 @@ def test_a_limit_that_is_reached_while_a_stream_is_recalled_ends_the_recall() ->
         longest_s=86_400.0,
     )
     counted = SimpleNamespace(trigger=trigger, rule=rule_program.rule)
-    assert recalled(counted, stream, found, T0 + 200.0) is stream  # type: ignore[arg-type]
+    assert recall_stream(counted, stream, found, T0 + 200.0) is stream  # type: ignore[arg-type]
     assert len(taken) == 67
 
 

@@ -100,9 +100,9 @@ async def test_an_open_interval_outlives_a_restart(tmp_path: Path) -> None:
         again.restore(states, streams, {}, await store.load_joint_intervals())
         again.declare(declared(), {"r": T0}, T0 + 400)
         again.captures.shown.see("acme", [quote("acme", 1.5)])
-        resumed = Drive(again)
+        resume = Drive(again)
         assert [p.probe.source_id for p in again.choose(NOW + 41)] == ["acme"]
-        seen = await resumed.see(unchanged("acme", T0 + 415))
+        seen = await resume.see(unchanged("acme", T0 + 415))
         assert b'"items":[{"channel.item.title":"acme","last":1.5}]' in seen.rules.notifications[0].body
         await store.record(seen)
         assert await store.load_joint_intervals() == []
@@ -115,9 +115,9 @@ async def test_a_stream_that_counted_nothing_goes_on_after_a_restart() -> None:
     again.restore(dict(drive.decider.known.states), streams)
     again.declare(declared(), {"r": T0}, T0 + 400)
     news = changed("news", [item("beta", T0 + 410), item("acme", T0 + 290), item("old", T0 - 50)], T0 + 420)
-    resumed = Drive(again)
-    resumed.memory = drive.memory
-    assert len((await resumed.see(news)).found.events) == 1
+    resume = Drive(again)
+    resume.memory = drive.memory
+    assert len((await resume.see(news)).found.events) == 1
 
 
 async def test_an_interval_of_a_rule_that_is_gone_is_forgotten() -> None:
