@@ -85,7 +85,7 @@ async def test_lists_are_read_one_after_the_other_and_many_at_once_are_asked_to_
         read.release()
         return [], {"sources_added": 0, "sources_known": 0, "unreadable": 0, "faults": []}
 
-    monkeypatch.setattr("proxyd.api.rest.profile_handlers._merged", merged)
+    monkeypatch.setattr("proxyd.api.rest.profile_handlers._merge_listing", merged)
     headers = await running.token("write") | {"Content-Type": "text/plain"}
     status = asyncio.Queue[int]()
 

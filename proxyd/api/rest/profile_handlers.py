@@ -114,7 +114,7 @@ class ProfileHandlers:
         for _ in range(_MOST_MERGED):
             known = known_declaration(self._profiles)
             async with self._in_turn():
-                texts, counts = await asyncio.to_thread(_merge_names, body, asked, known)
+                texts, counts = await asyncio.to_thread(_merge_listing, body, asked, known)
             if asked.dry_run:
                 changes, cost = await self._profiles.try_out(*texts)
                 return wire.ImportMade(**dict(_made(changes, payloads.cost(cost))), **counts)
@@ -197,7 +197,7 @@ def refusal_of_reload(errors: Sequence[str]) -> web.Response:
     return problem(422, "The profiles have errors", said)
 
 
-def _merge_names(body: bytes, asked: wire.Listing, declared: Declaration) -> tuple[list[str], dict[str, Any]]:
+def _merge_listing(body: bytes, asked: wire.Listing, declared: Declaration) -> tuple[list[str], dict[str, Any]]:
     """Return the texts that a list adds, and how many of its sources are new, already there, and unreadable."""
     listed = read_listing(body, "the list")
     merged = merge_listing(listed, declared, asked.name, pages=asked.pages, match=asked.match)

@@ -138,12 +138,12 @@ class Regex:
         found = self._search(text, meter)
         if found is None:
             return None
-        part: str | None = found[1] if self._compile_pattern.groups else found[0]
+        part: str | None = found[1] if self._automaton.groups else found[0]
         return part
 
     def _search(self, text: str, meter: Meter) -> re2._Match | None:
-        is_first = "_compiled" not in self.__dict__
-        compiled = self._compile_pattern
+        is_first = "_automaton" not in self.__dict__
+        compiled = self._automaton
         if is_first:
             meter.compiled(compiled.programsize)
         meter.search(len(text), _OTHER_INSTRUCTIONS + compiled.programsize)
@@ -154,7 +154,7 @@ class Regex:
             return search(text.encode(errors="replace").decode())
 
     @cached_property
-    def _compile_pattern(self) -> re2._Regexp:
+    def _automaton(self) -> re2._Regexp:
         options = re2_options(LIKE_MEMORY_BYTES) if self._is_whole else re2_options()
         options.case_sensitive = not self._ignores_case
         options.dot_nl = self._is_whole
