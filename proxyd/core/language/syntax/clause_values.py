@@ -168,6 +168,7 @@ RATE = Value(_parse_rate, _format_rate, _check_rate)
 
 def _parse_header(parser: TokenReader) -> tuple[Located[tuple[str, str | SecretRef]], ...]:
     """header = TEXT (TEXT | secret)"""
+    # the place begins at the keyword, because an error concerns the name together with the value
     begin, name = parser.at - 1, parse_plain_text(parser)
     value = parse_secret(parser) if parser.is_at("SECRET") else parse_plain_text(parser)
     return (Located((name, value), parser.span(begin)),)

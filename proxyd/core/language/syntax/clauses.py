@@ -123,7 +123,8 @@ class Clause:
             return
         for each in value if self.adds_up else (value,):
             text = self.value.show(each.value if isinstance(each, Located) else each)
-            yield f"{self.words} {quote_name(text) if self.form is JsonForm.INNER else text}".rstrip()
+            line = f"{self.words} {quote_name(text) if self.form is JsonForm.INNER else text}"
+            yield line.rstrip()  # SET SCREENSHOT has no value
 
 
 def format_clauses(statement: object, clauses: Iterable[Clause]) -> list[str]:
@@ -264,7 +265,7 @@ def _by_keyword(clauses: Iterable[Clause], *, of_set: bool = False) -> Mapping[s
     found: dict[str, Clause] = {}
     for clause in clauses:
         if (clause.keywords[0] == "SET") is of_set:
-            found.setdefault(clause.keywords[of_set], clause)
+            found.setdefault(clause.keywords[of_set], clause)  # SET DELIVERY reads NONE, too
     return found
 
 

@@ -230,6 +230,7 @@ class _Reader:
         if word == ";" or (word in _HEADS and self._begins_statement(at, kind)):
             return True
         is_start = word in CLAUSE_STARTS.get(kind, ())
+        # FROM alone belongs to a field, or to a query whose quotes were forgotten
         return is_start and (word != "FROM" or self._tokens[at + 1].word == "SOURCE")
 
     def _is_at_end(self, begin: int, kind: str) -> bool:

@@ -17,8 +17,8 @@ from proxyd.core.language.syntax.scanner import Lexeme, Shape
 from proxyd.core.language.syntax.words import expectation, suggest_keyword
 from proxyd.core.model.expression import Expression, TextSpan, children
 
-_MAX_NESTING = 64
-_MAX_DEPTH = 200
+_MAX_NESTING = 64  # a level takes eight frames to read, and the stack also holds the callers
+_MAX_DEPTH = 200  # the printer, the checker and the compiler of rules recurse over chains of operators
 MAX_STATEMENT_BYTES = 65_536
 MAX_ERRORS = 100  # of one text that are told
 TOO_LONG = f"a statement may have {MAX_STATEMENT_BYTES} bytes at most; split it into several statements"
@@ -68,7 +68,7 @@ class TokenReader:
     def advance(self) -> Lexeme:
         """Take the next token."""
         token = self.token
-        if token.stop > self._limit:
+        if token.stop > self._limit:  # a quote that is closed far away makes one statement of megabytes
             raise UnexpectedTokenError(Complaint(TOO_LONG, token.start, token.stop))
         self.at += 1
         self.token = self.tokens[self.at]
@@ -200,7 +200,8 @@ def attempt(parser: TokenReader, at: int, rule: Callable[[TokenReader], T]) -> T
         return error.complaint
     if parser.refused is not None:
         return parser.refused
-    return (_find_too_deep(value) if parser.at - at > _MAX_DEPTH else None) or value
+    is_long = parser.at - at > _MAX_DEPTH  # to walk what was read takes as long as to read it
+    return (_find_too_deep(value) if is_long else None) or value
 
 
 def attempt_whole(parser: TokenReader, rule: Callable[[TokenReader], T]) -> T | Complaint:
