@@ -43,7 +43,7 @@ from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.politeness import PolitenessBudget, ProbeLog
 from proxyd.core.rates.week_shapes import WeekShapes
 from proxyd.lab.algorithms.overlapping_capture import most_weight
-from proxyd.lab.algorithms.sup import least_delay_arrays, sup_arrays
+from proxyd.lab.algorithms.sup_schedules import least_delay_arrays, sup_arrays
 
 Floats = NDArray[np.float64]
 Line = dict[str, object]

@@ -25,7 +25,7 @@ from aiohttp.typedefs import Middleware
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from proxyd.api.connections import SEND_S
+from proxyd.api.connection_limits import SEND_S
 from proxyd.api.endpoint import json_of, read_bytes
 from proxyd.api.problems import BadRequestError, Handler, problem
 

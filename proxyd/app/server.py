@@ -18,7 +18,7 @@ from aiohttp.typedefs import Middleware
 from proxyd import __version__
 from proxyd.api import wire
 from proxyd.api.auth import Quota, Quotas, require, tell_left
-from proxyd.api.connections import CONNECTIONS, ConnectionLimits, admission, listening_at, sending
+from proxyd.api.connection_limits import CONNECTIONS, ConnectionLimits, admission, listening_at, sending
 from proxyd.api.endpoint import MOST_BYTES, Endpoint, listing, pattern
 from proxyd.api.forwarding import Planners, asking, open_forwarding, reading
 from proxyd.api.listings import Listings
@@ -28,10 +28,10 @@ from proxyd.api.rest.action_handlers import move_endpoints, probe_endpoints, sus
 from proxyd.api.rest.delivery_handlers import CALLBACK_PATH, Callbacks, delivery_endpoints
 from proxyd.api.rest.health_handlers import HealthHandlers, health_app
 from proxyd.api.rest.idempotency import Idempotency
+from proxyd.api.rest.live_streams import Streams, StreamSettings
 from proxyd.api.rest.openapi import ApiDocument
 from proxyd.api.rest.profile_feeds import feed_endpoints
 from proxyd.api.rest.profile_handlers import profile_endpoints
-from proxyd.api.rest.streams import Streams, StreamSettings
 from proxyd.api.web import Dashboard
 from proxyd.core.errors import ConfigError
 from proxyd.net import HostTokens

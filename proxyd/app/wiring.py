@@ -40,7 +40,7 @@ from proxyd.daemon import (
     DaemonVitals,
     Declarations,
     DeliveryQueries,
-    Discovery,
+    FeedDiscovery,
     Loops,
     Moves,
     Notifier,
@@ -266,7 +266,7 @@ def _queries(
         suspensions=declarations.suspensions,
         moves=Moves(declarations, decider, loops.observer, store, clock),
         plans=loops.plans,
-        discovery=Discovery(parts.prober),
+        discovery=FeedDiscovery(parts.prober),
         deliveries=DeliveryQueries(declarations, store, loops.notifying, parts.channel, parts.secrets, clock, news),
         access=store.access,
         callbacks=loops.pushes,
@@ -470,4 +470,4 @@ def _handle_signals(daemon: Daemon) -> None:
 async def discover(settings: Settings, url: str, *, locale: str | None = None, wants_price: bool = False) -> Discovered:
     """Return what an address holds; with ``wants_price`` its page is read for its price alone."""
     async with open_network(settings, SystemClock()) as network:
-        return await Discovery(network.prober).look(url, locale=locale, wants_price=wants_price)
+        return await FeedDiscovery(network.prober).look(url, locale=locale, wants_price=wants_price)

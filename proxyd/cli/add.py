@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proxyd.cli.answers import client_of, counted, print_json, print_lines, settings_of
+from proxyd.cli.printed_answers import client_of, counted, print_json, print_lines, settings_of
 from proxyd.core.errors import ConfigError, NotFoundError, ProfileError, UnreachableError
 from proxyd.core.texts.safe_text import visible, visible_line
 from proxyd.terminal.verbs import ASKING, argument, flag, verb

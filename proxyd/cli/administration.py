@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proxyd.cli.answers import ask, print_answer, print_list, settings_of
+from proxyd.cli.printed_answers import ask, print_answer, print_list, settings_of
 from proxyd.core.errors import ProxydError, SilentError, StoreInUseError, UnreachableError
 from proxyd.terminal.verbs import ASKING, JSON, Verb, argument, duration, flag, verb
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
-from proxyd.cli.answers import counted, print_json, print_lines, print_text, settings_of, socket_of
+from proxyd.cli.printed_answers import counted, print_json, print_lines, print_text, settings_of, socket_of
 from proxyd.core.errors import ConfigError, ProfileError, ProxydError, RuleError
 from proxyd.core.texts.safe_text import for_xml, visible
 from proxyd.terminal.verbs import JSON, argument, flag, verb

@@ -10,14 +10,14 @@ from pathlib import Path
 from proxyd.cli import (
     add,
     administration,
-    advice,
+    advice_verbs,
     local_profiles,
     notifications,
     probe,
     profile_verbs,
     service,
     sources,
-    suspensions,
+    suspension_verbs,
 )
 from proxyd.core.errors import ProxydError, UnreachableError
 from proxyd.core.texts.safe_text import visible
@@ -125,10 +125,11 @@ _VERBS = (
     local_profiles.check, local_profiles.fmt, local_profiles.import_feeds, local_profiles.export,
     add.add, add.remove, probe.probe, completion,
     sources.sources, sources.probes, sources.items, sources.search, sources.explain, sources.top, sources.plan,
-    advice.advise, advice.report,
+    advice_verbs.advise, advice_verbs.report,
     notifications.notifications, notifications.show,
     profile_verbs.rules, profile_verbs.reload,
-    suspensions.moved, suspensions.pause, suspensions.resume, suspensions.mute, suspensions.unmute,
+    suspension_verbs.moved, suspension_verbs.pause, suspension_verbs.resume,
+    suspension_verbs.mute, suspension_verbs.unmute,
     profile_verbs.PROFILE, profile_verbs.profiles, profile_verbs.show, profile_verbs.declare, profile_verbs.drop,
     administration.TOKEN, administration.create_token, administration.tokens, administration.drop_token,
     notifications.WEBHOOK, notifications.webhooks, notifications.test, notifications.dead, notifications.replay,

@@ -7,7 +7,7 @@ import json
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from proxyd.cli.answers import ask, first_row, print_answer, print_json, print_lines, print_list
+from proxyd.cli.printed_answers import ask, first_row, print_answer, print_json, print_lines, print_list
 from proxyd.terminal.verbs import ASKING, URL, Argument, Verb, argument, flag, limit, one_of, verb
 
 if TYPE_CHECKING:

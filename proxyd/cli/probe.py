@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from proxyd.cli.answers import client_of, print_answer, print_json, print_lines, settings_of
+from proxyd.cli.printed_answers import client_of, print_answer, print_json, print_lines, settings_of
 from proxyd.core.texts.safe_text import visible, visible_line
 from proxyd.terminal.verbs import ASKING, argument, flag, verb
 

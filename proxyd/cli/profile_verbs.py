@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proxyd.cli.answers import ask, counted, print_answer, print_json, print_list
-from proxyd.cli.suspensions import until_of_mute
+from proxyd.cli.printed_answers import ask, counted, print_answer, print_json, print_list
+from proxyd.cli.suspension_verbs import until_of_mute
 from proxyd.core.errors import ConfigError
 from proxyd.core.texts.safe_text import visible
 from proxyd.terminal.verbs import ASKING, Verb, argument, flag, verb

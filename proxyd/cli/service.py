@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from proxyd.base.lean_imports import without
-from proxyd.cli.answers import ask, counted, print_answer, print_json, print_lines, settings_of
+from proxyd.cli.printed_answers import ask, counted, print_answer, print_json, print_lines, settings_of
 from proxyd.core.errors import ProfileError, ProxydError, StoreError
 from proxyd.terminal.verbs import JSON, URL, argument, duration, verb
 

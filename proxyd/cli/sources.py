@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from proxyd.cli.answers import about, ask, print_answer, print_list
+from proxyd.cli.printed_answers import about, ask, print_answer, print_list
 from proxyd.terminal.verbs import ASKING, URL, argument, flag, limit, verb
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from rich.text import Text
 
 from proxyd.base.clock import SystemClock
 from proxyd.base.metrics import SHARES, Samples
-from proxyd.cli.answers import about, client_of, first_row
+from proxyd.cli.printed_answers import about, client_of, first_row
 from proxyd.cli.sources import item_title, last_outcome
 from proxyd.client import ApiError, Client, UnreachableError
 from proxyd.core.texts.safe_text import visible_line
@@ -65,14 +65,14 @@ _PRESSED = re.compile(r"\x1b[\[O][0-9;]*[A-Za-z~]|\x1b.|.", re.DOTALL)
 _UNFINISHED = re.compile(r"\x1b([\[O][0-9;]{0,16})?$")
 
 
-class Row(NamedTuple):
+class TopRow(NamedTuple):
     """A row that can be marked, or a first line: a key that no other row has, and its source."""
 
     key: str
     source: str
 
 
-Listing: TypeAlias = tuple[str, Sequence[str], list[tuple[Row, list[str]]], str]
+Listing: TypeAlias = tuple[str, Sequence[str], list[tuple[TopRow, list[str]]], str]
 """A list: its title, its columns, its rows with their cells, and what is said if there are none."""
 
 
@@ -92,7 +92,7 @@ class TopState:
     source: str = ""
     before: TopState | None = None
 
-    def place(self, rows: Sequence[Row]) -> int:
+    def place(self, rows: Sequence[TopRow]) -> int:
         """Return the number of the marked row, 0 if there are no rows."""
         keys = [row.key for row in rows]
         return keys.index(self.marked) if self.marked in keys else max(0, min(self.number, len(rows) - 1))
@@ -114,7 +114,7 @@ class Seen:
     trouble: str | None = None
 
 
-def after(state: TopState, key: str, rows: Sequence[Row]) -> TopState | None:
+def after(state: TopState, key: str, rows: Sequence[TopRow]) -> TopState | None:
     """Return the state after a key, or ``None`` if it ends the view; ``rows`` are those of its frame."""
     if state.is_typing and key:
         return _after_typing(state, key)
@@ -146,7 +146,9 @@ def _after_typing(state: TopState, key: str) -> TopState:
     return replace(state, text=state.text + key) if is_text else state
 
 
-def frame(seen: Seen, state: TopState | None = None, *, height: int = 46, width: int = 120) -> tuple[Group, list[Row]]:
+def frame(
+    seen: Seen, state: TopState | None = None, *, height: int = 46, width: int = 120
+) -> tuple[Group, list[TopRow]]:
     """Return the whole screen, at most ``height`` lines of it, and its rows; without a ``state`` none is marked."""
     chosen = state or TopState()
     lines, help_line = _HELP[chosen.screen]
@@ -172,7 +174,7 @@ def _head(seen: Seen) -> Text:
     return head if seen.trouble is None else head.append(f"  {visible_line(seen.trouble)}", "bold red")
 
 
-def _tables(lists: Sequence[Listing], marked: Row | None) -> Iterator[RenderableType]:
+def _tables(lists: Sequence[Listing], marked: TopRow | None) -> Iterator[RenderableType]:
     for title, head, found, nothing in lists:
         table = Table(box=None, pad_edge=False, header_style="bold")
         for name in head:  # times are never cut
@@ -186,11 +188,11 @@ def _tables(lists: Sequence[Listing], marked: Row | None) -> Iterator[Renderable
             yield table
 
 
-def _rows(kind: str, entries: Sequence[Any], cells: Callable[[Any], list[str]]) -> list[tuple[Row, list[str]]]:
-    return [(Row(f"{kind} {e['source']} {e.get('id')} {e.get('at')}", e["source"]), cells(e)) for e in entries]
+def _rows(kind: str, entries: Sequence[Any], cells: Callable[[Any], list[str]]) -> list[tuple[TopRow, list[str]]]:
+    return [(TopRow(f"{kind} {e['source']} {e.get('id')} {e.get('at')}", e["source"]), cells(e)) for e in entries]
 
 
-def _state(seen: Seen, _: TopState, room: int) -> tuple[list[Listing], list[Row]]:
+def _state(seen: Seen, _: TopState, room: int) -> tuple[list[Listing], list[TopRow]]:
     """Return the lists of the daemon's state: as many rows of each, but what one does not need goes to the others."""
     at = partial(clock_time, now=seen.at)
     coming = _rows("coming", seen.plan, lambda p: [at(p["at"]), p["source"], p["reason"], p["rule"] or "-"])
@@ -208,7 +210,7 @@ def _state(seen: Seen, _: TopState, room: int) -> tuple[list[Listing], list[Row]
     return lists, [row for found in shown for row, _ in found]
 
 
-def _sources(seen: Seen, state: TopState, room: int) -> tuple[list[Listing], list[Row]]:
+def _sources(seen: Seen, state: TopState, room: int) -> tuple[list[Listing], list[TopRow]]:
     typed = visible_line(state.text) + "▏" * state.is_typing
     searched = f"sources with {typed} in name or address" if typed else "sources"
     if seen.listed is None or seen.listed[0] != (state.text, state.order):
@@ -226,7 +228,7 @@ def _sources(seen: Seen, state: TopState, room: int) -> tuple[list[Listing], lis
     return [(title, head, found[first : first + room], f"no {searched}")], [row for row, _ in found]
 
 
-def _source(seen: Seen, state: TopState, room: int, width: int) -> tuple[list[Text], list[Row]]:
+def _source(seen: Seen, state: TopState, room: int, width: int) -> tuple[list[Text], list[TopRow]]:
     """Return the lines of a source that fit, and a row for each line that may be the first of them."""
     if seen.opened is None or seen.opened[0]["source"] != state.source:
         return [_line(f"\n{visible_line(state.source)}: {_waiting(seen)}", "dim")], []
@@ -238,7 +240,7 @@ def _source(seen: Seen, state: TopState, room: int, width: int) -> tuple[list[Te
     lines += [_line("no items yet", "dim")] * (not items)
     lines += [_line(""), _line("why it is probed when it is", "bold")]
     lines += [_line(part) for line in why for part in wrap(visible_line(line, _LINE), max(width, 20)) or [""]]
-    rows = [Row(str(number), state.source) for number in range(max(1, len(lines) - room + 1))]
+    rows = [TopRow(str(number), state.source) for number in range(max(1, len(lines) - room + 1))]
     return lines[state.place(rows) :][:room], rows
 
 

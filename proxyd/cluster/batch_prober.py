@@ -29,7 +29,7 @@ from proxyd.cluster.messages import (
     REPORT,
     REPORTS,
     TURN_ANSWERS,
-    Answer,
+    AnswerMessage,
     Batch,
     Hello,
     Living,
@@ -267,7 +267,7 @@ class BatchProber:
         except UnreadableError as error:
             log.error("a message of a planner cannot be read", error=error.message)  # noqa: TRY400 - the message says everything
 
-    def _take_answer(self, answer: Answer) -> None:
+    def _take_answer(self, answer: AnswerMessage) -> None:
         session, now_s = self._sessions.get(answer.term, PlannerSession()), self._now_s()
         was_known = session.is_known
         if (not was_known and len(self._sessions) >= MOST_PLANNERS) or not session.take(answer, now_s=now_s):
@@ -452,7 +452,7 @@ class PlannerSession:
     _shown_s: float = inf  # what its clock showed at most
     _as_of_s: float = 0.0
 
-    def take(self, answer: Answer, *, now_s: float) -> bool:
+    def take(self, answer: AnswerMessage, *, now_s: float) -> bool:
         """Take in an answer; return whether it can be believed. The first one must answer a question."""
         is_first = self._shown_s == inf
         if now_s < self._ended_until_s or (is_first and answer.echo_s is None):

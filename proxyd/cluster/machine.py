@@ -47,7 +47,7 @@ try:
     from proxyd.cluster.link import ClusterSettings, NatsConnection, open_link
     from proxyd.cluster.nats_transport import NatsTransport, TransportSettings
     from proxyd.store.databases.lease import Leased
-    from proxyd.store.databases.sharing import Member, Membership, Shares, sharing
+    from proxyd.store.databases.membership import Member, Membership, Shares, sharing
 except ModuleNotFoundError as error:  # the optional dependency is not installed
     raise ConfigError(
         [f"this needs {error.name}: pip install '.[cluster]' in proxyd's folder (docs/scaling.md)"]

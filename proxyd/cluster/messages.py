@@ -55,7 +55,7 @@ class Hello:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AnswerMessage:
     """The planner of a term answers a prober, or tells it something unasked (``echo_s`` is ``None`` then).
 
     ``now_s`` is the planner's clock. The batches of ``held`` are the prober's until ``now_s + hold_s``, those of
@@ -91,8 +91,8 @@ class Batch:
     """Requests to one host, in the order in which they are to be made.
 
     A prober makes the requests only if it knows the clock of the planner of ``term``. ``sent_s`` is unix time.
-    ``until_s``, the end of the hold, is by that clock, which ``Answer.now_s`` tells. If the host is another planner's,
-    to which a source has moved, each request ``needs_turns`` of that one.
+    ``until_s``, the end of the hold, is by that clock, which ``AnswerMessage.now_s`` tells. If the host is another
+    planner's, to which a source has moved, each request ``needs_turns`` of that one.
     """
 
     __pydantic_config__ = _CONFIG
@@ -134,7 +134,7 @@ class Recorded:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class TurnMessage:
     """A prober asks the planner of a host, to which a redirect leads, for a turn there; again, until it is given.
 
     The request, which is made for a batch or for none, is to start ``spacing_s`` after the last one to the host, if
@@ -205,8 +205,8 @@ def _that_fails_soon(schema: Any) -> Any:
     return schema
 
 
-TURNS, TURN_ANSWERS = Form(Turn, MIB), Form(TurnAnswer, MIB)
-HELLOS, ANSWERS, RECORDED, LIVING = Form(Hello, MIB), Form(Answer, MIB), Form(Recorded, MIB), Form(Living, MIB)
+TURNS, TURN_ANSWERS = Form(TurnMessage, MIB), Form(TurnAnswer, MIB)
+HELLOS, ANSWERS, RECORDED, LIVING = Form(Hello, MIB), Form(AnswerMessage, MIB), Form(Recorded, MIB), Form(Living, MIB)
 BATCHES, REPORTS = Form(Batch, 64 * MIB), Form(ProbeReport, 256 * MIB)
 
 

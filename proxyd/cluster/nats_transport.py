@@ -31,7 +31,7 @@ from proxyd.cluster.messages import (
     REPORTS,
     TURN,
     TURNS,
-    Answer,
+    AnswerMessage,
     Batch,
     Hello,
     Living,
@@ -501,9 +501,9 @@ class NatsTransport:
         echo_s: float | None = None,
         held: tuple[str, ...] = (),
         ended: tuple[str, ...] = (),
-    ) -> Answer:
+    ) -> AnswerMessage:
         aside = self._aside.get(prober, "")
-        return Answer(self._settings.term, now_s, self._settings.hold_s, echo_s, held, ended, aside)
+        return AnswerMessage(self._settings.term, now_s, self._settings.hold_s, echo_s, held, ended, aside)
 
     async def _tell(self, prober_id: str, data: bytes, kind: str) -> None:
         """Tell a prober something that it does without, or asks for again, if it does not hear it."""

@@ -17,7 +17,7 @@ import structlog
 from proxyd.base.clock import Signal
 from proxyd.base.ports import Clock, MaySend, Unmade
 from proxyd.cluster.link import NatsConnection
-from proxyd.cluster.messages import MOST_SPACING_S, TURN, TURN_ANSWERS, TURNS, Batch, Turn, TurnAnswer
+from proxyd.cluster.messages import MOST_SPACING_S, TURN, TURN_ANSWERS, TURNS, Batch, TurnAnswer, TurnMessage
 from proxyd.core.errors import ClusterError
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 
@@ -81,7 +81,7 @@ class RedirectTurns:
         if host == batch_host or now_s < self._silent_until_s.get(host, -inf):
             return
         until_s = now_s + _LONGEST_S + 2.0 * max(spacing_s, self._spacing_s)
-        turn = Turn(uuid.uuid4().hex, self._prober_id, batch_id, host, min(spacing_s, MOST_SPACING_S))
+        turn = TurnMessage(uuid.uuid4().hex, self._prober_id, batch_id, host, min(spacing_s, MOST_SPACING_S))
         awaited = self._awaited[turn.turn_id] = _Awaited()
         try:
             while not awaited.is_over and self._clock.monotonic_s() < until_s:
@@ -91,7 +91,7 @@ class RedirectTurns:
         if awaited.unheard >= _MOST_UNHEARD:
             self._note_silent(host)
 
-    async def _ask(self, turn: Turn, awaited: _Awaited) -> None:
+    async def _ask(self, turn: TurnMessage, awaited: _Awaited) -> None:
         """Ask once, and wait for a second or until the turn is given."""
         awaited.unheard += 1
         with suppress(ClusterError):
@@ -138,16 +138,16 @@ class GivenTurns:
         self._given: OrderedDict[str, None] = OrderedDict()  # the last ones, by id
         self._given_s: OrderedDict[str, float] = OrderedDict()  # when the last one was given, by host
 
-    def takes(self, turn: Turn) -> bool:
+    def takes(self, turn: TurnMessage) -> bool:
         """Whether a turn is given here, and there is room for it."""
         is_room = len(self._asked_s) < _MOST_REMEMBERED or turn.turn_id in self._asked_s
         return is_room and self._are_of(turn.host)
 
-    def has_given(self, turn: Turn) -> bool:
+    def has_given(self, turn: TurnMessage) -> bool:
         """Whether a turn was given, and its prober has not heard it."""
         return turn.turn_id in self._given
 
-    def note(self, turn: Turn) -> bool:
+    def note(self, turn: TurnMessage) -> bool:
         """Note that a turn was asked for; return whether it is a new one."""
         is_new = turn.turn_id not in self._asked_s
         self._asked_s[turn.turn_id] = self._clock.monotonic_s()
@@ -157,11 +157,11 @@ class GivenTurns:
         """Return when the last turn at a host was given, in unix seconds."""
         return self._given_s.get(host, -inf)
 
-    async def tell(self, turn: Turn, *, is_given: bool) -> None:
+    async def tell(self, turn: TurnMessage, *, is_given: bool) -> None:
         """Tell a prober of its turn."""
         await self._tell(turn.prober_id, TURN_ANSWERS.write(TurnAnswer(turn.turn_id, is_given)))
 
-    async def give(self, turn: Turn) -> None:
+    async def give(self, turn: TurnMessage) -> None:
         """Give a turn when it has come, unless its prober no longer asks, and wait until the next one may come."""
         due_s = self.given_s(turn.host) + turn.spacing_s
         while self._is_asked_for(turn) and (left_s := due_s - self._clock.time_s()) > 0.0:
@@ -174,12 +174,12 @@ class GivenTurns:
 
         Otherwise two hosts whose redirects lead to each other would wait for each other.
         """
-        first = next((each for each in queue.waiting if isinstance(each, Turn)), None)
+        first = next((each for each in queue.waiting if isinstance(each, TurnMessage)), None)
         if first is not None and self._may_pass(first, self._spacing_s):
             queue.waiting.remove(first)
             await self._give(first)
 
-    async def let_own_pass(self, queue: HostQueue, turn: Turn) -> None:
+    async def let_own_pass(self, queue: HostQueue, turn: TurnMessage) -> None:
         """Give a turn to the prober that makes the batch of the host, now and then.
 
         The batch may wait for what the turn is for, such as a robots.txt.
@@ -189,10 +189,10 @@ class GivenTurns:
             queue.waiting.remove(turn)
             await self._give(turn)
 
-    def _may_pass(self, turn: Turn, least_s: float) -> bool:
+    def _may_pass(self, turn: TurnMessage, least_s: float) -> bool:
         return self._clock.time_s() >= self.given_s(turn.host) + max(turn.spacing_s, least_s)
 
-    async def _give(self, turn: Turn) -> bool:
+    async def _give(self, turn: TurnMessage) -> bool:
         is_given = self._is_asked_for(turn) and self._are_of(turn.host)
         del self._asked_s[turn.turn_id]
         if is_given:
@@ -201,7 +201,7 @@ class GivenTurns:
             await self.tell(turn, is_given=True)
         return is_given
 
-    def _is_asked_for(self, turn: Turn) -> bool:
+    def _is_asked_for(self, turn: TurnMessage) -> bool:
         return self._clock.monotonic_s() <= self._asked_s[turn.turn_id] + _KEPT_S
 
     def _are_of(self, host: str) -> bool:
@@ -273,7 +273,7 @@ class WaitingBatch:
 class HostQueue:
     """One host: its waiting requests and turns, in the order in which they came, and the task that serves them."""
 
-    waiting: deque[Asked | Turn] = field(default_factory=deque)
+    waiting: deque[Asked | TurnMessage] = field(default_factory=deque)
     server: asyncio.Task[None] | None = None
     prober_id: str = ""  # that makes the present batch
 
@@ -285,10 +285,10 @@ class HostQueue:
             self.waiting.popleft()
         return taken
 
-    def take_turn(self) -> Turn | None:
+    def take_turn(self) -> TurnMessage | None:
         """Take the turn that is first, if one is."""
         first = self.waiting[0] if self.waiting else None
-        if not isinstance(first, Turn):
+        if not isinstance(first, TurnMessage):
             return None
         self.waiting.popleft()
         return first

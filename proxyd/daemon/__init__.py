@@ -3,7 +3,7 @@
 from proxyd.daemon.daemon import Daemon, Loops, Supervisor
 from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.delivery_queries import DeliveryQueries
-from proxyd.daemon.discovery import Discovery
+from proxyd.daemon.discovery import FeedDiscovery
 from proxyd.daemon.moves import Moves
 from proxyd.daemon.notifying import DistantNotifier, Notifier, Notifying
 from proxyd.daemon.observer import Observer
@@ -20,8 +20,8 @@ __all__ = [
     "DaemonVitals",
     "Declarations",
     "DeliveryQueries",
-    "Discovery",
     "DistantNotifier",
+    "FeedDiscovery",
     "Loops",
     "Moves",
     "Notifier",

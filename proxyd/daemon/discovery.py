@@ -18,7 +18,7 @@ _MOST_TRIED = 3
 _MOST_AT_ONCE = 4
 
 
-class Discovery:
+class FeedDiscovery:
     """Looks at addresses with a prober, so the guard and the limits of hosts hold for them."""
 
     def __init__(self, prober: Prober) -> None:

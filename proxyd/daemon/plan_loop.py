@@ -15,7 +15,7 @@ from proxyd.core.planning.allocation.week_plan import WeekPlan, pack
 from proxyd.core.planning.chunks import Chunked, Steps
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.estimates import until_next_plan_s
-from proxyd.daemon.remembered import Plans, settings_of_plan
+from proxyd.daemon.remembered import PlanMemory, settings_of_plan
 from proxyd.store import StoredPlan
 
 log = structlog.get_logger("plan")
@@ -39,7 +39,7 @@ class Planning:
         *,
         every_s: float,
         run_in_thread: Callable[[Make], Awaitable[WeekPlan | None]] = asyncio.to_thread,
-        plans: Plans | None = None,
+        plans: PlanMemory | None = None,
     ) -> None:
         self._decider = decider
         self._estimates = decider.known.estimates

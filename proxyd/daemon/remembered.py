@@ -20,7 +20,7 @@ from proxyd.store.followed_rows import RememberedSources
 log = structlog.get_logger("plan")
 
 
-class Plans(Protocol):
+class PlanMemory(Protocol):
     """Keeps the last plan of the week."""
 
     def load(self) -> Awaitable[StoredPlan | None]:
@@ -74,7 +74,7 @@ async def restore(decider: Decider, store: SqlStore, load: LoadSources, week: We
     decider.restore_plan(PlanRecord(found.records, await store.plan.load_fleet(), week))
 
 
-async def last_week(settings: DeciderSettings, plans: Plans) -> WeekPlan | None:
+async def last_week(settings: DeciderSettings, plans: PlanMemory) -> WeekPlan | None:
     """Return the last plan of the week, made again; ``None`` if there is none, or it was made with other settings."""
     stored = await plans.load()
     is_ours = stored is not None and stored.settings == settings_of_plan(settings)

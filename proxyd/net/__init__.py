@@ -1,6 +1,14 @@
 """The path of every outgoing connection: the guard, the session and the host tokens."""
 
-from proxyd.net.guard import Connections, Guard, GuardedResolver, RefusedConnectionError, guarded, refusal, refusal_in
+from proxyd.net.guard import (
+    Guard,
+    GuardedConnections,
+    GuardedResolver,
+    RefusedConnectionError,
+    guarded,
+    refusal,
+    refusal_in,
+)
 from proxyd.net.host_turns import HostTokens, ThrottleScopes, Turn
 from proxyd.net.http_values import describe, fresh_for_s, http_date_s, read_some, retry_after_s
 from proxyd.net.links import Link, absolute, read_links, read_url, without_path
@@ -14,8 +22,8 @@ from proxyd.net.session import (
 )
 
 __all__ = [
-    "Connections",
     "Guard",
+    "GuardedConnections",
     "GuardedResolver",
     "HostTokens",
     "Link",

@@ -322,7 +322,7 @@ _CONNECTING = frozenset({"socket.connect", "socket.sendto", "socket.sendmsg"})
 _judges: ContextVar[_Judge | None] = ContextVar("_judges", default=None)
 
 
-class Connections:
+class GuardedConnections:
     """The connections of a call, which another thread may close: an endless answer would block the call's thread."""
 
     def __init__(self) -> None:
@@ -352,11 +352,11 @@ class Connections:
 class _Judge:
     guard: Guard
     refused: list[str]
-    connections: Connections | None
+    connections: GuardedConnections | None
 
 
 @contextmanager
-def guarded(guard: Guard, connections: Connections | None = None) -> Iterator[list[str]]:
+def guarded(guard: Guard, connections: GuardedConnections | None = None) -> Iterator[list[str]]:
     """Let the calls inside connect only to what the guard allows; yield the reasons of the refusals.
 
     Python announces each connection to its audit hooks, with the address that is really connected: behind a redirect,

@@ -36,7 +36,7 @@ _SOURCES = (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SeenSource:
+class PastSource:
     """The events that a daemon saw of a source.
 
     Parameters
@@ -63,7 +63,7 @@ class SeenSource:
     seed: Bools
 
 
-def read_past(database: Path) -> list[SeenSource]:
+def read_past(database: Path) -> list[PastSource]:
     """Return the events of each declared source with any, by name; not those of an address that it used to have.
 
     Raises
@@ -88,7 +88,7 @@ def _has_log(database: Path) -> bool:
     return database.with_name(database.name + "-wal").exists()
 
 
-def _read(database: Path, *, is_immutable: bool) -> list[SeenSource]:
+def _read(database: Path, *, is_immutable: bool) -> list[PastSource]:
     """Read in one transaction; SQLite would create a missing write-ahead log unless the file is immutable."""
     uri = database.absolute().as_uri() + ("?immutable=1" if is_immutable else "?mode=ro")
     engine = create_engine("sqlite://", creator=lambda: sqlite3.connect(uri, uri=True), poolclass=NullPool)
@@ -114,7 +114,7 @@ def _check_schema(connection: Connection, database: Path) -> None:
     raise StoreError(f"{database}: its schema is {found}, this proxyd reads {newest}; {advice}")
 
 
-def _seen(connection: Connection) -> list[SeenSource]:
+def _seen(connection: Connection) -> list[PastSource]:
     events: defaultdict[str, list[Row[Any]]] = defaultdict(list)
     for query in (_events(t.items, t.items.c.seed), _events(t.changes, false())):
         for row in connection.execute(query):
@@ -132,8 +132,8 @@ def _events(table: Table, seed: Any) -> Select[*tuple[Any, ...]]:
     )
 
 
-def _source(row: Any, events: list[Row[Any]]) -> SeenSource:
-    return SeenSource(
+def _source(row: Any, events: list[Row[Any]]) -> PastSource:
+    return PastSource(
         row.source_id,
         row.first_contact_s,
         max(row.last_success_s, row.last_push_s or row.last_success_s),

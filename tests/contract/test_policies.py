@@ -17,7 +17,7 @@ from proxyd.core.model.profile import PolicyName
 from proxyd.core.planning.kernels.counted_events import ItemsLine
 from proxyd.core.planning.policies.expected_intervals import FiringPattern, PlannedInterval
 from proxyd.core.planning.policies.registry import POLICIES
-from proxyd.core.planning.policies.rule_demand import Found, RuleDemand, RuleRequest
+from proxyd.core.planning.policies.rule_demand import Findings, RuleDemand, RuleRequest
 from tests.fleets import declaration, rule, source
 from tests.policies import SET_POLICY
 
@@ -86,7 +86,7 @@ def follow(demand: RuleDemand, chronons: Sequence[Chronon], seed: int = 1) -> It
         demand.probed(now)
         new = int(rng.poisson(RATE_PER_S * (at_s - seen.last_s)))
         events, seen.last_s = events + new, at_s
-        demand.found(Found(at_s, RATE_PER_S, events, fired=new > 0, counting_s=at_s - T0 + 600.0))
+        demand.found(Findings(at_s, RATE_PER_S, events, fired=new > 0, counting_s=at_s - T0 + 600.0))
 
 
 @pytest.fixture(params=POLICIES, ids=lambda name: name.value)

@@ -11,8 +11,8 @@ import pytest
 
 from proxyd import __version__
 from proxyd.api.listings import Listings
+from proxyd.api.rest.live_streams import Streams, StreamSettings
 from proxyd.api.rest.openapi import document
-from proxyd.api.rest.streams import Streams, StreamSettings
 from proxyd.app.server import endpoints
 from tests.fakes import no_queries
 

@@ -15,7 +15,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from sqlalchemy import Connection, insert, update
 
 from proxyd.api.auth import Quota, new_token
-from proxyd.api.rest.streams import StreamSettings
+from proxyd.api.rest.live_streams import StreamSettings
 from proxyd.app.server import make_app
 from proxyd.app.wiring import Built, Resources, build
 from proxyd.base.metrics import ROLES

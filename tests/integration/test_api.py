@@ -17,7 +17,7 @@ import pytest
 from yarl import URL
 
 from proxyd.api.listings import Listings
-from proxyd.api.rest.streams import Streams, StreamSettings
+from proxyd.api.rest.live_streams import Streams, StreamSettings
 from proxyd.app.server import ApiSettings, endpoints, serve_api
 from proxyd.base.ports import Message, WebhookState
 from proxyd.client import ApiError, Client

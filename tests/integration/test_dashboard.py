@@ -15,7 +15,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from proxyd.api.listings import Listings
-from proxyd.api.rest.streams import Streams, StreamSettings
+from proxyd.api.rest.live_streams import Streams, StreamSettings
 from proxyd.api.web import Dashboard
 from proxyd.api.web.sessions import SESSION_S, Sessions
 from proxyd.app.server import make_app

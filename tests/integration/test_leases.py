@@ -16,9 +16,9 @@ from proxyd.config import Settings
 from proxyd.core.errors import LeaseLostError, StoreError, StoreUnreachableError
 from proxyd.store.backups import open_connections
 from proxyd.store.databases.lease import Lease
+from proxyd.store.databases.membership import Membership, sharing
 from proxyd.store.databases.postgresql import answered, session_of
 from proxyd.store.databases.schema import is_newest, migration_config
-from proxyd.store.databases.sharing import Membership, sharing
 from tests.servers import PostgresServer
 
 CLOCK = SystemClock()

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from aiohttp.compression_utils import ZLibDecompressor
 
-from proxyd.api.connections import CONNECTIONS, ConnectionLimits
+from proxyd.api.connection_limits import CONNECTIONS, ConnectionLimits
 from proxyd.app.server import ApiSettings, serve_api, serve_health
 from proxyd.config import socket_address
 from tests.fleets import rule, source
@@ -243,8 +243,8 @@ async def test_a_client_that_reads_nothing_is_disconnected(
     listener: ApiListener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = Log()
-    monkeypatch.setattr("proxyd.api.connections.SEND_S", 0.05)
-    monkeypatch.setattr("proxyd.api.connections.log", log)
+    monkeypatch.setattr("proxyd.api.connection_limits.SEND_S", 0.05)
+    monkeypatch.setattr("proxyd.api.connection_limits.log", log)
     request = b"GET /api/v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
     async with listener.connection(limit=1024) as (reader, writer):
         writer.write(request * 100)

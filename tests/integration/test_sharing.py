@@ -14,9 +14,9 @@ from proxyd.base.clock import SystemClock
 from proxyd.core.errors import LeaseLostError, StoreError, StoreUnreachableError
 from proxyd.store.backups import open_connections
 from proxyd.store.databases.connections import MEMBERS
+from proxyd.store.databases.membership import Membership, sharing
 from proxyd.store.databases.postgresql import session_of
 from proxyd.store.databases.shards import SHARDS
-from proxyd.store.databases.sharing import Membership, sharing
 from tests.databases import migrate
 from tests.servers import PostgresServer
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from aiohttp import ClientConnectionResetError, ClientResponse, ServerDisconnectedError, web
 
-from proxyd.api.rest import streams
-from proxyd.api.rest.streams import StreamSettings
+from proxyd.api.rest import live_streams
+from proxyd.api.rest.live_streams import StreamSettings
 from proxyd.app.server import ApiSettings, serve_api
 from proxyd.client import ApiError, Client, StreamEvent, UnreachableError
 from proxyd.client.wire import EventReader
@@ -257,7 +257,7 @@ async def test_a_client_that_takes_nothing_is_disconnected_and_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = Log()
-    monkeypatch.setattr(streams, "log", log)
+    monkeypatch.setattr(live_streams, "log", log)
     async with running_api(tmp_path, StreamSettings(write_timeout_s=0.1)) as running:
         token = (await running.token("write"))["Authorization"]
         await running.tell(*(told(f"n{n}", filler="x" * 400_000) for n in range(30)))
@@ -348,7 +348,7 @@ def test_events_are_read_wherever_the_stream_is_cut() -> None:
     body = {"text": "é\u2028\n"}
     sent = json.dumps(body, ensure_ascii=False).encode()
     row = StoredNotification(7, "n", "r", "s", 0.0, 0.0, late=False, body=sent)
-    data = b"retry: 3000\nid: 6\n\n" + streams.event_of(row) + b": still there\r\nid: 9\r\n\r\n"
+    data = b"retry: 3000\nid: 6\n\n" + live_streams.event_of(row) + b": still there\r\nid: 9\r\n\r\n"
     for cut in range(len(data)):
         reader = EventReader()
         assert [*reader.read(data[:cut]), *reader.read(data[cut:])] == [StreamEvent(7, body)]

@@ -15,14 +15,14 @@ from proxyd.core.planning.capture.earliest_deadline import Capacity, edf
 from proxyd.core.planning.capture.pareto import pareto
 from proxyd.core.planning.kernels.numba_kernels import HAS_NUMBA
 from proxyd.lab.algorithms.overlapping_capture import greedy_capture, most_weight
-from proxyd.lab.algorithms.sup import least_delay_sup, sup
+from proxyd.lab.algorithms.sup_schedules import least_delay_sup, sup
 
 MODULES = (
     "proxyd.core.planning.capture.capture_kernels",
     "proxyd.core.planning.capture.earliest_deadline",
     "proxyd.core.planning.capture.pareto",
     "proxyd.lab.algorithms.overlapping_capture",
-    "proxyd.lab.algorithms.sup",
+    "proxyd.lab.algorithms.sup_schedules",
 )
 
 pytestmark = pytest.mark.skipif(not HAS_NUMBA, reason="numba is not installed: there is nothing to compare")

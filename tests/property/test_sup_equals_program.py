@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from proxyd.core.model.schedule import ExecutionInterval
-from proxyd.lab.algorithms.sup import least_delay_arrays, least_delay_sup, sup, sup_arrays
+from proxyd.lab.algorithms.sup_schedules import least_delay_arrays, least_delay_sup, sup, sup_arrays
 
 Columns = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 

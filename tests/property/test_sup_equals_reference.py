@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyd.core.model.schedule import ExecutionInterval
-from proxyd.lab.algorithms.sup import least_delay_sup, sup
+from proxyd.lab.algorithms.sup_schedules import least_delay_sup, sup
 
 spans = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 5)), min_size=1, max_size=7)
 

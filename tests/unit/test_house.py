@@ -1,9 +1,9 @@
-"""Laws of the house: how its folders import each other."""
+"""Laws of the house: how its folders import each other, and that a name stands for one thing."""
 
 from __future__ import annotations
 
 import ast
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,3 +47,18 @@ def test_two_folders_never_import_each_other() -> None:
                 imports[_folder(module), _folder(name)].add(f"{module} -> {name}")
     tied = {pair: arrows for pair, arrows in imports.items() if pair[::-1] in imports}
     assert [min(arrows, imports[pair[::-1]], key=len) for pair, arrows in tied.items() if pair < pair[::-1]] == []
+
+
+def _twice(names: Iterator[str]) -> list[str]:
+    return [name for name, count in Counter(names).items() if count > 1]
+
+
+def test_no_file_name_stands_twice() -> None:
+    assert _twice(path.name for path in _ROOT.rglob("*.py") if path.name != "__init__.py") == []
+
+
+def test_no_public_class_name_stands_twice() -> None:
+    client = f"{_ROOT.name}.client."  # repeats the names of the wire on purpose
+    trees = (tree for module, tree in _modules().items() if not module.startswith(client))
+    classes = (node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    assert _twice(name for name in classes if not name.startswith("_")) == []

@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from aiohttp import web
 
 from proxyd.api import wire
-from proxyd.api.connections import admission, sending
+from proxyd.api.connection_limits import admission, sending
 from proxyd.api.endpoint import Endpoint, answered
 from proxyd.api.problems import problem
 

@@ -12,7 +12,7 @@ from yarl import URL
 from proxyd.api import wire
 from proxyd.api.problems import EXPECTED, BadRequestError, answer_to
 from proxyd.api.rest.profile_handlers import ProfileHandlers
-from proxyd.api.web.gate import SIGNED, read_form
+from proxyd.api.web.page_gate import SIGNED, read_form
 from proxyd.api.web.page_texts import part, warnings_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads

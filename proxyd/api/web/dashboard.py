@@ -17,13 +17,13 @@ from proxyd.api.endpoint import pattern
 from proxyd.api.listings import Listings
 from proxyd.api.peers import NO_PEERS, Peers
 from proxyd.api.problems import BadRequestError
+from proxyd.api.rest.live_streams import Streams
 from proxyd.api.rest.profile_handlers import MOST_LISTED, ProfileHandlers
-from proxyd.api.rest.streams import Streams
 from proxyd.api.web.add_pages import AddPages
 from proxyd.api.web.editor import Editor
-from proxyd.api.web.gate import COOKIE, SIGNED, Gate, WebRoute, came_by_https, read_form
 from proxyd.api.web.news import News
-from proxyd.api.web.pages import Actions, Pages
+from proxyd.api.web.page_gate import COOKIE, SIGNED, PageGate, WebRoute, came_by_https, read_form
+from proxyd.api.web.pages import Actions, WebPages
 from proxyd.api.web.rendering import Renderer, static_files
 from proxyd.api.web.sessions import SESSION_S, Sessions
 from proxyd.api.web.subjects import Subjects
@@ -59,7 +59,7 @@ class Dashboard:
 
     def mount(self, app: web.Application) -> None:
         """Add every route to an application."""
-        gate = Gate(self._sessions, self._renderer.problem, self._peers)
+        gate = PageGate(self._sessions, self._renderer.problem, self._peers)
         app.middlewares.append(gate.unknown)
         for route in self.routes():
             app.router.add_route(route.method, pattern(route.path), gate.guard(route))
@@ -67,7 +67,7 @@ class Dashboard:
     def routes(self) -> Sequence[WebRoute]:
         """Return every route with the scope that it requires."""
         parts = self._queries, self._listings, self._renderer
-        news, pages, subjects, editor = News(*parts), Pages(*parts), Subjects(*parts), Editor(*parts)
+        news, pages, subjects, editor = News(*parts), WebPages(*parts), Subjects(*parts), Editor(*parts)
         adding = AddPages(self._queries, ProfileHandlers(self._queries, self._listings), self._renderer)
         tokens = TokenPages(self._queries, self._renderer)
         actions = Actions(self._queries)

@@ -17,7 +17,7 @@ from proxyd.api.listings import Listings
 from proxyd.api.problems import EXPECTED, BadRequestError, answer_to
 from proxyd.api.query_readers import known_declaration
 from proxyd.api.rest.profile_handlers import etag_of
-from proxyd.api.web.gate import SIGNED, read_form
+from proxyd.api.web.page_gate import SIGNED, read_form
 from proxyd.api.web.page_texts import profile_page, warnings_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads

@@ -27,7 +27,7 @@ from proxyd.api.web.charts import (
     round_times,
     spark_line,
 )
-from proxyd.api.web.gate import SIGNED, read_form
+from proxyd.api.web.page_gate import SIGNED, read_form
 from proxyd.api.web.page_texts import MUTE_S, duration, editor_of, number, part, percent, profile_page
 from proxyd.api.web.rendering import Renderer
 from proxyd.base.metrics import SHARES
@@ -43,7 +43,7 @@ _SPARK_DAYS, _MOST_CHOICES = 14, 500
 _MOST_DEAD = 20
 
 
-class Pages:
+class WebPages:
     """Handlers of the pages that only show something."""
 
     def __init__(self, queries: Queries, listings: Listings, renderer: Renderer) -> None:

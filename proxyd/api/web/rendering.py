@@ -14,7 +14,7 @@ from proxyd import __version__
 from proxyd.api import wire
 from proxyd.api.auth import SCOPES
 from proxyd.api.web import page_texts as text
-from proxyd.api.web.gate import SIGNED
+from proxyd.api.web.page_gate import SIGNED
 from proxyd.core.model.field_values import iso_time, parse_iso
 from proxyd.core.texts.safe_text import is_web
 from proxyd.queries import Queries

@@ -18,12 +18,12 @@ from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.chunks import Chunked
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.policies.demands import Demands
-from proxyd.core.planning.policies.rule_demand import Found
+from proxyd.core.planning.policies.rule_demand import Findings
 from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.politeness import ProbeLog, Throttles
-from proxyd.core.rules.known.demands import Counted, counts_since_s, demands_of
 from proxyd.core.rules.known.knowledge import Knowledge
+from proxyd.core.rules.known.rule_demands import Counted, counts_since_s, demands_of
 from proxyd.core.rules.known.source_requests import moved_url
 from proxyd.core.rules.known.state import SourceState
 from proxyd.core.rules.known.subscriptions import Hubs
@@ -265,7 +265,7 @@ class SourcePlacement:
         for demand in [each for each in planned.demands.rules if (each.rule, planned.source_id) in streams]:
             events, passing = self._count_probes(demand.rule, planned.source_id)
             counting_s = now_s - counts_since_s(programs[demand.rule])
-            demand.found(Found(now_s, planned.rate_per_s, events, demand.rule in fired, passing, counting_s))
+            demand.found(Findings(now_s, planned.rate_per_s, events, demand.rule in fired, passing, counting_s))
 
     def _effective_time_s(self, coming: PlannedSource, week: WeekPlan) -> float | None:
         """Return when the last probe that saw a source counts as made in the plan, if it is in the plan."""

@@ -28,7 +28,7 @@ _SMALL = replace(SYNTHETIC_2, name="a quarter of Synthetic 2", pages=198, events
 
 
 @dataclass(frozen=True, slots=True)
-class Duel:
+class CountedDuel:
     """SUP and fbSUP for one rule and model, and the counted plan with as many probes; means over traces.
 
     ``at_sup`` and ``at_feedback`` are the utilities of the counted plan with the probes of SUP and of fbSUP.
@@ -191,7 +191,7 @@ def duels(
     *,
     repeats: int,
     rng: np.random.Generator,
-) -> list[Duel]:
+) -> list[CountedDuel]:
     """Return all policies for each rule and life of ``grid``, for the Poisson model and FPN with each Z of ``kept``."""
     traces = [(dataset.draw(child), child) for child in rng.spawn(repeats)]
     found = []
@@ -202,7 +202,7 @@ def duels(
                 _duel(plan, models, drawn.updates(), every, life)
                 for (plan, models), (drawn, _) in zip(known, traces, strict=True)
             ]
-            found.append(Duel(name, every, life, *np.mean(measured, axis=0).tolist()))
+            found.append(CountedDuel(name, every, life, *np.mean(measured, axis=0).tolist()))
     return found
 
 
@@ -222,7 +222,7 @@ def _duel(plan: Updates, models: PageModels, actual: Updates, every: int, life: 
     return numbers[0], wanted.utility(fixed), at_sup, numbers[1], wanted.utility(mended), at_feedback
 
 
-def _table(dataset: Dataset, found: Sequence[Duel]) -> Figure:
+def _table(dataset: Dataset, found: Sequence[CountedDuel]) -> Figure:
     rows = [
         (
             each.model,

@@ -80,7 +80,7 @@ class Timer:
         return True
 
 
-class Hints:
+class ReplayHints:
     """Hints from found items to the siblings of their sources."""
 
     def __init__(self, terms: Terms) -> None:
@@ -137,7 +137,7 @@ class AutoPolicy:
         rates = self._learner.rates_per_s(terms.epoch.start)
         shapes, shape_of, losses = self._curves(weeks, rates)
         demand = FleetDemand(self._grid, shapes, shape_of, rates, last_s=terms.start_s, losses=losses)
-        self._hints = Hints(terms)
+        self._hints = ReplayHints(terms)
         limits = self._limits(terms.epoch.start)
         self._planner = ProbeAllocator(demand, limits, now_s=terms.grid.start_s(terms.epoch.start))
         self._bursts = Bursts(self._hints.concentration(rates, weeks, terms.start_s))

@@ -13,8 +13,8 @@ import numpy as np
 from proxyd.core.errors import InvalidScheduleError, NotFoundError, TraceError
 from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.rates.week_bins import WEEK_S
-from proxyd.lab.replay.history import Past, middle_of, past_of
 from proxyd.lab.replay.replay import Floats, Terms, split
+from proxyd.lab.replay.stored_history import Past, middle_of, past_of
 from proxyd.lab.traces import Trace, model_trace, noisy_events, parse_trace
 
 Events: TypeAlias = tuple[Floats, ...]

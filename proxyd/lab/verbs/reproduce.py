@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proxyd.core.errors import ProxydError
-from proxyd.terminal.tables import print_table, progress
+from proxyd.terminal.text_tables import print_table, progress
 from proxyd.terminal.verbs import JSON, SEED, argument, flag, verb
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from time import process_time
 from typing import TYPE_CHECKING
 
 from proxyd.core.errors import InvalidScheduleError
-from proxyd.terminal.tables import print_table, progress
+from proxyd.terminal.text_tables import print_table, progress
 from proxyd.terminal.verbs import JSON, SEED, argument, duration, one_of, percent, probability, verb, whole
 
 if TYPE_CHECKING:

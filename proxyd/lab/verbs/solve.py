@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proxyd.core.errors import InvalidScheduleError
-from proxyd.terminal.tables import number, print_table
+from proxyd.terminal.text_tables import number, print_table
 from proxyd.terminal.verbs import JSON, Argument, Verb, argument, duration, flag, one_of, preset, verb
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def one_source(options: argparse.Namespace) -> int:
 def capture(options: argparse.Namespace) -> int:
     """Print the probes that capture execution intervals, or the Pareto front."""
     from proxyd.lab.algorithms.overlapping_capture import fits, most_captured, weight_of_captures
-    from proxyd.lab.algorithms.sup import least_delay_sup
+    from proxyd.lab.algorithms.sup_schedules import least_delay_sup
     from proxyd.lab.verbs.csv_files import read_capacity, read_intervals
 
     intervals = read_intervals(options.intervals)

@@ -28,7 +28,7 @@ from proxyd.lab.algorithms.robot_frequencies import (
     randomise,
 )
 from proxyd.lab.verbs.csv_files import CsvRates, Floats, read_week
-from proxyd.terminal.tables import number
+from proxyd.terminal.text_tables import number
 
 _MOST_SLOTS = 2_000_000
 _MOST_LINKS = 100_000_000

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from proxyd.base.ports import Message
 from proxyd.core.errors import DeliveryError
-from proxyd.net import Connections, guarded, retry_after_s
+from proxyd.net import GuardedConnections, guarded, retry_after_s
 from proxyd.notify.channels import ChannelResources
 from proxyd.notify.channels.channel_address import ChannelAddressError, ChannelAddresses, has_channels, load_apprise
 from proxyd.notify.channels.message_forms import chat_rows
@@ -84,8 +84,8 @@ class AppriseChannel:
                 self._begun.popitem(last=False)
         return "the channel's service accepted it"
 
-    async def _in_thread(self, call: Callable[[Connections], T]) -> T:
-        connections = Connections()
+    async def _in_thread(self, call: Callable[[GuardedConnections], T]) -> T:
+        connections = GuardedConnections()
         calling = asyncio.get_running_loop().run_in_executor(self._executor, call, connections)
         try:
             return await asyncio.wait_for(calling, self._timeout_s)
@@ -106,7 +106,7 @@ class AppriseChannel:
         title = form.title(heading)
         return _Sending(service, form, title, form.messages(title, rows))
 
-    def _send(self, sending: _Sending, text: str, now_s: float, connections: Connections) -> None:
+    def _send(self, sending: _Sending, text: str, now_s: float, connections: GuardedConnections) -> None:
         apprise = load_apprise()
         sender, body_format = apprise.Apprise(sending.service), apprise.NotifyFormat(sending.form.source)
         try:

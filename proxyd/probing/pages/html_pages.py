@@ -23,9 +23,9 @@ from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass, R
 from proxyd.probing.documents.document_texts import MOST_ITEMS, capped, clean, words
 from proxyd.probing.documents.probe_failures import SelectorError, UnreadableDocumentError
 from proxyd.probing.pages.linked_data import meta_view, view_of_element
+from proxyd.probing.pages.offers import price_view
 from proxyd.probing.pages.page_text import text_blocks
 from proxyd.probing.pages.page_values import Marks, PageRow, ParsedPage, Raw, field_selectors, page_of
-from proxyd.probing.pages.prices import price_view
 
 MOST_DEPTH = 3_000
 """Elements that may stand in each other."""

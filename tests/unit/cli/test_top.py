@@ -16,7 +16,7 @@ from rich.console import Console
 
 from proxyd.api import wire
 from proxyd.base.metrics import ROLES, Metrics, Samples
-from proxyd.cli.top import ORDERS, Row, Seen, TopState, TopView, after, clock_time, frame, health_lines, keys_in
+from proxyd.cli.top import ORDERS, Seen, TopRow, TopState, TopView, after, clock_time, frame, health_lines, keys_in
 from proxyd.client.client import SourceOrder
 from proxyd.client.types import ComingProbe, NotificationListed, SourceListed
 from tests.fakes import FakeClock
@@ -56,10 +56,10 @@ def drawn(what: Seen, state: TopState | None = None, width: int = 120, height: i
     return console.file.getvalue()
 
 
-ROWS = [Row(f"row {name}", name) for name in "abc"]
+ROWS = [TopRow(f"row {name}", name) for name in "abc"]
 
 
-def typed(*keys: str, rows: Sequence[Row] = ROWS, state: TopState | None = None) -> TopState:
+def typed(*keys: str, rows: Sequence[TopRow] = ROWS, state: TopState | None = None) -> TopState:
     """Return the state after some keys."""
     state = state or TopState()
     for key in keys:
@@ -264,9 +264,9 @@ def test_a_row_is_marked_and_its_source_opened() -> None:
 def test_a_mark_stays_on_its_row_while_the_lists_move() -> None:
     state = typed("j")
     assert state.place(ROWS) == 1
-    assert state.place([Row("new", "z"), *ROWS]) == 2
+    assert state.place([TopRow("new", "z"), *ROWS]) == 2
     assert state.place(ROWS[2:]) == 0  # it is gone
-    assert typed("\r", state=state, rows=[Row("new", "z"), *ROWS]).source == "b"
+    assert typed("\r", state=state, rows=[TopRow("new", "z"), *ROWS]).source == "b"
 
 
 def test_marks_follow_the_lists_of_the_screen() -> None:

@@ -19,7 +19,7 @@ from proxyd.cluster.messages import (
     HELLOS,
     REPORT,
     REPORTS,
-    Answer,
+    AnswerMessage,
     Batch,
     Hello,
     ProbeReport,
@@ -348,7 +348,7 @@ async def test_what_a_planner_said_before_it_ended_does_nothing_afterwards(machi
     asked.cancel()
     machines.bus.fate = lambda _: [0.0]
     await machines.succeed(second, 8)
-    answer = Answer(7, machines.clock.monotonic_s(), HOLD_S, machines.clock.monotonic_s())
+    answer = AnswerMessage(7, machines.clock.monotonic_s(), HOLD_S, machines.clock.monotonic_s())
     await machines.bus.links[0].send(f"{work_of(prober.prober_id)}.answer", ANSWERS.write(answer))
     await machines.clock.advance(HOLD_S)
     assert origin.asked == []
@@ -378,7 +378,7 @@ async def test_a_term_that_cannot_be_stops_nothing(machines: Machines) -> None:
     planner, prober = machines.planner(), machines.prober(Origin(machines.clock))
     await settled()
     now_s = machines.clock.monotonic_s()
-    forged = Answer(99_999_999_999, now_s, HOLD_S, echo_s=now_s)
+    forged = AnswerMessage(99_999_999_999, now_s, HOLD_S, echo_s=now_s)
     subject = work_of(prober.prober_id)
     link = machines.bus.links[0]
     await link.send(f"{subject}.answer", ANSWERS.write(forged))

@@ -8,7 +8,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from proxyd.net import Connections, Guard, guarded
+from proxyd.net import Guard, GuardedConnections, guarded
 from proxyd.net.guard import RefusedConnectionError, _judge
 
 PUBLIC, PRIVATE = ("93.184.216.34", 443), ("10.0.0.1", 443)
@@ -43,7 +43,7 @@ def test_what_the_guard_refuses_is_refused_and_kept(target: object, said: str) -
 
 
 def test_a_call_whose_time_is_over_is_ended_from_another_thread() -> None:
-    connections = Connections()
+    connections = GuardedConnections()
     allowed = Guard([ip_network("127.0.0.0/8")])
     with socket.create_server(("127.0.0.1", 0)) as server, guarded(allowed, connections):
         with socket.create_connection(server.getsockname()) as client:
@@ -54,7 +54,7 @@ def test_a_call_whose_time_is_over_is_ended_from_another_thread() -> None:
 
 
 def test_connections_are_ended_together_and_none_is_added_afterwards() -> None:
-    connections = Connections()
+    connections = GuardedConnections()
     ours, theirs = socket.socketpair()
     with ours, theirs:
         connections.add(ours)

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from proxyd.terminal.tables import print_table, progress
+from proxyd.terminal.text_tables import print_table, progress
 from proxyd.terminal.verbs import probability
 
 _STYLE = re.compile("\x1b\\[[0-9;?]*[A-Za-z]")

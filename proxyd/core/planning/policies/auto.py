@@ -12,7 +12,7 @@ from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.kernels.counted_events import MOST_COUNTED, CountedRule, ItemsLine
 from proxyd.core.planning.kernels.losses import MISSED_S
 from proxyd.core.planning.policies.expected_intervals import FiringPattern
-from proxyd.core.planning.policies.rule_demand import CountedAhead, Found, RuleDemand, RuleRequest, SeenSource
+from proxyd.core.planning.policies.rule_demand import CountedAhead, Findings, RuleDemand, RuleRequest, SeenSource
 
 
 def auto(request: RuleRequest) -> RuleDemand:
@@ -165,6 +165,6 @@ class CountedDemand(RuleDemand):
         """Count as many items as are expected to have come."""
         self.count += round(items * self.passing)
 
-    def found(self, found: Found) -> None:
+    def found(self, found: Findings) -> None:
         """Take in what the rule has counted."""
         self.count, self.passing = found.events, found.passing

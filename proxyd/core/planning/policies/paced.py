@@ -15,7 +15,7 @@ from proxyd.core.model.profile import PolicyName
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.kernels.golden_turns import turn, turns
 from proxyd.core.planning.policies.expected_intervals import PlannedInterval
-from proxyd.core.planning.policies.rule_demand import Found, RuleDemand, RuleRequest, SeenSource
+from proxyd.core.planning.policies.rule_demand import Findings, RuleDemand, RuleRequest, SeenSource
 
 _POINTS = 8  # least number of probes of a source in a cycle of the golden ratio
 _APART = 0.25  # part of the mean gap; a point that comes sooner after a probe is skipped
@@ -91,7 +91,7 @@ class PacedDemand(RuleDemand):
         if self.policy is PolicyName.ADAPTIVE and since_s > 0:
             self.own_rate_per_s = max(1, events) / since_s
 
-    def found(self, found: Found) -> None:
+    def found(self, found: Findings) -> None:
         """Count what was found."""
         self.count(found.events, found.counting_s)
 

@@ -62,7 +62,7 @@ class RuleRequest:
     is_crowded: bool = False
 
 
-class Found(NamedTuple):
+class Findings(NamedTuple):
     """What a probe that ended at ``at_s`` showed for a rule; times in unix seconds.
 
     ``events`` is the number that the rule has counted in ``counting_s`` seconds, ``fired`` whether it fired now, and
@@ -254,7 +254,7 @@ class RuleDemand:
     def passed(self, items: float) -> None:
         """Note that so many items are expected to have come before a probe; ``found`` corrects it."""
 
-    def found(self, found: Found) -> None:
+    def found(self, found: Findings) -> None:
         """Take in what a probe showed."""
 
     def lay(self, now_s: float, *, rate_per_s: float, count: int, is_first: bool = False) -> None:

@@ -10,7 +10,7 @@ from proxyd.core.model.chronon import Chronon, ChrononGrid, Epoch
 from proxyd.core.model.profile import PolicyName
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.policies.expected_intervals import FiringPattern, PlannedInterval, interval_of_item
-from proxyd.core.planning.policies.rule_demand import Found, RuleDemand, RuleRequest
+from proxyd.core.planning.policies.rule_demand import Findings, RuleDemand, RuleRequest
 
 
 @dataclass(slots=True)
@@ -130,7 +130,7 @@ class IntervalDemand(RuleDemand):
             self.anchor(now_s, rate_per_s=rate_per_s, count=count)
         self.observe_probe(now_s, rate_per_s=rate_per_s, count=count, fired=fired)
 
-    def found(self, found: Found) -> None:
+    def found(self, found: Findings) -> None:
         """Follow the rate, and add an interval for what the probe did not find."""
         self.follow(found.at_s, rate_per_s=found.rate_per_s, count=found.events, fired=found.fired)
 

@@ -23,9 +23,9 @@ from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rates.week_shapes import HOUR_S
 from proxyd.core.rules.answers.promises import policy_in_words, promise, within
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.known.demands import target_of
 from proxyd.core.rules.known.estimates import Misfit, zone_s
 from proxyd.core.rules.known.knowledge import Knowledge
+from proxyd.core.rules.known.rule_demands import target_of
 from proxyd.core.rules.known.source_requests import moved_url
 from proxyd.core.rules.known.state import SourceState
 from proxyd.core.rules.known.subscriptions import Hubs, Subscription

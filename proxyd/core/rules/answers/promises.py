@@ -11,7 +11,7 @@ from proxyd.core.model.budget import Target
 from proxyd.core.model.profile import PolicyName
 from proxyd.core.planning.allocation.targets import RuleOutlook
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
-from proxyd.core.rules.known.demands import is_counted, target_of
+from proxyd.core.rules.known.rule_demands import is_counted, target_of
 from proxyd.core.rules.programs.rule_program import RuleProgram
 
 _UNITS = ((604800.0, "week"), (86400.0, "day"), (3600.0, "hour"), (60.0, "minute"), (1.0, "second"))

@@ -15,10 +15,10 @@ from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rules.known.capture_counts import CaptureCounts, StreamTable
 from proxyd.core.rules.known.compiled import NOTHING_COMPILED, Compiled
 from proxyd.core.rules.known.context import SourceContext
-from proxyd.core.rules.known.demands import politeness_of
 from proxyd.core.rules.known.estimates import Estimates
 from proxyd.core.rules.known.failing import FailingRules
 from proxyd.core.rules.known.ownership import EVERYTHING, Ownership
+from proxyd.core.rules.known.rule_demands import politeness_of
 from proxyd.core.rules.known.source_requests import reading_of
 from proxyd.core.rules.known.state import AcceptedMove, SourceState
 from proxyd.core.rules.programs.rule_program import RuleProgram

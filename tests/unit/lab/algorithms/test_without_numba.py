@@ -19,7 +19,7 @@ from proxyd.core.planning.capture.earliest_deadline import Capacity, edf
 from proxyd.core.planning.capture.pareto import pareto
 from proxyd.lab.algorithms.counted_horizon import UpdateChances, counted_plan
 from proxyd.lab.algorithms.overlapping_capture import greedy_capture, most_weight
-from proxyd.lab.algorithms.sup import least_delay_sup, sup
+from proxyd.lab.algorithms.sup_schedules import least_delay_sup, sup
 from proxyd.core.planning.kernels.numba_kernels import HAS_NUMBA
 from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimits, WeekGrid
 from proxyd.core.planning.allocation.probe_allocator import ProbeAllocator

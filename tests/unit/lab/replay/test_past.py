@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from proxyd.core.errors import InvalidScheduleError
-from proxyd.lab.replay.history import Past, middle_of, past_of
-from proxyd.store.seen_events import SeenSource
+from proxyd.lab.replay.stored_history import Past, middle_of, past_of
+from proxyd.store.seen_events import PastSource
 
 DAY_S = 86400.0
 KEPT_S = 90 * DAY_S
@@ -26,10 +26,10 @@ def seen(  # times in days
     placed: Sequence[float] = (),
     seeds: Sequence[float] = (),
     lost: float = 0.0,
-) -> SeenSource:
+) -> PastSource:
     times = np.array([*seeds, *events, *placed])
     is_seed = np.arange(len(times)) < len(seeds)
-    return SeenSource(
+    return PastSource(
         name,
         first * DAY_S,
         until * DAY_S,
@@ -41,7 +41,7 @@ def seen(  # times in days
     )
 
 
-def past(*sources: SeenSource, start: float = 5.0, kept: float = 90.0) -> Past:
+def past(*sources: PastSource, start: float = 5.0, kept: float = 90.0) -> Past:
     return past_of(sources, start * DAY_S, retention_s=kept * DAY_S, name="p.db")
 
 
@@ -144,7 +144,7 @@ def test_one_new_source_does_not_shorten_the_replay_of_many() -> None:
     ],
     ids=["nothing", "little"],
 )
-def test_too_little_history_is_refused(sources: list[SeenSource], message: str) -> None:
+def test_too_little_history_is_refused(sources: list[PastSource], message: str) -> None:
     with pytest.raises(InvalidScheduleError, match=message):
         middle_of(sources, retention_s=KEPT_S, name="p.db")
 
@@ -158,6 +158,6 @@ def test_too_little_history_is_refused(sources: list[SeenSource], message: str) 
     ],
     ids=["nothing", "only newer", "no events"],
 )
-def test_a_period_without_anything_is_refused(sources: list[SeenSource], message: str) -> None:
+def test_a_period_without_anything_is_refused(sources: list[PastSource], message: str) -> None:
     with pytest.raises(InvalidScheduleError, match=message):
         past(*sources)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from proxyd.core.errors import ConfigError
 from proxyd.core.texts.safe_text import visible, visible_line
-from proxyd.terminal.tables import print_table
+from proxyd.terminal.text_tables import print_table
 
 if TYPE_CHECKING:
     from proxyd.client import Client

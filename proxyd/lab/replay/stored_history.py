@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from proxyd.core.errors import InvalidScheduleError
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.lab.traces import Floats, Trace
-from proxyd.store.seen_events import SeenSource
+from proxyd.store.seen_events import PastSource
 
 Bools = NDArray[np.bool_]
 
@@ -73,7 +73,7 @@ class Past:
         return min(per_s, most_per_s) * WEEK_S / len(self.gaps_s)
 
 
-def middle_of(seen: Sequence[SeenSource], *, retention_s: float, name: str) -> float:
+def middle_of(seen: Sequence[PastSource], *, retention_s: float, name: str) -> float:
     """Return when to start a replay: the middle of the period with most observation, in sources times seconds.
 
     Parameters
@@ -102,7 +102,7 @@ def middle_of(seen: Sequence[SeenSource], *, retention_s: float, name: str) -> f
     return start_s
 
 
-def past_of(seen: Sequence[SeenSource], start_s: float, *, retention_s: float, name: str) -> Past:
+def past_of(seen: Sequence[PastSource], start_s: float, *, retention_s: float, name: str) -> Past:
     """Return the events that can be replayed from ``start_s`` on.
 
     A feed shows only its newest items, so of the time before a source's first contact only the items that it showed
@@ -150,13 +150,13 @@ def past_of(seen: Sequence[SeenSource], start_s: float, *, retention_s: float, n
     )
 
 
-def _stop_s(seen: Sequence[SeenSource], name: str) -> float:
+def _stop_s(seen: Sequence[PastSource], name: str) -> float:
     if not seen:
         raise InvalidScheduleError(f"{name}: no source was seen yet; let the daemon run for a while")
     return max(source.watched_s for source in seen)
 
 
-def _known_from_s(source: SeenSource, expired_s: float, oldest_s: float) -> float:
+def _known_from_s(source: PastSource, expired_s: float, oldest_s: float) -> float:
     """Return the start of the complete events: at the earliest, that of the oldest item seen at first contact."""
     begun_s = source.first_contact_s
     shown = source.events_s[source.seed & source.exact]
@@ -167,13 +167,13 @@ def _known_from_s(source: SeenSource, expired_s: float, oldest_s: float) -> floa
     return max(begun_s, oldest_s)
 
 
-def _usable(source: SeenSource, known_s: float, stop_s: float) -> SeenSource:
+def _usable(source: PastSource, known_s: float, stop_s: float) -> PastSource:
     """Return the source with only timed events from its complete period; a seed without a time is left out."""
     is_within = (source.events_s > known_s) & (source.events_s <= stop_s)
     return _only(source, is_within & (source.exact | ~source.seed))
 
 
-def _only(source: SeenSource, some: Bools) -> SeenSource:
+def _only(source: PastSource, some: Bools) -> PastSource:
     arrays = {name: getattr(source, name)[some] for name in ("events_s", "seen_s", "exact", "seed")}
     return replace(source, **arrays)
 

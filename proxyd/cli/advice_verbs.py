@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from proxyd.cli.answers import about, ask, print_json, print_lines
-from proxyd.terminal.tables import print_table
+from proxyd.cli.printed_answers import about, ask, print_json, print_lines
+from proxyd.terminal.text_tables import print_table
 from proxyd.terminal.verbs import ASKING, argument, verb, whole
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Literal
 
-from proxyd.cli.answers import ask, print_answer, print_list
+from proxyd.cli.printed_answers import ask, print_answer, print_list
 from proxyd.terminal.verbs import ASKING, argument, duration, flag, one_of, verb
 
 if TYPE_CHECKING:

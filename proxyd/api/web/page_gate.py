@@ -58,7 +58,7 @@ class WebRoute:
     is_of_source: bool = False
 
 
-class Gate:
+class PageGate:
     """Passes requests to the handlers of routes or to another planner, or refuses them."""
 
     def __init__(
