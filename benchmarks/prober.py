@@ -2,7 +2,8 @@
 
 Run ``python benchmarks/prober.py`` (about three minutes); ``--quick`` for few sources, ``--json`` for machines. The
 origin is a process of its own on loopback. Each pair of figures is measured by turns, and their medians are compared.
-The figures are in docs/decisions/probe-cost.md; ``tests/acceptance/test_overload.py`` asserts those of ``--overload``.
+The figures are in docs/decisions/large-fleets.md; ``tests/acceptance/test_overload.py`` asserts those of
+``--overload``.
 """
 
 from __future__ import annotations

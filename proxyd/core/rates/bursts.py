@@ -39,7 +39,7 @@ def together(changes: Sequence[tuple[int, object]], now_s: float) -> float:
 
     Notes
     -----
-    Source: ``docs/decisions/week-shapes.md``.
+    Source: ``docs/decisions/update-rates.md``.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def unhelped(changes: Sequence[tuple[int, int]], group_of: Ints, now_s: float) -
 
     Notes
     -----
-    Source: ``docs/decisions/targets.md``.
+    Source: ``docs/decisions/planner-prices.md``.
 
     Examples
     --------
@@ -130,7 +130,7 @@ def concentrations(
 
     Notes
     -----
-    Source: ``docs/decisions/bursts.md``; the method of moments.
+    Source: ``docs/decisions/update-rates.md``; the method of moments.
 
     Examples
     --------
@@ -179,8 +179,8 @@ class Bursts:
 
     Notes
     -----
-    Source: ``docs/decisions/bursts.md``. A shared frailty: after N of E expected items were found in a bin, its factor
-    is Gamma with mean ``(k + N) / (k + E)``.
+    Source: ``docs/decisions/update-rates.md``. A shared frailty: after N of E expected items were found in a bin, its
+    factor is Gamma with mean ``(k + N) / (k + E)``.
 
     Examples
     --------

@@ -65,7 +65,7 @@ def plausible_times(times_s: Sequence[float], until_s: float) -> Sequence[float]
 
     Notes
     -----
-    Source: ``docs/decisions/event-times.md``.
+    Source: ``docs/decisions/update-rates.md``.
 
     Examples
     --------

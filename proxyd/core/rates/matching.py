@@ -23,8 +23,8 @@ class MatchingShare:
 
     Notes
     -----
-    Source: ``docs/decisions/matching.md``. The counts are beta-binomial: ``m (1 - m) n (1 + (n - 1) / (k + 1))`` is the
-    variance of the matching ones of n events. Before any event, all are taken to match.
+    Source: ``docs/decisions/update-rates.md``. The counts are beta-binomial: ``m (1 - m) n (1 + (n - 1) / (k + 1))`` is
+    the variance of the matching ones of n events. Before any event, all are taken to match.
 
     Examples
     --------

@@ -11,7 +11,7 @@ from proxyd.core.rates.week_shapes import WeekSums
 
 FIT_HALF_LIFE_S = WEEK_S / 2
 WEEK_OFF_SCORE = -5.0
-"""Log-likelihood ratio below which a week is worse than none; `docs/decisions/model-fit.md` has what was measured."""
+"""Log-likelihood ratio below which a week is worse than none; `docs/decisions/update-rates.md` has the figures."""
 RATE_OFF_SCORE = 8.0  # the deviance of four standard deviations
 RATE_OFF_FACTOR = 1.5
 _CALM = 10.0  # expected items up to which a source is assumed to have no batches

@@ -81,7 +81,7 @@ def siblings_of(changes: Sequence[tuple[int, str]], *, now_s: float, since_s: fl
 
     Notes
     -----
-    Source: ``docs/decisions/siblings.md``, which has the figures.
+    Source: ``docs/decisions/update-rates.md``, which has the figures.
 
     Examples
     --------

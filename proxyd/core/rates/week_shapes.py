@@ -87,7 +87,7 @@ def week_shape(counts: ArrayLike, passed: ArrayLike, *, dispersion: float = 1.0)
     Notes
     -----
     Counts are Poisson, factors Gamma with mean b: the counts' marginal is negative binomial and the posterior mean
-    ``(k b + N) / (k + M)`` with M the items expected of a flat week. Source: ``docs/decisions/week-shapes.md``.
+    ``(k b + N) / (k + M)`` with M the items expected of a flat week. Source: ``docs/decisions/update-rates.md``.
 
     Examples
     --------
@@ -231,7 +231,7 @@ def common_shapes(counts: ArrayLike, passed: ArrayLike, *, most: int = 8, disper
 
     Notes
     -----
-    Source: ``docs/decisions/week-shapes.md``.
+    Source: ``docs/decisions/update-rates.md``.
 
     Examples
     --------

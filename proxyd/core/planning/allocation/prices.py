@@ -289,7 +289,7 @@ class PriceDrift:
 
     Notes
     -----
-    Source: ``docs/decisions/targets.md``.
+    Source: ``docs/decisions/planner-prices.md``.
 
     Examples
     --------

@@ -158,7 +158,7 @@ class TargetPrices:
 
     Notes
     -----
-    Source: ``docs/decisions/targets.md``. The share of items in time falls as the price rises, so it is found by
+    Source: ``docs/decisions/planner-prices.md``. The share of items in time falls as the price rises, so it is found by
     bisection. It is predicted, not corrected by what probes found: late items come in batches.
 
     Examples

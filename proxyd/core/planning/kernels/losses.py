@@ -62,7 +62,7 @@ class Losses:
 
     Notes
     -----
-    Source: ``docs/decisions/one-value.md``. A longer gap loses ever more of the items that come late in it, so the
+    Source: ``docs/decisions/planner-prices.md``. A longer gap loses ever more of the items that come late in it, so the
     losses are Monge costs as the delay is, and all share one path.
 
     Examples

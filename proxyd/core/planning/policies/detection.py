@@ -32,7 +32,7 @@ def most_items(window: int, probability: float, dispersion: float = 1.0) -> floa
 
     Notes
     -----
-    Source: ``docs/decisions/planned-intervals.md``. The items of a gap are Poisson or, in batches, negative binomial.
+    Source: ``docs/decisions/probe-timing.md``. The items of a gap are Poisson or, in batches, negative binomial.
     The probability of more than w is then the regularised incomplete gamma or beta function of ``w + 1``, which is
     inverted.
 
@@ -77,7 +77,7 @@ def due_after_s(
 
     Notes
     -----
-    Source: ``docs/decisions/one-value.md``. This is the gap of least cost a second: the price and what its
+    Source: ``docs/decisions/planner-prices.md``. This is the gap of least cost a second: the price and what its
     items lose, divided by its length.
 
     Examples

@@ -112,7 +112,7 @@ class PlannedSource:
 
         For detection it is more until the rate is known within a factor of two.
         To plan by a rate that is known from k items loses ``1 / (4 k)`` of the price of a probe
-        (``docs/decisions/new-sources.md``).
+        (``docs/decisions/planner-prices.md``).
         """
         is_new = self.demands.detects and not self.is_rate_known
         each = self.demands.weight * self.matching * (1.0 + 0.25 / self.items_known if is_new else 1.0)
