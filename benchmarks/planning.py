@@ -179,7 +179,7 @@ def choose_line(decider: Decider, first: Chronon, chronons: int) -> Line:
         used_s = process_time()
         for planned in chosen:
             planner.start(planned, planned.start_s)
-            planner.finished(planned.probe.source_id, planned.start_s, seen=True)
+            planner.finish(planned.probe.source_id, planned.start_s, seen=True)
         following += process_time() - used_s
         made += len(chosen)
     wall, processor = (np.quantile(each, [0.5, 0.99]) * 1e3 for each in (choosing, using))

@@ -156,7 +156,7 @@ def fleet(sources: int, rng: np.random.Generator) -> list[Line]:
         for slot in range(grid.slots):
             now_s = 4 * 86400.0 + slot * 1800.0
             chosen = planner.choose(now_s, room)
-            planner.probed(chosen, planner.rate_per_s[chosen], now_s=now_s)
+            planner.note_probes(chosen, planner.rate_per_s[chosen], now_s=now_s)
             made += len(chosen)
         gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         what = f"a week's plan, {sources} sources, {made} probes{name}"
@@ -193,7 +193,7 @@ def replanning(sources: int) -> float:
     began, made = perf_counter(), 0
     for now in range(1, 60):
         for planned in planner.choose(now):
-            planner.finished(planned.probe.source_id, planned.start_s, seen=True)
+            planner.finish(planned.probe.source_id, planned.start_s, seen=True)
             made += 1
     return (perf_counter() - began) / max(1, made)
 

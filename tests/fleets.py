@@ -205,7 +205,7 @@ class Drive:
         self.memory = RecordingMemory()
 
     async def see(self, outcome: ProbeOutcome) -> Observation:
-        needed = self.decider.observing.needed(outcome)
+        needed = self.decider.observing.query_for(outcome)
         known = await self.memory.known(outcome.source_id, needed) if needed is not None else NO_CONTEXT
         observation = self.decider.observe(outcome, known)
         assert observation is not None

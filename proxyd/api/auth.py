@@ -57,7 +57,7 @@ def require(endpoint: Endpoint, queries: Queries, quotas: Quotas | None, handler
     scope = endpoint.scope
     assert scope is not None
 
-    async def guarded(request: web.Request) -> web.StreamResponse:
+    async def guard(request: web.Request) -> web.StreamResponse:
         header = request.headers.get("Authorization")
         if header is None and endpoint.token_in_query and "token" in request.query:
             header = f"Bearer {request.query['token']}"
@@ -75,7 +75,7 @@ def require(endpoint: Endpoint, queries: Queries, quotas: Quotas | None, handler
         request[BEARER] = token
         return await handler(request)
 
-    return guarded
+    return guard
 
 
 def _digest(secret: str) -> str:

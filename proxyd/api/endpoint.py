@@ -84,7 +84,7 @@ class Endpoint:
         answer = await self.handler(request)
         if not isinstance(answer, wire.WireModel):
             return answer
-        return answered(answer, self.status)
+        return json_response(answer, self.status)
 
 
 def listing(
@@ -107,7 +107,7 @@ def listing(
     return Endpoint("GET", path, scope, handler, answer, query, raises=raises)
 
 
-def answered(model: wire.WireModel, status: int = 200) -> web.Response:
+def json_response(model: wire.WireModel, status: int = 200) -> web.Response:
     """Return a model as a JSON response.
 
     >>> answered(wire.WireModel()).body

@@ -81,7 +81,7 @@ class Planners(Protocol):
     def others(self) -> Sequence[Peer]:
         """Return all other planners."""
 
-    async def called(self, callback_id: str) -> Peer | None:
+    async def peer_called(self, callback_id: str) -> Peer | None:
         """Return who has the source with this callback of its hub; ``None`` if this planner or nobody has."""
 
 
@@ -159,7 +159,7 @@ def asking(planners: Planners, forwarding: Forwarding) -> Middleware:
             return await handler(request)
         body = await _small_body(request)
         if _route_of(request) == _CALLBACK:
-            elsewhere = await planners.called(request.match_info["callback_id"])
+            elsewhere = await planners.peer_called(request.match_info["callback_id"])
         else:
             elsewhere = planners.answering(_source_of(request, body))
         return await handler(request) if elsewhere is None else await forwarding.pass_on(request, elsewhere, body)

@@ -16,11 +16,11 @@ from proxyd.api.query_readers import (
     before,
     cursor_after,
     cursor_of,
+    filter_of_request,
     known_declaration,
     page_of,
     part_of,
     place_after,
-    wanted,
 )
 from proxyd.api.wire import converters as payloads
 from proxyd.api.wire import explained
@@ -135,7 +135,7 @@ class ProfileListings:
         names = chosen[first : first + asked.limit]
         after = first + len(names)
         items: list[wire.SourceListed] = []
-        theirs = await self._peers.listed(names)
+        theirs = await self._peers.list_sources(names)
         rules = 0
         for number, name in enumerate(names):
             if number % _PART == 0:
@@ -212,7 +212,7 @@ class PlanListings:
 
     async def probe(self, name: str) -> wire.Items[wire.ProbeAsked]:
         """Have a source, or the sources of a rule or of a profile, probed as soon as politeness allows."""
-        theirs = await self._peers.probed(self._plans.meant(name))
+        theirs = await self._peers.have_probed(self._plans.meant(name))
         try:
             ours = [payloads.probe_asked(each) for each in self._plans.ask(name)]
         except ConflictError:
@@ -223,7 +223,7 @@ class PlanListings:
 
     async def plan(self, window: wire.PlanWindow) -> wire.Items[wire.ComingProbe]:
         """List the coming probes in order, each with its reason."""
-        coming = [*self.own_plan(window), *await self._peers.planned(window)]
+        coming = [*self.own_plan(window), *await self._peers.list_plan(window)]
         coming.sort(key=lambda each: parse_iso(each.at) or inf)
         return wire.Items[wire.ComingProbe](items=coming[: window.limit])
 
@@ -277,7 +277,7 @@ class DeliveryListings:
 
     async def list_notifications(self, asked: wire.Found) -> wire.Page[wire.NotificationListed]:
         """List notifications, newest first, each with its deliveries."""
-        which = wanted(asked, self._profiles, since=asked.since)
+        which = filter_of_request(asked, self._profiles, since=asked.since)
         found = await self._deliveries.notifications(which, before=before(asked.cursor), limit=asked.limit)
         items = await asyncio.to_thread(lambda: [payloads.notification(each) for each in found.rows])
         next_cursor = None if found.rest is None else cursor_of(str(found.rest))
@@ -319,7 +319,7 @@ class Listings:
 
     # -- what other planners ask
 
-    async def listed(self, names: Sequence[str]) -> list[wire.SourceListed]:
+    async def list_sources(self, names: Sequence[str]) -> list[wire.SourceListed]:
         """List some sources as this planner knows them."""
         items = []
         for number, name in enumerate(names):
@@ -329,7 +329,7 @@ class Listings:
                 items.append(explained.source(self._queries.profiles.declaration, found))
         return items
 
-    def probed(self, names: Sequence[str]) -> list[wire.ProbeAsked]:
+    def have_probed(self, names: Sequence[str]) -> list[wire.ProbeAsked]:
         """Have those of some sources probed that this planner plans."""
         found: list[wire.ProbeAsked] = []
         for name in names:
@@ -341,6 +341,6 @@ class Listings:
         """Return what other budgets would achieve for the sources that this planner plans."""
         return await self._queries.plans.advise()
 
-    def planned(self, window: wire.PlanWindow) -> list[wire.ComingProbe]:
+    def list_plan(self, window: wire.PlanWindow) -> list[wire.ComingProbe]:
         """List the coming probes of the sources that this planner plans, in order."""
         return self.plans.own_plan(window)

@@ -11,7 +11,7 @@ from aiohttp import ClientError, ClientResponse, web
 from pydantic import Field
 
 from proxyd.api import wire
-from proxyd.api.endpoint import answered, read_body
+from proxyd.api.endpoint import json_response, read_body
 from proxyd.api.forwarding import PEER_PATHS, SECRET_HEADER, Forwarding, Peer, Planners, knows_secret, told_session
 from proxyd.api.problems import Handler, problem
 from proxyd.core.rules.answers.advice import Advice
@@ -58,13 +58,13 @@ class _Advised(wire.WireModel):
 class Peers(Protocol):
     """The other planners."""
 
-    async def listed(self, names: Sequence[str]) -> Mapping[str, wire.SourceListed]:
+    async def list_sources(self, names: Sequence[str]) -> Mapping[str, wire.SourceListed]:
         """Return those of some sources that others plan, as they list them; one that does not answer lists none."""
 
-    async def probed(self, names: Sequence[str]) -> Sequence[wire.ProbeAsked]:
+    async def have_probed(self, names: Sequence[str]) -> Sequence[wire.ProbeAsked]:
         """Have others probe those of some sources that they plan."""
 
-    async def planned(self, window: wire.PlanWindow) -> Sequence[wire.ComingProbe]:
+    async def list_plan(self, window: wire.PlanWindow) -> Sequence[wire.ComingProbe]:
         """Return the coming probes of the sources that others plan, of each planner as many as the window holds."""
 
     async def advice_of_others(self) -> Mapping[str, Advice | None]:
@@ -83,15 +83,15 @@ class Peers(Protocol):
 class _NoPeers:
     """There are no other planners."""
 
-    async def listed(self, _names: Sequence[str]) -> Mapping[str, wire.SourceListed]:
+    async def list_sources(self, _names: Sequence[str]) -> Mapping[str, wire.SourceListed]:
         """Return none."""
         return {}
 
-    async def probed(self, _names: Sequence[str]) -> Sequence[wire.ProbeAsked]:
+    async def have_probed(self, _names: Sequence[str]) -> Sequence[wire.ProbeAsked]:
         """Return none."""
         return ()
 
-    async def planned(self, _window: wire.PlanWindow) -> Sequence[wire.ComingProbe]:
+    async def list_plan(self, _window: wire.PlanWindow) -> Sequence[wire.ComingProbe]:
         """Return none."""
         return ()
 
@@ -120,17 +120,17 @@ class AskedPeers:
         self._forwarding = forwarding
         self._planners = planners
 
-    async def listed(self, names: Sequence[str]) -> Mapping[str, wire.SourceListed]:
+    async def list_sources(self, names: Sequence[str]) -> Mapping[str, wire.SourceListed]:
         """Return those of some sources that others plan, as they list them; one that does not answer lists none."""
         found = await self._ask_planners(_LISTED, names, wire.Items[wire.SourceListed])
         return {each.source: each for part in found for each in part.items}
 
-    async def probed(self, names: Sequence[str]) -> Sequence[wire.ProbeAsked]:
+    async def have_probed(self, names: Sequence[str]) -> Sequence[wire.ProbeAsked]:
         """Have others probe those of some sources that they plan."""
         found = await self._ask_planners(_PROBE, names, wire.Items[wire.ProbeAsked])
         return [each for part in found for each in part.items]
 
-    async def planned(self, window: wire.PlanWindow) -> Sequence[wire.ComingProbe]:
+    async def list_plan(self, window: wire.PlanWindow) -> Sequence[wire.ComingProbe]:
         """Return the coming probes of the sources that others plan, of each planner as many as the window holds."""
         others = self._planners.others()
         asked = (self._answer(each, _PLAN, window, wire.Items[wire.ComingProbe]) for each in others)
@@ -220,13 +220,13 @@ def _longest_s(wanted: _Turn) -> float:
 class PeerAnswers(Protocol):
     """What this planner tells others about its own sources."""
 
-    async def listed(self, names: Sequence[str]) -> Sequence[wire.SourceListed]:
+    async def list_sources(self, names: Sequence[str]) -> Sequence[wire.SourceListed]:
         """List some sources."""
 
-    def probed(self, names: Sequence[str]) -> Sequence[wire.ProbeAsked]:
+    def have_probed(self, names: Sequence[str]) -> Sequence[wire.ProbeAsked]:
         """Have those of some sources probed that this planner plans."""
 
-    def planned(self, window: wire.PlanWindow) -> Sequence[wire.ComingProbe]:
+    def list_plan(self, window: wire.PlanWindow) -> Sequence[wire.ComingProbe]:
         """List the coming probes in order."""
 
     async def advice_of_others(self) -> Advice:
@@ -248,31 +248,31 @@ def add_answers(app: web.Application, planners: Planners, answers: PeerAnswers, 
 
     async def list_sources(request: web.Request) -> web.Response:
         names = (await read_body(request, _Named)).names
-        return answered(wire.Items[wire.SourceListed](items=list(await answers.listed(names))))
+        return json_response(wire.Items[wire.SourceListed](items=list(await answers.list_sources(names))))
 
     async def probe(request: web.Request) -> web.Response:
         names = (await read_body(request, _Named)).names
-        return answered(wire.Items[wire.ProbeAsked](items=list(answers.probed(names))))
+        return json_response(wire.Items[wire.ProbeAsked](items=list(answers.have_probed(names))))
 
     async def plan(request: web.Request) -> web.Response:
         window = await read_body(request, wire.PlanWindow)
-        return answered(wire.Items[wire.ComingProbe](items=list(answers.planned(window))))
+        return json_response(wire.Items[wire.ComingProbe](items=list(answers.list_plan(window))))
 
     async def advise(_request: web.Request) -> web.Response:
-        return answered(_Advised(advice=await answers.advice_of_others()))
+        return json_response(_Advised(advice=await answers.advice_of_others()))
 
     async def give_turn(request: web.Request) -> web.Response:
         wanted = await read_body(request, _Turn)
         if turns is None:
-            return answered(_Given(given=True))
+            return json_response(_Given(given=True))
         if planners.planner_of_host(wanted.host) is not None:  # it may ask this one
-            return answered(_Given(given=False))
+            return json_response(_Given(given=False))
         try:
             async with asyncio.timeout(_longest_s(wanted)):  # who asked may not wait any more
                 await turns.give(wanted.host, wanted.spacing_s)
         except TimeoutError:
-            return answered(_Given(given=False))
-        return answered(_Given(given=True))
+            return json_response(_Given(given=False))
+        return json_response(_Given(given=True))
 
     handlers = list_sources, probe, plan, advise, give_turn
     for path, handler in zip(PEER_PATHS, handlers, strict=True):
@@ -280,9 +280,9 @@ def add_answers(app: web.Application, planners: Planners, answers: PeerAnswers, 
 
 
 def _guard_handler(handler: Handler, planners: Planners) -> Handler:
-    async def guarded(request: web.Request) -> web.StreamResponse:
+    async def guard(request: web.Request) -> web.StreamResponse:
         if not knows_secret(request, planners):
             return problem(401, "Unauthorized", "only planners of the same database may ask this")
         return await handler(request)
 
-    return guarded
+    return guard

@@ -97,7 +97,7 @@ def part_of(names: Sequence[str], window: wire.ListWindow) -> tuple[Sequence[str
     return found, cursor_of(found[-1]) if first + window.limit < len(names) else None
 
 
-def wanted(which: wire.Which, profiles: Profiles, *, since: str | None = None) -> Wanted:
+def filter_of_request(which: wire.Which, profiles: Profiles, *, since: str | None = None) -> Wanted:
     """Return the filter of notifications of a request."""
     since_s = None
     if since is not None:

@@ -30,7 +30,7 @@ from proxyd.api.rest.health_handlers import HealthHandlers, health_app
 from proxyd.api.rest.idempotency import Idempotency
 from proxyd.api.rest.live_streams import Streams, StreamSettings
 from proxyd.api.rest.openapi import ApiDocument
-from proxyd.api.rest.profile_feeds import feed_endpoints
+from proxyd.api.rest.profile_feeds import endpoints_of_feeds
 from proxyd.api.rest.profile_handlers import profile_endpoints
 from proxyd.api.web import Dashboard
 from proxyd.core.errors import ConfigError
@@ -81,7 +81,7 @@ async def serve_api(
         if planners is not None:
             add_answers(public, planners, Listings(queries), turns)
         if turns is not None:
-            stack.enter_context(turns.shared(peers.turn))
+            stack.enter_context(turns.share(peers.turn))
         yield await stack.enter_async_context(_listening(public, local, settings, serves="the API"))
 
 
@@ -198,7 +198,7 @@ def make_app(
     found = endpoints(queries, listings, streams)
     idempotency = Idempotency(queries)
     for endpoint in found:
-        handler = idempotency.keyed(endpoint.respond) if endpoint.is_keyed else endpoint.respond
+        handler = idempotency.with_key(endpoint.respond) if endpoint.is_keyed else endpoint.respond
         handler = _limit_size(handler, endpoint.most_bytes)
         if endpoint.scope is not None and not trusted:
             handler = require(endpoint, queries, quotas, handler)
@@ -229,7 +229,7 @@ def endpoints(queries: Queries, listings: Listings, streams: Streams) -> Sequenc
     """Return all endpoints of the API, without the callbacks of hubs."""
     return (
         *HealthHandlers(lambda: queries.vitals.readiness(), lambda: queries.vitals.metrics()).endpoints(),
-        *feed_endpoints(queries),
+        *endpoints_of_feeds(queries),
         *profile_endpoints(queries, listings),
         *suspension_endpoints(queries),
         *move_endpoints(queries),

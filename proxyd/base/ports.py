@@ -227,13 +227,13 @@ class Outbox(Protocol):
     async def picture(self, sha256: str) -> Picture | None:
         """Return a picture, or ``None`` if it is no longer stored."""
 
-    async def delivered(self, delivery: DueDelivery, now_s: float, *, duration_s: float, detail: str) -> None:
+    async def record_delivery(self, delivery: DueDelivery, now_s: float, *, duration_s: float, detail: str) -> None:
         """Record that the receiver accepted the delivery."""
 
     async def retry_now(self, endpoint: str, now_s: float) -> None:
         """Make the deliveries due that wait for their next attempt at an endpoint."""
 
-    async def failed(
+    async def record_failure(
         self,
         delivery: DueDelivery,
         now_s: float,
@@ -275,10 +275,10 @@ class UnconfirmedWebhook:
 class Webhooks(Protocol):
     """Stores which webhooks have answered, across restarts."""
 
-    async def unconfirmed(self) -> Sequence[UnconfirmedWebhook]:
+    async def list_unconfirmed(self) -> Sequence[UnconfirmedWebhook]:
         """Return the declared webhooks that have not answered yet."""
 
-    async def answered(self, webhook: WebhookDelivery, state: WebhookState, now_s: float, detail: str) -> None:
+    async def record_ping(self, webhook: WebhookDelivery, state: WebhookState, now_s: float, detail: str) -> None:
         """Record the result of a ping; for a webhook that has answered before, only that it accepts again.
 
         A webhook that stays unconfirmed keeps the time since which it is.

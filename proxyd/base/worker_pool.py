@@ -213,7 +213,7 @@ def _serve(pipe: Connection[Any, Any], function: Callable[..., object], name: st
     with suppress(EOFError, OSError):
         pipe.send("ready")
         while True:
-            answer = answered(function, pipe.recv(), name, memory_bytes)
+            answer = wait_for_result(function, pipe.recv(), name, memory_bytes)
             try:
                 pipe.send(answer)
             except MemoryError:
@@ -227,7 +227,7 @@ def _own_bytes() -> int:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData:")), 0)
 
 
-def answered(
+def wait_for_result(
     function: Callable[..., object], job: tuple[object, ...], name: str, memory_bytes: int
 ) -> object | ProxydError:
     """Return a function's result, or why it has none."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proxyd.cli.printed_answers import client_of, counted, print_json, print_lines, settings_of
+from proxyd.cli.printed_answers import client_of, print_json, print_lines, settings_of, with_noun
 from proxyd.core.errors import ConfigError, NotFoundError, ProfileError, UnreachableError
 from proxyd.core.texts.safe_text import visible, visible_line
 from proxyd.terminal.verbs import ASKING, argument, flag, verb
@@ -230,7 +230,7 @@ def _print_found(address: str, found: Discovered, samples: Sequence[str]) -> Non
     if outcome.source_id != address:
         print_lines([f"the page links to the feed {outcome.source_id}"])
         print_lines(f"  another one: {link}" for link in outcome.linked_feeds[1:])
-    print_lines([f"{counted(len(outcome.items), 'item')} there now; of these it would have told:"])
+    print_lines([f"{with_noun(len(outcome.items), 'item')} there now; of these it would have told:"])
     print_lines(f"  {visible_line(text, _LINE)}" for text in samples[:_SHOWN])
     if len(samples) > _SHOWN:
         print_lines([f"  and {len(samples) - _SHOWN} more"])

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
-from proxyd.cli.printed_answers import counted, print_json, print_lines, print_text, settings_of, socket_of
+from proxyd.cli.printed_answers import print_json, print_lines, print_text, settings_of, socket_of, with_noun
 from proxyd.core.errors import ConfigError, ProfileError, ProxydError, RuleError
 from proxyd.core.texts.safe_text import for_xml, visible
 from proxyd.terminal.verbs import JSON, argument, flag, verb
@@ -102,7 +102,7 @@ def _print(checked: Checked, files: int, running: _Differences) -> None:
     for warning in checked.warnings:
         print(visible(f"warning: {warning}"))
     if checked.declaration is None:
-        print(counted(len(checked.errors), "error"))
+        print(with_noun(len(checked.errors), "error"))
         return
     if not files:
         print("no file there ends with .profile")
@@ -110,7 +110,7 @@ def _print(checked: Checked, files: int, running: _Differences) -> None:
     print_lines(
         [f"note: rule {name} means something else now: {changed}" for name, changed in running.meanings.items()]
     )
-    print(", ".join(counted(count, noun) for noun, count in _counts(checked.declaration, files).items()))
+    print(", ".join(with_noun(count, noun) for noun, count in _counts(checked.declaration, files).items()))
 
 
 def _as_json(checked: Checked, files: int, running: _Differences) -> dict[str, object]:
@@ -313,7 +313,7 @@ def _files_beside(out: Path | None, settings: Settings) -> list[SourceText]:
 def _tell_of_import(merged: Merged, unreadable: Sequence[str], out: Path | None) -> None:
     """Print the counts of an import, on standard error if standard output has the profile."""
     where = f" in {out}" if merged.new and out is not None else ""
-    said = f"{counted(merged.new, 'new source')}{where}, {merged.known} already there, {len(unreadable)} unreadable"
+    said = f"{with_noun(merged.new, 'new source')}{where}, {merged.known} already there, {len(unreadable)} unreadable"
     for line in [said, *unreadable[:_MOST_NAMED]]:
         print(visible(line), file=sys.stderr if out is None else sys.stdout)
 

@@ -128,7 +128,7 @@ _VERBS = (
     advice_verbs.advise, advice_verbs.report,
     notifications.notifications, notifications.show,
     profile_verbs.rules, profile_verbs.reload,
-    suspension_verbs.moved, suspension_verbs.pause, suspension_verbs.resume,
+    suspension_verbs.list_moves, suspension_verbs.pause, suspension_verbs.resume,
     suspension_verbs.mute, suspension_verbs.unmute,
     profile_verbs.PROFILE, profile_verbs.profiles, profile_verbs.show, profile_verbs.declare, profile_verbs.drop,
     administration.TOKEN, administration.create_token, administration.tokens, administration.drop_token,

@@ -28,11 +28,11 @@ def ask(options: argparse.Namespace, question: Callable[[Client], Awaitable[T]],
     """Return the daemon's answer to a question."""
     import asyncio
 
-    async def asked() -> T:
+    async def ask() -> T:
         async with client_of(options, timeout_s=timeout_s) as client:
             return await question(client)
 
-    return asyncio.run(asked())
+    return asyncio.run(ask())
 
 
 def client_of(options: argparse.Namespace, *, timeout_s: float = 30.0) -> Client:
@@ -131,7 +131,7 @@ def about(seconds: float) -> str:
     return f"{seconds:.3g} s"
 
 
-def counted(count: int, noun: str) -> str:
+def with_noun(count: int, noun: str) -> str:
     """Return a count with its noun.
 
     >>> counted(1, "rule"), counted(2, "rule")

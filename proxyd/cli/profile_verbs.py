@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proxyd.cli.printed_answers import ask, counted, print_answer, print_json, print_list
+from proxyd.cli.printed_answers import ask, print_answer, print_json, print_list, with_noun
 from proxyd.cli.suspension_verbs import until_of_mute
 from proxyd.core.errors import ConfigError
 from proxyd.core.texts.safe_text import visible
@@ -141,7 +141,7 @@ def _cost_lines(cost: CostShown) -> Iterator[str]:
     yield f"probes an hour: {asked:.3g} (before: {before:.3g}; the budget allows {budget:.3g})"
     for rule in cost["unmet"]:
         missed = sum(rule["unmet"].values())
-        yield f"rule {rule['rule']}: {missed} of {counted(rule['intervals'], 'interval')} would not be met"
+        yield f"rule {rule['rule']}: {missed} of {with_noun(rule['intervals'], 'interval')} would not be met"
     for each in cost["targets"]:
         because = "" if each["limit"] is None else f", because of {each['limit']}"
         shares = f"{each['expected']:.0%} in time expected, {each['share']:.0%} asked"

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from proxyd.base.lean_imports import without
-from proxyd.cli.printed_answers import ask, counted, print_answer, print_json, print_lines, settings_of
+from proxyd.cli.printed_answers import ask, print_answer, print_json, print_lines, settings_of, with_noun
 from proxyd.core.errors import ProfileError, ProxydError, StoreError
 from proxyd.terminal.verbs import JSON, URL, argument, duration, verb
 
@@ -169,7 +169,7 @@ def greeting(*, sources: int, rules: int, coming: PlannedProbe | None, dashboard
     'proxyd runs, and watches nothing yet: `proxyd add ADDRESS` in another terminal watches a feed or a page'
     """
     if sources:
-        yield f"proxyd runs, and watches {counted(sources, 'source')} for {counted(rules, 'rule')}"
+        yield f"proxyd runs, and watches {with_noun(sources, 'source')} for {with_noun(rules, 'rule')}"
     else:
         yield "proxyd runs, and watches nothing yet: `proxyd add ADDRESS` in another terminal watches a feed or a page"
     if coming is not None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     "proxyd moved --accept news",
     takes=[argument("--accept", "read this source at its new address from now on", metavar="SOURCE"), *ASKING],
 )
-def moved(options: argparse.Namespace) -> int:
+def list_moves(options: argparse.Namespace) -> int:
     """List the sources whose permanent redirects lead elsewhere, or accept the move of one."""
     if options.accept is not None:
         made = ask(options, lambda client: client.accept_move(options.accept))

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, Self, TypeAlias
 import aiohttp
 
 from proxyd.client import types
-from proxyd.client.wire import Answer, ApiError, EventReader, ListAnswer, Query, StreamEvent, Wire, keyed, part
+from proxyd.client.wire import Answer, ApiError, EventReader, ListAnswer, Query, StreamEvent, Wire, key_header, part
 from proxyd.core.errors import UnreachableError
 
 SourceOrder: TypeAlias = Literal["name", "newest", "probed", "items"]
@@ -99,7 +99,7 @@ class Client:
         With ``if_match``, a tag, the text must declare one profile, which is replaced only if it has not changed since.
         """
         media, content = ("text/plain", what) if isinstance(what, str) else ("application/json", json.dumps(what))
-        headers = {"Content-Type": f"{media}; charset=utf-8"} | _matching(if_match) | keyed(idempotency_key)
+        headers = {"Content-Type": f"{media}; charset=utf-8"} | _matching(if_match) | key_header(idempotency_key)
         query = {"dry_run": dry_run or None}
         answer = await self._wire.send("POST", "/api/v1/profiles", query, headers=headers, content=content.encode())
         changes: types.ChangesMade = answer.json()
@@ -122,7 +122,7 @@ class Client:
         idempotency_key: str | None = None,
     ) -> types.ImportMade:
         """Declare the feeds, or pages, of an OPML document, or of a list with an address on each line."""
-        headers = {"Content-Type": "text/plain; charset=utf-8"} | keyed(idempotency_key)
+        headers = {"Content-Type": "text/plain; charset=utf-8"} | key_header(idempotency_key)
         query = {"name": name, "pages": pages or None, "match": match, "dry_run": dry_run or None}
         answer = await self._wire.send("POST", "/api/v1/import", query, headers=headers, content=listing.encode())
         changes: types.ImportMade = answer.json()
@@ -333,7 +333,7 @@ class Client:
         """Yield ``None`` and then the events of one connection; nothing if the daemon is busy."""
         headers = {} if reader.last is None else {"Last-Event-ID": str(reader.last)}
         limits = aiohttp.ClientTimeout(total=None, sock_connect=_SILENCE_S, sock_read=_SILENCE_S)
-        async with self._wire.opened("GET", "/api/v1/stream", query, headers=headers, timeout=limits) as response:
+        async with self._wire.open("GET", "/api/v1/stream", query, headers=headers, timeout=limits) as response:
             if 300 <= response.status < 500 or "Retry-After" in response.headers:
                 raise (await Answer.read(response)).refusal()
             if response.status != 200:

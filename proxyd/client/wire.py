@@ -146,7 +146,7 @@ class Wire:
 
         Only of lists and of readiness it is checked that they are: older daemons leave out members of others.
         """
-        headers = keyed(key)
+        headers = key_header(key)
         content = None if body is None else json.dumps(body).encode()
         if content is not None:
             headers["Content-Type"] = "application/json"
@@ -164,7 +164,7 @@ class Wire:
     ) -> Answer:
         """Return the answer to a request; raises ``ApiError`` if it is a refusal."""
         data = None if content is None else BytesIO(content)  # of bytes aiohttp would send any size in one go
-        async with self.opened(method, path, query, headers=headers, data=data) as response:
+        async with self.open(method, path, query, headers=headers, data=data) as response:
             answer = await Answer.read(response)
         if answer.status >= 300:
             raise answer.refusal()
@@ -196,9 +196,7 @@ class Wire:
         return items
 
     @asynccontextmanager
-    async def opened(
-        self, method: str, path: str, query: Query, **request: Any
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def open(self, method: str, path: str, query: Query, **request: Any) -> AsyncIterator[aiohttp.ClientResponse]:
         """Yield a response with its body unread; raises ``UnreachableError`` without a complete response."""
         try:
             async with self._session.request(
@@ -224,7 +222,7 @@ def unreachable(where: str, error: BaseException) -> UnreachableError:
     return UnreachableError(f"no daemon answers at {where}; start one with `proxyd serve`")
 
 
-def keyed(key: str | None) -> dict[str, str]:
+def key_header(key: str | None) -> dict[str, str]:
     """Return the header that identifies repetitions of a request."""
     return {} if key is None else {"Idempotency-Key": key}
 

@@ -286,13 +286,13 @@ async def _connect(client: Client, link: NatsConnection) -> None:
         link.server.note_found()
         log.info("NATS is back")
 
-    async def failed(error: Exception) -> None:
+    async def note_failure(error: Exception) -> None:
         if link.is_up:
             log.warning("NATS", error=repr(error))
         else:
             link.server.note(error)
 
-    async def refused() -> None:
+    async def note_refusal() -> None:
         link.server.refused.set()
 
     try:
@@ -305,8 +305,8 @@ async def _connect(client: Client, link: NatsConnection) -> None:
             max_outstanding_pings=2,
             disconnected_cb=lost,
             reconnected_cb=found,
-            closed_cb=refused,
-            error_cb=failed,
+            closed_cb=note_refusal,
+            error_cb=note_failure,
         )
         link.server.note_found()
     except (NatsError, OSError, ValueError) as error:

@@ -28,7 +28,7 @@ from proxyd.base.metrics import ROLES, Metrics
 from proxyd.base.ports import Transport
 from proxyd.cluster.division import division_of
 from proxyd.cluster.messages import OUTBOX
-from proxyd.cluster.planner_processes import ended, processes
+from proxyd.cluster.planner_processes import processes, wait_for_end
 from proxyd.cluster.shared_fleet import StoredFleet, share_fleet
 from proxyd.config import SecretStore, Settings, supervision
 from proxyd.core.errors import ClusterError, ConfigError, LeaseLostError, StoreUnreachableError
@@ -94,9 +94,9 @@ class _Planners:
         """Return all other planners."""
         return [_peer(each) for each in self.shares.others]
 
-    async def called(self, callback_id: str) -> Peer | None:
+    async def peer_called(self, callback_id: str) -> Peer | None:
         """Return who has the source with this callback of its hub; ``None`` if this planner or nobody has."""
-        if self.hubs.called(callback_id) is not None:
+        if self.hubs.subscription_called(callback_id) is not None:
             return None
         source = await self.store.subscriptions.source_of(callback_id)
         return None if source is None else self.answering(source)
@@ -257,7 +257,7 @@ class Machine:
         given = self.settings
         settings = ProberSettings(self.name, given.prober_hosts, given.drain_timeout, given.host_spacing)
         prober = BatchProber(link, self.network.prober, self.clock, self.metrics, settings)
-        with self.network.turns.shared(prober.turns.wait, is_first=True):
+        with self.network.turns.share(prober.turns.wait, is_first=True):
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(prober.run(), name="batches")
                 self._note("prober", active=True)
@@ -412,7 +412,7 @@ def _serve_beside(settings: Settings) -> None:
 
 async def _stop_after(parent: BaseProcess, machine: Machine) -> None:
     """Stop when the first planner process of this machine has ended, however it ended."""
-    await ended(parent)
+    await wait_for_end(parent)
     machine.stop()
 
 

@@ -67,7 +67,7 @@ async def _keep(settings: Settings, run: Callable[[Settings], None], end: asynci
     while not end.is_set():
         process = multiprocessing.get_context("spawn").Process(target=run, args=(settings,), name="planner")
         await asyncio.to_thread(process.start)
-        await _first(ended(process), end.wait())
+        await _first(wait_for_end(process), end.wait())
         if end.is_set():
             await asyncio.to_thread(_end, process, settings.drain_timeout + _END_S)
             return
@@ -94,7 +94,7 @@ def _end(process: SpawnProcess, patience_s: float) -> None:
         process.join()
 
 
-async def ended(process: BaseProcess) -> None:
+async def wait_for_end(process: BaseProcess) -> None:
     """Wait until a process has ended."""
     loop, over = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(process.sentinel, over.set)

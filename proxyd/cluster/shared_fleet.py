@@ -93,7 +93,7 @@ class StoredFleet:
 
     async def declaration(self) -> StoredDeclaration | None:
         """Return the declaration that was stored when ``changes`` looked, or ``None`` if there was none."""
-        return await asyncio.to_thread(self._declared.stored)
+        return await asyncio.to_thread(self._declared.declaration)
 
     async def sources(self) -> RememberedSources:
         """Return what is stored of all sources, for a start."""

@@ -51,7 +51,7 @@ class Sharing:
         for stream in streams:
             if (program := programs.get(stream.rule)) is not None and not self._recalls.is_ours(stream):
                 next_seq = known.next_seq(stream.source_id, program)
-                known.streams[stream.rule, stream.source_id] = program.opened(stream, next_seq, now_s)
+                known.streams[stream.rule, stream.source_id] = program.open_stream(stream, next_seq, now_s)
         known.estimates.weeks.update((name, week) for name, week in weeks.items() if not known.has(name))
 
     def follow_moves(self) -> None:

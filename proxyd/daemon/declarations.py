@@ -474,7 +474,7 @@ class Declarations:
         self._texts = checked.written
         await self._store.forget_streams(changes.removed)  # an observation may have been committed after ``accept``
         await self._recall.rows_of_queries()
-        await self._recall.requeried(requeried, now_s)
+        await self._recall.refill(requeried, now_s)
         for entry in backlog:
             await self._recall.replay(entry, now_s)
         self._metrics.sources.set(len(declaration.sources))

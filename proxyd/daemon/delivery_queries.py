@@ -94,7 +94,7 @@ class DeliveryQueries:
             return DeliveryTest(shown, error.message)
         await self.store.enable(rule, delivery.endpoint)
         if isinstance(delivery, WebhookDelivery):
-            await self.store.webhooks.answered(delivery, WebhookState.CONFIRMED, self.clock.time_s(), said)
+            await self.store.webhooks.record_ping(delivery, WebhookState.CONFIRMED, self.clock.time_s(), said)
             self.notifying.wake_pings()
         self.notifying.wake()
         return DeliveryTest(shown, None)
@@ -111,7 +111,7 @@ class DeliveryQueries:
     async def webhooks(self) -> list[WebhookStatus]:
         """Return every webhook, whether it answered its ping, and the rules that it accepts no more."""
         refused: dict[tuple[str, str], list[str]] = defaultdict(list)
-        for disabled in await self.store.disabled_endpoints():
+        for disabled in await self.store.list_disabled_endpoints():
             refused[disabled.endpoint, disabled.declared].append(disabled.rule)
         return [
             WebhookStatus(

@@ -57,7 +57,7 @@ class Observer:
         facts: dict[str, Fact] = {"source": source_id, "is_push": outcome.is_push}
         async with self.turn(source_id):
             with self._tracer.span("observe", facts, parent=outcome.trace):
-                needed = observing.needed(outcome)
+                needed = observing.query_for(outcome)
                 stored = await self._memory.known(source_id, needed) if needed is not None else NO_CONTEXT
                 observation = await observing.observe(outcome, stored, self._evaluation, reading=reading, probe=probe)
                 if observation is not None:

@@ -239,7 +239,7 @@ class PlanQueries:
         source, limits = self._planner.sources[source_id], self._planner.limits
         if source_id in self._planner.in_flight:
             return AskedProbe(source_id, now_s, is_under_way=True)
-        waits_for = limits.blocked_by(source, now_s)
+        waits_for = limits.obstacle_at(source, now_s)
         return AskedProbe(source_id, max(now_s, limits.earliest_s(source)), waits_for)
 
     def meant(self, name: str) -> Sequence[str]:

@@ -238,7 +238,7 @@ class ProbeLoop:
             self._drop(planned)
             return
         self._metrics.lost.inc()
-        self._planner.finished(planned.probe.source_id, self._clock.time_s(), seen=False)
+        self._planner.finish(planned.probe.source_id, self._clock.time_s(), seen=False)
 
     def _start_due(self, now_s: float, tasks: asyncio.TaskGroup) -> None:
         """Start due probes, a few at once so that other tasks do not wait, and late ones as the budget allows."""
@@ -266,7 +266,7 @@ class ProbeLoop:
         self._started += 1
         self._room -= 1
         source = self._planner.sources.get(planned.probe.source_id)
-        self._late_starts.started(now_s, 1 if source is None else source.probe_units)
+        self._late_starts.note_start(now_s, 1 if source is None else source.probe_units)
         if self._unanswered_since_s is None:
             self._unanswered_since_s = now_s
         task = tasks.create_task(self._probe(planned), name=f"probe {planned.probe.source_id}")

@@ -19,7 +19,7 @@ from proxyd.core.errors import BusyError, ProbeError
 from proxyd.core.model.notations import Languages
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.known.subscriptions import LEASE_S, Subscription, accepted, answer
+from proxyd.core.rules.known.subscriptions import LEASE_S, Subscription, after_acceptance, answer
 from proxyd.daemon.observer import Observer
 from proxyd.net import without_path
 from proxyd.store import SqlStore
@@ -94,7 +94,7 @@ class Pushes:
                 continue
             self._asking = now.source_id
             if urlsplit(now.hub).hostname in failed:
-                await self._keep(self._hubs.refused(now, self._clock.time_s()))
+                await self._keep(self._hubs.refuse(now, self._clock.time_s()))
             elif not await self._subscribe(now):
                 failed.add(urlsplit(now.hub).hostname)
         self._metrics.subscriptions.set(self._hubs.count_active(self._clock.time_s()))
@@ -112,7 +112,7 @@ class Pushes:
                 return None
             del self._leaving[callback_id]
             return query.get("hub.challenge")
-        known = self._hubs.called(callback_id)
+        known = self._hubs.subscription_called(callback_id)
         if known is None:
             return None
         answered = answer(known, query, now_s=self._clock.time_s())
@@ -128,7 +128,7 @@ class Pushes:
 
     def is_subscribed(self, callback_id: str) -> bool:
         """Return whether a subscription has this callback."""
-        return self._hubs.called(callback_id) is not None
+        return self._hubs.subscription_called(callback_id) is not None
 
     async def push(self, callback_id: str, content_type: str | None, signature: str | None, body: bytes) -> None:
         """Observe a pushed document; one without a valid signature is ignored.
@@ -138,7 +138,7 @@ class Pushes:
         BusyError
             Other pushes, or one of this source, are being read: the hub should try again.
         """
-        known = self._hubs.called(callback_id)
+        known = self._hubs.subscription_called(callback_id)
         if known is None:
             return
         if not is_signed(body, signature, known.secret):
@@ -201,10 +201,10 @@ class Pushes:
                 detail=error.message,
             )
             if (now := self._subscription_still_asking(asked)) is not None:
-                await self._keep(self._hubs.refused(now, self._clock.time_s()))
+                await self._keep(self._hubs.refuse(now, self._clock.time_s()))
             return False
         if (now := self._subscription_still_asking(asked)) is not None:
-            await self._keep(accepted(now, now_s=self._clock.time_s()))
+            await self._keep(after_acceptance(now, now_s=self._clock.time_s()))
         return True
 
     def _subscription_still_asking(self, asked: Subscription) -> Subscription | None:

@@ -74,10 +74,10 @@ class RuleEvaluation:
         try:
             result: R = await self._pool.run(task, self._work)
         except WorkerFailedError as error:
-            return task.failed(str(error))
+            return task.failure(str(error))
         except Exception as error:
             log.exception("a rule could not be sent to a worker", rule=task.program.rule.name)
-            return task.failed(type(error).__name__)
+            return task.failure(type(error).__name__)
         return result
 
     @asynccontextmanager
@@ -132,7 +132,7 @@ class StreamRecall:
         task = self._recalls.recall(stream, await self._events_of(program, stream, now_s), now_s)
         self.decider.known.keep_streams(await self._evaluation.run([task]))
 
-    async def requeried(self, rules: Collection[str], now_s: float) -> None:
+    async def refill(self, rules: Collection[str], now_s: float) -> None:
         """Let the events that streams hold have what the edited queries of these rules read."""
         for program, stream in self._recalls.waiting_of(rules) if rules else ():
             events = await self._events_of(program, stream, now_s)
@@ -141,7 +141,7 @@ class StreamRecall:
     async def rows_of_queries(self) -> None:
         """Tell joint intervals what their queries' sources showed last, and delete those that are no longer awaited."""
         shown = self._captures.shown
-        for source_id in shown.unseen():
+        for source_id in shown.sources_unseen():
             items = await self.store.present_items(source_id)
             if shown.get(source_id) is None:  # a probe may have shown newer ones meanwhile
                 shown.see(source_id, items)
@@ -182,4 +182,4 @@ class StreamRecall:
             async with self._evaluation.turn([task]):
                 (step,) = await self._evaluation.run([task])
                 if self.decider.known.is_unmoved(task.program, task.stream, task.across):
-                    return self._recalls.replayed(step)
+                    return self._recalls.finish_replay(step)

@@ -63,7 +63,7 @@ class Week:
         inside = self.phase_s + np.arange(first, last, dtype=np.float64) * piece_s
         return np.concatenate([[start_s], inside[(inside > start_s) & (inside < stop_s)], [stop_s]])
 
-    def expected(self, times_s: NDArray[np.float64]) -> NDArray[np.float64]:
+    def expect(self, times_s: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the expected events at rate 1 from the beginning of a week to each time: ``t`` on average."""
         count = len(self.factors)
         pieces = (times_s - self.phase_s) * (count / self.period_s)
@@ -100,7 +100,7 @@ def poisson_events(
     True
     """
     edges = week.edges_s(start_s, stop_s)
-    expected = week.expected(edges)
+    expected = week.expect(edges)
     expected -= expected[0]
     count = rng.poisson(rate_per_s * expected[-1])
     times: NDArray[np.float64] = np.interp(np.sort(rng.random(count)) * expected[-1], expected, edges)

@@ -5,7 +5,7 @@ from proxyd.net.guard import (
     GuardedConnections,
     GuardedResolver,
     RefusedConnectionError,
-    guarded,
+    guard_calls,
     refusal,
     refusal_in,
 )
@@ -14,9 +14,9 @@ from proxyd.net.http_values import describe, fresh_for_s, http_date_s, read_some
 from proxyd.net.links import Link, absolute, read_links, read_url, without_path
 from proxyd.net.session import (
     SessionLimits,
+    certificate_of_refusal,
     make_session,
     raise_open_files,
-    refused_certificate,
     room_for_connections,
     user_agent,
 )
@@ -32,9 +32,10 @@ __all__ = [
     "ThrottleScopes",
     "Turn",
     "absolute",
+    "certificate_of_refusal",
     "describe",
     "fresh_for_s",
-    "guarded",
+    "guard_calls",
     "http_date_s",
     "make_session",
     "raise_open_files",
@@ -43,7 +44,6 @@ __all__ = [
     "read_url",
     "refusal",
     "refusal_in",
-    "refused_certificate",
     "retry_after_s",
     "room_for_connections",
     "user_agent",

@@ -356,7 +356,7 @@ class _Judge:
 
 
 @contextmanager
-def guarded(guard: Guard, connections: GuardedConnections | None = None) -> Iterator[list[str]]:
+def guard_calls(guard: Guard, connections: GuardedConnections | None = None) -> Iterator[list[str]]:
     """Let the calls inside connect only to what the guard allows; yield the reasons of the refusals.
 
     Python announces each connection to its audit hooks, with the address that is really connected: behind a redirect,

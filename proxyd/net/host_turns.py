@@ -36,7 +36,7 @@ class _HostTurn:
     users: int = 0
 
     @property
-    def granted_s(self) -> float | None:
+    def last_grant_s(self) -> float | None:
         """When the last token was given out."""
         return self.log.starts_s[-1] if self.log.starts_s else None
 
@@ -122,7 +122,7 @@ class HostTokens:
         return len(self._lanes)
 
     @contextmanager
-    def shared(self, ask_others: Callable[[str, float], Awaitable[None]], *, is_first: bool = False) -> Iterator[None]:
+    def share(self, ask_others: Callable[[str, float], Awaitable[None]], *, is_first: bool = False) -> Iterator[None]:
         """While the context is open: let each turn also wait until ``ask_others(host, spacing_s)`` returns.
 
         It is for hosts that other processes ask too, and returns at once for all others. It is asked last, when the
@@ -199,8 +199,8 @@ class HostTokens:
 
     async def _wait(self, lane: _HostTurn, spacing_s: float) -> None:
         earliest_s = lane.log.earliest_s()
-        if lane.granted_s is not None:
-            earliest_s = max(earliest_s, lane.granted_s + spacing_s)
+        if lane.last_grant_s is not None:
+            earliest_s = max(earliest_s, lane.last_grant_s + spacing_s)
         while (left_s := earliest_s - self._clock.monotonic_s()) > 0:
             await self._clock.sleep(left_s)
 
@@ -219,7 +219,7 @@ class HostTokens:
 
 
 def _is_idle(lane: _HostTurn, before_s: float) -> bool:
-    return lane.users == 0 and (lane.granted_s is None or lane.granted_s <= before_s)
+    return lane.users == 0 and (lane.last_grant_s is None or lane.last_grant_s <= before_s)
 
 
 def _canonical(host: str) -> str:

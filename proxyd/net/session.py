@@ -194,7 +194,7 @@ def _certificate_of(connection: Any) -> str:
     return ""
 
 
-def refused_certificate(error: aiohttp.ClientConnectorCertificateError) -> str:
+def certificate_of_refusal(error: aiohttp.ClientConnectorCertificateError) -> str:
     """Return the SHA-256 of the certificate for which a connection was refused, or ``""`` if it is not known."""
     return str(vars(error.certificate_error).get(_SHOWN, ""))
 

@@ -184,7 +184,7 @@ class Dispatcher:
         except DeliveryError as error:
             return self._failure_answer(delivery, error, self._clock.monotonic_s() - started_s)
         else:
-            is_back = self._endpoints.accepted(delivery.endpoint, delivery.position)
+            is_back = self._endpoints.note_acceptance(delivery.endpoint, delivery.position)
             return _Answer(self._clock.time_s(), self._clock.monotonic_s() - started_s, said, is_back=is_back)
         finally:
             if self._endpoints.leave(delivery.endpoint, self._clock.time_s()):
@@ -228,13 +228,13 @@ class Dispatcher:
         """Record the result of an attempt; returns once it is committed."""
         error, at_s = answer.error, answer.at_s
         if error is None:
-            await self._outbox.delivered(delivery, at_s, duration_s=answer.duration_s, detail=answer.said)
+            await self._outbox.record_delivery(delivery, at_s, duration_s=answer.duration_s, detail=answer.said)
             self._metrics.notification_delay.observe(max(0.0, at_s - delivery.event_s))
             if answer.is_back:
                 await self._outbox.retry_now(delivery.endpoint, at_s)
             return
         disables = isinstance(error, EndpointGoneError)
-        await self._outbox.failed(
+        await self._outbox.record_failure(
             delivery, at_s, next_s=answer.next_s, error=error.message, duration_s=answer.duration_s, disables=disables
         )
         self._log(delivery, error.message, None if answer.next_s is None else answer.next_s - at_s, disables=disables)
@@ -246,7 +246,9 @@ class Dispatcher:
         if isinstance(error, MissingSecretError):
             return
         asked_s = error.retry_after_s
-        if self._endpoints.failed(delivery.endpoint, delivery.lane, now_s, asked_s=asked_s, position=delivery.position):
+        if self._endpoints.note_failure(
+            delivery.endpoint, delivery.lane, now_s, asked_s=asked_s, position=delivery.position
+        ):
             self._metrics.circuits_opened.inc()
             log.warning("an endpoint fails for several rules; it is tried less often", endpoint=_shown(delivery))
 

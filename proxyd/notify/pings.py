@@ -77,7 +77,7 @@ class Pings:
     async def _follow(self, tasks: asyncio.TaskGroup) -> None:
         """Start pinging new webhooks; stop for those that are no longer declared."""
         before = set(self._asking)  # those answered during the read are still among them
-        unconfirmed = {each.webhook: each for each in await self._webhooks.unconfirmed()}
+        unconfirmed = {each.webhook: each for each in await self._webhooks.list_unconfirmed()}
         for webhook in self._asking.keys() - unconfirmed.keys():
             self._asking.pop(webhook).cancel()
         for webhook in unconfirmed.keys() - self._asking.keys() - before:
@@ -86,7 +86,7 @@ class Pings:
     async def _ask(self, unconfirmed: UnconfirmedWebhook) -> None:
         webhook = unconfirmed.webhook
         state, detail = await self._answer(unconfirmed) if self._asks else (WebhookState.UNASKED, "")
-        await self._webhooks.answered(webhook, state, self._clock.time_s(), detail)
+        await self._webhooks.record_ping(webhook, state, self._clock.time_s(), detail)
         self._asking.pop(webhook, None)
         self._tell()
 
@@ -104,7 +104,7 @@ class Pings:
                 return WebhookState.UNANSWERED, refusal.message
             log.warning("a webhook did not accept its ping yet", retry_in_s=round(wait_s, 1), **fields)
             now_s = self._clock.time_s()
-            await self._webhooks.answered(
+            await self._webhooks.record_ping(
                 unconfirmed.webhook, WebhookState.UNCONFIRMED, now_s, f"not accepted yet: {refusal.message}"
             )
             await self._clock.sleep(wait_s)

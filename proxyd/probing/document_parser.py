@@ -16,7 +16,7 @@ from proxyd.core.model.notations import NO_LANGUAGES, Languages
 from proxyd.core.model.numbers import plain_number, read_number
 from proxyd.core.model.profile import PREVIEW, PREVIEW_FIELD, FieldType, PageClass, Reader
 from proxyd.core.model.text_blocks import BLOCK_GAP
-from proxyd.core.texts.charsets import DocumentKind, decoded
+from proxyd.core.texts.charsets import DocumentKind, decode
 from proxyd.probing.documents.document_kinds import GZIP, is_empty, is_web_page
 from proxyd.probing.documents.document_texts import clean, digest
 from proxyd.probing.documents.json_text import load_json, looks_like_json
@@ -120,7 +120,7 @@ def parse_page(
 
 
 def _text(body: bytes, content_type: str | None) -> str:
-    text = decoded(body, content_type, DocumentKind.HTML)
+    text = decode(body, content_type, DocumentKind.HTML)
     head = text[:4096]
     if len(_CONTROL.findall(head)) * 50 > len(head):
         raise UnreadableDocumentError("this is binary data, not text")

@@ -136,12 +136,12 @@ class HttpProber:
             return self._failure_outcome(probe, error)
 
     async def _fetch_document(self, probe: _Probe) -> FetchResponse:
-        asked, rendering = self._asked(probe.request), probe.request.rendering
+        asked, rendering = self._request_to_fetch(probe.request), probe.request.rendering
         if rendering is None:
             return await self._fetcher.fetch(asked, probe.trace)
         return await self._browser.render(asked, rendering, probe.trace)
 
-    def _asked(self, request: ProbeRequest) -> FetchRequest:
+    def _request_to_fetch(self, request: ProbeRequest) -> FetchRequest:
         """Return the request to fetch; the profile's headers are meant for the declared URL, even after it moved."""
         return FetchRequest(
             request.moved_url or request.url,

@@ -175,7 +175,7 @@ class FollowedTexts:
             await each.catch_up(read_each)
         return self._texts.changes + self._rules.changes + self._sources.changes
 
-    def stored(self) -> StoredDeclaration | None:
+    def declaration(self) -> StoredDeclaration | None:
         """Return what was there at the last look, or ``None`` if nothing was ever declared."""
         if not self._texts.values:
             return None

@@ -88,20 +88,20 @@ class SqlHistory:
         found: dict[str, tuple[DeliveryStatus, ...]] = defaultdict(tuple)
         for row in await self._read(query.where(c.notification_id.in_(notification_ids)).order_by(c.position)):
             shown = shown_endpoint(row.kind, row.endpoint)
-            found[row.notification_id] += (rows.typed(DeliveryStatus, row, endpoint=shown),)
+            found[row.notification_id] += (rows.as_type(DeliveryStatus, row, endpoint=shown),)
         return found
 
     async def find_notifications(self, wanted: Wanted, *, before: int | None, limit: int) -> StoredNotifications:
         """Return the wanted notifications, newest first, each with its deliveries."""
         found, rest = await self._limit_text(newest(wanted, before=before), limit)
         deliveries = await self._deliveries([row.notification_id for row in found])
-        told = [rows.typed(StoredNotification, row, deliveries=deliveries[row.notification_id]) for row in found]
+        told = [rows.as_type(StoredNotification, row, deliveries=deliveries[row.notification_id]) for row in found]
         return StoredNotifications(told, rest)
 
     async def find_between(self, wanted: Wanted, after: int, until: int, *, limit: int) -> StoredNotifications:
         """Return the oldest wanted notifications after one position, up to and with another, without deliveries."""
         found, rest = await self._limit_text(between(wanted, after, until), limit)
-        return StoredNotifications([rows.typed(StoredNotification, row) for row in found], rest)
+        return StoredNotifications([rows.as_type(StoredNotification, row) for row in found], rest)
 
     async def _limit_text(self, query: Select[*tuple[Any, ...]], limit: int) -> tuple[Sequence[Row[Any]], int | None]:
         """Return the first rows, of at most ``MOST_BYTES`` of bodies or one, and the position after which more follow.
@@ -120,7 +120,7 @@ class SqlHistory:
         c = t.probes.c
         older = [c.position < before] if before is not None else []
         query = select(t.probes).where(c.source_id == source_id, *older).order_by(c.position.desc()).limit(limit)
-        return [rows.typed(MadeProbe, row) for row in await self._read(query)]
+        return [rows.as_type(MadeProbe, row) for row in await self._read(query)]
 
     async def seen_items(self, source_id: str, since_s: float, *, limit: int) -> list[SeenItem]:
         """Return when a source's items were published, if they say so, and when each was seen; newest first."""
@@ -151,7 +151,7 @@ class SqlHistory:
     async def events(self, source_id: str, *, before: int | None, limit: int) -> list[StoredEvent]:
         """Return the events of a source's items, newest first; ``before`` is the number of one of them."""
         found: list[StoredEvent] = []
-        for each, read in ((t.items, rows.inserted), (t.changes, rows.changed)):
+        for each, read in ((t.items, rows.event_of_item), (t.changes, rows.event_of_change)):
             older = [each.c.seq < before] if before is not None else []
             query = select(each).where(each.c.source_id == source_id, *older).order_by(each.c.seq.desc())
             found += await asyncio.to_thread(list, map(read, await self._read(query.limit(limit))))
@@ -160,7 +160,7 @@ class SqlHistory:
     async def intervals(self, rule: str, since_s: float, *, limit: int) -> list[DecidedInterval]:
         """Return a rule's captured and missed intervals decided since a time, newest first."""
         query = intervals_of_rule(rule, since_s).limit(limit)
-        return [rows.typed(DecidedInterval, row) for row in await self._read(query)]
+        return [rows.as_type(DecidedInterval, row) for row in await self._read(query)]
 
     async def accounts(self, since_s: float) -> list[tuple[int, Calibration]]:
         """Return what was found and predicted on each day since a time that has any, as days since 1970-01-01 UTC."""
@@ -229,13 +229,13 @@ class SqlHistory:
         if not found:
             return None
         deliveries = (await self._deliveries([notification_id]))[notification_id]
-        notification = rows.typed(StoredNotification, found[0], deliveries=deliveries)
+        notification = rows.as_type(StoredNotification, found[0], deliveries=deliveries)
         intervals = await self._read(intervals_of(notification))
         findings = await self._read(findings_of(notification))
         return NotificationTrace(
             notification,
-            latest_of_each(rows.typed(DecidedInterval, row) for row in intervals),
-            tuple(rows.typed(FoundEvent, row) for row in findings),
+            latest_of_each(rows.as_type(DecidedInterval, row) for row in intervals),
+            tuple(rows.as_type(FoundEvent, row) for row in findings),
             tuple(await self.delivery_attempts(notification_id)),
         )
 
@@ -355,7 +355,7 @@ def _time_s(text: str | None) -> float:
 
 def _shown(made: type[rows.Typed], row: Row[Any]) -> rows.Typed:
     """Return a row's value for people, without the channel's address, which holds secrets."""
-    return rows.typed(made, row, endpoint=shown_endpoint(row.kind, row.endpoint))
+    return rows.as_type(made, row, endpoint=shown_endpoint(row.kind, row.endpoint))
 
 
 _i = t.items.c

@@ -113,7 +113,7 @@ class SqlOutbox:
         """Return a picture, or ``None`` if it is no longer stored."""
         return await read_picture(self._read, select(literal(sha256)))
 
-    async def delivered(
+    async def record_delivery(
         self, delivery: DueDelivery, now_s: float, *, duration_s: float = 0.0, detail: str = ""
     ) -> None:
         """Record that the receiver accepted a delivery; deliveries of the same commit share its statements."""
@@ -131,7 +131,7 @@ class SqlOutbox:
         for delivery, now_s, _ in accepted:
             _update_members(connection, delivery, state="delivered", done_s=now_s)
 
-    async def failed(
+    async def record_failure(
         self,
         delivery: DueDelivery,
         now_s: float,
@@ -203,11 +203,11 @@ class SqlOutbox:
         """Send to a disabled endpoint again."""
         await self._writer.submit(lambda connection: _enable(connection, {rows.lane(rule, endpoint)}))
 
-    async def disabled_endpoints(self) -> list[DisabledEndpoint]:
+    async def list_disabled_endpoints(self) -> list[DisabledEndpoint]:
         """Return the disabled endpoints."""
         c = t.endpoints.c
         query = select(c.rule, c.endpoint, c.declared, c.disabled_s, c.detail).order_by(c.rule, c.endpoint)
-        return [rows.typed(DisabledEndpoint, row) for row in await self._read_for_people(query)]
+        return [rows.as_type(DisabledEndpoint, row) for row in await self._read_for_people(query)]
 
     async def outbox_depth(self) -> OutboxDepth:
         """Return the size of the outbox."""

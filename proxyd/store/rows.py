@@ -259,7 +259,7 @@ def item(row: Row[Any]) -> Item:
     return _item(row.item_id, getattr(row, "fields", None), row.published_s, row.content_hash)
 
 
-def inserted(row: Row[Any]) -> StoredEvent:
+def event_of_item(row: Row[Any]) -> StoredEvent:
     """Return the event that ``item_row`` wrote."""
     return StoredEvent(row.seq, item(row), row.event_s, row.seen_s, row.exact, row.seed)
 
@@ -288,7 +288,7 @@ def row_of_unawaited_update(source_id: str, stored: StoredEvent) -> dict[str, An
     return {f"new_{name}": row[name] for name in UNAWAITED_COLUMNS} | {"recent_s": stored.seen_s - DAY_S}
 
 
-def changed(row: Row[Any]) -> StoredEvent:
+def event_of_change(row: Row[Any]) -> StoredEvent:
     """Return the event that ``change_row`` wrote."""
     old = None
     if row.old_fields is not None:
@@ -491,7 +491,7 @@ def way_of(delivery: Delivery) -> dict[str, Any]:
 Typed = TypeVar("Typed")
 
 
-def typed(made: type[Typed], row: Row[Any], **others: Any) -> Typed:
+def as_type(made: type[Typed], row: Row[Any], **others: Any) -> Typed:
     """Return a value from a row: each field comes from the column of its name or from ``others``."""
     names = (each.name for each in fields(made))  # type: ignore[arg-type]  # always a dataclass
     return made(

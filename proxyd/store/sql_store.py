@@ -393,8 +393,8 @@ def _present(source_id: str, *columns: ColumnElement[Any]) -> Select[*tuple[Any,
 def _events(source_id: str, kind: EventKind) -> tuple[Select[*tuple[Any, ...]], Callable[[Any], StoredEvent]]:
     """Return a query of a source's events of a kind, and the function that makes an event from a row."""
     if kind is EventKind.INSERT:
-        return select(t.items).where(t.items.c.source_id == source_id), rows.inserted
-    table, event = (t.source_events, rows.source_event) if kind.is_of_source else (t.changes, rows.changed)
+        return select(t.items).where(t.items.c.source_id == source_id), rows.event_of_item
+    table, event = (t.source_events, rows.source_event) if kind.is_of_source else (t.changes, rows.event_of_change)
     return select(table).where(table.c.source_id == source_id, table.c.kind == kind.value), event
 
 

@@ -10,11 +10,11 @@ from typing import Any
 from sqlalchemy import Connection, and_, bindparam, delete, func, insert, or_, select, update
 
 from proxyd.core.model.profile import EMPTY_DECLARATION, Declaration
-from proxyd.core.model.suspension import Key, Subject, Suspension, lasting, mute_of, muted_rules
+from proxyd.core.model.suspension import Key, Subject, Suspension, lasting, mute_of, rules_to_mute
 from proxyd.core.rules.known.failing import FailingRule
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import LOCKS, NEWS, StoreReader
-from proxyd.store.rows import rule_of, typed
+from proxyd.store.rows import as_type, rule_of
 from proxyd.store.statements import delete_named, execute_many, upsert
 from proxyd.store.writer import Writer
 
@@ -30,7 +30,7 @@ class SqlFailingRules:
 
     async def load(self) -> dict[str, FailingRule]:
         """Return every rule that failed the last time, by name."""
-        return {row.rule: typed(FailingRule, row) for row in await self._read(select(t.failing_rules))}
+        return {row.rule: as_type(FailingRule, row) for row in await self._read(select(t.failing_rules))}
 
     async def keep(self, rules: Collection[str]) -> None:
         """Forget all rules but these."""
@@ -129,7 +129,7 @@ class SqlSuspensions:
             if wanted != stored:
                 connection.execute(delete(t.suspensions))
                 execute_many(connection, insert(t.suspensions), [_row(each) for each in wanted.values()])
-            muted = muted_rules(wanted, declaration)
+            muted = rules_to_mute(wanted, declaration)
             count = _settle(connection, muted, declaration.rules, now_s, dropped)
             self._muted, self._declaration = muted, declaration
             return Suspended(wanted, count)
@@ -142,7 +142,7 @@ def _load_suspensions(connection: Connection) -> dict[Key, Suspension]:
 
 
 def _suspension(row: Any) -> Suspension:
-    return typed(Suspension, row, subject=Subject(row.subject))
+    return as_type(Suspension, row, subject=Subject(row.subject))
 
 
 def _row(each: Suspension) -> dict[str, Any]:

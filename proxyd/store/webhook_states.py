@@ -15,7 +15,7 @@ from proxyd.core.model.profile import NotificationRule
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import StoreReader
 from proxyd.store.databases.shards import OwnShards, shard_of
-from proxyd.store.rows import typed, way_of_declaration
+from proxyd.store.rows import as_type, way_of_declaration
 from proxyd.store.writer import Writer, take_all
 
 Key: TypeAlias = tuple[str, str, str, str]
@@ -68,7 +68,7 @@ class SqlWebhooks:
         self._shards = shards
         self._answers: deque[_Answer] = deque()
 
-    async def unconfirmed(self) -> list[UnconfirmedWebhook]:
+    async def list_unconfirmed(self) -> list[UnconfirmedWebhook]:
         """Return the declared webhooks of our own shards that have not answered yet."""
         own = None if self._shards is None else frozenset(self._shards())
         query = select(t.webhooks).where(t.webhooks.c.state == WebhookState.UNCONFIRMED.value)
@@ -81,7 +81,7 @@ class SqlWebhooks:
             if own is None or shard_of(row.endpoint) in own
         ]
 
-    async def answered(self, webhook: WebhookDelivery, state: WebhookState, now_s: float, detail: str) -> None:
+    async def record_ping(self, webhook: WebhookDelivery, state: WebhookState, now_s: float, detail: str) -> None:
         """Record a ping's result and release held deliveries; after an earlier answer, only that it accepts again."""
         self._answers.append(_Answer(key_of(webhook), state, now_s, detail))
         await self._writer.submit(self._write_answers)
@@ -107,7 +107,7 @@ class SqlWebhooks:
     async def all(self) -> list[KnownWebhook]:
         """Return every webhook."""
         query = select(t.webhooks).order_by(*(t.webhooks.c[name] for name in _KEY))
-        return [typed(KnownWebhook, row) for row in await self._read(query)]
+        return [as_type(KnownWebhook, row) for row in await self._read(query)]
 
     def declare(self, connection: Connection, rules: Iterable[NotificationRule], now_s: float) -> None:
         """Forget the webhooks that are no longer declared, and record the new ones as unconfirmed.

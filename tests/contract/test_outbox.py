@@ -54,8 +54,8 @@ async def test_a_notification_that_was_recorded_before_is_not_told_again(store: 
 
 async def declare(store: SqlStore, *statements: str, now_s: float = 1.0) -> None:
     await store.declarations.accept([], declaration(source("a"), *statements).rules.values(), now_s)
-    for each in await store.webhooks.unconfirmed():
-        await store.webhooks.answered(each.webhook, WebhookState.CONFIRMED, now_s, "")
+    for each in await store.webhooks.list_unconfirmed():
+        await store.webhooks.record_ping(each.webhook, WebhookState.CONFIRMED, now_s, "")
 
 
 def listed(gathered: Gathered) -> bytes:
@@ -130,7 +130,7 @@ async def test_of_two_that_make_a_digest_at_once_none_loses_what_only_the_other_
     while found := await store.due_deliveries(9000.0, hold_s=600.0, limit=9):
         sent += [one.body for one in found]
         for one in found:
-            await store.delivered(one, 9000.0)
+            await store.record_delivery(one, 9000.0)
     assert sent == [b"1 2 3", b"3 3"]
 
 
@@ -207,7 +207,7 @@ async def test_the_first_of_each_lane_is_due_unless_something_before_it_holds_it
 async def test_what_failed_at_an_endpoint_is_due_at_once_when_that_works_again(store: SqlStore) -> None:
     await put(store, notification("1"), notification("2"), notification("x", rule_name="q"))
     for due in await store.due_deliveries(10.0, hold_s=600.0, limit=9):
-        await store.failed(due, 10.0, next_s=2000.0, error="500")
+        await store.record_failure(due, 10.0, next_s=2000.0, error="500")
     await store.retry_now("https://other.example/", 20.0)
     assert await store.due_deliveries(20.0, hold_s=600.0, limit=9) == []
     await store.retry_now(URL, 20.0)
@@ -218,9 +218,9 @@ async def test_what_failed_at_an_endpoint_is_due_at_once_when_that_works_again(s
 async def test_every_attempt_is_kept_until_its_notification_expires(store: SqlStore) -> None:
     await put(store, notification("1"), notification("other", rule_name="q"))
     first = (await store.due_deliveries(10.0, hold_s=600.0, limit=1))[0]
-    await store.failed(first, 10.0, next_s=20.0, error="503", duration_s=0.5)
+    await store.record_failure(first, 10.0, next_s=20.0, error="503", duration_s=0.5)
     again = (await store.due_deliveries(20.0, hold_s=600.0, limit=1))[0]
-    await store.delivered(again, 20.0, duration_s=0.25, detail="200")
+    await store.record_delivery(again, 20.0, duration_s=0.25, detail="200")
     assert await store.history.delivery_attempts("1") == [
         DeliveryAttempt(URL, None, attempted_s=9.5, duration_s=0.5, result="retry", detail="503"),
         DeliveryAttempt(URL, None, attempted_s=19.75, duration_s=0.25, result="accepted", detail="200"),
@@ -233,7 +233,7 @@ async def test_every_attempt_is_kept_until_its_notification_expires(store: SqlSt
 async def test_a_410_gives_up_the_whole_lane_until_it_is_replayed(store: SqlStore) -> None:
     await put(store, notification("1"), notification("2"), notification("x", rule_name="q"))
     first = (await store.due_deliveries(10.0, hold_s=600.0, limit=1))[0]
-    await store.failed(first, 10.0, next_s=None, error="410", disables=True)
+    await store.record_failure(first, 10.0, next_s=None, error="410", disables=True)
     assert (await store.outbox_depth()).dead == 2
     await put(store, notification("3"))
     assert [(d.notification_id, d.is_disabled) for d in await store.due_deliveries(11.0, hold_s=0.0, limit=9)] == [
@@ -241,9 +241,9 @@ async def test_a_410_gives_up_the_whole_lane_until_it_is_replayed(store: SqlStor
         ("3", True),
     ]
     disabled = DisabledEndpoint("r", URL, "webhook STANDARD env SECRET_A", disabled_s=10.0, detail="410")
-    assert await store.disabled_endpoints() == [disabled]
+    assert await store.list_disabled_endpoints() == [disabled]
     assert await store.replay("1", 12.0) == 1
-    assert await store.disabled_endpoints() == []
+    assert await store.list_disabled_endpoints() == []
     assert [d.is_disabled for d in await store.due_deliveries(13.0, hold_s=0.0, limit=9)] == [False, False]
 
 
@@ -258,17 +258,17 @@ async def test_an_endpoint_that_is_declared_otherwise_is_enabled(
     await declare(store, rule("r", clauses=WEBHOOK))
     await put(store, notification("1"))
     first = (await store.due_deliveries(10.0, hold_s=600.0, limit=1))[0]
-    await store.failed(first, 10.0, next_s=None, error="410", disables=True)
+    await store.record_failure(first, 10.0, next_s=None, error="410", disables=True)
     await declare(store, rule("r", clauses=clauses))
-    assert bool(await store.disabled_endpoints()) is is_disabled
+    assert bool(await store.list_disabled_endpoints()) is is_disabled
 
 
 async def test_an_accepted_test_enables(store: SqlStore) -> None:
     await put(store, notification("1"))
     first = (await store.due_deliveries(10.0, hold_s=600.0, limit=1))[0]
-    await store.failed(first, 10.0, next_s=None, error="410", disables=True)
+    await store.record_failure(first, 10.0, next_s=None, error="410", disables=True)
     await store.enable("r", URL)
-    assert await store.disabled_endpoints() == []
+    assert await store.list_disabled_endpoints() == []
 
 
 async def test_what_a_rule_gathers_goes_out_as_one_when_its_period_is_over(store: SqlStore) -> None:
@@ -281,7 +281,7 @@ async def test_what_a_rule_gathers_goes_out_as_one_when_its_period_is_over(store
     assert await store.next_digest_s() == 7200.0
     found = (await store.due_deliveries(3600.0, hold_s=600.0, limit=9))[0]
     assert (found.is_digest, found.body, found.notification_id[:4]) == (True, b"a b 3", "dgs_")
-    await store.delivered(found, 3601.0, detail="200")
+    await store.record_delivery(found, 3601.0, detail="200")
     rows = (await store.history.find_notifications(Wanted(), before=None, limit=9)).rows
     assert {row.notification_id: row.deliveries[0].state for row in rows} == {
         "a": "delivered",
@@ -358,7 +358,7 @@ async def test_a_digest_is_the_same_after_a_restart_and_what_came_late_makes_ano
         await store.make_digests(9000.0, listed)
         assert await due(store, 9000.0) == first
         delivery = (await store.due_deliveries(9000.0, hold_s=600.0, limit=1))[0]
-        await store.delivered(delivery, 9000.0)
+        await store.record_delivery(delivery, 9000.0)
         second = await due(store, 9000.0)
     assert [body for _, body in (*first, *second)] == [b"a b 3", b"late 3"]
     assert first[0][0] != second[0][0]
@@ -370,12 +370,12 @@ async def test_a_digest_that_was_given_up_is_replayed_whole_and_as_it_was(store:
     await store.make_digests(3600.0, listed)
     before = await due(store, 3600.0)
     delivery = (await store.due_deliveries(3600.0, hold_s=600.0, limit=1))[0]
-    await store.failed(delivery, 3601.0, next_s=None, error="no")
+    await store.record_failure(delivery, 3601.0, next_s=None, error="no")
     assert (await store.outbox_depth()).dead == 2
     assert await store.replay("b", 3700.0) == 1
     assert await due(store, 3700.0) == before
     delivery = (await store.due_deliveries(3700.0, hold_s=600.0, limit=1))[0]
-    await store.failed(delivery, 3701.0, next_s=None, error="no")
+    await store.record_failure(delivery, 3701.0, next_s=None, error="no")
     assert await store.replay(None, 3800.0) == 1
     assert await due(store, 3800.0) == before
 
@@ -402,9 +402,9 @@ async def test_what_goes_to_a_webhook_waits_until_that_has_answered(store: SqlSt
     assert [name for name, _ in await due(store, 5.0)] == ["2"]
     assert await store.next_delivery_s(busy=["r\na@example.org"]) is None
     assert await store.outbox_depth() == (1, 2.0, 1, 0)
-    (waiting,) = await store.webhooks.unconfirmed()
+    (waiting,) = await store.webhooks.list_unconfirmed()
     assert (waiting.webhook, waiting.since_s) == (ENDPOINT, 1.0)
-    await store.webhooks.answered(waiting.webhook, WebhookState.CONFIRMED, 6.0, "204")
+    await store.webhooks.record_ping(waiting.webhook, WebhookState.CONFIRMED, 6.0, "204")
     assert [name for name, _ in await due(store, 7.0)] == ["1", "2"]
 
 
@@ -412,7 +412,7 @@ async def test_a_webhook_that_is_declared_again_stays_confirmed_and_one_in_anoth
     store: SqlStore,
 ) -> None:
     await accept(store, "STANDARD", 1.0)
-    await store.webhooks.answered(ENDPOINT, WebhookState.CONFIRMED, 2.0, "204")
+    await store.webhooks.record_ping(ENDPOINT, WebhookState.CONFIRMED, 2.0, "204")
     await accept(store, "STANDARD", 3.0)
     assert [(each.state, each.since_s) for each in await store.webhooks.all()] == [("confirmed", 2.0)]
     await accept(store, "GITHUB", 4.0)
@@ -437,7 +437,7 @@ async def test_two_unanswered_webhooks_may_be_removed_at_once(store: SqlStore) -
     await store.declarations.accept(
         [], declaration(source("a"), rule("r", clauses=f"{WEBHOOK} {other}")).rules.values(), 1.0
     )
-    webhooks = [each.webhook for each in await store.webhooks.unconfirmed()]
+    webhooks = [each.webhook for each in await store.webhooks.list_unconfirmed()]
     await put(store, notification("1", *webhooks))
     await store.declarations.accept([], [], 2.0)
     assert len(await store.history.dead_letters(before=None, limit=9)) == len(webhooks) == 2
@@ -450,7 +450,7 @@ async def test_a_digest_for_a_webhook_that_has_not_answered_is_held_too(store: S
     await store.make_digests(3600.0, listed)
     assert await due(store, 3600.0) == []
     assert (await store.outbox_depth()).held == 1
-    await store.webhooks.answered(ENDPOINT, WebhookState.UNANSWERED, 3601.0, "503")
+    await store.webhooks.record_ping(ENDPOINT, WebhookState.UNANSWERED, 3601.0, "503")
     assert [body for _, body in await due(store, 3602.0)] == [b"1 2 None"]
 
 
@@ -462,15 +462,15 @@ async def test_what_is_held_survives_a_restart(database: str | Path) -> None:
         await accept(second, "STANDARD", 2.0)
         await put(second, notification("2"))
         assert await due(second, 5.0) == []
-        await second.webhooks.answered(ENDPOINT, WebhookState.CONFIRMED, 6.0, "204")
+        await second.webhooks.record_ping(ENDPOINT, WebhookState.CONFIRMED, 6.0, "204")
         assert [name for name, _ in await due(second, 7.0)] == ["1"]
 
 
 async def test_a_late_refusal_does_not_undo_that_a_webhook_answered(store: SqlStore) -> None:
     await accept(store, "STANDARD", 1.0)
-    await store.webhooks.answered(ENDPOINT, WebhookState.UNANSWERED, 2.0, "503")
-    await store.webhooks.answered(ENDPOINT, WebhookState.CONFIRMED, 3.0, "204")
-    await store.webhooks.answered(ENDPOINT, WebhookState.UNANSWERED, 4.0, "410")
+    await store.webhooks.record_ping(ENDPOINT, WebhookState.UNANSWERED, 2.0, "503")
+    await store.webhooks.record_ping(ENDPOINT, WebhookState.CONFIRMED, 3.0, "204")
+    await store.webhooks.record_ping(ENDPOINT, WebhookState.UNANSWERED, 4.0, "410")
     assert [(each.state, each.since_s) for each in await store.webhooks.all()] == [("confirmed", 3.0)]
 
 
@@ -478,7 +478,7 @@ async def test_after_a_jump_back_nothing_waits_for_a_year(store: SqlStore) -> No
     year_s = 365 * 86400.0
     await put(store, notification("1", created_s=year_s))
     (one,) = await store.due_deliveries(year_s, hold_s=600.0, limit=9)
-    await store.failed(one, year_s, next_s=year_s + 60.0, error="503")
+    await store.record_failure(one, year_s, next_s=year_s + 60.0, error="503")
     await put(store, notification("2", created_s=5.0))
     await store.declarations.accept([], [], 10.0)
     assert [name for name, _ in await due(store, 10.0)] == ["1"]

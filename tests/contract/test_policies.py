@@ -82,8 +82,8 @@ def follow(demand: RuleDemand, chronons: Sequence[Chronon], seed: int = 1) -> It
             continue
         if demand.starts is not None:
             demand.starts.record(at_s)
-        demand.passed(RATE_PER_S * (at_s - seen.last_s))
-        demand.probed(now)
+        demand.expect_items(RATE_PER_S * (at_s - seen.last_s))
+        demand.note_probe(now)
         new = int(rng.poisson(RATE_PER_S * (at_s - seen.last_s)))
         events, seen.last_s = events + new, at_s
         demand.found(Findings(at_s, RATE_PER_S, events, fired=new > 0, counting_s=at_s - T0 + 600.0))
@@ -181,7 +181,7 @@ def test_what_it_asks_for_a_second_is_what_it_takes(name: PolicyName) -> None:
     """Probes that come whatever their price are charged to the budget before the plan of the week is made."""
     demand = POLICIES[name](request(name))
     probes = sum(each.is_probed for each in follow(demand, range(NOW, NOW + 2000)))
-    asked = demand.asked_per_s(GRID.length_s) * 2000 * GRID.length_s
+    asked = demand.demand_per_s(GRID.length_s) * 2000 * GRID.length_s
     assert (asked == 0) == demand.is_priced
     assert demand.is_priced or probes == pytest.approx(asked, rel=0.2)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.lab.replay.policy_registry import LEARNING, PEERS, WaitingPolicy
-from proxyd.lab.replay.replay import ProbesMade, ReplayPolicy, Terms, achieved, replay
+from proxyd.lab.replay.replay import ProbesMade, ReplayPolicy, Terms, measures_of_probes, replay
 
 Floats = NDArray[np.float64]
 DAY_S, WEEK_S = 86400.0, 7 * 86400.0
@@ -111,7 +111,7 @@ def test_another_future_changes_no_decision_of_the_past(
 def test_nothing_at_all_may_happen(name: str, terms: Terms) -> None:
     silent = tuple(np.zeros(0) for _ in range(SOURCES))
     unknown = replace(terms, history=silent, history_start_s=terms.start_s)
-    assert achieved(silent, made_by(name, silent, unknown), unknown).mean_delay_s == 0.0
+    assert measures_of_probes(silent, made_by(name, silent, unknown), unknown).mean_delay_s == 0.0
 
 
 @pytest.mark.parametrize("name", MAKERS)

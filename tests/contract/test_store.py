@@ -295,14 +295,14 @@ async def test_a_lane_gives_out_one_delivery_at_a_time_in_order(store: SqlStore)
         ("1", "https://r1.example/"),
         ("x", "https://r0.example/"),
     ]
-    await store.delivered(due[0], 6.0)
+    await store.record_delivery(due[0], 6.0)
     assert [d.notification_id for d in await store.due_deliveries(6.0, hold_s=600.0, limit=10)] == ["1", "2", "x"]
 
 
 async def test_a_failing_delivery_holds_its_lane_back_for_a_while(store: SqlStore) -> None:
     await store.record(observation(notification("1"), notification("2")))
     first = (await store.due_deliveries(10.0, hold_s=600.0, limit=10))[0]
-    await store.failed(first, 10.0, next_s=2000.0, error="503")
+    await store.record_failure(first, 10.0, next_s=2000.0, error="503")
     assert await store.due_deliveries(609.0, hold_s=600.0, limit=10) == []
     assert [d.notification_id for d in await store.due_deliveries(611.0, hold_s=600.0, limit=10)] == ["2"]
     assert await store.next_delivery_s() == 2.0
@@ -311,7 +311,7 @@ async def test_a_failing_delivery_holds_its_lane_back_for_a_while(store: SqlStor
 async def test_dead_letters_are_kept_and_can_be_replayed_with_the_same_bytes(store: SqlStore) -> None:
     await store.record(observation(notification("1")))
     first = (await store.due_deliveries(10.0, hold_s=600.0, limit=10))[0]
-    await store.failed(first, 10.0, next_s=None, error="gone")
+    await store.record_failure(first, 10.0, next_s=None, error="gone")
     assert await store.outbox_depth() == (0, None, 0, 1)
     assert await store.replay("1", 20.0) == 1
     again = (await store.due_deliveries(20.0, hold_s=600.0, limit=10))[0]
@@ -380,10 +380,10 @@ async def test_accounts_add_up_by_day_and_expire(store: SqlStore) -> None:
 async def test_old_rows_expire_but_not_what_is_shown_or_on_its_way(store: SqlStore) -> None:
     await store.record(observation(*(notification(n) for n in ("pending", "sent", "newest")), events=(stored(1, "a"),)))
     lane = (await store.due_deliveries(5.0, hold_s=600.0, limit=10))[0]
-    await store.failed(lane, 5.0, next_s=1e9, error="x")
+    await store.record_failure(lane, 5.0, next_s=1e9, error="x")
     for _ in range(2):
         later = (await store.due_deliveries(900.0, hold_s=600.0, limit=10))[0]
-        await store.delivered(later, 900.0)
+        await store.record_delivery(later, 900.0)
     assert await expire(store.writer, 1e6, retention_s=100.0) == 2  # the interval and "sent"
     listed = (await store.history.find_notifications(Wanted(), before=None, limit=9)).rows
     assert [row.notification_id for row in listed] == ["newest", "pending"]
@@ -431,7 +431,7 @@ async def test_a_long_queue_of_one_receiver_hides_no_other(store: SqlStore) -> N
     await store.record(observation(*stuck, notification("other", rule_name="q")))
     for _ in range(3):
         first = (await store.due_deliveries(10.0, hold_s=0.0, limit=1))[0]
-        await store.failed(first, 10.0, next_s=10.0, error="x")
+        await store.record_failure(first, 10.0, next_s=10.0, error="x")
     due = await store.due_deliveries(20.0, hold_s=0.0, limit=2)
     assert [d.notification_id for d in due] == ["stuck 0", "other"]
     rest = await store.due_deliveries(20.0, hold_s=0.0, limit=2, busy={due[0].lane})

@@ -52,7 +52,7 @@ async def sent(store: SqlStore, now_s: float) -> list[tuple[str, bytes]]:
     found = []
     while due := await store.due_deliveries(now_s, hold_s=600.0, limit=9):
         for each in due:
-            await store.delivered(each, now_s)
+            await store.record_delivery(each, now_s)
             found.append((each.endpoint, each.body))
     return found
 
@@ -97,11 +97,11 @@ async def test_what_a_muted_rule_kept_comes_as_one_digest_for_each_receiver(stor
 async def test_what_was_not_sent_before_goes_on_as_it_was(store: SqlStore) -> None:
     await put(store, notification("tried"), notification("queued"))
     attempted = (await store.due_deliveries(3.0, hold_s=600.0, limit=9))[0]
-    await store.failed(attempted, 3.0, next_s=4.0, error="503")
+    await store.record_failure(attempted, 3.0, next_s=4.0, error="503")
     under_way = (await store.due_deliveries(4.0, hold_s=600.0, limit=9))[0]
     await suspend(store, MUTE)
     await put(store, notification("new"))
-    await store.failed(under_way, 6.0, next_s=7.0, error="503")
+    await store.record_failure(under_way, 6.0, next_s=7.0, error="503")
     assert await sent(store, 1000.0) == []
     assert await states(store) == {"tried": ["stopped"], "queued": ["stopped"], "new": ["muted"]}
     await suspend(store, now_s=1000.0)
@@ -112,7 +112,7 @@ async def test_an_answer_that_comes_after_the_mute_counts(store: SqlStore) -> No
     await put(store, notification("1"))
     under_way = (await store.due_deliveries(3.0, hold_s=600.0, limit=9))[0]
     await suspend(store, MUTE)
-    await store.delivered(under_way, 6.0)
+    await store.record_delivery(under_way, 6.0)
     assert await suspend(store, now_s=7.0) == 0
     assert await sent(store, 7.0) == []
 
@@ -124,7 +124,7 @@ async def test_what_is_dropped_is_never_sent_unless_it_is_asked_for(store: SqlSt
     await put(store, notification("1"), notification("2"))
     found = await store.suspensions.change(lambda _: (), DECLARED, 9.0, dropped={"r"})
     assert found.released == 3
-    await store.failed(under_way, 9.5, next_s=9.5, error="503")
+    await store.record_failure(under_way, 9.5, next_s=9.5, error="503")
     assert await sent(store, 10.0) == []
     assert await states(store) == {"before": ["dropped"], "1": ["dropped"], "2": ["dropped"]}
     assert await store.replay("1", 11.0) == 1
@@ -176,7 +176,7 @@ async def test_a_webhook_that_has_not_answered_is_pinged_before_the_digest(store
     await put(store, notification("2", webhook))
     await suspend(store, declared=declared, now_s=9.0)
     assert await sent(store, 9.0) == []
-    await store.webhooks.answered(webhook, WebhookState.CONFIRMED, 10.0, "")
+    await store.webhooks.record_ping(webhook, WebhookState.CONFIRMED, 10.0, "")
     assert await sent(store, 10.0) == [("https://receiver.example/hook", b"1+2")]
 
 
@@ -218,13 +218,13 @@ async def test_a_receiver_of_several_rules_gets_one_digest_that_holds_back_what_
     assert sorted((each.rule, each.ids) for each in gathered) == [("r", ("3",)), ("r, other", ("1", "2", "3"))]
     first, second = await store.due_deliveries(20.0, hold_s=600.0, limit=9)
     assert [(each.endpoint, each.body) for each in (first, second)] == [(ONE, b"1+2+3"), (TWO, b"3")]
-    await store.failed(first, 21.0, next_s=30.0, error="503")
+    await store.record_failure(first, 21.0, next_s=30.0, error="503")
     assert [each.body for each in await store.due_deliveries(500.0, hold_s=600.0, limit=9, busy={second.lane})] == [
         b"1+2+3"
     ]
     assert [each.body for each in await store.due_deliveries(622.0, hold_s=600.0, limit=9)] == [b"1+2+3", b"3", b"4"]
     again = (await store.due_deliveries(500.0, hold_s=600.0, limit=9))[0]
-    await store.delivered(again, 500.0)
+    await store.record_delivery(again, 500.0)
     assert await sent(store, 500.0) == [(TWO, b"3"), (ONE, b"4")]
     assert {state for each in (await states(store)).values() for state in each} == {"delivered"}
 
@@ -240,7 +240,7 @@ async def test_a_digest_of_several_rules_is_given_up_dropped_and_replayed_whole(
     assert await states(store) == {"1": ["dropped"], "2": ["dropped"]}
     assert await store.replay("2", 23.0) == 1
     (delivery,) = await store.due_deliveries(23.0, hold_s=600.0, limit=9)
-    await store.failed(delivery, 23.0, next_s=None, error="410", disables=True)
+    await store.record_failure(delivery, 23.0, next_s=None, error="410", disables=True)
     assert await states(store) == {"1": ["dead"], "2": ["dead"]}
     await suspend(store, ALL, now_s=30.0)
     await put(store, notification("3"), notification("4", rule_name="other"))

@@ -99,7 +99,7 @@ class Running:
         await self.tell(replace(told(name), deliveries=(MailDelivery("a@example.org"),)))
         due = await self.control.resources.store.due_deliveries(T0, hold_s=600.0, limit=100)
         (delivery,) = (each for each in due if each.notification_id == name)
-        await self.control.resources.store.failed(delivery, T0, next_s=None, error=error)
+        await self.control.resources.store.record_failure(delivery, T0, next_s=None, error=error)
 
 
 def told(name: str, *, rule_name: str = "r", at_s: float = T0, **data: Any) -> Notification:

@@ -678,10 +678,10 @@ async def test_a_receiver_that_takes_the_test_message_gets_notifications_again(
     store, deliveries = running.control.resources.store, running.control.queries.deliveries
     (webhook,) = running.control.declarations.declaration.rules["r"].deliveries
     await running.tell(replace(told("n1"), deliveries=(webhook,)))
-    (waiting,) = await store.webhooks.unconfirmed()
-    await store.webhooks.answered(waiting.webhook, WebhookState.CONFIRMED, T0, "204")
+    (waiting,) = await store.webhooks.list_unconfirmed()
+    await store.webhooks.record_ping(waiting.webhook, WebhookState.CONFIRMED, T0, "204")
     (due,) = await store.due_deliveries(T0, hold_s=600.0, limit=9)
-    await store.failed(due, T0, next_s=None, error="status 410", disables=True)
+    await store.record_failure(due, T0, next_s=None, error="status 410", disables=True)
     assert [(each.endpoint, each.refused) for each in await deliveries.webhooks()] == [(webhook.endpoint, ("r",))]
 
     async def accept(_channel: RefusingChannel, message: Message) -> str:

@@ -32,7 +32,7 @@ async def started(folder: Path, store: SqlStore, now_s: float) -> Decider:
 
 async def see(store: SqlStore, found: Decider, names: tuple[str, ...], at_s: float) -> None:
     outcome = changed("s", [item(name) for name in names], at_s)
-    needed = found.observing.needed(outcome)
+    needed = found.observing.query_for(outcome)
     assert needed is not None
     observation = found.observe(outcome, await store.known("s", needed))
     assert observation is not None

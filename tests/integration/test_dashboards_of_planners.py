@@ -40,7 +40,7 @@ class Planners:
     def others(self) -> list[Peer]:
         return list(self.others_of.values())
 
-    async def called(self, _callback_id: str) -> None:
+    async def peer_called(self, _callback_id: str) -> None:
         return None
 
 

@@ -425,7 +425,7 @@ async def test_a_query_over_the_past_reads_what_was_stored(world: World) -> None
     await see(world.store, found, at_s=T0 + 10)
     await see(world.store, found, "x", at_s=T0 + 20)
     outcome = changed("s", [item("x", T0 + 19), item("y", T0 + 29)], T0 + 30)
-    needed = found.observing.needed(outcome)
+    needed = found.observing.query_for(outcome)
     assert needed is not None
     observation = found.observe(outcome, await world.store.known("s", needed))
     assert observation is not None

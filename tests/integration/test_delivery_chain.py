@@ -91,8 +91,8 @@ async def test_each_receiver_gets_the_version_of_the_payload_that_its_rule_asks_
     async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as store, store.writer.running():
         await store.declarations.accept([], rules.values(), T0)
         await store.record_results(RuleResults(notifications=(notification(1, *deliveries),)))
-        for each in await store.webhooks.unconfirmed():
-            await store.webhooks.answered(each.webhook, WebhookState.CONFIRMED, T0, "204")
+        for each in await store.webhooks.list_unconfirmed():
+            await store.webhooks.record_ping(each.webhook, WebhookState.CONFIRMED, T0, "204")
         due = await store.due_deliveries(T0, hold_s=600.0, limit=10, busy=set(), shut={})
     assert {each.endpoint: each.payload for each in due} == {
         "https://two.example/": 2,

@@ -94,7 +94,7 @@ class Planner:
         """Let a source show items."""
         found = self.decider
         outcome = changed(name, items, at_s)
-        needed = found.observing.needed(outcome)
+        needed = found.observing.query_for(outcome)
         known = NO_CONTEXT if needed is None else await self._store.known(name, needed)
         observation = found.observe(outcome, known)
         assert observation is not None

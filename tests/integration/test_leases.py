@@ -17,7 +17,7 @@ from proxyd.core.errors import LeaseLostError, StoreError, StoreUnreachableError
 from proxyd.store.backups import open_connections
 from proxyd.store.databases.lease import Lease
 from proxyd.store.databases.membership import Membership, sharing
-from proxyd.store.databases.postgresql import answered, session_of
+from proxyd.store.databases.postgresql import session_of, wait_for_answer
 from proxyd.store.databases.schema import is_newest, migration_config
 from tests.servers import PostgresServer
 
@@ -40,7 +40,7 @@ def test_a_lease_counts_from_the_question_and_ends_before_the_server_gives_it_aw
 
     lease = Lease("planner", 10.0, lambda: now_s[0])
     assert not lease.is_held()
-    assert asyncio.run(lease.asked(answer_late(), 10.0))
+    assert asyncio.run(lease.ask(answer_late(), 10.0))
     assert lease.left_s == 5.0
     now_s[0] = 108.0
     assert not lease.is_held()
@@ -79,7 +79,7 @@ async def test_what_does_not_answer_is_not_waited_for_either_when_it_is_given_up
             await ended.wait()
 
     with pytest.raises(StoreUnreachableError, match="did not answer within"):
-        await answered(hang(), 0.01)
+        await wait_for_answer(hang(), 0.01)
     ended.set()
 
 

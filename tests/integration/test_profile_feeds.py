@@ -151,7 +151,7 @@ async def test_what_is_known_is_not_sent_again(running: Running, form: str) -> N
 
 def test_two_versions_never_share_a_second() -> None:
     changes = FeedState()
-    served = [changes.changed_s(("feed",), tag, now_s) for tag, now_s in (("a", 5.9), ("b", 5.9), ("b", 9.0), ("a", 9))]
+    served = [changes.change_s(("feed",), tag, now_s) for tag, now_s in (("a", 5.9), ("b", 5.9), ("b", 9.0), ("a", 9))]
     assert served == [5, 6, 6, 9]
 
 

@@ -72,12 +72,12 @@ async def test_a_notification_is_traced_to_its_interval_its_probe_and_its_items(
 async def test_the_attempts_of_a_notification_are_told_in_their_order(running: Running, client: Client) -> None:
     await probed(running)
     store = running.control.resources.store
-    for each in await store.webhooks.unconfirmed():
-        await store.webhooks.answered(each.webhook, WebhookState.CONFIRMED, T0, "204")
+    for each in await store.webhooks.list_unconfirmed():
+        await store.webhooks.record_ping(each.webhook, WebhookState.CONFIRMED, T0, "204")
     (due,) = await store.due_deliveries(T0 + 40.0, hold_s=60.0, limit=1)
-    await store.failed(due, T0 + 41.0, next_s=T0 + 50.0, error="status 503")
+    await store.record_failure(due, T0 + 41.0, next_s=T0 + 50.0, error="status 503")
     (again,) = await store.due_deliveries(T0 + 50.0, hold_s=60.0, limit=1)
-    await store.delivered(again, T0 + 51.0)
+    await store.record_delivery(again, T0 + 51.0)
     found = await client.notification(due.notification_id)
     told = [(each["at"], each["result"], each["detail"]) for each in found["attempts"]]
     assert told == [

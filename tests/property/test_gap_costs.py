@@ -20,7 +20,7 @@ from proxyd.core.planning.kernels.losses import (
     halving,
     linear,
     links_of,
-    merged,
+    merge_steps,
     overwritten_items,
     window,
 )
@@ -43,7 +43,7 @@ def losses(draw: st.DrawFn) -> Losses:
         return Losses(halving(life, delay))
     if kind == "overwritten":
         return Losses((), delay, 1 / life)
-    return Losses(merged([*window(life, delay), *linear(draw(lives), delay)]), draw(delays), 1 / life)
+    return Losses(merge_steps([*window(life, delay), *linear(draw(lives), delay)]), draw(delays), 1 / life)
 
 
 @st.composite
@@ -116,7 +116,7 @@ def test_the_path_takes_nearly_the_items_that_are_overwritten() -> None:
 
 @given(st.lists(st.builds(Step, lives, delays), min_size=1, max_size=9))
 def test_merged_steps_count_the_same(steps: list[Step]) -> None:
-    few = merged(steps)
+    few = merge_steps(steps)
     assert len(few) <= STEPS
     assert sum(step.delay for step in few) == pytest.approx(sum(step.delay for step in steps))
     mean, before = (sum(step.delay * step.after for step in each) for each in (few, steps))
@@ -125,7 +125,7 @@ def test_merged_steps_count_the_same(steps: list[Step]) -> None:
 
 @given(st.lists(st.builds(Step, lives, delays), min_size=1, max_size=9))
 def test_steps_that_are_merged_early_come_no_later(steps: list[Step]) -> None:
-    few = merged(steps, early=True)
+    few = merge_steps(steps, early=True)
     assert len(few) <= STEPS
     assert sum(step.delay for step in few) == pytest.approx(sum(step.delay for step in steps))
     assert few[0].after == min(step.after for step in steps if step.delay > 0)

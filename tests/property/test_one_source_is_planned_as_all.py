@@ -50,5 +50,5 @@ def test_one_probe_plans_as_many_do(
     found = PLANNERS[phased, capped]
     found.note_probe_of(source, rate_per_s, weight, now_s=now_s)
     alone = float(found.due_s[source])
-    found.probed(np.array([source]), np.array([rate_per_s]), now_s=now_s)
+    found.note_probes(np.array([source]), np.array([rate_per_s]), now_s=now_s)
     assert alone == pytest.approx(float(found.due_s[source]), rel=1e-12)

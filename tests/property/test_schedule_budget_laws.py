@@ -426,7 +426,7 @@ def test_the_preview_changes_nothing_and_is_what_comes(fleet: Fleet) -> None:
         chosen = found.planner.choose(chronon)
         came += chosen
         for planned in chosen:
-            found.planner.finished(planned.probe.source_id, planned.start_s, seen=True)
+            found.planner.finish(planned.probe.source_id, planned.start_s, seen=True)
     assert came == first
 
 

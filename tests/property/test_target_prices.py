@@ -173,7 +173,7 @@ def test_prices_follow_rates_alike_one_by_one_and_together(seed: int) -> None:
         rates = all_.rate_per_s * rng.lognormal(0.0, 0.5, 6)
         for source in sources.tolist():
             one.note_probe_of(source, float(rates[source]), 1.0, now_s=1e6)
-        all_.probed(sources, rates, now_s=1e6)
+        all_.note_probes(sources, rates, now_s=1e6)
     assert one.drift is not None
     assert all_.drift is not None
     assert [one.price_of(source) for source in range(6)] == pytest.approx(all_.drift.prices_of(sources).tolist())

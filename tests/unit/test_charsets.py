@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxyd.core.texts.charsets import DocumentKind, decoded
+from proxyd.core.texts.charsets import DocumentKind, decode
 from proxyd.probing.document_parser import parse_document
 from proxyd.probing.feeds.feed_parser import parse_any_feed
 from proxyd.probing.feeds.sitemaps import parse_sitemap
@@ -58,7 +58,7 @@ def test_feeds_sitemaps_and_pages_are_read_by_the_labels_that_browsers_know(labe
     feed, sitemap, page = documents(label, word, codec)
     assert parse_any_feed(feed, content_type).items[0].fields["channel.item.title"] == word
     assert parse_sitemap(sitemap, content_type).items[0].fields["channel.item.title"] == word
-    assert word in decoded(page, content_type, DocumentKind.HTML)
+    assert word in decode(page, content_type, DocumentKind.HTML)
 
 
 @pytest.mark.parametrize(
@@ -80,19 +80,19 @@ def test_feeds_sitemaps_and_pages_are_read_by_the_labels_that_browsers_know(labe
     ],
 )
 def test_what_a_charset_does_not_have_is_read_as_browsers_do(label: str, data: bytes, text: str) -> None:
-    assert decoded(data, f"text/html; charset={label}", DocumentKind.HTML) == text
+    assert decode(data, f"text/html; charset={label}", DocumentKind.HTML) == text
 
 
 @pytest.mark.parametrize("label", ["iso-8859-1", "windows-1251", "gbk", "shift_jis", "big5", "koi8-r", "ascii", "x"])
 def test_text_that_is_utf_8_is_not_what_a_false_declaration_says(label: str) -> None:
     for body in documents(label, "Grüße, 日本 €", "utf-8"):
         for content_type in (None, f"text/html; charset={label}"):
-            assert "Grüße, 日本 €" in decoded(body, content_type, DocumentKind.HTML)
+            assert "Grüße, 日本 €" in decode(body, content_type, DocumentKind.HTML)
 
 
 def test_json_follows_the_header_unless_it_is_utf_8() -> None:
-    assert decoded('"é"'.encode("latin-1"), "application/json; charset=latin1", DocumentKind.JSON) == '"é"'
-    assert decoded('"é"'.encode(), "application/json; charset=latin1", DocumentKind.JSON) == '"é"'
+    assert decode('"é"'.encode("latin-1"), "application/json; charset=latin1", DocumentKind.JSON) == '"é"'
+    assert decode('"é"'.encode(), "application/json; charset=latin1", DocumentKind.JSON) == '"é"'
 
 
 def test_one_new_character_does_not_turn_a_whole_feed_into_another_charset() -> None:

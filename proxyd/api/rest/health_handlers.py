@@ -9,7 +9,7 @@ from aiohttp import web
 
 from proxyd.api import wire
 from proxyd.api.connection_limits import admission, sending
-from proxyd.api.endpoint import Endpoint, answered
+from proxyd.api.endpoint import Endpoint, json_response
 from proxyd.api.problems import problem
 
 _NO_API = (
@@ -35,7 +35,7 @@ class HealthHandlers:
         """Say whether the daemon is ready for traffic."""
         checks = dict(await self._readiness())
         found = wire.Readiness(ready=all(checks.values()), checks=checks)
-        return answered(found, 200 if found.ready else 503)
+        return json_response(found, 200 if found.ready else 503)
 
     async def metrics(self, request: web.Request) -> web.Response:
         """Return the metrics in Prometheus' text format."""

@@ -32,7 +32,7 @@ class Idempotency:
         self._clock = queries.clock
         self._under_way: set[tuple[str, str]] = set()
 
-    def keyed(self, handler: Handler) -> Handler:
+    def with_key(self, handler: Handler) -> Handler:
         """Return a handler that repeats the stored response to a key instead of running ``handler`` again."""
         return partial(self._answer, handler)
 

@@ -16,7 +16,7 @@ from proxyd.api import wire
 from proxyd.api.auth import BEARER
 from proxyd.api.endpoint import read_query
 from proxyd.api.problems import later
-from proxyd.api.query_readers import known_declaration, position, wanted
+from proxyd.api.query_readers import filter_of_request, known_declaration, position
 from proxyd.base.clock import wait_until
 from proxyd.core.errors import NotFoundError
 from proxyd.core.language.syntax.words import no_such
@@ -207,11 +207,11 @@ def _which(profiles: Profiles, asked: wire.Which) -> Callable[[], Wanted]:
 
     def which() -> Wanted:
         try:
-            return wanted(asked, profiles)
+            return filter_of_request(asked, profiles)
         except NotFoundError:  # the profile has been removed
             return Wanted(frozenset())
 
-    wanted(asked, profiles)
+    filter_of_request(asked, profiles)
     return which
 
 

@@ -43,7 +43,7 @@ class FeedState:
     def __init__(self) -> None:
         self._served: dict[tuple[str, ...], tuple[str, int]] = {}
 
-    def changed_s(self, name: tuple[str, ...], etag: str, now_s: float) -> int:
+    def change_s(self, name: tuple[str, ...], etag: str, now_s: float) -> int:
         """Return the second since which ``name`` has been served with this tag.
 
         >>> changes = FeedState()
@@ -85,7 +85,7 @@ class Feeds:
         address = _address(request, rule)
         body = await asyncio.to_thread(lambda: write(Feed(profile, rule, address, tuple(map(entry, found.rows)))))
         etag = hashlib.sha256(body).hexdigest()[:32]
-        changed_s = self._changes.changed_s((content_type, profile, rule or ""), etag, self._clock.time_s())
+        changed_s = self._changes.change_s((content_type, profile, rule or ""), etag, self._clock.time_s())
         unchanged = _has(request, etag, changed_s)
         answer = web.Response(status=304, headers=_HEADERS) if unchanged else web.Response(body=body, headers=_HEADERS)
         if not unchanged:
@@ -95,7 +95,7 @@ class Feeds:
         return answer
 
 
-def feed_endpoints(queries: Queries) -> Sequence[Endpoint]:
+def endpoints_of_feeds(queries: Queries) -> Sequence[Endpoint]:
     """Return the endpoints of the feeds."""
     feeds = Feeds(queries)
     return tuple(

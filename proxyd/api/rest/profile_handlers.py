@@ -11,7 +11,7 @@ from typing import Any
 from aiohttp import ETag, web
 
 from proxyd.api import wire
-from proxyd.api.endpoint import Endpoint, answered, json_of, listing, model_of_body, read_bytes, read_query
+from proxyd.api.endpoint import Endpoint, json_of, json_response, listing, model_of_body, read_bytes, read_query
 from proxyd.api.listings import Listings
 from proxyd.api.problems import BadRequestError, fault_of_text, problem
 from proxyd.api.query_readers import known_declaration
@@ -52,7 +52,7 @@ class ProfileHandlers:
         name = request.match_info["name"]
         text, declared = await asyncio.to_thread(self._written, name)
         listed = await self._listings.get_profile(name)  # raises if it is gone by now
-        answer = answered(wire.ProfileShown(text=text, declared=declared, **dict(listed)))
+        answer = json_response(wire.ProfileShown(text=text, declared=declared, **dict(listed)))
         answer.etag = etag_of(text)
         return answer
 
@@ -94,7 +94,7 @@ class ProfileHandlers:
         only_if = _only_if(request)
         if dry_run:
             changes, cost = await self._profiles.try_out(text, only_if=only_if)
-            return answered(_made(changes, payloads.cost(cost), fault))
+            return json_response(_made(changes, payloads.cost(cost), fault))
         return _made(await self._profiles.declare(text, only_if=only_if), fault=fault)
 
     async def import_feeds(self, request: web.Request) -> wire.ImportMade | web.Response:
@@ -107,7 +107,7 @@ class ProfileHandlers:
         if request.content_type not in LISTINGS:
             return problem(415, "Unsupported media type", "send OPML as text/x-opml, or addresses as text/plain")
         made = await self.import_list(await read_bytes(request), asked)
-        return answered(made) if asked.dry_run else made
+        return json_response(made) if asked.dry_run else made
 
     async def import_list(self, body: bytes, asked: wire.Listing) -> wire.ImportMade:
         """Declare the feeds of a list, or only check it."""

@@ -20,7 +20,7 @@ from proxyd.core.language.syntax.quoting import format_contains, quote_name, quo
 from proxyd.core.language.syntax.statement_syntax import format_parsed
 from proxyd.core.language.syntax.web_addresses import WITHOUT_USER, address_problem, plain_address, without_user
 from proxyd.core.model.profile import EMPTY_DECLARATION, Declaration
-from proxyd.core.texts.charsets import DocumentKind, decoded
+from proxyd.core.texts.charsets import DocumentKind, decode
 from proxyd.core.texts.xml_references import ILLEGAL, with_legal_references
 
 __all__ = ["EMPTY_DECLARATION", "Listed", "Merged", "SourceList", "merge_listing", "opml", "read_listing"]
@@ -136,7 +136,7 @@ def read_listing(body: bytes, where: str) -> SourceList:
     >>> read_listing(b"# mine\nfeed:https://example.org/a\n", "list.txt").feeds
     (Listed(title='', url='https://example.org/a', folder=''),)
     """
-    text = decoded(body, None, DocumentKind.XML)
+    text = decode(body, None, DocumentKind.XML)
     wrong: list[str] = []
     markup = _HEAD.sub(lambda head: "\n" * head[0].count("\n"), text, count=1)  # faults name lines
     found = _opml(markup, where, wrong) if markup.lstrip("\n").startswith("<") else _lines(text)

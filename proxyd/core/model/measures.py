@@ -59,7 +59,7 @@ def measure(
     """
     pairs = [(_times(e), _times(p)) for e, p in zip(events_s, probes_s, strict=True)]
     delays = np.concatenate([np.zeros(0), *(delays_s(e, p, end_s=end_s, window=window) for e, p in pairs)])
-    intervals = np.concatenate([np.zeros(0, np.bool_), *(captured(e, p, grid=grid) for e, p in pairs)])
+    intervals = np.concatenate([np.zeros(0, np.bool_), *(captures(e, p, grid=grid) for e, p in pairs)])
     return Measures(
         completeness=float(intervals.mean()) if intervals.size else 1.0,
         mean_delay_s=float(delays.mean()) if delays.size else 0.0,
@@ -102,7 +102,7 @@ def found_s(events_s: ArrayLike, probes_s: ArrayLike, *, window: int | None = No
     return found
 
 
-def captured(events_s: ArrayLike, probes_s: ArrayLike, *, grid: ChrononGrid) -> NDArray[np.bool_]:
+def captures(events_s: ArrayLike, probes_s: ArrayLike, *, grid: ChrononGrid) -> NDArray[np.bool_]:
     """Return which execution intervals of one source a probe captured, under life *overwrite*.
 
     Events of one chronon are one update. Its interval runs from its chronon to the one before the next update's; the

@@ -86,7 +86,7 @@ def mute_of(rule: str, profiles: Iterable[str], suspensions: Mapping[Key, Suspen
     return max(found, key=lambda each: inf if each.until_s is None else each.until_s, default=None)
 
 
-def muted_rules(suspensions: Mapping[Key, Suspension], declaration: Declaration) -> frozenset[str]:
+def rules_to_mute(suspensions: Mapping[Key, Suspension], declaration: Declaration) -> frozenset[str]:
     """Return the declared rules that are muted, themselves or by one of their profiles."""
     if not suspensions:
         return frozenset()

@@ -20,12 +20,12 @@ _MOST_STEPS = 10_000  # a tenth of a second
 def play(planner: Planner, epoch: Epoch) -> Iterator[tuple[Chronon, list[PlannedProbe]]]:
     """Play an epoch as if every probe ended at once, including those in flight; yields each chronon's choice."""
     for source_id in tuple(planner.in_flight):
-        planner.finished(source_id, planner.settings.grid.start_s(epoch.start), seen=True)
+        planner.finish(source_id, planner.settings.grid.start_s(epoch.start), seen=True)
     now = epoch.start
     while now < epoch.stop:
         chosen = planner.choose(now)
         for planned in chosen:
-            planner.finished(planned.probe.source_id, planned.start_s, seen=True)
+            planner.finish(planned.probe.source_id, planned.start_s, seen=True)
         yield now, chosen
         now = max(now + 1, planner.queues.next_wake(now))
 
@@ -70,8 +70,8 @@ def preview_source(planner: Planner, source_id: str, epoch: Epoch) -> PlannedPro
     if source is None:
         return None
     alone = _alone(planner, source, epoch.start)
-    blocked_s = alone.limits.blocked_until_s(source)
-    now = max(epoch.start, planner.settings.grid.chronon_at(max(source.allowed_s(), blocked_s, 0.0)))
+    blocked_s = alone.limits.throttle_end_s(source)
+    now = max(epoch.start, planner.settings.grid.chronon_at(max(source.earliest_start_s(), blocked_s, 0.0)))
     now = planner.settings.next_room(max(now, alone.queues.next_wake(now - 1)), epoch.stop)
     while now < epoch.stop:
         if chosen := alone.choose(now):
@@ -85,7 +85,7 @@ def _alone(planner: Planner, source: PlannedSource, now: Chronon) -> Planner:
     alone = Planner(planner.settings)
     if planner.week is not None:
         alone.change_to(planner.week)  # it does not change until a probe ends
-    alone.limits.blocks.block(source.throttle_scope or source.host, planner.limits.blocked_until_s(source))
+    alone.limits.blocks.block(source.throttle_scope or source.host, planner.limits.throttle_end_s(source))
     alone.put(source.copy(), now)
     return alone
 
@@ -169,7 +169,7 @@ class PlanForecast:
             names += [source.source_id for source in sources if source.demands.has_deadlines]
             has_intervals = has_intervals or any(source.demands.has_intervals for source in sources)
             yield
-        return cls(epoch, (yield from planner.copied(names if has_intervals else ())))
+        return cls(epoch, (yield from planner.copy_in_parts(names if has_intervals else ())))
 
     def forecast(self) -> IntervalForecast:
         """Play the epoch, once; any probe inside an interval meets it, otherwise the constraint is recorded."""
@@ -228,4 +228,4 @@ class _Watch:
         grid = planner.settings.grid
         if source.pushed_until_s > grid.start_s(interval.start):
             return PUSHED
-        return planner.limits.blocked_by(source, grid.start_s(deadline)) or Constraint.BUDGET
+        return planner.limits.obstacle_at(source, grid.start_s(deadline)) or Constraint.BUDGET

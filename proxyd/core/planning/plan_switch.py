@@ -50,7 +50,7 @@ def _behind(week: WeekPlan, sources: Sequence[PlannedSource]) -> list[PlannedSou
     """Return the sources that changed since the plan was made."""
     seen = [source for source in sources if source.last_seen_s is not None]
     told = np.array(
-        [(source.rate_per_s, source.priced_weight, source.last_seen_s) for source in seen], dtype=np.float64
+        [(source.rate_per_s, source.weight_at_price, source.last_seen_s) for source in seen], dtype=np.float64
     )
     behind = week.behind([source.source_id for source in seen], told.reshape(len(seen), 3))
     return [source for source, is_behind in zip(seen, behind.tolist(), strict=True) if is_behind]
@@ -60,7 +60,7 @@ def _reschedule(planner: Planner, week: WeekPlan, sources: Sequence[PlannedSourc
     """Reschedule sources by the new plan; those seen before that only detect are looked up in it together."""
     grid, plain, allowed_s = planner.settings.grid, list[PlannedSource](), list[float]()
     for source in sources:
-        at_s = source.allowed_s()
+        at_s = source.earliest_start_s()
         is_plain = source.demands.only_detects and source.window is None and not source.hidden and at_s < inf
         if not is_plain or source.asked is not None or source.is_pushed(grid.start_s(now)):
             planner.reschedule(source.source_id, now)

@@ -141,7 +141,7 @@ class Planner:
             source.move_last(now_s)
         return at_s
 
-    def finished(self, source_id: str, now_s: float, *, seen: bool, learn: Learn = _learn_nothing) -> None:
+    def finish(self, source_id: str, now_s: float, *, seen: bool, learn: Learn = _learn_nothing) -> None:
         """Note that a probe ended; ``seen`` says whether it showed the source's state.
 
         ``learn`` takes in what was found before the source is rescheduled, once: due times may take 0.3 ms.
@@ -181,7 +181,7 @@ class Planner:
             if source_id in self.sources and source_id not in self.in_flight:
                 self.reschedule(source_id, self.settings.grid.chronon_at(now_s))
 
-    def pushed(self, source_id: str, now_s: float, *, learn: Learn = _learn_nothing) -> None:
+    def note_push(self, source_id: str, now_s: float, *, learn: Learn = _learn_nothing) -> None:
         """Note that a hub showed the new items of a source; this is as good as a probe, and free."""
         source = self.sources.get(source_id)
         if source is not None:
@@ -207,7 +207,7 @@ class Planner:
         """
         probe, source = planned.probe, self.sources.get(planned.probe.source_id)
         now_s = self.settings.grid.start_s(now)
-        if source is None or source.probe_units > 1 or self.limits.blocked_until_s(source) > now_s:
+        if source is None or source.probe_units > 1 or self.limits.throttle_end_s(source) > now_s:
             return None
         if source.asked is None and (source.not_before_s > now_s or not _still_asks(source, probe, now)):
             return None
@@ -251,7 +251,7 @@ class Planner:
             return []
         chosen: list[PlannedProbe] = []
         without_turn: list[PlannedSource] = []
-        hard = self._candidates.wanted(self.queues.awake, self.sources, self.in_flight, now)
+        hard = self._candidates.hardest(self.queues.awake, self.sources, self.in_flight, now)
         is_alone = len(self.sources) == 1  # there is no other source to be ranked with
         waiting = self._candidates.waiting(self.queues, now, slots, is_alone=is_alone)
         free = (candidate for candidate in waiting if candidate.source.source_id not in self.in_flight)
@@ -259,7 +259,7 @@ class Planner:
             source = candidate.source
             earliest_s = max(start_s, from_s, self.limits.earliest_s(source), candidate.earliest_s)
             if earliest_s >= stop_s - _ROUNDING_S:
-                blocked_by = self.limits.blocked_by(source, stop_s - _ROUNDING_S) or Constraint.HOST_POLITENESS
+                blocked_by = self.limits.obstacle_at(source, stop_s - _ROUNDING_S) or Constraint.HOST_POLITENESS
                 self._put_off(candidate, blocked_by, now)
                 if candidate.reason is Reason.SPEND:
                     without_turn.append(source)
@@ -277,9 +277,9 @@ class Planner:
 
     def part(self, source_ids: Iterable[str]) -> Planner:
         """Return a copy that has only some of the sources."""
-        return run_all(self.copied(source_ids))
+        return run_all(self.copy_in_parts(source_ids))
 
-    def copied(self, source_ids: Iterable[str]) -> Chunked[Planner]:
+    def copy_in_parts(self, source_ids: Iterable[str]) -> Chunked[Planner]:
         """Return what ``part`` returns, made in parts; sources that are put or removed meanwhile may be missing."""
         part = Planner(self.settings)
         part.limits = replace(part.limits, blocks=self.limits.blocks.copy())
@@ -314,10 +314,10 @@ class Planner:
         """Return the item that each rule which counts waits for on a source, if it was seen and items are expected."""
         return self._due_times.items_ahead(self.sources[source_id])
 
-    def postponed(self, source_id: str) -> dict[Constraint, int]:
+    def postponements(self, source_id: str) -> dict[Constraint, int]:
         """Return how often each constraint held back a source's probes."""
         source = self.sources[source_id]
-        return dict(Counter(source.postponed) + self.queues.passed_over(source_id))
+        return dict(Counter(source.postponed) + self.queues.times_without_room(source_id))
 
     def _take(self, candidate: Candidate, now: Chronon, at_s: float) -> PlannedProbe:
         source = candidate.source
@@ -351,4 +351,4 @@ class Planner:
     def _postpone(self, source: PlannedSource, constraint: Constraint) -> None:
         self.held_back.append((source.source_id, constraint))
         source.postpone(constraint)
-        self.queues.looked_at(source.source_id, self.limit)
+        self.queues.note_look(source.source_id, self.limit)

@@ -32,7 +32,7 @@ class Circuit:
         return self.trips > 0
 
 
-def failed(circuit: Circuit, lane: str, now_s: float, rng: np.random.Generator) -> Circuit:
+def circuit_after_failure(circuit: Circuit, lane: str, now_s: float, rng: np.random.Generator) -> Circuit:
     """Return the circuit after an attempt of ``lane`` failed.
 
     It opens after 5 failures in a row over at least 2 lanes, because a single lane is paced by its own retries. While
@@ -138,7 +138,7 @@ class Endpoints:
             del self._gates[endpoint]
         return was_awaited
 
-    def accepted(self, endpoint: str, position: int) -> bool:
+    def note_acceptance(self, endpoint: str, position: int) -> bool:
         """Note that the endpoint works, so that all lanes may continue; return whether to wake what waits for it.
 
         That is so if something failed since its last success. A delivery that fails again after it was woken is refused
@@ -163,11 +163,11 @@ class Endpoints:
         waiting.failing.clear()
         return is_back
 
-    def failed(self, endpoint: str, lane: str, now_s: float, *, asked_s: float | None, position: int) -> bool:
+    def note_failure(self, endpoint: str, lane: str, now_s: float, *, asked_s: float | None, position: int) -> bool:
         """Note a failure and the wait that the receiver asked for; return whether this opened the circuit."""
         gate = self._gates.setdefault(endpoint, _Gate())
         self._waiting.setdefault(endpoint, _Waiting()).failing.add(position)
-        before, gate.circuit = gate.circuit, failed(gate.circuit, lane, now_s, self._rng)
+        before, gate.circuit = gate.circuit, circuit_after_failure(gate.circuit, lane, now_s, self._rng)
         if asked_s:
             gate.pause_until_s = max(gate.pause_until_s, now_s + min(asked_s, LONGEST_PAUSE_S))
         return gate.circuit.is_open and not before.is_open

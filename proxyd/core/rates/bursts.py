@@ -57,7 +57,7 @@ def together(changes: Sequence[tuple[int, object]], now_s: float) -> float:
     return dispersion_of(counts.reshape(weeks, _PER_WEEK).astype(np.float64))
 
 
-def unhelped(changes: Sequence[tuple[int, int]], group_of: Ints, now_s: float) -> Floats:
+def late_share(changes: Sequence[tuple[int, int]], group_of: Ints, now_s: float) -> Floats:
     """Return which part of its late items a group keeps although one of them lets the others be found earlier.
 
     An item that comes together with n others has n more chances to be found in time, because a probe that finds one of
@@ -202,7 +202,7 @@ class Bursts:
         last = int(np.ceil(now_s / BIN_S))
         return np.arange(last - KEPT, last)
 
-    def looked(self, since_s: Floats, now_s: float, expected: Floats) -> None:
+    def note_look(self, since_s: Floats, now_s: float, expected: Floats) -> None:
         """Note probes of sources, which were last seen at ``since_s``.
 
         Parameters

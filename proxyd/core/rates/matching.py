@@ -41,7 +41,7 @@ class MatchingShare:
     matched_squares: float = 0.0
     products: float = 0.0
 
-    def changed(self, old: tuple[int, int], new: tuple[int, int]) -> MatchingShare:
+    def after(self, old: tuple[int, int], new: tuple[int, int]) -> MatchingShare:
         """Return the share after the events, and the matching ones, of a source changed from ``old`` to ``new``."""
         (n0, m0), (n1, m1) = old, new
         return MatchingShare(

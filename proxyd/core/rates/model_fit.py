@@ -118,7 +118,7 @@ class SourceModel:
     ahead_s: float = 0.0
     dispersion: float = 1.0
 
-    def expected(self, since_s: float, until_s: float) -> tuple[float, float]:
+    def expect(self, since_s: float, until_s: float) -> tuple[float, float]:
         """Return the items expected in (``since_s``, ``until_s``], and their waits at its end in item-seconds."""
         gap_s = max(0.0, until_s - since_s)
         if self.sums is None or gap_s == 0.0:
@@ -127,11 +127,11 @@ class SourceModel:
         items, waits = self.sums.between(cycle.week_s(since_s) + ahead_s, cycle.week_s(until_s) + ahead_s)
         return self.rate_per_s * items / speed, self.rate_per_s * waits / (speed * speed)
 
-    def planned(self, fit: ModelFit) -> SourceModel:
+    def model_to_plan_by(self, fit: ModelFit) -> SourceModel:
         """Return the model for planning the source: with an even week while its own is off."""
         return self if fit.week_off_since_s is None else replace(self, sums=None)
 
-    def judged(self, fit: ModelFit, evidence: Evidence) -> ModelFit:
+    def judge(self, fit: ModelFit, evidence: Evidence) -> ModelFit:
         """Return the fit after a probe; the model must be the one from before the probe.
 
         The week is judged by its own shape even while it is off, so that it can recover; the rate is judged by the
@@ -141,7 +141,7 @@ class SourceModel:
         if gap_s <= 0:
             return fit
         even = self.rate_per_s * gap_s
-        by_week = even if self.sums is None else self.expected(evidence.since_s, evidence.until_s)[0]
+        by_week = even if self.sums is None else self.expect(evidence.since_s, evidence.until_s)[0]
         is_off = fit.week_off_since_s is not None
         found, expected = _count_probes(evidence, even if is_off else by_week)
         as_of_s = evidence.since_s if fit.as_of_s is None else fit.as_of_s

@@ -117,7 +117,7 @@ def _relate_sources(numbers: Ints, columns: Ints, sources: int, times: float) ->
     useful = (sizes[rows.reshape(-1)] <= _LARGEST) & (count[columns] >= _FEWEST)
     numbers, columns = numbers[useful], columns[useful]
 
-    def changed(lag: int) -> csr_array:
+    def changes_after(lag: int) -> csr_array:
         """Return which sources changed ``lag`` bins after each bin, shape (bins, sources)."""
         from scipy.sparse import csr_array
 
@@ -125,7 +125,7 @@ def _relate_sources(numbers: Ints, columns: Ints, sources: int, times: float) ->
         there = np.flatnonzero(bins[np.minimum(place, len(bins) - 1)] == numbers - lag)
         return csr_array((np.ones(len(there)), (place[there], columns[there])), shape=(len(bins), sources))
 
-    now, apart = changed(0).T.tocsr(), [changed(lag) for lag in _LAGS]
+    now, apart = changes_after(0).T.tocsr(), [changes_after(lag) for lag in _LAGS]
     active = np.unique(columns)
     blocks = [
         _block(active[first : first + _BLOCK], now, apart, count, times) for first in range(0, len(active), _BLOCK)

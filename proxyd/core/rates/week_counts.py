@@ -86,16 +86,16 @@ class WeekCounts:
             squares = items
         if not found.any():
             return self
-        faded = self.faded(evidence.until_s)
+        faded = self.fade(evidence.until_s)
         return replace(faded, packed=pack(faded.counts + found), squares=faded.squares + squares)
 
-    def faded(self, now_s: float) -> WeekCounts:
+    def fade(self, now_s: float) -> WeekCounts:
         """Return the counts discounted to ``now_s``."""
         fade = 2.0 ** (-max(0.0, now_s - self.as_of_s) / HALF_LIFE_S)
         as_of_s = max(now_s, self.as_of_s)
         return replace(self, packed=pack(self.counts * fade), squares=self.squares * fade, as_of_s=as_of_s)
 
-    def passed(self, now_s: float) -> Floats:
+    def hours_observed(self, now_s: float) -> Floats:
         """Return how often each hour of the week was observed in the last year."""
         return hours_between(max(self.since_s, now_s - _LONGEST_S), now_s)
 

@@ -147,7 +147,7 @@ class WeekShapes:
     of_source: Ints
     dispersion: float = 1.0
 
-    def trusted(self, share: float) -> WeekShapes:
+    def mix_with_even(self, share: float) -> WeekShapes:
         """Return the shapes mixed with an even week, of which they make up ``share``.
 
         >>> WeekShapes(np.array([[0.0, 2.0]]), np.array([0])).trusted(0.5).shapes.tolist()

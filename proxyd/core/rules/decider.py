@@ -32,7 +32,7 @@ from proxyd.core.rules.known.context import NO_CONTEXT, StoredContext
 from proxyd.core.rules.known.estimates import Fleet, FleetRecord
 from proxyd.core.rules.known.failing import FailingRule
 from proxyd.core.rules.known.knowledge import DeciderSettings, Knowledge
-from proxyd.core.rules.known.source_requests import moved_url, validators
+from proxyd.core.rules.known.source_requests import url_after_move, validators
 from proxyd.core.rules.known.state import SourceState
 from proxyd.core.rules.known.subscriptions import Hubs, Subscription
 from proxyd.core.rules.observation import Observation
@@ -242,7 +242,7 @@ class Decider:
             self.known.compiled.requests[source_id],
             validators=validators(state, now_s=now_s, rate_per_s=lambda: self.known.rate_per_s(source, now_s)),
             body_hash=state.body_hash,
-            moved_url=moved_url(state, source),
+            moved_url=url_after_move(state, source),
         )
 
     def observe(

@@ -74,7 +74,7 @@ class Hints:
         bursts.k = k
         now_s = float(self._cycle.week_s(seen.until_s))
         since_s = float(self._cycle.week_s(seen.since_s))
-        bursts.looked(np.array([since_s]), now_s, week.expected(source_id, bursts.bins(now_s))[None, :])
+        bursts.note_look(np.array([since_s]), now_s, week.expect(source_id, bursts.bins(now_s))[None, :])
         bursts.found(float(self._cycle.week_s(time_s)) for time_s in seen.times_s[-KEPT * KEPT :])
         self._probed[planned.host] = source_id
 

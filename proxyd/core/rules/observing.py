@@ -32,7 +32,7 @@ from proxyd.core.rules.stages.answers import Match
 from proxyd.core.rules.stages.captures import Captured, JointCaptures
 from proxyd.core.rules.stages.events import Discovery, find_events
 from proxyd.core.rules.stages.joint_intervals import JointInterval
-from proxyd.core.rules.stages.rule_tasks import JointTask, RuleStep, RuleTask, Task, merged
+from proxyd.core.rules.stages.rule_tasks import JointTask, RuleStep, RuleTask, Task, merge
 from proxyd.core.rules.stages.source_events import SourceNews, outage_notices, source_news
 from proxyd.core.rules.stages.source_state import calibrate, next_state
 
@@ -126,7 +126,7 @@ class Observing:
 
     # -- an outcome
 
-    def needed(self, outcome: ProbeOutcome) -> StoreQuery | None:
+    def query_for(self, outcome: ProbeOutcome) -> StoreQuery | None:
         """Return what ``observe`` needs from the store, or ``None`` if it needs nothing."""
         source = self._known.source(outcome.source_id)
         if source is None:
@@ -157,7 +157,7 @@ class Observing:
                 if not self._is_current(draft):
                     continue
                 steps = await evaluation.run(draft.tasks)
-                step = merged(steps)
+                step = merge(steps)
                 answered = self._captures.match_tasks(step.firings, step.answers, outcome.source_id)
                 matches = await evaluation.run(answered)
                 if self._is_current(draft):
@@ -181,10 +181,10 @@ class Observing:
             self._placement.take_in(outcome, observation)
         learn = partial(self._placement.update_demands_of, outcome=outcome, observation=observation)
         if outcome.is_push:
-            self._planner.pushed(outcome.source_id, outcome.finished_s, learn=learn)
+            self._planner.note_push(outcome.source_id, outcome.finished_s, learn=learn)
         else:
             seen = observation is not None and outcome.kind.is_success
-            self._planner.finished(outcome.source_id, outcome.finished_s, seen=seen, learn=learn)
+            self._planner.finish(outcome.source_id, outcome.finished_s, seen=seen, learn=learn)
         if observation is not None:
             self._hints.hasten_siblings(observation.hints, outcome.finished_s)
             if observation.found.is_doubtful and outcome.source_id in self._planner.sources:
@@ -198,7 +198,7 @@ class Observing:
         if captured is None:
             return None
         self._placement.ask_once(captured.sources, now_s)
-        return await self._with_joint(RuleResults.of(merged([]), captured), captured, now_s, evaluation)
+        return await self._with_joint(RuleResults.of(merge([]), captured), captured, now_s, evaluation)
 
     # -- its steps
 
@@ -232,7 +232,7 @@ class Observing:
         """Return until when a source is or was left alone because it, or its host, asked for fewer requests."""
         state, planned = context.state, self._planner.sources.get(context.source.source_id)
         own_s = state.not_before_s if state.last_outcome == OutcomeKind.THROTTLED.value else 0.0
-        return own_s if planned is None else max(own_s, self._planner.limits.blocked_until_s(planned))
+        return own_s if planned is None else max(own_s, self._planner.limits.throttle_end_s(planned))
 
     def _is_current(self, draft: _Draft) -> bool:
         """Whether nothing that a draft depends on has changed since."""
@@ -255,7 +255,7 @@ class Observing:
         self, draft: _Draft, steps: Sequence[RuleStep], matches: Sequence[Match]
     ) -> tuple[Observation, Captured]:
         """Learn what an outcome says, and what it means for the rules but for the joint intervals that it ends."""
-        outcome, found, step = draft.outcome, draft.found, merged(steps)
+        outcome, found, step = draft.outcome, draft.found, merge(steps)
         self._placement.settle(outcome.source_id, outcome.finished_s)
         outage = tuple(self._outage_ended_by(draft.context, outcome))
         context = self._with_plan(draft.context, outcome)
@@ -319,7 +319,7 @@ class Observing:
         ]
         undecided = {task.program.rule.name for task in draft.tasks if task.program.is_joint}
         failing = self._known.failing.count(ended, draft.outcome.finished_s, undecided)
-        results = RuleResults.of(merged(steps), captured)
+        results = RuleResults.of(merge(steps), captured)
         failures = (*results.failures, *(failure for match in matches for failure in match.failures))
         return replace(results, failures=failures, failing=failing)
 

@@ -24,7 +24,7 @@ from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.politeness import ProbeLog, Throttles
 from proxyd.core.rules.known.knowledge import Knowledge
 from proxyd.core.rules.known.rule_demands import Counted, counts_since_s, demands_of
-from proxyd.core.rules.known.source_requests import moved_url
+from proxyd.core.rules.known.source_requests import url_after_move
 from proxyd.core.rules.known.state import SourceState
 from proxyd.core.rules.known.subscriptions import Hubs
 from proxyd.core.rules.observation import Observation
@@ -234,7 +234,7 @@ class SourcePlacement:
         scope = self._known.settings.throttle_scope(outcome.answered_by or planned.host)
         if (until_s := self._throttles.take_in(scope, outcome, self._rng)) is not None:
             self._planner.limits.blocks.block(scope, until_s)
-        planned.host = host_of(moved_url(state, source) or source.url)
+        planned.host = host_of(url_after_move(state, source) or source.url)
         planned.throttle_scope = self._known.settings.throttle_scope(planned.host)
         if outcome.crawl_delay_s is not None:
             self._planner.limits.hosts.space(planned.host, outcome.crawl_delay_s)
@@ -271,7 +271,7 @@ class SourcePlacement:
         """Return when the last probe that saw a source counts as made in the plan, if it is in the plan."""
         if coming.last_seen_s is None or coming.source_id not in week:
             return None
-        return week.counted_s(coming.source_id, coming.last_seen_s)
+        return week.effective_time_s(coming.source_id, coming.last_seen_s)
 
     def _epoch_at(self, now: Chronon) -> int:
         """Return the number of the epoch that has begun by ``now``; epochs are counted from 1970, as restarts are."""
@@ -283,7 +283,7 @@ class SourcePlacement:
         record = self._record(source.source_id, now_s) if old is None else None
         state, estimates = self._known.state(source), self._known.estimates
         rate_per_s = estimates.rate_per_s(state, source, now_s)
-        host = host_of(moved_url(state, source) or source.url)
+        host = host_of(url_after_move(state, source) or source.url)
         scope = self._known.settings.throttle_scope(host)
         host_budget = self._planner.limits.hosts.budget
         log = ProbeLog(self._known.politeness(source), [], host_budget.probes or 0, host_budget.window_s)
@@ -356,7 +356,7 @@ class SourcePlacement:
             placed.rate_per_s, placed.items_known = record.rate_per_s, record.items_known
         if self._planner.week is not None and placed.last_seen_s is not None:
             seen_s, counted_s = placed.last_seen_s, record.counted_s
-            self._planner.week.follow(placed.source_id, placed.rate_per_s, placed.priced_weight, seen_s, counted_s)
+            self._planner.week.follow(placed.source_id, placed.rate_per_s, placed.weight_at_price, seen_s, counted_s)
         epochs = range(
             self._epoch_at(self._grid.chronon_at(record.as_of_s)), self._epoch_at(self._grid.chronon_at(now_s))
         )

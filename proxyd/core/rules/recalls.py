@@ -29,7 +29,7 @@ class Recalls:
             program, streams = programs[name], known.streams.of_rule(name)
             is_kept = known.compiled.continues(name, swap.before)
             kept = streams.items() if is_kept else ()
-            opened = [program.opened(each, known.next_seq(source_id, program), now_s) for source_id, each in kept]
+            opened = [program.open_stream(each, known.next_seq(source_id, program), now_s) for source_id, each in kept]
             known.streams.replace(name, opened)
         gained = {name: programs[name].rule.source_ids for name in rules} | dict(swap.gained)
         return [
@@ -57,7 +57,7 @@ class Recalls:
             state = known.states.get(source_id)
             if state is None or state.first_contact_s is None or not known.has(source_id):
                 continue
-            if program.looks_back(known.compiled.declared_s(source_id)):
+            if program.looks_back(known.compiled.declaration_s(source_id)):
                 yield Backlog(program, known.compiled.sources[source_id], state.next_seq)
 
     def replay(self, entry: Backlog, stored: Sequence[StoredEvent], now_s: float) -> RuleTask:
@@ -73,13 +73,13 @@ class Recalls:
             self._known.grid,
             self._known.streams.get((name, "")),
             url=entry.source.url,
-            declared_s=self._known.compiled.declared_s(source_id),
+            declared_s=self._known.compiled.declaration_s(source_id),
             made_s=now_s,
             is_replay=True,
             is_first=self._known.compiled.declaration.page_class(entry.source) == entry.program.event_class,
         )
 
-    def replayed(self, step: RuleStep) -> RuleResults:
+    def finish_replay(self, step: RuleStep) -> RuleResults:
         """Keep the streams of a replay, and return what to record."""
         self._known.keep_streams(step.streams)
         return RuleResults.of(step)
@@ -113,7 +113,7 @@ class Recalls:
             program.own_view(each.event(source_id))
             for source_id, events in stored.items()
             for each in events
-            if counts(program, each, self._known.compiled.declared_s(source_id))
+            if counts(program, each, self._known.compiled.declaration_s(source_id))
         )
         return RecallTask(program, stream, [event for event in found if event is not None], now_s)
 

@@ -56,7 +56,7 @@ class Snapshot:
         """Take in some sources."""
         programs, sources = self._known.compiled.programs, self._known.compiled.sources
         for source in planned:
-            if asked_per_s := source.demands.asked_per_s(self._length_s):
+            if asked_per_s := source.demands.demand_per_s(self._length_s):
                 self._asked_per_s += asked_per_s
                 self._asked_of[source.host] = self._asked_of.get(source.host, 0.0) + asked_per_s
         self.hosts.update(source.host for source in planned)
@@ -65,7 +65,7 @@ class Snapshot:
         rows = [
             (
                 source.rate_per_s,
-                source.priced_weight,
+                source.weight_at_price,
                 source.last_seen_s or 0.0,
                 zone,
                 self._kind(source, programs),

@@ -73,7 +73,7 @@ class DocumentKind(Enum):
     JSON = "JSON"
 
 
-def decoded(body: bytes, content_type: str | None, kind: DocumentKind, *, wrong: str = "\ufffd") -> str:
+def decode(body: bytes, content_type: str | None, kind: DocumentKind, *, wrong: str = "\ufffd") -> str:
     r"""Return the text of a document, with ``wrong`` for bytes that are no characters.
 
     The first of these that fits is used: the byte order mark; UTF-8, if there is text beyond ASCII, because no other

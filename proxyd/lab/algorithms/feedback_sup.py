@@ -63,7 +63,7 @@ class ModelDemand:
             return self._extra
         return planned
 
-    def probed(self, chronon: Chronon) -> None:
+    def note_probe(self, chronon: Chronon) -> None:
         """Record that the page is probed at ``chronon``: intervals that contain it are caught."""
         while (planned := self._pass_by(chronon)) is not None and planned.start <= chronon:
             self._k += 1

@@ -90,7 +90,7 @@ class Updates:
         """The chronons of each page."""
         return np.split(self.chronons, np.searchsorted(self.pages, np.arange(1, self.count)))
 
-    def moved(self, chronons: Ints) -> Updates:
+    def shift(self, chronons: Ints) -> Updates:
         """Return as many updates of each page at other chronons."""
         order = np.lexsort((chronons, self.pages))
         return Updates(self.pages[order], chronons[order], self.count, self.epoch)
@@ -98,7 +98,7 @@ class Updates:
     def noisy(self, kept: float, rng: np.random.Generator) -> Updates:
         """Return the updates as the model FPN(Z) with Z = ``kept`` sees them."""
         epoch = Epoch(0, self.epoch)
-        return self.moved(np.concatenate([noisy_updates(own, kept, epoch=epoch, rng=rng) for own in self.of_page]))
+        return self.shift(np.concatenate([noisy_updates(own, kept, epoch=epoch, rng=rng) for own in self.of_page]))
 
     def intervals(self, every: int, life: int | None, *, closed: bool = False) -> Intervals:
         """Return the intervals of ``COUNT(*) % every = 0`` on every page.
@@ -163,7 +163,7 @@ class Dataset:
         order = np.lexsort((times, pages))
         return Drawn(self, rates, pages[order], times[order])
 
-    def expected(self, rates: Floats, chronons: int) -> Updates:
+    def expect(self, rates: Floats, chronons: int) -> Updates:
         """Return the updates that the Poisson model expects: a page's k-th where ``Lambda(0, t) = k``."""
         counts = np.floor(rates + 1e-9).astype(np.int64)
         pages = np.repeat(np.arange(self.pages), counts)
@@ -173,14 +173,14 @@ class Dataset:
 
     def chances(self, rates: Floats, chronons: int) -> Floats:
         """Return the probability of an update of each page in each chronon, shape (pages, chronons)."""
-        shares = np.diff(self.week.expected(np.arange(chronons + 1) / chronons))
+        shares = np.diff(self.week.expect(np.arange(chronons + 1) / chronons))
         likely: Floats = -np.expm1(-np.outer(rates, shares))
         return likely
 
     def _times(self, shares: Floats) -> Floats:
         """Return when each share of the epoch's expected updates has come."""
         edges = self.week.edges_s(0.0, 1.0)
-        times: Floats = np.interp(shares, self.week.expected(edges), edges)
+        times: Floats = np.interp(shares, self.week.expect(edges), edges)
         return times
 
 
@@ -197,9 +197,9 @@ class Drawn:
         """Return the updates in an epoch of ``chronons`` chronons."""
         return Updates(self.pages, _chronons(self.times, chronons), self.dataset.pages, chronons)
 
-    def expected(self, chronons: int = CHRONONS) -> Updates:
+    def expect(self, chronons: int = CHRONONS) -> Updates:
         """Return the updates that the Poisson model expects from the true rates."""
-        return self.dataset.expected(self.rates, chronons)
+        return self.dataset.expect(self.rates, chronons)
 
 
 def _chronons(times: Floats, chronons: int) -> Ints:

@@ -144,7 +144,7 @@ def _costs(setting: DetectionSetting, steps: int) -> dict[str, float]:
     """Return the cost of each policy of the table: by formula, or by simulation if there is no formula."""
     rates, c = setting.rates(), setting.c
 
-    def played(policy: DetectionPolicy) -> float:
+    def cost_of(policy: DetectionPolicy) -> float:
         return play(policy, rates, c, (0, steps), steps // 3)
 
     frequencies = np.minimum(1.0, c * rates / rates.sum())
@@ -153,12 +153,12 @@ def _costs(setting: DetectionSetting, steps: int) -> dict[str, float]:
         "memoryless, rate-proportional": memoryless_cost(rates, frequencies),
         "periodic, rate-proportional": float(np.sum(rates * (1 / frequencies + 1) / 2)),
         "round robin": periodic_cost(rates, np.arange(len(rates)), c),
-        "greedy": played(GreedyPolicy(rates)),
+        "greedy": cost_of(GreedyPolicy(rates)),
         "powers of two": periodic_cost(rates, powers_of_two(rates), c),
         "powers of two, improved": periodic_cost(rates, best_powers(rates, c), c),
         "golden ratio on roots": periodic_cost(rates, golden(np.sqrt(rates)), c),
-        "next due": played(DuePolicy(rates, c)),
-        "index": played(IndexPolicy(rates)),
+        "next due": cost_of(DuePolicy(rates, c)),
+        "index": cost_of(IndexPolicy(rates)),
     }
 
 

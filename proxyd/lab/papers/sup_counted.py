@@ -61,7 +61,7 @@ class PageModels:
     @classmethod
     def poisson(cls, drawn: Drawn) -> PageModels:
         """Return the models of a Poisson process with the true rates."""
-        shares = np.diff(drawn.dataset.week.expected(np.arange(CHRONONS + 1) / CHRONONS))
+        shares = np.diff(drawn.dataset.week.expect(np.arange(CHRONONS + 1) / CHRONONS))
         return cls([UpdateChances.poisson(rate * shares) for rate in drawn.rates], drawn.rates, is_known=False)
 
     @classmethod
@@ -209,7 +209,7 @@ def duels(
 def _models(drawn: Drawn, kept: float | None, rng: np.random.Generator) -> tuple[Updates, PageModels]:
     """Return the updates that SUP expects, and the chances for the counted plan."""
     if kept is None:
-        return drawn.expected(), PageModels.poisson(drawn)
+        return drawn.expect(), PageModels.poisson(drawn)
     plan = drawn.updates().noisy(kept, rng)
     return plan, PageModels.noisy(plan, kept, shares_of_chronons(plan, kept))
 

@@ -72,7 +72,7 @@ def _page(expected: Ints, came: Ints, every: int, chronons: int, reading: str, l
     now = before = 0
     while (due := demand.pending(now)) is not None:
         now = due.deadline
-        demand.probed(now)
+        demand.note_probe(now)
         probes.append(now)
         count = int(np.searchsorted(came, now, side="right"))
         if reading == REPLAN:

@@ -57,7 +57,7 @@ def fpn(kept: float) -> Model:
 
 def poisson(drawn: Drawn, _: np.random.Generator) -> Updates:
     """Return the updates that a Poisson model with the true rates expects."""
-    return drawn.expected()
+    return drawn.expect()
 
 
 def effective_utility(

@@ -184,7 +184,7 @@ def _duel(
     setting: WicSetting, told: str, drawn: Drawn, rules: Sequence[int]
 ) -> list[tuple[float, float, float, float]]:
     actual = [drawn.updates().intervals(every, setting.life) for every in rules]
-    expected = drawn.expected()
+    expected = drawn.expect()
     plans = [expected.intervals(every, setting.life).sup() for every in rules]
     wanted = np.array([known.utility(plan) for known, plan in zip(actual, plans, strict=True)])
     chances = certain(expected) if told == PLANNED else setting.dataset.chances(drawn.rates, CHRONONS)
@@ -226,12 +226,12 @@ def _curves(part: str, drawn: Drawn, *, poisson: bool, quick: bool) -> Figure:
     rule = 3
     rows: list[tuple[str | float | int, ...]] = []
     known = drawn.updates()
-    plan = (drawn.expected() if poisson else known).intervals(rule, None).sup()
+    plan = (drawn.expect() if poisson else known).intervals(rule, None).sup()
     utility = known.intervals(rule, None).utility(plan)
     rows.append(("SUP", len(plan[0]), round(utility, 4)))
     for chronons in (500, 1000) if quick else (500, 1000, 3000):
         actual = drawn.updates(chronons)
-        chances = certain(drawn.expected(chronons) if poisson else actual)
+        chances = certain(drawn.expect(chronons) if poisson else actual)
         for budget in (1, 5, 10) if quick else (1, 2, 3, 5, 7, 10, 15, 20, 30):
             if chronons * budget <= 30000:
                 made = wic_probes(chances, budget, None)

@@ -112,7 +112,7 @@ class FleetModel:
         """Return the shapes of the hours of the week as far as they are trusted, and that of each source."""
         passed = self._passed + hours_between(self._week_s, now_s)
         self._learned = common_shapes(self.counts, passed, most=most, dispersion=self.dispersion())
-        return self._learned.trusted(self.trust.share)
+        return self._learned.mix_with_even(self.trust.share)
 
     def dispersion(self) -> float:
         """Return variance over mean of the items by hour: 1 for single items, more for batches."""

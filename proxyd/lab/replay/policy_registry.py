@@ -37,8 +37,8 @@ from proxyd.lab.replay.replay import (
     ProbesMade,
     ReplayPolicy,
     Terms,
-    achieved,
     clairvoyant_probes,
+    measures_of_probes,
     replay,
 )
 from proxyd.lab.replay.replay_policies import (
@@ -410,7 +410,7 @@ class PolicyRow:
     """
 
     policy: str
-    achieved: MeasuredDelays
+    measures_of_probes: MeasuredDelays
     factor: float | None = None
 
 
@@ -452,10 +452,10 @@ def run(name: str, events_s: Sequence[Floats], terms: Terms) -> PolicyRow:
     3
     """
     if name == CLAIRVOYANT:
-        return PolicyRow(name, achieved(events_s, _clairvoyant(events_s, terms), terms))
+        return PolicyRow(name, measures_of_probes(events_s, _clairvoyant(events_s, terms), terms))
     if name in PEERS:
         return _run_peer(name, events_s, terms)
-    return PolicyRow(name, achieved(events_s, replay(events_s, LEARNING[name](terms), terms), terms))
+    return PolicyRow(name, measures_of_probes(events_s, replay(events_s, LEARNING[name](terms), terms), terms))
 
 
 def _run_peer(name: str, events_s: Sequence[Floats], terms: Terms) -> PolicyRow:
@@ -465,7 +465,7 @@ def _run_peer(name: str, events_s: Sequence[Floats], terms: Terms) -> PolicyRow:
         return replay(events_s, WaitingPolicy(roomy, PEERS[name](roomy), factor=factor), roomy)
 
     factor = factor_for(lambda tried: made(tried).count, terms.probes)
-    return PolicyRow(name, achieved(events_s, made(factor), terms), factor)
+    return PolicyRow(name, measures_of_probes(events_s, made(factor), terms), factor)
 
 
 def _clairvoyant(events_s: Sequence[Floats], terms: Terms) -> ProbesMade:

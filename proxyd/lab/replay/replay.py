@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from proxyd.core.model.chronon import Chronon, ChrononGrid, Epoch
-from proxyd.core.model.measures import captured, delays_s, found_s
+from proxyd.core.model.measures import captures, delays_s, found_s
 from proxyd.core.model.outcome import OutcomeKind
 from proxyd.lab.traces import Trace
 
@@ -290,7 +290,7 @@ class MeasuredDelays:
     peak_probes_per_slot: int
 
 
-def achieved(events_s: Sequence[Floats], made: ProbesMade, terms: Terms) -> MeasuredDelays:
+def measures_of_probes(events_s: Sequence[Floats], made: ProbesMade, terms: Terms) -> MeasuredDelays:
     """Return the measures of the probes for the events of the epoch.
 
     Examples
@@ -326,7 +326,7 @@ def achieved(events_s: Sequence[Floats], made: ProbesMade, terms: Terms) -> Meas
 def _captures(events_s: Floats, probes_s: Floats, terms: Terms) -> tuple[NDArray[np.bool_], int]:
     """Return which finished intervals of a source were captured, and the number of the others."""
     if terms.life_s is None:
-        caught = captured(events_s, probes_s, grid=terms.grid)
+        caught = captures(events_s, probes_s, grid=terms.grid)
         last = caught.size - int(caught.size > 0 and not caught[-1] and not np.any(probes_s >= events_s[-1]))
         return caught[:last], caught.size - last
     found = found_s(events_s, probes_s)

@@ -20,7 +20,7 @@ from proxyd.core.planning.kernels.golden_turns import turns
 from proxyd.core.planning.kernels.losses import MISSED_S, NO_LOSSES, Losses, by_rate, index_of, window
 from proxyd.core.planning.policies.expected_intervals import FiringPattern, PlannedInterval
 from proxyd.core.planning.policies.sup import IntervalDemand
-from proxyd.core.rates.bursts import BIN_S, Bursts, concentrations, unhelped
+from proxyd.core.rates.bursts import BIN_S, Bursts, concentrations, late_share
 from proxyd.core.rates.siblings import FRESH_S, RecentChanges, siblings_of
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rates.week_shapes import WeekShapes
@@ -100,10 +100,10 @@ class ReplayHints:
         groups = np.zeros(len(rates_per_s), dtype=np.int64)
         return float(concentrations(changes, groups, rates_per_s, (weeks.shapes, weeks.of_source), now_s)[0])
 
-    def unhelped(self, now_s: float) -> Floats:
+    def late_share(self, now_s: float) -> Floats:
         """Return how late items stay although others change together with them, as one group; (1, chances)."""
         changes = [(number, int(name)) for number, name in self._changes.snapshot()]
-        return unhelped(changes, np.zeros(self._terms.sources, dtype=np.int64), now_s)
+        return late_share(changes, np.zeros(self._terms.sources, dtype=np.int64), now_s)
 
     def observe(self, now_s: float, probed: Ints, item_of: Ints, times_s: Floats) -> Iterator[tuple[int, float, float]]:
         """Record the results of probes; yield the siblings that may have more items, how many, and since when."""
@@ -157,7 +157,7 @@ class AutoPolicy:
         """Learn, and plan the probed sources again."""
         self._learner.observe(now, probed, item_of, times_s)
         now_s = self._terms.grid.start_s(now)
-        self._planner.probed(probed, self._learner.rates_per_s(now, probed), now_s=now_s)
+        self._planner.note_probes(probed, self._learner.rates_per_s(now, probed), now_s=now_s)
         next_s = now_s + self._terms.grid.length_s
         for sibling, more, newest_s in self._hints.observe(now_s, probed, item_of, times_s):
             self._planner.hint(sibling, more, now_s=now_s, age_s=next_s - newest_s)
@@ -169,7 +169,7 @@ class AutoPolicy:
         shapes = by_slot(planner.shapes, round(WEEK_S / BIN_S))
         slots = (bins - round(MONDAY_S / BIN_S)) % shapes.shape[1]
         expected = planner.rate_per_s[probed, None] * BIN_S * shapes[planner.shape_of[probed]][:, slots]
-        self._bursts.looked(self._seen_s[probed], now_s, expected)
+        self._bursts.note_look(self._seen_s[probed], now_s, expected)
         self._bursts.found(times_s)
         self._seen_s[probed] = now_s
         planner.burst(self._everyone, bins, self._bursts.factors(now_s), now_s=now_s, next_s=next_s)
@@ -209,10 +209,10 @@ class AutoPolicy:
         """Return the target of one rule on all sources, which are one group."""
         terms, nobody = self._terms, np.zeros(self._terms.sources, dtype=np.int64)
         life = inf if terms.life_s is None else terms.life_s / terms.slot_s
-        unhelped = self._hints.unhelped(terms.grid.start_s(now))
+        late_share = self._hints.late_share(terms.grid.start_s(now))
         day, chronon = DAY_S / terms.slot_s, terms.grid.length_s / terms.slot_s
         target, late, missed = Target(share, ((life, 1.0),)), BIN_S / terms.slot_s + chronon, MISSED_S / terms.slot_s
-        return FleetTargets([target], [(0,)], nobody, nobody, unhelped, late, missed, most_gap=day, least_gap=chronon)
+        return FleetTargets([target], [(0,)], nobody, nobody, late_share, late, missed, most_gap=day, least_gap=chronon)
 
 
 class UniformPolicy:
@@ -448,7 +448,7 @@ class EdfPolicy:
             else:
                 self._open_next(source, now)
         for source in chosen:
-            self._own.demands[source].probed(now)
+            self._own.demands[source].note_probe(now)
         return np.array(chosen, dtype=np.int64)
 
     def observe(self, now: Chronon, probed: Ints, item_of: Ints, times_s: Floats) -> None:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from proxyd.base.ports import Message
 from proxyd.core.errors import DeliveryError
-from proxyd.net import GuardedConnections, guarded, retry_after_s
+from proxyd.net import GuardedConnections, guard_calls, retry_after_s
 from proxyd.notify.channels import ChannelResources
 from proxyd.notify.channels.channel_address import ChannelAddressError, ChannelAddresses, has_channels, load_apprise
 from proxyd.notify.channels.message_forms import chat_rows
@@ -110,7 +110,7 @@ class AppriseChannel:
         apprise = load_apprise()
         sender, body_format = apprise.Apprise(sending.service), apprise.NotifyFormat(sending.form.source)
         try:
-            with guarded(self._addresses.guard, connections) as refused, _note_refusals(now_s) as refusal:
+            with guard_calls(self._addresses.guard, connections) as refused, _note_refusals(now_s) as refusal:
                 is_sent = bool(sender.notify(body=text, title=sending.title, body_format=body_format))
         finally:
             connections.end()

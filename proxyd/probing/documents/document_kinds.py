@@ -55,7 +55,7 @@ def is_web_page(body: bytes) -> bool:
     return _WEB_PAGE.search(body[:_HEAD_BYTES]) is not None
 
 
-def linked_feeds(body: bytes, url: str) -> tuple[str, ...]:
+def feeds_of_page(body: bytes, url: str) -> tuple[str, ...]:
     """Return the absolute URLs of the feeds that a web page names in ``<link rel="alternate">``.
 
     >>> page = b'<html><head><link rel="alternate" type="application/rss+xml" href="/feed">'

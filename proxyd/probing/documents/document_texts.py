@@ -34,7 +34,7 @@ def clean(text: str) -> str:
     return _NOT_TEXT.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
-def capped(text: str | None, longest: int = LONGEST_FIELD) -> str | None:
+def cap(text: str | None, longest: int = LONGEST_FIELD) -> str | None:
     """Return the text, cut if it is too long to keep."""
     return None if text is None else text[:longest]
 

@@ -7,7 +7,7 @@ import math
 import re
 from typing import TypeAlias
 
-from proxyd.core.texts.charsets import DocumentKind, decoded
+from proxyd.core.texts.charsets import DocumentKind, decode
 from proxyd.probing.documents.document_kinds import is_web_page
 from proxyd.probing.documents.probe_failures import UnreadableDocumentError
 
@@ -36,7 +36,7 @@ def load_json(body: bytes, content_type: str | None = None) -> Json:
     UnreadableDocumentError
         The document is not JSON; the message names the line.
     """
-    text = decoded(body, content_type, DocumentKind.JSON)
+    text = decode(body, content_type, DocumentKind.JSON)
     try:
         return json_value(text)
     except json.JSONDecodeError as error:

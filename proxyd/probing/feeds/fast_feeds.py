@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from proxyd.probing.documents.document_texts import capped, safe_link
+from proxyd.probing.documents.document_texts import cap, safe_link
 from proxyd.probing.documents.feed_dates import says_none, time_s
 from proxyd.probing.feeds.fast_names import DeclinedError
 from proxyd.probing.feeds.fast_rows import ABOUT, Attributes, Row, Rows, is_permalink, rows_of
@@ -155,8 +155,8 @@ def _read_feed(rows: Rows, url: str) -> ParsedFeed:
     return ParsedFeed(
         items=window.items,
         version=rows.version,
-        title=capped(about.texts.get("title") or None),
-        link=capped(link),
+        title=cap(about.texts.get("title") or None),
+        link=cap(link),
         ttl_minutes=ttl_minutes,
         period_s=period_s(ttl_minutes, about.texts.get("sy_updateperiod"), about.texts.get("sy_updatefrequency")),
         truncated=window.truncated,

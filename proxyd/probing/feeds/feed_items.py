@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from proxyd.core.model.item import LONGEST_FIELD, Item, Value
 from proxyd.core.model.normal_forms import normal_link, normal_markup, normal_text, plain_text
-from proxyd.probing.documents.document_texts import MOST_ITEMS, capped, digest, safe_link, short_identity
+from proxyd.probing.documents.document_texts import MOST_ITEMS, cap, digest, safe_link, short_identity
 
 MOST_HUBS = 10
 _NAMED_DUPLICATES = 3
@@ -106,9 +106,9 @@ class FeedChannel:
         """Return the fields that every item carries."""
         return {
             "channel.title": _text_to_store(self.title if self.is_plain else _shown(self.title)),
-            "channel.link": capped(self.link),
+            "channel.link": cap(self.link),
             "channel.description": _text_to_store(self.description),
-            "channel.language": capped(self.language),
+            "channel.language": cap(self.language),
             "channel.ttl": self.ttl_minutes,
         }
 
@@ -155,11 +155,11 @@ class FeedEntry:
             "channel.item.title": _text_to_store(title if self.is_plain else _shown(title)),
             "channel.item.description": _text_to_store(self.description),
             "channel.item.content": _text_to_store(self.content),
-            "channel.item.link": capped(self.link),
-            "channel.item.guid": capped(self.guid),
+            "channel.item.link": cap(self.link),
+            "channel.item.guid": cap(self.guid),
             "channel.item.author": _text_to_store(self.author),
             "channel.item.category": _text_to_store(self.category),
-            "channel.item.enclosure": capped(self.enclosure),
+            "channel.item.enclosure": cap(self.enclosure),
             "channel.item.pubdate": published_s,
             "channel.item.updated": self.updated_s,
         }
@@ -226,7 +226,7 @@ def _normal_content(content: Sequence[str | None]) -> list[str | None]:
 
 def _text_to_store(text: str | None) -> str | None:
     """Return a text as it is stored."""
-    return None if text is None else capped(plain_text(text))
+    return None if text is None else cap(plain_text(text))
 
 
 def _shown(title: str | None) -> str | None:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from proxyd.core.model.item import Item
-from proxyd.probing.documents.document_kinds import GZIP, is_empty, is_web_page, linked_feeds
-from proxyd.probing.documents.document_texts import capped, clean, safe_link
+from proxyd.probing.documents.document_kinds import GZIP, feeds_of_page, is_empty, is_web_page
+from proxyd.probing.documents.document_texts import cap, clean, safe_link
 from proxyd.probing.documents.feed_dates import time_s
 from proxyd.probing.documents.json_text import looks_like_json
 from proxyd.probing.documents.probe_failures import EmptyDocumentError, NotAFeedError
@@ -91,7 +91,7 @@ def _not_a_feed(body: bytes, url: str) -> NotAFeedError:
         return NotAFeedError("this is gzip data that the server does not declare as such")
     if not is_web_page(body):
         return NotAFeedError()
-    links = linked_feeds(body, url)
+    links = feeds_of_page(body, url)
     named = f"; it links to the feeds {', '.join(links)}" if links else ""
     return NotAFeedError(f"this is a web page{named}", links=links)
 
@@ -104,8 +104,8 @@ def _read_feed(document: _Entry, url: str) -> ParsedFeed:
     return ParsedFeed(
         items=window.items,
         version=document["version"] or "unnamed",  # feedparser reads CDF without giving a version
-        title=capped(_text(channel, "title")),
-        link=capped(_link(channel, url)),
+        title=cap(_text(channel, "title")),
+        link=cap(_link(channel, url)),
         ttl_minutes=ttl_minutes,
         period_s=period_s(ttl_minutes, _text(channel, "sy_updateperiod"), _text(channel, "sy_updatefrequency")),
         truncated=window.truncated,

@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, BeforeValidator
 
-from proxyd.probing.documents.document_texts import capped, clean, safe_link
+from proxyd.probing.documents.document_texts import cap, clean, safe_link
 from proxyd.probing.documents.feed_dates import time_s
 from proxyd.probing.documents.json_text import Json, load_json
 from proxyd.probing.documents.probe_failures import NotAFeedError
@@ -128,8 +128,8 @@ def parse_json_feed(body: bytes, content_type: str | None = None, url: str = "")
     return ParsedFeed(
         items=window.items,
         version="json1" + (found.group(2) or "").replace("0", "") if found.group(1) == "1" else "json",
-        title=capped(feed.title),
-        link=capped(_link(url, feed.home_page_url)),
+        title=cap(feed.title),
+        link=cap(_link(url, feed.home_page_url)),
         trouble=_trouble(feed, document),
         truncated=window.truncated,
         duplicates=window.duplicates,

@@ -9,7 +9,7 @@ from heapq import nlargest
 from lxml import etree
 
 from proxyd.core.model.item import Item
-from proxyd.core.texts.charsets import DocumentKind, decoded
+from proxyd.core.texts.charsets import DocumentKind, decode
 from proxyd.core.texts.xml_references import with_legal_references
 from proxyd.probing.documents.document_kinds import declares_entities
 from proxyd.probing.documents.document_texts import MOST_ITEMS, clean, safe_link, short_identity
@@ -52,7 +52,7 @@ def parse_sitemap(body: bytes, content_type: str | None = None, url: str = "") -
     parser = etree.XMLParser(
         encoding="utf-8", recover=True, resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False
     )
-    text = _DECLARATION.sub("", clean(decoded(body, content_type, DocumentKind.XML)), count=1).strip()
+    text = _DECLARATION.sub("", clean(decode(body, content_type, DocumentKind.XML)), count=1).strip()
     if declares_entities(text.encode()):
         raise UnsafeDocumentError
     root = etree.fromstring(with_legal_references(text).encode(), parser)

@@ -16,7 +16,7 @@ from xml.parsers import expat
 from feedparser.api import StrictFeedParser
 from feedparser.sanitizer import replace_doctype
 
-from proxyd.core.texts.charsets import DocumentKind, decoded
+from proxyd.core.texts.charsets import DocumentKind, decode
 from proxyd.core.texts.xml_references import ILLEGAL, with_ampersands_escaped, with_legal_references
 from proxyd.probing.documents.document_kinds import declares_entities
 from proxyd.probing.documents.probe_failures import UnsafeDocumentError
@@ -93,7 +93,7 @@ def _decode_part(body: bytes, content_type: str | None) -> str:
     """Return the text without bytes that are no characters, with a declaration that says UTF-8."""
     if not _is_wide(body):
         body = body.translate(None, _CONTROLS_BUT_SHIFTS).lstrip(b" \t\r\n")
-    text = decoded(body, content_type, DocumentKind.XML, wrong="").lstrip()
+    text = decode(body, content_type, DocumentKind.XML, wrong="").lstrip()
     declaration = _DECLARATION.match(text)
     return _SAYS_UTF8 + (f"\n{text}" if declaration is None else text[declaration.end() :])
 

@@ -16,7 +16,7 @@ from yarl import URL
 from proxyd.base.ports import always
 from proxyd.core.errors import FetchError, FetchTimeoutError, LeaseLostError
 from proxyd.core.model.outcome import NO_VALIDATORS, Validators
-from proxyd.net import describe, fresh_for_s, read_url, refusal_in, refused_certificate, retry_after_s
+from proxyd.net import certificate_of_refusal, describe, fresh_for_s, read_url, refusal_in, retry_after_s
 from proxyd.probing.documents.probe_failures import QueueTimeoutError, TooLargeError, TooManyRedirectsError
 from proxyd.probing.http.body_decoding import Decoder, read_decoded
 from proxyd.tracing import NO_TRACES, Tracer
@@ -143,7 +143,7 @@ class ProbeTrace:
         try:
             yield
         except aiohttp.ClientConnectorCertificateError as error:
-            self.certificate = refused_certificate(error)
+            self.certificate = certificate_of_refusal(error)
             self.is_answered = self.is_answered or not self.certificate
             raise
         except aiohttp.ClientHttpProxyError:

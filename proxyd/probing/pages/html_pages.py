@@ -20,7 +20,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
 from proxyd.core.model.notations import NO_LANGUAGES, Languages
 from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass, Reader, css_parts
-from proxyd.probing.documents.document_texts import MOST_ITEMS, capped, clean, words
+from proxyd.probing.documents.document_texts import MOST_ITEMS, cap, clean, words
 from proxyd.probing.documents.probe_failures import SelectorError, UnreadableDocumentError
 from proxyd.probing.pages.linked_data import meta_view, view_of_element
 from proxyd.probing.pages.offers import price_view
@@ -161,7 +161,7 @@ def page_blocks(text: str) -> tuple[str | None, list[str]]:
     """Return the title of a page and the blocks of its readable text."""
     node, owner = _parse_document_of("html", _limit_text(text))
     title = owner.css_first("title")
-    named = None if title is None else capped(clean(title.text()).strip())
+    named = None if title is None else cap(clean(title.text()).strip())
     return named or None, [] if node is None else text_blocks(node)
 
 

@@ -18,7 +18,7 @@ from proxyd.core.model.item import LONGEST_FIELD, Item, Value
 from proxyd.core.model.normal_forms import normal_text, normal_value, plain_text
 from proxyd.core.model.numbers import read_number
 from proxyd.core.model.profile import Field, FieldType, PageClass, Reader
-from proxyd.probing.documents.document_texts import MOST_ITEMS, capped, clean, digest, safe_link, short_identity
+from proxyd.probing.documents.document_texts import MOST_ITEMS, cap, clean, digest, safe_link, short_identity
 from proxyd.probing.documents.feed_dates import time_s
 from proxyd.probing.documents.probe_failures import UnreadableDocumentError
 
@@ -120,7 +120,7 @@ class _Rows:
         fields: dict[str, Value] = {}
         for each, raw, text in zip(self.page_class.fields, row, texts, strict=True):
             mark = None if each.extraction is None else self.marks.get(each.extraction.reader)
-            value = None if text is None else typed(raw, each.type, self.url, mark)
+            value = None if text is None else value_as_type(raw, each.type, self.url, mark)
             fields[each.path.lower()] = value
             if value is None and text is not None:
                 self.misfits[each.path] += 1
@@ -182,7 +182,7 @@ def plain(raw: Raw) -> str | None:
     return None if raw is None else json.dumps(raw)
 
 
-def typed(raw: Raw, field_type: FieldType, url: str = "", mark: str | None = None) -> Value:
+def value_as_type(raw: Raw, field_type: FieldType, url: str = "", mark: str | None = None) -> Value:
     """Return a raw value as its field's type, or ``None`` if it does not fit; ``mark`` settles ambiguous numbers.
 
     >>> typed("7", FieldType.INTEGER), typed("seven", FieldType.INTEGER), typed("/a", FieldType.URL, "https://a.example")
@@ -193,7 +193,7 @@ def typed(raw: Raw, field_type: FieldType, url: str = "", mark: str | None = Non
         return None
     match field_type:
         case FieldType.STRING:
-            return capped(text)
+            return cap(text)
         case FieldType.URL:
             return _url(text, url) if isinstance(raw, str) else None
         case FieldType.TIMESTAMP:

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Select, select
 from proxyd.base.clock import awake_or_asleep_s
 from proxyd.core.errors import LeaseLostError, StoreUnreachableError
 from proxyd.store.databases.connections import StoreConnections, on_own_loop
-from proxyd.store.databases.postgresql import SessionConnection, answered, leased_session
+from proxyd.store.databases.postgresql import SessionConnection, session_with_lease, wait_for_answer
 from proxyd.store.databases.schema import is_newest
 
 _RENEWALS = 5  # during one lease
@@ -56,10 +56,10 @@ class Lease:
         """For how long this process may work if nothing more is heard."""
         return self._until_s - self._now_s()
 
-    async def asked(self, question: Coroutine[Any, Any, bool], limit_s: float) -> bool:
+    async def ask(self, question: Coroutine[Any, Any, bool], limit_s: float) -> bool:
         """Return the database's answer to whether the lease is ours; a yes counts from the time of the question."""
         asked_s = self._now_s()
-        is_ours = await answered(question, limit_s)
+        is_ours = await wait_for_answer(question, limit_s)
         if is_ours:
             self._until_s = asked_s + _BELIEF * self.length_s
         return is_ours
@@ -130,7 +130,7 @@ async def keep(lease: Lease, url: str, take: Take, taken: Callable[[], object]) 
         A newer proxyd made the tables.
     """
     try:
-        async with leased_session(url, lease.role, lease.length_s) as session:
+        async with session_with_lease(url, lease.role, lease.length_s) as session:
             await _wait_for(lease, session, take)
             taken()
             while True:
@@ -142,7 +142,7 @@ async def keep(lease: Lease, url: str, take: Take, taken: Callable[[], object]) 
 
 async def _wait_for(lease: Lease, session: SessionConnection, take: Take) -> None:
     has_looked = False
-    while not await lease.asked(take(session), lease.length_s):
+    while not await lease.ask(take(session), lease.length_s):
         if not has_looked:
             log.info("waiting: another machine has the work alone", role=lease.role)
         has_looked = True
@@ -151,7 +151,7 @@ async def _wait_for(lease: Lease, session: SessionConnection, take: Take) -> Non
 
 async def _renew(lease: Lease, session: SessionConnection) -> None:
     try:
-        is_ours = await lease.asked(session.call(lease.is_ours), lease.left_s)
+        is_ours = await lease.ask(session.call(lease.is_ours), lease.left_s)
     except LeaseLostError:
         raise
     except StoreUnreachableError as error:

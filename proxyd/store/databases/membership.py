@@ -22,10 +22,10 @@ from proxyd.store.databases.lease import LONGEST_TURN, Lease, Leased, renew_leas
 from proxyd.store.databases.postgresql import (
     LOCK_OF,
     SessionConnection,
-    answered,
     end_sessions,
     postgresql_connections,
     session_of,
+    wait_for_answer,
 )
 from proxyd.store.databases.schema import is_newest, migrate
 from proxyd.store.databases.shards import SHARDS, shard_of, turnover
@@ -211,7 +211,7 @@ class Shares:
             changed()
 
     async def _ask(self, function: Callable[[Connection], T], turns: float = LONGEST_TURN) -> T:
-        return await answered(self._connections.people.call(function), turns * self._lease.length_s)
+        return await wait_for_answer(self._connections.people.call(function), turns * self._lease.length_s)
 
     async def leave(self) -> None:
         """Let others have our shards at once, because we do nothing more; later if probers still work for us."""
@@ -264,7 +264,7 @@ async def sharing(
         session, lease = session_of(connections), Lease(role, lease_s)
         await _until_newest(session, role, lease_s, wait)
         renewing = await stack.enter_async_context(renew_lease(lease, url, take, wait(inf)))
-        await answered(session.call(partial(_join, member)), LONGEST_TURN * lease_s)
+        await wait_for_answer(session.call(partial(_join, member)), LONGEST_TURN * lease_s)
         lease.begin(select(t.members.c.member).where(t.members.c.member == member.number))
         session.check = lease.must_be_ours
         shares = Shares(connections, lease, member)
@@ -281,7 +281,7 @@ async def _until_newest(
 ) -> None:
     """Wait until a planner has made or changed the tables; a planner does it itself once no other one works."""
     looks = 0
-    while not await answered(session.call(is_newest), lease_s):
+    while not await wait_for_answer(session.call(is_newest), lease_s):
         if role == _PLANNER and await session.take_lock(LOCK_OF[role]):
             await migrate(session)
             await session.give_lock(LOCK_OF[role])

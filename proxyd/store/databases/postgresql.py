@@ -122,7 +122,7 @@ def session_of(connections: StoreConnections) -> SessionConnection:
     return connections.writer
 
 
-async def answered(asked: Coroutine[Any, Any, T], limit_s: float) -> T:
+async def wait_for_answer(asked: Coroutine[Any, Any, T], limit_s: float) -> T:
     """Return the server's answer; raise ``StoreUnreachableError`` if it takes longer than ``limit_s``.
 
     The request is then abandoned, not awaited: ending a session that hangs takes seconds.
@@ -195,7 +195,7 @@ async def postgresql_connections(url: str, *, name: str, lease_s: float) -> Asyn
     parsed = postgresql_url(url)
     async with AsyncExitStack() as stack:
 
-        def opened(called: str, size: int, **settings: str) -> AsyncEngine:
+        def open_session(called: str, size: int, **settings: str) -> AsyncEngine:
             engine = create_async_engine(
                 parsed,
                 pool_size=size,
@@ -208,17 +208,17 @@ async def postgresql_connections(url: str, *, name: str, lease_s: float) -> Asyn
             return engine
 
         kept = {"idle_session_timeout": "0", "idle_in_transaction_session_timeout": _milliseconds(lease_s)}
-        writing = opened(name, 1, **kept)
+        writing = open_session(name, 1, **kept)
         with _errors():
             session = SessionConnection(await writing.connect())
         stack.push_async_callback(session.close)
-        people = opened(name + _FOR_PEOPLE, _PEOPLE, idle_in_transaction_session_timeout=_milliseconds(lease_s))
-        readers = PooledConnections(opened(f"{name} readers", _READERS))
+        people = open_session(name + _FOR_PEOPLE, _PEOPLE, idle_in_transaction_session_timeout=_milliseconds(lease_s))
+        readers = PooledConnections(open_session(f"{name} readers", _READERS))
         yield StoreConnections(session, readers, PooledConnections(people), PostgresUpkeep(people))
 
 
 @asynccontextmanager
-async def leased_session(url: str, role: str, lease_s: float) -> AsyncIterator[SessionConnection]:
+async def session_with_lease(url: str, role: str, lease_s: float) -> AsyncIterator[SessionConnection]:
     """Yield a session for the lock of a role; the server ends it, and frees the lock, after a lease of silence."""
     lease_ms = _milliseconds(lease_s)
     arguments = _connect_args(

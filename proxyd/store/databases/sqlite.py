@@ -134,16 +134,16 @@ async def sqlite_connections(database: Path) -> AsyncIterator[StoreConnections]:
     """Yield the one connection that writes and those that read; close them at the end."""
     async with AsyncExitStack() as stack:
 
-        def opened(name: str, threads: int, begin: str, pragmas: tuple[str, ...]) -> ThreadConnections:
+        def open_file(name: str, threads: int, begin: str, pragmas: tuple[str, ...]) -> ThreadConnections:
             engine = create_engine(sqlite_url(database), pool_size=threads, max_overflow=0, hide_parameters=True)
             _prepare(engine, begin=begin, pragmas=pragmas)
             connections = ThreadConnections(engine, threads, f"store-{name}")
             stack.push_async_callback(connections.close)
             return connections
 
-        writer = opened("writer", 1, "BEGIN IMMEDIATE", _PRAGMAS)
-        readers = opened("reader", _READERS, "BEGIN", _READ_PRAGMAS)
-        people = opened("people", _PEOPLE, "BEGIN", _READ_PRAGMAS)
+        writer = open_file("writer", 1, "BEGIN IMMEDIATE", _PRAGMAS)
+        readers = open_file("reader", _READERS, "BEGIN", _READ_PRAGMAS)
+        people = open_file("people", _PEOPLE, "BEGIN", _READ_PRAGMAS)
         yield StoreConnections(writer, readers, people, SqliteUpkeep(writer, people))
 
 

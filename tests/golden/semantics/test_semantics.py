@@ -164,7 +164,7 @@ class World:
         if step.seen == "restart":
             return self.restart(at_s)
         outcome = self.outcome(step, at_s)
-        needed = self.decider.observing.needed(outcome)
+        needed = self.decider.observing.query_for(outcome)
         known = await self.memory.known(step.source, needed) if needed is not None else NO_CONTEXT
         observation = self.decider.observe(outcome, known)
         assert observation is not None

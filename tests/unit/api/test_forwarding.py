@@ -31,7 +31,7 @@ class Known:
     def others(self) -> list[Peer]:
         return [self.peer]
 
-    async def called(self, _callback_id: str) -> Peer:
+    async def peer_called(self, _callback_id: str) -> Peer:
         return self.peer
 
 

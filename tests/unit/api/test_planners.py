@@ -69,7 +69,7 @@ class Planners:
     def others(self) -> list[Peer]:
         return [self.other]
 
-    async def called(self, callback_id: str) -> Peer | None:
+    async def peer_called(self, callback_id: str) -> Peer | None:
         return OTHER if callback_id == THEIRS else HERE
 
 
@@ -166,13 +166,13 @@ async def test_the_socket_of_a_planner_that_follows_changes_nothing(first: Peer 
 class Answers:
     """What another planner knows: every source, and a probe of ``theirs``."""
 
-    async def listed(self, names: Sequence[str]) -> list[wire.SourceListed]:
+    async def list_sources(self, names: Sequence[str]) -> list[wire.SourceListed]:
         return [LISTED.model_copy(update={"source": each}) for each in names]
 
-    def probed(self, names: Sequence[str]) -> list[wire.ProbeAsked]:
+    def have_probed(self, names: Sequence[str]) -> list[wire.ProbeAsked]:
         return [wire.ProbeAsked(source=each, at=AT, waits_for=None, under_way=True) for each in names]
 
-    def planned(self, window: wire.PlanWindow) -> list[wire.ComingProbe]:
+    def list_plan(self, window: wire.PlanWindow) -> list[wire.ComingProbe]:
         coming = wire.ComingProbe(source="theirs", at=AT, reason="detection", rule="r", rate_per_day=1.0)
         return [coming] * window.limit
 
@@ -193,10 +193,10 @@ async def answering(secret: str, turns: HostTokens | None = None) -> AsyncIterat
 async def test_others_are_asked_for_the_sources_that_they_plan() -> None:
     async with answering("theirs") as address, ClientSession() as session:
         peers = AskedPeers(Forwarding(session), Planners(["a", "b"], other=Peer("other:1", address, "theirs")))
-        assert list(await peers.listed(["x", "a", "y", "b"])) == ["a", "b"]
-        assert [each.source for each in await peers.probed(["b", "x"])] == ["b"]
-        assert await peers.listed(["x"]) == {}
-        assert [each.source for each in await peers.planned(wire.PlanWindow(limit=3))] == ["theirs"] * 3
+        assert list(await peers.list_sources(["x", "a", "y", "b"])) == ["a", "b"]
+        assert [each.source for each in await peers.have_probed(["b", "x"])] == ["b"]
+        assert await peers.list_sources(["x"]) == {}
+        assert [each.source for each in await peers.list_plan(wire.PlanWindow(limit=3))] == ["theirs"] * 3
         assert await peers.advice_of_others() == {"other:1": ADVICE}
 
 
@@ -205,7 +205,7 @@ async def test_a_request_to_a_host_of_another_planner_waits_for_its_turn_there()
     own, theirs = HostTokens(clock, 1.0), HostTokens(clock, 5.0)
     async with answering("theirs", theirs) as address, ClientSession() as session:
         peers = AskedPeers(Forwarding(session), Planners(["b.example"], other=Peer("other:1", address, "theirs")))
-        with own.shared(peers.turn):
+        with own.share(peers.turn):
             await theirs.take("b.example")
             asked = asyncio.create_task(own.enter("B.example"))
             await clock.someone_sleeps()
@@ -250,7 +250,7 @@ async def test_an_address_that_is_none_is_skipped(address: str) -> None:
     async with ClientSession() as session:
         peers = AskedPeers(Forwarding(session), Planners(["b"], other=Peer("other:1", address, "theirs")))
         await peers.turn("b", 0.0)
-        assert await peers.listed(["b"]) == {}
+        assert await peers.list_sources(["b"]) == {}
         assert await peers.advice_of_others() == {"other:1": None}
 
 
@@ -271,7 +271,7 @@ async def test_a_large_answer_and_a_redirect_are_not_taken(monkeypatch: pytest.M
         peers = AskedPeers(Forwarding(session), Planners(["b"], other=there))
         await peers.turn("b", 0.0)
         with capture_logs() as logs:
-            assert await peers.listed(["b"]) == {}
+            assert await peers.list_sources(["b"]) == {}
     assert asked == ["/planners/turn", "/planners/sources"]
     assert [each["error"] for each in logs] == ["an answer of more than 1000 bytes"]
 
@@ -308,7 +308,7 @@ async def test_a_turn_is_not_waited_for_where_no_requests_are_made_or_nobody_ans
         for there in (address, f"127.0.0.1:{free_port()}", ""):
             peers = AskedPeers(Forwarding(session), Planners(["b"], other=Peer("other:1", there, "theirs")))
             own = HostTokens(clock, 1.0)
-            with own.shared(peers.turn), await own.enter("b"):
+            with own.share(peers.turn), await own.enter("b"):
                 assert clock.sleepers == 0
 
 
@@ -317,7 +317,7 @@ async def test_a_turn_may_be_asked_for_at_any_host_that_a_redirect_names() -> No
     async with answering("theirs", HostTokens(clock, 1.0)) as address, ClientSession() as session:
         peers = AskedPeers(Forwarding(session), Planners([host], other=Peer("other:1", address, "theirs")))
         own = HostTokens(clock, 1.0)
-        with own.shared(peers.turn), await own.enter(host, 200_000.0):
+        with own.share(peers.turn), await own.enter(host, 200_000.0):
             assert clock.sleepers == 0
 
 
@@ -334,20 +334,20 @@ async def test_a_turn_with_a_spacing_that_is_no_time_is_refused() -> None:
 async def test_who_does_not_know_the_secret_is_told_nothing(secret: str) -> None:
     async with answering("theirs") as address, ClientSession() as session:
         peers = AskedPeers(Forwarding(session), Planners(["a"], other=Peer("other:1", address, secret)))
-        assert (await peers.listed(["a"]), await peers.probed(["a"])) == ({}, [])
-        assert await peers.planned(wire.PlanWindow()) == []
+        assert (await peers.list_sources(["a"]), await peers.have_probed(["a"])) == ({}, [])
+        assert await peers.list_plan(wire.PlanWindow()) == []
         assert await peers.advice_of_others() == {"other:1": None}
     async with answering("") as address, ClientSession() as session:
         peers = AskedPeers(Forwarding(session), Planners(["a"], other=Peer("other:1", address, "")))
-        assert await peers.listed(["a"]) == {}
+        assert await peers.list_sources(["a"]) == {}
 
 
 async def test_a_planner_that_does_not_answer_is_left_out() -> None:
     async with ClientSession() as session:
         asked = Peer("other:1", f"127.0.0.1:{free_port()}", "theirs")
         peers = AskedPeers(Forwarding(session), Planners(["a"], other=asked))
-        assert await peers.listed(["a"]) == {}
+        assert await peers.list_sources(["a"]) == {}
         peers = AskedPeers(Forwarding(session), Planners(["a"], other=Peer("other:1", "", "theirs")))
-        assert await peers.probed(["a"]) == []
-        assert await peers.planned(wire.PlanWindow()) == []
+        assert await peers.have_probed(["a"]) == []
+        assert await peers.list_plan(wire.PlanWindow()) == []
         assert await peers.advice_of_others() == {"other:1": None}

@@ -33,7 +33,7 @@ async def test_what_a_machine_that_fell_behind_leaves_out_is_not_laid_to_the_bud
     await clock.advance(0.0)
     left_out = SOURCES - started - (started + started // 4 + 16)
     assert (held_back(metrics, "overload"), held_back(metrics, "budget")) == (left_out, 0)
-    explained = [found.planner.postponed(name) for name in names]
+    explained = [found.planner.postponements(name) for name in names]
     assert sum(counts.get(Constraint.OVERLOAD, 0) for counts in explained) == left_out
     await asyncio.gather(loop.drain(0.0), clock.advance(CHRONON_S))
     await task

@@ -37,7 +37,7 @@ def test_expected_events_are_the_integral_of_the_intensity(
     edges = week.edges_s(start_s, start_s + length_s)
     assert np.all(np.diff(edges) >= 0.0)
     slow = sum(intensity(week, (a + b) / 2) * (b - a) for a, b in pairwise(edges))
-    assert week.expected(edges)[-1] - week.expected(edges)[0] == pytest.approx(slow, abs=1e-6)
+    assert week.expect(edges)[-1] - week.expect(edges)[0] == pytest.approx(slow, abs=1e-6)
 
 
 @given(FACTORS, st.integers(0, 2**32))

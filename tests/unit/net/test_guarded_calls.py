@@ -8,7 +8,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from proxyd.net import Guard, GuardedConnections, guarded
+from proxyd.net import Guard, GuardedConnections, guard_calls
 from proxyd.net.guard import RefusedConnectionError, _judge
 
 PUBLIC, PRIVATE = ("93.184.216.34", 443), ("10.0.0.1", 443)
@@ -20,7 +20,7 @@ def guard() -> Guard:
 
 def test_only_connections_inside_are_judged() -> None:
     _judge("socket.connect", (None, PRIVATE))
-    with guarded(guard()) as refused:
+    with guard_calls(guard()) as refused:
         _judge("open", (PRIVATE,))
         _judge("socket.connect", (None, PUBLIC))
     assert refused == []
@@ -36,7 +36,7 @@ def test_only_connections_inside_are_judged() -> None:
     ],
 )
 def test_what_the_guard_refuses_is_refused_and_kept(target: object, said: str) -> None:
-    with guarded(guard()) as refused, pytest.raises(RefusedConnectionError):
+    with guard_calls(guard()) as refused, pytest.raises(RefusedConnectionError):
         _judge("socket.connect", (None, target))
     assert len(refused) == 1
     assert said in refused[0]
@@ -45,7 +45,7 @@ def test_what_the_guard_refuses_is_refused_and_kept(target: object, said: str) -
 def test_a_call_whose_time_is_over_is_ended_from_another_thread() -> None:
     connections = GuardedConnections()
     allowed = Guard([ip_network("127.0.0.0/8")])
-    with socket.create_server(("127.0.0.1", 0)) as server, guarded(allowed, connections):
+    with socket.create_server(("127.0.0.1", 0)) as server, guard_calls(allowed, connections):
         with socket.create_connection(server.getsockname()) as client:
             threading.Thread(target=connections.end).start()
             assert client.recv(1) == b""
@@ -65,6 +65,6 @@ def test_connections_are_ended_together_and_none_is_added_afterwards() -> None:
 
 
 def test_a_real_connection_is_heard_of() -> None:
-    with guarded(guard()) as refused, socket.socket() as opened, pytest.raises(RefusedConnectionError):
+    with guard_calls(guard()) as refused, socket.socket() as opened, pytest.raises(RefusedConnectionError):
         opened.connect(("127.0.0.1", 9))
     assert len(refused) == 1

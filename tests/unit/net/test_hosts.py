@@ -266,7 +266,7 @@ async def test_who_waits_for_others_in_vain_gives_the_turn_back() -> None:
         asked.append((host, spacing_s))
         raise ZeroDivisionError
 
-    with tokens.shared(fail):
+    with tokens.share(fail):
         for _ in range(2):
             with pytest.raises(ZeroDivisionError):
                 await tokens.enter("A.example.", 3.0)

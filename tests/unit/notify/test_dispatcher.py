@@ -71,7 +71,7 @@ class MemoryOutbox:
     async def picture(self, sha256: str) -> Picture | None:
         return self.pictures.get(sha256)
 
-    async def delivered(self, delivery: DueDelivery, now_s: float, *, duration_s: float, detail: str) -> None:
+    async def record_delivery(self, delivery: DueDelivery, now_s: float, *, duration_s: float, detail: str) -> None:
         del self.pending[delivery.position]
         self.accepted.append(delivery.notification_id)
 
@@ -80,7 +80,7 @@ class MemoryOutbox:
             if one.endpoint == endpoint and one.attempts:
                 self.pending[position] = (one, min(next_s, now_s))
 
-    async def failed(
+    async def record_failure(
         self,
         delivery: DueDelivery,
         now_s: float,

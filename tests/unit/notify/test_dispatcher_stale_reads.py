@@ -52,13 +52,13 @@ class SlowOutbox:
     async def picture(self, sha256: str) -> Picture | None:
         raise AssertionError(sha256)
 
-    async def delivered(self, done: DueDelivery, now_s: float, *, duration_s: float, detail: str) -> None:
+    async def record_delivery(self, done: DueDelivery, now_s: float, *, duration_s: float, detail: str) -> None:
         self.pending.remove(done)
 
     async def retry_now(self, endpoint: str, now_s: float) -> None:
         """Do nothing: nothing fails here."""
 
-    async def failed(
+    async def record_failure(
         self,
         done: DueDelivery,
         now_s: float,

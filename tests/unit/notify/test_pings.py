@@ -30,13 +30,13 @@ class MemoryWebhooks:
         self.read, self.hold = asyncio.Event(), asyncio.Event()
         self.hold.set()
 
-    async def unconfirmed(self) -> list[UnconfirmedWebhook]:
+    async def list_unconfirmed(self) -> list[UnconfirmedWebhook]:
         found = [UnconfirmedWebhook(each, T0) for each, s in self.states.items() if s is WebhookState.UNCONFIRMED]
         self.read.set()
         await self.hold.wait()
         return found
 
-    async def answered(self, webhook: WebhookDelivery, state: WebhookState, now_s: float, detail: str) -> None:
+    async def record_ping(self, webhook: WebhookDelivery, state: WebhookState, now_s: float, detail: str) -> None:
         self.states[webhook] = state
 
 

@@ -9,7 +9,7 @@ from proxyd.core.model.profile import FieldType
 from proxyd.probing.documents.feed_dates import time_s
 from proxyd.probing.feeds.fast_feeds import parse_clean_feed
 from proxyd.probing.feeds.feed_parser import parse_any_feed, parse_feed
-from proxyd.probing.pages.page_values import typed
+from proxyd.probing.pages.page_values import value_as_type
 
 NOON_S = float(calendar.timegm((2026, 3, 1, 12, 0, 0)))
 
@@ -121,12 +121,12 @@ def test_feeds_pages_and_sitemaps_read_the_same_times(text: str) -> None:
     sitemap = f"<urlset><url><loc>https://e.example/</loc><lastmod>{text}</lastmod></url></urlset>"
     feed = parse_feed(f"<rss version='2.0'><channel>{item}</channel></rss>".encode())
     assert [feed.items[0].published_s, parse_feed(sitemap.encode()).items[0].published_s] == [NOON_S, NOON_S]
-    assert typed(text, FieldType.TIMESTAMP) == NOON_S
+    assert value_as_type(text, FieldType.TIMESTAMP) == NOON_S
 
 
 def test_a_day_without_marks_is_no_number_of_seconds() -> None:
-    assert typed("20260301", FieldType.TIMESTAMP) == NOON_S - 43200
-    assert typed("1772366400", FieldType.TIMESTAMP) == NOON_S
+    assert value_as_type("20260301", FieldType.TIMESTAMP) == NOON_S - 43200
+    assert value_as_type("1772366400", FieldType.TIMESTAMP) == NOON_S
 
 
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "UTC"])

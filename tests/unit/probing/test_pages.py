@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 
-from proxyd.base.worker_pool import answered
+from proxyd.base.worker_pool import wait_for_result
 from proxyd.core.errors import ProxydError
 from proxyd.core.model.item import LONGEST_FIELD, Item
 from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass, Reader
@@ -145,6 +145,6 @@ def test_whatever_a_parser_raises_becomes_its_answer(raised: Exception, message:
     def parse(*_: object) -> ParsedPage:
         raise raised
 
-    answer = answered(parse, (b"", None, URL, None), "the parser", 256 << 20)
+    answer = wait_for_result(parse, (b"", None, URL, None), "the parser", 256 << 20)
     assert isinstance(answer, ProxydError)
     assert str(answer) == message

@@ -77,14 +77,14 @@ class FleetLimits:
     least_price: float = 0.0
     targets: FleetTargets | None = None
 
-    def sampled(self, sources: int) -> _Sample:
+    def sample(self, sources: int) -> _Sample:
         """Return some thousand of the sources, evenly chosen, and their share of the limits."""
         every = max(1, sources // _SAMPLE)
         # Choose by the golden ratio, not every k-th source, because the order of sources may repeat with any period.
         taken = np.flatnonzero(turns(np.arange(sources)) < 1 / every)
-        hosts = self.hosts and self.hosts.sampled(taken)
+        hosts = self.hosts and self.hosts.sample(taken)
         capacity = np.inf if self.capacity is None else self.capacity / every
-        targets = self.targets and self.targets.sampled(taken)
+        targets = self.targets and self.targets.sample(taken)
         limits = replace(self, probes_per_slot=self.probes_per_slot / every, hosts=hosts, targets=targets)
         return _Sample(taken, np.asarray(capacity), limits)
 

@@ -101,7 +101,7 @@ class FleetState:
     @property
     def shapes_to_plan_by(self) -> WeekShapes:
         """The shapes by which the sources are planned, as far as trusted; an even one for those whose week is off."""
-        weeks = self.weeks.trusted(self.trust)
+        weeks = self.weeks.mix_with_even(self.trust)
         return weeks if self.even is None else weeks.with_even_weeks(self.even)
 
     @property

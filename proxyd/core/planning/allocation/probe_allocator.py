@@ -91,7 +91,7 @@ class WeekCosts:
             kept -= losses.overwritten * np.expm1(-losses.rate * (until - since)) / losses.rate
         return kept
 
-    def reached(self, shape: int, start: float, items: float) -> float:
+    def reach(self, shape: int, start: float, items: float) -> float:
         """Return when ``items`` items are expected since ``start`` at rate 1 and this shape, in slots.
 
         >>> WeekCosts(np.array([[1.0, 1.0, 4.0, 2.0]])).reached(0, 1.0, 1.0)
@@ -207,7 +207,7 @@ class ProbeAllocator:
         self.shapes, self.shape_of, self.losses = shapes, shape_of, losses
         self.tables = []
 
-    def probed(self, sources: Ints, rate_per_s: Floats, *, now_s: float) -> None:
+    def note_probes(self, sources: Ints, rate_per_s: Floats, *, now_s: float) -> None:
         """Note probes of sources and the new estimates of their rates."""
         before = self._weigh(sources)
         self.last_s[sources] = now_s
@@ -368,13 +368,13 @@ class ProbeAllocator:
         gain: Floats = self._weigh(sources) * cost / self._prices_of(sources)
         return gain
 
-    def reached_s(self, source: int, items: float) -> float:
+    def reach_s(self, source: int, items: float) -> float:
         """Return when a source is expected to have had so many items since its last probe."""
         slot_s, rate = self.grid.slot_s, float(self.rate_per_s[source])
         if rate <= 0:
             return float("inf")
         start = float(self.last_s[source] - MONDAY_S) / slot_s
-        slots = self._costs.reached(int(self._curve_of[source]), start, items / (rate * slot_s))
+        slots = self._costs.reach(int(self._curve_of[source]), start, items / (rate * slot_s))
         return MONDAY_S + slots * slot_s
 
     def week_sums(self, source: int) -> Floats:
@@ -450,7 +450,7 @@ class ProbeAllocator:
             self.tables = self._timetables(None, gaps[:, 0])
             self.table_of = self.shape_of
             return
-        sample = limits.sampled(len(self.rate_per_s))
+        sample = limits.sample(len(self.rate_per_s))
         shape_of, rates = self.shape_of[sample.taken], self._weigh(sample.taken) * self.grid.slot_s
         kept: list[list[Timetable]] = []
         rounds = _ROUNDS if self.slot_factor is None else _FOLLOWING_ROUNDS

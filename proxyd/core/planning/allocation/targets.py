@@ -75,7 +75,7 @@ class FleetTargets:
         """Return the same if every rule asked for one share."""
         return replace(self, of_rule=[target._replace(share=share) for target in self.of_rule])
 
-    def sampled(self, taken: Ints) -> FleetTargets:
+    def sample(self, taken: Ints) -> FleetTargets:
         """Return the targets of some of the sources."""
         least_gap = self.least_gap if isinstance(self.least_gap, float) else self.least_gap[taken]
         group_of = None if self.group_of is None else self.group_of[taken]

@@ -13,7 +13,7 @@ from proxyd.core.planning.kernels.costs import prefix_sums
 from proxyd.core.planning.kernels.counted_events import CountedRule, ItemsLine
 from proxyd.core.planning.kernels.losses import NO_LOSSES, STEPS, GapSums, Losses, even_gaps, links_of
 from proxyd.core.planning.kernels.numba_kernels import flat, kernel
-from proxyd.core.planning.kernels.one_source import priced
+from proxyd.core.planning.kernels.one_source import fill_paths
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -218,7 +218,7 @@ def _links(sums: GapSums, prices: Floats) -> Ints:
     best, heights, slopes = (flat(np.empty(size)) for _ in range(3))
     link, links, lines = (flat(np.empty(size, dtype=np.int64)) for _ in range(3))
     base = price + sums.A * sums.L - sums.G
-    priced(
+    fill_paths(
         flat(sums.L), flat(sums.A), flat(sums.G), flat(base), flat(np.arange(1, size + 1)), 1e-12 * size, False,
         best, link, links, lines, heights, slopes,
     )  # fmt: skip

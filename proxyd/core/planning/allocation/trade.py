@@ -114,7 +114,7 @@ def trade(allocator: ProbeAllocator, budgets: Iterable[float]) -> list[TradePoin
     if not len(taken):
         return []
     weighted, table_of = rates * allocator.weights[taken], allocator.table_of[taken]
-    hosts = allocator.hosts and allocator.hosts.sampled(taken)
+    hosts = allocator.hosts and allocator.hosts.sample(taken)
     fleet, found = Frequencies(allocator.tables, table_of, weighted), []
     for per_s in budgets:
         prices = allocate(fleet, per_s * slot_s * share, hosts=hosts)

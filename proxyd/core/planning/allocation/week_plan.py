@@ -203,12 +203,12 @@ class WeekPlan:
         number = self._numbers.get(source_id)
         return None if number is None else self._allocator.mean_gap_s(number) / self._cycle.speed
 
-    def reached_s(self, source_id: str, items: float) -> float | None:
+    def reach_s(self, source_id: str, items: float) -> float | None:
         """Return when a source is expected to have had so many items since it was seen; ``None`` if it is unknown."""
         number = self._numbers.get(source_id)
         if number is None:
             return None
-        reached_s = self._allocator.reached_s(number, items)
+        reached_s = self._allocator.reach_s(number, items)
         return float(self._cycle.time_s(reached_s - self._ahead_s(number))) if reached_s < inf else inf
 
     def items_line(self, source_id: str, rate_per_s: float) -> ItemsLine | None:
@@ -250,11 +250,11 @@ class WeekPlan:
         if number is None or tuple(self._told[:, number].tolist()) == told:
             return
         self._told[:, number] = told
-        seen_s = self.counted_s(source_id, last_seen_s) if counted_s is None else counted_s
+        seen_s = self.effective_time_s(source_id, last_seen_s) if counted_s is None else counted_s
         now_s = float(self._cycle.week_s(seen_s)) + self._ahead_s(number)
         self._allocator.note_probe_of(number, rate_per_s / self._cycle.speed, weight, now_s=now_s)
 
-    def counted_s(self, source_id: str, last_seen_s: float) -> float:
+    def effective_time_s(self, source_id: str, last_seen_s: float) -> float:
         """Return when a probe that saw a source now counts as made.
 
         A probe starts with the chronon in which it is due. It counts as made when it was due; otherwise each would come
@@ -289,7 +289,7 @@ class WeekPlan:
         """Return how independently the sources of this source's host change; infinity if it is not known."""
         return self.groups.k_of(self._numbers.get(source_id))
 
-    def expected(self, source_id: str, bins: Ints) -> Floats:
+    def expect(self, source_id: str, bins: Ints) -> Floats:
         """Return the items that a source's rate expects in each bin of ``BIN_S`` of the cycle, shape (bins,)."""
         number = self._numbers[source_id]
         allocator = self._allocator
@@ -570,7 +570,7 @@ def _losses(state: FleetState) -> tuple[Sequence[Losses], Ints]:
         return [NO_LOSSES], np.zeros(len(state.source_ids), dtype=np.int64)
     kinds, kind_of = state.losses
     speed, slot_s = state.cycle.speed, state.slot_s
-    in_slots = [each.scaled(speed / slot_s, MISSED_S / slot_s) for each in kinds]
+    in_slots = [each.scale(speed / slot_s, MISSED_S / slot_s) for each in kinds]
     counted = state.rate_per_s if state.passing is None else state.rate_per_s * state.passing
     return by_rate(in_slots, kind_of, counted / speed * slot_s)
 

@@ -84,7 +84,7 @@ class Losses:
         """Whether more than the price over the rate decides when a probe is worth it."""
         return self.overwritten > 0 or self.every > 1
 
-    def scaled(self, slots: float, delay: float) -> Losses:
+    def scale(self, slots: float, delay: float) -> Losses:
         """Return the losses with lives times ``slots`` and items that count times ``delay``, without a rate.
 
         >>> Losses(window(3600.0, delay=1.0)).scaled(1 / 1800.0, 1008.0)
@@ -160,7 +160,7 @@ def halving(half_life: float, delay: float) -> tuple[Step, ...]:
     return tuple(Step(-log1p(-part) / log(2) * half_life, delay / STEPS) for part in _PARTS)
 
 
-def merged(steps: Iterable[Step], *, early: bool = False) -> tuple[Step, ...]:
+def merge_steps(steps: Iterable[Step], *, early: bool = False) -> tuple[Step, ...]:
     """Return at most ``STEPS`` steps that lose nearly the same: the nearest ones become one, at their mean.
 
     With ``early`` they become one at the first of them, so that no step comes later than it did: what is in time by

@@ -197,7 +197,9 @@ class _Priced:
         """Return the slots of the cheapest path with the most or the fewest links, without the start."""
         tolerance = 1e-13 * self._scale
         base = flat(self._base + price)
-        priced(*self._costs, base, self._reach, tolerance, most, self._best, self._link, self._links, *self._envelope)
+        fill_paths(
+            *self._costs, base, self._reach, tolerance, most, self._best, self._link, self._links, *self._envelope
+        )
         if self._best[0] == np.inf:
             return None
         slots, slot = [], int(self._link[0])
@@ -412,7 +414,7 @@ def layer(
 
 
 @kernel
-def priced(
+def fill_paths(
     L: Floats, A: Floats, G: Floats, base: Floats, reach: Ints, tolerance: float, most: bool,
     best: Floats, link: Ints, links: Ints, lines: Ints, heights: Floats, slopes: Floats,
 ) -> None:  # fmt: skip

@@ -161,7 +161,7 @@ class CountedDemand(RuleDemand):
         items = np.diff(line.items(np.array([last_s, until_s])))
         return float(gammainc(self.to_come, max(0.0, items[0])))
 
-    def passed(self, items: float) -> None:
+    def expect_items(self, items: float) -> None:
         """Count as many items as are expected to have come."""
         self.count += round(items * self.passing)
 

@@ -83,10 +83,10 @@ class Demands:
         """Return demands that change independently, but for the starts of probes."""
         return replace(self, rules=[copy(demand) for demand in self.rules])
 
-    def probed(self, chronon: Chronon) -> None:
+    def note_probe(self, chronon: Chronon) -> None:
         """Note a probe for all demands; one probe serves every rule."""
         for demand in self.rules:
-            demand.probed(chronon)
+            demand.note_probe(chronon)
 
     @property
     def first_rule(self) -> str | None:
@@ -138,14 +138,14 @@ class Demands:
         """Whether a rule asks for intervals in which it expects an item."""
         return any(demand.has_intervals for demand in self.rules)
 
-    def asked_per_s(self, length_s: float) -> float:
+    def demand_per_s(self, length_s: float) -> float:
         """Return the probes a second that are asked for at any price, in chronons of ``length_s``.
 
         One probe serves all rules of one policy, but hardly those of two.
         """
         most: dict[type[RuleDemand], float] = {}
         for demand in self.rules:
-            if (per_s := demand.asked_per_s(length_s)) > most.get(type(demand), 0.0):
+            if (per_s := demand.demand_per_s(length_s)) > most.get(type(demand), 0.0):
                 most[type(demand)] = per_s
         return sum(most.values())
 

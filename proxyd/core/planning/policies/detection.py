@@ -90,7 +90,7 @@ def due_after_s(
     600.0
     """
     if losses and rate_per_s > 0 and weight > 0:
-        price, in_delay = np.array([price_item_s / (weight * rate_per_s)]), losses.scaled(1.0, missed_s)
+        price, in_delay = np.array([price_item_s / (weight * rate_per_s)]), losses.scale(1.0, missed_s)
         gaps = np.array([*_GAPS_S, *(step.after for step in losses.steps), sqrt(2 * price[0])])
         return float(even_gaps(price, replace(in_delay, rate=rate_per_s if losses.overwritten else 0.0), gaps)[0])
     return sqrt(2 * price_item_s / (weight * rate_per_s)) if rate_per_s > 0 and weight > 0 else inf

@@ -74,7 +74,7 @@ class DoeDemand(RuleDemand):
         """When the number allows another probe."""
         return self.log.earliest_s()
 
-    def asked_per_s(self, length_s: float) -> float:
+    def demand_per_s(self, length_s: float) -> float:
         """Return its number of probes."""
         return self.probes / self.per_s
 

@@ -158,12 +158,12 @@ class UniformDemand(RuleDemand):
         """
         return PlannedInterval(self.next_due, max(now, self.next_due + self.period - 1))
 
-    def probed(self, chronon: Chronon) -> None:
+    def note_probe(self, chronon: Chronon) -> None:
         """Note a probe; the phase is kept, and a missed period is not made up for."""
         if chronon >= self.next_due:
             self.next_due += ((chronon - self.next_due) // self.period + 1) * self.period
 
-    def asked_per_s(self, length_s: float) -> float:
+    def demand_per_s(self, length_s: float) -> float:
         """Return one probe a period."""
         return 1.0 / (self.period * length_s)
 

@@ -227,7 +227,7 @@ class RuleDemand:
 
     # -- what the plan of the week is told
 
-    def asked_per_s(self, length_s: float) -> float:
+    def demand_per_s(self, length_s: float) -> float:
         """Return the probes a second that it asks for at any price, in chronons of ``length_s``."""
         return 0.0
 
@@ -248,10 +248,10 @@ class RuleDemand:
 
     # -- how it learns
 
-    def probed(self, chronon: Chronon) -> None:
+    def note_probe(self, chronon: Chronon) -> None:
         """Note that the source is probed in a chronon."""
 
-    def passed(self, items: float) -> None:
+    def expect_items(self, items: float) -> None:
         """Note that so many items are expected to have come before a probe; ``found`` corrects it."""
 
     def found(self, found: Findings) -> None:

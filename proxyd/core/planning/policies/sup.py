@@ -94,7 +94,7 @@ class IntervalDemand(RuleDemand):
             found.append(self._extra)
         return found
 
-    def probed(self, chronon: Chronon) -> None:
+    def note_probe(self, chronon: Chronon) -> None:
         """Note that the source is probed at ``chronon``; intervals that contain it are caught."""
         if self.rate_per_s > 0 and self._pass_by(chronon).start <= chronon:
             self._k += 1
@@ -139,7 +139,7 @@ class IntervalDemand(RuleDemand):
         if is_first or self._k > 1:
             self.anchor(now_s, rate_per_s=rate_per_s, count=count)
 
-    def asked_per_s(self, length_s: float) -> float:
+    def demand_per_s(self, length_s: float) -> float:
         """Return one probe for each expected firing."""
         return self.rate_per_s / self.firing.every
 

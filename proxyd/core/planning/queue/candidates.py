@@ -50,7 +50,7 @@ class Candidates:
         """Return the candidates of ``now`` among some sources, by source."""
         now_s = self.settings.grid.start_s(now)
         ranked = self._by_deadline(sources, now)
-        ranked |= {source.source_id: self.asked(source, now) for source in sources if source.asked is not None}
+        ranked |= {source.source_id: self.candidate_for(source, now) for source in sources if source.asked is not None}
         for source in sources:
             if source.source_id not in ranked and (candidate := self.contact(source, now)) is not None:
                 ranked[source.source_id] = candidate
@@ -59,7 +59,7 @@ class Candidates:
         self._rank(ranked, [(source, due) for source, due in overdue if due is not None], now_s)
         return ranked
 
-    def wanted(
+    def hardest(
         self, awake: Iterable[str], sources: Mapping[str, PlannedSource], in_flight: Container[str], now: Chronon
     ) -> list[Candidate]:
         """Return the candidates that wait for more than room, hardest first."""
@@ -113,7 +113,7 @@ class Candidates:
             return Candidate((2, 0.0, 0.0, source.source_id), source, Reason.SAFETY, source.demands.first_rule)
         return None
 
-    def asked(self, source: PlannedSource, now: Chronon) -> Candidate:
+    def candidate_for(self, source: PlannedSource, now: Chronon) -> Candidate:
         """Return the candidate of a source of which a probe is wanted now."""
         reason = source.asked or Reason.ASKED
         return Candidate((0, float(now), 0.0, source.source_id), source, reason, source.demands.first_rule)

@@ -186,7 +186,7 @@ class DueTimes:
         if source.rate_per_s <= 0 or self._settings.overflow >= 1:
             return inf
         items = most_items(source.window, self._settings.overflow, round(source.dispersion, 1))
-        planned_s = None if self.week is None else self.week.reached_s(source.source_id, items)
+        planned_s = None if self.week is None else self.week.reach_s(source.source_id, items)
         return source.last_seen_s + items / source.rate_per_s if planned_s is None else planned_s
 
     def safety_s(self, source: PlannedSource) -> float:
@@ -203,7 +203,7 @@ class DueTimes:
         if not self._settings.spend or source.last_seen_s is None or not source.demands.is_priced:
             return inf
         grid = self._settings.grid
-        return max(source.allowed_s(), grid.start_s(grid.ceil(source.pushed_until_s)))
+        return max(source.earliest_start_s(), grid.start_s(grid.ceil(source.pushed_until_s)))
 
     def _seen(self, source: PlannedSource) -> _Seen | None:
         """Return a source as its demands read it; ``None`` before first contact."""
@@ -250,7 +250,7 @@ class DueTimes:
             wakes.append(grid.ceil(min(self.safety_s(source), source.pushed_until_s)))
         else:
             wakes += [grid.chronon_at(due.due_s) for due in self.of(source) if due.due_s < inf]
-        allowed_s = source.allowed_s()
+        allowed_s = source.earliest_start_s()
         if source.asked is None:
             allowed_s = max(allowed_s, source.demands.earliest_s)
         earliest = now if isinf(allowed_s) else grid.chronon_at(allowed_s)

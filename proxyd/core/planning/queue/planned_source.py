@@ -92,7 +92,7 @@ class PlannedSource:
     own_dues_s: tuple[int, tuple[float, ...]] | None = None
 
     @property
-    def priced_weight(self) -> float:
+    def weight_at_price(self) -> float:
         """The cost of a delay for the rules that want a probe when it is worth its price; 0 without such rules."""
         return self.weight if self.demands.is_priced else 0.0
 
@@ -131,7 +131,7 @@ class PlannedSource:
     def follow(self, week: WeekPlan) -> None:
         """Tell a plan of the week when the source was last seen, and its rate and weight."""
         if self.last_seen_s is not None:
-            week.follow(self.source_id, self.rate_per_s, self.priced_weight, self.last_seen_s)
+            week.follow(self.source_id, self.rate_per_s, self.weight_at_price, self.last_seen_s)
 
     def saw(self, now_s: float, chronon: Chronon | None) -> None:
         """Note that its state was seen; ``chronon`` is the one in which the probe was chosen, ``None`` if none was.
@@ -140,10 +140,10 @@ class PlannedSource:
         """
         passed_s = now_s - (now_s if self.last_seen_s is None else self.last_seen_s)
         for demand in self.demands.rules:
-            demand.passed(self.rate_per_s * max(0.0, passed_s))
+            demand.expect_items(self.rate_per_s * max(0.0, passed_s))
         self.last_seen_s, self.hidden = max(now_s, self.last_seen_s or 0.0), 0.0
         if chronon is not None:
-            self.demands.probed(chronon)
+            self.demands.note_probe(chronon)
 
     @property
     def starts_s(self) -> tuple[float, ...]:
@@ -168,7 +168,7 @@ class PlannedSource:
     def _logs(self) -> list[ProbeLog]:
         return [self.log, *(demand.starts for demand in self.demands.rules if demand.starts is not None)]
 
-    def allowed_s(self) -> float:
+    def earliest_start_s(self) -> float:
         """Return the earliest start that the source itself allows, in unix seconds."""
         if self.asked is not None:
             return self.log.earliest_s()
@@ -178,7 +178,7 @@ class PlannedSource:
         """Whether a hub pushes new items."""
         return self.last_seen_s is not None and self.pushed_until_s > now_s
 
-    def blocked_by(self, now_s: float) -> Constraint | None:
+    def obstacle_at(self, now_s: float) -> Constraint | None:
         """Return the constraint of the source that forbids a start at ``now_s``."""
         if self.not_before_s > now_s and self.asked is None:
             return Constraint.BACK_OFF
@@ -206,17 +206,17 @@ class ProbeLimits:
 
     def earliest_s(self, source: PlannedSource) -> float:
         """Return the earliest start that a source and its host allow, in unix seconds."""
-        return max(source.allowed_s(), self.hosts.earliest_s(source.host), self.blocked_until_s(source))
+        return max(source.earliest_start_s(), self.hosts.earliest_s(source.host), self.throttle_end_s(source))
 
-    def blocked_by(self, source: PlannedSource, now_s: float) -> Constraint | None:
+    def obstacle_at(self, source: PlannedSource, now_s: float) -> Constraint | None:
         """Return the constraint that forbids a start of a source at ``now_s``."""
-        if (own := source.blocked_by(now_s)) is not None:
+        if (own := source.obstacle_at(now_s)) is not None:
             return own
-        if self.blocked_until_s(source) > now_s:
+        if self.throttle_end_s(source) > now_s:
             return Constraint.HOST_THROTTLED
         return Constraint.HOST_POLITENESS if self.earliest_s(source) > now_s else None
 
-    def blocked_until_s(self, source: PlannedSource) -> float:
+    def throttle_end_s(self, source: PlannedSource) -> float:
         """Return when the throttle of a source's hosts ends."""
         return self.blocks.until_s(source.throttle_scope or source.host)
 

@@ -97,7 +97,7 @@ class LateStarts:
         """Divide a chronon of that length into ``capacity`` parts."""
         self._part_s = _SPREAD * length_s / max(1, capacity)
 
-    def started(self, now_s: float, units: int) -> None:
+    def note_start(self, now_s: float, units: int) -> None:
         """Note the start of a probe, late or not, that costs so many units of the budget."""
         self._used_s = max(self._used_s, now_s) + units * self._part_s
 

@@ -157,14 +157,14 @@ class SourceQueues:
         """Count that there was no room for the sources still waiting, and return their number."""
         return sum(queue.pass_over(limit) for queue in (self.unseen, self.required, self.due))
 
-    def looked_at(self, source_id: str, limit: Constraint) -> None:
+    def note_look(self, source_id: str, limit: Constraint) -> None:
         """Note that a source was looked at, so that it does not count as passed over."""
         for queue in (self.unseen, self.required, self.due):
-            queue.looked_at(source_id, limit)
+            queue.note_look(source_id, limit)
 
-    def passed_over(self, source_id: str) -> Counter[Constraint]:
+    def times_without_room(self, source_id: str) -> Counter[Constraint]:
         """Return how often there was no room for a source."""
-        counts = (queue.passed_over(source_id) for queue in (self.unseen, self.required, self.due))
+        counts = (queue.times_without_room(source_id) for queue in (self.unseen, self.required, self.due))
         return sum(counts, Counter[Constraint]())
 
 
@@ -334,7 +334,7 @@ class ReadyQueue:
         if place is None:
             return
         source = self._sources[place]
-        for limit, passed in self.passed_over(source_id).items():
+        for limit, passed in self.times_without_room(source_id).items():
             source.postpone(limit, passed)
         del self._place[source_id]
         last = self._sources.pop()
@@ -434,13 +434,13 @@ class ReadyQueue:
         self._calls[_LIMITS.index(limit)] += 1
         return passed
 
-    def looked_at(self, source_id: str, limit: Constraint) -> None:
+    def note_look(self, source_id: str, limit: Constraint) -> None:
         """Note that a source was held back for a reason of its own; does nothing if it does not wait."""
         if (place := self._place.get(source_id)) is not None:
             self._kept[place, 3 + _LIMITS.index(limit)] += 1
             self._looked_at += 1
 
-    def passed_over(self, source_id: str) -> Counter[Constraint]:
+    def times_without_room(self, source_id: str) -> Counter[Constraint]:
         """Return how often a source was passed over since it was put, by the limit that left no room."""
         place = self._place.get(source_id)
         if place is None:

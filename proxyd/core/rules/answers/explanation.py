@@ -26,7 +26,7 @@ from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.estimates import Misfit, zone_s
 from proxyd.core.rules.known.knowledge import Knowledge
 from proxyd.core.rules.known.rule_demands import target_of
-from proxyd.core.rules.known.source_requests import moved_url
+from proxyd.core.rules.known.source_requests import url_after_move
 from proxyd.core.rules.known.state import SourceState
 from proxyd.core.rules.known.subscriptions import Hubs, Subscription
 from proxyd.core.rules.programs.rule_program import RuleProgram
@@ -215,7 +215,7 @@ class Explanation:
     postponed: Mapping[Constraint, int]
     unmet_intervals: int
     state: SourceState
-    moved_url: str | None = None
+    url_after_move: str | None = None
     subscription: Subscription | None = None
     price_item_s: float | None = None
     fleet_price_item_s: float | None = None
@@ -284,7 +284,7 @@ class Explainer:
         """Return the forecast of a cycle, or of less if many probes are asked for, in parts; it is played elsewhere."""
         grid, per_s = self.known.grid, 0.0
         for sources in self.planner.in_parts(self.planner.timed):
-            per_s += sum(source.demands.asked_per_s(grid.length_s) for source in sources)
+            per_s += sum(source.demands.demand_per_s(grid.length_s) for source in sources)
             yield
         length_s = min(
             self.known.estimates.cycle.length_s, _MOST_INTERVALS / max(per_s, 1e-12), most_chronons * grid.length_s
@@ -320,10 +320,10 @@ class Explainer:
             is_learning=state.first_contact_s is None or (planned is not None and planned.learns_until_s > now_s),
             is_declared=source.expected_per_s is not None,
             rules=tuple(program.rule.name for program in programs),
-            postponed=self.planner.postponed(source_id) if planned else {},
+            postponed=self.planner.postponements(source_id) if planned else {},
             unmet_intervals=sum(demand.missed for demand in planned.demands.rules) if planned else 0,
             state=state,
-            moved_url=moved_url(state, source),
+            url_after_move=url_after_move(state, source),
             subscription=self.hubs.of(source_id),
             misfit=self.known.estimates.misfit(source_id),
             rate_range_per_day=self.known.estimates.rate_range_per_day(state, rate_per_s, now_s),
@@ -361,8 +361,10 @@ class Explainer:
         if planned is None or coming is None or planned.last_seen_s is None:
             return None
         estimates, state = self.known.estimates, self.known.state(source)
-        model = estimates.model(source, planned.rate_per_s, self.planner.week, coming.start_s).planned(state.fit)
-        return float(model.expected(planned.last_seen_s, coming.start_s)[0])
+        model = estimates.model(source, planned.rate_per_s, self.planner.week, coming.start_s).model_to_plan_by(
+            state.fit
+        )
+        return float(model.expect(planned.last_seen_s, coming.start_s)[0])
 
     def _next_obstacle(
         self, source_id: str, planned: PlannedSource | None, now_s: float, coming: PlannedProbe | None
@@ -375,7 +377,7 @@ class Explainer:
         if planned is None:
             return "it is about to be planned" if source_id in self.known.compiled.rules_of else "no rule uses it"
         last_s = now_s if coming is None else max(now_s, coming.start_s - self.known.grid.length_s)
-        return self.planner.limits.blocked_by(planned, last_s)
+        return self.planner.limits.obstacle_at(planned, last_s)
 
     def _without_budget(self, coming: PlannedProbe | None) -> str | None:
         has_budget = self.known.settings.planner.budget.mean_per_s > 0

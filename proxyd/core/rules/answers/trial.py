@@ -141,7 +141,7 @@ class Trial:
         """Return what the wanted declaration would ask for; this may take some seconds for many sources."""
         budget, others = self.settings.planner.budget, self.others
         before = self._try_declaration(self.running, self.running_s, budget)
-        tried_per_s = asked_per_s(before)
+        tried_per_s = demand_per_s(before)
         # At least what is tried: its sources may belong to other planners, and our demand says nothing of these.
         before_per_s = tried_per_s if others is None else max(others.all_per_s, tried_per_s)
         rest_per_s = before_per_s - tried_per_s
@@ -149,7 +149,7 @@ class Trial:
         after = self._try_declaration(self.wanted, self.wanted_s, budget.times(left))
         now = self.settings.grid.chronon_at(self.now_s) + 1
         explainer, planner = Explainer.of(after), after.planner
-        after_per_s = asked_per_s(after)
+        after_per_s = demand_per_s(after)
         if others is not None:
             after_per_s = self._with_others(after, before_per_s, rest_per_s)
         coming = run_all(explainer.ahead(now, most_chronons=_TRIED_CHRONONS)).forecast()
@@ -169,10 +169,10 @@ class Trial:
         """Return what all ask for: if the budget is short, the others leave and take what differs."""
         planner, most_per_s = after.planner, self.settings.planner.budget.mean_per_s
         length_s = planner.settings.grid.length_s
-        needed_per_s = rest_per_s + sum(each.demands.asked_per_s(length_s) for each in planner.sources.values())
+        needed_per_s = rest_per_s + sum(each.demands.demand_per_s(length_s) for each in planner.sources.values())
         if before_per_s > _SHORT * most_per_s:
             return max(before_per_s, needed_per_s)
-        return min(rest_per_s + asked_per_s(after), max(most_per_s, needed_per_s))
+        return min(rest_per_s + demand_per_s(after), max(most_per_s, needed_per_s))
 
     def _try_declaration(self, declaration: Declaration, accepted_s: Mapping[str, float], budget: Budget) -> Decider:
         settings = replace(self.settings, planner=replace(self.settings.planner, budget=budget))
@@ -226,7 +226,7 @@ def _part(compiled: Compiled, names: Iterable[str]) -> Declaration:
     return replace(declared, sources=sources, rules=rules)
 
 
-def asked_per_s(decider: Decider) -> float:
+def demand_per_s(decider: Decider) -> float:
     """Return the probes a second that all sources ask for: at any price, and those that are worth their price.
 
     The latter are those of the plan of the week; sources that it does not know yet are probed at even gaps.
@@ -240,7 +240,7 @@ def demand_besides_week(planner: Planner) -> Chunked[float]:
     for part in planner.in_parts():
         week = planner.week
         asked += sum(
-            source.demands.asked_per_s(length_s)
+            source.demands.demand_per_s(length_s)
             if week is not None and source.source_id in week
             else _demand_of(source, length_s, planner.gap_without_plan_s(source))
             for source in part
@@ -250,7 +250,7 @@ def demand_besides_week(planner: Planner) -> Chunked[float]:
 
 
 def _demand_of(source: PlannedSource, length_s: float, gap_s: float) -> float:
-    asked = source.demands.asked_per_s(length_s)
+    asked = source.demands.demand_per_s(length_s)
     if not source.demands.is_priced:
         return asked
     spacing_s = max(source.log.budget.spacing_s, length_s)

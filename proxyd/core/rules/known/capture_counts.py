@@ -151,7 +151,7 @@ class StreamTable(MutableMapping[tuple[str, str], StreamState]):
 
     def _match(self, rule: str, old: tuple[int, int], new: tuple[int, int]) -> None:
         if old != new:
-            self._matching[rule] = self._matching.get(rule, _ALL_MATCH).changed(old, new)
+            self._matching[rule] = self._matching.get(rule, _ALL_MATCH).after(old, new)
 
     def of_rules(self, rules: Iterable[str]) -> CaptureCounts:
         """Return the sum of the counts of some rules."""

@@ -66,7 +66,7 @@ class Compiled:
             moved=moved,
         )
 
-    def declared_s(self, source_id: str) -> float:
+    def declaration_s(self, source_id: str) -> float:
         """Return since when a source is declared, or 0 if that is unknown."""
         return self.since_s.get(source_id, 0.0)
 

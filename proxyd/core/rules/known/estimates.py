@@ -16,7 +16,7 @@ from proxyd.core.planning.allocation.fleet_state import FleetState
 from proxyd.core.planning.allocation.targets import FleetTargets
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.kernels.losses import MISSED_S, Losses
-from proxyd.core.rates.bursts import BIN_S, concentrations, together, unhelped
+from proxyd.core.rates.bursts import BIN_S, concentrations, late_share, together
 from proxyd.core.rates.evidence import Evidence, ItemTimes, item_times
 from proxyd.core.rates.model_fit import NO_FIT, ModelFit, SourceModel
 from proxyd.core.rates.rate_blend import HALF_LIVES_S, NO_EVIDENCE, Blend
@@ -319,7 +319,7 @@ class Fleet:
         """Return what the rules ask for, or ``None`` if the budget or a price decides."""
         if not self.targets:
             return None
-        helped = None if self.host_of is None else unhelped(self._changes(), self.host_of, self._week_s)
+        helped = None if self.host_of is None else late_share(self._changes(), self.host_of, self._week_s)
         every = [target for _, target in self.targets]
         return FleetTargets(
             every,

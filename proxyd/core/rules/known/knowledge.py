@@ -208,7 +208,7 @@ class Knowledge:
             spacing_s=self.politeness(source).spacing_s,
             blend=self.estimates.blend,
             freshness_cap_s=0.0 if source.freshness is False else self.settings.freshness_cap_s,
-            declared_s=self.compiled.declared_s(source.source_id),
+            declared_s=self.compiled.declaration_s(source.source_id),
         )
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from proxyd.core.model.budget import Target
 from proxyd.core.model.profile import PolicyName, Source, UtilityKind
 from proxyd.core.planning.kernels.counted_events import MOST_KINDS
-from proxyd.core.planning.kernels.losses import NO_LOSSES, Losses, Step, halving, linear, merged, window
+from proxyd.core.planning.kernels.losses import NO_LOSSES, Losses, Step, halving, linear, merge_steps, window
 from proxyd.core.planning.policies.auto import goes_by_count
 from proxyd.core.planning.policies.demands import Demands
 from proxyd.core.planning.policies.registry import POLICIES
@@ -153,11 +153,11 @@ def _lost(programs: Sequence[RuleProgram], settings: PlannerSettings) -> Losses:
         steps = _steps(program, weight)
         if not steps and life is None and settings.has_targets:
             steps = tuple(Step(after, part * weight) for after, part in settings.default_target.parts)
-        for step in merged(steps):  # a life ends several steps of a utility at once
+        for step in merge_steps(steps):  # a life ends several steps of a utility at once
             parts[step.after] = max(parts.get(step.after, 0.0), step.delay)
         if life is not None and life.window is None:
             overwritten = max(overwritten, weight)
-    steps = merged((Step(after, part) for after, part in parts.items()), early=settings.has_targets)
+    steps = merge_steps((Step(after, part) for after, part in parts.items()), early=settings.has_targets)
     return Losses(steps, overwritten)
 
 

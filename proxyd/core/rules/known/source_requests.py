@@ -49,7 +49,7 @@ def probe_request(source: Source, declaration: Declaration, *, wants_picture: bo
     )
 
 
-def moved_url(state: SourceState, source: Source) -> str | None:
+def url_after_move(state: SourceState, source: Source) -> str | None:
     """Return the address to ask instead of the declared one, or ``None`` if it has not moved permanently.
 
     If a profile adds HEADER, AUTH or a BODY to requests, these are meant for the declared address, which is then always

@@ -125,12 +125,12 @@ def asking(known: Subscription, *, now_s: float, rng: np.random.Generator) -> Su
     return replace(known, is_asked=True, failures=failures, due_s=due_s)
 
 
-def accepted(known: Subscription, *, now_s: float) -> Subscription:
+def after_acceptance(known: Subscription, *, now_s: float) -> Subscription:
     """Return the subscription after the hub accepted the request; a renewed subscription stays active meanwhile."""
     return known if known.is_active(now_s) else replace(known, status=SubscriptionStatus.REQUESTED)
 
 
-def refused(known: Subscription, *, now_s: float, rng: np.random.Generator) -> Subscription:
+def after_refusal(known: Subscription, *, now_s: float, rng: np.random.Generator) -> Subscription:
     """Return the subscription after a request failed; the wait for the next try doubles from 5 minutes to a day."""
     failures = known.failures + 1
     return replace(known, is_asked=False, failures=failures, due_s=now_s + _retry_s(failures, rng))
@@ -178,12 +178,12 @@ def _denial(known: Subscription, now_s: float) -> Subscription:
     )
 
 
-def pushed(known: Subscription, *, now_s: float) -> Subscription:
+def after_push(known: Subscription, *, now_s: float) -> Subscription:
     """Return the subscription after a push."""
     return replace(known, pushes=known.pushes + 1, last_push_s=now_s)
 
 
-def probed(known: Subscription, found: Sequence[StoredEvent], *, started_s: float) -> Subscription:
+def after_probe(known: Subscription, found: Sequence[StoredEvent], *, started_s: float) -> Subscription:
     """Return the subscription after a probe saw its source and found the events ``found``, none of them pushed before.
 
     Items of the last minute may still be on their way; items from before the verification do not count.
@@ -234,9 +234,9 @@ class Hubs:
         """Return a subscription whose hub is being asked."""
         return asking(subscription, now_s=now_s, rng=self._rng)
 
-    def refused(self, subscription: Subscription, now_s: float) -> Subscription:
+    def refuse(self, subscription: Subscription, now_s: float) -> Subscription:
         """Return a subscription after its hub refused a request."""
-        return refused(subscription, now_s=now_s, rng=self._rng)
+        return after_refusal(subscription, now_s=now_s, rng=self._rng)
 
     def allow(self, source_id: str, url: str | None) -> None:
         """Allow a subscription for a source at this address alone, or none; another is to be cancelled."""
@@ -256,7 +256,7 @@ class Hubs:
         """Return a source's subscription, if it has one."""
         return self._known.get(source_id)
 
-    def called(self, callback_id: str) -> Subscription | None:
+    def subscription_called(self, callback_id: str) -> Subscription | None:
         """Return the subscription whose callback has this unguessable id."""
         return self._known.get(self._by_callback.get(callback_id, ""))
 
@@ -311,9 +311,9 @@ class Hubs:
             if before is not None and before.callback_id and after.hub != before.hub:
                 self._leave(before)
         if after is not None and outcome.is_push:
-            after = pushed(after, now_s=outcome.finished_s)
+            after = after_push(after, now_s=outcome.finished_s)
         elif after is not None and outcome.kind.is_success:
-            after = probed(after, found, started_s=outcome.started_s)
+            after = after_probe(after, found, started_s=outcome.started_s)
         if after is None or after == before:
             return None
         self.keep(after)

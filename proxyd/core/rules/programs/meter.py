@@ -80,7 +80,7 @@ class Meter:
         bits = _WORST_SEARCH_BITS if self._limits.is_on_loop else _SEARCH_BITS
         self.spend(1 + (characters * instructions >> bits))
 
-    def compiled(self, instructions: int) -> None:
+    def count_compiling(self, instructions: int) -> None:
         """Count the compiling of a pattern, which is done once; raises ``WorkLimitError``.
 
         It is counted only where it would hold up the event loop, so that a rule takes as many steps every time.

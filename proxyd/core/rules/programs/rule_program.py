@@ -144,7 +144,7 @@ class RuleProgram:
             StreamState(rule, source_id, zero.totals, counting=counting, windows=zero.windows) for source_id in sources
         )
 
-    def opened(self, stream: StreamState, next_seq: int, now_s: float) -> StreamState:
+    def open_stream(self, stream: StreamState, next_seq: int, now_s: float) -> StreamState:
         """Return a stream, perhaps of an earlier form of the rule, with this form's counters; what was sent is kept.
 
         A counter goes on if it counts the same events by the same expression, otherwise it starts again. If the events
@@ -246,7 +246,7 @@ class RuleProgram:
         identity = f"{self.rule.name}\0{self.accepted_s!r}\0{event.source_id}\0{event.item.item_id}\0{event.seq}"
         return "ntf_" + hashlib.sha256(identity.encode()).hexdigest()[:32]
 
-    def limited_by(self, event: UpdateEvent, meter: Meter) -> str:
+    def limit_of(self, event: UpdateEvent, meter: Meter) -> str:
         """Return whose limit a firing's notification counts toward: that of the rule, a source or a field's value."""
         limit = self.rule.limit
         if limit is not None and limit.per_source:

@@ -145,7 +145,7 @@ class Regex:
         is_first = "_automaton" not in self.__dict__
         compiled = self._automaton
         if is_first:
-            meter.compiled(compiled.programsize)
+            meter.count_compiling(compiled.programsize)
         meter.search(len(text), _OTHER_INSTRUCTIONS + compiled.programsize)
         search = compiled.fullmatch if self._is_whole else compiled.search
         try:

@@ -76,9 +76,9 @@ class MatchTask:
         try:
             return self._match(meter)
         except WorkLimitError as error:
-            return self.failed(str(error))
+            return self.failure(str(error))
 
-    def failed(self, reason: str) -> Match:
+    def failure(self, reason: str) -> Match:
         """Return no match; the new events are lost to the rule, and not evaluated again."""
         return Match(self.program.rule.name, failures=(RuleFailure(self.program.rule.name, self.source_id, reason),))
 
@@ -243,7 +243,7 @@ class _Waiting:
         """Return the first events or the answers, whichever an event is kept with."""
         return self.answers if _is_answer(kept) else self.firsts
 
-    def decided_s(self, kept: JointInterval) -> float:
+    def decision_s(self, kept: JointInterval) -> float:
         """Return the time, in unix seconds, after which the sources of the other event can add nothing."""
         return kept.event.time_s + (0.0 if _is_answer(kept) else self.answer.within_s)
 
@@ -290,7 +290,9 @@ class AwaitedAnswers:
             if not self._sources_to_probe(waiting) or source_id not in waiting.program.answer_sources:
                 continue
             seen_s = last_success_s(self._known.states, source_id)
-            open_s = {waiting.decided_s(each) for each in waiting.firsts.values() if waiting.decided_s(each) >= seen_s}
+            open_s = {
+                waiting.decision_s(each) for each in waiting.firsts.values() if waiting.decision_s(each) >= seen_s
+            }
             for end in sorted({self._known.grid.chronon_at(end_s) for end_s in open_s}):
                 yield OnceDemand(rule, end + 1, end + _PATIENCE_CHRONONS)
 
@@ -331,7 +333,7 @@ class AwaitedAnswers:
         waiting = self._waiting[kept.rule]
         if waiting.group_of(kept).pop(kept.interval_id, None) is None:
             return None
-        states, decided_s = self._known.states, waiting.decided_s(kept)
+        states, decided_s = self._known.states, waiting.decision_s(kept)
         unseen = (each for each in waiting.program.answer_sources if last_success_s(states, each) <= decided_s)
         missing = tuple(each for each, _ in zip(unseen, range(_MOST_ASKED), strict=False))
         return self._end(waiting, replace(kept, wanted=missing), now_s)
@@ -385,7 +387,7 @@ class AwaitedAnswers:
         for waiting in self._waiting.values():
             is_concerned = source_id in waiting.sources and (waiting.firsts or waiting.answers)
             for kept in list(waiting) if is_concerned else ():
-                if self._seen_s(waiting, kept) > waiting.decided_s(kept):
+                if self._seen_s(waiting, kept) > waiting.decision_s(kept):
                     del waiting.group_of(kept)[kept.interval_id]
                     yield self._end(waiting, kept, now_s)
 
@@ -400,7 +402,7 @@ class AwaitedAnswers:
         """End a kept event: it is dropped, unless it is a first one without the answer that THEN NO rules out."""
         if not waiting.answer.is_absent or _is_answer(kept):
             return IntervalStep(kept, is_over=True)
-        return self._announce(waiting, kept, waiting.decided_s(kept), now_s)
+        return self._announce(waiting, kept, waiting.decision_s(kept), now_s)
 
     def _end_answered(self, waiting: _Waiting, kept: JointInterval, answer: UpdateEvent, now_s: float) -> IntervalStep:
         """End a first event with its answer: that is announced, unless the rule fires without one."""

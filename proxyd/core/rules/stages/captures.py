@@ -31,7 +31,7 @@ from proxyd.core.rules.stages.joint_intervals import (
     wait_s,
 )
 from proxyd.core.rules.stages.payload import histories
-from proxyd.core.rules.stages.streams import Answer, Firing, counted
+from proxyd.core.rules.stages.streams import Answer, Firing, with_fates
 
 
 class OpenIntervals:
@@ -151,7 +151,7 @@ class ShownRows:
         }
         self._paths = paths
 
-    def unseen(self) -> list[str]:
+    def sources_unseen(self) -> list[str]:
         """Return the sources that queries read and whose rows are unknown."""
         return [source_id for source_id in self._paths if source_id not in self._rows]
 
@@ -305,7 +305,7 @@ class JointCaptures:
         decided: dict[tuple[str, str], list[IntervalRecord]] = {}
         for step in steps:
             decided.setdefault((step.interval.rule, step.interval.event.source_id), []).extend(step.records)
-        streams = {key: counted(self._known.streams[key], records) for key, records in decided.items()}
+        streams = {key: with_fates(self._known.streams[key], records) for key, records in decided.items()}
         self._known.keep_streams(streams.values())
         wanted = [step.asks or self._filter_of(step.interval) for step in steps]
         return Captured(
@@ -338,7 +338,7 @@ class JointCaptures:
         done = list(self._seen_since(opened, counted_on, probe_end))
         done_ids = {each.source_id for each in done}
         late = (source_id for source_id in counted_on if source_id not in done_ids)
-        wanted = [*self._correlated_sources(program, event, probe_end), *late]
+        wanted = [*self._sources_that_correlate(program, event, probe_end), *late]
         deadline = None if program.life_s is None else opened + self._grid.ceil(program.life_s)
         waited_s = wait_s(map(probe_end.rate_per_s, wanted), chronon_s=self._grid.length_s)
         interval = JointInterval(
@@ -418,7 +418,7 @@ class JointCaptures:
         url = self._known.compiled.url_of(interval.event.source_id)
         return Announcement(self._programs[interval.rule], interval, history, url, now_s)
 
-    def _correlated_sources(self, program: RuleProgram, event: UpdateEvent, probe_end: _ProbeEnd) -> list[str]:
+    def _sources_that_correlate(self, program: RuleProgram, event: UpdateEvent, probe_end: _ProbeEnd) -> list[str]:
         found: list[str] = []
         for each in program.joined:
             rows = {source: self.shown.get(source) for source in each.sources}

@@ -323,7 +323,7 @@ def _gone_s(context: SourceContext, outcome: ProbeOutcome) -> float | None:
 def _window(context: SourceContext, outcome: ProbeOutcome, found: Identities) -> WindowEvents:
     seen_s = outcome.finished_s
     if outcome.kind in {OutcomeKind.SAME_BODY, OutcomeKind.NOT_MODIFIED}:
-        return unchanged(context.state, seen_s=seen_s)
+        return same_items(context.state, seen_s=seen_s)
     view = DocumentView(
         context.shape,
         {} if context.starts_afresh else found.known,
@@ -387,7 +387,7 @@ def discover(
     return replace(found, unawaited=_clip_times(updates, after, state.last_success_s, seen_s))
 
 
-def unchanged(state: SourceState, *, seen_s: float) -> WindowEvents:
+def same_items(state: SourceState, *, seen_s: float) -> WindowEvents:
     """Return the result of a probe that found the source unchanged."""
     since_s = state.watched_s
     return WindowEvents(evidence=None if since_s is None else ItemCount(since_s, seen_s, 0))

@@ -256,7 +256,7 @@ def _notification(
         late=bool(data["late"]),
         body=body_of({"id": identity, **data, **screenshot}, at_s),
         deliveries=program.rule.deliveries,
-        limited_by=program.limited_by(event, meter),
+        limited_by=program.limit_of(event, meter),
         picture=shown,
     )
 

@@ -37,7 +37,7 @@ class Task(Protocol[R_co]):
     def run(self, meter: Meter) -> R_co:
         """Return the result; once the meter is spent, the rest fails. Raises nothing."""
 
-    def failed(self, reason: str) -> R_co:
+    def failure(self, reason: str) -> R_co:
         """Return the result of a task that could not be run, for this reason."""
 
 
@@ -158,7 +158,7 @@ class RuleTask:
             return (), ()
         return answers(self.program, self.stream.source_id, self.found, meter, declared_s=self.declared_s)
 
-    def failed(self, reason: str) -> RuleStep:
+    def failure(self, reason: str) -> RuleStep:
         """Return the streams as they were; the events are lost to the rule."""
         streams = (self.stream,) if self.across is None else (self.stream, self.across)
         return RuleStep(streams, failures=(RuleFailure(self.program.rule.name, self.stream.source_id, reason),))
@@ -189,7 +189,7 @@ class JointTask:
         """Return the notification, with the rows of the query over what the sources showed."""
         return joint_notifications(self.announced, meter, grid=self.grid, picture=self.picture)
 
-    def failed(self, reason: str) -> MadeNotifications:
+    def failure(self, reason: str) -> MadeNotifications:
         """Return no notification."""
         failure = RuleFailure(self.program.rule.name, self.announced.interval.event.source_id, reason)
         return MadeNotifications(failures=(failure,))
@@ -208,7 +208,7 @@ class RecallTask:
         """Return the stream after the events."""
         return recall_stream(self.program, self.stream, self.found, self.now_s, meter)
 
-    def failed(self, reason: str) -> StreamState:
+    def failure(self, reason: str) -> StreamState:
         """Return the stream as it was stored."""
         return self.stream
 
@@ -218,7 +218,7 @@ def run_task(task: Task[R_co], limits: Limits) -> R_co:
     return task.run(Meter(limits))
 
 
-def merged(steps: Iterable[RuleStep]) -> RuleStep:
+def merge(steps: Iterable[RuleStep]) -> RuleStep:
     """Return the steps of several rules as one."""
     found = list(steps)
     return RuleStep(

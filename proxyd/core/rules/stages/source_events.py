@@ -14,7 +14,7 @@ from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.model.profile import Source
 from proxyd.core.politeness import Outage
 from proxyd.core.rules.known.context import Shape, SourceContext
-from proxyd.core.rules.known.source_requests import moved_url
+from proxyd.core.rules.known.source_requests import url_after_move
 from proxyd.core.rules.known.state import ITEMS, UNKNOWN_HEALTH, Notification, SourceHealth, StoredEvent
 from proxyd.core.rules.programs.rule_program import AwaitedEvent, RuleProgram
 from proxyd.core.rules.programs.stream_state import Lasting, Spell
@@ -109,7 +109,7 @@ def _health_after(context: SourceContext, outcome: ProbeOutcome) -> SourceHealth
 
 def _target(context: SourceContext, outcome: ProbeOutcome) -> str | None:
     """Return where permanent redirects lead, by this probe or earlier ones; ``None`` if nowhere else."""
-    target = outcome.permanent_url or moved_url(context.state, context.source)
+    target = outcome.permanent_url or url_after_move(context.state, context.source)
     return None if target == context.source.url else target
 
 

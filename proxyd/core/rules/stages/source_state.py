@@ -261,13 +261,15 @@ def calibrate(context: SourceContext, found: Discovery, intervals: Sequence[Inte
         return Judgement(before.fit)
     fit, jumped_to_per_s = before.fit, None
     if found.window.evidence is not None:
-        fit = model.judged(before.fit, found.window.evidence)
+        fit = model.judge(before.fit, found.window.evidence)
         if fit.rate_off_since_s is not None and before.fit.rate_off_since_s is None:
             jumped_to_per_s = model.rate_per_s * fit.found / max(fit.expected, 1e-9)
     if outcome.is_push or max(context.pushed_until_s, before.last_push_s or 0.0) > before.last_success_s:
         return Judgement(fit, jumped_to_per_s)
     gap = Gap(before.last_success_s, outcome.finished_s, context.shape is Shape.PAGE, before.newest_s is not None)
-    expected = predicted(model.planned(before.fit), gap, context.own_rules, context.grid, declared_s=context.declared_s)
+    expected = predict(
+        model.model_to_plan_by(before.fit), gap, context.own_rules, context.grid, declared_s=context.declared_s
+    )
     return Judgement(fit, jumped_to_per_s, _with_findings(expected, found, gap, intervals))
 
 
@@ -300,7 +302,7 @@ class Gap:
     is_timed: bool = True
 
 
-def predicted(
+def predict(
     model: SourceModel,
     gap: Gap,
     rules: Iterable[tuple[RuleProgram, StreamState]],
@@ -318,13 +320,13 @@ def predicted(
     >>> predicted(SourceModel(0.01), Gap(0.0, 100.0), [], ChrononGrid(10.0)).predicted_delay_item_s
     50.0
     """
-    items, waits = model.expected(gap.since_s, gap.until_s)
+    items, waits = model.expect(gap.since_s, gap.until_s)
     captured = missed = 0.0
     for program, stream in rules:
         if not program.is_joint and program.is_active(gap.until_s):
             start_s = program.starts_at(declared_s)
             own = gap if start_s <= gap.since_s else replace(gap, since_s=start_s)
-            own_items = items if own is gap else model.expected(own.since_s, own.until_s)[0]
+            own_items = items if own is gap else model.expect(own.since_s, own.until_s)[0]
             found, lost = _expect_captures(program, stream, model, own, grid.length_s, own_items)
             captured, missed = captured + found, missed + lost
     return Calibration(
@@ -354,7 +356,7 @@ def _expect_captures(
         return share * any_item, share * max(0.0, opened - any_item)
     if life_s >= gap_s:
         return share * opened, 0.0
-    captured = _chronons_hit(model.expected(gap.until_s - life_s, gap.until_s)[0], life_s / chronon_s)
+    captured = _chronons_hit(model.expect(gap.until_s - life_s, gap.until_s)[0], life_s / chronon_s)
     return share * captured, share * max(0.0, opened - captured)
 
 

@@ -65,7 +65,7 @@ class Backlog:
     before_seq: int
 
 
-def counted(stream: StreamState, records: Sequence[IntervalRecord]) -> StreamState:
+def with_fates(stream: StreamState, records: Sequence[IntervalRecord]) -> StreamState:
     """Return the stream with the fates of some of its intervals counted."""
     captured = sum(record.captured for record in records)
     return replace(
@@ -129,7 +129,7 @@ def advance(
         pending = (across or stream).pending
         is_alone = program.trigger.is_mixed or program.answer is not None
         firings.append(Firing(program.rule.name, pending[-1:] if is_alone else pending, record))
-        stream = _fire(counted(stream, [record] if is_own else []), event)
+        stream = _fire(with_fates(stream, [record] if is_own else []), event)
         across = None if across is None else _fire(across, event)
     return StreamStep(stream, across, tuple(intervals), tuple(firings), tuple(failures))
 

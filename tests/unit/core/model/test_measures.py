@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyd.core.model.chronon import ChrononGrid
-from proxyd.core.model.measures import Measures, captured, delays_s, found_s, measure
+from proxyd.core.model.measures import Measures, captures, delays_s, found_s, measure
 
 GRID = ChrononGrid(1.0)
 END_S = 20.0
@@ -48,7 +48,7 @@ def test_an_event_is_found_by_the_first_probe_that_shows_it(
 
 @given(TIMES, TIMES)
 def test_an_interval_is_captured_as_it_is_defined(events: list[float], probes: list[float]) -> None:
-    assert captured(events, probes, grid=GRID).tolist() == slowly_captured(events, probes)
+    assert captures(events, probes, grid=GRID).tolist() == slowly_captured(events, probes)
 
 
 @given(TIMES, TIMES, TIMES, WINDOWS)
@@ -88,15 +88,15 @@ def test_an_item_that_slid_off_before_the_first_probe_is_charged_to_the_end() ->
     ids=["inside", "last chronon", "next update", "another interval", "the last one is open"],
 )
 def test_the_intervals_of_the_language_reference(probe: float, expected: list[bool]) -> None:
-    assert captured([3.0, 5.0, 9.0, 12.0], [probe], grid=GRID).tolist() == expected
+    assert captures([3.0, 5.0, 9.0, 12.0], [probe], grid=GRID).tolist() == expected
 
 
 def test_events_of_one_chronon_are_one_update() -> None:
-    assert captured([3.1, 3.2, 3.9, 4.0], [3.2], grid=GRID).tolist() == [True, False]
+    assert captures([3.1, 3.2, 3.9, 4.0], [3.2], grid=GRID).tolist() == [True, False]
 
 
 def test_a_probe_before_the_update_in_its_chronon_does_not_capture_it() -> None:
-    assert captured([3.5, 4.0], [3.2], grid=GRID).tolist() == [False, False]
+    assert captures([3.5, 4.0], [3.2], grid=GRID).tolist() == [False, False]
 
 
 def test_nothing_is_complete_and_without_delay() -> None:

@@ -34,7 +34,7 @@ def probed_s(found: Planner, stop_s: float) -> dict[str, list[float]]:
         for planned in found.choose(now):
             assert planned.probe.reason is Reason.LEARNING
             starts.setdefault(planned.probe.source_id, []).append(planned.start_s)
-            found.finished(planned.probe.source_id, planned.start_s + 1.0, seen=True)
+            found.finish(planned.probe.source_id, planned.start_s + 1.0, seen=True)
     return starts
 
 
@@ -56,7 +56,7 @@ def test_those_that_find_no_room_wait_for_their_next_turn_and_are_not_looked_at_
         most = max(most, len(found.queues.awake))
         assert found.held_back == []
         for planned in chosen:
-            found.finished(planned.probe.source_id, planned.start_s + 1.0, seen=True)
+            found.finish(planned.probe.source_id, planned.start_s + 1.0, seen=True)
     assert most < 50
 
 

@@ -40,7 +40,7 @@ def test_it_is_made_at_once_whatever_freshness_back_off_and_pushes_say(changes: 
     found.ask("a", 100.0)
     (planned,) = found.choose(10)
     assert planned.probe.reason is (Reason.FIRST_CONTACT if "last_seen_s" in changes else Reason.ASKED)
-    found.finished("a", 101.0, seen=True)
+    found.finish("a", 101.0, seen=True)
     assert reasons(found, *range(11, 60)) == []
 
 
@@ -48,7 +48,7 @@ def test_it_waits_for_the_politeness_of_its_source_and_for_throttles() -> None:
     found = planner()
     found.sources["a"].log.record(90.0)
     found.ask("a", 100.0)
-    assert found.limits.blocked_by(found.sources["a"], 100.0) is Constraint.SOURCE_POLITENESS
+    assert found.limits.obstacle_at(found.sources["a"], 100.0) is Constraint.SOURCE_POLITENESS
     assert reasons(found, *range(10, 15)) == []
     found.limits.blocks.block("a.example", 200.0)
     assert reasons(found, *range(15, 20)) == []
@@ -62,5 +62,5 @@ def test_it_is_made_once_also_if_it_fails_and_again_if_it_was_never_started() ->
     found.drop(planned, 105.0)
     (planned,) = found.choose(11)
     assert planned.probe.reason is Reason.ASKED
-    found.finished("a", 115.0, seen=False)
+    found.finish("a", 115.0, seen=False)
     assert reasons(found, *range(12, 60)) == []

@@ -69,7 +69,7 @@ def test_the_budget_holds_up_to_the_rest_of_one_render(per_chronon: float) -> No
         capacity += found.settings.capacity(now)
         for each in found.choose(now):
             units += RENDER_UNITS if each.probe.source_id.startswith("r") else 1
-            found.finished(each.probe.source_id, each.start_s, seen=True)
+            found.finish(each.probe.source_id, each.start_s, seen=True)
         spent += found.spent
         assert units < capacity + RENDER_UNITS
         assert spent <= capacity
@@ -78,7 +78,7 @@ def test_the_budget_holds_up_to_the_rest_of_one_render(per_chronon: float) -> No
 def test_chronons_that_are_not_looked_at_pay_too() -> None:
     found = planner(1, rendered=1)
     assert len(found.choose(0)) == 1
-    found.finished("r0", 1.0, seen=True)
+    found.finish("r0", 1.0, seen=True)
     assert len(found.choose(20)) == 1
 
 

@@ -7,7 +7,14 @@ from math import inf
 import numpy as np
 import pytest
 
-from proxyd.core.politeness.endpoints import LONGEST_PAUSE_S, LONGEST_WAIT_S, Circuit, EndpointLimits, Endpoints, failed
+from proxyd.core.politeness.endpoints import (
+    LONGEST_PAUSE_S,
+    LONGEST_WAIT_S,
+    Circuit,
+    EndpointLimits,
+    Endpoints,
+    circuit_after_failure,
+)
 
 HERE = "https://r.example/"
 
@@ -19,17 +26,17 @@ def endpoints(limits: EndpointLimits | None = None) -> Endpoints:
 def test_one_lane_alone_never_opens_the_circuit() -> None:
     circuit = Circuit()
     for second in range(100):
-        circuit = failed(circuit, "a", float(second), np.random.default_rng(1))
+        circuit = circuit_after_failure(circuit, "a", float(second), np.random.default_rng(1))
     assert not circuit.is_open
 
 
 def test_the_circuit_opens_after_five_failures_over_two_lanes_and_its_waits_double_up_to_a_limit() -> None:
     rng, circuit, now_s, waits = np.random.default_rng(1), Circuit(), 0.0, []
     for lane in "abab":
-        circuit = failed(circuit, lane, now_s, rng)
+        circuit = circuit_after_failure(circuit, lane, now_s, rng)
         assert not circuit.is_open
     for _ in range(12):
-        circuit = failed(circuit, "a", now_s, rng)
+        circuit = circuit_after_failure(circuit, "a", now_s, rng)
         waits.append(circuit.until_s - now_s)
         now_s = circuit.until_s
     wanted = [min(LONGEST_WAIT_S, 5.0 * 2**n) for n in range(12)]
@@ -38,44 +45,44 @@ def test_the_circuit_opens_after_five_failures_over_two_lanes_and_its_waits_doub
 
 def test_what_was_under_way_when_the_circuit_opened_does_not_lengthen_its_wait() -> None:
     rng = np.random.default_rng(1)
-    opened = failed(Circuit(4, frozenset("ab")), "a", 0.0, rng)
-    assert failed(opened, "b", 1.0, rng) == opened
+    opened = circuit_after_failure(Circuit(4, frozenset("ab")), "a", 0.0, rng)
+    assert circuit_after_failure(opened, "b", 1.0, rng) == opened
 
 
 def test_an_open_circuit_lets_one_attempt_through_at_a_time_and_success_closes_it() -> None:
     gates = endpoints()
-    opened = [gates.failed(HERE, lane, 0.0, asked_s=None, position=n) for n, lane in enumerate("ababa")]
+    opened = [gates.note_failure(HERE, lane, 0.0, asked_s=None, position=n) for n, lane in enumerate("ababa")]
     assert opened == [False, False, False, False, True]
     until_s = gates.shut(0.0)[HERE]
     assert not gates.enter(HERE, 0.0)
     assert gates.enter(HERE, until_s)
     assert not gates.enter(HERE, until_s)
     assert gates.shut(until_s) == {HERE: inf}
-    gates.accepted(HERE, 1)
+    gates.note_acceptance(HERE, 1)
     gates.leave(HERE, until_s)
     assert gates.shut(until_s) == {}
 
 
 def fails(gates: Endpoints, *positions: int) -> None:
     for position in positions:
-        gates.failed(HERE, "a", 0.0, asked_s=None, position=position)
+        gates.note_failure(HERE, "a", 0.0, asked_s=None, position=position)
 
 
 def test_the_first_success_after_failures_or_after_a_start_wakes_what_waits() -> None:
     gates = endpoints()
-    assert [gates.accepted(HERE, n) for n in (1, 2)] == [True, False]
+    assert [gates.note_acceptance(HERE, n) for n in (1, 2)] == [True, False]
     fails(gates, 3, 4)
-    assert [gates.accepted(HERE, n) for n in (5, 3, 4)] == [True, False, False]
+    assert [gates.note_acceptance(HERE, n) for n in (5, 3, 4)] == [True, False, False]
 
 
 def test_a_delivery_that_is_refused_itself_is_not_woken_by_each_success_of_others() -> None:
     gates = endpoints()
-    gates.accepted(HERE, 1)
+    gates.note_acceptance(HERE, 1)
     for number in range(10, 20):
         fails(gates, 2)
-        assert gates.accepted(HERE, number) == (number == 10)
+        assert gates.note_acceptance(HERE, number) == (number == 10)
     fails(gates, 2, 3)  # the receiver itself was down again
-    assert gates.accepted(HERE, 30)
+    assert gates.note_acceptance(HERE, 30)
 
 
 def test_no_more_attempts_at_once_than_allowed() -> None:
@@ -108,7 +115,7 @@ def test_a_clock_that_was_set_back_shuts_no_endpoint_for_longer_than_its_window(
 @pytest.mark.parametrize(("asked_s", "pause_s"), [(30.0, 30.0), (1e9, LONGEST_PAUSE_S)])
 def test_what_a_receiver_asks_for_holds_for_all_lanes(asked_s: float, pause_s: float) -> None:
     gates = endpoints()
-    assert not gates.failed(HERE, "a", 100.0, asked_s=asked_s, position=1)
+    assert not gates.note_failure(HERE, "a", 100.0, asked_s=asked_s, position=1)
     assert gates.shut(100.0) == {HERE: 100.0 + pause_s}
     assert gates.shut(100.0 + pause_s) == {}
 

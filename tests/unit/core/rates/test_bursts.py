@@ -43,17 +43,17 @@ def test_groups_are_told_apart_and_weeks_are_no_bursts() -> None:
 def test_a_few_finds_raise_the_factor_and_empty_probes_lower_it() -> None:
     bursts, now_s = Bursts(0.02), 1000 * BIN_S
     since_s = np.full(10, 999 * BIN_S)
-    bursts.looked(since_s, now_s, np.full((10, KEPT), 0.01))
+    bursts.note_look(since_s, now_s, np.full((10, KEPT), 0.01))
     bursts.found([999.5 * BIN_S] * 3)
     high = bursts.factors(now_s)[-1]
-    bursts.looked(since_s, now_s, np.full((10, KEPT), 0.01))
+    bursts.note_look(since_s, now_s, np.full((10, KEPT), 0.01))
     assert 10 < bursts.factors(now_s)[-1] < high
     assert bursts.factors(now_s)[:-1] == pytest.approx(1.0)
 
 
 def test_only_the_time_since_the_last_probe_counts() -> None:
     bursts, now_s = Bursts(1.0), 1000.5 * BIN_S
-    bursts.looked(np.array([998.25 * BIN_S]), now_s, np.ones((1, KEPT)))
+    bursts.note_look(np.array([998.25 * BIN_S]), now_s, np.ones((1, KEPT)))
     expected = 1 / (1 + np.array([0.75, 1.0, 0.5]))
     assert bursts.factors(now_s)[-3:] == pytest.approx(expected)
     assert bursts.factors(now_s)[:-3] == pytest.approx(1.0)
@@ -63,7 +63,7 @@ def test_old_bins_are_forgotten() -> None:
     bursts = Bursts()
     for number in range(3 * KEPT):
         now_s = (number + 1) * BIN_S
-        bursts.looked(np.array([number * BIN_S]), now_s, np.full((1, KEPT), 5.0))
+        bursts.note_look(np.array([number * BIN_S]), now_s, np.full((1, KEPT), 5.0))
         bursts.found([now_s - 60.0])
     assert len(bursts._expected) <= KEPT
     assert len(bursts._found) <= KEPT

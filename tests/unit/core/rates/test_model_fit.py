@@ -35,7 +35,7 @@ def history(model: SourceModel, items: np.ndarray, weeks: int, *, probe_s: float
     edges = np.arange(MONDAY_S, MONDAY_S + weeks * WEEK_S, probe_s)
     for since_s, until_s in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         seen = items[(items > since_s) & (items <= until_s)]
-        fit = model.judged(fit, ItemTimes(since_s, until_s, tuple(seen.tolist())))
+        fit = model.judge(fit, ItemTimes(since_s, until_s, tuple(seen.tolist())))
         found.append(fit)
     return found
 
@@ -69,11 +69,11 @@ def test_a_week_that_is_turned_upside_down_is_off_within_two_weeks_and_recovers(
 
 def test_while_its_week_is_off_a_source_is_expected_to_be_even() -> None:
     model = model_of(OFFICE, 10.0)
-    assert model.planned(NO_FIT) is model
+    assert model.model_to_plan_by(NO_FIT) is model
     off = replace(NO_FIT, week_off_since_s=1.0)
-    assert model.planned(off).expected(0.0, 60.0) == SourceModel(model.rate_per_s).expected(0.0, 60.0)
+    assert model.model_to_plan_by(off).expect(0.0, 60.0) == SourceModel(model.rate_per_s).expect(0.0, 60.0)
     night_s = MONDAY_S + 2 * 3600.0
-    assert model.judged(off, ItemCount(night_s, night_s + 60.0, 0)).expected == pytest.approx(model.rate_per_s * 60.0)
+    assert model.judge(off, ItemCount(night_s, night_s + 60.0, 0)).expected == pytest.approx(model.rate_per_s * 60.0)
 
 
 @pytest.mark.parametrize(("factor", "is_off"), [(10.0, True), (0.1, True), (3.0, True), (1.2, False), (1.0, False)])
@@ -107,28 +107,28 @@ def test_counts_and_bits_judge_the_week_by_its_gaps() -> None:
     model, since_s = model_of(OFFICE, 168.0), MONDAY_S + 9 * 3600.0
     until_s, even = since_s + 3600.0, 1.0
     week = 0.9 * OFFICE[9] + 0.1
-    count = model.judged(NO_FIT, ItemCount(since_s, until_s, 3)).score
+    count = model.judge(NO_FIT, ItemCount(since_s, until_s, 3)).score
     assert count == pytest.approx(3 * log(week) - (week - even))
-    changed = model.judged(NO_FIT, ChangedBit(since_s, until_s, changed=True))
+    changed = model.judge(NO_FIT, ChangedBit(since_s, until_s, changed=True))
     assert changed.score == pytest.approx(log((1 - exp(-week)) / (1 - exp(-even))))
     assert (changed.found, changed.expected) == pytest.approx((1.0, 1 - exp(-OFFICE[9])))
-    same = model.judged(NO_FIT, ChangedBit(since_s, until_s, changed=False)).score
+    same = model.judge(NO_FIT, ChangedBit(since_s, until_s, changed=False)).score
     assert same == pytest.approx(even - week)
-    assert model.judged(NO_FIT, ItemCount(since_s, until_s, 3, at_least=True)).score == 0.0
+    assert model.judge(NO_FIT, ItemCount(since_s, until_s, 3, at_least=True)).score == 0.0
 
 
 def test_it_fades_by_half_in_half_a_week_however_long_a_week_is() -> None:
     for cycle in (Cycle(), Cycle(WEEK_S / 100)):
         fit = ModelFit(found=8.0, expected=4.0, since_s=0.0, as_of_s=0.0)
         half_s = cycle.length_s / 2
-        later = SourceModel(0.0, cycle=cycle).judged(fit, ItemCount(0.0, half_s, 0))
+        later = SourceModel(0.0, cycle=cycle).judge(fit, ItemCount(0.0, half_s, 0))
         assert (later.found, later.expected) == (4.0, 2.0)
 
 
 def test_a_week_of_other_length_and_zone_predicts_the_same_in_its_own_time() -> None:
     tokyo = SourceModel(1.0, WeekSums(OFFICE.tolist()), Cycle(), 9 * 3600.0)
     nine_s = MONDAY_S  # of Tokyo
-    assert tokyo.expected(nine_s, nine_s + 3600.0)[0] == pytest.approx(3600.0 * OFFICE[9])
+    assert tokyo.expect(nine_s, nine_s + 3600.0)[0] == pytest.approx(3600.0 * OFFICE[9])
     fast = SourceModel(1.0, WeekSums(OFFICE.tolist()), Cycle(WEEK_S / 60))
-    items, waits = fast.expected(MONDAY_S + 9 * 60.0, MONDAY_S + 10 * 60.0)
+    items, waits = fast.expect(MONDAY_S + 9 * 60.0, MONDAY_S + 10 * 60.0)
     assert (items, waits) == pytest.approx((60.0 * OFFICE[9], 1800.0 * OFFICE[9]))

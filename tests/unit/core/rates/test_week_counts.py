@@ -46,7 +46,7 @@ def test_items_without_times_are_spread_over_when_they_may_have_come() -> None:
 
 def test_counts_fade_by_half_in_a_half_life() -> None:
     counts = WeekCounts.begun(0.0).seen(ItemTimes(0.0, 60.0, (30.0,)))
-    assert counts.faded(60.0 + HALF_LIFE_S).items == pytest.approx(0.5, abs=1e-3)
+    assert counts.fade(60.0 + HALF_LIFE_S).items == pytest.approx(0.5, abs=1e-3)
 
 
 def test_two_kinds_of_weeks_are_told_apart_though_the_sources_began_at_other_times() -> None:

@@ -121,7 +121,7 @@ async def test_items_that_do_not_pass_where_are_not_counted() -> None:
     demand = counted_of(found)
     assert demand.count == 0
     assert demand.passing == pytest.approx(before / 5, rel=0.01)
-    assert found.planner.sources["a"].priced_weight == pytest.approx(before / 5, rel=0.01)
+    assert found.planner.sources["a"].weight_at_price == pytest.approx(before / 5, rel=0.01)
 
 
 async def test_another_rule_of_the_source_may_want_it_sooner() -> None:

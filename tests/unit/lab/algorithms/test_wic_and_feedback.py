@@ -62,7 +62,7 @@ def issued(demand: ModelDemand | IntervalDemand, every: int, updates: list[int],
     probes: list[int] = []
     now = before = 0
     while (due := demand.pending(now)) is not None and (at := due.deadline) < chronons:
-        demand.probed(at)
+        demand.note_probe(at)
         count, now = int(np.searchsorted(updates, at, side="right")), at + 1
         end_s, fired = at + 0.999, before // every < count // every
         if isinstance(demand, IntervalDemand):

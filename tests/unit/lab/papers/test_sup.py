@@ -68,8 +68,8 @@ def test_data_sets_have_the_size_that_the_paper_prints(dataset: Dataset) -> None
 
 def test_the_poisson_model_expects_updates_where_the_intensity_adds_up() -> None:
     dataset = Dataset("d", 2, 6, 1.0)
-    assert dataset.expected(np.array([4.0, 2.0]), 100).of_page[0].tolist() == [25, 50, 75, 99]
-    assert dataset.expected(np.array([4.0, 2.0]), 100).of_page[1].tolist() == [50, 99]
+    assert dataset.expect(np.array([4.0, 2.0]), 100).of_page[0].tolist() == [25, 50, 75, 99]
+    assert dataset.expect(np.array([4.0, 2.0]), 100).of_page[1].tolist() == [50, 99]
 
 
 @given(UPDATES, st.integers(1, 4), st.sampled_from([PASSED, CAUGHT, REPLAN]))

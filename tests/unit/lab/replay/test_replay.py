@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from proxyd.core.errors import UnknownPolicyError
 from proxyd.core.model.chronon import Chronon, ChrononGrid, Epoch
 from proxyd.lab.replay.policy_registry import POLICIES, expand_policies, run
-from proxyd.lab.replay.replay import Terms, achieved, replay, split
+from proxyd.lab.replay.replay import Terms, measures_of_probes, replay, split
 from proxyd.lab.traces import Trace
 
 Floats = NDArray[np.float64]
@@ -57,7 +57,7 @@ def test_a_probe_finds_what_came_until_it_starts() -> None:
 
 def test_what_is_never_found_is_charged_to_the_end() -> None:
     made = replay(EVENTS, Scripted({2: [0, 1]}), terms(10))
-    got = achieved(EVENTS, made, terms(10))
+    got = measures_of_probes(EVENTS, made, terms(10))
     assert got.mean_delay_s == pytest.approx((15.0 + 8.0 + 0.0 + 19.0) / 4)
     assert got.median_delay_s == pytest.approx((8.0 + 15.0) / 2)
     assert got.undiscovered_mean == pytest.approx(42.0 / 60.0)
@@ -71,14 +71,14 @@ def test_completeness_is_the_share_of_the_intervals_that_ended(
     life_s: float | None, completeness: float, unfinished: int
 ) -> None:
     made = replay(EVENTS, Scripted({2: [0, 1]}), terms(10))
-    got = achieved(EVENTS, made, terms(10, life_s=life_s))
+    got = measures_of_probes(EVENTS, made, terms(10, life_s=life_s))
     assert got.completeness == pytest.approx(completeness)
     assert got.unfinished == unfinished
 
 
 def test_peaks_are_counted_by_slot_of_the_plan() -> None:
     made = replay(EVENTS, Scripted({2: [0, 1], 3: [0], 4: [1]}), terms(10))
-    assert achieved(EVENTS, made, terms(10)).peak_probes_per_slot == 3
+    assert measures_of_probes(EVENTS, made, terms(10)).peak_probes_per_slot == 3
 
 
 @pytest.mark.parametrize("chosen", [[0, 1, 1], [0, 0]], ids=["more than its room", "one source twice"])
@@ -103,7 +103,7 @@ def test_events_of_the_start_belong_to_the_test() -> None:
 
 
 def test_the_clairvoyant_finds_everything_within_a_chronon() -> None:
-    assert run("clairvoyant", EVENTS, terms(12)).achieved.mean_delay_s <= 10.0
+    assert run("clairvoyant", EVENTS, terms(12)).measures_of_probes.mean_delay_s <= 10.0
 
 
 def test_policies_are_checked_by_name() -> None:

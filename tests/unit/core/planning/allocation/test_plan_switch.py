@@ -98,7 +98,7 @@ def test_what_is_probed_between_the_parts_is_made_once_and_counts_in_both_plans(
     for _ in switch_plan(planner, week, NOW):
         now += 1
         for planned in planner.choose(now):
-            planner.finished(planned.probe.source_id, planned.start_s, seen=True)
+            planner.finish(planned.probe.source_id, planned.start_s, seen=True)
             probed.append(planned)
     assert planner.week is week
     assert len(probed) == len({planned.probe.source_id for planned in probed}) > 0

@@ -35,7 +35,7 @@ def play(fleet: ProbeAllocator, weeks: int, room: int, *, spend: bool = False) -
         chosen = fleet.choose(MONDAY_S + slot * SLOT_S, room, spend=spend)
         loads.append(len(chosen))
         waiting[chosen] = 0.0
-        fleet.probed(chosen, fleet.rate_per_s[chosen], now_s=MONDAY_S + slot * SLOT_S)
+        fleet.note_probes(chosen, fleet.rate_per_s[chosen], now_s=MONDAY_S + slot * SLOT_S)
         if slot >= GRID.slots:
             total += waiting + rates * shape[slot % GRID.slots] / 2
         waiting += rates * shape[slot % GRID.slots]
@@ -148,5 +148,5 @@ def test_the_gaps_of_all_timetables_are_held_once(capacity: Floats | None) -> No
 
 
 def test_a_sample_of_a_large_fleet_has_every_kind_however_they_are_ordered() -> None:
-    sample = FleetLimits(100.0).sampled(40_000)
+    sample = FleetLimits(100.0).sample(40_000)
     assert np.bincount(sample.taken % 4, minlength=4).min() > 2_400

@@ -51,7 +51,7 @@ def test_a_plan_is_the_fleet_planners_with_each_source_at_its_own_place_in_the_s
     planner = ProbeAllocator(demand, FleetLimits(state.probes_per_s * state.slot_s), now_s=-np.inf)
     plan = WeekPlan.of(state)
     assert [plan.due_s(name) for name in NAMES] == planner.due_s.tolist()
-    planner.probed(np.array([3]), np.array([2e-4]), now_s=START_S)
+    planner.note_probes(np.array([3]), np.array([2e-4]), now_s=START_S)
     plan.follow("s3", 2e-4, 1.0, START_S)
     assert plan.due_s("s3") == planner.due_s[3]
     np.testing.assert_array_equal(

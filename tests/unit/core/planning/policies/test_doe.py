@@ -167,6 +167,6 @@ def test_as_many_probes_are_made_as_the_number_allows(takes_s: float) -> None:
     for now in range(3600):
         for planned in planner.choose(now, from_s=now + 0.4 if not starts_s else -inf):
             starts_s.append(planned.start_s)
-            planner.finished("a", planned.start_s + takes_s, seen=True)
+            planner.finish("a", planned.start_s + takes_s, seen=True)
     assert len(starts_s) >= 358
     assert all(later_s - start_s > 60.0 - 1e-6 for start_s, later_s in zip(starts_s, starts_s[6:], strict=False))

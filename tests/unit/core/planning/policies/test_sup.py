@@ -30,7 +30,7 @@ def starts(demand: IntervalDemand, number: int, now: int) -> list[int]:
         interval = demand.pending(now)
         assert interval is not None
         now = max(now, interval.start)
-        demand.probed(now)
+        demand.note_probe(now)
         begins.append(interval.start)
     return begins
 
@@ -51,7 +51,7 @@ def test_as_many_intervals_begin_as_the_rates_expect_firings(rates: list[float],
         expected += min(rate_per_s, every) * STEP_S / every
         for now in range(step * STEP_S, (step + 1) * STEP_S):
             while (interval := demand.pending(now)) is not None and interval.start <= now:
-                demand.probed(now)
+                demand.note_probe(now)
                 begun += 1
     assert abs(begun + demand.unmet - expected) <= 2
 

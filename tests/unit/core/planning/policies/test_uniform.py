@@ -34,5 +34,5 @@ def test_a_late_probe_keeps_its_start() -> None:
     start = demand.next_due
     assert demand.pending(start + 5 * PERIOD).start == start
     assert demand.pending(start + 5 * PERIOD).deadline == start + 5 * PERIOD
-    demand.probed(start + 5 * PERIOD)
+    demand.note_probe(start + 5 * PERIOD)
     assert demand.pending(start + 5 * PERIOD).start == start + 6 * PERIOD

@@ -47,18 +47,26 @@ def test_what_finds_no_room_is_counted_each_time_until_it_is_probed() -> None:
     found = planner(page("fast", rate_per_s=1.0), page("slow", rate_per_s=0.5))
     assert [p.probe.source_id for p in found.choose(NOW)] == ["fast"]
     assert found.passed_over == 1
-    assert found.postponed("slow") == {Constraint.BUDGET: 1}
+    assert found.postponements("slow") == {Constraint.BUDGET: 1}
     assert [p.probe.source_id for p in found.choose(NOW + 1)] == ["slow"]
-    assert (found.passed_over, found.postponed("slow"), found.postponed("fast")) == (0, {Constraint.BUDGET: 1}, {})
+    assert (found.passed_over, found.postponements("slow"), found.postponements("fast")) == (
+        0,
+        {Constraint.BUDGET: 1},
+        {},
+    )
 
 
 def test_what_the_machine_leaves_out_is_counted_apart_from_what_the_budget_does() -> None:
     found = planner(*(page(f"s{n}", rate_per_s=4.0 - n) for n in range(4)), budget_per_s=2.0)
     assert [p.probe.source_id for p in found.choose(NOW, most=1.0)] == ["s0"]
-    assert (found.limit, found.passed_over, found.postponed("s1")) == (Constraint.OVERLOAD, 3, {Constraint.OVERLOAD: 1})
+    assert (found.limit, found.passed_over, found.postponements("s1")) == (
+        Constraint.OVERLOAD,
+        3,
+        {Constraint.OVERLOAD: 1},
+    )
     assert {p.probe.source_id for p in found.choose(NOW + 1, most=2.0)} == {"s1", "s2"}
     assert (found.limit, found.passed_over) == (Constraint.BUDGET, 1)
-    assert (found.postponed("s1"), found.postponed("s3")) == (
+    assert (found.postponements("s1"), found.postponements("s3")) == (
         {Constraint.OVERLOAD: 1},
         {Constraint.OVERLOAD: 1, Constraint.BUDGET: 1},
     )
@@ -74,7 +82,7 @@ def test_what_its_host_holds_back_is_counted_for_that_and_takes_no_room() -> Non
     )
     assert {p.probe.source_id for p in found.choose(NOW)} == {"a", "c"}
     assert found.held_back == [("b", Constraint.HOST_POLITENESS)]
-    assert (found.passed_over, found.postponed("b")) == (0, {Constraint.HOST_POLITENESS: 1})
+    assert (found.passed_over, found.postponements("b")) == (0, {Constraint.HOST_POLITENESS: 1})
     assert [p.probe.source_id for now in range(NOW + 1, NOW + 6) for p in found.choose(now)] == ["b"]
 
 

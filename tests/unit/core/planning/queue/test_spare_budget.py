@@ -48,7 +48,7 @@ def made(planner: Planner, now: Chronon) -> list[tuple[str, Reason]]:
     """Return the probes of a chronon, whose sources are all seen at once."""
     chosen = planner.choose(now)
     for each in chosen:
-        planner.finished(each.probe.source_id, each.start_s, seen=True)
+        planner.finish(each.probe.source_id, each.start_s, seen=True)
     return [(each.probe.source_id, each.probe.reason) for each in chosen]
 
 
@@ -84,7 +84,9 @@ def test_it_is_as_if_all_sources_were_ranked_in_each_chronon(
 def wake_up_all(self: SourceQueues, now: Chronon, sources: dict[str, PlannedSource]) -> None:
     """Have all sources looked at one by one that may have a probe."""
     self._awake.update(
-        source_id for source_id, source in sources.items() if source.last_seen_s is None or source.allowed_s() < now + 1
+        source_id
+        for source_id, source in sources.items()
+        if source.last_seen_s is None or source.earliest_start_s() < now + 1
     )
 
 

@@ -10,7 +10,7 @@ from proxyd.core.model.budget import Budget
 from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.chunks import run_all
 from proxyd.core.rules.answers.explanation import Explainer
-from proxyd.core.rules.answers.trial import Trial, asked_per_s, demand_besides_week, differs_little
+from proxyd.core.rules.answers.trial import Trial, demand_besides_week, demand_per_s, differs_little
 from proxyd.core.rules.decider import Decider
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source
 
@@ -27,8 +27,8 @@ def test_it_is_what_the_daemon_asks_for_once_it_is_declared() -> None:
     before, after = [source("a"), rule("r")], [source("a"), source("b"), source("c"), rule("r", clauses=EVERY_TENTH)]
     wanted = declaration(*after)
     cost = Trial.of(running(*before), wanted, T0).cost()
-    assert cost.before_per_s == asked_per_s(running(*before))
-    assert cost.after_per_s == asked_per_s(running(*after)) == pytest.approx(0.3)
+    assert cost.before_per_s == demand_per_s(running(*before))
+    assert cost.after_per_s == demand_per_s(running(*after)) == pytest.approx(0.3)
     assert (cost.added, cost.removed, cost.unmet) == (2, 0, ())
 
 
@@ -126,12 +126,12 @@ def test_of_a_large_fleet_only_what_differs_is_tried(
     assert set(trial.wanted.sources) == {"t0", "t1", "t2"}
     cost = trial.cost()
     assert (cost.added, cost.removed) == (3, 0)
-    assert cost.after_per_s > cost.before_per_s == asked_per_s(found)
+    assert cost.after_per_s > cost.before_per_s == demand_per_s(found)
 
 
 def test_the_budget_of_all_planners_is_compared_with_what_all_ask_for() -> None:
     found = running(*FLEET, rule("r"))
-    asked = asked_per_s(found)
+    asked = demand_per_s(found)
     found.planner.share(0.25)
     cost = small_trial(found, declaration(*FLEET, *MORE, rule("r")), T0).cost()
     assert cost.budget_per_s == 1.0

@@ -111,7 +111,7 @@ def test_of_two_rules_that_are_due_at_once_the_first_is_served() -> None:
     rules = [rule(name, clauses=f"SET POLICY {name}") for name in ("MEMORYLESS", "ADAPTIVE")]
     found = decider(declaration(source("s", options="EXPECT 1 PER HOUR"), *rules), now_s=T0)
     found.planner.choose(NOW)
-    found.planner.finished("s", T0, seen=True)
+    found.planner.finish("s", T0, seen=True)
     for demand in asked(found).rules:
         assert isinstance(demand, PacedDemand)
         demand.own_rate_per_s = None

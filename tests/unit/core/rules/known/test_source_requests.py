@@ -9,7 +9,7 @@ import pytest
 from proxyd.core.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome, Validators
 from proxyd.core.model.profile import PageClass, Rendering, Source
 from proxyd.core.rules.known.source_requests import MOST_NOT_MODIFIED, MOVED_AFTER, reading_of, validators
-from proxyd.core.rules.known.source_requests import moved_url as moved_url_of
+from proxyd.core.rules.known.source_requests import url_after_move as moved_url_of
 from proxyd.core.rules.known.state import SourceState
 from proxyd.core.rules.stages.source_state import after_redirects
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source, unchanged
@@ -43,10 +43,10 @@ def test_a_failure_of_our_browser_does_not_end_the_trust_in_a_redirect() -> None
     state = STATE
     for answer in (*[follow_redirect(NEW)] * 3, follow_redirect(None, OutcomeKind.NO_BROWSER)):
         state = after_redirects(state, answer)
-    assert moved_url(state) == NEW
+    assert url_after_move(state) == NEW
 
 
-def moved_url(state: SourceState, source: Source = SOURCE) -> str | None:
+def url_after_move(state: SourceState, source: Source = SOURCE) -> str | None:
     return moved_url_of(state, source)
 
 
@@ -58,8 +58,8 @@ def test_a_permanent_redirect_is_followed_at_once_after_three_times_in_a_row() -
     state = STATE
     for expected in (None, None, NEW):
         state = after_redirects(state, follow_redirect(NEW))
-        assert moved_url(state) == expected
-    assert moved_url(after_redirects(state, follow_redirect(None))) == NEW
+        assert url_after_move(state) == expected
+    assert url_after_move(after_redirects(state, follow_redirect(None))) == NEW
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_a_permanent_redirect_is_followed_at_once_after_three_times_in_a_row() -
 )
 def test_anything_else_in_between_starts_the_count_again(answer: ProbeOutcome) -> None:
     state = after_redirects(after_redirects(STATE, follow_redirect(NEW)), follow_redirect(NEW))
-    assert moved_url(after_redirects(after_redirects(state, answer), follow_redirect(NEW))) is None
+    assert url_after_move(after_redirects(after_redirects(state, answer), follow_redirect(NEW))) is None
 
 
 @pytest.mark.parametrize(
@@ -82,19 +82,19 @@ def test_anything_else_in_between_starts_the_count_again(answer: ProbeOutcome) -
 )
 def test_the_declared_address_is_asked_again_where_the_new_one_fails(kind: OutcomeKind, where: str | None) -> None:
     state = replace(STATE, moved_url=NEW, moved_times=3)
-    assert moved_url(after_redirects(state, follow_redirect(None, kind))) == where
+    assert url_after_move(after_redirects(state, follow_redirect(None, kind))) == where
 
 
 def test_a_503_at_the_new_address_is_waited_for() -> None:
     state = replace(STATE, moved_url=NEW, moved_times=3)
     busy = replace(follow_redirect(None, OutcomeKind.HTTP_ERROR), status=503)
-    assert moved_url(after_redirects(state, busy)) == NEW
-    assert moved_url(after_redirects(replace(state, failures=MOVED_AFTER), busy)) is None
+    assert url_after_move(after_redirects(state, busy)) == NEW
+    assert url_after_move(after_redirects(replace(state, failures=MOVED_AFTER), busy)) is None
 
 
 def test_a_source_with_secrets_is_asked_where_they_were_meant_for() -> None:
     moved = replace(STATE, moved_url=NEW, moved_times=3)
-    assert moved_url(moved, replace(SOURCE, headers=(("X-Key", "k"),))) is None
+    assert url_after_move(moved, replace(SOURCE, headers=(("X-Key", "k"),))) is None
 
 
 def test_a_quiet_time_that_the_rate_does_not_expect_asks_for_the_whole_document() -> None:

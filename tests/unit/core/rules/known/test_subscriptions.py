@@ -14,11 +14,11 @@ from proxyd.core.rules.known.subscriptions import (
     Hubs,
     Subscription,
     SubscriptionStatus,
-    accepted,
+    after_acceptance,
+    after_refusal,
     answer,
     asking,
     discover_hubs,
-    refused,
 )
 
 T0 = 1_000_000_000.0
@@ -72,7 +72,7 @@ def test_a_lease_of_minutes_is_as_good_as_a_denial() -> None:
 def test_a_hub_that_accepts_and_never_verifies_is_asked_less_and_less() -> None:
     known, waits, now_s = replace(ASKED, is_asked=False), [], T0
     for _ in range(12):
-        known = accepted(asking(known, now_s=now_s, rng=rng()), now_s=now_s)
+        known = after_acceptance(asking(known, now_s=now_s, rng=rng()), now_s=now_s)
         waits.append(known.due_s - now_s)
         now_s = known.due_s
     assert waits[0] == HOUR_S
@@ -84,7 +84,7 @@ def test_a_document_that_names_another_hub_at_each_probe_makes_us_ask_one_a_day(
     known = discover_hubs(None, "s", URL, links(), now_s=T0)
     for n in range(1, 24):
         assert discover_hubs(known, "s", URL, links(f"https://hub{n}.example/"), now_s=T0 + n * HOUR_S) == known
-    failed = refused(known, now_s=T0 + 24 * HOUR_S, rng=rng())
+    failed = after_refusal(known, now_s=T0 + 24 * HOUR_S, rng=rng())
     changed = discover_hubs(failed, "s", URL, links("https://other.example/"), now_s=T0 + 25 * HOUR_S)
     assert (changed.hub, changed.failures, changed.due_s) == ("https://other.example/", 1, failed.due_s)
 
@@ -117,6 +117,6 @@ def test_a_source_with_another_address_leaves_its_hub() -> None:
     made = hubs()
     made.allow("s", "https://example.org/elsewhere")
     assert made.of("s") is None
-    assert made.called("c") is None
+    assert made.subscription_called("c") is None
     assert [left.callback_id for left in made.take_left()] == ["c"]
     assert made.take_left() == []

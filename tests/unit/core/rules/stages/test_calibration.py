@@ -16,7 +16,7 @@ from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.observation import Observation
-from proxyd.core.rules.stages.source_state import Calibration, Gap, predicted
+from proxyd.core.rules.stages.source_state import Calibration, Gap, predict
 from proxyd.core.rules.stages.streams import advance
 from proxyd.store import open_store
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source, unchanged
@@ -93,7 +93,7 @@ def test_one_gap_predicts_the_mean_of_many(text: str) -> None:
         captured += sum(record.captured for record in step.intervals)
         missed += sum(not record.captured for record in step.intervals)
     gap = Gap(T0, T0 + gap_s)
-    account = predicted(SourceModel(3.0 / gap_s), gap, [(program, found.known.streams["r", "s"])], GRID)
+    account = predict(SourceModel(3.0 / gap_s), gap, [(program, found.known.streams["r", "s"])], GRID)
     assert account.predicted_captured == pytest.approx(captured / draws, abs=3 * captured**0.5 / draws)
     assert account.predicted_missed == pytest.approx(missed / draws, abs=3 * missed**0.5 / draws)
 
@@ -101,22 +101,22 @@ def test_one_gap_predicts_the_mean_of_many(text: str) -> None:
 def test_items_without_times_have_no_delay_and_one_interval() -> None:
     found = decider(declaration(source("s"), rule("r")), now_s=T0)
     rules = [(found.known.compiled.programs["r"], found.known.streams["r", "s"])]
-    items_without_time = predicted(SourceModel(0.01), Gap(T0, T0 + 100.0, is_timed=False), rules, GRID)
+    items_without_time = predict(SourceModel(0.01), Gap(T0, T0 + 100.0, is_timed=False), rules, GRID)
     assert (items_without_time.predicted_timed_items, items_without_time.predicted_delay_item_s) == (0.0, 0.0)
     assert items_without_time.predicted_items == pytest.approx(1.0)
     assert items_without_time.predicted_captured == pytest.approx(1.0 - np.exp(-1.0))
     assert items_without_time.predicted_missed == 0.0
-    page = predicted(SourceModel(0.01), Gap(T0, T0 + 100.0, is_page=True, is_timed=False), rules, GRID)
+    page = predict(SourceModel(0.01), Gap(T0, T0 + 100.0, is_page=True, is_timed=False), rules, GRID)
     assert page.predicted_items == pytest.approx(1.0 - np.exp(-1.0))
 
 
 def test_a_rule_that_is_not_active_predicts_nothing() -> None:
     found = decider(declaration(source("s"), rule("r", start="NOW + '1 DAY'")), now_s=T0)
     rules = [(found.known.compiled.programs["r"], found.known.streams["r", "s"])]
-    account = predicted(SourceModel(0.01), Gap(T0, T0 + 100.0), rules, GRID)
+    account = predict(SourceModel(0.01), Gap(T0, T0 + 100.0), rules, GRID)
     assert (account.predicted_captured, account.predicted_missed) == (0.0, 0.0)
-    late = predicted(SourceModel(0.01), Gap(T0 + 86300.0, T0 + 86500.0), rules, GRID)
-    half = predicted(SourceModel(0.01), Gap(T0 + 86400.0, T0 + 86500.0), rules, GRID)
+    late = predict(SourceModel(0.01), Gap(T0 + 86300.0, T0 + 86500.0), rules, GRID)
+    half = predict(SourceModel(0.01), Gap(T0 + 86400.0, T0 + 86500.0), rules, GRID)
     assert late.predicted_captured == pytest.approx(half.predicted_captured)
 
 

@@ -194,7 +194,7 @@ async def test_many_events_at_once_look_at_rates_once_and_at_a_bounded_number_of
 
     news = [item("beta" if n == 59 else f"n{n}", T0 + 305) for n in range(60)]
     outcome = changed("news", news, T0 + 310)
-    needed = drive.decider.observing.needed(outcome)
+    needed = drive.decider.observing.query_for(outcome)
     assert needed is not None
     known = await drive.memory.known("news", needed)
     monkeypatch.setattr(Knowledge, "rate_per_s", counted)

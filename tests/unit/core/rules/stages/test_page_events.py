@@ -156,7 +156,7 @@ async def test_what_may_be_gone_is_confirmed_after_the_spacing(doubtful: Callabl
     planned = found.decider.planner.sources["s"]
     await found.see(doubtful(T0 + 100))
     assert planned.asked is Reason.CONFIRMATION
-    assert planned.allowed_s() == planned.log.earliest_s() < T0 + 500
+    assert planned.earliest_start_s() == planned.log.earliest_s() < T0 + 500
     await found.see(changed("s", [row("a", 1)], T0 + 200))
     assert planned.asked is None
 
@@ -325,7 +325,7 @@ async def test_a_page_that_goes_back_after_a_push_is_read_again() -> None:
 
 async def test_a_page_of_more_rows_than_are_read_asks_only_for_those_it_shows() -> None:
     found = await contacted(CAME, items=[row("a", 1)])
-    needed = found.decider.observing.needed(replace(changed("s", [row("b", 1)], T0 + 100), truncated=True))
+    needed = found.decider.observing.query_for(replace(changed("s", [row("b", 1)], T0 + 100), truncated=True))
     assert needed is not None
     assert needed.item_ids == ("b",)
 
