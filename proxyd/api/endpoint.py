@@ -110,7 +110,7 @@ def listing(
 def json_response(model: wire.WireModel, status: int = 200) -> web.Response:
     """Return a model as a JSON response.
 
-    >>> answered(wire.WireModel()).body
+    >>> json_response(wire.WireModel()).body
     b'{}'
     """
     body = model.model_dump_json(by_alias=True).encode()

@@ -134,7 +134,7 @@ def about(seconds: float) -> str:
 def with_noun(count: int, noun: str) -> str:
     """Return a count with its noun.
 
-    >>> counted(1, "rule"), counted(2, "rule")
+    >>> with_noun(1, "rule"), with_noun(2, "rule")
     ('1 rule', '2 rules')
     """
     return f"{count} {noun}{'s' * (count != 1)}"

@@ -436,7 +436,7 @@ class PlannerSession:
     Examples
     --------
     >>> session = PlannerSession()
-    >>> session.take(Answer(term=7, now_s=5000.0, hold_s=6.0, echo_s=10.0), now_s=10.5)
+    >>> session.take(AnswerMessage(term=7, now_s=5000.0, hold_s=6.0, echo_s=10.0), now_s=10.5)
     True
     >>> session.left_s(5006.0, now_s=11.0) < 5.0
     True

@@ -110,7 +110,7 @@ def result(times_s: Times, policies: Sequence[str], faults: Mapping[str, Sequenc
         faults={number: faults[name] for number, name in enumerate(times_s) if name in faults},
     )
     events_s = [times[times >= START_S] for times in times_s.values()]
-    others = {name: run(name, events_s, terms).measures_of_probes.mean_delay_s / HOUR_S for name in policies}
+    others = {name: run(name, events_s, terms).achieved.mean_delay_s / HOUR_S for name in policies}
     return Result(float(delays_s.mean()) / HOUR_S, others, len(rehearsed.probes))
 
 

@@ -47,7 +47,7 @@ class FeedState:
         """Return the second since which ``name`` has been served with this tag.
 
         >>> changes = FeedState()
-        >>> [changes.changed_s(("a",), tag, 5.7) for tag in ("x", "x", "y")]
+        >>> [changes.change_s(("a",), tag, 5.7) for tag in ("x", "x", "y")]
         [5, 5, 6]
         """
         served = self._served.get(name)

@@ -228,8 +228,8 @@ def _origin_lines(found: Explanation) -> list[str]:
     if state.health.accepted is not None:
         accepted = f"{state.health.accepted.url} since {minute_of(state.health.accepted.at_s)}"
         lines.append(f"its move was accepted, read at: {accepted}; `proxyd moved` shows where to write the new address")
-    if found.url_after_move is not None:
-        lines.append(f"moved permanently, probed at: {found.url_after_move}")
+    if found.moved_url is not None:
+        lines.append(f"moved permanently, probed at: {found.moved_url}")
     if state.distrust_until_s > (state.last_start_s or 0.0):
         lines.append(f"its 304 responses are ignored until {iso_time(state.distrust_until_s)}, because one was wrong")
     if subscription is not None:

@@ -117,7 +117,7 @@ def captures(events_s: ArrayLike, probes_s: ArrayLike, *, grid: ChrononGrid) -> 
     --------
     Updates in chronons 3, 5, 9 and 12, as in the language's reference, and a probe at 7:
 
-    >>> captured([3.0, 5.0, 9.0, 12.0], [7.0], grid=ChrononGrid(1.0))
+    >>> captures([3.0, 5.0, 9.0, 12.0], [7.0], grid=ChrononGrid(1.0))
     array([False,  True, False, False])
     """
     events, probes = _times(events_s), _times(probes_s)

@@ -43,7 +43,7 @@ def circuit_after_failure(circuit: Circuit, lane: str, now_s: float, rng: np.ran
     --------
     >>> rng = np.random.Generator(np.random.PCG64(1))
     >>> circuit = Circuit(failures=4, lanes=frozenset({"a"}))
-    >>> failed(circuit, "a", 0.0, rng).is_open, failed(circuit, "b", 0.0, rng).is_open
+    >>> circuit_after_failure(circuit, "a", 0.0, rng).is_open, circuit_after_failure(circuit, "b", 0.0, rng).is_open
     (False, True)
     """
     if circuit.is_open and now_s < circuit.until_s:
@@ -147,9 +147,9 @@ class Endpoints:
         Examples
         --------
         >>> endpoints = Endpoints(EndpointLimits(), np.random.Generator(np.random.PCG64(1)))
-        >>> endpoints.accepted("a", 1), endpoints.accepted("a", 2)  # before the first one, nothing is known
+        >>> endpoints.note_acceptance("a", 1), endpoints.note_acceptance("a", 2)  # before the first one, nothing is known
         (True, False)
-        >>> [(endpoints.failed("a", "lane", 0.0, asked_s=None, position=3), endpoints.accepted("a", n)) for n in (4, 5)]
+        >>> [(endpoints.note_failure("a", "lane", 0.0, asked_s=None, position=3), endpoints.note_acceptance("a", n)) for n in (4, 5)]
         [(False, True), (False, False)]
         """
         self._gates.setdefault(endpoint, _Gate()).circuit = Circuit()

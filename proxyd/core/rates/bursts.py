@@ -81,7 +81,7 @@ def late_share(changes: Sequence[tuple[int, int]], group_of: Ints, now_s: float)
     Examples
     --------
     >>> together = [(number, source) for number in range(0, 1000, 100) for source in range(101)]
-    >>> left = unhelped(together, np.zeros(101, dtype=np.int64), 1000 * TOGETHER_S)
+    >>> left = late_share(together, np.zeros(101, dtype=np.int64), 1000 * TOGETHER_S)
     >>> left.shape == (1, len(HELPS)), left[0, [0, -1]].round(2).tolist()
     (True, [1.0, 0.0])
     """
@@ -185,7 +185,7 @@ class Bursts:
     Examples
     --------
     >>> bursts, now_s = Bursts(0.01), 100 * BIN_S
-    >>> bursts.looked(np.array([98 * BIN_S]), now_s, np.full((1, KEPT), 0.02))
+    >>> bursts.note_look(np.array([98 * BIN_S]), now_s, np.full((1, KEPT), 0.02))
     >>> bursts.found([99 * BIN_S + 60.0, 99 * BIN_S + 70.0])
     >>> bursts.factors(now_s)[-3:].round(1).tolist()
     [1.0, 0.3, 67.0]

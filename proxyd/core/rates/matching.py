@@ -30,7 +30,7 @@ class MatchingShare:
     --------
     >>> share = MatchingShare()
     >>> for matched in (10, 0, 0, 0, 0):
-    ...     share = share.changed((0, 0), (10, matched))
+    ...     share = share.after((0, 0), (10, matched))
     >>> round(share.of(10, 10), 2), round(share.of(10, 0), 2), round(share.of(0, 0), 2)
     (0.99, 0.0, 0.22)
     """

@@ -108,7 +108,7 @@ class SourceModel:
 
     Examples
     --------
-    >>> SourceModel(0.5).expected(0.0, 60.0)
+    >>> SourceModel(0.5).expect(0.0, 60.0)
     (30.0, 900.0)
     """
 

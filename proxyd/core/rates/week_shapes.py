@@ -150,7 +150,7 @@ class WeekShapes:
     def mix_with_even(self, share: float) -> WeekShapes:
         """Return the shapes mixed with an even week, of which they make up ``share``.
 
-        >>> WeekShapes(np.array([[0.0, 2.0]]), np.array([0])).trusted(0.5).shapes.tolist()
+        >>> WeekShapes(np.array([[0.0, 2.0]]), np.array([0])).mix_with_even(0.5).shapes.tolist()
         [[0.5, 1.5]]
         """
         return replace(self, shapes=share * self.shapes + (1 - share))

@@ -80,9 +80,9 @@ def decode(body: bytes, content_type: str | None, kind: DocumentKind, *, wrong: 
     text looks like it; the charset of the HTTP header; the document's own; UTF-8. A few wrong bytes do not make
     another charset of a document. If nothing fits, a false UTF-8 is windows-1252, as if nothing was declared.
 
-    >>> decoded(b"caf\xe9", "text/html; charset=iso-8859-1", DocumentKind.HTML)
+    >>> decode(b"caf\xe9", "text/html; charset=iso-8859-1", DocumentKind.HTML)
     'café'
-    >>> decoded(b"caf\xc3\xa9", "text/html; charset=iso-8859-1", DocumentKind.HTML)
+    >>> decode(b"caf\xc3\xa9", "text/html; charset=iso-8859-1", DocumentKind.HTML)
     'café'
     """
     texts = dict.fromkeys((*_candidates(body, content_type, kind), "utf-8"), "")

@@ -42,7 +42,7 @@ class ModelDemand:
     >>> grid = ChrononGrid(1.0)
     >>> ahead = known_updates(np.array([2, 5]), life=None, last=9, grid=grid)
     >>> demand = ModelDemand(FiringPattern(), ahead, feedback=False, grid=grid)
-    >>> demand.pending(0), demand.probed(4), demand.pending(5)
+    >>> demand.pending(0), demand.note_probe(4), demand.pending(5)
     (PlannedInterval(start=2, deadline=4), None, PlannedInterval(start=5, deadline=9))
     """
 

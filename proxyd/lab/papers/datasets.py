@@ -209,7 +209,7 @@ def _chronons(times: Floats, chronons: int) -> Ints:
 def office_week(first: int, last: int, *, outside: float) -> Week:
     """Return an hourly week that fills the epoch: hours ``first`` to ``last`` of working days, and the time outside.
 
-    >>> office_week(9, 17, outside=0.0).expected(np.array([9 / 168, 17 / 168])).round(3)
+    >>> office_week(9, 17, outside=0.0).expect(np.array([9 / 168, 17 / 168])).round(3)
     array([0. , 0.2])
     """
     day = [1.0 if first <= hour < last else outside for hour in range(24)]

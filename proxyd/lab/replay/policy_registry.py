@@ -410,7 +410,7 @@ class PolicyRow:
     """
 
     policy: str
-    measures_of_probes: MeasuredDelays
+    achieved: MeasuredDelays
     factor: float | None = None
 
 

@@ -299,7 +299,7 @@ def measures_of_probes(events_s: Sequence[Floats], made: ProbesMade, terms: Term
     >>> nothing = (np.zeros(0), np.zeros(0))
     >>> terms = Terms(grid, epoch, probes=3, history=nothing, history_start_s=0.0, slot_s=10.0)
     >>> made = ProbesMade(np.array([0, 1]), np.array([1, 3]))
-    >>> achieved((np.array([5.0]), np.array([7.0])), made, terms).mean_delay_s
+    >>> measures_of_probes((np.array([5.0]), np.array([7.0])), made, terms).mean_delay_s
     14.0
     """
     probes_s: list[Floats] = [

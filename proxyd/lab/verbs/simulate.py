@@ -96,7 +96,7 @@ def simulate(options: argparse.Namespace) -> int:
 def _entry(row: PolicyRow, seconds: float) -> dict[str, object]:
     from dataclasses import asdict
 
-    entry: dict[str, object] = {"policy": row.policy, **asdict(row.measures_of_probes), "seconds": round(seconds, 3)}
+    entry: dict[str, object] = {"policy": row.policy, **asdict(row.achieved), "seconds": round(seconds, 3)}
     if row.factor is not None:
         entry["wait_factor"] = row.factor
     return entry
@@ -116,7 +116,7 @@ def _print(rows: list[tuple[PolicyRow, float]], events: int, terms: Terms, notes
 
 
 def _cells(row: PolicyRow, seconds: float) -> list[str]:
-    got = row.measures_of_probes
+    got = row.achieved
     hours = [f"{delay_s / 3600:.2f}" for delay_s in (got.mean_delay_s, got.median_delay_s, got.p95_delay_s)]
     share = [f"{got.completeness:.3f}", str(got.unfinished)]
     rest = [f"{got.undiscovered_mean:.2f}", str(got.peak_probes_per_slot), f"{seconds:.1f}"]

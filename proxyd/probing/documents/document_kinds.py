@@ -59,7 +59,7 @@ def feeds_of_page(body: bytes, url: str) -> tuple[str, ...]:
     """Return the absolute URLs of the feeds that a web page names in ``<link rel="alternate">``.
 
     >>> page = b'<html><head><link rel="alternate" type="application/rss+xml" href="/feed">'
-    >>> linked_feeds(page, "https://example.org/blog")
+    >>> feeds_of_page(page, "https://example.org/blog")
     ('https://example.org/feed',)
     """
     finder = _LinkFinder(url)

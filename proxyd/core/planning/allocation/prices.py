@@ -37,7 +37,7 @@ class HostLimits:
     def sample(self, taken: Ints) -> HostLimits:
         """Return the limits of a sample of the sources; each host's limit is scaled by the share of its sources in it.
 
-        >>> HostLimits(np.array([0, 0, 1]), np.array([6.0, 6.0])).sampled(np.array([0, 2])).per_slot.tolist()
+        >>> HostLimits(np.array([0, 0, 1]), np.array([6.0, 6.0])).sample(np.array([0, 2])).per_slot.tolist()
         [3.0, 6.0]
         """
         hosts = len(self.per_slot)

@@ -94,7 +94,7 @@ class WeekCosts:
     def reach(self, shape: int, start: float, items: float) -> float:
         """Return when ``items`` items are expected since ``start`` at rate 1 and this shape, in slots.
 
-        >>> WeekCosts(np.array([[1.0, 1.0, 4.0, 2.0]])).reached(0, 1.0, 1.0)
+        >>> WeekCosts(np.array([[1.0, 1.0, 4.0, 2.0]])).reach(0, 1.0, 1.0)
         2.25
         """
         row = self._L[shape]

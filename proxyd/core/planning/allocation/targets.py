@@ -50,7 +50,7 @@ class FleetTargets:
     Examples
     --------
     >>> targets = FleetTargets([Target(0.9, ((3600.0, 1.0),))], [(0,)], np.zeros(3, dtype=np.int64), most_gap=86400.0)
-    >>> targets.times(1 / 1800).most_gap, len(targets.sampled(np.array([1])).kind_of)
+    >>> targets.times(1 / 1800).most_gap, len(targets.sample(np.array([1])).kind_of)
     (48.0, 1)
     """
 

@@ -87,7 +87,7 @@ class Losses:
     def scale(self, slots: float, delay: float) -> Losses:
         """Return the losses with lives times ``slots`` and items that count times ``delay``, without a rate.
 
-        >>> Losses(window(3600.0, delay=1.0)).scaled(1 / 1800.0, 1008.0)
+        >>> Losses(window(3600.0, delay=1.0)).scale(1 / 1800.0, 1008.0)
         Losses(steps=(Step(after=2.0, delay=1008.0),), overwritten=0.0, rate=0.0, every=1)
         """
         steps = tuple(Step(step.after * slots, step.delay * delay) for step in self.steps)
@@ -166,9 +166,9 @@ def merge_steps(steps: Iterable[Step], *, early: bool = False) -> tuple[Step, ..
     With ``early`` they become one at the first of them, so that no step comes later than it did: what is in time by
     them is in time.
 
-    >>> merged([Step(2.0, 30.0), Step(2.0, 10.0), Step(5.0, 1.0)])
+    >>> merge_steps([Step(2.0, 30.0), Step(2.0, 10.0), Step(5.0, 1.0)])
     (Step(after=2.0, delay=40.0), Step(after=5.0, delay=1.0))
-    >>> [step.after for step in merged([Step(5.0 * 2**n, 1.0) for n in range(5)], early=True)]
+    >>> [step.after for step in merge_steps([Step(5.0 * 2**n, 1.0) for n in range(5)], early=True)]
     [5.0, 20.0, 40.0, 80.0]
     """
     left = sorted(step for step in steps if step.delay > 0)

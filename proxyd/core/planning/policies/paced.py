@@ -133,7 +133,7 @@ class UniformDemand(RuleDemand):
     Examples
     --------
     >>> demand = UniformDemand("r", period=5, next_due=0)
-    >>> demand.probed(1)
+    >>> demand.note_probe(1)
     >>> demand.pending(2)
     PlannedInterval(start=5, deadline=9)
     """

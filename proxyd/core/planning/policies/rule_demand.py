@@ -68,7 +68,7 @@ class Findings(NamedTuple):
     ``events`` is the number that the rule has counted in ``counting_s`` seconds, ``fired`` whether it fired now, and
     ``passing`` the part of the source's items that it counts.
 
-    >>> Found(60.0, rate_per_s=0.01, events=3, fired=True).passing
+    >>> Findings(60.0, rate_per_s=0.01, events=3, fired=True).passing
     1.0
     """
 

@@ -34,7 +34,7 @@ class IntervalDemand(RuleDemand):
     >>> demand.anchor(0.0, rate_per_s=0.01, count=0)
     >>> demand.pending(0)
     PlannedInterval(start=10, deadline=19)
-    >>> demand.probed(19)
+    >>> demand.note_probe(19)
     >>> demand.pending(20).start
     20
     """

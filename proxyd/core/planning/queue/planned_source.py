@@ -63,7 +63,7 @@ class PlannedSource:
     >>> from proxyd.core.politeness import PolitenessBudget
     >>> source = PlannedSource("a", "example.org", ProbeLog(PolitenessBudget(60.0)), Demands(), rate_per_s=0.01)
     >>> source.log.record(100.0)
-    >>> source.allowed_s(), str(source.blocked_by(120.0))
+    >>> source.earliest_start_s(), str(source.obstacle_at(120.0))
     (160.0, 'source politeness')
     """
 
@@ -197,7 +197,7 @@ class ProbeLimits:
     >>> limits = ProbeLimits(HostBudgets(PolitenessBudget(spacing_s=1.0)), ScopeBlocks())
     >>> limits.blocks.block("example.org", 60.0)
     >>> source = PlannedSource("a", "example.org", ProbeLog(PolitenessBudget(60.0)), Demands(), rate_per_s=0.01)
-    >>> limits.earliest_s(source), str(limits.blocked_by(source, 30.0))
+    >>> limits.earliest_s(source), str(limits.obstacle_at(source, 30.0))
     (60.0, 'throttled host')
     """
 

@@ -79,7 +79,7 @@ class LateStarts:
     >>> late = LateStarts()
     >>> late.use_parts(9.0, 10)
     >>> for _ in range(6):
-    ...     late.started(100.0, units=1)
+    ...     late.note_start(100.0, units=1)
     >>> round(late.next_s, 2)
     101.62
     """

@@ -215,7 +215,7 @@ class Explanation:
     postponed: Mapping[Constraint, int]
     unmet_intervals: int
     state: SourceState
-    url_after_move: str | None = None
+    moved_url: str | None = None
     subscription: Subscription | None = None
     price_item_s: float | None = None
     fleet_price_item_s: float | None = None
@@ -323,7 +323,7 @@ class Explainer:
             postponed=self.planner.postponements(source_id) if planned else {},
             unmet_intervals=sum(demand.missed for demand in planned.demands.rules) if planned else 0,
             state=state,
-            url_after_move=url_after_move(state, source),
+            moved_url=url_after_move(state, source),
             subscription=self.hubs.of(source_id),
             misfit=self.known.estimates.misfit(source_id),
             rate_range_per_day=self.known.estimates.rate_range_per_day(state, rate_per_s, now_s),

@@ -317,7 +317,7 @@ def predict(
 
     Examples
     --------
-    >>> predicted(SourceModel(0.01), Gap(0.0, 100.0), [], ChrononGrid(10.0)).predicted_delay_item_s
+    >>> predict(SourceModel(0.01), Gap(0.0, 100.0), [], ChrononGrid(10.0)).predicted_delay_item_s
     50.0
     """
     items, waits = model.expect(gap.since_s, gap.until_s)

@@ -103,7 +103,7 @@ def test_events_of_the_start_belong_to_the_test() -> None:
 
 
 def test_the_clairvoyant_finds_everything_within_a_chronon() -> None:
-    assert run("clairvoyant", EVENTS, terms(12)).measures_of_probes.mean_delay_s <= 10.0
+    assert run("clairvoyant", EVENTS, terms(12)).achieved.mean_delay_s <= 10.0
 
 
 def test_policies_are_checked_by_name() -> None:
