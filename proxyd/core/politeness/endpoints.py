@@ -147,10 +147,12 @@ class Endpoints:
         Examples
         --------
         >>> endpoints = Endpoints(EndpointLimits(), np.random.Generator(np.random.PCG64(1)))
-        >>> endpoints.note_acceptance("a", 1), endpoints.note_acceptance("a", 2)  # before the first one, nothing is known
-        (True, False)
-        >>> [(endpoints.note_failure("a", "lane", 0.0, asked_s=None, position=3), endpoints.note_acceptance("a", n)) for n in (4, 5)]
-        [(False, True), (False, False)]
+        >>> [endpoints.note_acceptance("a", n) for n in (1, 2)]  # before the first one, nothing is known
+        [True, False]
+        >>> endpoints.note_failure("a", "lane", 0.0, asked_s=None, position=3)
+        False
+        >>> [endpoints.note_acceptance("a", n) for n in (4, 5)]
+        [True, False]
         """
         self._gates.setdefault(endpoint, _Gate()).circuit = Circuit()
         if len(self._waiting) > _MOST_ENDPOINTS:

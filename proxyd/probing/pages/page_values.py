@@ -185,8 +185,9 @@ def plain(raw: Raw) -> str | None:
 def value_as_type(raw: Raw, field_type: FieldType, url: str = "", mark: str | None = None) -> Value:
     """Return a raw value as its field's type, or ``None`` if it does not fit; ``mark`` settles ambiguous numbers.
 
-    >>> value_as_type("7", FieldType.INTEGER), value_as_type("seven", FieldType.INTEGER), value_as_type("/a", FieldType.URL, "https://a.example")
-    (7, None, 'https://a.example/a')
+    >>> value_as_type("7", FieldType.INTEGER), value_as_type("/a", FieldType.URL, "https://a.example")
+    (7, 'https://a.example/a')
+    >>> value_as_type("seven", FieldType.INTEGER)
     """
     text = plain(raw)
     if text is None or isinstance(raw, NotOneValue):
