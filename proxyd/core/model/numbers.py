@@ -18,7 +18,7 @@ from price_parser import parse_price
 from proxyd.core.model.notations import COMMA, POINT
 
 LONGEST_NUMBER = 200
-"""Characters of a text in which a number is looked for."""
+"""Characters of a text in which a number is looked for, so that no text costs more than 0.2 ms."""
 
 _LONGEST_CURRENCY = 8
 _OTHER_DIGIT = re.compile(r"[^\W\D0-9]")
@@ -123,6 +123,8 @@ def _in_ascii(text: str) -> str:
 
 def _find(text: str) -> _Found | None:
     """Return the number of a text; none if there are several, or if it is only part of a word or an amount."""
+    # price-parser takes the first of two prices and reads "free" as 0; a rule on a price that falls would fire on both.
+    # Null never fires, and is counted and shown by `probe`.
     numbers = list(_NUMBER.finditer(text))
     if len(numbers) != 1 or _UNFIT.search(text):
         return None
@@ -163,7 +165,7 @@ def _sign_of_parentheses(outside: str, between: str, found: _Found) -> int | Non
 
 def _is_accounting(outside: str, between: str, found: _Found) -> bool:
     """Return whether parentheses hold a whole amount, as in ``(5.00)``; ``(12)`` behind a word is a count."""
-    inside, closes, behind = found.after.partition(")")
+    inside, closes, behind = found.after.partition(")")  # shops show the number of reviews as (12)
     parts = (outside, between, inside, behind)
     is_alone = bool(closes) and all(_is_blank(part) or _is_currency(part.strip()) for part in parts)
     return is_alone and (not all(map(_is_blank, parts)) or re.search(r"[.,]\d\d$", found.number) is not None)

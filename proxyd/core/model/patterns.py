@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re2
 
-_MEMORY_BYTES = 1 << 20  # with more, a hostile pattern takes far longer: re2 fills all of it with states
+# re2 fills all of it with states before it gives up: with its default of 8 MB a hostile pattern of 20 characters took
+# 25 µs for each character of the text, with 1 MB 0.3 µs.
+_MEMORY_BYTES = 1 << 20
 LIKE_MEMORY_BYTES = 2 << 20
 """What the longest pattern of LIKE or ILIKE needs, whatever its characters are."""
 

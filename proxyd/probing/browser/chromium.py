@@ -44,7 +44,9 @@ if TYPE_CHECKING:
     from proxyd.probing.http.fetcher import Fetch, FetchRequest, FetchResponse, ProbeTrace
 
 
-_NOWHERE = "http://127.0.0.1:0"  # nothing can listen at port 0
+# Nothing can listen at port 0. Interception alone does not guard: with every request refused, a redirect and the
+# request of a shared worker still reached a listener on loopback (Chromium 156). With this proxy nothing reached it.
+_NOWHERE = "http://127.0.0.1:0"
 _RENDERED = frozenset({200, 203})
 _WEB_PAGES = frozenset({"", "text/html", "application/xhtml+xml"})
 _EVERYTHING = "**/*"

@@ -32,6 +32,7 @@ Cookies: TypeAlias = Callable[[str], Awaitable[str]]
 
 _ALLOWED_ORIGIN = "access-control-allow-origin"
 _READ_BY_SCRIPTS = frozenset({"xhr", "fetch"})
+# Telling proxyd of thousands of requests costs its event loop seconds: then the dead proxy refuses the rest.
 _MOST_REFUSED, _MOST_PICTURES = 300, 2_000  # requests, until a page is to ask no more
 _METHODS = frozenset({"GET", "HEAD", "POST"})
 _LOADED = frozenset({"document", "stylesheet", "script", "xhr", "fetch", "other"})
