@@ -28,7 +28,7 @@ from proxyd.core.rules.programs.meter import Meter
 from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.core.rules.stages.rule_tasks import Task
 from proxyd.daemon import Observer, ProbeLoop
-from proxyd.daemon.rule_evaluation import RuleEvaluation, StreamRecall
+from proxyd.daemon.rule_evaluation import StreamRecall
 from proxyd.store import SqlStore
 from proxyd.tracing import NO_TRACES, Tracer
 
@@ -148,7 +148,7 @@ class RecordingMemory:
 
 def stream_recall(found: Decider, store: SqlStore) -> StreamRecall:
     """Return what reads stored events for the streams of a decider."""
-    return StreamRecall(found, store, RuleEvaluation(Metrics()))
+    return StreamRecall(found, store, AT_ONCE)
 
 
 def recall(found: Decider, stream: StreamState, stored: Mapping[str, Sequence[StoredEvent]], now_s: float) -> None:

@@ -18,6 +18,7 @@ from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.failing import RuleFailure
 from proxyd.core.rules.known.state import StoredEvent
 from proxyd.core.rules.observation import RuleResults
+from proxyd.core.rules.observing import Evaluation
 from proxyd.core.rules.programs.meter import QUICK_LIMITS, WORK_LIMITS, Limits, Meter
 from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.programs.stream_state import MAX_PENDING, StreamState
@@ -104,7 +105,7 @@ def log_failures(failures: Iterable[RuleFailure]) -> None:
 class StreamRecall:
     """Reads stored events for streams; ``news`` is notified whenever replayed events make notifications."""
 
-    def __init__(self, decider: Decider, store: SqlStore, evaluation: RuleEvaluation) -> None:
+    def __init__(self, decider: Decider, store: SqlStore, evaluation: Evaluation) -> None:
         self.decider = decider
         self._recalls = decider.recalls
         self._evaluation = evaluation
