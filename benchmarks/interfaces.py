@@ -32,10 +32,10 @@ from sqlalchemy import Table
 
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.profile import Source
-from proxyd.core.planning.source_record import SourceRecord
+from proxyd.core.planning.queue.planned_source import SourceRecord
 from proxyd.core.rates.rate_blend import RateEvidence
 from proxyd.core.rates.week_counts import WeekCounts, pack
-from proxyd.core.rules.known.source_requests import reading_of
+from proxyd.core.rules.known.compiled import reading_of
 from proxyd.core.rules.known.state import SourceState
 from proxyd.core.rules.programs.function_values import Total
 from proxyd.core.rules.programs.stream_state import StreamState

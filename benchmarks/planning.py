@@ -24,8 +24,7 @@ from proxyd.base.clock import SystemClock
 from proxyd.base.interpreter import tune_interpreter
 from proxyd.base.metrics import Metrics
 from proxyd.core.language import CheckSettings, SourceText, check
-from proxyd.core.model.budget import Budget
-from proxyd.core.model.chronon import Chronon, ChrononGrid
+from proxyd.core.model.chronon import Budget, Chronon, ChrononGrid
 from proxyd.core.planning.policies.auto import DetectionDemand
 from proxyd.core.planning.policies.demands import Demands
 from proxyd.core.planning.queue.planned_source import PlannedSource

@@ -19,8 +19,7 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyd.core.model.budget import Budget, Target
-from proxyd.core.model.chronon import ChrononGrid, Epoch
+from proxyd.core.model.chronon import Budget, ChrononGrid, Epoch, Target
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.model.schedule import ExecutionInterval
 from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimits, WeekGrid

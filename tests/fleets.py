@@ -12,8 +12,7 @@ import numpy as np
 from proxyd.base.metrics import Metrics
 from proxyd.base.ports import Clock, MaySend, Memory, Transport, always
 from proxyd.core.language import CheckSettings, SourceText, check
-from proxyd.core.model.budget import Budget
-from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.chronon import Budget, ChrononGrid
 from proxyd.core.model.item import EventKind, Item, Value
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.core.model.profile import Declaration

@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from proxyd.core.language import CheckSettings, SourceText, check
-from proxyd.core.model.budget import Budget
-from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.chronon import Budget, ChrononGrid
 from proxyd.core.model.item import Item, Value
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.model.profile import Declaration

@@ -33,8 +33,8 @@ from proxyd.core.politeness import EndpointLimits
 from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.decider import Decider
+from proxyd.core.rules.known.compiled import probe_request
 from proxyd.core.rules.known.knowledge import DeciderSettings
-from proxyd.core.rules.known.source_requests import probe_request
 from proxyd.daemon import (
     Daemon,
     DaemonVitals,

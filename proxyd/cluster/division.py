@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from proxyd.core.model.outcome import host_of
 from proxyd.core.model.profile import Declaration
 from proxyd.core.rules.known.compiled import Swap
-from proxyd.core.rules.known.knowledge import Knowledge
-from proxyd.core.rules.known.ownership import Ownership
+from proxyd.core.rules.known.knowledge import Knowledge, Ownership
 from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.store.databases.shards import FIRST_SHARD, shard_of
 

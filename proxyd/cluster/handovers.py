@@ -13,7 +13,7 @@ import structlog
 from proxyd.base.ports import Clock
 from proxyd.cluster.division import Division, division_of
 from proxyd.cluster.sharing import Handover, Sharing
-from proxyd.core.planning.source_record import SourceRecord
+from proxyd.core.planning.queue.planned_source import SourceRecord
 from proxyd.core.rules.known.knowledge import Knowledge
 from proxyd.daemon.plan_loop import in_parts
 from proxyd.daemon.rule_evaluation import StreamRecall

@@ -16,9 +16,9 @@ from proxyd.base.ports import Clock
 from proxyd.cluster.division import Division, division_of, division_under
 from proxyd.cluster.handovers import Handovers
 from proxyd.cluster.sharing import part_of_budget
-from proxyd.core.planning.source_record import SourceRecord
+from proxyd.core.planning.queue.planned_source import SourceRecord
 from proxyd.core.rules.known.compiled import Swap
-from proxyd.core.rules.known.ownership import Ownership
+from proxyd.core.rules.known.knowledge import Ownership
 from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.gate import Gate
 from proxyd.daemon.rule_evaluation import StreamRecall

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import sqrt
 
 from proxyd.cluster.division import Division, division_of
-from proxyd.core.planning.source_record import SourceRecord
+from proxyd.core.planning.queue.planned_source import SourceRecord
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.knowledge import Knowledge

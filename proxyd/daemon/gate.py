@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from proxyd.core.rules.known.compiled import Swap
-from proxyd.core.rules.known.ownership import Ownership
+from proxyd.core.rules.known.knowledge import Ownership
 
 
 class Gate:

@@ -33,7 +33,7 @@ class PlanMemory(Protocol):
 def settings_of_plan(settings: DeciderSettings) -> str:
     """Return what tells whether a plan was made with the same settings.
 
-    >>> from proxyd.core.model.budget import Budget
+    >>> from proxyd.core.model.chronon import Budget
     >>> from proxyd.core.model.chronon import ChrononGrid
     >>> from proxyd.core.planning.queue.planner_settings import PlannerSettings
     >>> one, other = (DeciderSettings(PlannerSettings(ChrononGrid(10.0), Budget(n))) for n in (1.0, 2.0))

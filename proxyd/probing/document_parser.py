@@ -10,8 +10,8 @@ from typing import Protocol, TypeAlias
 
 from proxyd.base.worker_pool import WorkerLimits, WorkerPool
 from proxyd.core.errors import WorkerFailedError
+from proxyd.core.model.field_values import normal_text, plain_text
 from proxyd.core.model.item import Item
-from proxyd.core.model.normal_forms import normal_text, plain_text
 from proxyd.core.model.notations import NO_LANGUAGES, Languages
 from proxyd.core.model.numbers import plain_number, read_number
 from proxyd.core.model.profile import PREVIEW, PREVIEW_FIELD, FieldType, PageClass, Reader

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from sqlalchemy import BigInteger, ColumnElement, Row, Select, Table, Text, cast, func, literal_column, select, tuple_
 
-from proxyd.core.planning.source_record import SourceRecord
+from proxyd.core.planning.queue.planned_source import SourceRecord
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.known.state import SourceState
 from proxyd.core.rules.programs.stream_state import StreamState

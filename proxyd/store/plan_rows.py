@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 from sqlalchemy import Connection, Row, Select, bindparam, select, update
 
 from proxyd.core.model.item import EventKind, Item, UpdateEvent, Value
-from proxyd.core.planning.source_record import SourceRecord
+from proxyd.core.planning.queue.planned_source import SourceRecord
 from proxyd.core.rules.known.estimates import FleetRecord
 from proxyd.core.rules.observation import Observation
 from proxyd.core.rules.stages.joint_intervals import JointInterval, Obtained

@@ -21,7 +21,7 @@ from proxyd.core.model.item import EventKind, Item, Value
 from proxyd.core.model.outcome import NO_VALIDATORS, Validators
 from proxyd.core.model.profile import Digest
 from proxyd.core.model.schedule import Probe
-from proxyd.core.planning.source_record import SourceRecord
+from proxyd.core.planning.queue.planned_source import SourceRecord
 from proxyd.core.rates.model_fit import NO_FIT, ModelFit
 from proxyd.core.rates.rate_blend import RateEvidence
 from proxyd.core.rates.week_counts import WeekCounts

@@ -15,7 +15,7 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.delivery import SecretRef, WebhookDelivery
 from proxyd.core.model.item import EventKind, Item
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, Validators
-from proxyd.core.planning.source_record import SourceRecord
+from proxyd.core.planning.queue.planned_source import SourceRecord
 from proxyd.core.rates.model_fit import ModelFit
 from proxyd.core.rules.hints import SiblingHint
 from proxyd.core.rules.known.context import HistoryQuery, StoreQuery

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from proxyd.core.model.budget import Budget
-from proxyd.core.model.chronon import Epoch
+from proxyd.core.model.chronon import Budget, Epoch
 from proxyd.core.model.outcome import OutcomeKind
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.lab.replay.policy_registry import run

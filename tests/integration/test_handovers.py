@@ -12,12 +12,11 @@ from sqlalchemy import select
 from proxyd.cluster.division import UNDIVIDED, Division, division_of, ties_of
 from proxyd.cluster.handovers import Handovers
 from proxyd.core.language import SourceText, check
-from proxyd.core.model.budget import Budget
-from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.chronon import Budget, ChrononGrid
 from proxyd.core.model.item import Item
 from proxyd.core.model.profile import Declaration
+from proxyd.core.planning.queue.planned_source import SourceRecord
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
-from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.context import NO_CONTEXT
 from proxyd.core.rules.known.knowledge import DeciderSettings

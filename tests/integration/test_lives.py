@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from proxyd.core.model.budget import Budget
-from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.chronon import Budget, ChrononGrid
 from proxyd.core.model.measures import Times
 from proxyd.core.planning.chunks import run_all
 from proxyd.core.planning.queue.planner_settings import PlannerSettings

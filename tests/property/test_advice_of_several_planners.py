@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from proxyd.core.model.budget import Budget
+from proxyd.core.model.chronon import Budget
 from proxyd.core.planning.chunks import run_all
 from proxyd.core.rules.answers.advice import Advice, IntervalOutlook, advice_of_all, advise
 from proxyd.core.rules.answers.explanation import Explainer

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyd.core.model.budget import Budget
-from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.chronon import Budget, ChrononGrid
 from proxyd.core.planning.chunks import run_all
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.rates.week_bins import Cycle

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 
 from proxyd.base.metrics import Metrics
 from proxyd.base.ports import MaySend, always
-from proxyd.core.model.budget import Budget
-from proxyd.core.model.chronon import Epoch
+from proxyd.core.model.chronon import Budget, Epoch
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.core.model.profile import PolicyName
 from proxyd.core.model.schedule import Constraint

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from proxyd.core.model.budget import Target
+from proxyd.core.model.chronon import Target
 from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimits, WeekGrid
 from proxyd.core.planning.allocation.prices import Frequencies, allocate
 from proxyd.core.planning.allocation.probe_allocator import ProbeAllocator

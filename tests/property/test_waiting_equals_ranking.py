@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from proxyd.core.model.schedule import Constraint
 from proxyd.core.planning.policies.auto import DetectionDemand
-from proxyd.core.planning.policies.demands import Demands
-from proxyd.core.planning.policies.detection import index
+from proxyd.core.planning.policies.demands import Demands, detection_index
 from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.source_queues import ReadyQueue
 from proxyd.core.politeness import PolitenessBudget, ProbeLog
@@ -35,7 +34,7 @@ def page(number: int, rate_per_s: float, seen_s: float) -> PlannedSource:
 
 
 def gain(each: PlannedSource, now_s: float) -> float:
-    return index(each.rate_per_s, max(0.0, now_s - (each.last_seen_s or 0.0))) / PRICE
+    return detection_index(each.rate_per_s, max(0.0, now_s - (each.last_seen_s or 0.0))) / PRICE
 
 
 def step(waiting: ReadyQueue, pages: list[PlannedSource], now_s: float, taken: int) -> list[PlannedSource]:

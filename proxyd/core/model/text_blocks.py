@@ -12,7 +12,7 @@ from difflib import SequenceMatcher
 from enum import Enum
 from itertools import accumulate
 
-from proxyd.core.model.normal_forms import normal_text
+from proxyd.core.model.field_values import normal_text
 
 BLOCK_GAP = "\n\n"
 MOST_BLOCKS = 2_000

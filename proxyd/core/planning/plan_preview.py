@@ -39,7 +39,7 @@ def preview(planner: Planner, epoch: Epoch, *, limit: int | None = None) -> list
 
     Examples
     --------
-    >>> from proxyd.core.model.budget import Budget
+    >>> from proxyd.core.model.chronon import Budget
     >>> from proxyd.core.model.chronon import ChrononGrid
     >>> from proxyd.core.planning.queue.planner_settings import PlannerSettings
     >>> from proxyd.core.planning.policies.demands import Demands

@@ -24,7 +24,7 @@ def switch_plan(planner: Planner, week: WeekPlan, now: Chronon) -> Chunked[None]
     --------
     >>> from proxyd.core.rates.week_shapes import WeekShapes
     >>> from proxyd.core.model.chronon import ChrononGrid
-    >>> from proxyd.core.model.budget import Budget
+    >>> from proxyd.core.model.chronon import Budget
     >>> from proxyd.core.planning.chunks import run_all
     >>> from proxyd.core.planning.queue.planner_settings import PlannerSettings
     >>> from proxyd.core.planning.allocation.fleet_state import FleetState

@@ -59,7 +59,7 @@ class Planner:
     --------
     >>> from proxyd.core.model.chronon import ChrononGrid
     >>> from proxyd.core.politeness import PolitenessBudget, ProbeLog
-    >>> from proxyd.core.model.budget import Budget
+    >>> from proxyd.core.model.chronon import Budget
     >>> from proxyd.core.planning.queue.planner_settings import PlannerSettings
     >>> from proxyd.core.planning.policies.demands import Demands
     >>> from proxyd.core.planning.policies.auto import DetectionDemand

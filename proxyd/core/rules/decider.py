@@ -23,16 +23,22 @@ from proxyd.core.planning.chunks import Chunked
 from proxyd.core.planning.chunks import run_all as run_parts
 from proxyd.core.planning.plan_switch import switch_plan
 from proxyd.core.planning.planner import Planner
+from proxyd.core.planning.queue.planned_source import SourceRecord
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
-from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.hints import Hints
-from proxyd.core.rules.known.compiled import NOTHING_COMPILED, Compiled, Swap, compile_declaration
+from proxyd.core.rules.known.compiled import (
+    NOTHING_COMPILED,
+    Compiled,
+    Swap,
+    compile_declaration,
+    url_after_move,
+    validators,
+)
 from proxyd.core.rules.known.context import NO_CONTEXT, StoredContext
 from proxyd.core.rules.known.estimates import Fleet, FleetRecord
 from proxyd.core.rules.known.failing import FailingRule
 from proxyd.core.rules.known.knowledge import DeciderSettings, Knowledge
-from proxyd.core.rules.known.source_requests import url_after_move, validators
 from proxyd.core.rules.known.state import SourceState
 from proxyd.core.rules.known.subscriptions import Hubs, Subscription
 from proxyd.core.rules.observation import Observation

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from proxyd.core.model.outcome import ProbeOutcome
 from proxyd.core.model.schedule import Probe
-from proxyd.core.planning.source_record import SourceRecord
+from proxyd.core.planning.queue.planned_source import SourceRecord
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.hints import SiblingHint
 from proxyd.core.rules.known.estimates import FleetRecord

@@ -19,12 +19,11 @@ from proxyd.core.planning.chunks import Chunked
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.policies.demands import Demands
 from proxyd.core.planning.policies.rule_demand import Findings
-from proxyd.core.planning.queue.planned_source import PlannedSource
-from proxyd.core.planning.source_record import SourceRecord
+from proxyd.core.planning.queue.planned_source import PlannedSource, SourceRecord
 from proxyd.core.politeness import ProbeLog, Throttles
+from proxyd.core.rules.known.compiled import url_after_move
 from proxyd.core.rules.known.knowledge import Knowledge
 from proxyd.core.rules.known.rule_demands import Counted, counts_since_s, demands_of
-from proxyd.core.rules.known.source_requests import url_after_move
 from proxyd.core.rules.known.state import SourceState
 from proxyd.core.rules.known.subscriptions import Hubs
 from proxyd.core.rules.observation import Observation

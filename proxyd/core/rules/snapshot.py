@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from proxyd.core.model.budget import Target
+from proxyd.core.model.chronon import Target
 from proxyd.core.planning.allocation.fleet_state import SLOT_S
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.kernels.losses import Losses

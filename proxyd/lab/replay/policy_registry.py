@@ -12,8 +12,7 @@ import numpy as np
 
 from proxyd.core.errors import UnknownPolicyError
 from proxyd.core.language import CheckSettings, SourceText, check
-from proxyd.core.model.budget import Budget
-from proxyd.core.model.chronon import Chronon
+from proxyd.core.model.chronon import Budget, Chronon
 from proxyd.core.model.item import Item
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.model.profile import Declaration, PolicyName

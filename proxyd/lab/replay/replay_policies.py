@@ -8,8 +8,7 @@ from math import inf
 
 import numpy as np
 
-from proxyd.core.model.budget import Target
-from proxyd.core.model.chronon import Chronon, Epoch
+from proxyd.core.model.chronon import Chronon, Epoch, Target
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimits, WeekGrid
 from proxyd.core.planning.allocation.probe_allocator import ProbeAllocator

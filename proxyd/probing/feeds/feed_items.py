@@ -10,8 +10,8 @@ from html import unescape
 from itertools import islice
 from typing import TypeAlias
 
+from proxyd.core.model.field_values import normal_link, normal_markup, normal_text, plain_text
 from proxyd.core.model.item import LONGEST_FIELD, Item, Value
-from proxyd.core.model.normal_forms import normal_link, normal_markup, normal_text, plain_text
 from proxyd.probing.documents.document_texts import MOST_ITEMS, cap, digest, safe_link, short_identity
 
 MOST_HUBS = 10

@@ -13,9 +13,8 @@ from types import MappingProxyType
 from typing import Protocol, TypeAlias
 from urllib.parse import urlsplit
 
-from proxyd.core.model.field_values import coerce
+from proxyd.core.model.field_values import coerce, normal_text, normal_value, plain_text
 from proxyd.core.model.item import LONGEST_FIELD, Item, Value
-from proxyd.core.model.normal_forms import normal_text, normal_value, plain_text
 from proxyd.core.model.numbers import read_number
 from proxyd.core.model.profile import Field, FieldType, PageClass, Reader
 from proxyd.probing.documents.document_texts import MOST_ITEMS, cap, clean, digest, safe_link, short_identity

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from proxyd.base.metrics import Metrics
-from proxyd.core.model.budget import Budget
+from proxyd.core.model.chronon import Budget
 from proxyd.core.model.schedule import Constraint
 from proxyd.probing import LocalTransport
 from tests.fakes import FakeClock, settle

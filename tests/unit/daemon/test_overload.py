@@ -11,7 +11,7 @@ import pytest
 
 from proxyd.base.metrics import Metrics
 from proxyd.base.ports import MaySend, always
-from proxyd.core.model.budget import Budget
+from proxyd.core.model.chronon import Budget
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.policies.auto import CountedDemand

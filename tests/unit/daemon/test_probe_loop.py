@@ -16,7 +16,7 @@ from proxyd.base.metrics import Metrics
 from proxyd.base.ports import TakeStray, Transport, Unmade
 from proxyd.cluster.division import UNDIVIDED, Division
 from proxyd.core.errors import ClusterError
-from proxyd.core.model.budget import Budget
+from proxyd.core.model.chronon import Budget
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.context import SourceContext

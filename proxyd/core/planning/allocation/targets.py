@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from proxyd.core.model.budget import Target
+from proxyd.core.model.chronon import Target
 from proxyd.core.model.schedule import Constraint
 from proxyd.core.planning.allocation.prices import Frequencies, Prices
 from proxyd.core.planning.allocation.timetable import LEVELS, Floats, Ints

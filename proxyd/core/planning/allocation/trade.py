@@ -57,7 +57,7 @@ def share_trade(allocator: ProbeAllocator, shares: Iterable[float]) -> list[Shar
 
     Examples
     --------
-    >>> from proxyd.core.model.budget import Target
+    >>> from proxyd.core.model.chronon import Target
     >>> from proxyd.core.planning.kernels.losses import Losses, Step
     >>> from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimits, WeekGrid
     >>> from proxyd.core.planning.allocation.targets import FleetTargets

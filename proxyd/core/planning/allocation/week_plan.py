@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyd.core.model.budget import Target
+from proxyd.core.model.chronon import Target
 from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimits, WeekGrid
 from proxyd.core.planning.allocation.fleet_state import FleetState
 from proxyd.core.planning.allocation.probe_allocator import ProbeAllocator

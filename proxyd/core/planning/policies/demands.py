@@ -1,20 +1,144 @@
-"""The demands of all rules on one source."""
+"""The demands of all rules on one source, and when a probe is due that only detects."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import chain
-from math import inf
+from math import expm1, inf, sqrt
 from typing import ClassVar
 
-from proxyd.core.model.budget import Target
-from proxyd.core.model.chronon import Chronon
+import numpy as np
+
+from proxyd.core.model.chronon import Chronon, Target
 from proxyd.core.model.schedule import Reason
-from proxyd.core.planning.kernels.losses import NO_LOSSES, Losses
+from proxyd.core.planning.kernels.losses import NO_LOSSES, Losses, even_gaps
 from proxyd.core.planning.policies.expected_intervals import PlannedInterval
 from proxyd.core.planning.policies.rule_demand import RuleDemand
+
+_GAPS_S = 2.0 ** (np.arange(-8 * 8, 30 * 8) / 8)  # gaps to choose from where items have a life
+_SHORTEST_S, DAY_S = 1e-3, 86400.0
+_CALM = 1.05  # a dispersion below this is treated as 1, that of a Poisson process
+
+
+@lru_cache(65_536)
+def most_items(window: int, probability: float, dispersion: float = 1.0) -> float:
+    """Return the expected items at which more than ``window`` come with just the given probability.
+
+    Parameters
+    ----------
+    window
+        Items that the feed shows.
+    probability
+        Of losing some, between 0 and 1.
+    dispersion
+        Variance over mean of the number of items; above 1 they come in batches.
+
+    Notes
+    -----
+    Source: ``docs/decisions/probe-timing.md``. The items of a gap are Poisson or, in batches, negative binomial.
+    The probability of more than w is then the regularised incomplete gamma or beta function of ``w + 1``, which is
+    inverted.
+
+    Examples
+    --------
+    >>> round(most_items(20, 0.01), 2), round(most_items(20, 0.01, dispersion=4.0), 2)
+    (11.83, 5.22)
+    """
+    from scipy.optimize import brentq
+    from scipy.special import betainc, gammaincinv
+
+    calm = float(gammaincinv(window + 1.0, probability))
+    if dispersion < _CALM:
+        return calm
+    batches = dispersion - 1.0
+
+    def excess(items: float) -> float:
+        return float(betainc(window + 1.0, items / batches, 1.0 - 1.0 / dispersion)) - probability
+
+    # The mean at which the variable exceeds the window half of the time is an upper bound.
+    high = float(gammaincinv(window + 1.0, 0.5)) * dispersion
+    while excess(high) < 0:
+        high *= 2.0
+    return float(brentq(excess, 1e-9, high))
+
+
+def due_after_s(
+    rate_per_s: float, *, price_item_s: float, weight: float = 1.0, losses: Losses = NO_LOSSES, missed_s: float = 0.0
+) -> float:
+    """Return how long after the last probe the next one pays for itself, in seconds.
+
+    Without losses, waiting tau leaves ``weight * rate * tau^2 / 2`` item-seconds of delay; the probe is due when that
+    reaches the price: ``tau = sqrt(2 price / (weight rate))``.
+
+    Parameters
+    ----------
+    price_item_s
+        Item-seconds of delay that a probe must save.
+    losses
+        What items lose in addition to their delay, in parts of an item, with lives in seconds; a whole item counts as
+        ``missed_s`` seconds of waiting.
+
+    Notes
+    -----
+    Source: ``docs/decisions/planner-prices.md``. This is the gap of least cost a second: the price and what its
+    items lose, divided by its length.
+
+    Examples
+    --------
+    >>> due_after_s(1 / 3600, price_item_s=1800.0)
+    3600.0
+    >>> from proxyd.core.planning.kernels.losses import window
+    >>> late = Losses(window(600.0, delay=1.0))
+    >>> due_after_s(1 / 3600, price_item_s=1800.0, losses=late, missed_s=1e6)
+    600.0
+    """
+    if losses and rate_per_s > 0 and weight > 0:
+        price, in_delay = np.array([price_item_s / (weight * rate_per_s)]), losses.scale(1.0, missed_s)
+        gaps = np.array([*_GAPS_S, *(step.after for step in losses.steps), sqrt(2 * price[0])])
+        return float(even_gaps(price, replace(in_delay, rate=rate_per_s if losses.overwritten else 0.0), gaps)[0])
+    return sqrt(2 * price_item_s / (weight * rate_per_s)) if rate_per_s > 0 and weight > 0 else inf
+
+
+def meets_after_s(targets: Iterable[Target], rate_per_s: float) -> float:
+    """Return the longest gap between two probes that meets all targets if items come evenly; at most a day.
+
+    >>> round(meets_after_s([Target(0.9, ((3600.0, 1.0),))], 1 / 3600))
+    4000
+    """
+    return min((_gap_s(target, rate_per_s) for target in targets), default=DAY_S)
+
+
+@lru_cache(65_536)
+def _gap_s(target: Target, rate_per_s: float) -> float:
+    """Return the gap that meets a target; the share of an item's worth that is kept falls with the gap."""
+    from scipy.optimize import brentq
+
+    def over(gap_s: float) -> float:
+        return sum(part * _kept(gap_s, after_s, rate_per_s) for after_s, part in target.parts) - target.share
+
+    if over(DAY_S) >= 0:
+        return DAY_S
+    return float(brentq(over, _SHORTEST_S, DAY_S)) if over(_SHORTEST_S) > 0 else _SHORTEST_S
+
+
+def _kept(gap_s: float, after_s: float, rate_per_s: float) -> float:
+    """Return the share of the items of a gap that its end sees in time, or before the next item if that is infinite."""
+    if after_s < inf:
+        return min(1.0, after_s / gap_s)
+    items = rate_per_s * gap_s
+    return -expm1(-items) / items if items > 0 else 1.0
+
+
+def detection_index(rate_per_s: float, waited_s: float, weight: float = 1.0) -> float:
+    """Return the expected delay that a probe now would end, in item-seconds; larger is more urgent.
+
+    >>> detection_index(0.5, 10.0)
+    25.0
+    """
+    return weight * rate_per_s * waited_s * waited_s / 2
 
 
 @dataclass(slots=True)

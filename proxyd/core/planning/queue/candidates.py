@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.schedule import Reason
-from proxyd.core.planning.policies import detection
+from proxyd.core.planning.policies.demands import detection_index
 from proxyd.core.planning.policies.expected_intervals import PlannedInterval
 from proxyd.core.planning.queue.due_times import LOOKAHEAD_CHRONONS, DueTime, DueTimes
 from proxyd.core.planning.queue.planned_source import PlannedSource
@@ -166,7 +166,7 @@ class Candidates:
             if gain is None:
                 gain = gains.get(source.source_id)
             if gain is None:
-                gain = detection.index(source.rate_per_s, waited_s, source.weight)
+                gain = detection_index(source.rate_per_s, waited_s, source.weight)
                 gain /= self._due_times.price_of(source)
             ranked[source.source_id] = self.waiting_for(source, due, float(gain))
 

@@ -11,8 +11,7 @@ from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.kernels.counted_events import ItemsLine
-from proxyd.core.planning.policies import detection
-from proxyd.core.planning.policies.detection import most_items
+from proxyd.core.planning.policies.demands import detection_index, due_after_s, meets_after_s, most_items
 from proxyd.core.planning.policies.rule_demand import CountedAhead, RuleDemand
 from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.planner_settings import DEFAULT_PRICE_ITEM_S, PlannerSettings
@@ -116,17 +115,17 @@ class DueTimes:
             return self.price_item_s or DEFAULT_PRICE_ITEM_S
         gap_s, missed_s = self.gap_without_plan_s(source), self._settings.missed_s
         lost_s = sum(missed_s * step.delay * step.after for step in source.demands.losses.steps if step.after < gap_s)
-        return max(_LEAST_PRICE, detection.index(rate_per_s, gap_s, weight) + weight * rate_per_s * lost_s)
+        return max(_LEAST_PRICE, detection_index(rate_per_s, gap_s, weight) + weight * rate_per_s * lost_s)
 
     def gap_without_plan_s(self, source: PlannedSource) -> float:
         """Return how long after the last probe a source that the plan does not know is due."""
         demands, settings = source.demands, self._settings
         if settings.has_targets:
-            meets_s = detection.meets_after_s((target for _, target in demands.targets), source.rate_per_s)
+            meets_s = meets_after_s((target for _, target in demands.targets), source.rate_per_s)
             scarce = 0.0 if self.week is None else self.week.budget_price_item_s
-            afford_s = detection.due_after_s(source.rate_per_s, price_item_s=scarce, weight=source.weight)
+            afford_s = due_after_s(source.rate_per_s, price_item_s=scarce, weight=source.weight)
             return max(meets_s, min(afford_s, _LONGEST_S))
-        return detection.due_after_s(
+        return due_after_s(
             source.rate_per_s,
             price_item_s=self.price_of(source),
             weight=source.weight,

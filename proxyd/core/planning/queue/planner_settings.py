@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
-from proxyd.core.model.budget import DEFAULT_TARGET, Budget, Target
-from proxyd.core.model.chronon import Chronon, ChrononGrid
+from proxyd.core.model.chronon import DEFAULT_TARGET, Budget, Chronon, ChrononGrid, Target
 from proxyd.core.planning.kernels.losses import MISSED_S
 from proxyd.core.politeness import PolitenessBudget
 

@@ -8,8 +8,7 @@ from math import expm1, inf
 from types import MappingProxyType
 from typing import Any
 
-from proxyd.core.model.budget import Target
-from proxyd.core.model.chronon import Chronon, Epoch
+from proxyd.core.model.chronon import Chronon, Epoch, Target
 from proxyd.core.model.profile import Source
 from proxyd.core.model.schedule import Constraint, Reason
 from proxyd.core.model.suspension import Suspension
@@ -23,10 +22,10 @@ from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rates.week_shapes import HOUR_S
 from proxyd.core.rules.answers.promises import policy_in_words, promise, within
 from proxyd.core.rules.decider import Decider
+from proxyd.core.rules.known.compiled import url_after_move
 from proxyd.core.rules.known.estimates import Misfit, zone_s
 from proxyd.core.rules.known.knowledge import Knowledge
 from proxyd.core.rules.known.rule_demands import target_of
-from proxyd.core.rules.known.source_requests import url_after_move
 from proxyd.core.rules.known.state import SourceState
 from proxyd.core.rules.known.subscriptions import Hubs, Subscription
 from proxyd.core.rules.programs.rule_program import RuleProgram

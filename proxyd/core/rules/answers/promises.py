@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from heapq import nsmallest
 from math import inf, sqrt
 
-from proxyd.core.model.budget import Target
+from proxyd.core.model.chronon import Target
 from proxyd.core.model.profile import PolicyName
 from proxyd.core.planning.allocation.targets import RuleOutlook
 from proxyd.core.planning.queue.planner_settings import PlannerSettings

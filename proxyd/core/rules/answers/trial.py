@@ -8,7 +8,7 @@ from math import inf
 
 import numpy as np
 
-from proxyd.core.model.budget import Budget
+from proxyd.core.model.chronon import Budget
 from proxyd.core.model.profile import Declaration
 from proxyd.core.model.suspension import Suspension
 from proxyd.core.planning.allocation.targets import RuleOutlook

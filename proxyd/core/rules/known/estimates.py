@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyd.core.model.budget import Target
+from proxyd.core.model.chronon import Target
 from proxyd.core.model.profile import Source
 from proxyd.core.planning.allocation.fleet_state import FleetState
 from proxyd.core.planning.allocation.targets import FleetTargets

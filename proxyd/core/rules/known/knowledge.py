@@ -13,16 +13,39 @@ from proxyd.core.politeness import PolitenessBudget
 from proxyd.core.rates.rate_blend import DEFAULT_MEAN_PER_S
 from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rules.known.capture_counts import CaptureCounts, StreamTable
-from proxyd.core.rules.known.compiled import NOTHING_COMPILED, Compiled
+from proxyd.core.rules.known.compiled import NOTHING_COMPILED, Compiled, reading_of
 from proxyd.core.rules.known.context import SourceContext
 from proxyd.core.rules.known.estimates import Estimates
 from proxyd.core.rules.known.failing import FailingRules
-from proxyd.core.rules.known.ownership import EVERYTHING, Ownership
 from proxyd.core.rules.known.rule_demands import politeness_of
-from proxyd.core.rules.known.source_requests import reading_of
 from proxyd.core.rules.known.state import AcceptedMove, SourceState
 from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.programs.stream_state import StreamState
+
+
+class Ownership:
+    """All sources are planned here. Where several planners divide them, a subclass says which are ours."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no other planner has any source."""
+        return True
+
+    @property
+    def has_declaration(self) -> bool:
+        """Whether this planner answers for the declaration, and so for what is declared nowhere."""
+        return True
+
+    def has(self, url: str) -> bool:
+        """Whether this planner has the source that is declared with an address."""
+        return True
+
+    def has_host(self, host: str) -> bool:
+        """Whether this planner spaces the requests to a host."""
+        return True
+
+
+EVERYTHING = Ownership()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from functools import lru_cache
 from math import inf
 from typing import NamedTuple
 
-from proxyd.core.model.budget import Target
+from proxyd.core.model.chronon import Target
 from proxyd.core.model.profile import PolicyName, Source, UtilityKind
 from proxyd.core.planning.kernels.counted_events import MOST_KINDS
 from proxyd.core.planning.kernels.losses import NO_LOSSES, Losses, Step, halving, linear, merge_steps, window
@@ -16,8 +16,8 @@ from proxyd.core.planning.policies.auto import goes_by_count
 from proxyd.core.planning.policies.demands import Demands
 from proxyd.core.planning.policies.registry import POLICIES
 from proxyd.core.planning.policies.rule_demand import RuleDemand, RuleRequest
+from proxyd.core.planning.queue.planned_source import SourceRecord
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
-from proxyd.core.planning.source_record import SourceRecord
 from proxyd.core.politeness import PolitenessBudget
 from proxyd.core.rules.programs.rule_program import RuleProgram, source_weights
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from proxyd.core.model.expression import Column, Expression, OutputColumn, Select, has_aggregate
+from proxyd.core.model.field_values import differ
 from proxyd.core.model.item import LONGEST_FIELD, EventKind, Value, is_cut
-from proxyd.core.model.normal_forms import differ
 from proxyd.core.model.profile import MessageName, NotificationRule, PageClass
 from proxyd.core.model.text_blocks import diff_blocks
 from proxyd.core.rules.programs.meter import UNMETERED, Meter

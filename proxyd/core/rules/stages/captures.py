@@ -11,8 +11,7 @@ from proxyd.core.model.item import Item, UpdateEvent, Value
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.planning.policies.demands import OnceDemand
 from proxyd.core.rules.known.context import History, StoreQuery, history_query
-from proxyd.core.rules.known.knowledge import Knowledge
-from proxyd.core.rules.known.ownership import Ownership
+from proxyd.core.rules.known.knowledge import Knowledge, Ownership
 from proxyd.core.rules.known.state import IntervalRecord, StoredEvent
 from proxyd.core.rules.programs.meter import CORRELATION_LIMITS, Meter
 from proxyd.core.rules.programs.rule_program import RuleProgram

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import expm1, inf
 
-from proxyd.core.model.field_values import coerce
+from proxyd.core.model.field_values import coerce, differ
 from proxyd.core.model.item import EventKind, Item, is_cut
-from proxyd.core.model.normal_forms import differ
 from proxyd.core.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome
 from proxyd.core.model.profile import Field
 from proxyd.core.rates.evidence import ChangedBit, Evidence, ItemCount, ItemTimes, plausible_times

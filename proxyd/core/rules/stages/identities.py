@@ -11,8 +11,8 @@ from itertools import pairwise
 from math import inf
 from urllib.parse import parse_qsl, urlsplit
 
+from proxyd.core.model.field_values import normal_link, normal_text, normal_value
 from proxyd.core.model.item import Item, Value
-from proxyd.core.model.normal_forms import normal_link, normal_text, normal_value
 from proxyd.core.model.profile import PageClass
 from proxyd.core.rules.known.state import ITEMS, SourceState
 

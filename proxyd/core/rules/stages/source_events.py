@@ -13,8 +13,8 @@ from proxyd.core.model.item import EventKind, Item, Value
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.model.profile import Source
 from proxyd.core.politeness import Outage
+from proxyd.core.rules.known.compiled import url_after_move
 from proxyd.core.rules.known.context import Shape, SourceContext
-from proxyd.core.rules.known.source_requests import url_after_move
 from proxyd.core.rules.known.state import ITEMS, UNKNOWN_HEALTH, Notification, SourceHealth, StoredEvent
 from proxyd.core.rules.programs.rule_program import AwaitedEvent, RuleProgram
 from proxyd.core.rules.programs.stream_state import Lasting, Spell

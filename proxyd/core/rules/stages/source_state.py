@@ -14,8 +14,8 @@ from proxyd.core.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome
 from proxyd.core.politeness import BackOff, back_off, fresh_until_s
 from proxyd.core.rates.model_fit import ModelFit, SourceModel
 from proxyd.core.rates.rate_blend import RateEvidence
+from proxyd.core.rules.known.compiled import MOVED_AFTER
 from proxyd.core.rules.known.context import Shape, SourceContext
-from proxyd.core.rules.known.source_requests import MOVED_AFTER
 from proxyd.core.rules.known.state import IntervalRecord, SourceState, StateChanges
 from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.programs.stream_state import StreamState

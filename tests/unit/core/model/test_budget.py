@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyd.core.model.budget import Budget, BudgetHours
-from proxyd.core.model.chronon import Chronon, ChrononGrid
+from proxyd.core.model.chronon import Budget, BudgetHours, Chronon, ChrononGrid
 
 
 @given(st.floats(0.001, 5.0), st.floats(0.1, 60.0), st.integers(0, 10**9), st.integers(1, 500))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from proxyd.core.model.budget import Budget
-from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.chronon import Budget, ChrononGrid
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.policies.auto import DetectionDemand

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from proxyd.core.model.budget import Budget
-from proxyd.core.model.chronon import ChrononGrid, Epoch
+from proxyd.core.model.chronon import Budget, ChrononGrid, Epoch
 from proxyd.core.model.profile import PolicyName
 from proxyd.core.planning.plan_preview import play, preview
 from proxyd.core.planning.planner import Planner

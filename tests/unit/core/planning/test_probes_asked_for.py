@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from proxyd.core.model.budget import Budget
-from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.chronon import Budget, ChrononGrid
 from proxyd.core.model.schedule import Constraint, Reason
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.policies.auto import DetectionDemand

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxyd.core.model.budget import Budget
-from proxyd.core.model.chronon import ChrononGrid, Epoch
+from proxyd.core.model.chronon import Budget, ChrononGrid, Epoch
 from proxyd.core.model.profile import RENDER_UNITS
 from proxyd.core.model.schedule import Constraint
 from proxyd.core.planning.plan_preview import play, preview

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from proxyd.core.language import SourceText, check
-from proxyd.core.model.budget import Budget
-from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.chronon import Budget, ChrononGrid
 from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.rules.decider import Decider

@@ -7,8 +7,7 @@ from math import inf
 import numpy as np
 import pytest
 
-from proxyd.core.model.budget import Budget
-from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.chronon import Budget, ChrononGrid
 from proxyd.core.planning.allocation.fleet_state import FleetState
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.kernels.losses import MISSED_S, NO_LOSSES, Losses, window

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from scipy.stats import poisson
 
-from proxyd.core.model.budget import Budget
-from proxyd.core.model.chronon import Epoch
+from proxyd.core.model.chronon import Budget, Epoch
 from proxyd.core.model.item import Item
 from proxyd.core.model.schedule import Reason
-from proxyd.core.planning.policies.detection import most_items
+from proxyd.core.planning.policies.demands import most_items
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.context import StoredContext

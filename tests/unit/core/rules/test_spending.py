@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from proxyd.core.model.budget import Budget
+from proxyd.core.model.chronon import Budget
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source
 
 T0 = 1_000_000_000.0

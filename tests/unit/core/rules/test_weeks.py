@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from proxyd.api.wire import explained
-from proxyd.core.model.budget import Budget
-from proxyd.core.model.chronon import ChrononGrid, Epoch
+from proxyd.core.model.chronon import Budget, ChrononGrid, Epoch
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.chunks import run_all
 from proxyd.core.planning.plan_preview import preview

@@ -7,8 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from proxyd.core.model.budget import Budget
-from proxyd.core.model.chronon import Epoch
+from proxyd.core.model.chronon import Budget, Epoch
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.lab.traces import MONDAY_S, STEADY, Week, drifting_events, poisson_events, working_week
 from tests.fleets import decider, declaration, rule, source

@@ -6,8 +6,7 @@ from copy import deepcopy
 
 import numpy as np
 
-from proxyd.core.model.budget import Budget
-from proxyd.core.model.chronon import ChrononGrid, Epoch
+from proxyd.core.model.chronon import Budget, ChrononGrid, Epoch
 from proxyd.core.planning.allocation.fleet_state import FleetState
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.chunks import PART, run_all

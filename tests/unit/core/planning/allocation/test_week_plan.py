@@ -13,7 +13,7 @@ from proxyd.core.planning.allocation.fleet_state import FleetState
 from proxyd.core.planning.allocation.probe_allocator import ProbeAllocator
 from proxyd.core.planning.allocation.week_plan import WeekPlan, by_slot
 from proxyd.core.planning.kernels.golden_turns import turns
-from proxyd.core.planning.policies.detection import due_after_s
+from proxyd.core.planning.policies.demands import due_after_s
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S, Cycle
 from proxyd.core.rates.week_shapes import WeekShapes
 

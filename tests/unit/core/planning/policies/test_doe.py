@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from proxyd.core.model.budget import Budget
-from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.chronon import Budget, ChrononGrid
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.planning.allocation.fleet_state import FleetState
 from proxyd.core.planning.allocation.week_plan import WeekPlan

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyd.core.model.budget import Budget
-from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.chronon import Budget, ChrononGrid
 from proxyd.core.model.profile import PolicyName
 from proxyd.core.planning.kernels.counted_events import CountedRule
 from proxyd.core.planning.kernels.losses import NO_LOSSES

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from proxyd.core.model.budget import Budget
-from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.chronon import Budget, ChrononGrid
 from proxyd.core.model.schedule import Constraint
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.policies.auto import DetectionDemand
-from proxyd.core.planning.policies.demands import Demands
-from proxyd.core.planning.policies.detection import index
+from proxyd.core.planning.policies.demands import Demands, detection_index
 from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.politeness import PolitenessBudget, ProbeLog
@@ -33,7 +31,7 @@ def test_the_best_go_first_however_many_wait() -> None:
     pages = [page(f"s{n}", rate_per_s=0.01 * (1 + n * 37 % 1009), seen_s=float(n % 13)) for n in range(1009)]
     found = planner(*pages, budget_per_s=600.0)
     chosen = {planned.probe.source_id for planned in found.choose(NOW)}
-    ranked = sorted(pages, key=lambda each: -index(each.rate_per_s, NOW - (each.last_seen_s or 0.0)))
+    ranked = sorted(pages, key=lambda each: -detection_index(each.rate_per_s, NOW - (each.last_seen_s or 0.0)))
     assert chosen == {each.source_id for each in ranked[:600]}
     assert found.passed_over == 409
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyd.core.model.budget import Budget
-from proxyd.core.model.chronon import Chronon, ChrononGrid, Epoch
+from proxyd.core.model.chronon import Budget, Chronon, ChrononGrid, Epoch
 from proxyd.core.model.profile import PolicyName
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.plan_preview import preview

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxyd.core.model.budget import Budget
-from proxyd.core.model.chronon import Epoch
+from proxyd.core.model.chronon import Budget, Epoch
 from proxyd.core.planning.capture.earliest_deadline import Capacity, edf
 from proxyd.core.planning.chunks import run_all
 from proxyd.core.planning.plan_preview import PlanForecast

@@ -6,7 +6,7 @@ from itertools import islice, takewhile
 
 import pytest
 
-from proxyd.core.model.budget import Budget
+from proxyd.core.model.chronon import Budget
 from proxyd.core.planning.chunks import run_all
 from proxyd.core.rules.answers.advice import Advice, advise
 from proxyd.core.rules.answers.explanation import Explainer

@@ -6,7 +6,7 @@ from math import inf
 
 import pytest
 
-from proxyd.core.model.budget import Target
+from proxyd.core.model.chronon import Target
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.policies.rule_demand import CountedAhead
 from proxyd.core.rules.answers.explanation import ProbeCase

@@ -6,7 +6,7 @@ import pytest
 
 from proxyd.cluster.division import Division
 from proxyd.cluster.sharing import Sharing
-from proxyd.core.model.budget import Budget
+from proxyd.core.model.chronon import Budget
 from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.chunks import run_all
 from proxyd.core.rules.answers.explanation import Explainer

@@ -8,8 +8,8 @@ import pytest
 
 from proxyd.core.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome, Validators
 from proxyd.core.model.profile import PageClass, Rendering, Source
-from proxyd.core.rules.known.source_requests import MOST_NOT_MODIFIED, MOVED_AFTER, reading_of, validators
-from proxyd.core.rules.known.source_requests import url_after_move as moved_url_of
+from proxyd.core.rules.known.compiled import MOST_NOT_MODIFIED, MOVED_AFTER, reading_of, validators
+from proxyd.core.rules.known.compiled import url_after_move as moved_url_of
 from proxyd.core.rules.known.state import SourceState
 from proxyd.core.rules.stages.source_state import after_redirects
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source, unchanged

@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from proxyd.core.model.budget import Budget
-from proxyd.core.model.chronon import ChrononGrid, Epoch
+from proxyd.core.model.chronon import Budget, ChrononGrid, Epoch
 from proxyd.core.rates.model_fit import NO_FIT, ModelFit, SourceModel
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rules.answers.explanation import Explainer

@@ -11,8 +11,7 @@ import pytest
 
 from proxyd.base.metrics import Metrics
 from proxyd.core.language import CheckSettings, SourceText, check
-from proxyd.core.model.budget import Budget
-from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.chronon import Budget, ChrononGrid
 from proxyd.core.model.item import Item
 from proxyd.core.model.profile import Declaration, Source
 from proxyd.core.model.schedule import Reason

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from proxyd.core.language import CheckSettings, SourceText, check
-from proxyd.core.model.budget import Budget
-from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.chronon import Budget, ChrononGrid
 from proxyd.core.model.item import EventKind, Item, Value
 from proxyd.core.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome, Validators
 from proxyd.core.model.schedule import Reason
