@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 
-SILENT_HOSTS = 3
+SILENT_HOSTS = 3  # a host of reference instead would be one more setting, and one more party that learns of us
 LEAST_OUTAGE_S = 60.0
 _SILENT = frozenset({OutcomeKind.UNREACHABLE, OutcomeKind.TIMEOUT})
 _NOT_ASKED = frozenset({OutcomeKind.BLOCKED, OutcomeKind.DISALLOWED, OutcomeKind.NO_SECRET, OutcomeKind.NO_BROWSER})
