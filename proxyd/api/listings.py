@@ -214,7 +214,7 @@ class PlanListings:
         """Have a source, or the sources of a rule or of a profile, probed as soon as politeness allows."""
         theirs = await self._peers.have_probed(self._plans.meant(name))
         try:
-            ours = [payloads.probe_asked(each) for each in self._plans.ask(name)]
+            ours = wire.ProbeAsked.list_of(self._plans.ask(name))
         except ConflictError:
             if not theirs:
                 raise
@@ -235,7 +235,7 @@ class PlanListings:
         """List the probes of a source in the last week, newest first, with their reasons and outcomes."""
         found = await self._plans.made_probes(source_id, before=before(window.cursor), limit=window.limit + 1)
         found, next_cursor = page_of(found, window.limit)
-        return wire.Page[wire.ProbeMade](items=[payloads.probe_made(each) for each in found], next_cursor=next_cursor)
+        return wire.Page[wire.ProbeMade](items=wire.ProbeMade.list_of(found), next_cursor=next_cursor)
 
     async def list_items(self, source_id: str, window: wire.ListWindow) -> wire.Page[wire.ItemEvent]:
         """List what happened to the items of a source, newest first: what came, changed and went away."""
@@ -296,12 +296,12 @@ class DeliveryListings:
         """List the deliveries that were given up, newest first."""
         found = await self._deliveries.dead_letters(before=before(window.cursor), limit=window.limit + 1)
         found, next_cursor = page_of(found, window.limit)
-        return wire.Page[wire.DeadLetter](items=[payloads.dead_letter(each) for each in found], next_cursor=next_cursor)
+        return wire.Page[wire.DeadLetter](items=wire.DeadLetter.list_of(found), next_cursor=next_cursor)
 
     async def list_webhooks(self) -> wire.Items[wire.WebhookShown]:
         """List the webhooks and whether each has accepted a ping."""
         found = await self._deliveries.webhooks()
-        return wire.Items[wire.WebhookShown](items=[payloads.webhook(each) for each in found])
+        return wire.Items[wire.WebhookShown](items=wire.WebhookShown.list_of(found))
 
     async def list_tokens(self) -> wire.Items[wire.TokenShown]:
         """List the tokens, without their secrets."""
@@ -334,7 +334,7 @@ class Listings:
         found: list[wire.ProbeAsked] = []
         for name in names:
             with suppress(ConflictError, NotFoundError):
-                found += [payloads.probe_asked(each) for each in self._queries.plans.ask(name)]
+                found += wire.ProbeAsked.list_of(self._queries.plans.ask(name))
         return found
 
     async def advice_of_others(self) -> Advice:

@@ -36,6 +36,11 @@ class MadeProbe:
     delay_s: float | None
     body_bytes: int
 
+    @property
+    def duration_s(self) -> float:
+        """The time from its start to its end."""
+        return self.finished_s - self.started_s
+
 
 class SourceKind(Enum):
     """What may be the matter with a source."""

@@ -74,7 +74,7 @@ class SuspensionHandlers:
 
     async def list_suspensions(self) -> wire.Items[wire.SuspensionShown]:
         """List the paused sources, and the muted rules and profiles."""
-        return wire.Items[wire.SuspensionShown](items=[payloads.suspension(each) for each in self._suspensions.all()])
+        return wire.Items[wire.SuspensionShown](items=wire.SuspensionShown.list_of(self._suspensions.all()))
 
     async def pause(self, request: web.Request) -> wire.SuspensionMade:
         """Pause a source: it is not probed, and pushes of its hub are not read, until it is resumed."""
@@ -148,9 +148,4 @@ def _subject(asked: wire.MuteNamed) -> Subject | None:
 
 
 def _made(change: SuspensionChange) -> wire.SuspensionMade:
-    return wire.SuspensionMade(
-        said=change.said,
-        changed=change.is_new,
-        notifications=change.notifications,
-        suspension=payloads.suspension_or_none(change.suspension),
-    )
+    return payloads.model_of(change, wire.SuspensionMade, changed=change.is_new)

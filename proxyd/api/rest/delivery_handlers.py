@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from aiohttp import web
 
@@ -35,7 +34,7 @@ class DeliveryHandlers:
     async def test_deliveries(self, request: web.Request) -> wire.Items[wire.TestResult]:
         """Send a test message to every receiver of a rule."""
         results = await self._deliveries.test_deliveries((await read_body(request, wire.TestWanted)).rule)
-        return wire.Items[wire.TestResult](items=[wire.TestResult(**asdict(each)) for each in results])
+        return wire.Items[wire.TestResult](items=wire.TestResult.list_of(results))
 
     async def make_token(self, request: web.Request) -> wire.TokenMade:
         """Create a token; only this response contains its text."""

@@ -101,7 +101,7 @@ class Subjects:
         begin_s = end_s - days * _DAY_S
         rows = await self._plans.made_probes(name, before=None, limit=_MOST_PROBES)
         items = await self._plans.seen_items(name, days=float(days), limit=_MOST_ITEMS)
-        made: list[wire.ProbeMade] = [payloads.probe_made(row) for row in rows[:_MOST_LISTED]]
+        made = wire.ProbeMade.list_of(rows[:_MOST_LISTED])
         events = await self._plans.shown_events(name, before=None, limit=_MOST_LISTED)
         listed: list[wire.ItemEvent] = [payloads.item_event(each) for each in events]
         probes = [(row.started_s, probe_kind(row.outcome, row.items)) for row in rows if row.started_s >= begin_s]
@@ -126,7 +126,7 @@ class Subjects:
     async def test(self, request: web.Request) -> web.Response:
         """Send a test message to every receiver of the rule, and show the responses."""
         results = await self._deliveries.test_deliveries(request.match_info["name"])
-        tested = [wire.TestResult(endpoint=each.endpoint, error=each.error) for each in results]
+        tested = wire.TestResult.list_of(results)
         return await self._rule(request, _FarBack().days, tested)
 
     async def _rule(self, request: web.Request, days: int, tested: list[wire.TestResult] | None = None) -> web.Response:

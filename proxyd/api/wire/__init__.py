@@ -19,6 +19,7 @@ from proxyd.api.wire.base_models import SearchWindow as SearchWindow
 from proxyd.api.wire.base_models import SourcesWindow as SourcesWindow
 from proxyd.api.wire.base_models import Which as Which
 from proxyd.api.wire.base_models import WireModel as WireModel
+from proxyd.api.wire.base_models import members_of as members_of
 from proxyd.api.wire.delivery_models import DeadLetter as DeadLetter
 from proxyd.api.wire.delivery_models import DeliveryState as DeliveryState
 from proxyd.api.wire.delivery_models import Dropped as Dropped
@@ -32,6 +33,7 @@ from proxyd.api.wire.delivery_models import TokenMade as TokenMade
 from proxyd.api.wire.delivery_models import TokenShown as TokenShown
 from proxyd.api.wire.delivery_models import TokenWanted as TokenWanted
 from proxyd.api.wire.delivery_models import WebhookShown as WebhookShown
+from proxyd.api.wire.profile_models import Achieved as Achieved
 from proxyd.api.wire.profile_models import AdviceShown as AdviceShown
 from proxyd.api.wire.profile_models import ChangesMade as ChangesMade
 from proxyd.api.wire.profile_models import ComingProbe as ComingProbe
@@ -71,6 +73,7 @@ from proxyd.api.wire.profile_models import ShareTradeShown as ShareTradeShown
 from proxyd.api.wire.profile_models import SilentField as SilentField
 from proxyd.api.wire.profile_models import SourceListed as SourceListed
 from proxyd.api.wire.profile_models import SourceNamed as SourceNamed
+from proxyd.api.wire.profile_models import SourceShown as SourceShown
 from proxyd.api.wire.profile_models import SuspensionMade as SuspensionMade
 from proxyd.api.wire.profile_models import SuspensionShown as SuspensionShown
 from proxyd.api.wire.profile_models import TargetShown as TargetShown

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Generic, Literal, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from functools import cache
+from types import NoneType
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from proxyd.core.model.field_values import iso_time
 
 Text = Annotated[str, Field(min_length=1)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
+MicroShare = Annotated[Share, AfterValidator(lambda value: round(value, 6))]
 Count = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(ge=0.0)]
+Milli = Annotated[float, AfterValidator(lambda value: round(value, 3))]
+Micro = Annotated[float, AfterValidator(lambda value: round(value, 6))]
 Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 
 
@@ -17,6 +26,51 @@ class WireModel(BaseModel):
     """The base of all wire models; unknown members are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class RowShown(WireModel):
+    """An answer that is made of a row, with the rows in it, by the names of its members (see ``members_of``)."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_row(cls, row: Any) -> Any:
+        return row if isinstance(row, Mapping | BaseModel) else members_of(row, cls)
+
+    @classmethod
+    def list_of(cls, rows: Iterable[object]) -> list[Self]:
+        """Return the answers that are made of some rows."""
+        return [cls.model_validate(each) for each in rows]
+
+
+def members_of(row: Any, model: type[BaseModel]) -> dict[str, Any]:
+    """Return the members of a model that a row has under the same name.
+
+    ``at_s`` of a row is shown as the time ``at``, ``source_id`` as ``source``, ``is_gone`` as ``gone``.
+    """
+    members = {}
+    for member, (attribute, written) in _attributes(row.__class__, model).items():
+        value = getattr(row, attribute)
+        value = value if written is None else written(value)
+        members[member] = value.value if isinstance(value, Enum) else value
+    return members
+
+
+@cache
+def _attributes(row: type, model: type[BaseModel]) -> Mapping[str, tuple[str, Callable[[float], str | None] | None]]:
+    """Return the attribute of a row for each member of a model that has one, and how it is written if it is a time."""
+    known = {*dir(row), *getattr(row, "__dataclass_fields__", ())}
+    found: dict[str, tuple[str, Callable[[float], str | None] | None]] = {}
+    for member, info in model.model_fields.items():
+        names = (member, f"{member}_s", f"{member}_id", f"is_{member}")
+        if (name := next((each for each in names if each in known), None)) is not None:
+            as_time = time_or_none if NoneType in get_args(info.annotation) else iso_time
+            found[member] = (name, as_time if name == names[1] else None)
+    return found
+
+
+def time_or_none(time_s: float | None) -> str | None:
+    """Return a time in ISO 8601, or ``None`` for ``None`` and 0, which mean never."""
+    return None if not time_s else iso_time(time_s)
 
 
 Each = TypeVar("Each", bound=WireModel)

@@ -6,13 +6,14 @@ import json
 from typing import Any, TypeVar
 
 from proxyd.api import wire
+from proxyd.api.wire.base_models import time_or_none
 from proxyd.core.language import rule_counting
 from proxyd.core.model.field_values import iso_time
-from proxyd.core.model.profile import Domain, NotificationRule, PageClass, Profile
+from proxyd.core.model.profile import Domain, NotificationRule, Profile
 from proxyd.core.model.suspension import Suspension
 from proxyd.core.planning.allocation.targets import RuleOutlook
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
-from proxyd.core.rules.answers.advice import Advice, IntervalOutlook
+from proxyd.core.rules.answers.advice import Advice
 from proxyd.core.rules.answers.promises import KeptPromise, falls_short
 from proxyd.core.rules.answers.shown_events import ShownEvent
 from proxyd.core.rules.answers.trial import PlanCost
@@ -22,19 +23,7 @@ from proxyd.core.rules.known.failing import FailingRule
 from proxyd.core.rules.stages.payload import screenshot_path
 from proxyd.core.rules.stages.source_state import Calibration
 from proxyd.core.texts.safe_text import is_web
-from proxyd.queries import (
-    AskedProbe,
-    DeadDelivery,
-    DecidedInterval,
-    DeliveryStatus,
-    FoundItem,
-    MadeProbe,
-    Report,
-    SourceMove,
-    StoredNotification,
-    Token,
-    WebhookStatus,
-)
+from proxyd.queries import DecidedInterval, DeliveryStatus, FoundItem, Report, SourceMove, StoredNotification, Token
 
 Shown = TypeVar("Shown", bound=wire.WireModel)
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -42,18 +31,9 @@ _DAY_S = 86400.0
 _MOST_TITLE, _MOST_TEXT = 300, 500
 
 
-def time_or_none(time_s: float | None) -> str | None:
-    """Return a time in ISO 8601, or ``None`` for ``None`` and 0, which mean never."""
-    return None if not time_s else iso_time(time_s)
-
-
 def model_of(row: object, model: type[Shown], **own: Any) -> Shown:
-    """Return a model whose members are the attributes of the same name of a row, except for its ``own`` members."""
-    return model(**own, **{name: getattr(row, name) for name in model.model_fields if name not in own})
-
-
-def _round_number(value: float | None, digits: int = 6) -> float | None:
-    return None if value is None else round(value, digits)
+    """Return a model of a row, with ``own`` members instead of those that the row has."""
+    return model(**(wire.members_of(row, model) | own))
 
 
 def probe_to_come(planned: PlannedProbe) -> wire.ComingProbe:
@@ -68,88 +48,52 @@ def probe_to_come(planned: PlannedProbe) -> wire.ComingProbe:
     )
 
 
-def suspension(known: Suspension) -> wire.SuspensionShown:
-    """Return a suspension."""
-    times = {"since": iso_time(known.since_s), "until": time_or_none(known.until_s)}
-    return model_of(known, wire.SuspensionShown, subject=known.subject.value, **times)
-
-
-def suspension_or_none(known: Suspension | None) -> wire.SuspensionShown | None:
-    """Return a suspension, if there is one."""
-    return None if known is None else suspension(known)
-
-
 def move(found: SourceMove) -> wire.MoveShown:
     """Return a permanent move of a source."""
-    place = found.place
-    return wire.MoveShown(
-        source=found.source_id,
+    return model_of(
+        found,
+        wire.MoveShown,
         declared=found.declared_url,
-        url=found.url,
         state="accepted" if found.is_accepted else "proposed" if found.is_proposed else "seen",
-        since=iso_time(found.since_s),
-        probes=found.probes,
-        file=None if place is None else place.file,
-        line=None if place is None else place.line,
-    )
-
-
-def probe_made(made: MadeProbe) -> wire.ProbeMade:
-    """Return a probe that was made."""
-    duration_s, delay_s = round(made.finished_s - made.started_s, 3), _round_number(made.delay_s, 3)
-    return model_of(made, wire.ProbeMade, started=iso_time(made.started_s), duration_s=duration_s, delay_s=delay_s)
-
-
-def probe_asked(asked: AskedProbe) -> wire.ProbeAsked:
-    """Return a probe that somebody asked for."""
-    return wire.ProbeAsked(
-        source=asked.source_id, at=iso_time(asked.at_s), waits_for=asked.waits_for, under_way=asked.is_under_way
+        file=found.place and found.place.file,
+        line=found.place and found.place.line,
     )
 
 
 def item_event(event: ShownEvent) -> wire.ItemEvent:
     """Return what happened to an item."""
-    return wire.ItemEvent(
-        position=event.position,
-        kind=event.kind.value,
+    return model_of(
+        event,
+        wire.ItemEvent,
         id=event.item_id,
-        first=event.is_first,
-        title=event.title,
         link=event.link if event.link is not None and is_web(event.link) else None,
-        text=event.text,
-        values=dict(event.values),
-        changes=dict(event.changes),
         came=iso_time(event.event_s) if event.is_exact else None,
-        seen=iso_time(event.seen_s),
         delay_s=round(event.seen_s - event.event_s, 3) if event.is_exact and not event.is_first else None,
     )
 
 
 def item_found(found: FoundItem) -> wire.ItemFound:
     """Return an item that a search found."""
-    return wire.ItemFound(
-        source=found.source_id,
+    return model_of(
+        found,
+        wire.ItemFound,
         id=found.item_id,
         title=found.title[:_MOST_TITLE],
         text=found.text[:_MOST_TEXT],
         link=found.link if found.link is not None and is_web(found.link) else None,
         came=iso_time(found.event_s) if found.is_exact else None,
-        seen=iso_time(found.seen_s),
-        gone=found.is_gone,
     )
 
 
 def interval(decided: DecidedInterval) -> wire.IntervalOfRule:
     """Return an execution interval and its result."""
-    return wire.IntervalOfRule(
-        source=decided.source_id,
-        start=iso_time(decided.start_s),
+    return model_of(
+        decided,
+        wire.IntervalOfRule,
         end=time_or_none(decided.deadline_s),
         fate="captured" if decided.captured else "late" if decided.seen else "missed",
         probed=iso_time(decided.probed_s) if decided.seen else None,
-        exact=decided.exact,
-        delay_s=round(decided.delay_s, 3) if decided.seen else None,
-        utility=round(decided.utility, 6),
+        delay_s=decided.delay_s if decided.seen else None,
     )
 
 
@@ -169,7 +113,7 @@ def advice(found: Advice, silent: list[str]) -> wire.AdviceShown:
             for point in found.trade
         ],
         intervals_over_s=found.over_s,
-        rules=[_outlook(each) for each in found.rules],
+        rules=wire.RuleOutlookShown.list_of(found.rules),
         pareto=[wire.ParetoPoint(captured=captured, delay_s=round(delay_s, 3)) for captured, delay_s in found.front],
         needed_per_hour=None if found.needed_per_s is None else round(found.needed_per_s * per_hour, 3),
         targets=[_target(rule, outlook) for rule, outlook in sorted(found.targets.items())],
@@ -188,14 +132,14 @@ def advice(found: Advice, silent: list[str]) -> wire.AdviceShown:
 
 def _target(rule: str, found: RuleOutlook) -> wire.TargetShown:
     """Return what a rule may expect, with rates an hour instead of a second."""
-    return wire.TargetShown(
+    return model_of(
+        found,
+        wire.TargetShown,
         rule=rule,
-        share=found.share,
         expected=share(found.expected),
         reachable=share(found.reachable),
         probes_per_hour=round(found.made * 3600.0, 3),
         needed_per_hour=round(found.needed * 3600.0, 3),
-        limit=found.limit,
     )
 
 
@@ -212,13 +156,9 @@ def cost(found: PlanCost) -> wire.CostShown:
         asked_per_hour_before=round(found.before_per_s * 3600.0, 3),
         sources_added=found.added,
         sources_removed=found.removed,
-        unmet=[_outlook(each) for each in found.unmet],
+        unmet=wire.RuleOutlookShown.list_of(found.unmet),
         targets=[_target(rule, outlook) for rule, outlook in sorted(found.targets.items())],
     )
-
-
-def _outlook(found: IntervalOutlook) -> wire.RuleOutlookShown:
-    return model_of(found, wire.RuleOutlookShown, unmet=dict(found.unmet))
 
 
 def report(found: Report) -> wire.ReportShown:
@@ -232,24 +172,13 @@ def report(found: Report) -> wire.ReportShown:
 
 
 def _promise(found: KeptPromise) -> wire.PromiseShown:
-    return model_of(
-        found, wire.PromiseShown, week=iso_time(found.week_s)[:10], kept=share(found.kept), off=found.is_off
-    )
+    return model_of(found, wire.PromiseShown, week=iso_time(found.week_s)[:10], kept=share(found.kept))
 
 
 def _day(day: int, account: Calibration) -> wire.Day:
     events, kept, predicted = account.captured + account.missed, account.completeness, account.predicted_completeness
-    return model_of(
-        account,
-        wire.Day,
-        day=iso_time(day * _DAY_S)[:10],
-        predicted_items=round(account.predicted_items, 3),
-        mean_delay_s=_round_number(account.mean_delay_s),
-        predicted_mean_delay_s=_round_number(account.predicted_mean_delay_s),
-        completeness=_round_number(kept),
-        predicted_completeness=_round_number(predicted),
-        off=kept is not None and predicted is not None and falls_short(kept, predicted, events),
-    )
+    off = kept is not None and predicted is not None and falls_short(kept, predicted, events)
+    return model_of(account, wire.Day, day=iso_time(day * _DAY_S)[:10], off=off)
 
 
 def misfit(found: Misfit) -> wire.ModelOff:
@@ -284,23 +213,13 @@ def profile(
     declared: Profile, origin: str, rules: list[wire.Rule], counts: CaptureCounts, muted: Suspension | None
 ) -> dict[str, Any]:
     """Return the members of a profile: its origin, its rules, their results, and whether it is muted."""
-    return {
-        "name": declared.name,
-        "origin": origin,
-        "domains": list(declared.domains),
-        "users": list(declared.users),
-        "rules": rules,
-        "muted": suspension_or_none(muted),
-        **_capture_counts_shown(counts),
-    }
+    members = wire.members_of(declared, wire.ProfileListed) | wire.members_of(counts, wire.Achieved)
+    return members | {"origin": origin, "rules": rules, "muted": muted}
 
 
 def rule_failing(known: FailingRule | None) -> wire.RuleFailing | None:
     """Return how a rule fails, if it does."""
-    if known is None:
-        return None
-    times = {"at": iso_time(known.failed_s), "suspended": time_or_none(known.suspended_s)}
-    return model_of(known, wire.RuleFailing, source=known.source_id, **times)
+    return None if known is None else model_of(known, wire.RuleFailing, at=iso_time(known.failed_s))
 
 
 def rule(
@@ -320,31 +239,16 @@ def rule(
         source_count=len(declared.source_ids),
         policy=declared.policy.name.value,
         counting=rule_counting(declared),
-        muted=suspension_or_none(muted),
+        muted=muted,
         failing=rule_failing(failing),
         deliveries=len(declared.deliveries),
-        **_capture_counts_shown(counts),
+        **wire.members_of(counts, wire.Achieved),
     )
-
-
-def _capture_counts_shown(counts: CaptureCounts) -> dict[str, Any]:
-    """Return the counts of execution intervals; shares are 0 to 1, or ``None`` without intervals."""
-    return {
-        "captured": counts.captured,
-        "missed": counts.missed,
-        "completeness": _round_number(counts.completeness),
-        "utility": _round_number(counts.utility),
-    }
 
 
 def domain(declared: Domain) -> wire.DomainShown:
     """Return a domain and its classes."""
-    return wire.DomainShown(name=declared.name, classes=[_page_class(each) for each in declared.classes.values()])
-
-
-def _page_class(declared: PageClass) -> wire.PageClassShown:
-    fields = [wire.DomainField(path=each.path, type=each.type.value) for each in declared.fields]
-    return model_of(declared, wire.PageClassShown, fields=fields)
+    return model_of(declared, wire.DomainShown, classes=list(declared.classes.values()))
 
 
 def notification(stored: StoredNotification) -> wire.NotificationListed:
@@ -354,38 +258,19 @@ def notification(stored: StoredNotification) -> wire.NotificationListed:
 
 def notification_members(stored: StoredNotification) -> dict[str, Any]:
     """Return the members of a notification."""
-    return {
+    return wire.members_of(stored, wire.NotificationListed) | {
         "id": stored.notification_id,
-        "position": stored.position,
-        "rule": stored.rule,
-        "source": stored.source_id,
-        "event": iso_time(stored.event_s),
-        "created": iso_time(stored.created_s),
-        "late": stored.late,
-        "muted": stored.muted,
-        "limited": stored.limited,
         "screenshot": None if stored.picture is None else screenshot_path(stored.notification_id),
         "body": json.loads(stored.body),
         "deliveries": [_delivery(each) for each in stored.deliveries],
     }
 
 
-def webhook(known: WebhookStatus) -> wire.WebhookShown:
-    """Return a webhook and whether it has accepted a ping."""
-    return model_of(known, wire.WebhookShown, since=iso_time(known.since_s))
-
-
-def dead_letter(dead: DeadDelivery) -> wire.DeadLetter:
-    """Return a delivery that was given up."""
-    return model_of(dead, wire.DeadLetter, notification=dead.notification_id, done=time_or_none(dead.done_s))
-
-
 def _delivery(known: DeliveryStatus) -> wire.DeliveryState:
     next_time = iso_time(known.next_s) if known.state in {"pending", "gathering"} else None
-    return model_of(known, wire.DeliveryState, next=next_time, done=time_or_none(known.done_s))
+    return model_of(known, wire.DeliveryState, next=next_time)
 
 
 def token(known: Token) -> wire.TokenShown:
     """Return a token without its secret."""
-    expires = None if known.expires_s is None else iso_time(known.expires_s)
-    return model_of(known, wire.TokenShown, id=known.token_id, created=iso_time(known.created_s), expires=expires)
+    return model_of(known, wire.TokenShown, id=known.token_id)

@@ -6,11 +6,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from proxyd.api.wire.base_models import Count, Seconds, Text, Time, WireModel
+from proxyd.api.wire.base_models import Count, RowShown, Seconds, Text, Time, WireModel
 from proxyd.queries import Scope
 
 
-class DeliveryState(WireModel):
+class DeliveryState(RowShown):
     """The delivery of a notification to one endpoint."""
 
     endpoint: str
@@ -21,7 +21,7 @@ class DeliveryState(WireModel):
     last_error: str | None
 
 
-class NotificationListed(WireModel):
+class NotificationListed(RowShown):
     """A notification and its deliveries."""
 
     id: str
@@ -38,7 +38,7 @@ class NotificationListed(WireModel):
     deliveries: list[DeliveryState]
 
 
-class IntervalShown(WireModel):
+class IntervalShown(RowShown):
     """An interval on one source, and whether it was captured."""
 
     source: str
@@ -51,7 +51,7 @@ class IntervalShown(WireModel):
     utility: float
 
 
-class Finding(WireModel):
+class Finding(RowShown):
     """An event that a probe found."""
 
     kind: str
@@ -69,7 +69,7 @@ class ProbeShown(WireModel):
     found: list[Finding]
 
 
-class Attempt(WireModel):
+class Attempt(RowShown):
     """One attempt to deliver."""
 
     at: Time
@@ -80,7 +80,7 @@ class Attempt(WireModel):
     detail: str | None
 
 
-class MessageShown(WireModel):
+class MessageShown(RowShown):
     """The text of a notification as some of its receivers get it, by itself; a digest holds others too."""
 
     endpoints: list[str]
@@ -99,7 +99,7 @@ class NotificationTraced(NotificationListed):
     summary: list[str]
 
 
-class DeadLetter(WireModel):
+class DeadLetter(RowShown):
     """A delivery that was given up; a replay sends it again."""
 
     position: int
@@ -117,7 +117,7 @@ class Replayed(WireModel):
     deliveries: Count
 
 
-class WebhookShown(WireModel):
+class WebhookShown(RowShown):
     """A webhook and whether it has accepted a ping."""
 
     endpoint: str
@@ -135,7 +135,7 @@ class TestWanted(WireModel):
     rule: Text
 
 
-class TestResult(WireModel):
+class TestResult(RowShown):
     """The response of a receiver to a test message; `error` is null if it accepted the message."""
 
     endpoint: str
@@ -164,7 +164,7 @@ class Dropped(WireModel):
     dropped: Literal[True] = True
 
 
-class TokenShown(WireModel):
+class TokenShown(RowShown):
     """A token without its secret."""
 
     id: str

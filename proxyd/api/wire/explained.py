@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from proxyd.api import wire
-from proxyd.api.wire.converters import DAYS, misfit, model_of, probe_to_come, share, suspension_or_none, time_or_none
+from proxyd.api.wire.base_models import time_or_none
+from proxyd.api.wire.converters import DAYS, misfit, model_of, probe_to_come, share
 from proxyd.core.model.field_values import iso_time, minute_of
 from proxyd.core.model.profile import Declaration
 from proxyd.core.model.schedule import Reason
@@ -39,45 +40,21 @@ def _state(found: Explanation) -> dict[str, Any]:
     """Return the members that both models of a source share."""
     state = found.state
     return {
-        "source": found.source_id,
-        "url": found.url,
-        "learning": found.is_learning,
-        "paused": suspension_or_none(found.paused),
-        "rate_per_day": round(found.rate_per_day, 6),
-        "rate_range_per_day": tuple(round(rate, 6) for rate in found.rate_range_per_day),
+        **wire.members_of(state, wire.SourceShown),
+        **wire.members_of(found, wire.SourceShown),
         "policies": {rule: _policy(policy) for rule, policy in sorted(found.policies.items())},
         "intervals": {
             rule: (iso_time(begin_s), time_or_none(end_s)) for rule, (begin_s, end_s) in sorted(found.intervals.items())
         },
-        "counted": {
-            rule: wire.CountedItem(number=ahead.number, chance=ahead.chance, by=iso_time(ahead.by_s))
-            for rule, ahead in sorted(found.counted.items())
-        },
-        "host_free": time_or_none(found.host_free_s),
-        "fresh_until": time_or_none(found.fresh_until_s),
+        "counted": dict(sorted(found.counted.items())),
         "next_probe": probe_to_come(found.next_probe) if found.next_probe else None,
         "chance": None if found.chance is None else round(found.chance, 4),
-        "because": found.because,
-        "blocked_by": found.blocked_by,
-        "earliest": time_or_none(found.earliest_s),
-        "rules": list(found.rules),
-        "postponed": dict(found.postponed),
-        "unmet_intervals": found.unmet_intervals,
-        "price_item_hours": None if found.price_item_s is None else round(found.price_item_s / 3600.0, 6),
+        "price_item_hours": None if found.price_item_s is None else found.price_item_s / 3600.0,
         "off": None if found.misfit is None else misfit(found.misfit),
-        "first_contact": time_or_none(state.first_contact_s),
         "last_probe": time_or_none(state.last_start_s),
-        "last_outcome": state.last_outcome,
-        "last_detail": state.last_detail,
-        "failures": state.failures,
-        "silent": [_silent(name, spell) for name, spell in state.health.silent.items()],
-        "items_seen": state.items_seen,
-        "items_lost_estimated": round(state.lost_items, 3),
+        "silent": [model_of(spell, wire.SilentField, field=name) for name, spell in state.health.silent.items()],
+        "items_lost_estimated": state.lost_items,
     }
-
-
-def _silent(name: str, spell: Spell) -> wire.SilentField:
-    return wire.SilentField(field=name, since=iso_time(spell.since_s), probes=spell.probes)
 
 
 def _warning(name: str, spell: Spell) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from typing import Any
 
 from proxyd.api import wire
 from proxyd.api.wire import converters as payloads
+from proxyd.api.wire.base_models import time_or_none
+from proxyd.api.wire.delivery_models import Attempt, IntervalShown
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.outcome import OutcomeKind
@@ -26,21 +27,15 @@ def trace(traced: NotificationTrace) -> wire.NotificationTraced:
         "probe": _probe(data, traced),
         "rows": data.get("items", []),
         "attempts": [_attempt(each) for each in traced.attempts],
-        "messages": [asdict(each) for each in traced.texts],
+        "messages": traced.texts,
     }
     return wire.NotificationTraced(summary=[*_origin_lines(found, data), *_outcome_lines(found)], **found)
 
 
 def _interval(decided: DecidedInterval) -> dict[str, Any]:
-    return {
-        "source": decided.source_id,
-        "start": iso_time(decided.start_s),
-        "end": payloads.time_or_none(decided.deadline_s),
+    return wire.members_of(decided, IntervalShown) | {
+        "end": time_or_none(decided.deadline_s),
         "probed": iso_time(decided.probed_s) if decided.seen else None,
-        "captured": decided.captured,
-        "exact": decided.exact,
-        "delay_s": decided.delay_s,
-        "utility": decided.utility,
     }
 
 
@@ -53,15 +48,12 @@ def _probe(data: Mapping[str, Any], traced: NotificationTrace) -> dict[str, Any]
         "url": data.get("url"),
         "finished": event.get("seen"),
         "outcome": None if is_gone else OutcomeKind.CHANGED.value,
-        "found": [
-            {"kind": each.kind, "item": each.item_id, "event": iso_time(each.event_s)} for each in traced.findings
-        ],
+        "found": traced.findings,
     }
 
 
 def _attempt(made: DeliveryAttempt) -> dict[str, Any]:
-    members = asdict(made)
-    return {"at": iso_time(members.pop("attempted_s"))} | members
+    return wire.members_of(made, Attempt) | {"at": iso_time(made.attempted_s)}
 
 
 def _origin_lines(found: dict[str, Any], data: Mapping[str, Any]) -> Iterator[str]:
@@ -78,7 +70,7 @@ def _origin_lines(found: dict[str, Any], data: Mapping[str, Any]) -> Iterator[st
     if not found["intervals"] and kind not in _OF_SOURCE:
         yield "interval: no longer stored"
     probe = found["probe"]
-    items = [each["item"] for each in probe["found"]]
+    items = [each.item_id for each in probe["found"]]
     yield f"probe: of {probe['url']}, finished {probe['finished']}, {probe['outcome'] or 'item deleted'}"
     yield from (f"  it found {item}" for item in items[:_MOST_SHOWN])
     if len(items) > _MOST_SHOWN:

@@ -6,11 +6,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
-from proxyd.api.wire.base_models import Count, Fault, Share, Text, Time, WireModel
+from proxyd.api.wire.base_models import Count, Fault, Micro, MicroShare, Milli, RowShown, Share, Text, Time, WireModel
 from proxyd.api.wire.statement_models import DeclarationWritten
 
 
-class MoveShown(WireModel):
+class MoveShown(RowShown):
     """A permanent move of a source."""
 
     source: str
@@ -42,7 +42,7 @@ class MoveMade(WireModel):
 Muted: TypeAlias = Literal["rule", "profile"]
 
 
-class SuspensionShown(WireModel):
+class SuspensionShown(RowShown):
     """A paused source, or a muted rule or profile."""
 
     subject: Literal["source", "rule", "profile"]
@@ -69,7 +69,7 @@ class ResumeWanted(WireModel):
     subject: Literal["source", "rule"] | None = None
 
 
-class RuleFailing(WireModel):
+class RuleFailing(RowShown):
     """How a rule failed the last time it was evaluated."""
 
     failures: Count = Field(description="number in a row; after five the rule is suspended")
@@ -99,7 +99,7 @@ class UnmuteWanted(MuteNamed):
     drop: bool = False
 
 
-class SuspensionMade(WireModel):
+class SuspensionMade(RowShown):
     """What was done."""
 
     said: str
@@ -118,7 +118,7 @@ class ComingProbe(WireModel):
     rate_per_day: float
 
 
-class PolicyUsed(WireModel):
+class PolicyUsed(RowShown):
     """The policy of a rule for a source, why it was chosen, and what it promises."""
 
     policy: str
@@ -139,7 +139,7 @@ class ModelOff(WireModel):
     summary: list[str]
 
 
-class CountedItem(WireModel):
+class CountedItem(RowShown):
     """The item that a rule on every n-th item waits for, and the chance that it comes by the probe planned for it."""
 
     number: int = Field(description="counted since its last notification, or since START before the first one")
@@ -147,7 +147,7 @@ class CountedItem(WireModel):
     by: Time
 
 
-class SilentField(WireModel):
+class SilentField(RowShown):
     """A field that has shown no value since a time, or `items` if the source shows none at all."""
 
     field: str
@@ -155,15 +155,15 @@ class SilentField(WireModel):
     probes: Count
 
 
-class SourceShown(WireModel):
+class SourceShown(RowShown):
     """The state of a source and its plan."""
 
     source: str
     url: str
     paused: SuspensionShown | None
     learning: bool = Field(description="whether it is so new that its rate is hardly known")
-    rate_per_day: float
-    rate_range_per_day: tuple[float, float] = Field(description="the rate lies in this range with 80 % probability")
+    rate_per_day: Micro
+    rate_range_per_day: tuple[Micro, Micro] = Field(description="the rate lies in this range with 80 % probability")
     policies: dict[str, PolicyUsed]
     intervals: dict[str, tuple[Time, Time | None]]
     counted: dict[str, CountedItem]
@@ -177,7 +177,7 @@ class SourceShown(WireModel):
     rules: list[str]
     postponed: dict[str, int]
     unmet_intervals: Count
-    price_item_hours: float | None
+    price_item_hours: Micro | None
     off: ModelOff | None
     first_contact: Time | None
     last_probe: Time | None
@@ -186,7 +186,7 @@ class SourceShown(WireModel):
     failures: Count
     silent: list[SilentField] = Field(description="what its document lacks though it is read well; see EMPTY")
     items_seen: Count
-    items_lost_estimated: float
+    items_lost_estimated: Milli
 
 
 class SourceListed(SourceShown):
@@ -196,7 +196,7 @@ class SourceListed(SourceShown):
     domain: str
 
 
-class KeptPromiseShown(WireModel):
+class KeptPromiseShown(RowShown):
     """The share of a source's items that a rule was to see in time, and the one that it saw, in the last seven days."""
 
     rule: str
@@ -213,12 +213,12 @@ class Explained(SourceShown):
     kept: list[KeptPromiseShown]
 
 
-class ProbeMade(WireModel):
+class ProbeMade(RowShown):
     """A probe of the last days, with its reason and its outcome."""
 
     position: int
     started: Time
-    duration_s: float
+    duration_s: Milli
     reason: str
     rule: str | None
     outcome: str
@@ -226,7 +226,7 @@ class ProbeMade(WireModel):
     detail: str
     items: Count = Field(description="number of new items")
     updates: Count = Field(description="number of items that changed")
-    delay_s: float | None = Field(description="mean delay of the new items that give their own time")
+    delay_s: Milli | None = Field(description="mean delay of the new items that give their own time")
     body_bytes: Count = Field(description="size of the decoded body; 0 if none was sent")
 
 
@@ -236,7 +236,7 @@ class ProbeWanted(WireModel):
     name: Text
 
 
-class ProbeAsked(WireModel):
+class ProbeAsked(RowShown):
     """A probe that was asked for."""
 
     source: str
@@ -245,7 +245,7 @@ class ProbeAsked(WireModel):
     under_way: bool = Field(description="whether a probe is being made already")
 
 
-class ItemEvent(WireModel):
+class ItemEvent(RowShown):
     """An item of a source that came, changed or went away."""
 
     position: int
@@ -262,7 +262,7 @@ class ItemEvent(WireModel):
     delay_s: float | None = Field(description="from its own time until it was seen; null if it was there at first")
 
 
-class ItemFound(WireModel):
+class ItemFound(RowShown):
     """An item that a search found, as it is now."""
 
     source: str
@@ -275,7 +275,7 @@ class ItemFound(WireModel):
     gone: bool = Field(description="whether its source has removed it")
 
 
-class IntervalOfRule(WireModel):
+class IntervalOfRule(RowShown):
     """An interval in which a rule expected a probe of a source, and its result."""
 
     source: str
@@ -286,8 +286,8 @@ class IntervalOfRule(WireModel):
     )
     probed: Time | None = Field(description="null if it was missed")
     exact: bool = Field(description="whether the item gives its own time; otherwise the delay is an upper bound")
-    delay_s: float | None = Field(description="from the event to the probe; null if there was no probe")
-    utility: float
+    delay_s: Milli | None = Field(description="from the event to the probe; null if there was no probe")
+    utility: Micro
 
 
 class TradeShown(WireModel):
@@ -299,7 +299,7 @@ class TradeShown(WireModel):
     price_item_hours: float
 
 
-class RuleOutlookShown(WireModel):
+class RuleOutlookShown(RowShown):
     """The number of intervals of a rule that cannot be probed, by constraint."""
 
     rule: str
@@ -307,7 +307,7 @@ class RuleOutlookShown(WireModel):
     unmet: dict[str, int]
 
 
-class TargetShown(WireModel):
+class TargetShown(RowShown):
     """The target of a rule: the share of its items to be seen in time, and what the plan is expected to reach."""
 
     rule: str
@@ -350,19 +350,19 @@ class AdviceShown(WireModel):
     silent_planners: list[str] = Field(description="planners that did not answer; their sources are left out")
 
 
-class Day(WireModel):
+class Day(RowShown):
     """The results and the predictions of one day (UTC)."""
 
     day: str
     probes: Count
     items: Count
-    predicted_items: float
-    mean_delay_s: float | None
-    predicted_mean_delay_s: float | None
+    predicted_items: Milli
+    mean_delay_s: Micro | None
+    predicted_mean_delay_s: Micro | None
     captured: Count
     missed: Count
-    completeness: Share | None
-    predicted_completeness: Share | None
+    completeness: MicroShare | None
+    predicted_completeness: MicroShare | None
     off: bool = Field(description="whether much less was seen in time than predicted")
 
 
@@ -373,7 +373,7 @@ class PromiseShown(KeptPromiseShown):
     off: bool = Field(description="whether it fell short by more than chance")
 
 
-class ReportShown(WireModel):
+class ReportShown(RowShown):
     """The results of each day, what rules kept of their targets, and the sources whose models do not fit now."""
 
     days: list[Day]
@@ -382,13 +382,13 @@ class ReportShown(WireModel):
     promises_left_out: Count
 
 
-class Achieved(WireModel):
+class Achieved(RowShown):
     """The number of captured and missed intervals; shares are null if there were none."""
 
     captured: Count
     missed: Count
-    completeness: Share | None
-    utility: Share | None
+    completeness: MicroShare | None
+    utility: MicroShare | None
 
 
 class Rule(Achieved):
@@ -426,14 +426,14 @@ class ProfileShown(ProfileListed):
     declared: DeclarationWritten
 
 
-class DomainField(WireModel):
+class DomainField(RowShown):
     """A field of a page class."""
 
     path: str
     type: str
 
 
-class PageClassShown(WireModel):
+class PageClassShown(RowShown):
     """A class of pages."""
 
     name: str
@@ -442,7 +442,7 @@ class PageClassShown(WireModel):
     key: list[str]
 
 
-class DomainShown(WireModel):
+class DomainShown(RowShown):
     """A named set of page classes."""
 
     name: str
