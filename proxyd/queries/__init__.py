@@ -8,89 +8,44 @@ from typing import Protocol
 
 from proxyd.base.metrics import Samples
 from proxyd.base.ports import Clock
-from proxyd.queries.access import Access, HubCallbacks, Scope, StoredAnswer, Token
-from proxyd.queries.deliveries import (
-    DeadDelivery,
-    Deliveries,
-    DeliveryAttempt,
-    DeliveryStatus,
-    DeliveryTest,
-    FoundEvent,
-    NotificationTrace,
-    SentText,
-    StoredNotification,
-    StoredNotifications,
-    Wanted,
-    WebhookStatus,
-)
-from proxyd.queries.plans import (
-    AskedProbe,
-    DecidedInterval,
-    FoundItem,
-    MadeProbe,
-    Plans,
-    RecentItems,
-    Report,
-    SeenItem,
-    SourceChoice,
-    SourceKind,
-)
-from proxyd.queries.profiles import (
-    DeclarationChanges,
-    Discovered,
-    Discovering,
-    MoveAccepted,
-    MovePlace,
-    Moving,
-    OnlyIf,
-    Profiles,
-    SourceMove,
-    Suspending,
-    SuspensionChange,
-)
-
-__all__ = [
-    "Access",
-    "AskedProbe",
-    "DeadDelivery",
-    "DecidedInterval",
-    "DeclarationChanges",
-    "Deliveries",
-    "DeliveryAttempt",
-    "DeliveryStatus",
-    "DeliveryTest",
-    "Discovered",
-    "Discovering",
-    "FoundEvent",
-    "FoundItem",
-    "HubCallbacks",
-    "MadeProbe",
-    "MoveAccepted",
-    "MovePlace",
-    "Moving",
-    "NotificationTrace",
-    "OnlyIf",
-    "Plans",
-    "Profiles",
-    "Queries",
-    "RecentItems",
-    "Report",
-    "Scope",
-    "SeenItem",
-    "SentText",
-    "SourceChoice",
-    "SourceKind",
-    "SourceMove",
-    "StoredAnswer",
-    "StoredNotification",
-    "StoredNotifications",
-    "Suspending",
-    "SuspensionChange",
-    "Token",
-    "Vitals",
-    "Wanted",
-    "WebhookStatus",
-]
+from proxyd.queries.access import Access as Access
+from proxyd.queries.access import HubCallbacks as HubCallbacks
+from proxyd.queries.access import Scope as Scope
+from proxyd.queries.access import StoredAnswer as StoredAnswer
+from proxyd.queries.access import Token as Token
+from proxyd.queries.deliveries import DeadDelivery as DeadDelivery
+from proxyd.queries.deliveries import Deliveries as Deliveries
+from proxyd.queries.deliveries import DeliveryAttempt as DeliveryAttempt
+from proxyd.queries.deliveries import DeliveryStatus as DeliveryStatus
+from proxyd.queries.deliveries import DeliveryTest as DeliveryTest
+from proxyd.queries.deliveries import FoundEvent as FoundEvent
+from proxyd.queries.deliveries import NotificationTrace as NotificationTrace
+from proxyd.queries.deliveries import SentText as SentText
+from proxyd.queries.deliveries import StoredNotification as StoredNotification
+from proxyd.queries.deliveries import StoredNotifications as StoredNotifications
+from proxyd.queries.deliveries import Wanted as Wanted
+from proxyd.queries.deliveries import WebhookStatus as WebhookStatus
+from proxyd.queries.plans import AskedProbe as AskedProbe
+from proxyd.queries.plans import DecidedInterval as DecidedInterval
+from proxyd.queries.plans import FoundItem as FoundItem
+from proxyd.queries.plans import MadeProbe as MadeProbe
+from proxyd.queries.plans import Plans as Plans
+from proxyd.queries.plans import RecentItems as RecentItems
+from proxyd.queries.plans import Report as Report
+from proxyd.queries.plans import SeenItem as SeenItem
+from proxyd.queries.plans import SourceChoice as SourceChoice
+from proxyd.queries.plans import SourceKind as SourceKind
+from proxyd.queries.profiles import DeclarationChanges as DeclarationChanges
+from proxyd.queries.profiles import Discovered as Discovered
+from proxyd.queries.profiles import Discovering as Discovering
+from proxyd.queries.profiles import MoveAccepted as MoveAccepted
+from proxyd.queries.profiles import MovePlace as MovePlace
+from proxyd.queries.profiles import Moving as Moving
+from proxyd.queries.profiles import OnlyIf as OnlyIf
+from proxyd.queries.profiles import Profiles as Profiles
+from proxyd.queries.profiles import SourceMove as SourceMove
+from proxyd.queries.profiles import Suspending as Suspending
+from proxyd.queries.profiles import SuspensionChange as SuspensionChange
 
 
 class Vitals(Protocol):
