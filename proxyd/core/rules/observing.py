@@ -154,7 +154,7 @@ class Observing:
         """
         while (draft := self._draft(outcome, stored, reading)) is not None:
             async with evaluation.turn(draft.tasks):
-                if not self._is_current(draft):
+                if not self._is_current(draft):  # another outcome had the turn first
                     continue
                 steps = await evaluation.run(draft.tasks)
                 step = merge(steps)
@@ -209,7 +209,7 @@ class Observing:
             return None
         try:
             return _Draft.of(self._with_blame(self._known.context(source), outcome), outcome, stored)
-        except Exception as error:
+        except Exception as error:  # whatever a document does to us, its source fails alone, and not the daemon
             if outcome.kind is not OutcomeKind.CHANGED:
                 raise
             failed = _failure_at_document(outcome, error)
@@ -256,7 +256,7 @@ class Observing:
     ) -> tuple[Observation, Captured]:
         """Learn what an outcome says, and what it means for the rules but for the joint intervals that it ends."""
         outcome, found, step = draft.outcome, draft.found, merge(steps)
-        self._placement.settle(outcome.source_id, outcome.finished_s)
+        self._placement.settle(outcome.source_id, outcome.finished_s)  # one that waits to be placed has no record yet
         outage = tuple(self._outage_ended_by(draft.context, outcome))
         context = self._with_plan(draft.context, outcome)
         judged = calibrate(context, found, step.intervals)
@@ -340,6 +340,7 @@ class Observing:
     def _with_restart(self, observation: Observation, outcome: ProbeOutcome) -> Observation:
         """Return an observation with what a restart needs to plan the next probes alike."""
         events = observation.found.events
+        # stored with the probe: a restart must plan the same probes as a process that goes on
         hints = self._hints.siblings_to_probe(outcome.source_id, events, outcome.finished_s)
         return replace(
             observation,
