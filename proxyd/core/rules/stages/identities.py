@@ -352,7 +352,7 @@ def _by_title(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item], _
     for pair in pairs:
         ways.setdefault(_way_of_change(pair), []).append(pair)
     for way, alike in ways.items():
-        if way is not None and pages.are_most(alike):
+        if way is not None and pages.are_most(alike) and _tell_apart(way, alike):
             yield from _of_fitting_time(pages, alike, are_same=False)
         elif pages.are_most(pairs) or (way is not None and way[0] == "query"):
             yield from (pair for pair in alike if pair.has_same_time)
@@ -386,8 +386,21 @@ def _parameters(items: Iterable[Item]) -> dict[str, set[str]]:
     return values
 
 
+def _tell_apart(way: tuple[str, Hashable], pairs: Sequence[Pair]) -> bool:
+    """Return False if an earlier step changed otherwise in each link, and their last steps are the same.
+
+    In ``/watch/a1/index.html`` the earlier step is no session: it names the item.
+    """
+    links = [[normal_link(_text(each, LINK)).split("/") for each in (pair.before, pair.item)] for pair in pairs]
+    changes = {(before[number], now[number]) for before, now in links for number in [way[1]] if isinstance(number, int)}
+    return len(changes) <= 1 or len({now[-1] for _, now in links}) == len(pairs)
+
+
 def _way_of_change(pair: Pair) -> tuple[str, Hashable] | None:
-    """Return in which one way a link changed: its host, parameters of its query, or one step of its path."""
+    """Return in which one way a link changed: its host, parameters of its query, or one step of its path.
+
+    The last step names the item, so it must change alike in all links; an earlier one may hold a session of each link.
+    """
     old, new = (urlsplit(f"//{normal_link(_text(each, LINK))}") for each in (pair.before, pair.item))
     if old.netloc != new.netloc:
         return ("host", (old.netloc, new.netloc)) if (old.path, old.query) == (new.path, new.query) else None
@@ -396,8 +409,11 @@ def _way_of_change(pair: Pair) -> tuple[str, Hashable] | None:
         return ("query", frozenset(name for name, _ in changed)) if changed else None
     steps = list(zip(old.path.split("/"), new.path.split("/"), strict=False))
     differing = [(number, *step) for number, step in enumerate(steps) if step[0] != step[1]]
-    is_one = len(differing) == 1 and old.path.count("/") == new.path.count("/")
-    return ("step", differing[0]) if is_one else None
+    if len(differing) != 1 or old.path.count("/") != new.path.count("/"):
+        return None
+    number, before, now = differing[0]
+    is_last = number == len(steps) - 1
+    return ("step", (number, before, now)) if is_last else ("session", number)
 
 
 def _by_content(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item], seen_s: float) -> Iterable[Pair]:
