@@ -271,7 +271,7 @@ class FastItem(Links):
         for name, attributes, text, depth in rows:
             _ITEM_ROWS[name](self, attributes, text, depth)
         names = {row[0] for row in rows}
-        is_displaced = {"foreign", "description"} <= names
+        is_displaced = "foreign" in names and not names.isdisjoint({"description", "content"})
         self.own = FastItem([row for row in rows if row[0] != "foreign"]) if is_displaced else self
 
     def entry(self, url: str) -> FeedEntry:

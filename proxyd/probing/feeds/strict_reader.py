@@ -29,7 +29,8 @@ def strict_document(body: bytes, language: str | None = None) -> Mapping[str, An
     if _FOREIGN.search(body) is not None:
         own = _read(body, _OwnReader("", language, "utf-8"))
         for entry, other in zip(document["entries"], own["entries"], strict=True):
-            entry["own"] = other if dict.get(other, "is_described") else None
+            has_own = dict.get(other, "is_described") or dict.get(other, "content")
+            entry["own"] = other if has_own else None
     return document
 
 

@@ -399,7 +399,8 @@ MEDIA, LONG = "<media:description>m</media:description>", "<content:encoded>long
         (f"<media:group>{MEDIA}</media:group>{OWN}", ("own", "m")),
         (ITUNES, ("it", None)),
         ("<description/>" + ITUNES, ("it", None)),
-        (LONG + ITUNES, ("it", "long")),
+        (LONG + ITUNES, ("long", "long")),
+        (LONG + MEDIA, ("long", "long")),
     ],
 )
 def test_descriptions_of_other_vocabularies_do_not_displace_the_items_own(
