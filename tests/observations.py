@@ -13,7 +13,7 @@ from proxyd.core.rules.stages.events import Discovery, WindowEvents
 _PARTS: tuple[type[Any], ...] = (Observation, RuleResults, Discovery, WindowEvents)
 
 
-def observe_probe(state: SourceState, outcome: ProbeOutcome, **facts: Any) -> Observation:
+def observed(state: SourceState, outcome: ProbeOutcome, **facts: Any) -> Observation:
     """Return an observation; ``facts`` are fields of it, of its results, its discovery or its window."""
     return altered(Observation(state, Discovery(outcome)), **facts)
 

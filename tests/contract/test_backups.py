@@ -25,7 +25,7 @@ from proxyd.store import SqlStore, back_up, copy_database, open_store, owner_loc
 from proxyd.store.backups import check_file
 from proxyd.store.databases.sqlite import copy_file, sync
 from tests.contract.test_store import ENDPOINT
-from tests.observations import observe_probe
+from tests.observations import observed
 from tests.servers import PostgresServer
 
 GRID = ChrononGrid(10.0)
@@ -34,7 +34,7 @@ GRID = ChrononGrid(10.0)
 async def put(store: SqlStore, name: str) -> None:
     outcome = ProbeOutcome(name, OutcomeKind.CHANGED, 1.0, 2.0, 200)
     sent = Notification(name, "r", name, 1.0, 2.0, False, name.encode(), (ENDPOINT,))
-    await store.record(observe_probe(SourceState(name, f"https://{name}.example/"), outcome, notifications=(sent,)))
+    await store.record(observed(SourceState(name, f"https://{name}.example/"), outcome, notifications=(sent,)))
 
 
 async def names(database: str | Path) -> list[str]:

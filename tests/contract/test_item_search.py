@@ -21,7 +21,7 @@ from proxyd.store.history import SqlItemSearch
 from proxyd.store.retention import expire, expire_items, fitting_since_s, measure_items
 from proxyd.store.rows import MOST_BEGUN, MOST_TERMS, MOST_WORDS, words_of
 from tests.hostile import CONTROLS, HUGE, MARKUP
-from tests.observations import altered, observe_probe
+from tests.observations import altered, observed
 
 T = TypeVar("T")
 DAY_S = 86400.0
@@ -36,7 +36,7 @@ def news(seq: int, title: str, text: str = "", *, at_s: float = 2.0, **others: V
 async def record(store: SqlStore, *events: StoredEvent, source: str = "s", at_s: float = 2.0) -> None:
     outcome = ProbeOutcome(source, OutcomeKind.CHANGED, at_s - 1.0, at_s, 200)
     state = SourceState(source, f"https://{source}.example/", next_seq=1 + len(events))
-    await store.record(observe_probe(state, outcome, events=events, present=[each.item.item_id for each in events]))
+    await store.record(observed(state, outcome, events=events, present=[each.item.item_id for each in events]))
 
 
 async def found(store: SqlStore, text: str, *, source: str | None = None, limit: int = 9) -> list[str]:
@@ -100,7 +100,7 @@ async def test_a_search_finds_items_as_they_are_now_and_not_what_was_deleted(sto
     await record(store, news(1, "Kettle on sale"), news(2, "Teapot"))
     new = replace(news(1, "Kettle sold out").item, content_hash="other")
     outcome = ProbeOutcome("s", OutcomeKind.CHANGED, 2.0, 3.0, 200)
-    await store.record(altered(observe_probe(SourceState("s", "https://s.example/"), outcome), edited=(new,)))
+    await store.record(altered(observed(SourceState("s", "https://s.example/"), outcome), edited=(new,)))
     assert (await found(store, "sale"), await found(store, "sold")) == ([], ["i1"])
     gone = replace(news(3, "Teapot"), item=news(2, "Teapot").item, kind=EventKind.DELETE)
     await record(store, gone, at_s=900.0)
@@ -173,7 +173,7 @@ async def test_an_update_that_no_rule_awaits_is_kept_once_a_day_with_what_the_it
         update = replace(update, item=replace(update.item, item_id="i1"))
         state = SourceState("s", "https://s.example/", next_seq=seq + 1, unawaited=seq - 1)
         outcome = ProbeOutcome("s", OutcomeKind.CHANGED, at_s - 1.0, at_s, 200)
-        await store.record(altered(observe_probe(state, outcome), unawaited=(update,), edited=(update.item,)))
+        await store.record(altered(observed(state, outcome), unawaited=(update,), edited=(update.item,)))
     kept = await store.history.events("s", before=None, limit=9)
     titles = [(e.seq, e.old and e.old.fields["channel.item.title"], e.item.fields["channel.item.title"]) for e in kept]
     assert titles == [

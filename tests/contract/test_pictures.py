@@ -13,7 +13,7 @@ from proxyd.store import SqlStore
 from proxyd.store.databases import tables as t
 from proxyd.store.picture_rows import MOST_DELETED, expire_pictures
 from proxyd.store.retention import expire
-from tests.observations import observe_probe
+from tests.observations import observed
 
 PNG = Picture("image/png", b"\x89PNG \xff\x00")
 MAIL = MailDelivery("a@example.org")
@@ -27,7 +27,7 @@ def notification(name: str, picture: Picture | None, *deliveries: Delivery, at_s
 
 async def record(store: SqlStore, picture: Picture, *sent: Notification) -> None:
     outcome = ProbeOutcome("s", OutcomeKind.CHANGED, 1.0, 2.0, 200, picture=picture)
-    await store.record(observe_probe(SourceState("s", "https://s.example/"), outcome, notifications=sent))
+    await store.record(observed(SourceState("s", "https://s.example/"), outcome, notifications=sent))
 
 
 async def stored(store: SqlStore) -> list[bytes]:
@@ -35,7 +35,7 @@ async def stored(store: SqlStore) -> list[bytes]:
     return [bytes(row.data) for row in rows]
 
 
-def number_count(number: int) -> Picture:
+def numbered(number: int) -> Picture:
     return Picture("image/png", b"%04d" % number)
 
 
@@ -66,13 +66,13 @@ async def test_a_picture_goes_with_the_last_notification_that_has_it(store: SqlS
 
 async def test_above_the_size_of_all_the_oldest_pictures_go_and_their_notifications_stay(store: SqlStore) -> None:
     for number in range(5):
-        await record(store, number_count(number), notification(f"n{number}", number_count(number), at_s=float(number)))
-    await record(store, number_count(0), notification("again", number_count(0), at_s=9.0))
+        await record(store, numbered(number), notification(f"n{number}", numbered(number), at_s=float(number)))
+    await record(store, numbered(0), notification("again", numbered(0), at_s=9.0))
     assert await expire_pictures(store.writer, most_bytes=20) == 0
     assert await expire_pictures(store.writer, most_bytes=11) == 3
-    assert await stored(store) == [number_count(0).data, number_count(4).data]
+    assert await stored(store) == [numbered(0).data, numbered(4).data]
     found = {name: await store.history.picture(name) for name in ("n0", "n1", "n4", "again")}
-    assert found == {"n0": number_count(0), "n1": None, "n4": number_count(4), "again": number_count(0)}
+    assert found == {"n0": numbered(0), "n1": None, "n4": numbered(4), "again": numbered(0)}
     listed = await store.history.trace("n1")
     assert listed is not None
     assert listed.notification.picture is None
@@ -82,9 +82,9 @@ async def test_above_the_size_of_all_the_oldest_pictures_go_and_their_notificati
 async def test_many_pictures_go_in_parts(store: SqlStore) -> None:
     many = range(2 * MOST_DELETED + 5)
     for number in many:
-        await record(store, number_count(number), notification(f"n{number}", number_count(number), at_s=float(number)))
+        await record(store, numbered(number), notification(f"n{number}", numbered(number), at_s=float(number)))
     assert await expire_pictures(store.writer, most_bytes=4) == len(many) - 1
-    assert await stored(store) == [number_count(many[-1]).data]
+    assert await stored(store) == [numbered(many[-1]).data]
 
 
 async def test_a_delivery_has_the_picture_of_its_notification(store: SqlStore) -> None:

@@ -11,7 +11,7 @@ from proxyd.core.rules.known.state import IntervalRecord, SourceState
 from proxyd.daemon.plan_queries import RuleWeeks
 from proxyd.store import SqlStore
 from proxyd.store.databases.tables import intervals
-from tests.observations import observe_probe
+from tests.observations import observed
 
 WEEK = int(WEEK_S / 10.0)
 FIRST = int(MONDAY_S / 10.0)
@@ -31,7 +31,7 @@ def drawn(rng: np.random.Generator, count: int) -> tuple[IntervalRecord, ...]:
 
 async def record(store: SqlStore, found: tuple[IntervalRecord, ...]) -> None:
     outcome = ProbeOutcome("s", OutcomeKind.CHANGED, 1.0, 2.0, 200)
-    await store.record(observe_probe(SourceState("s", "https://s.example/"), outcome, intervals=found))
+    await store.record(observed(SourceState("s", "https://s.example/"), outcome, intervals=found))
 
 
 async def test_sums_that_grow_are_those_of_all_intervals(store: SqlStore) -> None:

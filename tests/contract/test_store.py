@@ -40,7 +40,7 @@ from proxyd.store.history import MOST_BYTES
 from proxyd.store.retention import expire
 from proxyd.store.writer import MAX_BATCH
 from tests.fleets import declaration, rule, source
-from tests.observations import altered, observe_probe
+from tests.observations import altered, observed
 from tests.servers import PostgresServer
 
 OUTCOME = ProbeOutcome("s", OutcomeKind.CHANGED, 1.0, 2.0, 200)
@@ -59,7 +59,7 @@ def notification(name: str, *, rule_name: str = "r", created_s: float = 2.0, end
 
 def observation(*sent: Notification, events: tuple[StoredEvent, ...] = ()) -> Observation:
     state = SourceState("s", "https://s.example/", Validators('W/"é"', None), "abc", 1.0, next_seq=1 + len(events))
-    return observe_probe(
+    return observed(
         state,
         OUTCOME,
         events=events,
@@ -85,13 +85,13 @@ async def test_an_accepted_move_is_stored_with_its_source_and_nothing_else_chang
 async def test_more_observations_than_one_commit_takes_are_all_recorded(store: SqlStore) -> None:
     numbers = range(2 * MAX_BATCH + 3)
     states = [SourceState(f"s{number}", f"https://s{number}.example/") for number in numbers]
-    await asyncio.gather(*(store.record(observe_probe(state, OUTCOME)) for state in states))
+    await asyncio.gather(*(store.record(observed(state, OUTCOME)) for state in states))
     assert await store.load_states() == {state.source_id: state for state in states}
 
 
 async def test_what_is_recorded_with_and_without_a_probe_is_stored_in_turn(store: SqlStore) -> None:
     streams = [StreamState("r", "s", (), captured=count) for count in range(4)]
-    seen = [observe_probe(SourceState("s", "https://s.example/"), OUTCOME) for _ in streams]
+    seen = [observed(SourceState("s", "https://s.example/"), OUTCOME) for _ in streams]
     await asyncio.gather(
         store.record(altered(seen[0], streams=(streams[0],))),
         store.record_results(RuleResults(streams=(streams[1],))),
@@ -365,12 +365,12 @@ async def test_accounts_add_up_by_day_and_expire(store: SqlStore) -> None:
     for name, at_s in (("a", 5.0), ("a", 7.0), ("b", 6.0), ("a", day_s + 1.0), ("a", 9 * day_s)):
         outcome = ProbeOutcome(name, OutcomeKind.CHANGED, at_s, at_s, 200)
         state = SourceState(name, "https://s.example/", fit=ModelFit(-6.0, 3.0, 2.5, 1.0, at_s, 2.0, 3.0))
-        await store.record(observe_probe(state, outcome, calibration=one))
+        await store.record(observed(state, outcome, calibration=one))
     three = Calibration(3, 6, 4.5, 6, 4.5, 180.0, 135.0, 6, 3.75, 3, 1.5)
     assert await store.history.accounts(0.0) == [(0, three), (1, one), (9, one)]
     assert [day for day, _ in await store.history.accounts(1.5 * day_s)] == [1, 9]
     late = ProbeOutcome("a", OutcomeKind.CHANGED, 8.5 * day_s, 8.5 * day_s, 200)
-    await store.record(observe_probe(SourceState("a", "https://s.example/"), late, calibration=one))
+    await store.record(observed(SourceState("a", "https://s.example/"), late, calibration=one))
     assert await store.history.accounts(0.0) == [(0, three), (1, one), (8, one), (9, one)]
     assert (await store.load_states())["b"].fit == ModelFit(-6.0, 3.0, 2.5, 1.0, 6.0, 2.0, 3.0)
     assert await expire(store.writer, 10 * day_s, retention_s=8.5 * day_s) == 1

@@ -34,7 +34,7 @@ from proxyd.store import SqlStore
 from tests.fakes import no_queries
 from tests.fleets import DOMAIN, changed, item, rule, source
 from tests.integration.api_world import T0, RefusingChannel, Running, running_api, told
-from tests.observations import observe_probe
+from tests.observations import observed
 from tests.servers import free_port
 
 MAIL_WAITS = "DELIVERY MAIL waits while the settings smtp and mail_from are empty"
@@ -369,7 +369,7 @@ async def test_a_source_shows_what_its_rules_kept_of_their_targets_in_the_last_w
         IntervalRecord("r", "s", n, now - 9, None, now - 9 + n, captured=True, exact=True, delay_s=delay_s)
         for n, delay_s in enumerate(delays_s)
     ]
-    await store.record(observe_probe(state, outcome, intervals=tuple(ended)))
+    await store.record(observed(state, outcome, intervals=tuple(ended)))
     headers = await running.token("read")
     async with running.client.get("/api/v1/explain/s", headers=headers) as answer:
         found = await answer.json()
@@ -389,7 +389,7 @@ async def test_a_report_keeps_the_promises_that_fell_shortest(
         now = grid.chronon_at(at_s)
         ended = IntervalRecord("r", "s", 9 - weeks_ago, now - 9, None, now, captured=True, exact=True, delay_s=delay_s)
         outcome = ProbeOutcome("s", OutcomeKind.CHANGED, at_s, at_s, 200)
-        await store.record(observe_probe(state, outcome, intervals=(ended,)))
+        await store.record(observed(state, outcome, intervals=(ended,)))
     headers = await running.token("read")
 
     async def report() -> Any:
@@ -416,7 +416,7 @@ async def test_a_report_compares_what_was_found_with_what_was_predicted(running:
     account = Calibration(4, 3, 2.5, 2, 2.0, 90.0, 50.0, 3, 2.0, 1, 0.5)
     for at_s in (T0, T0 - 86400.0):
         outcome = ProbeOutcome("s", OutcomeKind.CHANGED, at_s, at_s, 200)
-        await store.record(observe_probe(state, outcome, calibration=account))
+        await store.record(observed(state, outcome, calibration=account))
     decider.known.estimates.keep(
         replace(decider.known.estimates.state(decider.known.compiled.sources["s"], "x"), fit=fit)
     )

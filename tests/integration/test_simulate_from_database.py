@@ -121,11 +121,11 @@ def test_items_of_first_contact_are_known_with_their_times(database: Path) -> No
     past = {each.source_id: each for each in read_past(database)}
     assert list(past) == sorted(RATES)
     assert [int(each.seed.sum()) for each in past.values()] == [WINDOW] * len(RATES)
-    busy, items_without_time = past["busy"], past["untimed"]
+    busy, untimed = past["busy"], past["untimed"]
     assert busy.exact.all()
     assert set(busy.events_s) <= set(origin()["busy"])
-    assert not items_without_time.exact.any()
-    assert np.allclose((items_without_time.seen_s - items_without_time.events_s)[~items_without_time.seed], GAP_S / 2)
+    assert not untimed.exact.any()
+    assert np.allclose((untimed.seen_s - untimed.events_s)[~untimed.seed], GAP_S / 2)
 
 
 def test_people_are_told_how_well_it_is_known(database: Path, capsys: pytest.CaptureFixture[str]) -> None:

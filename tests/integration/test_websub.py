@@ -191,7 +191,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 @pytest.fixture
-async def note_subscription(world: World) -> World:
+async def subscribed(world: World) -> World:
     await world.probe(item("old", T0 - 3600))
     await world.look()
     assert world.status() is SubscriptionStatus.ACTIVE
@@ -202,99 +202,95 @@ def _gmt(time_s: float) -> str:
     return formatdate(time_s, usegmt=True)
 
 
-async def test_a_hub_that_a_source_names_is_asked_and_verifies_before_it_answers(note_subscription: World) -> None:
-    (form,) = note_subscription.hub.asked
+async def test_a_hub_that_a_source_names_is_asked_and_verifies_before_it_answers(subscribed: World) -> None:
+    (form,) = subscribed.hub.asked
     assert (form["hub.mode"], form["hub.topic"], form["hub.lease_seconds"]) == ("subscribe", TOPIC, "864000")
     assert len(form["hub.secret"]) >= 32
-    assert note_subscription.hub.challenges == [(200, "c<h>allenge")]
-    assert note_subscription.subscription.lease_until_s == T0 + 10 * DAY_S
-    assert (await note_subscription.store.subscriptions.load())["s"] == note_subscription.subscription
+    assert subscribed.hub.challenges == [(200, "c<h>allenge")]
+    assert subscribed.subscription.lease_until_s == T0 + 10 * DAY_S
+    assert (await subscribed.store.subscriptions.load())["s"] == subscribed.subscription
 
 
-async def test_while_a_hub_pushes_only_safety_probes_are_planned(note_subscription: World) -> None:
-    await note_subscription.probe(*[item(f"n{n}", T0 - 60 * n) for n in range(30)])
-    planned = note_subscription.next_probe()
+async def test_while_a_hub_pushes_only_safety_probes_are_planned(subscribed: World) -> None:
+    await subscribed.probe(*[item(f"n{n}", T0 - 60 * n) for n in range(30)])
+    planned = subscribed.next_probe()
     assert planned.probe.reason is Reason.SAFETY
     assert planned.start_s == pytest.approx(T0 + 6 * 3600.0, abs=10.0)
 
 
 @pytest.mark.parametrize("method", ["sha1", "sha256", "sha384", "sha512"])
-async def test_a_signed_push_is_notified_at_once(note_subscription: World, method: str) -> None:
-    note_subscription.clock.jump(100.0)
-    assert await note_subscription.hub.push("new", _gmt(T0 + 95), method=method) == 202
-    (body,) = await note_subscription.notified()
+async def test_a_signed_push_is_notified_at_once(subscribed: World, method: str) -> None:
+    subscribed.clock.jump(100.0)
+    assert await subscribed.hub.push("new", _gmt(T0 + 95), method=method) == 202
+    (body,) = await subscribed.notified()
     assert '"channel.item.title":"new"' in body
-    assert note_subscription.control.decider.known.states["s"].last_push_s == T0 + 100
-    assert (
-        note_subscription.control.metrics.registry.get_sample_value("proxyd_pushes_total", {"result": "accepted"}) == 1
-    )
+    assert subscribed.control.decider.known.states["s"].last_push_s == T0 + 100
+    assert subscribed.control.metrics.registry.get_sample_value("proxyd_pushes_total", {"result": "accepted"}) == 1
 
 
-async def test_a_pushed_item_is_not_new_again_to_the_next_probe(note_subscription: World) -> None:
-    note_subscription.clock.jump(100.0)
-    await note_subscription.hub.push("new", _gmt(T0 + 95))
-    note_subscription.clock.jump(6 * 3600.0)
-    await note_subscription.probe(replace(item("new", T0 + 95)))
-    assert len(await note_subscription.notified()) == 1
-    assert note_subscription.subscription.misses == 0
+async def test_a_pushed_item_is_not_new_again_to_the_next_probe(subscribed: World) -> None:
+    subscribed.clock.jump(100.0)
+    await subscribed.hub.push("new", _gmt(T0 + 95))
+    subscribed.clock.jump(6 * 3600.0)
+    await subscribed.probe(replace(item("new", T0 + 95)))
+    assert len(await subscribed.notified()) == 1
+    assert subscribed.subscription.misses == 0
 
 
-async def test_a_genuine_push_that_comes_again_is_not_notified_again(note_subscription: World) -> None:
-    note_subscription.clock.jump(100.0)
+async def test_a_genuine_push_that_comes_again_is_not_notified_again(subscribed: World) -> None:
+    subscribed.clock.jump(100.0)
     for name in ("new", "newer", "new", "newer"):
-        assert await note_subscription.hub.push(name, _gmt(T0 + 95)) == 202
-    assert len(await note_subscription.notified()) == 2
-    await note_subscription.probe(item("newer", T0 + 95), item("new", T0 + 95))
-    assert len(await note_subscription.notified()) == 2
+        assert await subscribed.hub.push(name, _gmt(T0 + 95)) == 202
+    assert len(await subscribed.notified()) == 2
+    await subscribed.probe(item("newer", T0 + 95), item("new", T0 + 95))
+    assert len(await subscribed.notified()) == 2
 
 
 @pytest.mark.parametrize("secret", ["", "guessed"])
-async def test_a_push_that_is_not_signed_rightly_is_ignored(note_subscription: World, secret: str) -> None:
-    assert await note_subscription.hub.push("forged", _gmt(T0), secret=secret) == 202
-    assert await note_subscription.notified() == []
-    assert (
-        note_subscription.control.metrics.registry.get_sample_value("proxyd_pushes_total", {"result": "unsigned"}) == 1
-    )
+async def test_a_push_that_is_not_signed_rightly_is_ignored(subscribed: World, secret: str) -> None:
+    assert await subscribed.hub.push("forged", _gmt(T0), secret=secret) == 202
+    assert await subscribed.notified() == []
+    assert subscribed.control.metrics.registry.get_sample_value("proxyd_pushes_total", {"result": "unsigned"}) == 1
 
 
-async def test_a_hub_cannot_verify_what_was_not_asked_for(note_subscription: World) -> None:
-    form = note_subscription.hub.asked[-1]
-    assert (await note_subscription.hub.verify(form, **{"hub.topic": "https://example.org/other"}))[0] == 404
-    assert (await note_subscription.hub.verify(form, **{"hub.mode": "unsubscribe"}))[0] == 404
+async def test_a_hub_cannot_verify_what_was_not_asked_for(subscribed: World) -> None:
+    form = subscribed.hub.asked[-1]
+    assert (await subscribed.hub.verify(form, **{"hub.topic": "https://example.org/other"}))[0] == 404
+    assert (await subscribed.hub.verify(form, **{"hub.mode": "unsubscribe"}))[0] == 404
     unknown = form | {"hub.callback": form["hub.callback"][:-4] + "AAAA"}
-    assert (await note_subscription.hub.verify(unknown))[0] == 404
-    note_subscription.hub.asked.append(unknown)
-    assert await note_subscription.hub.push("x", _gmt(T0)) == 410
+    assert (await subscribed.hub.verify(unknown))[0] == 404
+    subscribed.hub.asked.append(unknown)
+    assert await subscribed.hub.push("x", _gmt(T0)) == 410
 
 
-async def test_a_lease_is_renewed_at_two_thirds_with_the_same_callback(note_subscription: World) -> None:
-    await note_subscription.look(after_s=6.6 * DAY_S)
-    assert len(note_subscription.hub.asked) == 1
-    await note_subscription.look(after_s=0.1 * DAY_S)
-    assert len(note_subscription.hub.asked) == 2
-    assert note_subscription.hub.asked[0]["hub.callback"] == note_subscription.hub.asked[1]["hub.callback"]
-    assert note_subscription.subscription.lease_until_s == pytest.approx(T0 + 16.7 * DAY_S, abs=60.0)
+async def test_a_lease_is_renewed_at_two_thirds_with_the_same_callback(subscribed: World) -> None:
+    await subscribed.look(after_s=6.6 * DAY_S)
+    assert len(subscribed.hub.asked) == 1
+    await subscribed.look(after_s=0.1 * DAY_S)
+    assert len(subscribed.hub.asked) == 2
+    assert subscribed.hub.asked[0]["hub.callback"] == subscribed.hub.asked[1]["hub.callback"]
+    assert subscribed.subscription.lease_until_s == pytest.approx(T0 + 16.7 * DAY_S, abs=60.0)
 
 
-async def test_probes_come_back_when_a_lease_ends_that_the_hub_does_not_renew(note_subscription: World) -> None:
-    note_subscription.hub.status = 500
-    await note_subscription.look(after_s=7 * DAY_S)
-    assert note_subscription.subscription.failures == 1
-    note_subscription.clock.jump(3.5 * DAY_S)
-    await note_subscription.probe()
-    assert note_subscription.next_probe().probe.reason is Reason.DETECTION
+async def test_probes_come_back_when_a_lease_ends_that_the_hub_does_not_renew(subscribed: World) -> None:
+    subscribed.hub.status = 500
+    await subscribed.look(after_s=7 * DAY_S)
+    assert subscribed.subscription.failures == 1
+    subscribed.clock.jump(3.5 * DAY_S)
+    await subscribed.probe()
+    assert subscribed.next_probe().probe.reason is Reason.DETECTION
 
 
-async def test_a_hub_that_misses_items_twice_is_left_for_a_week(note_subscription: World) -> None:
+async def test_a_hub_that_misses_items_twice_is_left_for_a_week(subscribed: World) -> None:
     for round_number in (1, 2):
-        note_subscription.clock.jump(6 * 3600.0)
-        assert note_subscription.subscription.misses == round_number - 1
-        await note_subscription.probe(item(f"missed {round_number}", note_subscription.clock.time_s() - 3600))
-    assert note_subscription.status() is SubscriptionStatus.DEMOTED
-    assert note_subscription.next_probe().probe.reason is Reason.DETECTION
-    assert len(await note_subscription.notified()) == 2
-    await note_subscription.look(after_s=8 * DAY_S)
-    assert note_subscription.status() is SubscriptionStatus.ACTIVE
+        subscribed.clock.jump(6 * 3600.0)
+        assert subscribed.subscription.misses == round_number - 1
+        await subscribed.probe(item(f"missed {round_number}", subscribed.clock.time_s() - 3600))
+    assert subscribed.status() is SubscriptionStatus.DEMOTED
+    assert subscribed.next_probe().probe.reason is Reason.DETECTION
+    assert len(await subscribed.notified()) == 2
+    await subscribed.look(after_s=8 * DAY_S)
+    assert subscribed.status() is SubscriptionStatus.ACTIVE
 
 
 async def test_a_hub_may_deny_and_is_asked_again_after_a_day(world: World) -> None:
@@ -337,32 +333,32 @@ async def test_a_source_with_websub_off_is_never_subscribed_to(tmp_path: Path) -
         assert world.control.decider.hubs.of("s") is None
 
 
-async def test_a_source_that_is_taken_out_is_unsubscribed_from(note_subscription: World, tmp_path: Path) -> None:
+async def test_a_source_that_is_taken_out_is_unsubscribed_from(subscribed: World, tmp_path: Path) -> None:
     (tmp_path / "profiles" / "a.profile").write_text(DOMAIN + source("other") + rule("r"))
-    assert await note_subscription.control.declarations.reload() == ()
-    await note_subscription.look()
-    assert [form["hub.mode"] for form in note_subscription.hub.asked] == ["subscribe", "unsubscribe"]
-    assert note_subscription.hub.challenges[-1] == (200, "c<h>allenge")
-    assert await note_subscription.store.subscriptions.load() == {}
+    assert await subscribed.control.declarations.reload() == ()
+    await subscribed.look()
+    assert [form["hub.mode"] for form in subscribed.hub.asked] == ["subscribe", "unsubscribe"]
+    assert subscribed.hub.challenges[-1] == (200, "c<h>allenge")
+    assert await subscribed.store.subscriptions.load() == {}
 
 
-async def test_a_subscription_outlives_a_restart(note_subscription: World, tmp_path: Path) -> None:
-    known = note_subscription.subscription
+async def test_a_subscription_outlives_a_restart(subscribed: World, tmp_path: Path) -> None:
+    known = subscribed.subscription
     async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as again:
         assert (await again.subscriptions.load())["s"] == known
 
 
-async def test_a_push_during_a_probe_stores_its_item_once(note_subscription: World) -> None:
+async def test_a_push_during_a_probe_stores_its_item_once(subscribed: World) -> None:
     """Both see the new item while neither is recorded: one after the other they agree on whose it is."""
-    note_subscription.clock.jump(100.0)
+    subscribed.clock.jump(100.0)
     new = item("new", T0 + 95)
-    answers = await asyncio.gather(note_subscription.hub.push("new", _gmt(T0 + 95)), note_subscription.probe(new))
+    answers = await asyncio.gather(subscribed.hub.push("new", _gmt(T0 + 95)), subscribed.probe(new))
     assert answers[0] == 202
-    assert len(await note_subscription.notified()) == 1
+    assert len(await subscribed.notified()) == 1
 
 
-async def test_a_push_that_is_no_feed_is_counted_and_ignored(note_subscription: World) -> None:
-    form = note_subscription.hub.asked[-1]
+async def test_a_push_that_is_no_feed_is_counted_and_ignored(subscribed: World) -> None:
+    form = subscribed.hub.asked[-1]
     body = b"<html><body>sorry</body></html>"
     signature = "sha256=" + hmac.new(form["hub.secret"].encode(), body, hashlib.sha256).hexdigest()
     async with (
@@ -370,34 +366,31 @@ async def test_a_push_that_is_no_feed_is_counted_and_ignored(note_subscription: 
         session.post(form["hub.callback"], data=body, headers={"X-Hub-Signature": signature}) as answer,
     ):
         assert answer.status == 202
-    assert (
-        note_subscription.control.metrics.registry.get_sample_value("proxyd_pushes_total", {"result": "unreadable"})
-        == 1
-    )
+    assert subscribed.control.metrics.registry.get_sample_value("proxyd_pushes_total", {"result": "unreadable"}) == 1
 
 
-async def test_a_push_that_is_too_long_is_refused(note_subscription: World) -> None:
-    form, body = note_subscription.hub.asked[-1], io.BytesIO(b"x" * (5 << 20))
+async def test_a_push_that_is_too_long_is_refused(subscribed: World) -> None:
+    form, body = subscribed.hub.asked[-1], io.BytesIO(b"x" * (5 << 20))
     async with aiohttp.ClientSession() as session, session.post(form["hub.callback"], data=body) as answer:
         assert answer.status == 413
 
 
 async def test_a_hub_that_does_not_let_go_is_named_and_the_source_is_forgotten(
-    note_subscription: World, tmp_path: Path
+    subscribed: World, tmp_path: Path
 ) -> None:
-    note_subscription.hub.status = 500
+    subscribed.hub.status = 500
     (tmp_path / "profiles" / "a.profile").write_text(DOMAIN + source("other") + rule("r"))
-    assert await note_subscription.control.declarations.reload() == ()
+    assert await subscribed.control.declarations.reload() == ()
     with structlog.testing.capture_logs() as logged:
-        await note_subscription.look()
-        await note_subscription.look()
+        await subscribed.look()
+        await subscribed.look()
     (warning,) = [each for each in logged if each["event"] == "a hub does not let go"]
     assert (warning["source"], warning["detail"]) == ("s", "the hub answers 500")
-    assert await note_subscription.store.subscriptions.load() == {}
+    assert await subscribed.store.subscriptions.load() == {}
 
 
 async def test_a_second_push_of_a_source_is_sent_away_while_the_first_is_read(
-    note_subscription: World, monkeypatch: pytest.MonkeyPatch
+    subscribed: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reading, go = asyncio.Event(), asyncio.Event()
     parse = InlineParser.parse
@@ -408,23 +401,21 @@ async def test_a_second_push_of_a_source_is_sent_away_while_the_first_is_read(
         return await parse(*given)
 
     monkeypatch.setattr(InlineParser, "parse", waiting)
-    note_subscription.clock.jump(100.0)
-    first = asyncio.create_task(note_subscription.hub.push("first", _gmt(T0 + 95)))
+    subscribed.clock.jump(100.0)
+    first = asyncio.create_task(subscribed.hub.push("first", _gmt(T0 + 95)))
     await reading.wait()
-    assert await note_subscription.hub.push("second", _gmt(T0 + 96)) == 503
+    assert await subscribed.hub.push("second", _gmt(T0 + 96)) == 503
     go.set()
     assert await first == 202
-    assert len(await note_subscription.notified()) == 1
+    assert len(await subscribed.notified()) == 1
 
 
-async def test_a_push_to_a_source_that_was_never_probed_is_ignored(note_subscription: World) -> None:
-    states = note_subscription.control.decider.known.states
+async def test_a_push_to_a_source_that_was_never_probed_is_ignored(subscribed: World) -> None:
+    states = subscribed.control.decider.known.states
     states["s"] = replace(states["s"], first_contact_s=None)  # type: ignore[index]
-    assert await note_subscription.hub.push("new", _gmt(T0)) == 202
-    assert await note_subscription.notified() == []
-    assert (
-        note_subscription.control.metrics.registry.get_sample_value("proxyd_pushes_total", {"result": "ignored"}) == 1
-    )
+    assert await subscribed.hub.push("new", _gmt(T0)) == 202
+    assert await subscribed.notified() == []
+    assert subscribed.control.metrics.registry.get_sample_value("proxyd_pushes_total", {"result": "ignored"}) == 1
 
 
 @pytest.mark.parametrize("signature", [None, "", "md5=00", "sha256", "sha256=\u00e9"])

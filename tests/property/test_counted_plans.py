@@ -39,7 +39,7 @@ def caught(events: list[int], count: int, every: int, life: int | None, at: int)
     return found
 
 
-def enumerate_schedules(of_count: Floats, every: int, life: int | None, price: float, last: int, count: int) -> float:
+def enumerated(of_count: Floats, every: int, life: int | None, price: float, last: int, count: int) -> float:
     """Return the worth after a probe at ``last`` by trying every next probe and everything that may come before it."""
 
     @cache
@@ -64,7 +64,7 @@ def test_worth_equals_an_enumeration(of_count: Floats, every: int, life: int | N
     some = np.flatnonzero(of_count[:, 0] < 1)
     plan = plan_of_counts(UpdateChances(some, of_count[some]), every=every, life=life, price=price)
     for row, last in enumerate([-1, *some.tolist()]):
-        wanted = [enumerate_schedules(of_count, every, life, price, last, count) for count in range(every)]
+        wanted = [enumerated(of_count, every, life, price, last, count) for count in range(every)]
         assert plan.worth[row] == pytest.approx(wanted, abs=1e-7)
 
 

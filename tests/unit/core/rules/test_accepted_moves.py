@@ -37,7 +37,7 @@ INSERT NOTIFICATION "moved" INTO "P" SET QUERY "SELECT moved FROM SOURCE" SET TR
     return checked.declaration
 
 
-def follow_redirect(at_s: float, *titles: str, to: str | None = NEW) -> ProbeOutcome:
+def redirected(at_s: float, *titles: str, to: str | None = NEW) -> ProbeOutcome:
     return replace(changed("s", [item(each) for each in titles], at_s), permanent_url=to)
 
 
@@ -66,7 +66,7 @@ def told(observation: Observation) -> list[str]:
 async def moved(options: str = "", *, accept: bool = True) -> Drive:
     """Return a source that has led to another address once, with two items, and was accepted there."""
     drive = Drive(decider(declared(options=options), now_s=T0))
-    assert told(await drive.see(follow_redirect(T0, "b", "a"))) == ["moved"]
+    assert told(await drive.see(redirected(T0, "b", "a"))) == ["moved"]
     if accept:
         assert drive.decider.accept_move("s", T0 + 10) is not None
     return drive
@@ -115,7 +115,7 @@ async def test_the_hub_of_a_moved_source_is_looked_after_by_its_planner() -> Non
 
 async def test_the_source_goes_on_at_the_new_address_and_its_move_is_not_told_again() -> None:
     drive = await moved()
-    seen = await drive.see(follow_redirect(T0 + 60, "c", "b", "a", to=None))
+    seen = await drive.see(redirected(T0 + 60, "c", "b", "a", to=None))
     assert told(seen) == ["new"]
     assert not seen.found.starts_afresh
     assert seen.state.health.moved is None
@@ -132,7 +132,7 @@ async def test_nothing_falls_back_to_the_old_address(kind: OutcomeKind) -> None:
 
 async def test_a_further_move_is_one_from_the_new_address() -> None:
     drive = await moved()
-    seen = await drive.see(follow_redirect(T0 + 60, "b", "a", to=NEWER))
+    seen = await drive.see(redirected(T0 + 60, "b", "a", to=NEWER))
     assert told(seen) == ["moved"]
     assert seen.state.health.moved_url == NEWER
     accepted = drive.decider.accept_move("s", T0 + 70)
@@ -143,31 +143,31 @@ async def test_a_further_move_is_one_from_the_new_address() -> None:
 
 async def test_a_move_back_to_the_declared_address_leaves_nothing_accepted() -> None:
     drive = await moved()
-    await drive.see(follow_redirect(T0 + 60, "b", "a", to=OLD))
+    await drive.see(redirected(T0 + 60, "b", "a", to=OLD))
     accepted = drive.decider.accept_move("s", T0 + 70)
     assert accepted is not None
     assert accepted.health.accepted is None
     assert request_of(drive.decider).url == OLD
-    assert told(await drive.see(follow_redirect(T0 + 120, "c", "b", "a", to=None))) == ["new"]
+    assert told(await drive.see(redirected(T0 + 120, "c", "b", "a", to=None))) == ["new"]
 
 
 async def test_a_source_goes_on_when_its_declaration_follows_and_the_move_is_forgotten() -> None:
     drive = await moved()
     declare(drive.decider, declared(NEW), T0 + 100)
     assert not drive.decider.known.estimates.accepted
-    seen = await drive.see(follow_redirect(T0 + 120, "c", "b", "a", to=None))
+    seen = await drive.see(redirected(T0 + 120, "c", "b", "a", to=None))
     assert told(seen) == ["new"]
     assert (seen.state.first_contact_s, seen.state.health.accepted) == (T0, None)
     declare(drive.decider, declared(OLD), T0 + 200)
     assert request_of(drive.decider).url == OLD
-    assert told(await drive.see(follow_redirect(T0 + 220, "d", to=None))) == []
+    assert told(await drive.see(redirected(T0 + 220, "d", to=None))) == []
 
 
 async def test_another_declaration_is_another_document() -> None:
     drive = await moved()
     declare(drive.decider, declared(NEWER), T0 + 100)
     assert request_of(drive.decider).url == NEWER
-    assert told(await drive.see(follow_redirect(T0 + 120, "c", "b", "a", to=None))) == []
+    assert told(await drive.see(redirected(T0 + 120, "c", "b", "a", to=None))) == []
     assert not drive.decider.known.estimates.accepted
 
 
@@ -175,7 +175,7 @@ async def test_an_edit_of_something_else_keeps_the_move() -> None:
     drive = await moved()
     declare(drive.decider, declared(options="FRESHNESS IGNORE"), T0 + 100)
     assert request_of(drive.decider).url == NEW
-    assert told(await drive.see(follow_redirect(T0 + 120, "c", "b", "a", to=None))) == ["new"]
+    assert told(await drive.see(redirected(T0 + 120, "c", "b", "a", to=None))) == ["new"]
 
 
 @pytest.mark.parametrize("url", [OLD, NEW])
@@ -184,12 +184,12 @@ async def test_a_restart_keeps_the_move_whether_the_declaration_followed_or_not(
     drive.decider = restarted(drive.decider, declared(url))
     assert request_of(drive.decider).url == NEW
     assert bool(drive.decider.known.estimates.accepted) == (url == OLD)
-    assert told(await drive.see(follow_redirect(T0 + 60, "c", "b", "a", to=None))) == ["new"]
+    assert told(await drive.see(redirected(T0 + 60, "c", "b", "a", to=None))) == ["new"]
 
 
 async def test_a_probe_that_was_under_way_does_not_undo_the_move() -> None:
     drive = await moved(accept=False)
-    reading, outcome = request_of(drive.decider).reading, follow_redirect(T0 + 20, "b", "a")
+    reading, outcome = request_of(drive.decider).reading, redirected(T0 + 20, "b", "a")
     moving = Meanwhile(lambda: drive.decider.accept_move("s", T0 + 10))
     assert await drive.decider.observing.observe(outcome, evaluation=moving, reading=reading) is None
     assert not moving.is_waiting

@@ -112,8 +112,8 @@ def test_a_throttled_host_is_left_alone_as_a_whole() -> None:
         budget=Budget(0.1),
     )
     assert reasons(found, NOW) == [("a", Reason.FIRST_CONTACT)]
-    throttle_host = ProbeOutcome("a", OutcomeKind.THROTTLED, T0, T0, 429, retry_after_s=100.0)
-    found.observing.finish(throttle_host, found.observe(throttle_host))
+    throttled = ProbeOutcome("a", OutcomeKind.THROTTLED, T0, T0, 429, retry_after_s=100.0)
+    found.observing.finish(throttled, found.observe(throttled))
     waiting = Explainer.of(found).explain("b", NOW + 1)
     assert waiting is not None
     assert (waiting.blocked_by, waiting.earliest_s) == ("throttled host", T0 + 100.0)
@@ -131,8 +131,8 @@ def test_a_source_that_goes_on_throttling_silences_its_neighbours_for_a_minute_a
     for chronon in range(NOW, NOW + 720):
         for planned in found.choose(chronon):
             name, at_s = planned.probe.source_id, planned.start_s
-            throttle_host = ProbeOutcome(name, OutcomeKind.THROTTLED, at_s, at_s, 429)
-            outcome = throttle_host if name == "bad" else changed(name, [], at_s)
+            throttled = ProbeOutcome(name, OutcomeKind.THROTTLED, at_s, at_s, 429)
+            outcome = throttled if name == "bad" else changed(name, [], at_s)
             good += [chronon] if name == "good" else []
             found.observing.finish(outcome, found.observe(outcome))
     assert len(good) > 500
@@ -332,10 +332,10 @@ def test_a_host_that_throttles_all_its_sources_is_asked_less_and_less() -> None:
     for chronon in range(NOW, NOW + 720):
         for planned in found.choose(chronon):
             asked.append(planned.start_s - T0)
-            throttle_host = ProbeOutcome(
+            throttled = ProbeOutcome(
                 planned.probe.source_id, OutcomeKind.THROTTLED, planned.start_s, planned.start_s, 429
             )
-            found.observing.finish(throttle_host, found.observe(throttle_host))
+            found.observing.finish(throttled, found.observe(throttled))
     rounds = [later - earlier for earlier, later in pairwise(asked) if later - earlier > 30.0]
     assert 5 <= len(rounds) <= 7
     assert all(later > 1.5 * earlier for earlier, later in pairwise(rounds))

@@ -41,7 +41,7 @@ def test_what_a_browser_shows_is_another_reading() -> None:
 
 def test_a_failure_of_our_browser_does_not_end_the_trust_in_a_redirect() -> None:
     state = STATE
-    for answer in (*[follow_redirect(NEW)] * 3, follow_redirect(None, OutcomeKind.NO_BROWSER)):
+    for answer in (*[redirected(NEW)] * 3, redirected(None, OutcomeKind.NO_BROWSER)):
         state = after_redirects(state, answer)
     assert url_after_move(state) == NEW
 
@@ -50,25 +50,25 @@ def url_after_move(state: SourceState, source: Source = SOURCE) -> str | None:
     return moved_url_of(state, source)
 
 
-def follow_redirect(to: str | None, kind: OutcomeKind = OutcomeKind.NOT_MODIFIED) -> ProbeOutcome:
+def redirected(to: str | None, kind: OutcomeKind = OutcomeKind.NOT_MODIFIED) -> ProbeOutcome:
     return ProbeOutcome("s", kind, T0, T0, 304, permanent_url=to)
 
 
 def test_a_permanent_redirect_is_followed_at_once_after_three_times_in_a_row() -> None:
     state = STATE
     for expected in (None, None, NEW):
-        state = after_redirects(state, follow_redirect(NEW))
+        state = after_redirects(state, redirected(NEW))
         assert url_after_move(state) == expected
-    assert url_after_move(after_redirects(state, follow_redirect(None))) == NEW
+    assert url_after_move(after_redirects(state, redirected(None))) == NEW
 
 
 @pytest.mark.parametrize(
     "answer",
-    [follow_redirect(None), follow_redirect("https://other.example/"), follow_redirect(None, OutcomeKind.HTTP_ERROR)],
+    [redirected(None), redirected("https://other.example/"), redirected(None, OutcomeKind.HTTP_ERROR)],
 )
 def test_anything_else_in_between_starts_the_count_again(answer: ProbeOutcome) -> None:
-    state = after_redirects(after_redirects(STATE, follow_redirect(NEW)), follow_redirect(NEW))
-    assert url_after_move(after_redirects(after_redirects(state, answer), follow_redirect(NEW))) is None
+    state = after_redirects(after_redirects(STATE, redirected(NEW)), redirected(NEW))
+    assert url_after_move(after_redirects(after_redirects(state, answer), redirected(NEW))) is None
 
 
 @pytest.mark.parametrize(
@@ -82,12 +82,12 @@ def test_anything_else_in_between_starts_the_count_again(answer: ProbeOutcome) -
 )
 def test_the_declared_address_is_asked_again_where_the_new_one_fails(kind: OutcomeKind, where: str | None) -> None:
     state = replace(STATE, moved_url=NEW, moved_times=3)
-    assert url_after_move(after_redirects(state, follow_redirect(None, kind))) == where
+    assert url_after_move(after_redirects(state, redirected(None, kind))) == where
 
 
 def test_a_503_at_the_new_address_is_waited_for() -> None:
     state = replace(STATE, moved_url=NEW, moved_times=3)
-    busy = replace(follow_redirect(None, OutcomeKind.HTTP_ERROR), status=503)
+    busy = replace(redirected(None, OutcomeKind.HTTP_ERROR), status=503)
     assert url_after_move(after_redirects(state, busy)) == NEW
     assert url_after_move(after_redirects(replace(state, failures=MOVED_AFTER), busy)) is None
 

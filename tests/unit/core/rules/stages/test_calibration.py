@@ -19,7 +19,7 @@ from proxyd.core.rules.stages.source_state import Calibration, Gap, predict
 from proxyd.core.rules.stages.streams import advance
 from proxyd.store import open_store
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source, unchanged
-from tests.observations import observe_probe
+from tests.observations import observed
 from tests.rehearsal import Origins, plan
 
 GRID = ChrononGrid(10.0)
@@ -100,11 +100,11 @@ def test_one_gap_predicts_the_mean_of_many(text: str) -> None:
 def test_items_without_times_have_no_delay_and_one_interval() -> None:
     found = decider(declaration(source("s"), rule("r")), now_s=T0)
     rules = [(found.known.compiled.programs["r"], found.known.streams["r", "s"])]
-    items_without_time = predict(SourceModel(0.01), Gap(T0, T0 + 100.0, is_timed=False), rules, GRID)
-    assert (items_without_time.predicted_timed_items, items_without_time.predicted_delay_item_s) == (0.0, 0.0)
-    assert items_without_time.predicted_items == pytest.approx(1.0)
-    assert items_without_time.predicted_captured == pytest.approx(1.0 - np.exp(-1.0))
-    assert items_without_time.predicted_missed == 0.0
+    untimed = predict(SourceModel(0.01), Gap(T0, T0 + 100.0, is_timed=False), rules, GRID)
+    assert (untimed.predicted_timed_items, untimed.predicted_delay_item_s) == (0.0, 0.0)
+    assert untimed.predicted_items == pytest.approx(1.0)
+    assert untimed.predicted_captured == pytest.approx(1.0 - np.exp(-1.0))
+    assert untimed.predicted_missed == 0.0
     page = predict(SourceModel(0.01), Gap(T0, T0 + 100.0, is_page=True, is_timed=False), rules, GRID)
     assert page.predicted_items == pytest.approx(1.0 - np.exp(-1.0))
 
@@ -184,7 +184,7 @@ async def test_a_source_whose_week_turns_is_planned_evenly_and_told_so(tmp_path:
                 if observation.state.fit.week_off_since_s is not None:
                     off_s.setdefault(name, at_s)
         for state in found.known.states.values():
-            await store.record(observe_probe(state, outcome))
+            await store.record(observed(state, outcome))
         kept = await store.load_states()
     assert set(off_s) == {"s0", "s1"}  # and never one that goes on as it did
     assert all(flips_s < at_s < flips_s + 2 * WEEK_S for at_s in off_s.values())
