@@ -207,7 +207,8 @@ def _context() -> BaseContext:
 
 def _serve(pipe: Connection[Any, Any], function: Callable[..., object], name: str, memory_bytes: int) -> None:
     """Answer jobs until the pipe closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the daemon decides when to end, not the terminal
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)  # sent to all at once; a job that ended so would count as a failed probe
     limit = _own_bytes() + memory_bytes
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     with suppress(EOFError, OSError):

@@ -10,7 +10,7 @@ from html import unescape
 from urllib.parse import urlsplit
 
 from proxyd.core.model.item import Value
-from proxyd.core.model.numbers import plain_number
+from proxyd.core.model.numbers import may_be_one_currency, plain_number
 from proxyd.core.model.profile import FieldType
 
 _SPACES = re.compile(r"[^\S\n\t ]|[\u2028\u2029\u0085\u180e]")
@@ -112,10 +112,13 @@ def normal_value(value: Value, field_type: FieldType = FieldType.STRING, path: s
 def differ(old: Value, new: Value, field_type: FieldType = FieldType.STRING, path: str = "") -> bool:
     """Return whether two values of a field differ in more than their spelling.
 
-    >>> differ(5, 5.0), differ("tea", "tea\u00a0"), differ("tea", "coffee")
-    (False, False, True)
+    >>> differ(5, 5.0), differ("tea", "tea\u00a0"), differ("€", "EUR"), differ("tea", "coffee")
+    (False, False, False, True)
     """
-    return old != new and normal_value(old, field_type, path) != normal_value(new, field_type, path)
+    if old == new:
+        return False
+    a, b = normal_value(old, field_type, path), normal_value(new, field_type, path)
+    return a != b and not (isinstance(a, str) and isinstance(b, str) and may_be_one_currency(a, b))
 
 
 def normal_link(link: str) -> str:

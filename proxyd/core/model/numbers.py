@@ -46,6 +46,62 @@ _AMBIGUOUS = re.compile(r"[+-]?[1-9]\d{0,2}[.,]\d{3}", re.ASCII)
 _LAST_WORD = re.compile(r"(?:[^\W\d_]+\.?|[^\W\d_]*[^\w\s()+:=,.;/-]{1,2})$")
 _GROUPS = re.compile(r"\d{1,3}(?:([.,' ])\d{3})(?:\1\d{3})*|\d{1,2}(?:,\d{2})+,\d{3}", re.ASCII)
 
+_NAMES_OF_CURRENCIES = {
+    "EUR": "€ euro euros",
+    "USD": "$ us$ $us usd$ dollar dollars",
+    "GBP": "£ gb£ £gb pound pounds",
+    "JPY": "¥ ￥ jp¥ 円 yen",
+    "CNY": "¥ ￥ cn¥ 元 rmb yuan",
+    "CHF": "fr fr. sfr sfr.",
+    "INR": "₹ rs rs. ₨",
+    "PKR": "rs rs. ₨",
+    "LKR": "rs rs. ₨",
+    "NPR": "rs rs. ₨",
+    "SEK": "kr kr. skr :-",
+    "NOK": "kr kr. nkr",
+    "DKK": "kr kr. dkr",
+    "ISK": "kr kr. ikr",
+    "PLN": "zł zl",
+    "CZK": "kč kc",
+    "HUF": "ft",
+    "RON": "lei leu",
+    "BGN": "лв лв.",
+    "RSD": "din din. дин дин.",
+    "RUB": "₽ руб руб. р р. rub.",  # noqa: RUF001 (Cyrillic)
+    "UAH": "₴ грн грн.",
+    "TRY": "₺ tl",
+    "ILS": "₪ nis",
+    "KRW": "₩ 원",
+    "VND": "₫ đ",
+    "THB": "฿",
+    "PHP": "₱",
+    "IDR": "rp rp.",
+    "MYR": "rm",
+    "BRL": "r$",
+    "AUD": "$ a$ au$",
+    "CAD": "$ c$ ca$",
+    "NZD": "$ nz$",
+    "SGD": "$ s$ sg$",
+    "HKD": "$ hk$",
+    "TWD": "$ nt$ ntd",
+    "MXN": "$ mx$ mex$",
+    "ARS": "$ ar$",
+    "CLP": "$ cl$ clp$",
+    "COP": "$ co$ col$",
+    "NGN": "₦",
+    "ZAR": "r",
+    "KES": "ksh",
+    "SAR": "sr ر.س",
+    "AED": "dh dhs د.إ",
+}
+"""How shops write currencies, each ISO 4217 code with its other names. A name may belong to several."""
+
+_CODES = {
+    name: frozenset(code for code, names in _NAMES_OF_CURRENCIES.items() if name in names.split())
+    for name in " ".join(_NAMES_OF_CURRENCIES.values()).split()
+} | {code.lower(): frozenset({code}) for code in _NAMES_OF_CURRENCIES}
+_NO_CODES: frozenset[str] = frozenset()
+
 
 @dataclass(frozen=True, slots=True)
 class _Found:
@@ -104,6 +160,17 @@ def currency_in(text: str) -> str | None:
     ('€', 'CHF', None)
     """
     return parse_price(text).currency if len(text) <= LONGEST_NUMBER else None
+
+
+def may_be_one_currency(one: str, other: str) -> bool:
+    """Return whether two texts may be names of the same currency.
+
+    >>> may_be_one_currency("€", "EUR"), may_be_one_currency("kr", "NOK"), may_be_one_currency("€", "$")
+    (True, True, False)
+    """
+    if len(one) > _LONGEST_CURRENCY or len(other) > _LONGEST_CURRENCY:
+        return False
+    return not _CODES.get(one.lower(), _NO_CODES).isdisjoint(_CODES.get(other.lower(), _NO_CODES))
 
 
 def _whole(number: float) -> float | int | None:

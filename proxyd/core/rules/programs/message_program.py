@@ -38,11 +38,14 @@ class MessagePlan:
         The values that each row must have beside its columns.
     changed
         The columns whose old values are in ``expressions``, by their positions there.
+    key
+        The positions in ``expressions`` of what tells an updated row from the others of its page.
     """
 
     parts: tuple[str | MessageName | int, ...] | None
     expressions: tuple[Expression, ...]
     changed: tuple[tuple[str, int], ...] = ()
+    key: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,8 @@ def message_plan(rule: NotificationRule, classes: Sequence[PageClass]) -> Messag
     if rule.message is not None:
         parts = tuple(position(part) if isinstance(part, Expression) else part for part in rule.message.parts)
     changed = tuple((name, position(Column(path, "OLD"))) for name, path in _columns_of_update(rule, classes))
-    return MessagePlan(parts, tuple(expressions), changed)
+    key = tuple(position(Column(path)) for path in classes[0].key) if changed and classes[0].each else ()
+    return MessagePlan(parts, tuple(expressions), changed, key)
 
 
 def _columns_of_update(rule: NotificationRule, classes: Sequence[PageClass]) -> Iterator[tuple[str, str]]:
@@ -96,7 +100,10 @@ def word_rows(
     changes = tuple(_changes(plan, row, n, meter) for n, row in enumerate(rows)) if plan.changed else ()
     columns = len(rows[0].columns) if rows else 0
     meter.spend((_STEPS_PER_TEXT + _STEPS_PER_COLUMN * columns) * min(len(rows), MOST_TOLD))
-    usual = [_usual_words(row.columns, changes[n] if changes else {}, source) for n, row in enumerate(rows[:MOST_TOLD])]
+    usual = [
+        _usual_words(row.columns, changes[n] if changes else {}, source, [_text(row.hidden[at]) for at in plan.key])
+        for n, row in enumerate(rows[:MOST_TOLD])
+    ]
     texts = [text or rule for _, text in usual]
     title = usual[0][0] if usual else ""
     if plan.parts is not None:
@@ -144,15 +151,18 @@ def _is_short(text: str) -> bool:
     return len(text) <= _MOST_INLINE and "\n" not in text
 
 
-def _usual_words(row: Mapping[str, Value], changes: Mapping[str, Any], source: str) -> tuple[str, str]:
-    """Return the title and the text of a row in the default wording."""
+def _usual_words(
+    row: Mapping[str, Value], changes: Mapping[str, Any], source: str, key: Sequence[str]
+) -> tuple[str, str]:
+    """Return the title and the text of a row in the default wording; an updated one without a title has its key."""
     head = title_of(row) if not changes else _name_failure(row, _TITLES, changes)
     values = [f"{_short(name)}: {_text(c['from'])} → {_text(c['to'])}" for name, c in changes.items() if "to" in c]
     differences = [change["difference"] for change in changes.values() if "difference" in change]
+    link = link_of(row)
     if changes:
+        head = head or (" ".join(key) if not link else "")
         head = ": ".join(filter(None, [head, ", ".join(values)])) or f"{source} changed"
     head = " ".join(head.split())
-    link = link_of(row)
     first = f"{head} {link}" if link and link != head else head
     return head, _cut("\n".join([first, *differences]))
 
