@@ -53,7 +53,7 @@ class ConnectionLimits:
     each: int = 250
 
 
-class ConnectionLimiter(asyncio.Protocol):
+class _ConnectionLimiter(asyncio.Protocol):
     """Hands a new connection to a server, or closes it if there are too many."""
 
     def __init__(self, server: web.Server, limits: ConnectionLimits) -> None:
@@ -84,7 +84,7 @@ async def listening_at(
 ) -> AsyncIterator[list[tuple[Any, ...]]]:
     """Accept connections of a server while the context is open; yield the addresses. Raises ``OSError``."""
     listener = await asyncio.get_running_loop().create_server(
-        lambda: ConnectionLimiter(server, limits), host, port, backlog=128
+        lambda: _ConnectionLimiter(server, limits), host, port, backlog=128
     )
     try:
         yield [socket.getsockname() for socket in listener.sockets]

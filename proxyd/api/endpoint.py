@@ -145,10 +145,10 @@ async def read_bytes(request: web.Request) -> bytes:
 
 async def read_body(request: web.Request, model: type[Read]) -> Read:
     """Return the JSON body of a request as a model; raises ``FaultsError`` with a pointer to each wrong member."""
-    return model_of_body(await read_json(request), model)
+    return model_of_body(await _read_json(request), model)
 
 
-async def read_json(request: web.Request) -> Any:
+async def _read_json(request: web.Request) -> Any:
     """Return the JSON value in the body of a request."""
     return json_of(await read_bytes(request))
 

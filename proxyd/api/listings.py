@@ -203,7 +203,7 @@ def _both(found: AbstractSet[str] | None, more: AbstractSet[str]) -> AbstractSet
     return more if found is None else found & more
 
 
-class PlanListings:
+class _PlanListings:
     """The plan, its reasons and its results."""
 
     def __init__(self, queries: Queries, peers: Peers) -> None:
@@ -267,7 +267,7 @@ class PlanListings:
         return payloads.report(await self._plans.report(days=asked.days))
 
 
-class DeliveryListings:
+class _DeliveryListings:
     """Notifications, their deliveries and receivers, and the tokens."""
 
     def __init__(self, queries: Queries) -> None:
@@ -314,8 +314,8 @@ class Listings:
     def __init__(self, queries: Queries, peers: Peers = NO_PEERS) -> None:
         self._queries = queries
         self.profiles = ProfileListings(queries, peers)
-        self.plans = PlanListings(queries, peers)
-        self.deliveries = DeliveryListings(queries)
+        self.plans = _PlanListings(queries, peers)
+        self.deliveries = _DeliveryListings(queries)
 
     # -- what other planners ask
 

@@ -217,7 +217,7 @@ def _longest_s(wanted: _Turn) -> float:
     return _TURN_S + 2.0 * wanted.spacing_s
 
 
-class PeerAnswers(Protocol):
+class _PeerAnswers(Protocol):
     """What this planner tells others about its own sources."""
 
     async def list_sources(self, names: Sequence[str]) -> Sequence[wire.SourceListed]:
@@ -240,7 +240,7 @@ class Turns(Protocol):
         """Wait until another process may start a request to a host."""
 
 
-def add_answers(app: web.Application, planners: Planners, answers: PeerAnswers, turns: Turns | None = None) -> None:
+def add_answers(app: web.Application, planners: Planners, answers: _PeerAnswers, turns: Turns | None = None) -> None:
     """Let an application answer other planners, which know its secret.
 
     Without ``turns`` this process makes no requests, and others need not wait for it.

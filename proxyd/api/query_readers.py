@@ -39,7 +39,7 @@ def cursor_of(value: str) -> str:
     return base64.urlsafe_b64encode(value.encode()).decode()
 
 
-def read_cursor(cursor: str | None) -> str | None:
+def _read_cursor(cursor: str | None) -> str | None:
     """Return the value of a cursor."""
     try:
         return None if cursor is None else base64.urlsafe_b64decode(cursor.encode()).decode()
@@ -49,7 +49,7 @@ def read_cursor(cursor: str | None) -> str | None:
 
 def before(cursor: str | None) -> int | None:
     """Return the position in a cursor."""
-    value = read_cursor(cursor)
+    value = _read_cursor(cursor)
     return None if value is None else position(value, _FOREIGN)
 
 
@@ -72,7 +72,7 @@ def place_after(names: Sequence[str], cursor: str | None) -> int:
     >>> place_after(["c", *names], cursor_after(names, 1))
     2
     """
-    value = read_cursor(cursor)
+    value = _read_cursor(cursor)
     if value is None:
         return 0
     count, _, name = value.partition(" ")
@@ -91,7 +91,7 @@ def part_of(names: Sequence[str], window: wire.ListWindow) -> tuple[Sequence[str
     >>> part_of(["a", "b"], wire.ListWindow(limit=1, cursor=cursor_of("a")))
     (['b'], None)
     """
-    after = read_cursor(window.cursor)
+    after = _read_cursor(window.cursor)
     first = 0 if after is None else bisect_right(names, after)
     found = names[first : first + window.limit]
     return found, cursor_of(found[-1]) if first + window.limit < len(names) else None

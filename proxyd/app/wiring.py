@@ -88,7 +88,7 @@ from proxyd.tracing import NO_TRACES, Tracer
 log = structlog.get_logger("app")
 
 
-def decider_settings(settings: Settings) -> DeciderSettings:
+def _decider_settings(settings: Settings) -> DeciderSettings:
     """Return the decider's settings."""
     host_probes, host_window_s = settings.host_window
     planner = PlannerSettings(
@@ -114,7 +114,7 @@ def decider_settings(settings: Settings) -> DeciderSettings:
     )
 
 
-def dispatcher_settings(settings: Settings) -> DispatcherSettings:
+def _dispatcher_settings(settings: Settings) -> DispatcherSettings:
     """Return the dispatcher's settings."""
     limits = EndpointLimits(settings.endpoint_concurrency, *settings.endpoint_window)
     return DispatcherSettings(settings.delivery_hold, endpoints=limits)
@@ -145,7 +145,7 @@ def make_notifier(settings: Settings, parts: Resources, metrics: Metrics) -> Not
         parts.clock,
         parts.rng,
         metrics,
-        dispatcher_settings(settings),
+        _dispatcher_settings(settings),
     )
     pings = Pings(
         parts.store.webhooks,
@@ -191,7 +191,7 @@ def build(
     ``load`` returns what is stored of each source, if not all of it is this daemon's.
     """
     metrics = metrics or Metrics()
-    decider = Decider(decider_settings(settings), parts.rng)
+    decider = Decider(_decider_settings(settings), parts.rng)
     evaluation = RuleEvaluation(metrics)
     recall = StreamRecall(decider, parts.store, evaluation)
     declarations = Declarations(
@@ -316,7 +316,7 @@ async def open_tracer(settings: Settings) -> AsyncIterator[Tracer]:
 
 
 @asynccontextmanager
-async def open_browser(
+async def _open_browser(
     settings: Settings, fetcher: Fetcher, session: ClientSession, guard: Guard
 ) -> AsyncIterator[Render]:
     """Open what renders pages; nothing is imported without a browser."""
@@ -346,7 +346,7 @@ async def open_network(settings: Settings, clock: Clock, tracer: Tracer = NO_TRA
         )
         limits = FetchLimits(total_s=settings.probe_timeout, body_bytes=settings.max_body_bytes)
         fetcher = Fetcher(session, guard, tokens, clock, limits, tracer)
-        async with open_browser(settings, fetcher, session, guard) as browser:
+        async with _open_browser(settings, fetcher, session, guard) as browser:
             prober = HttpProber(
                 fetcher,
                 parser,

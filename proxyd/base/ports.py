@@ -118,11 +118,11 @@ class PushParser(Protocol):
 
     async def parse(
         self, body: bytes, content_type: str | None, url: str, page_class: PageClass | None, languages: Languages
-    ) -> ParsedItems:
+    ) -> _ParsedItems:
         """Return its items or raise ``ProbeError``."""
 
 
-class ParsedItems(Protocol):
+class _ParsedItems(Protocol):
     """The items of a document."""
 
     @property

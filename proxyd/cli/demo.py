@@ -38,7 +38,7 @@ from proxyd.store import owner_lock
 
 CHRONON_S = 0.2
 PRICE_ITEM_S = 0.4  # delay that a probe must save: about 20 probes a second do
-SHORTEST_S = 1.0
+_SHORTEST_S = 1.0
 _HEADSTART_S = 0.7
 _DRAIN_S = 10.0
 _SECRET = "demo"
@@ -62,8 +62,8 @@ SET DELIVERY WEBHOOK '{webhook}' SECRET FILE '{secret}';
 
 def run_demo(duration_s: float, seed: int) -> Results | None:
     """Run the demo and return the measurements, or ``None`` after SIGTERM."""
-    if duration_s < SHORTEST_S:
-        raise ProxydError(f"a demo of {duration_s:g} s shows nothing; give it {SHORTEST_S:g} s or more")
+    if duration_s < _SHORTEST_S:
+        raise ProxydError(f"a demo of {duration_s:g} s shows nothing; give it {_SHORTEST_S:g} s or more")
     log.configure("auto", "warning")
     progress = _show_progress if sys.stderr.isatty() else _show_nothing
     try:
@@ -85,7 +85,7 @@ async def _until_terminated(running: Coroutine[None, None, Results]) -> Results:
 class _Stage:
     """The daemon's surroundings; ``start_s`` and ``stop_s`` in unix seconds."""
 
-    workload: DemoWorkload
+    workload: _DemoWorkload
     origin: Origin
     receiver: Receiver
     decider: Decider
@@ -101,12 +101,12 @@ class _Stage:
 async def run(folder: Path, duration_s: float, seed: int, progress: Callable[[str], None]) -> Results:
     """Run the demo in an empty ``folder`` and return the results."""
     rng = np.random.Generator(np.random.PCG64(seed))
-    workload = make_workload(duration_s, rng)
+    workload = _make_workload(duration_s, rng)
     settings = make_settings(folder)
     async with _stage_daemon(settings, workload, rng.bytes(32)) as stage:
         await _watch(stage, progress)
         await _settle(stage)
-    return make_results(workload, stage.requests_s(), stage.receiver, grid=ChrononGrid(settings.chronon), seed=seed)
+    return _make_results(workload, stage.requests_s(), stage.receiver, grid=ChrononGrid(settings.chronon), seed=seed)
 
 
 def make_settings(folder: Path) -> Settings:
@@ -133,7 +133,7 @@ def make_settings(folder: Path) -> Settings:
 
 
 @asynccontextmanager
-async def _stage_daemon(settings: Settings, workload: DemoWorkload, key: bytes) -> AsyncIterator[_Stage]:
+async def _stage_daemon(settings: Settings, workload: _DemoWorkload, key: bytes) -> AsyncIterator[_Stage]:
     """Run the daemon between an origin and a receiver while the context is open; drain it at the end."""
     secret = "whsec_" + base64.b64encode(key).decode()
     with owner_lock(settings.database):
@@ -179,7 +179,7 @@ async def _settle(stage: _Stage) -> None:
             planner = stage.decider.planner
             while planner.in_flight:
                 await stage.clock.sleep(CHRONON_S)
-            await stage.receiver.has(readable_items(stage.workload, stage.requests_s()))
+            await stage.receiver.has(_readable_items(stage.workload, stage.requests_s()))
     except TimeoutError:
         return  # what is missing counts as not delivered
 
@@ -231,10 +231,10 @@ def item_id(feed: int, number: int) -> str:
     return f"urn:demo:{feed}:{number}"
 
 
-def read_item_id(text: str) -> tuple[int, int]:
+def _read_item_id(text: str) -> tuple[int, int]:
     """Return the feed and the number of an identity.
 
-    >>> read_item_id("urn:demo:7:31")
+    >>> _read_item_id("urn:demo:7:31")
     (7, 31)
     """
     feed, number = text.removeprefix("urn:demo:").split(":")
@@ -320,7 +320,7 @@ _SHOWN = 5
 
 
 @dataclass(slots=True)
-class Delivered:
+class _Delivered:
     """The notifications that came; ``undelivered`` items were read by the daemon, but did not arrive in time."""
 
     notifications: int = 0
@@ -344,7 +344,7 @@ class Receiver:
         self._came = asyncio.Event()
         self.items: set[tuple[int, int]] = set()
         self.newest: deque[str] = deque(maxlen=_SHOWN)
-        self.delivered = Delivered()
+        self.delivered = _Delivered()
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[str]:
@@ -378,7 +378,7 @@ class Receiver:
         data = json.loads(body)["data"]
         self.newest.append(heading(data))
         for row in data["items"]:
-            feed, number = read_item_id(row["channel.item.guid"])
+            feed, number = _read_item_id(row["channel.item.guid"])
             stream = (data["rule"], feed)
             self.delivered.duplicates += (feed, number) in self.items
             self.delivered.disordered += number < self._newest.get(stream, -1)
@@ -398,7 +398,7 @@ class Results:
     """The three schedules over the same items, the deliveries, and the titles of the last of them."""
 
     measures: dict[str, Measures]
-    delivered: Delivered
+    delivered: _Delivered
     unseen: int
     duration_s: float
     seed: int
@@ -444,7 +444,7 @@ class Results:
         return "\n".join(lines)
 
 
-def readable_items(workload: DemoWorkload, requests_s: Sequence[Times]) -> set[tuple[int, int]]:
+def _readable_items(workload: _DemoWorkload, requests_s: Sequence[Times]) -> set[tuple[int, int]]:
     """Return the demo's items, by feed and number, that the responses to ``requests_s`` showed."""
     items = set()
     for feed, (times, requests, history) in enumerate(
@@ -455,8 +455,8 @@ def readable_items(workload: DemoWorkload, requests_s: Sequence[Times]) -> set[t
     return items
 
 
-def make_results(
-    workload: DemoWorkload, requests_s: Sequence[Times], receiver: Receiver, *, grid: ChrononGrid, seed: int
+def _make_results(
+    workload: _DemoWorkload, requests_s: Sequence[Times], receiver: Receiver, *, grid: ChrononGrid, seed: int
 ) -> Results:
     """Return the measures of the daemon and the baselines; times in seconds from the start."""
     stop_s, events = workload.duration_s, workload.events_s()
@@ -470,7 +470,7 @@ def make_results(
     measures = {
         name: measure(events, schedule, grid=grid, end_s=stop_s, window=WINDOW) for name, schedule in schedules.items()
     }
-    readable = readable_items(workload, requests_s)
+    readable = _readable_items(workload, requests_s)
     delivered = replace(receiver.delivered, undelivered=len(readable - receiver.items))
     unseen = sum(times.size for times in events) - len(readable)
     return Results(measures, delivered, unseen, stop_s, seed, tuple(receiver.newest))
@@ -480,7 +480,7 @@ FEEDS = 60
 EXPONENT = 1.2
 ITEMS_PER_S = 8.0
 WEEK_S = 20.0
-HISTORY_S = 60 * WEEK_S
+_HISTORY_S = 60 * WEEK_S
 WINDOW = 20
 _WORKING, _NIGHT, _WEEKEND = 3.0, 0.2, 0.1
 WEEK_FACTORS = (_WORKING, _NIGHT) * 5 + (_WEEKEND, _WEEKEND) * 2
@@ -488,7 +488,7 @@ WEEK_FACTORS = (_WORKING, _NIGHT) * 5 + (_WEEKEND, _WEEKEND) * 2
 
 
 @dataclass(frozen=True, slots=True)
-class DemoWorkload:
+class _DemoWorkload:
     """When the items of each feed appear, in seconds from the start of the demo; earlier ones are negative.
 
     Parameters
@@ -510,7 +510,7 @@ class DemoWorkload:
         return [int(np.count_nonzero(times < 0.0)) for times in self.times_s]
 
 
-def make_workload(duration_s: float, rng: np.random.Generator) -> DemoWorkload:
+def _make_workload(duration_s: float, rng: np.random.Generator) -> _DemoWorkload:
     """Return feeds in an order independent of their rates; every second has a weekly pattern, in one of three zones.
 
     All share the same weekend days: zones lie half a day ahead or behind.
@@ -520,6 +520,6 @@ def make_workload(duration_s: float, rng: np.random.Generator) -> DemoWorkload:
     for feed, rate in enumerate(rates):
         piece_s = WEEK_S / len(WEEK_FACTORS)
         week = Week(WEEK_S, WEEK_FACTORS, piece_s * int(rng.integers(-1, 2))) if feed % 2 else STEADY
-        found = poisson_events(float(rate), week, start_s=-HISTORY_S, stop_s=duration_s, rng=rng)
+        found = poisson_events(float(rate), week, start_s=-_HISTORY_S, stop_s=duration_s, rng=rng)
         times.append(np.unique(np.floor(found * 1000.0)) / 1000.0)  # whole milliseconds, as the feeds write them
-    return DemoWorkload(tuple(times), rates, duration_s)
+    return _DemoWorkload(tuple(times), rates, duration_s)

@@ -87,7 +87,7 @@ class _Unrecorded:
 class BatchProber:
     """Makes the probes of batches until ``stop``.
 
-    A request is made only while its batch is ours by the clock of its planner (``PlannerSession``). A report is sent to
+    A request is made only while its batch is ours by the clock of its planner (``_PlannerSession``). A report goes to
     this planner, and then to all, until one of them has recorded it.
     """
 
@@ -108,7 +108,7 @@ class BatchProber:
         self._metrics = metrics
         self._settings = settings
         self._now_s = now_s
-        self._sessions: dict[int, PlannerSession] = {}  # by term
+        self._sessions: dict[int, _PlannerSession] = {}  # by term
         self._words: dict[str, frozenset[int]] = {}  # to say once all batches but those of some planners have ended
         self._held: dict[str, _Held] = {}
         self._known: OrderedDict[str, None] = OrderedDict()  # batches that have come, so that none is made twice
@@ -268,7 +268,7 @@ class BatchProber:
             log.error("a message of a planner cannot be read", error=error.message)  # noqa: TRY400 - the message says everything
 
     def _take_answer(self, answer: AnswerMessage) -> None:
-        session, now_s = self._sessions.get(answer.term, PlannerSession()), self._now_s()
+        session, now_s = self._sessions.get(answer.term, _PlannerSession()), self._now_s()
         was_known = session.is_known
         if (not was_known and len(self._sessions) >= MOST_PLANNERS) or not session.take(answer, now_s=now_s):
             return
@@ -418,12 +418,12 @@ def _end(held: _Held) -> None:
         held.limit.reschedule(asyncio.get_running_loop().time())
 
 
-CLOCK_DRIFT = 2e-4  # by which two machines' clocks may run apart, in seconds a second
+_CLOCK_DRIFT = 2e-4  # by which two machines' clocks may run apart, in seconds a second
 _BEATS = 4.0  # hellos in a hold, while a batch takes long
 
 
 @dataclass(slots=True)
-class PlannerSession:
+class _PlannerSession:
     """A planner whose batches a prober makes.
 
     An answer says what the planner's clock showed (``now_s``) at some time after the question. So the clock now shows
@@ -435,7 +435,7 @@ class PlannerSession:
 
     Examples
     --------
-    >>> session = PlannerSession()
+    >>> session = _PlannerSession()
     >>> session.take(AnswerMessage(term=7, now_s=5000.0, hold_s=6.0, echo_s=10.0), now_s=10.5)
     True
     >>> session.left_s(5006.0, now_s=11.0) < 5.0
@@ -496,4 +496,4 @@ class PlannerSession:
 
     def _at_most_s(self, now_s: float) -> float:
         """Return what the planner's clock shows at most."""
-        return self._shown_s + (now_s - self._as_of_s) * (1.0 + CLOCK_DRIFT)
+        return self._shown_s + (now_s - self._as_of_s) * (1.0 + _CLOCK_DRIFT)

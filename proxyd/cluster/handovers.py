@@ -27,7 +27,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Follower(Protocol):
+class _Follower(Protocol):
     """What is stored of the sources, by whatever planner."""
 
     def catch_up(self, is_wanted: Callable[[str], bool]) -> Awaitable[RememberedSources]:
@@ -40,7 +40,7 @@ class Follower(Protocol):
 class Handovers:
     """Keeps a decider in step with the planners that share its work."""
 
-    def __init__(self, recall: StreamRecall, followed: Follower, clock: Clock) -> None:
+    def __init__(self, recall: StreamRecall, followed: _Follower, clock: Clock) -> None:
         self._recall = recall
         self._decider = recall.decider
         self._known = recall.decider.known

@@ -25,7 +25,7 @@ _SEQUENCES = frozenset({"tuple", "list", "dict", "set", "frozenset"})
 _LARGEST = 2**53
 
 Id = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
-Said = Annotated[str, Field(max_length=500)]
+_Said = Annotated[str, Field(max_length=500)]
 Count = Annotated[int, Field(ge=0, le=2**53)]
 Seconds = Annotated[float, Field(allow_inf_nan=False)]
 _MOST_HOSTS = 1000  # of a prober
@@ -45,8 +45,8 @@ class Hello:
     __pydantic_config__ = _CONFIG
 
     prober_id: Id
-    name: Said
-    version: Said
+    name: _Said
+    version: _Said
     hosts: Annotated[int, Field(ge=1, le=_MOST_HOSTS)]
     sent_s: Seconds
     planners: Annotated[Mapping[Count, Batches], Field(max_length=MOST_PLANNERS)] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class AnswerMessage:
     echo_s: Seconds | None = None
     held: Batches = ()
     ended: Batches = ()
-    aside: Said = ""
+    aside: _Said = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class TurnMessage:
 
     turn_id: Id
     prober_id: Id
-    batch_id: Said
+    batch_id: _Said
     host: Annotated[str, Field(max_length=LONGEST_URL)]
     spacing_s: Annotated[float, Field(ge=0.0, le=MOST_SPACING_S)]
 
@@ -160,7 +160,7 @@ class TurnAnswer:
     is_given: bool
 
 
-class Form(Generic[T]):
+class _Form(Generic[T]):
     """The form of one kind of message, of at most so many bytes before compression."""
 
     def __init__(self, kind: type[T], most_bytes: int) -> None:
@@ -205,9 +205,14 @@ def _that_fails_soon(schema: Any) -> Any:
     return schema
 
 
-TURNS, TURN_ANSWERS = Form(TurnMessage, MIB), Form(TurnAnswer, MIB)
-HELLOS, ANSWERS, RECORDED, LIVING = Form(Hello, MIB), Form(AnswerMessage, MIB), Form(Recorded, MIB), Form(Living, MIB)
-BATCHES, REPORTS = Form(Batch, 64 * MIB), Form(ProbeReport, 256 * MIB)
+TURNS, TURN_ANSWERS = _Form(TurnMessage, MIB), _Form(TurnAnswer, MIB)
+HELLOS, ANSWERS, RECORDED, LIVING = (
+    _Form(Hello, MIB),
+    _Form(AnswerMessage, MIB),
+    _Form(Recorded, MIB),
+    _Form(Living, MIB),
+)
+BATCHES, REPORTS = _Form(Batch, 64 * MIB), _Form(ProbeReport, 256 * MIB)
 
 
 def is_plausible(outcome: ProbeOutcome) -> bool:
@@ -273,26 +278,26 @@ def work_of(prober_id: str) -> str:
     return f"{_WORK}.{prober_id}"
 
 
-class Rights(NamedTuple):
+class _Rights(NamedTuple):
     """The subjects at which a role may publish and which it may hear."""
 
     publish: Sequence[str]
     hear: Sequence[str]
 
 
-RIGHTS: Mapping[str, Rights] = {
-    "planner": Rights([CALL, OUTBOX, f"{_WORK}.>"], [HELLO, REPORT, f"{REPORT}.*", f"{ABSENT}.>"]),
-    "prober": Rights([HELLO, REPORT, f"{REPORT}.*"], [CALL, f"{_WORK}.>"]),
-    "notifier": Rights([], [OUTBOX]),
+_RIGHTS: Mapping[str, _Rights] = {
+    "planner": _Rights([CALL, OUTBOX, f"{_WORK}.>"], [HELLO, REPORT, f"{REPORT}.*", f"{ABSENT}.>"]),
+    "prober": _Rights([HELLO, REPORT, f"{REPORT}.*"], [CALL, f"{_WORK}.>"]),
+    "notifier": _Rights([], [OUTBOX]),
 }
 
 
-def rights_of(role: str) -> Rights:
+def rights_of(role: str) -> _Rights:
     """Return the rights of a role of the setting ``role``.
 
     >>> rights_of("all").publish
     ['proxyd.call', 'proxyd.outbox', 'proxyd.prober.>', 'proxyd.hello', 'proxyd.report', 'proxyd.report.*']
     """
     if role != "all":
-        return RIGHTS[role]
-    return Rights(*([each for rights in RIGHTS.values() for each in rights[number]] for number in range(2)))
+        return _RIGHTS[role]
+    return _Rights(*([each for rights in _RIGHTS.values() for each in rights[number]] for number in range(2)))

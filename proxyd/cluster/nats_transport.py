@@ -51,7 +51,7 @@ from proxyd.core.politeness import ProberTrust, may_be_its_own
 _AGAIN_S = 0.5
 
 
-class PlannersOfProbers(Protocol):
+class _PlannersOfProbers(Protocol):
     """The planners that share the probers."""
 
     @property
@@ -72,16 +72,16 @@ class _OnePlanner:
         return probers()
 
 
-ONE_PLANNER = _OnePlanner()
+_ONE_PLANNER = _OnePlanner()
 
 
-class KnownProbers:
+class _KnownProbers:
     """The roster, and what is recorded of it; ``absent`` are probers that may still work for planners that have ended.
 
     Probers get into the roster once they are recorded. ``living`` is what the absent ones are to be told.
     """
 
-    def __init__(self, roster: ProberRoster, planners: PlannersOfProbers) -> None:
+    def __init__(self, roster: ProberRoster, planners: _PlannersOfProbers) -> None:
         self.roster = roster
         self.absent: set[str] = set()
         self.living = Living((), uuid.uuid4().hex)
@@ -194,7 +194,7 @@ class NatsTransport:
         metrics: Metrics,
         settings: TransportSettings,
         may_send: MaySend = always,
-        planners: PlannersOfProbers = ONE_PLANNER,
+        planners: _PlannersOfProbers = _ONE_PLANNER,
         now_s: Callable[[], float] = awake_or_asleep_s,
     ) -> None:
         self._link = link
@@ -204,7 +204,7 @@ class NatsTransport:
         self._may_send = may_send
         self._planners = planners
         self._now_s = now_s
-        self._probers = KnownProbers(ProberRoster(_SILENCE * settings.hold_s), planners)
+        self._probers = _KnownProbers(ProberRoster(_SILENCE * settings.hold_s), planners)
         self._host_queues: dict[str, HostQueue] = {}
         self._waiting_batches: deque[WaitingBatch] = deque()
         self._turns = GivenTurns(partial(self._tell, kind="turn"), may_send, clock, settings.spacing_s)

@@ -19,12 +19,12 @@ _END_S = 5.0  # after it should have drained
 log = structlog.get_logger("roles")
 
 
-def settings_of_process(settings: Settings, number: int) -> Settings:
+def _settings_of_process(settings: Settings, number: int) -> Settings:
     """Return the settings of one of the planner processes of a machine, counted from 0.
 
     It listens at the port that follows those of the processes before it. With NATS the others only plan.
 
-    >>> third = settings_of_process(Settings(planners=4, listen="127.0.0.1:8080", socket="/run/p.sock"), 2)
+    >>> third = _settings_of_process(Settings(planners=4, listen="127.0.0.1:8080", socket="/run/p.sock"), 2)
     >>> third.listen, str(third.socket), third.planners
     ('127.0.0.1:8082', '/run/p-2.sock', 1)
     """
@@ -52,7 +52,7 @@ async def processes(settings: Settings, run: Callable[[Settings], None], end: as
     ``run`` is what each process does; it must be importable. They have ended when the context ends.
     """
     running = [
-        asyncio.create_task(_keep(settings_of_process(settings, number), run, end), name="planner")
+        asyncio.create_task(_keep(_settings_of_process(settings, number), run, end), name="planner")
         for number in range(1, settings.planners)
     ]
     try:

@@ -35,7 +35,7 @@ _MOST_SHARE_OF_PARTS = 0.02  # of the time, to compute our part of the budget
 log = structlog.get_logger("planners")
 
 
-class OwnShares(Protocol):
+class _OwnShares(Protocol):
     """The shards that this planner has, and what is known of the other planners."""
 
     own: frozenset[int]
@@ -109,7 +109,7 @@ class SharedFleet(Gate):
 
     def __init__(
         self,
-        shares: OwnShares,
+        shares: _OwnShares,
         stored: StoredFleet,
         recall: StreamRecall,
         declarations: Declarations,
@@ -296,7 +296,7 @@ class SharedFleet(Gate):
         return {*map(division.shard_of, there), *sending, *((division.own or frozenset()) - self._shares.own)}
 
 
-def share_fleet(built: Built, shares: OwnShares, stored: StoredFleet) -> None:
+def share_fleet(built: Built, shares: _OwnShares, stored: StoredFleet) -> None:
     """Let a daemon that does not run yet plan only a share of the sources, in step with other planners."""
     known, notifying = built.decider.known, built.notifying
     known.owned = Division(frozenset(), scope_of=built.decider.settings.throttle_scope)

@@ -27,8 +27,8 @@ _PLAIN = {
     "float_parsing": "must be a number",
 }
 _TIMES = {key for key, field in Settings.model_fields.items() if field.annotation is float}
-DEFAULT_FILE = Path("proxyd.toml")
-RETIRED = frozenset(
+_DEFAULT_FILE = Path("proxyd.toml")
+_RETIRED = frozenset(
     {
         *("crawl_delay_cap", "delivery_concurrency", "freshness_cap", "overflow", "parser_timeout"),
         *("reload_interval", "secret_env_prefix", "trace_share", "websub_safety"),
@@ -48,14 +48,14 @@ def load(file: Path | None = None, *, environ: Mapping[str, str] | None = None, 
     env = os.environ if environ is None else environ  # noqa: TID251 - this is the one place
     problems: list[str] = []
     named = file or (Path(env[PREFIX + "CONFIG"]) if PREFIX + "CONFIG" in env else None)
-    path = named or DEFAULT_FILE
+    path = named or _DEFAULT_FILE
     from_file = _from_file(path, problems, is_named=named is not None)
     from_environment = _from_environment(env, problems)
     given = {key: value for key, value in overrides.items() if value is not None}
     places = {key: f"{path}: {key}" for key in from_file}
     places |= {key: _variable(key, env) for key in from_environment} | {key: key for key in given}
     values = from_file | from_environment | given
-    for key in sorted(RETIRED & values.keys()):
+    for key in sorted(_RETIRED & values.keys()):
         del values[key]
         sys.stderr.write(f"proxyd: {places[key]}: this setting is ignored; remove it\n")
     try:
@@ -129,7 +129,7 @@ def _from_environment(env: Mapping[str, str], problems: list[str]) -> dict[str, 
                 problems.append(f"{name}: {value} cannot be read ({error.strerror or error})")
             except UnicodeDecodeError as error:
                 problems.append(f"{name}: {value}: {error}")
-        elif key in Settings.model_fields or key in RETIRED:
+        elif key in Settings.model_fields or key in _RETIRED:
             values[key] = value
         else:
             problems.append(f"{name}: {_hint_for(name, (PREFIX + key.upper() for key in Settings.model_fields))}")

@@ -76,10 +76,10 @@ def format_duration(seconds: float) -> str:
     return f"{seconds:.6f}".rstrip("0").rstrip(".") + "s"
 
 
-def parse_rate(text: str) -> float:
+def _parse_rate(text: str) -> float:
     """Return a rate such as ``60/min`` in events per second.
 
-    >>> parse_rate("60/min"), parse_rate("0.5/s")
+    >>> _parse_rate("60/min"), _parse_rate("0.5/s")
     (1.0, 0.5)
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*/\s*([a-z]+)\s*", text)
@@ -91,10 +91,10 @@ def parse_rate(text: str) -> float:
     return per_s
 
 
-def parse_window(text: str) -> tuple[int, float]:
+def _parse_window(text: str) -> tuple[int, float]:
     """Return the number and the seconds of ``30/min``: a limit for any period of that length.
 
-    >>> parse_window("30/min")
+    >>> _parse_window("30/min")
     (30, 60.0)
     """
     match = re.fullmatch(r"\s*(\d{1,9})\s*/\s*([a-z]+)\s*", text)
@@ -117,11 +117,11 @@ def parse_budget(value: object) -> Budget:
     for part in parts:
         match = re.fullmatch(r"(\d{1,2})-(\d{1,2})\s+(.+)", part)
         if match is None:
-            default = parse_rate(part)
+            default = _parse_rate(part)
         elif int(match[1]) > 23 or int(match[2]) > 24 or int(match[1]) == int(match[2]):
             raise ValueError(f"{part!r}: hours run from 00 to 24, for example 08-18 30/min")
         else:
-            hours.append(BudgetHours(int(match[1]), int(match[2]), parse_rate(match[3])))
+            hours.append(BudgetHours(int(match[1]), int(match[2]), _parse_rate(match[3])))
     if default is None:
         raise ValueError("a budget needs a rate for the hours that are not named, for example 08-18 30/min, 60/min")
     return Budget(default, tuple(hours))
@@ -133,10 +133,10 @@ def format_budget(budget: Budget) -> str:
     return ", ".join([*parts, f"{budget.per_s * 60:g}/min"])
 
 
-def parse_share(value: object) -> float:
+def _parse_share(value: object) -> float:
     """Return a share from 0.01 to 0.999 that is written in percent.
 
-    >>> parse_share("95 %"), parse_share(0.9)
+    >>> _parse_share("95 %"), _parse_share(0.9)
     (0.95, 0.9)
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", str(value))
@@ -146,19 +146,19 @@ def parse_share(value: object) -> float:
     return share
 
 
-def format_share(share: float) -> str:
-    """Return the text that ``parse_share`` reads as ``share``.
+def _format_share(share: float) -> str:
+    """Return the text that ``_parse_share`` reads as ``share``.
 
-    >>> format_share(0.95)
+    >>> _format_share(0.95)
     '95 %'
     """
     return f"{round(share * 100, 9):g} %"
 
 
-def parse_target(value: object) -> Target:
+def _parse_target(value: object) -> Target:
     """Return the target of ``90 % within 3h``.
 
-    >>> parse_target("90 % within 3h")
+    >>> _parse_target("90 % within 3h")
     Target(share=0.9, parts=((10800.0, 1.0),))
     """
     if isinstance(value, Target):
@@ -169,16 +169,16 @@ def parse_target(value: object) -> Target:
     within_s = parse_duration(time)
     if not within_s > 0:
         raise ValueError(f"{value!r} is not a target: the time must be longer than 0")
-    return Target(parse_share(share), ((within_s, 1.0),))
+    return Target(_parse_share(share), ((within_s, 1.0),))
 
 
-def format_target(target: Target) -> str:
-    """Return the text that ``parse_target`` reads as ``target``.
+def _format_target(target: Target) -> str:
+    """Return the text that ``_parse_target`` reads as ``target``.
 
-    >>> format_target(parse_target("90 % within 3h"))
+    >>> _format_target(_parse_target("90 % within 3h"))
     '90 % within 3h'
     """
-    return f"{format_share(target.share)} within {format_duration(target.parts[0][0])}"
+    return f"{_format_share(target.share)} within {format_duration(target.parts[0][0])}"
 
 
 def read_list(value: object) -> object:
@@ -186,7 +186,7 @@ def read_list(value: object) -> object:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
-def check_networks(values: list[str]) -> list[str]:
+def _check_networks(values: list[str]) -> list[str]:
     """Return the networks; raise if one is invalid."""
     for value in values:
         try:
@@ -196,10 +196,10 @@ def check_networks(values: list[str]) -> list[str]:
     return values
 
 
-def check_hosts(values: list[str]) -> list[str]:
+def _check_hosts(values: list[str]) -> list[str]:
     """Return host names in lower case; raise if one is anything else, such as a URL.
 
-    >>> check_hosts(["Proxyd.Example."])
+    >>> _check_hosts(["Proxyd.Example."])
     ['proxyd.example']
     """
     for value in values:
@@ -241,7 +241,7 @@ def _split(value: str) -> SplitResult | None:
     return parts if is_right else None
 
 
-def check_proxy(value: str) -> str:
+def _check_proxy(value: str) -> str:
     """Return the URL of a proxy; raise if it is invalid."""
     if not value:
         return value
@@ -251,16 +251,16 @@ def check_proxy(value: str) -> str:
     return value
 
 
-def without_credentials(url: str) -> str:
+def _without_credentials(url: str) -> str:
     """Return a URL for people, without credentials.
 
-    >>> without_credentials("http://me:secret@proxy.example:3128")
+    >>> _without_credentials("http://me:secret@proxy.example:3128")
     'http://[hidden]@proxy.example:3128'
     """
     return re.sub(r"(?s)//.*@", "//[hidden]@", url)
 
 
-def check_browser(value: str) -> str:
+def _check_browser(value: str) -> str:
     """Return the DevTools address of a browser; raise if it is invalid."""
     parts = _split(value)
     if value and (parts is None or parts.scheme not in {"http", "https", "ws", "wss"} or not parts.hostname):
@@ -268,17 +268,17 @@ def check_browser(value: str) -> str:
     return value
 
 
-def host_alone(url: str) -> str:
+def _host_alone(url: str) -> str:
     """Return a URL for people, without credentials, path and query, which may hold a token.
 
-    >>> host_alone("wss://me:secret@browser.example:9222/devtools?token=x")
+    >>> _host_alone("wss://me:secret@browser.example:9222/devtools?token=x")
     'wss://browser.example:9222'
     """
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if url else ""
 
 
-def check_collector(value: str) -> str:
+def _check_collector(value: str) -> str:
     """Return the URL of a collector; raise if it is invalid."""
     return _check_plain(value, "http://collector.example:4318")
 
@@ -290,19 +290,19 @@ def _check_plain(value: str, example: str) -> str:
     return value
 
 
-def check_window(value: str) -> str:
+def _check_window(value: str) -> str:
     """Return a number per time, or an empty text; raise if it is invalid."""
     if value:
-        parse_window(value)
+        _parse_window(value)
     return value
 
 
-def check_public_url(value: str) -> str:
+def _check_public_url(value: str) -> str:
     """Return a URL that others can reach, or an empty text; raise if it is invalid."""
     return _check_plain(value, "https://proxyd.example.org")
 
 
-def check_server(value: str) -> str:
+def _check_server(value: str) -> str:
     """Return host:port of a mail server, or an empty text; raise if it is invalid, without a password that it holds."""
     if "@" in value:
         raise ValueError(
@@ -314,7 +314,7 @@ def check_server(value: str) -> str:
     return _check_host_and_port(value, "mail.example.org:587") if value else value
 
 
-def check_mail_address(value: str) -> str:
+def _check_mail_address(value: str) -> str:
     """Return a mail address, or an empty text; raise if it is invalid."""
     if value and not re.fullmatch(r"[^@\s<>]+@[^@\s<>]+", value):
         raise ValueError(f"{value!r} is not an address such as proxyd@example.org")
@@ -326,19 +326,19 @@ def hidden(value: str) -> str:
     return "[hidden]" if value else value
 
 
-def check_zone(value: str) -> str:
+def _check_zone(value: str) -> str:
     """Return a time zone; raise if it does not exist."""
     if value not in zone_names():
         raise ValueError(f"{value!r} is not a time zone such as Europe/Berlin")
     return value
 
 
-def check_listen(value: str) -> str:
+def _check_listen(value: str) -> str:
     """Return host:port; raise if it is invalid."""
     return _check_host_and_port(value, "127.0.0.1:8080")
 
 
-def check_advertise(value: str) -> str:
+def _check_advertise(value: str) -> str:
     """Return host:port or an empty text; raise if it is neither."""
     if value and re.fullmatch(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d+", value) is None:
         raise ValueError(f"{value!r} is not host:port, such as 10.0.0.5:8080 or [fd00::5]:8080")
@@ -355,7 +355,7 @@ def _check_host_and_port(value: str, example: str) -> str:
     return value
 
 
-def read_database(value: str) -> str:
+def _read_database(value: str) -> str:
     """Return the path of a file or the URL of a database; raise if it is neither."""
     path = value.removeprefix("sqlite+aiosqlite:///").removeprefix("sqlite:///")
     if "://" not in path:
@@ -369,7 +369,7 @@ def read_database(value: str) -> str:
     return path
 
 
-def check_servers(value: list[str]) -> list[str]:
+def _check_servers(value: list[str]) -> list[str]:
     """Return NATS URLs; raise if one is invalid."""
     for each in value:
         if _address(each, {"nats", "tls"}) is None:
@@ -383,12 +383,12 @@ def _positive(value: float) -> float:
     return value
 
 
-Port = Annotated[int, Field(ge=1, le=65535)]
+_Port = Annotated[int, Field(ge=1, le=65535)]
 Seconds = Annotated[float, BeforeValidator(parse_duration), PlainSerializer(format_duration)]
-PositiveSeconds = Annotated[Seconds, AfterValidator(_positive)]
-ShareSetting = Annotated[float, BeforeValidator(parse_share), PlainSerializer(format_share)]
-TargetSetting = Annotated[Target, BeforeValidator(parse_target), PlainSerializer(format_target)]
-BudgetSetting = Annotated[Budget, BeforeValidator(parse_budget), PlainSerializer(format_budget)]
+_PositiveSeconds = Annotated[Seconds, AfterValidator(_positive)]
+_ShareSetting = Annotated[float, BeforeValidator(_parse_share), PlainSerializer(_format_share)]
+_TargetSetting = Annotated[Target, BeforeValidator(_parse_target), PlainSerializer(_format_target)]
+_BudgetSetting = Annotated[Budget, BeforeValidator(parse_budget), PlainSerializer(format_budget)]
 
 
 class Settings(BaseModel):
@@ -397,7 +397,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, hide_input_in_errors=True)
 
     profiles: Path = Field(Path("profiles"), description="folder of the `*.profile` files")
-    database: Annotated[str, AfterValidator(read_database), PlainSerializer(without_credentials)] = Field(
+    database: Annotated[str, AfterValidator(_read_database), PlainSerializer(_without_credentials)] = Field(
         "data/proxyd.db",
         repr=False,
         description="path of the SQLite database, or `postgresql+asyncpg://user@host/name`. Give a password only with "
@@ -406,8 +406,8 @@ class Settings(BaseModel):
     nats: Annotated[
         list[str],
         BeforeValidator(read_list),
-        AfterValidator(check_servers),
-        PlainSerializer(lambda each: [without_credentials(url) for url in each]),
+        AfterValidator(_check_servers),
+        PlainSerializer(lambda each: [_without_credentials(url) for url in each]),
     ] = Field(
         default_factory=list,
         repr=False,
@@ -419,7 +419,7 @@ class Settings(BaseModel):
         "all",
         description="role of this machine: `all`, `planner`, `prober` or `notifier`. Machines of a role share its work",
     )
-    lease: Annotated[PositiveSeconds, Field(ge=1)] = Field(
+    lease: Annotated[_PositiveSeconds, Field(ge=1)] = Field(
         30.0,
         description="time after which another machine takes over from one that no longer answers; a silent prober "
         "keeps its batches for 0.4 of the planner's",
@@ -438,25 +438,25 @@ class Settings(BaseModel):
         description="Unix socket of the daemon, which commands use to find it. If not set: next to the database file, "
         "or with PostgreSQL `data/proxyd.sock` in the working directory",
     )
-    listen: Annotated[str, AfterValidator(check_listen)] = Field(
+    listen: Annotated[str, AfterValidator(_check_listen)] = Field(
         "127.0.0.1:8080", description="`host:port` of the REST API, the dashboard and the metrics"
     )
-    advertise: Annotated[str, AfterValidator(check_advertise)] = Field(
+    advertise: Annotated[str, AfterValidator(_check_advertise)] = Field(
         "",
         description="with several machines: `host:port` at which the others reach the listener of this one. If not "
         "set: the address from which it reaches the database, and the port of `listen`",
     )
-    hosts: Annotated[list[str], BeforeValidator(read_list), AfterValidator(check_hosts)] = Field(
+    hosts: Annotated[list[str], BeforeValidator(read_list), AfterValidator(_check_hosts)] = Field(
         default_factory=list,
         description="names under which clients and a reverse proxy reach the listener, for example "
         "`proxyd.example.org`. IP addresses, `localhost` and the hosts of `listen` and `public_url` are always allowed",
     )
     chronon: Annotated[Seconds, Field(ge=0.1, le=3600)] = Field(10.0, description="smallest time step of the plan")
-    budget: BudgetSetting = Field(
+    budget: _BudgetSetting = Field(
         Budget(1.0),
         description="number of probes that all sources together may get: `60/min`, or by hour `08-18 30/min, 60/min`",
     )
-    budget_zone: Annotated[str, AfterValidator(check_zone)] = Field(
+    budget_zone: Annotated[str, AfterValidator(_check_zone)] = Field(
         "UTC", description="time zone of the budget's hours"
     )
     objective: Literal["satisfy", "spend"] = Field(
@@ -464,36 +464,36 @@ class Settings(BaseModel):
         description="`satisfy`: as few probes as meet the targets of the rules. `spend`: use the whole budget; rules "
         "that name `UNIFORM`, `DOE`, `SUP` or `FBSUP` get no additional probes",
     )
-    default_share: ShareSetting = Field(
+    default_share: _ShareSetting = Field(
         0.9, description="share of the items to be seen in time, for rules that set a life but no target"
     )
-    default_target: TargetSetting = Field(
+    default_target: _TargetSetting = Field(
         DEFAULT_TARGET, description="share of the items to be seen within a time, for rules without a life"
     )
     probe_price: Annotated[float, Field(gt=0)] | None = Field(
         None, description="item-hours of delay that a probe must save. If set, it replaces the targets"
     )
-    plan_every: PositiveSeconds = Field(
+    plan_every: _PositiveSeconds = Field(
         3600.0,
         description="how often proxyd computes prices and week shapes. Right after the start it does so more often",
     )
-    cycle: PositiveSeconds = Field(
+    cycle: _PositiveSeconds = Field(
         604800.0,
         description="period that repeats in the sources' rates: a week. Shorter periods are for tests and "
         "demonstrations only",
     )
-    epoch: PositiveSeconds = Field(604800.0, description="how far ahead the rolling plan looks")
+    epoch: _PositiveSeconds = Field(604800.0, description="how far ahead the rolling plan looks")
     first_day: Seconds = Field(
         86400.0,
         description="how long a new source is probed every quarter to half an hour with what is left of the budget, "
         "unless it shows two new items before. `0s`: not at all",
     )
-    source_spacing: PositiveSeconds = Field(300.0, description="minimum time between two probes of a source")
+    source_spacing: _PositiveSeconds = Field(300.0, description="minimum time between two probes of a source")
     host_spacing: Seconds = Field(1.0, description="minimum time between two requests to a host")
     host_concurrency: Annotated[int, Field(ge=1, le=64)] = Field(
         1, description="maximum number of requests to a host at once"
     )
-    host_budget: Annotated[str, AfterValidator(check_window)] = Field(
+    host_budget: Annotated[str, AfterValidator(_check_window)] = Field(
         "",
         description="maximum number of probes of a host in a period, for example `30/min`. Empty: as many as its "
         "spacing allows",
@@ -505,7 +505,7 @@ class Settings(BaseModel):
     throttle_groups: Annotated[list[str], BeforeValidator(read_list)] = Field(
         default_factory=list, description="hosts that are throttled together, for example `a.example|b.example`"
     )
-    probe_timeout: PositiveSeconds = Field(30.0, description="total time of one probe")
+    probe_timeout: _PositiveSeconds = Field(30.0, description="total time of one probe")
     max_body_bytes: Annotated[int, Field(ge=1024)] = Field(
         10 * 1024 * 1024, description="maximum size of a decoded body"
     )
@@ -513,45 +513,45 @@ class Settings(BaseModel):
         2, description="number of processes that parse documents"
     )
     contact: str = Field("", description="address for operators of sources, sent in `User-Agent`")
-    allow_networks: Annotated[list[str], BeforeValidator(read_list), AfterValidator(check_networks)] = Field(
+    allow_networks: Annotated[list[str], BeforeValidator(read_list), AfterValidator(_check_networks)] = Field(
         default_factory=list, description="private networks that proxyd may connect to, for example `127.0.0.0/8`"
     )
-    allow_ports: Annotated[list[Port], BeforeValidator(read_list)] = Field(
+    allow_ports: Annotated[list[_Port], BeforeValidator(read_list)] = Field(
         default_factory=list,
         description="the only ports that proxyd may connect to. Empty: all except those of other protocols",
     )
-    proxy: Annotated[str, AfterValidator(check_proxy), PlainSerializer(without_credentials)] = Field(
+    proxy: Annotated[str, AfterValidator(_check_proxy), PlainSerializer(_without_credentials)] = Field(
         "",
         repr=False,
         description="`http://` address of a proxy for all requests. Give user and password only with "
         "`PROXYD_PROXY_FILE` or `PROXYD_PROXY`. The proxy looks names up again, so only it can refuse a "
         "name that was rebound after our check",
     )
-    browser: Annotated[str, AfterValidator(check_browser), PlainSerializer(host_alone)] = Field(
+    browser: Annotated[str, AfterValidator(_check_browser), PlainSerializer(_host_alone)] = Field(
         "",
         repr=False,
         description="DevTools address of the Chromium that renders the pages of `FETCH BROWSER`, for example "
         "`http://127.0.0.1:9222`; needs proxyd with `[browser]`. Empty: such pages are not read",
     )
-    public_url: Annotated[str, AfterValidator(check_public_url)] = Field(
+    public_url: Annotated[str, AfterValidator(_check_public_url)] = Field(
         "",
         description="address at which WebSub hubs reach this daemon's `/websub/`, for example "
         "`https://proxyd.example.org`",
     )
     secrets: Path | None = Field(None, description="folder for `SECRET FILE`")
-    delivery_timeout: PositiveSeconds = Field(15.0, description="total time of one delivery attempt")
+    delivery_timeout: _PositiveSeconds = Field(15.0, description="total time of one delivery attempt")
     delivery_hold: Seconds = Field(600.0, description="time for which a failing notification holds back the next ones")
     endpoint_concurrency: Annotated[int, Field(ge=1)] = Field(8, description="maximum number of these at one endpoint")
-    endpoint_rate: Annotated[str, AfterValidator(check_window)] = Field(
+    endpoint_rate: Annotated[str, AfterValidator(_check_window)] = Field(
         "", description="maximum number of attempts at one endpoint in a period, for example `60/min`. Empty: no limit"
     )
-    api_rate: Annotated[str, AfterValidator(check_window)] = Field(
+    api_rate: Annotated[str, AfterValidator(_check_window)] = Field(
         "1200/min", description="maximum number of requests with one token in a period. Empty: no limit"
     )
     ping_webhooks: bool = Field(
         True, description="whether a new webhook must accept a ping before it gets notifications"
     )
-    smtp: Annotated[str, AfterValidator(check_server)] = Field(
+    smtp: Annotated[str, AfterValidator(_check_server)] = Field(
         "", description="`host:port` of the mail server, for example `mail.example.org:587`. Empty: no mail"
     )
     smtp_tls: Literal["starttls", "tls", "none"] = Field(
@@ -565,7 +565,7 @@ class Settings(BaseModel):
         repr=False,
         description="password of that user, only with `PROXYD_SMTP_PASSWORD_FILE` or `PROXYD_SMTP_PASSWORD`",
     )
-    mail_from: Annotated[str, AfterValidator(check_mail_address)] = Field(
+    mail_from: Annotated[str, AfterValidator(_check_mail_address)] = Field(
         "", description="sender address of mail, for example `proxyd@example.org`"
     )
     channel_schemes: Annotated[list[str], BeforeValidator(read_list)] = Field(
@@ -573,7 +573,9 @@ class Settings(BaseModel):
         description="schemes that `CHANNEL` may use. A server of one's own (`ntfy`, `gotify`, `json`) in a private "
         "network must be in `allow_networks`",
     )
-    retention: PositiveSeconds = Field(90 * 86400.0, description="how long items, intervals and notifications are kept")
+    retention: _PositiveSeconds = Field(
+        90 * 86400.0, description="how long items, intervals and notifications are kept"
+    )
     items_bytes: Annotated[int, Field(ge=0)] = Field(
         10 * 2**30,
         description="maximum size of all stored items and their updates, approximately. Looked at every hour: the "
@@ -589,7 +591,7 @@ class Settings(BaseModel):
         7, description="number of nightly copies that are kept; older ones are deleted"
     )
     drain_timeout: Seconds = Field(10.0, description="how long SIGTERM waits for running probes, deliveries and chores")
-    traces: Annotated[str, AfterValidator(check_collector)] = Field(
+    traces: Annotated[str, AfterValidator(_check_collector)] = Field(
         "",
         description="address of an OTLP/HTTP collector, for example `http://collector.example:4318`. Empty: no traces",
     )
@@ -606,7 +608,7 @@ class Settings(BaseModel):
     @property
     def database_shown(self) -> str:
         """The database for people, without its password."""
-        return without_credentials(self.database)
+        return _without_credentials(self.database)
 
     @property
     def socket_path(self) -> Path:
@@ -631,17 +633,17 @@ class Settings(BaseModel):
     @property
     def host_window(self) -> tuple[int | None, float]:
         """``host_budget``: a number of probes and seconds."""
-        return parse_window(self.host_budget) if self.host_budget else (None, 0.0)
+        return _parse_window(self.host_budget) if self.host_budget else (None, 0.0)
 
     @property
     def endpoint_window(self) -> tuple[int | None, float]:
         """``endpoint_rate``: a number of attempts and seconds."""
-        return parse_window(self.endpoint_rate) if self.endpoint_rate else (None, 0.0)
+        return _parse_window(self.endpoint_rate) if self.endpoint_rate else (None, 0.0)
 
     @property
     def api_window(self) -> tuple[int | None, float]:
         """``api_rate``: a number of requests and seconds."""
-        return parse_window(self.api_rate) if self.api_rate else (None, 0.0)
+        return _parse_window(self.api_rate) if self.api_rate else (None, 0.0)
 
     @property
     def smtp_address(self) -> tuple[str, int]:

@@ -72,7 +72,7 @@ from proxyd.store.followed_rows import StoredDeclaration
 log = structlog.get_logger("profiles")
 
 
-class ProfileFolder:
+class _ProfileFolder:
     """The profiles directory, and what it looked like when it was last read and last looked at."""
 
     def __init__(self, folder: Path) -> None:
@@ -120,7 +120,7 @@ def changes_of(running: Declaration, wanted: Declaration) -> DeclarationChanges:
     )
 
 
-def rules_with_new_query(running: Declaration, wanted: Declaration) -> frozenset[str]:
+def _rules_with_new_query(running: Declaration, wanted: Declaration) -> frozenset[str]:
     """Return the rules whose query is edited."""
     both = running.rules.keys() & wanted.rules.keys()
     return frozenset(name for name in both if running.rules[name].query != wanted.rules[name].query)
@@ -145,7 +145,7 @@ class Declarations:
         secrets: ResolveSecret,
         load: LoadSources | None = None,
     ) -> None:
-        self._folder = ProfileFolder(folder)
+        self._folder = _ProfileFolder(folder)
         self._store = store = recall.store
         self._decider = decider = recall.decider
         self._known = decider.known
@@ -455,7 +455,7 @@ class Declarations:
         """Run a declaration that is stored, in place of the last one."""
         declaration, running = checked.declaration, self.declaration
         changes = await asyncio.to_thread(changes_of, running, declaration)
-        requeried = await asyncio.to_thread(rules_with_new_query, running, declaration)
+        requeried = await asyncio.to_thread(_rules_with_new_query, running, declaration)
         if declaration.sources:
             await asyncio.to_thread(load_libraries)
         swap = await asyncio.to_thread(self._decider.compile, declaration, accepted, declared, now_s)

@@ -40,7 +40,7 @@ NOTHING_PARSED: Mapping[SourceText, Parsed] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class DeclaredTexts:
+class _DeclaredTexts:
     """The texts of a declaration, read; most texts of the next one are the same.
 
     Parameters
@@ -63,7 +63,7 @@ class DeclaredTexts:
     checked: Checked | None
 
     @classmethod
-    def of(cls, checked: Checked) -> DeclaredTexts:
+    def of(cls, checked: Checked) -> _DeclaredTexts:
         """Return the texts of a checked declaration."""
         written = [_by_file(each) for each in checked.texts]
         expanded = [
@@ -133,7 +133,7 @@ class DeclaredTexts:
         return found
 
 
-NOTHING_DECLARED = DeclaredTexts(NOTHING_PARSED, {}, (), (), {}, None)
+NOTHING_DECLARED = _DeclaredTexts(NOTHING_PARSED, {}, (), (), {}, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class CheckedTexts:
 
     declaration: Declaration
     warnings: Sequence[RuleError]
-    written: DeclaredTexts
+    written: _DeclaredTexts
 
 
 def origin(file: str) -> str:
@@ -176,14 +176,14 @@ def read_sent(texts: Sequence[str | Parsed]) -> tuple[list[Parsed], dict[str, st
 
 
 def check_texts(
-    texts: Sequence[SourceText], parsed: Mapping[SourceText, Parsed], settings: CheckSettings, before: DeclaredTexts
+    texts: Sequence[SourceText], parsed: Mapping[SourceText, Parsed], settings: CheckSettings, before: _DeclaredTexts
 ) -> CheckedTexts:
     """Return the declaration of all texts together, some parsed and checked before; raises ``ProfileError``."""
     found = ((text, parsed.get(text) or before.parsed.get(text)) for text in texts)
     checked = check_parsed([each or parse(text.text, text.file) for text, each in found], settings, before.checked)
     if checked.declaration is None:
         raise ProfileError(checked.errors)
-    return CheckedTexts(checked.declaration, checked.warnings, DeclaredTexts.of(checked))
+    return CheckedTexts(checked.declaration, checked.warnings, _DeclaredTexts.of(checked))
 
 
 def only_profile(parsed: Parsed) -> str:

@@ -81,7 +81,7 @@ class Housekeeping:
 
     async def _look(self) -> None:
         if self._settings.database_path is not None:
-            await measure_disk(self._settings.database_path.parent, self._metrics)
+            await _measure_disk(self._settings.database_path.parent, self._metrics)
 
     async def _note_newest(self) -> None:
         if self._settings.backup is not None:
@@ -200,7 +200,7 @@ async def measure_lag(clock: Clock, metrics: Metrics) -> NoReturn:
         metrics.loop_lag.observe(max(0.0, clock.monotonic_s() - asked_s))
 
 
-async def measure_disk(folder: Path, metrics: Metrics) -> None:
+async def _measure_disk(folder: Path, metrics: Metrics) -> None:
     """Measure the free space on a folder's disk; an unreadable disk counts as full."""
     try:
         found = await asyncio.to_thread(shutil.disk_usage, folder)

@@ -94,7 +94,7 @@ def _sum(one: RuleWeek, other: RuleWeek) -> RuleWeek:
 
 
 _DAY_S = 86400.0
-MOST_ASKED = 1000  # sources of one request to probe now
+_MOST_ASKED = 1000  # sources of one request to probe now
 _ADVICE_KEPT_S = 60.0
 _MOST_PROMISES = 1000  # of rules and weeks, in a report
 
@@ -222,8 +222,8 @@ class PlanQueries:
     def ask(self, name: str) -> list[AskedProbe]:
         """Have a source, or the sources of a rule or of a profile, probed as soon as politeness allows."""
         names = self.meant(name)
-        if len(names) > MOST_ASKED:
-            raise ConflictError(f"{name} has {len(names)} sources; at most {MOST_ASKED} are probed at once on request")
+        if len(names) > _MOST_ASKED:
+            raise ConflictError(f"{name} has {len(names)} sources; at most {_MOST_ASKED} are probed at once on request")
         for each in names:
             self._decider.settle(each, self._clock.time_s())
         there = [each for each in names if each in self._planner.sources]

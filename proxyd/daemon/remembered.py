@@ -78,10 +78,10 @@ async def last_week(settings: DeciderSettings, plans: PlanMemory) -> WeekPlan | 
     """Return the last plan of the week, made again; ``None`` if there is none, or it was made with other settings."""
     stored = await plans.load()
     is_ours = stored is not None and stored.settings == settings_of_plan(settings)
-    return await asyncio.to_thread(week_of, stored) if stored is not None and is_ours else None
+    return await asyncio.to_thread(_week_of, stored) if stored is not None and is_ours else None
 
 
-def week_of(stored: StoredPlan) -> WeekPlan | None:
+def _week_of(stored: StoredPlan) -> WeekPlan | None:
     """Return the plan of the week that is stored, or ``None`` if it cannot be read."""
     try:
         return WeekPlan.of(unpack(stored.body))

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
-AddrInfo: TypeAlias = tuple["int | socket.AddressFamily", "int | socket.SocketKind", int, str, "tuple[str | int, ...]"]
+_AddrInfo: TypeAlias = tuple["int | socket.AddressFamily", "int | socket.SocketKind", int, str, "tuple[str | int, ...]"]
 
 _REFUSED_V4: tuple[tuple[IPv4Network, str], ...] = tuple(
     (IPv4Network(network), reason)
@@ -265,7 +265,7 @@ class Guard:
         if reason is not None:
             raise RefusedConnectionError(_refusal(address, reason))
 
-    def open_socket(self, info: AddrInfo) -> socket.socket:
+    def open_socket(self, info: _AddrInfo) -> socket.socket:
         """Return a socket for an allowed address; raise RefusedConnectionError for any other.
 
         It is the ``socket_factory`` of ``aiohttp.TCPConnector``.

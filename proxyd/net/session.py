@@ -150,7 +150,7 @@ def _telling() -> aiohttp.TraceConfig:
 
 def _connector(guard: Guard | None, limits: SessionLimits, resolver: AbstractResolver) -> aiohttp.TCPConnector:
     """Return a guarded connector, or one that connects only to a proxy."""
-    return TolerantConnector(
+    return _TolerantConnector(
         resolver=resolver if guard is None else GuardedResolver(guard, resolver),
         socket_factory=None if guard is None else guard.open_socket,
         ssl=_tls_context(),
@@ -245,12 +245,12 @@ _INTERIM = {b"100", b"102", b"103"}
 _BODY = re.compile(rb"(?i)\n(content-length[ \t]*:[ \t]*0*[1-9]|transfer-encoding)")
 
 
-def clean_head(head: bytes) -> bytes:
+def _clean_head(head: bytes) -> bytes:
     r"""Return the head of a response without headers that have invalid names, and with each length only once.
 
     Lengths that differ stay, so that the parser refuses them.
 
-    >>> clean_head(b"HTTP/1.1 200 OK\r\nX-\xe9: 1\r\nContent-Length: 5, 5\r\nContent-Length: 5\r\n\r\n")
+    >>> _clean_head(b"HTTP/1.1 200 OK\r\nX-\xe9: 1\r\nContent-Length: 5, 5\r\nContent-Length: 5\r\n\r\n")
     b'HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n'
     """
     status, *lines = head.rstrip(b"\r\n").split(b"\n")
@@ -272,7 +272,7 @@ def clean_head(head: bytes) -> bytes:
     return b"\r\n".join(kept) + b"\r\n\r\n"
 
 
-class TolerantResponseHandler(ResponseHandler):
+class _TolerantResponseHandler(ResponseHandler):
     """The client's protocol, whose parser gets heads that it can read."""
 
     _head: bytearray | None = None
@@ -313,11 +313,11 @@ class TolerantResponseHandler(ResponseHandler):
 
     def _pass_on(self, head: bytes, rest: bytes, *, has_body: bool) -> None:
         if has_body:
-            super().data_received(clean_head(head) + rest)
+            super().data_received(_clean_head(head) + rest)
             return
         if rest or _BODY.search(head):
             self.force_close()  # a body follows, which would be taken for the next response
-        super().data_received(clean_head(head))
+        super().data_received(_clean_head(head))
 
     def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
         """End the response, also its body: the client would wait for it, although the connection is closed."""
@@ -328,9 +328,9 @@ class TolerantResponseHandler(ResponseHandler):
             self._loop.call_soon(payload.set_exception, error)  # for a reader that was woken by the end of a chunk
 
 
-class TolerantConnector(aiohttp.TCPConnector):
+class _TolerantConnector(aiohttp.TCPConnector):
     """A connector whose connections are tolerant."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self._factory = cast("Any", partial(TolerantResponseHandler, loop=self._loop))
+        self._factory = cast("Any", partial(_TolerantResponseHandler, loop=self._loop))

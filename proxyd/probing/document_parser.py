@@ -157,7 +157,7 @@ def _blocks(body: bytes, content_type: str | None) -> tuple[str, str | None, lis
 _MEMORY_BYTES = 256 << 20  # of data in one worker; a feed of 10 MB needs about a third
 
 
-class ParseFunction(Protocol):
+class _ParseFunction(Protocol):
     """The function that a worker runs: at a module's top level, so that another process can import it."""
 
     def __call__(
@@ -187,7 +187,7 @@ class ParserPool(WorkerPool[ParsedDocument]):
 
     def __init__(
         self,
-        parse: ParseFunction = parse_document,
+        parse: _ParseFunction = parse_document,
         *,
         workers: int = 2,
         timeout_s: float = 10.0,

@@ -157,7 +157,7 @@ class HttpProber:
     def _headers(self, request: ProbeRequest) -> tuple[tuple[str, str], ...]:
         """Return the headers of a profile with their secrets, which are looked up for each request."""
         return tuple(
-            (name, value if isinstance(value, str) else header_secret(value, self._resolve_secret))
+            (name, value if isinstance(value, str) else _header_secret(value, self._resolve_secret))
             for name, value in request.headers
         )
 
@@ -306,12 +306,12 @@ def _detail_of_change(document: ParsedDocument) -> str:
 def authorization(auth: Auth, resolve_secret: ResolveSecret) -> str:
     """Return the value of the Authorization header; raise NoSecretError, which never shows a secret."""
     if auth.user is None:
-        return "Bearer " + header_secret(auth.secret, resolve_secret)
+        return "Bearer " + _header_secret(auth.secret, resolve_secret)
     secret = _secret(auth.secret, resolve_secret)
     return "Basic " + base64.b64encode(auth.user.encode() + b":" + secret).decode()
 
 
-def header_secret(place: SecretRef, resolve_secret: ResolveSecret) -> str:
+def _header_secret(place: SecretRef, resolve_secret: ResolveSecret) -> str:
     """Return a secret as the value of a header; raise NoSecretError, which never shows it."""
     token = _secret(place, resolve_secret).strip()
     if not token.isascii() or not token.decode("ascii").isprintable():

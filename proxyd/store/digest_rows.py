@@ -82,7 +82,7 @@ class SqlDigests:
     async def next_s(self) -> float | None:
         """Return when the next digest is due, in unix seconds, or ``None`` if there is nothing to gather."""
         o = t.outbox.c
-        ours, states = in_shards(self._shards), ("gathering", "released")
+        ours, states = _in_shards(self._shards), ("gathering", "released")
         queries = [select(func.min(o.next_s)).where(o.state == state, ours) for state in states]
         found = [(await self._read(query))[0][0] for query in queries]
         return min((each for each in found if each is not None), default=None)
@@ -90,7 +90,7 @@ class SqlDigests:
     async def make(self, now_s: float, compose: Callable[[Gathered], bytes]) -> None:
         """Make a digest of each period that is over for each lane, and one of released deliveries for each receiver."""
         o = t.outbox.c
-        query = select(o.lane).where(o.state == "gathering", o.next_s <= now_s, in_shards(self._shards)).distinct()
+        query = select(o.lane).where(o.state == "gathering", o.next_s <= now_s, _in_shards(self._shards)).distinct()
         for row in await self._read(query):
             await self._make_of([row.lane], "gathering", now_s, compose)
         for lanes in await self._receivers():
@@ -103,7 +103,7 @@ class SqlDigests:
         lanes: dict[tuple[str, ...], list[str]] = defaultdict(list)
         for lane, *receiver, disabled in await self._read(
             query.outerjoin(t.endpoints, e.lane == o.lane)
-            .where(o.state == "released", in_shards(self._shards))
+            .where(o.state == "released", _in_shards(self._shards))
             .order_by(o.lane)
         ):
             lanes[*receiver, disabled or ""].append(lane)
@@ -139,7 +139,7 @@ class SqlDigests:
         await self._writer.submit(write)
 
 
-def in_shards(shards: OwnShards | None) -> ColumnElement[bool]:
+def _in_shards(shards: OwnShards | None) -> ColumnElement[bool]:
     """Return the condition that a delivery is of our own shards; without ``shards``, all are."""
     return true() if shards is None else t.outbox.c.shard.in_(sorted(shards()))
 

@@ -63,7 +63,7 @@ from proxyd.store.statements import day_of, is_one_of
 
 _FEW = 100_000  # intervals that are found faster by their numbers than by their times
 _SAME_S = 0.0006  # times in a notification are rounded to the millisecond
-MOST_FINDINGS = 100
+_MOST_FINDINGS = 100
 _EVENTS = (
     (t.items, literal(EventKind.INSERT.value)),
     (t.changes, t.changes.c.kind),
@@ -231,10 +231,10 @@ class SqlHistory:
         deliveries = (await self._deliveries([notification_id]))[notification_id]
         notification = rows.as_type(StoredNotification, found[0], deliveries=deliveries)
         intervals = await self._read(intervals_of(notification))
-        findings = await self._read(findings_of(notification))
+        findings = await self._read(_findings_of(notification))
         return NotificationTrace(
             notification,
-            latest_of_each(rows.as_type(DecidedInterval, row) for row in intervals),
+            _latest_of_each(rows.as_type(DecidedInterval, row) for row in intervals),
             tuple(rows.as_type(FoundEvent, row) for row in findings),
             tuple(await self.delivery_attempts(notification_id)),
         )
@@ -318,17 +318,17 @@ def intervals_of_rule(rule: str, since_s: float) -> Select[*tuple[Any, ...]]:
     )
 
 
-def latest_of_each(intervals: Iterable[DecidedInterval]) -> tuple[DecidedInterval, ...]:
+def _latest_of_each(intervals: Iterable[DecidedInterval]) -> tuple[DecidedInterval, ...]:
     """Return the last interval of each source."""
     return tuple({each.source_id: each for each in intervals}.values())
 
 
-def findings_of(notification: StoredNotification) -> Select[*tuple[Any, ...]]:
+def _findings_of(notification: StoredNotification) -> Select[*tuple[Any, ...]]:
     """Return a query of all events that the probe of a notification's event found, in order."""
     seen_s = _time_s(_data(notification).get("event", {}).get("seen"))
     found = [_findings(table, kind, notification.source_id, seen_s) for table, kind in _EVENTS]
     both = union_all(*found).subquery()
-    return select(both).order_by(both.c.seq).limit(MOST_FINDINGS)
+    return select(both).order_by(both.c.seq).limit(_MOST_FINDINGS)
 
 
 def _findings(table: Table, kind: Any, source_id: str, seen_s: float) -> Select[*tuple[Any, ...]]:

@@ -46,7 +46,7 @@ WAITING = ("pending", "held", "gathering", "gathered", "released", "muted", "sto
 """The states of deliveries that may still be sent."""
 
 
-class OutboxDepth(NamedTuple):
+class _OutboxDepth(NamedTuple):
     """Pending deliveries and when the oldest was made, deliveries held for their webhook's ping, and dead letters."""
 
     pending: int
@@ -209,7 +209,7 @@ class SqlOutbox:
         query = select(c.rule, c.endpoint, c.declared, c.disabled_s, c.detail).order_by(c.rule, c.endpoint)
         return [rows.as_type(DisabledEndpoint, row) for row in await self._read_for_people(query)]
 
-    async def outbox_depth(self) -> OutboxDepth:
+    async def outbox_depth(self) -> _OutboxDepth:
         """Return the size of the outbox."""
         o = t.outbox.c
         counts = select(o.state, func.count()).where(o.state.in_(("pending", "held", "dead"))).group_by(o.state)
@@ -221,7 +221,7 @@ class SqlOutbox:
             .where(o.state == "pending")
         )
         oldest_s = (await self._read_for_people(oldest))[0][0]
-        return OutboxDepth(found.get("pending", 0), oldest_s, found.get("held", 0), found.get("dead", 0))
+        return _OutboxDepth(found.get("pending", 0), oldest_s, found.get("held", 0), found.get("dead", 0))
 
 
 def forget_changed_endpoints(connection: Connection, rules: Iterable[NotificationRule]) -> None:

@@ -18,8 +18,8 @@ from proxyd.store.statements import day_of
 from proxyd.store.writer import Writer
 
 _MOST_DELETED = 5_000  # in one commit
-KEPT_PROBES_S = 7 * 86400.0  # at one probe a second these are 600,000 rows
-MOST_PROBES = 2_000_000
+_KEPT_PROBES_S = 7 * 86400.0  # at one probe a second these are 600,000 rows
+_MOST_PROBES = 2_000_000
 
 
 async def expire(writer: Writer, now_s: float, *, retention_s: float) -> int:
@@ -33,7 +33,7 @@ async def expire(writer: Writer, now_s: float, *, retention_s: float) -> int:
     newest = select(func.max(t.notifications.c.position)).scalar_subquery()
     pending = select(t.outbox.c.notification_id).where(t.outbox.c.state.in_(WAITING))
     last = select(func.max(t.probes.c.position)).scalar_subquery()
-    probes_s = now_s - min(retention_s, KEPT_PROBES_S)
+    probes_s = now_s - min(retention_s, _KEPT_PROBES_S)
     old: list[tuple[Table, ColumnElement[bool]]] = [
         (t.source_events, t.source_events.c.seen_s < horizon),
         (t.intervals, t.intervals.c.probed_s < horizon),
@@ -48,7 +48,7 @@ async def expire(writer: Writer, now_s: float, *, retention_s: float) -> int:
         ),
         (t.tokens, t.tokens.c.expires_s < now_s),
         (t.answers, t.answers.c.answered_s < now_s - KEPT_ANSWERS_S),
-        (t.probes, or_(t.probes.c.started_s < probes_s, t.probes.c.position <= last - MOST_PROBES)),
+        (t.probes, or_(t.probes.c.started_s < probes_s, t.probes.c.position <= last - _MOST_PROBES)),
     ]
     return deleted + sum([await _delete(writer, table, condition) for table, condition in old])
 

@@ -89,7 +89,7 @@ def _record_columns(record: SourceRecord | None) -> dict[str, Any]:
     return {"record": json.dumps(values, separators=(",", ":"))} | hidden
 
 
-class KeptRecord(NamedTuple):
+class _KeptRecord(NamedTuple):
     """How the planner stood with a source, as it is stored, which is little."""
 
     record: str
@@ -97,12 +97,12 @@ class KeptRecord(NamedTuple):
     hidden_since_s: float
 
 
-def kept_record(row: Row[Any]) -> KeptRecord:
+def kept_record(row: Row[Any]) -> _KeptRecord:
     """Return what ``source_record`` reads of a row."""
-    return KeptRecord(row.record, row.hidden, row.hidden_since_s)
+    return _KeptRecord(row.record, row.hidden, row.hidden_since_s)
 
 
-def source_record(row: Row[Any] | KeptRecord) -> SourceRecord | None:
+def source_record(row: Row[Any] | _KeptRecord) -> SourceRecord | None:
     """Return how the planner stood with a source, or ``None`` if that was not stored."""
     if not row.record:
         return None
@@ -184,21 +184,21 @@ def probe_row(observation: Observation, probe: Probe) -> dict[str, Any]:
 _LAST_KNOWN = ""  # no field has an empty path
 
 
-def fields_text(item: Item) -> str:
+def _fields_text(item: Item) -> str:
     """Return the fields of an item as text; the last known values of silent ones stand under ``_LAST_KNOWN``."""
     known = {_LAST_KNOWN: dict(item.last_known)} if item.last_known else {}
     return json.dumps({**item.fields, **known}, ensure_ascii=False)
 
 
 def item_fields(text: str) -> dict[str, Any]:
-    """Return the fields that ``fields_text`` wrote."""
+    """Return the fields that ``_fields_text`` wrote."""
     fields: dict[str, Any] = json.loads(text)
     fields.pop(_LAST_KNOWN, None)
     return fields
 
 
 def _item(item_id: str, text: str | None, published_s: float | None, content_hash: str) -> Item:
-    """Return the item whose fields ``fields_text`` wrote; without a text it has none."""
+    """Return the item whose fields ``_fields_text`` wrote; without a text it has none."""
     fields = json.loads(text) if text else {}
     known = fields.pop(_LAST_KNOWN, {})
     return Item(item_id, fields, published_s, content_hash, last_known=known)
@@ -211,7 +211,7 @@ def item_row(source_id: str, stored: StoredEvent) -> dict[str, Any]:
         "seq": stored.seq,
         "item_id": stored.item.item_id,
         "content_hash": stored.item.content_hash,
-        "fields": fields_text(stored.item),
+        "fields": _fields_text(stored.item),
         "words": words_of(stored.item.fields),
         "published_s": stored.item.published_s,
         "event_s": stored.event_s,
@@ -228,7 +228,7 @@ def edit_row(observation: Observation, item: Item) -> dict[str, Any]:
         "of_source": observation.state.source_id,
         "of_item": item.item_id,
         "hash": item.content_hash,
-        "text": fields_text(item),
+        "text": _fields_text(item),
         "new_words": words_of(item.fields),
         "new_published_s": item.published_s,
     }
@@ -272,9 +272,9 @@ def change_row(source_id: str, stored: StoredEvent) -> dict[str, Any]:
         "kind": stored.kind.value,
         "item_id": stored.item.item_id,
         "content_hash": stored.item.content_hash,
-        "fields": fields_text(stored.item),
+        "fields": _fields_text(stored.item),
         "old_hash": stored.old.content_hash if stored.old else None,
-        "old_fields": fields_text(stored.old) if stored.old else None,
+        "old_fields": _fields_text(stored.old) if stored.old else None,
         "published_s": stored.item.published_s,
         "event_s": stored.event_s,
         "seen_s": stored.seen_s,
@@ -304,7 +304,7 @@ def source_event_row(source_id: str, stored: StoredEvent) -> dict[str, Any]:
         "seq": stored.seq,
         "kind": stored.kind.value,
         "item_id": stored.item.item_id,
-        "fields": fields_text(stored.item),
+        "fields": _fields_text(stored.item),
         "event_s": stored.event_s,
         "seen_s": stored.seen_s,
     }
@@ -509,7 +509,7 @@ MOST_TERMS, MOST_BEGUN = 20, 3
 _TERM = re.compile(r'(-?)(?:"([^"]*)"?|(\S+))')
 _words = re.compile(r"[^\W_]+").findall
 
-Phrase: TypeAlias = tuple[str, ...]
+_Phrase: TypeAlias = tuple[str, ...]
 """Words that follow each other."""
 
 
@@ -520,9 +520,9 @@ class Search:
     The last word of those in ``begun`` may go on.
     """
 
-    wanted: tuple[Phrase, ...]
-    begun: tuple[Phrase, ...] = ()
-    unwanted: tuple[Phrase, ...] = ()
+    wanted: tuple[_Phrase, ...]
+    begun: tuple[_Phrase, ...] = ()
+    unwanted: tuple[_Phrase, ...] = ()
 
 
 def words_of(fields: Mapping[str, Value]) -> str:
@@ -546,9 +546,9 @@ def search_of(text: str) -> Search:
     >>> search_of('Kernel "long term" rel* -beta')
     Search(wanted=(('kernel',), ('long', 'term')), begun=(('rel',),), unwanted=(('beta',),))
     """
-    wanted: list[Phrase] = []
-    begun: list[Phrase] = []
-    unwanted: list[Phrase] = []
+    wanted: list[_Phrase] = []
+    begun: list[_Phrase] = []
+    unwanted: list[_Phrase] = []
     for sign, quoted, plain in _TERM.findall(text):
         phrase = tuple(_words(_fold_text(quoted or plain)))
         if phrase:
@@ -584,7 +584,7 @@ def in_sqlite(search: Search, source_id: str | None) -> str:
     return f"{query} NOT words : ({' OR '.join(map(_quote_text, search.unwanted))})" if search.unwanted else query
 
 
-def _quote_text(phrase: Phrase) -> str:
+def _quote_text(phrase: _Phrase) -> str:
     return f'"{" ".join(phrase)}"'
 
 
@@ -600,6 +600,6 @@ def in_postgresql(search: Search) -> str:
     )
 
 
-def _phrase_in_order(phrase: Phrase) -> str:
+def _phrase_in_order(phrase: _Phrase) -> str:
     words = " <-> ".join(f"'{word}'" for word in phrase)
     return words if len(phrase) == 1 else f"({words})"

@@ -54,7 +54,7 @@ T = TypeVar("T")
 log = structlog.get_logger("store")
 _CHUNK = 500
 _MOST_SHOWN = 1_000  # items that are compared with new ones
-MOST_HISTORY = 10_000  # items that a table of a query reads
+_MOST_HISTORY = 10_000  # items that a table of a query reads
 
 
 _of_item = and_(
@@ -109,7 +109,7 @@ _MARK_ALL_GONE = (
 _MARK_GONE = update(t.items).where(_of_item).values(gone_s=bindparam("seen_at_s"))
 
 
-class SqlSubscriptions:
+class _SqlSubscriptions:
     """Subscriptions to hubs."""
 
     def __init__(self, writer: Writer, read: StoreReader) -> None:
@@ -159,7 +159,7 @@ class SqlStore(SqlOutbox):
         self.history = SqlHistory(people)
         self.items = SqlItemSearch(connections.people)
         self.declarations = SqlDeclarations(self.writer, self._all, self.webhooks, grid)
-        self.subscriptions = SqlSubscriptions(self.writer, self._all)
+        self.subscriptions = _SqlSubscriptions(self.writer, self._all)
         self.suspensions = SqlSuspensions(self.writer, self._all, is_shared=shards is not None)
         self.failing = SqlFailingRules(self.writer, self._all)
         self.plan = SqlPlanRecord(self.writer, self._all, self._each, self._part)
@@ -226,7 +226,7 @@ class SqlStore(SqlOutbox):
         """Return the fields of the newest insertions that a query's table reads, oldest first."""
         c = t.items.c
         query = select(c.fields).where(is_one_of(c.source_id, needed.source_ids), c.event_s >= needed.since_s)
-        newest = query.order_by(c.event_s.desc(), c.seq.desc()).limit(MOST_HISTORY)
+        newest = query.order_by(c.event_s.desc(), c.seq.desc()).limit(_MOST_HISTORY)
         return (await self._each(newest, lambda row: rows.item_fields(row.fields)))[::-1]
 
     async def known_items(self, source_id: str, needed: StoreQuery) -> dict[str, Item]:

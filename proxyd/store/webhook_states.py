@@ -42,7 +42,7 @@ class _Answer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class KnownWebhook:
+class _KnownWebhook:
     """A declared webhook, and the time since which it is in its state."""
 
     endpoint: str
@@ -104,10 +104,10 @@ class SqlWebhooks:
             connection.execute(_RELEASE, [_of(key)])
             stored[key] = state.value
 
-    async def all(self) -> list[KnownWebhook]:
+    async def all(self) -> list[_KnownWebhook]:
         """Return every webhook."""
         query = select(t.webhooks).order_by(*(t.webhooks.c[name] for name in _KEY))
-        return [as_type(KnownWebhook, row) for row in await self._read(query)]
+        return [as_type(_KnownWebhook, row) for row in await self._read(query)]
 
     def declare(self, connection: Connection, rules: Iterable[NotificationRule], now_s: float) -> None:
         """Forget the webhooks that are no longer declared, and record the new ones as unconfirmed.

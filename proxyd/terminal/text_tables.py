@@ -27,16 +27,16 @@ def print_table(
     else:
         if title is not None:
             print(title)
-        for line in plain_lines(columns, rows, right):
+        for line in _plain_lines(columns, rows, right):
             print(line)
     for note in notes:
         print(note)
 
 
-def plain_lines(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool]) -> Iterator[str]:
+def _plain_lines(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool]) -> Iterator[str]:
     """Yield the lines of a table; ``right`` says which columns are aligned to the right.
 
-    >>> list(plain_lines(["policy", "cost"], [["doe", "1.5"], ["uniform", "12.0"]], [False, True]))
+    >>> list(_plain_lines(["policy", "cost"], [["doe", "1.5"], ["uniform", "12.0"]], [False, True]))
     ['policy   cost', 'doe       1.5', 'uniform  12.0']
     """
     widths = [max(len(row[column]) for row in [columns, *rows]) for column in range(len(columns))]

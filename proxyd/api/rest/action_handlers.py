@@ -17,7 +17,7 @@ from proxyd.core.model.suspension import Subject
 from proxyd.queries import Queries, SuspensionChange
 
 
-class ProbeHandlers:
+class _ProbeHandlers:
     """Has sources probed now."""
 
     def __init__(self, listings: Listings) -> None:
@@ -31,14 +31,14 @@ class ProbeHandlers:
 
 def probe_endpoints(listings: Listings) -> Sequence[Endpoint]:
     """Return the endpoint that has sources probed."""
-    handlers = ProbeHandlers(listings)
+    handlers = _ProbeHandlers(listings)
     return (
         Endpoint("POST", "/api/v1/probe", "write", handlers.probe, wire.Items[wire.ProbeAsked], body=wire.ProbeWanted,
                  raises=(404, 409, 413, 422, 503), is_keyed=True),
     )  # fmt: skip
 
 
-class MoveHandlers:
+class _MoveHandlers:
     """Handlers that list moves and accept them."""
 
     def __init__(self, queries: Queries) -> None:
@@ -57,7 +57,7 @@ class MoveHandlers:
 
 def move_endpoints(queries: Queries) -> Sequence[Endpoint]:
     """Return the endpoints of moves."""
-    handlers = MoveHandlers(queries)
+    handlers = _MoveHandlers(queries)
     return (
         listing("/api/v1/moves", handlers.list_moves, wire.Items[wire.MoveShown]),
         Endpoint("POST", "/api/v1/moves", "write", handlers.accept_move, wire.MoveMade, body=wire.MoveWanted,
@@ -65,7 +65,7 @@ def move_endpoints(queries: Queries) -> Sequence[Endpoint]:
     )  # fmt: skip
 
 
-class SuspensionHandlers:
+class _SuspensionHandlers:
     """Handlers that pause, resume, mute and unmute."""
 
     def __init__(self, queries: Queries) -> None:
@@ -126,7 +126,7 @@ def asker(request: web.Request) -> str:
 
 def suspension_endpoints(queries: Queries) -> Sequence[Endpoint]:
     """Return the endpoints of suspensions."""
-    handlers = SuspensionHandlers(queries)
+    handlers = _SuspensionHandlers(queries)
     refused = (404, 409, 413, 422, 503)
     return (
         listing("/api/v1/suspensions", handlers.list_suspensions, wire.Items[wire.SuspensionShown]),

@@ -15,7 +15,7 @@ from proxyd.core.errors import BusyError
 from proxyd.queries import Queries
 
 
-class DeliveryHandlers:
+class _DeliveryHandlers:
     """Handlers that send deliveries again, test them, and create or revoke tokens."""
 
     def __init__(self, queries: Queries) -> None:
@@ -51,7 +51,7 @@ class DeliveryHandlers:
 
 def delivery_endpoints(queries: Queries, listings: Listings, streams: Streams) -> Sequence[Endpoint]:
     """Return the endpoints of notifications, deliveries, receivers and tokens."""
-    handlers, listed = DeliveryHandlers(queries), listings.deliveries
+    handlers, listed = _DeliveryHandlers(queries), listings.deliveries
     return (
         listing("/api/v1/notifications", listed.list_notifications, wire.Page[wire.NotificationListed], wire.Found,
                 raises=(404, 503)),

@@ -51,7 +51,7 @@ class HealthHandlers:
         )
 
 
-async def not_here(request: web.Request) -> web.StreamResponse:
+async def _not_here(request: web.Request) -> web.StreamResponse:
     """Refuse a request for the API, on a machine that cannot say which one answers it."""
     return problem(421, "Misdirected Request", _NO_API)
 
@@ -60,5 +60,5 @@ def health_app(handlers: HealthHandlers, hosts: AbstractSet[str] | None = None) 
     """Return the application of a process without an API."""
     app = web.Application(middlewares=[sending, admission(hosts)])
     app.add_routes([web.route(each.method, each.path, each.respond) for each in handlers.endpoints()])
-    app.router.add_route("*", "/{path:.*}", not_here)
+    app.router.add_route("*", "/{path:.*}", _not_here)
     return app

@@ -13,7 +13,7 @@ from proxyd.api.problems import BadRequestError, Handler, problem
 from proxyd.queries import Queries, StoredAnswer
 
 HEADER = "Idempotency-Key"
-REPLAYED = "Idempotent-Replayed"
+_REPLAYED = "Idempotent-Replayed"
 _LONGEST = 255
 _NOBODY = "socket"
 
@@ -58,7 +58,7 @@ class Idempotency:
         if known is not None and known.request != asked:
             return problem(422, "Key already used", f"this {HEADER} was used for a different request; use a new one")
         if known is not None:
-            headers = {REPLAYED: "true", "Content-Type": known.content_type}
+            headers = {_REPLAYED: "true", "Content-Type": known.content_type}
             return web.Response(status=known.status, body=known.body, headers=headers)
         answer = await handler(request)
         if isinstance(answer, web.Response) and isinstance(answer.body, bytes) and answer.status < 400:

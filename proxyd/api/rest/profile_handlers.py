@@ -24,9 +24,9 @@ from proxyd.core.texts.safe_text import for_xml
 from proxyd.queries import DeclarationChanges, OnlyIf, Queries
 
 TEXTS = ("text/plain", "application/octet-stream")
-LISTINGS = (*TEXTS, "text/x-opml", "text/xml", "application/xml")
+_LISTINGS = (*TEXTS, "text/x-opml", "text/xml", "application/xml")
 NOTHING = "nothing is declared; send at least one statement"
-MOST_DECLARED = 2 * MAX_SENT_BYTES  # of a body: JSON adds keys and escapes
+_MOST_DECLARED = 2 * MAX_SENT_BYTES  # of a body: JSON adds keys and escapes
 _MOST_FAULTS = 20
 _MOST_WAITING = 4
 _MOST_MERGED = 5  # times, with a declaration that changes meanwhile
@@ -104,7 +104,7 @@ class ProfileHandlers:
         without a folder go to `name`. Addresses that are declared already are left alone, so an import may be repeated.
         """
         asked = read_query(request, wire.Listing)
-        if request.content_type not in LISTINGS:
+        if request.content_type not in _LISTINGS:
             return problem(415, "Unsupported media type", "send OPML as text/x-opml, or addresses as text/plain")
         made = await self.import_list(await read_bytes(request), asked)
         return json_response(made) if asked.dry_run else made
@@ -166,13 +166,13 @@ def profile_endpoints(queries: Queries, listings: Listings) -> Sequence[Endpoint
         listing("/api/v1/profiles", declared.list_profiles, wire.Page[wire.ProfileListed], wire.ListWindow),
         Endpoint("POST", "/api/v1/profiles", "write", handlers.declare, wire.ChangesMade, wire.DryRun,
                  wire.DeclarationWritten, TEXTS, status=201, also=(200,), raises=(404, 409, 412, 413, 415, 422, 503),
-                 is_keyed=True, is_conditional=True, most_bytes=MOST_DECLARED),
+                 is_keyed=True, is_conditional=True, most_bytes=_MOST_DECLARED),
         Endpoint("GET", "/api/v1/profiles/{name}", "read", handlers.get_profile, wire.ProfileShown, raises=(404, 503),
                  is_tagged=True),
         Endpoint("DELETE", "/api/v1/profiles/{name}", "write", handlers.drop_profile, wire.ChangesMade,
                  raises=(404, 409, 412, 422, 503), is_conditional=True),
         Endpoint("POST", "/api/v1/import", "write", handlers.import_feeds, wire.ImportMade, wire.Listing,
-                 texts=LISTINGS, status=201, also=(200,), raises=(409, 413, 415, 422, 503), is_keyed=True,
+                 texts=_LISTINGS, status=201, also=(200,), raises=(409, 413, 415, 422, 503), is_keyed=True,
                  most_bytes=MOST_LISTED),
         Endpoint("GET", "/api/v1/export", "read", handlers.export_feeds, "text/x-opml", raises=(503,)),
         listing("/api/v1/rules", declared.list_rules, wire.Page[wire.Rule], wire.ListWindow),

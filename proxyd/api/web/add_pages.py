@@ -39,7 +39,7 @@ _KINDS = ("items", "text", "price", "value")
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
+class _Choices:
     """The fields of the form."""
 
     url: str = ""
@@ -52,7 +52,7 @@ class Choices:
     secret: str = ""
 
     @classmethod
-    def of(cls, form: Mapping[str, str]) -> Choices:
+    def of(cls, form: Mapping[str, str]) -> _Choices:
         """Return the fields that a browser sent, without spaces around them, and the address as it is asked."""
         fields = {name: form.get(name, "").strip()[:_LONGEST] for name in cls.__slots__}
         return cls(**fields | {"url": plain_address(fields["url"])})
@@ -116,7 +116,7 @@ class AddPages:
 
     async def form(self, request: web.Request) -> web.Response:
         """Ask for an address, or show what the one in the query holds and what can be told of it."""
-        chosen = Choices.of(request.query)
+        chosen = _Choices.of(request.query)
         if not chosen.url:
             return self._page(request, chosen)
         try:
@@ -130,7 +130,7 @@ class AddPages:
         shown = Shown.of(found)
         watched = self._watch_at(found.outcome.source_id, shown.title)
         name = watched.name.value if watched is not None else self._free(shown.title)
-        looked = Choices(found.outcome.source_id, kind=chosen.kind if chosen.kind in _KINDS else kind, name=name)
+        looked = _Choices(found.outcome.source_id, kind=chosen.kind if chosen.kind in _KINDS else kind, name=name)
         return self._page(request, looked, shown=shown, watched=watched and format_statements([watched]))
 
     def _watch_at(self, url: str, title: str) -> Watch | None:
@@ -146,7 +146,7 @@ class AddPages:
     async def add(self, request: web.Request) -> web.StreamResponse:
         """Declare what the form asks for, or show it and its cost."""
         form = await read_form(request)
-        chosen = Choices.of(form)
+        chosen = _Choices.of(form)
         try:
             wish = chosen.wish()
             value = await self._value(chosen)
@@ -191,19 +191,19 @@ class AddPages:
         form = await read_form(request)
         text = form.get("list", "")
         if not text.strip():
-            return self._page(request, Choices(), status=422, error="choose a file")
+            return self._page(request, _Choices(), status=422, error="choose a file")
         try:
             made = await self._lists.import_list(
                 text.encode(), wire.Listing(name=form.get("name", "").strip() or "Imported")
             )
         except EXPECTED as error:
-            return self._page(request, Choices(), status=answer_to(error).status, error=_said(error))
+            return self._page(request, _Choices(), status=answer_to(error).status, error=_said(error))
         known = f", {made.sources_known:,} were there already" if made.sources_known else ""
         unread = f", {made.unreadable:,} could not be read" if made.unreadable else ""
         request[SIGNED].session.say(f"Sources added: {made.sources_added:,}{known}{unread}.")
         raise web.HTTPSeeOther("/sources")
 
-    async def _value(self, chosen: Choices) -> str | None:
+    async def _value(self, chosen: _Choices) -> str | None:
         """Return the chosen value as the page shows it now; raises ``BadRequestError`` if it cannot be read."""
         if chosen.kind != "value":
             return None
@@ -215,7 +215,7 @@ class AddPages:
             raise BadRequestError(f"nothing was read at {chosen.selector}: {why}; choose another place")
         return str(value)
 
-    def _page(self, request: web.Request, chosen: Choices, *, status: int = 200, **facts: Any) -> web.Response:
+    def _page(self, request: web.Request, chosen: _Choices, *, status: int = 200, **facts: Any) -> web.Response:
         nothing = dict.fromkeys(("shown", "error", "text", "value", "cost", "warnings", "watched"))
         return self._render(request, "add.html", status=status, chosen=chosen, **{**nothing, **facts})
 

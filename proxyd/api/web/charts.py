@@ -163,7 +163,7 @@ def chart(
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class _Cell:
     """An hour of the week: the ``level`` of its shade, its rate factor, expected items, and planned probes."""
 
     day: int
@@ -174,7 +174,7 @@ class Cell:
     planned: int
 
 
-def heat_map(week: Sequence[float], rate_per_day: float, planned_s: Iterable[float]) -> list[list[Cell]]:
+def heat_map(week: Sequence[float], rate_per_day: float, planned_s: Iterable[float]) -> list[list[_Cell]]:
     """Return a week's cells by day from Monday; ``planned_s`` are unix seconds, hours are those of UTC.
 
     >>> cells = heat_map([], 24.0, [4 * 86400.0 + 60.0])  # 1970-01-05 was a Monday
@@ -188,12 +188,12 @@ def heat_map(week: Sequence[float], rate_per_day: float, planned_s: Iterable[flo
     return [[_cell(day, hour, week, most, rate_per_day, counts) for hour in range(24)] for day in range(7)]
 
 
-def _cell(day: int, hour: int, week: Sequence[float], most: float, rate: float, counts: Sequence[int]) -> Cell:
+def _cell(day: int, hour: int, week: Sequence[float], most: float, rate: float, counts: Sequence[int]) -> _Cell:
     at = day * 24 + hour
     if not week:
-        return Cell(day, hour, 0, None, None, counts[at])
+        return _Cell(day, hour, 0, None, None, counts[at])
     level = 0 if most <= 0 or week[at] <= 0 else max(1, round(LEVELS * week[at] / most))
-    return Cell(day, hour, level, week[at], week[at] * rate / 24.0, counts[at])
+    return _Cell(day, hour, level, week[at], week[at] * rate / 24.0, counts[at])
 
 
 def spark_line(counts: Sequence[int], *, step: float = 6.0, height: float = 18.0) -> str:
@@ -228,7 +228,7 @@ class Marks:
 
 
 @dataclass(frozen=True, slots=True)
-class TimeLine:
+class _TimeLine:
     """Items on one line, probes on another, and a line from each item to the probe that saw it."""
 
     width: float
@@ -241,7 +241,7 @@ class TimeLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes:
+class _Lanes:
     """Execution intervals, a line for each source: their spans, and marks of their fates."""
 
     width: float
@@ -257,7 +257,7 @@ class Lanes:
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class _Bar:
     """A bar of a histogram; ``name`` is the range of its class."""
 
     name: str
@@ -275,18 +275,18 @@ class Histogram:
     width: float
     height: float
     bottom: float
-    bars: tuple[Bar, ...]
+    bars: tuple[_Bar, ...]
     ticks: tuple[Tick, ...]
     median_s: float
     nine_in_ten_s: float
 
 
-def time_ticks(begin_s: float, end_s: float, most: int = 9) -> list[Tick]:
+def _time_ticks(begin_s: float, end_s: float, most: int = 9) -> list[Tick]:
     """Return at most ``most`` round UTC times between two: hours, days of the week, or dates.
 
-    >>> [tick.label for tick in time_ticks(0.0, 86400.0)]
+    >>> [tick.label for tick in _time_ticks(0.0, 86400.0)]
     ['Thu 01', '03:00', '06:00', '09:00', '12:00', '15:00', '18:00', '21:00', 'Fri 02']
-    >>> [tick.label for tick in time_ticks(3600.0, 4 * 86400.0, most=4)]
+    >>> [tick.label for tick in _time_ticks(3600.0, 4 * 86400.0, most=4)]
     ['Fri 02', 'Sat 03', 'Sun 04', 'Mon 05']
     """
     step_s = next((each for each in _STEPS_S if (end_s - begin_s) / each <= most), _STEPS_S[-1])
@@ -316,7 +316,7 @@ def probe_kind(outcome: str, items: int) -> str:
 
 def time_line(
     begin_s: float, end_s: float, items: Sequence[tuple[float, float]], probes: Sequence[tuple[float, str]]
-) -> TimeLine:
+) -> _TimeLine:
     """Return the picture of items (published, seen) and probes (started, kind) in a period.
 
     Items published before the period start at its edge.
@@ -330,7 +330,7 @@ def time_line(
     frame = _frame(begin_s, end_s, 172.0)
     lines = [(frame.x(max(came_s, begin_s)), frame.x(min(max(seen_s, begin_s), end_s))) for came_s, seen_s in items]
     at = {kind: [frame.x(at_s) for at_s, its in probes if its == kind] for kind in ("unchanged", "failed", "found")}
-    return TimeLine(
+    return _TimeLine(
         frame.width,
         frame.height,
         frame.left,
@@ -340,13 +340,13 @@ def time_line(
             _marks("unchanged", at["unchanged"], PROBES_Y, stroke),
             _marks("failed", at["failed"], PROBES_Y, cross),
             _marks("found", at["found"], PROBES_Y, dot),
-            _marks("item", [x for x, _ in lines], ITEMS_Y, diamond),
+            _marks("item", [x for x, _ in lines], ITEMS_Y, _diamond),
         ),
         " ".join(f"M{x} {ITEMS_Y} L{seen_x} {PROBES_Y}" for x, seen_x in lines),
     )
 
 
-def lanes(begin_s: float, end_s: float, intervals: Sequence[wire.IntervalOfRule]) -> Lanes:
+def lanes(begin_s: float, end_s: float, intervals: Sequence[wire.IntervalOfRule]) -> _Lanes:
     """Return the picture of a rule's intervals for the sources with the newest ones, by name.
 
     Each interval is a span, which ends at its probe if nothing else ended it, with a mark at its probe; a line leads to
@@ -363,7 +363,7 @@ def lanes(begin_s: float, end_s: float, intervals: Sequence[wire.IntervalOfRule]
     at = {source: LANE * (k + 1.0) - 8.0 for k, source in enumerate(shown)}
     frame = _frame(begin_s, end_s, LANE * len(shown) + 36.0)
     drawn = [_Drawn.of(frame, each, at[each.source]) for each in intervals if each.source in at]
-    return Lanes(
+    return _Lanes(
         frame.width,
         frame.height,
         frame.left,
@@ -448,10 +448,10 @@ def rank(ordered: Sequence[float], share: float) -> float:
     return ordered[max(0, ceil(share * len(ordered)) - 1)]
 
 
-def _bar(frame: Frame, number: int, name: str, count: int) -> Bar:
+def _bar(frame: Frame, number: int, name: str, count: int) -> _Bar:
     left, right, top = frame.x(number), frame.x(number + 1.0), frame.y(float(count))
     height = round(frame.height - frame.bottom - top, 1)
-    return Bar(name, count, round(left + 1.0, 1), top, round(right - left - 2.0, 1), height)
+    return _Bar(name, count, round(left + 1.0, 1), top, round(right - left - 2.0, 1), height)
 
 
 def _frame(begin_s: float, end_s: float, height: float) -> Frame:
@@ -459,7 +459,7 @@ def _frame(begin_s: float, end_s: float, height: float) -> Frame:
 
 
 def _ticks(frame: Frame) -> tuple[Tick, ...]:
-    return tuple(Tick(frame.x(tick.at), tick.label) for tick in time_ticks(frame.x_low, frame.x_high))
+    return tuple(Tick(frame.x(tick.at), tick.label) for tick in _time_ticks(frame.x_low, frame.x_high))
 
 
 Shape = Callable[[float, float], str]
@@ -484,9 +484,9 @@ def dot(x: float, y: float) -> str:
     return f"M{x - 4:.1f} {y} a4 4 0 1 0 8 0 a4 4 0 1 0 -8 0 Z"
 
 
-def diamond(x: float, y: float) -> str:
+def _diamond(x: float, y: float) -> str:
     """Return a square on its corner around a point."""
     return f"M{x} {y - 4.5} l4.5 4.5 l-4.5 4.5 l-4.5 -4.5 Z"
 
 
-_FATES: tuple[tuple[str, Shape], ...] = (("captured", dot), ("late", diamond), ("missed", cross))
+_FATES: tuple[tuple[str, Shape], ...] = (("captured", dot), ("late", _diamond), ("missed", cross))

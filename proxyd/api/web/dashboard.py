@@ -69,7 +69,7 @@ class Dashboard:
         parts = self._queries, self._listings, self._renderer
         news, pages, subjects, editor = News(*parts), WebPages(*parts), Subjects(*parts), Editor(*parts)
         adding = AddPages(self._queries, ProfileHandlers(self._queries, self._listings), self._renderer)
-        tokens = TokenPages(self._queries, self._renderer)
+        tokens = _TokenPages(self._queries, self._renderer)
         actions = Actions(self._queries)
         return (
             WebRoute("GET", "/static/{file}", None, self.static),
@@ -199,7 +199,7 @@ _DAY_S = 86400.0
 _FIELDS = {"name": "", "scope": "read", "days": ""}
 
 
-class TokenPages:
+class _TokenPages:
     """Handlers that list, create and revoke tokens; they require the scope admin."""
 
     def __init__(self, queries: Queries, renderer: Renderer) -> None:
@@ -233,7 +233,7 @@ class TokenPages:
             form["name"],
             cast("Scope", form["scope"]),  # new_token refuses others
             now_s=self._clock.time_s(),
-            expires_in_s=seconds_of(form["days"]),
+            expires_in_s=_seconds_of(form["days"]),
         )
         await self._access.add_token(token)
         return shown
@@ -247,10 +247,10 @@ class TokenPages:
         )
 
 
-def seconds_of(days: str) -> float | None:
+def _seconds_of(days: str) -> float | None:
     """Return a number of days in seconds, ``None`` if nothing is written.
 
-    >>> seconds_of("1.5"), seconds_of(" ")
+    >>> _seconds_of("1.5"), _seconds_of(" ")
     (129600.0, None)
     """
     if not days.strip():
@@ -270,7 +270,7 @@ _GROUPS = (
 
 
 @dataclass(frozen=True, slots=True)
-class SchemaField:
+class _SchemaField:
     """A parameter or a member: its name, its type, whether it is required, and its meaning."""
 
     name: str
@@ -289,7 +289,7 @@ class Operation:
     scope: str
     summary: str
     description: str
-    fields: tuple[SchemaField, ...]
+    fields: tuple[_SchemaField, ...]
     body: tuple[str, str] | None
     answers: tuple[tuple[str, str, str], ...]
 
@@ -300,30 +300,30 @@ class Schema:
 
     name: str
     said: str
-    fields: tuple[SchemaField, ...]
+    fields: tuple[_SchemaField, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Sections:
+class _Sections:
     """The whole reference."""
 
     groups: tuple[tuple[str, tuple[Operation, ...]], ...]
     schemas: tuple[Schema, ...]
 
 
-def sections(document: Mapping[str, Any]) -> Sections:
+def sections(document: Mapping[str, Any]) -> _Sections:
     """Return an OpenAPI document as sections of a page."""
     grouped: dict[str, list[Operation]] = {name: [] for name, _ in _GROUPS}
     for path, operations in document["paths"].items():
         group = next(name for name, starts in _GROUPS if any(path.startswith(start) for start in starts))
         grouped[group] += [_operation(method, path, each) for method, each in operations.items()]
     schemas = [_schema(name, each) for name, each in sorted(document["components"]["schemas"].items())]
-    return Sections(tuple((name, tuple(found)) for name, found in grouped.items()), tuple(schemas))
+    return _Sections(tuple((name, tuple(found)) for name, found in grouped.items()), tuple(schemas))
 
 
 def _operation(method: str, path: str, found: Mapping[str, Any]) -> Operation:
     fields = [
-        SchemaField(each["name"], type_of(each["schema"]), each.get("required", False), each.get("description", ""),
+        _SchemaField(each["name"], type_of(each["schema"]), each.get("required", False), each.get("description", ""),
               each["in"])
         for each in found["parameters"]
     ]  # fmt: skip
@@ -347,7 +347,7 @@ def _operation(method: str, path: str, found: Mapping[str, Any]) -> Operation:
 def _schema(name: str, found: Mapping[str, Any]) -> Schema:
     required: Sequence[str] = found.get("required", ())
     fields = [
-        SchemaField(member, type_of(each), member in required, each.get("description", ""))
+        _SchemaField(member, type_of(each), member in required, each.get("description", ""))
         for member, each in found.get("properties", {}).items()
     ]
     return Schema(name, found.get("description", ""), tuple(fields))

@@ -32,7 +32,7 @@ _NEW = """WATCH 'https://github.com/python/cpython/releases.atom' AS "stable" IN
 
 
 @dataclass(frozen=True, slots=True)
-class ProfileRow:
+class _ProfileRow:
     """A line of a text, from 1, and its faults."""
 
     number: int
@@ -41,13 +41,13 @@ class ProfileRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class _Verdict:
     """What a text changes and costs, or its problem, with faults in its ``rows`` or ``elsewhere``."""
 
     changes: DeclarationChanges | None = None
     cost: wire.CostShown | None = None
     problem: wire.Problem | None = None
-    rows: tuple[ProfileRow, ...] = ()
+    rows: tuple[_ProfileRow, ...] = ()
     elsewhere: tuple[wire.Fault, ...] = ()
 
     @classmethod
@@ -57,7 +57,7 @@ class Verdict:
         problem = wire.Problem.model_validate_json(answer.body)
         faults = problem.errors or []
         elsewhere = tuple(each for each in faults if each.line is None or each.file != _API)
-        return cls(problem=problem, rows=tuple(excerpt(text, faults)), elsewhere=elsewhere)
+        return cls(problem=problem, rows=tuple(_excerpt(text, faults)), elsewhere=elsewhere)
 
 
 class Editor:
@@ -124,7 +124,7 @@ class Editor:
         is_known = name in self._profiles.declaration.profiles
         return await asyncio.to_thread(self._profiles.text_of, name) if is_known else ""
 
-    async def _verdict(self, text: str, *, saved: dict[str, str] | None = None) -> Verdict:
+    async def _verdict(self, text: str, *, saved: dict[str, str] | None = None) -> _Verdict:
         """Return what a text would change and cost, or changed if it was ``saved``, or its errors.
 
         Raises ``ChangedError`` if the profile has changed since the saved form was rendered.
@@ -133,13 +133,13 @@ class Editor:
             if not text.strip():
                 raise BadRequestError("the text is empty; write at least one statement")
             if saved is not None:
-                return Verdict(changes=await self._profiles.declare(text, only_if=_precondition_of(saved)))
+                return _Verdict(changes=await self._profiles.declare(text, only_if=_precondition_of(saved)))
             changes, cost = await self._profiles.try_out(text)
         except ChangedError:
             raise
         except EXPECTED as error:
-            return Verdict.of(answer_to(error), text)
-        return Verdict(changes=changes, cost=payloads.cost(cost))
+            return _Verdict.of(answer_to(error), text)
+        return _Verdict(changes=changes, cost=payloads.cost(cost))
 
     def _editor(self, request: web.Request, **facts: Any) -> web.Response:
         empty = {"name": "", "text": "", "tag": "", "found": None, "verdict": None, "changed": None}
@@ -172,10 +172,10 @@ async def _form(request: web.Request) -> dict[str, str]:
     return fields | {"text": fields["text"].replace("\r\n", "\n")}
 
 
-def excerpt(text: str, faults: Sequence[wire.Fault], *, around: int = 1) -> list[ProfileRow]:
+def _excerpt(text: str, faults: Sequence[wire.Fault], *, around: int = 1) -> list[_ProfileRow]:
     r"""Return the lines at fault with their faults, and the lines around them.
 
-    >>> rows = excerpt("a\nb\nc\nd", [wire.Fault(detail="no", file="api", line=1, column=1)])
+    >>> rows = _excerpt("a\nb\nc\nd", [wire.Fault(detail="no", file="api", line=1, column=1)])
     >>> [(row.number, row.text, len(row.faults)) for row in rows]
     [(1, 'a', 1), (2, 'b', 0)]
     """
@@ -185,4 +185,4 @@ def excerpt(text: str, faults: Sequence[wire.Fault], *, around: int = 1) -> list
             of_line.setdefault(fault.line, []).append(fault)
     near = {number for line in of_line for number in range(line - around, line + around + 1)}
     lines = text.split("\n")
-    return [ProfileRow(n, line, tuple(of_line.get(n, ()))) for n, line in enumerate(lines, start=1) if n in near]
+    return [_ProfileRow(n, line, tuple(of_line.get(n, ()))) for n, line in enumerate(lines, start=1) if n in near]

@@ -27,14 +27,14 @@ _DAYS = 7
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class _Named:
     """The first few names of a list, and how many there are."""
 
     names: Sequence[str]
     count: int
 
     @classmethod
-    def of(cls, names: Sequence[str]) -> Named:
+    def of(cls, names: Sequence[str]) -> _Named:
         """Return the first names, in order."""
         return cls(sorted(names)[:_MOST_NAMED], len(names))
 
@@ -84,7 +84,7 @@ class Kept:
         return falls_short(self.share, self.predicted, self.events)
 
 
-def told_alike(news: Sequence[wire.NotificationListed]) -> list[list[wire.NotificationListed]]:
+def _told_alike(news: Sequence[wire.NotificationListed]) -> list[list[wire.NotificationListed]]:
     """Return notifications in order, those of several rules about the same event of a source together."""
     found: dict[tuple[str, str, str, int], list[wire.NotificationListed]] = {}
     of_rule: Counter[tuple[str, str, str, str]] = Counter()
@@ -111,11 +111,11 @@ class News:
         """Show the newest notifications, what needs attention, and how promises were kept in the last week."""
         deliveries = self._listings.deliveries
         told = (await deliveries.list_notifications(wire.Found(limit=_MOST_TOLD))).items
-        news = told_alike(told)[:_MOST_NEWS]
+        news = _told_alike(told)[:_MOST_NEWS]
         report = payloads.report(await self._plans.report(days=_DAYS, with_promises=False))
         samples = await self._vitals.samples()
         suspended = self._suspensions.all()
-        names = {subject: Named.of([e.name for e in suspended if e.subject is subject]) for subject in Subject}
+        names = {subject: _Named.of([e.name for e in suspended if e.subject is subject]) for subject in Subject}
         return self._render(
             request,
             "news.html",
@@ -123,14 +123,14 @@ class News:
             titles=titles_of(told),
             changes=changes_of(told),
             kept=Kept.of(report.days),
-            off=Named.of([each.source for each in report.off]),
+            off=_Named.of([each.source for each in report.off]),
             checks=await self._vitals.readiness(),
             values=samples.values,
             probers_aside=self._vitals.probers_aside,
-            failing=Named.of(self._plans.failing()),
-            silent=Named.of(self._plans.silent()),
-            moved=Named.of(list(await self._moves.proposals())),
-            failing_rules=Named.of(list(self._suspensions.failing_rules())),
+            failing=_Named.of(self._plans.failing()),
+            silent=_Named.of(self._plans.silent()),
+            moved=_Named.of(list(await self._moves.proposals())),
+            failing_rules=_Named.of(list(self._suspensions.failing_rules())),
             paused=names[Subject.SOURCE],
             muted_rules=names[Subject.RULE],
             muted_profiles=names[Subject.PROFILE],

@@ -27,9 +27,9 @@ _MOST_WITH_FILES = web.RequestKey("the bytes of a form with files", int)
 _FIELDS = web.RequestKey("the fields of a form with files", dict[str, str])
 SIGNED = web.RequestKey("signed", Signed)
 """The session of a request to a page that requires one."""
-PROGRAMS = frozenset({"api", "healthz", "readyz", "metrics", "websub", "static"})
+_PROGRAMS = frozenset({"api", "healthz", "readyz", "metrics", "websub", "static"})
 """The first segments of paths that are not pages."""
-HEADERS = {
+_HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
         "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
@@ -95,7 +95,7 @@ class PageGate:
 
         @web.middleware
         async def answered(request: web.Request, handler: Handler) -> web.StreamResponse:
-            if request.match_info.http_exception is None or not is_for_browsers(request):
+            if request.match_info.http_exception is None or not _is_for_browsers(request):
                 return await handler(request)
             if (signed := await self._sessions.find(request.cookies.get(COOKIE, ""))) is not None:
                 request[SIGNED] = signed
@@ -108,7 +108,7 @@ class PageGate:
         if answer.content_type == "application/problem+json" and isinstance(answer, web.Response):
             answer = await self._page_of(request, answer)
         if not answer.prepared:
-            answer.headers.update(HEADERS)
+            answer.headers.update(_HEADERS)
             answer.headers.setdefault("Cache-Control", "no-store")
             if self._peers.told_session(request) is not None and SIGNED in request:
                 answer.headers[NOTES_HEADER] = written_notes(request[SIGNED].session.lend())
@@ -147,7 +147,7 @@ class PageGate:
         return await self._answer_session(request, route, signed.session)
 
     async def _answer_session(self, request: web.Request, route: WebRoute, session: Session) -> web.StreamResponse:
-        if route.method == "POST" and not await has_csrf(request, session.csrf):
+        if route.method == "POST" and not await _has_csrf(request, session.csrf):
             return problem(403, "Forbidden", "the form is from another session; go back, reload the page and try again")
         return await route.handler(request)
 
@@ -166,9 +166,9 @@ class PageGate:
         return answer
 
 
-def is_for_browsers(request: web.Request) -> bool:
+def _is_for_browsers(request: web.Request) -> bool:
     """Return whether a browser requests a page, not an address for programs."""
-    is_page = request.path.strip("/").partition("/")[0] not in PROGRAMS
+    is_page = request.path.strip("/").partition("/")[0] not in _PROGRAMS
     return is_page and "text/html" in request.headers.get("Accept", "").lower()
 
 
@@ -189,7 +189,7 @@ def is_own(request: web.Request) -> bool:
         return False
 
 
-async def has_csrf(request: web.Request, expected: str) -> bool:
+async def _has_csrf(request: web.Request, expected: str) -> bool:
     """Return whether the form of a request contains the CSRF token of its session."""
     given = (await read_form(request)).get("csrf", "")
     return hmac.compare_digest(given.encode(errors="replace"), expected.encode())

@@ -23,7 +23,7 @@ _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 
 @dataclass(frozen=True, slots=True)
-class StaticFile:
+class _StaticFile:
     """A static file, which does not change while proxyd runs; ``tag`` is part of its address."""
 
     body: bytes
@@ -31,14 +31,14 @@ class StaticFile:
     tag: str
 
 
-def static_files() -> dict[str, StaticFile]:
+def static_files() -> dict[str, _StaticFile]:
     """Return the static files by name."""
     found = {}
     for each in resources.files("proxyd.api.web").joinpath("static").iterdir():
         media_type = _TYPES.get(each.name.rpartition(".")[2])
         if media_type is not None:
             body = each.read_bytes()
-            found[each.name] = StaticFile(body, media_type, hashlib.sha256(body).hexdigest()[:12])
+            found[each.name] = _StaticFile(body, media_type, hashlib.sha256(body).hexdigest()[:12])
     return found
 
 
@@ -51,7 +51,7 @@ def _sources() -> dict[str, str]:
 class Renderer:
     """Renders templates with the values that every page needs."""
 
-    def __init__(self, queries: Queries, files: dict[str, StaticFile]) -> None:
+    def __init__(self, queries: Queries, files: dict[str, _StaticFile]) -> None:
         self._clock = queries.clock
         self._templates = Environment(
             loader=DictLoader(_sources()),

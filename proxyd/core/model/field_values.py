@@ -138,15 +138,15 @@ def normal_link(link: str) -> str:
         return link.strip()
     host = _DEFAULT_PORT.sub("", parts.netloc.rpartition("@")[2].lower()).rstrip(".").removeprefix("www.")
     path = _UNRESERVED.sub(lambda match: chr(int(match[1], 16)), _PATH_SESSION.sub("", parts.path)).rstrip("/")
-    query = "&".join(part for part in parts.query.split("&") if part and not is_tracking(part))
-    fragment = "" if is_tracking(parts.fragment) else parts.fragment
+    query = "&".join(part for part in parts.query.split("&") if part and not _is_tracking(part))
+    fragment = "" if _is_tracking(parts.fragment) else parts.fragment
     return f"{host}{path}{f'?{query}' if query else ''}{f'#{fragment}' if fragment else ''}"
 
 
-def is_tracking(parameter: str) -> bool:
+def _is_tracking(parameter: str) -> bool:
     """Return whether a parameter of an address only says where its reader came from, or names a session.
 
-    >>> is_tracking("utm_medium=feed"), is_tracking("p=8")
+    >>> _is_tracking("utm_medium=feed"), _is_tracking("p=8")
     (True, False)
     """
     return _TRACKING.fullmatch(parameter.partition("=")[0]) is not None

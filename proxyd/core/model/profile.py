@@ -213,7 +213,7 @@ class After:
 
 AT_ONCE = After(probes=1)
 """An event without AFTER."""
-PATIENT = After(probes=3)
+_PATIENT = After(probes=3)
 """TROUBLE without AFTER, which many sources of others are watched for."""
 
 
@@ -261,7 +261,7 @@ class Trigger:
     @property
     def lasting(self) -> After:
         """How long a condition at a source lasts before it is this event."""
-        return self.after or (PATIENT if self.kind is EventKind.TROUBLE else AT_ONCE)
+        return self.after or (_PATIENT if self.kind is EventKind.TROUBLE else AT_ONCE)
 
 
 class UtilityKind(Enum):

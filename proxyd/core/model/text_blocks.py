@@ -16,7 +16,7 @@ from proxyd.core.model.field_values import normal_text
 
 BLOCK_GAP = "\n\n"
 MOST_BLOCKS = 2_000
-MOST_COMPARED = 200_000
+_MOST_COMPARED = 200_000
 """Comparisons of blocks in one difference; blocks that are not compared count as changed."""
 
 
@@ -59,7 +59,7 @@ def diff_blocks(
     new: str,
     *,
     most: int = MOST_BLOCKS,
-    most_compared: int = MOST_COMPARED,
+    most_compared: int = _MOST_COMPARED,
     spend: Callable[[int], None] = _count_nothing,
 ) -> tuple[BlockChange, ...]:
     r"""Return the changes from one text of a page to another, in page order.

@@ -132,11 +132,11 @@ def _play(planner: Planner, source_ids: Iterable[str], epoch: Epoch, limit: int 
     return _Played(probes, len(held_back), is_cut=False)
 
 
-PUSHED = "pushed by its hub"
+_PUSHED = "pushed by its hub"
 
 
 @dataclass(frozen=True, slots=True)
-class Unmet:
+class _Unmet:
     """An expected interval in which no probe is planned, and the constraint that prevents one."""
 
     interval: ExecutionInterval
@@ -150,7 +150,7 @@ class IntervalForecast:
     epoch: Epoch
     intervals: tuple[ExecutionInterval, ...]
     probes: tuple[PlannedProbe, ...]
-    unmet: tuple[Unmet, ...]
+    unmet: tuple[_Unmet, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,7 +200,7 @@ class _Watch:
         self._ends = sorted((interval.deadline or 0, interval.source_id) for interval in intervals)
         self._ends.reverse()
         self._held: dict[str, tuple[Chronon, str]] = {}
-        self.unmet: list[Unmet] = []
+        self.unmet: list[_Unmet] = []
 
     def take(self, planner: Planner, now: Chronon, chosen: Iterable[PlannedProbe]) -> None:
         """Take in the probes that a chronon chose, and the sources it held back."""
@@ -216,7 +216,7 @@ class _Watch:
             deadline, name = self._ends.pop()
             for interval in [each for each in self._open[name] if each.deadline == deadline]:
                 self._open[name].remove(interval)
-                self.unmet.append(Unmet(interval, self._constraint(planner, interval)))
+                self.unmet.append(_Unmet(interval, self._constraint(planner, interval)))
 
     def _constraint(self, planner: Planner, interval: ExecutionInterval) -> str:
         """Return the constraint that last held the source back; if it was never due, the one that forbids a start."""
@@ -227,5 +227,5 @@ class _Watch:
             return constraint
         grid = planner.settings.grid
         if source.pushed_until_s > grid.start_s(interval.start):
-            return PUSHED
+            return _PUSHED
         return planner.limits.obstacle_at(source, grid.start_s(deadline)) or Constraint.BUDGET

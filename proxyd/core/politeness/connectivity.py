@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 
-SILENT_HOSTS = 3  # a host of reference instead would be one more setting, and one more party that learns of us
-LEAST_OUTAGE_S = 60.0
+_SILENT_HOSTS = 3  # a host of reference instead would be one more setting, and one more party that learns of us
+_LEAST_OUTAGE_S = 60.0
 _SILENT = frozenset({OutcomeKind.UNREACHABLE, OutcomeKind.TIMEOUT})
 _NOT_ASKED = frozenset({OutcomeKind.BLOCKED, OutcomeKind.DISALLOWED, OutcomeKind.NO_SECRET, OutcomeKind.NO_BROWSER})
 
@@ -65,13 +65,13 @@ class Connectivity:
                 self._note_silence(name, failure, failing_since_s)
             shown.setdefault(host, (outcome, since_s))
             return None
-        outage = Outage(self._since_s, outcome.finished_s) if len(self._fallen) >= SILENT_HOSTS else None
+        outage = Outage(self._since_s, outcome.finished_s) if len(self._fallen) >= _SILENT_HOSTS else None
         self._silent.clear()
         self._fallen.clear()
         self._certificates = {outcome.certificate: {host: (outcome, since_s)}} if outcome.certificate else {}
         self._since_s = inf
         self._answered_s = max(self._answered_s, outcome.finished_s)
-        return outage if outage is not None and outage.until_s - outage.since_s >= LEAST_OUTAGE_S else None
+        return outage if outage is not None and outage.until_s - outage.since_s >= _LEAST_OUTAGE_S else None
 
     def _is_silent(self, host: str, outcome: ProbeOutcome) -> bool:
         """Return whether nothing came from a host, or only a certificate that another host has shown as well."""
@@ -89,7 +89,7 @@ class Connectivity:
     @property
     def is_down(self) -> bool:
         """Whether no host answers."""
-        return len(self._silent) >= SILENT_HOSTS
+        return len(self._silent) >= _SILENT_HOSTS
 
     def excuses(self, host: str, outcome: ProbeOutcome) -> bool:
         """Return whether a failure is not the source's: no host answers, or we could not ask.
@@ -100,7 +100,7 @@ class Connectivity:
             return True
         if not self._is_silent(host, outcome):
             return False
-        return outcome.requests == 0 or len(self._silent | {host}) >= SILENT_HOSTS
+        return outcome.requests == 0 or len(self._silent | {host}) >= _SILENT_HOSTS
 
     def is_sure(self, host: str, outcome: ProbeOutcome, *, since_s: float, hosts: int) -> bool:
         """Return whether a failure of ``host`` that began at ``since_s`` is certainly the source's.
@@ -112,4 +112,4 @@ class Connectivity:
         >>> [Connectivity().is_sure("a", silent, since_s=0.0, hosts=hosts) for hosts in (2, 3)]
         [True, False]
         """
-        return not self._is_silent(host, outcome) or hosts < SILENT_HOSTS or self._answered_s >= since_s
+        return not self._is_silent(host, outcome) or hosts < _SILENT_HOSTS or self._answered_s >= since_s

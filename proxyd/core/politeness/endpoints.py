@@ -9,8 +9,8 @@ from math import inf
 import numpy as np
 
 FAILURES = 5
-LANES = 2
-FIRST_WAIT_S = 5.0
+_LANES = 2
+_FIRST_WAIT_S = 5.0
 LONGEST_WAIT_S = 600.0
 LONGEST_PAUSE_S = 86400.0
 JITTER = 0.1
@@ -48,11 +48,11 @@ def circuit_after_failure(circuit: Circuit, lane: str, now_s: float, rng: np.ran
     """
     if circuit.is_open and now_s < circuit.until_s:
         return circuit
-    lanes = circuit.lanes if len(circuit.lanes) >= LANES else circuit.lanes | {lane}
+    lanes = circuit.lanes if len(circuit.lanes) >= _LANES else circuit.lanes | {lane}
     failures = circuit.failures + 1
-    if not circuit.is_open and (failures < FAILURES or len(lanes) < LANES):
+    if not circuit.is_open and (failures < FAILURES or len(lanes) < _LANES):
         return Circuit(failures, lanes)
-    wait_s = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(circuit.trips, 32)) * (1.0 + JITTER * float(rng.random()))
+    wait_s = min(LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0 ** min(circuit.trips, 32)) * (1.0 + JITTER * float(rng.random()))
     return Circuit(failures, lanes, circuit.trips + 1, now_s + wait_s)
 
 

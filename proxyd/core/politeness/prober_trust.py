@@ -11,7 +11,7 @@ from proxyd.core.model.outcome import OutcomeKind
 
 HALF_LIFE_S = 3600.0
 FEWEST = 5.0  # contradictions until a prober is put aside
-TIMES_OTHERS = 5.0  # how much more often than the others it must be contradicted
+_TIMES_OTHERS = 5.0  # how much more often than the others it must be contradicted
 PROBATION = 20.0  # judged probes after which a prober that was aside is trusted again
 REST_S, MOST_REST_S = 600.0, 6 * 3600.0
 _OTHERS_PRIOR = (1.0, 20.0)  # contradictions and answers that the others are taken to have had anyway
@@ -129,7 +129,7 @@ class ProberTrust:
             if name != prober and not other.rests:
                 other.fade(now_s)
                 contradicted, judged = contradicted + other.contradicted, judged + other.judged
-        return tally.contradicted / tally.judged >= min(0.9, TIMES_OTHERS * contradicted / judged)
+        return tally.contradicted / tally.judged >= min(0.9, _TIMES_OTHERS * contradicted / judged)
 
     def _forget(self, now_s: float) -> None:
         """Forget probers that have not been heard of for long: each start of one has a name of its own."""

@@ -48,7 +48,7 @@ def throttle_host(
     if asked_s:
         wait_s = min(LONGEST_S, asked_s)
     else:
-        wait_s = min(LONGEST_S, FIRST_THROTTLE_S * 2.0 ** min(strikes - 1, 32)) * (1.0 + JITTER * float(rng.random()))
+        wait_s = min(LONGEST_S, _FIRST_THROTTLE_S * 2.0 ** min(strikes - 1, 32)) * (1.0 + JITTER * float(rng.random()))
     if is_same:
         return HostThrottle(strikes, max(previous.until_s, now_s + wait_s) if asked_s else previous.until_s)
     return HostThrottle(strikes, now_s + wait_s)
@@ -106,10 +106,10 @@ class ScopeBlocks:
         return ScopeBlocks(self._until_s)
 
 
-FIRST_THROTTLE_S = 60.0
+_FIRST_THROTTLE_S = 60.0
 LONGEST_S = 86400.0
 JITTER = 0.1
-_FIRST_WAIT_S = {OutcomeKind.THROTTLED: FIRST_THROTTLE_S, OutcomeKind.GONE: LONGEST_S}
+_FIRST_WAIT_S = {OutcomeKind.THROTTLED: _FIRST_THROTTLE_S, OutcomeKind.GONE: LONGEST_S}
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ from proxyd.core.rates.evidence import ChangedBit, Evidence, ItemCount, ItemTime
 from proxyd.core.rates.week_bins import WEEK_S, Cycle
 from proxyd.core.rates.week_shapes import WeekSums
 
-FIT_HALF_LIFE_S = WEEK_S / 2
-WEEK_OFF_SCORE = -5.0
+_FIT_HALF_LIFE_S = WEEK_S / 2
+_WEEK_OFF_SCORE = -5.0
 """Log-likelihood ratio below which a week is worse than none; `docs/decisions/update-rates.md` has the figures."""
-RATE_OFF_SCORE = 8.0  # the deviance of four standard deviations
-RATE_OFF_FACTOR = 1.5
+_RATE_OFF_SCORE = 8.0  # the deviance of four standard deviations
+_RATE_OFF_FACTOR = 1.5
 _CALM = 10.0  # expected items up to which a source is assumed to have no batches
 _SURPRISES = 0.1  # the share of items that may come at any hour, so that a single one at night proves nothing
 
@@ -71,8 +71,8 @@ class ModelFit:
         if self.since_s is None or self.as_of_s is None or self.as_of_s - self.since_s < week_s:
             return False
         more, less = max(self.found, self.expected), min(self.found, self.expected)
-        is_far = self.week_off_since_s is None and more > RATE_OFF_FACTOR * less
-        return is_far and _deviance(self.found, self.expected) > RATE_OFF_SCORE * dispersion
+        is_far = self.week_off_since_s is None and more > _RATE_OFF_FACTOR * less
+        return is_far and _deviance(self.found, self.expected) > _RATE_OFF_SCORE * dispersion
 
     def with_rate(self, dispersion: float, *, week_s: float) -> ModelFit:
         """Return the fit with the time since which the rate is off; batches (``dispersion``) prove less."""
@@ -145,7 +145,7 @@ class SourceModel:
         is_off = fit.week_off_since_s is not None
         found, expected = _count_probes(evidence, even if is_off else by_week)
         as_of_s = evidence.since_s if fit.as_of_s is None else fit.as_of_s
-        fade = 2.0 ** (-max(0.0, evidence.until_s - as_of_s) * self.cycle.speed / FIT_HALF_LIFE_S)
+        fade = 2.0 ** (-max(0.0, evidence.until_s - as_of_s) * self.cycle.speed / _FIT_HALF_LIFE_S)
         score = fit.score * fade + self._score(evidence, even, by_week) / self.dispersion
         now = ModelFit(
             score if self.sums is not None else 0.0,
@@ -162,7 +162,7 @@ class SourceModel:
     def _off_since_s(self, score: float, since_s: float | None, now_s: float) -> float | None:
         if self.sums is None or score > 0:
             return None
-        return now_s if since_s is None and score < WEEK_OFF_SCORE else since_s
+        return now_s if since_s is None and score < _WEEK_OFF_SCORE else since_s
 
     def _score(self, evidence: Evidence, even: float, by_week: float) -> float:
         """Return the log-likelihood ratio of the week, with some surprises allowed, against an even one."""

@@ -54,7 +54,7 @@ class Cycle:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WeekBins:
+class _WeekBins:
     """Intervals of a week that repeats, some of which may share one level.
 
     Parameters
@@ -80,7 +80,7 @@ class WeekBins:
     --------
     Nights and days that are the same on both days of a week of two:
 
-    >>> bins = WeekBins([0.0, 9.0, 24.0, 33.0, 48.0], [0, 1, 0, 1], anchor_s=0.0)
+    >>> bins = _WeekBins([0.0, 9.0, 24.0, 33.0, 48.0], [0, 1, 0, 1], anchor_s=0.0)
     >>> bins.exposure_s(20.0, 52.0)
     array([[13., 19.]])
     >>> bins.events(ItemTimes(20.0, 52.0, (24.0, 40.0, 41.0)))
@@ -103,7 +103,7 @@ class WeekBins:
         object.__setattr__(self, "anchor_s", anchor_s)
 
     @classmethod
-    def equal(cls, count: int, *, anchor_s: float = MONDAY_S) -> WeekBins:
+    def equal(cls, count: int, *, anchor_s: float = MONDAY_S) -> _WeekBins:
         """Return ``count`` equal intervals of a week of seven days: 168 for its hours."""
         return cls(np.linspace(0.0, WEEK_S, count + 1), anchor_s=anchor_s)
 

@@ -72,7 +72,7 @@ class RuleResults:
         )
 
 
-NO_RESULTS = RuleResults()
+_NO_RESULTS = RuleResults()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Observation:
 
     state: SourceState
     found: Discovery
-    rules: RuleResults = NO_RESULTS
+    rules: RuleResults = _NO_RESULTS
     calibration: Calibration | None = None
     week: WeekCounts | None = None
     subscription: Subscription | None = None

@@ -96,7 +96,7 @@ def _poisson(rates: Floats) -> Floats:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CountedPlan:
+class _CountedPlan:
     """The best next probe after each chronon with updates and count, and what it is worth.
 
     Parameters
@@ -133,7 +133,7 @@ class CountedPlan:
         return found
 
 
-def plan_of_counts(chances: UpdateChances, *, every: int, life: int | None, price: float) -> CountedPlan:
+def plan_of_counts(chances: UpdateChances, *, every: int, life: int | None, price: float) -> _CountedPlan:
     """Return the best plan for ``COUNT(*) % every = 0`` on a source whose updates are counted at each probe.
 
     Parameters
@@ -160,12 +160,12 @@ def plan_of_counts(chances: UpdateChances, *, every: int, life: int | None, pric
     nothing = chances.of_count[:, 0] if places else np.zeros(0)
     worth, following = np.zeros((places + 1, every)), np.full((places + 1, every), -1, dtype=np.int64)
     found, links = flat(worth), flat(following)
-    plan_back(
+    _plan_back(
         flat(chances.chronons), flat(moved), flat(fired), flat(np.ascontiguousarray(nothing)),
         -1 if life is None else life, price, most, every, flat(np.zeros((places, every))), flat(np.zeros(every)),
         flat(np.ones(places)), found, links,
     )  # fmt: skip
-    return CountedPlan(chances.chronons, np.asarray(links).reshape(following.shape), np.asarray(found))
+    return _CountedPlan(chances.chronons, np.asarray(links).reshape(following.shape), np.asarray(found))
 
 
 def _steps(of_count: Floats, every: int) -> tuple[Floats, Floats]:
@@ -182,11 +182,11 @@ def _steps(of_count: Floats, every: int) -> tuple[Floats, Floats]:
 
 
 @kernel
-def plan_back(
+def _plan_back(
     at: Ints, moved: Floats, fired: Floats, nothing: Floats, life: int, price: float, most: int, every: int,
     ahead: Floats, new: Floats, quiet: Floats, worth: Floats, following: Ints,
 ) -> None:  # fmt: skip
-    """Fill ``worth`` and ``following`` backwards in time; see ``CountedPlan``.
+    """Fill ``worth`` and ``following`` backwards in time; see ``_CountedPlan``.
 
     ``ahead[t]`` is what the next probe at ``t`` brings if the last one is at the present chronon, by count. A step back
     costs O(every * most) for each ``t``. Once the counts have mixed and what ``t`` catches lies ahead, its row is the

@@ -13,7 +13,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class DetectionBound:
+class _DetectionBound:
     """The tight lower bound on the expected number of undiscovered items, and the frequencies that would reach it.
 
     Parameters
@@ -33,7 +33,7 @@ class DetectionBound:
     frequencies: Floats
 
 
-def tight_bound(rates: ArrayLike, c: float) -> DetectionBound:
+def tight_bound(rates: ArrayLike, c: float) -> _DetectionBound:
     """Return the minimum of ``sum rates (1/f + 1)/2`` over ``sum f <= c``, ``f <= 1``.
 
     An item is discovered at the earliest one step after it came. With gaps between probes of mean ``1/f`` it waits at
@@ -80,7 +80,7 @@ def tight_bound(rates: ArrayLike, c: float) -> DetectionBound:
         left -= len(capped)
     frequencies = np.minimum(frequencies, 1.0)
     active = lam > 0
-    return DetectionBound(float(np.sum(lam[active] * (1 / frequencies[active] + 1) / 2)), frequencies)
+    return _DetectionBound(float(np.sum(lam[active] * (1 / frequencies[active] + 1) / 2)), frequencies)
 
 
 def paper_bound(rates: ArrayLike, c: float) -> float:

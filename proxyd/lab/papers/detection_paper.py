@@ -24,7 +24,7 @@ from proxyd.lab.algorithms.step_policies import (
 from proxyd.lab.papers.figure import Figure
 from proxyd.lab.traces import zipf_rates
 
-Arrivals: TypeAlias = Callable[[Floats, np.random.Generator], Ints]
+_Arrivals: TypeAlias = Callable[[Floats, np.random.Generator], Ints]
 SOURCES = 1000
 _TOTAL = 50.0
 
@@ -53,7 +53,7 @@ SETTINGS = (
     DetectionSetting(2.0, 1, 120_000, 40_000),
     DetectionSetting(1.5, 50, 6000, 1200),
 )
-REFERENCE = {
+_REFERENCE = {
     "memoryless": (1.96, 1.94, 1.50),
     "memoryless, rate-proportional": (3.85, 57.0, 10.0),
     "periodic, rate-proportional": (1.94, 28.5, 5.4),
@@ -100,7 +100,7 @@ def play(policy: DetectionPolicy, rates: Floats, c: int, steps: tuple[int, int],
     return total / (steps[1] - warm_up)
 
 
-class RateLearner:
+class _RateLearner:
     """A policy that learns rates from items, and continues when the rates change."""
 
     def __init__(self, policy: DetectionPolicy, c: int, sources: int, rng: np.random.Generator) -> None:
@@ -109,7 +109,7 @@ class RateLearner:
         self._waiting = np.zeros(sources)
         self._step = 0
 
-    def play(self, rates: Floats, steps: int, arrivals: Arrivals = poisson) -> Floats:
+    def play(self, rates: Floats, steps: int, arrivals: _Arrivals = poisson) -> Floats:
         """Return the expected undiscovered items in each of the next ``steps`` steps."""
         costs = np.empty(steps)
         for number in range(steps):
@@ -129,7 +129,7 @@ def _ratios(*, quick: bool) -> Figure:
         rates, c = setting.rates(), setting.c
         bound, theirs = tight_bound(rates, c).cost, paper_bound(rates, c)
         for policy, cost in _costs(setting, setting.quick_steps if quick else setting.steps).items():
-            rows.append((setting.name, policy, cost / bound, REFERENCE[policy][place], cost / theirs))
+            rows.append((setting.name, policy, cost / bound, _REFERENCE[policy][place], cost / theirs))
     return Figure(
         "detection-ratios",
         "Undiscovered items over the tight bound, 1000 sources, 50 items a step",
@@ -201,7 +201,7 @@ def _learning(rng: np.random.Generator, *, quick: bool) -> Figure:
         moved = rng.permutation(rates)
         bound = tight_bound(rates, 10).cost
         for name, policy in _learners(rng).items():
-            learner = RateLearner(policy, 10, SOURCES, rng)
+            learner = _RateLearner(policy, 10, SOURCES, rng)
             first = learner.play(rates, 2000, arrivals)[500:].mean() / bound
             second = learner.play(moved, later, arrivals)[later // 2 :].mean() / bound
             rows.append((items, name, float(first), float(second)))
@@ -234,7 +234,7 @@ def _convergence(steps: int, runs: int, rng: np.random.Generator) -> Figure:
     sums = np.zeros((2, len(edges) - 1))
     for kind, arrivals in enumerate((poisson, bernoulli)):
         for _ in range(runs):
-            costs = RateLearner(AdaptivePolicy(len(rates), rng), 1, len(rates), rng).play(
+            costs = _RateLearner(AdaptivePolicy(len(rates), rng), 1, len(rates), rng).play(
                 rates, int(edges[-1]), arrivals
             )
             sums[kind] += [costs[low:high].mean() for low, high in pairwise(edges.tolist())]

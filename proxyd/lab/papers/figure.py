@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Curve: TypeAlias = tuple[str, list[float | str], list[float]]
+_Curve: TypeAlias = tuple[str, list[float | str], list[float]]
 """A curve's name, and the coordinates of its points."""
 
 _MARKERS = "os^Dv<>pXP*"
@@ -52,7 +52,7 @@ class Figure:
     note: str = ""
 
 
-def curves(figure: Figure) -> list[Curve]:
+def curves(figure: Figure) -> list[_Curve]:
     """Return the curves of a figure with an ``x``, in the order of the table.
 
     >>> rows = (("a", 1, 2.0), ("a", 2, 3.0), ("b", 1, 4.0))
@@ -63,7 +63,7 @@ def curves(figure: Figure) -> list[Curve]:
         raise ValueError(f"{figure.name} is a table only")
     along = figure.columns.index(figure.x)
     split = None if figure.by is None else figure.columns.index(figure.by)
-    found: dict[str, Curve] = {}
+    found: dict[str, _Curve] = {}
     for measured in figure.y:
         height = figure.columns.index(measured)
         for row in figure.rows:
@@ -75,13 +75,13 @@ def curves(figure: Figure) -> list[Curve]:
     return list(found.values())
 
 
-def height_label(figure: Figure) -> str:
+def _height_label(figure: Figure) -> str:
     """Return the label of the vertical axis: the column or, if there are several, the title's units or subject.
 
     >>> costs = "Expected cost of the policies, ratio 3 (days x importance)"
-    >>> height_label(Figure("f", costs, ("n", "doe", "uniform"), (), x="n", y=("doe", "uniform")))
+    >>> _height_label(Figure("f", costs, ("n", "doe", "uniform"), (), x="n", y=("doe", "uniform")))
     'days x importance'
-    >>> height_label(Figure("f", "Items undiscovered: 20 sources", ("n", "a", "b"), (), x="n", y=("a", "b")))
+    >>> _height_label(Figure("f", "Items undiscovered: 20 sources", ("n", "a", "b"), (), x="n", y=("a", "b")))
     'Items undiscovered'
     """
     if len(figure.y) == 1:
@@ -101,7 +101,7 @@ def plot(figure: Figure, path: Path) -> None:
         _draw(axes, number, curve)
     axes.set_title(fill(figure.title, 80), fontsize=11)
     axes.set_xlabel(figure.x or "")
-    axes.set_ylabel(fill(height_label(figure), 60))
+    axes.set_ylabel(fill(_height_label(figure), 60))
     axes.grid(visible=True, alpha=0.3)
     _scale(axes, drawn)
     if len(drawn) > 1:
@@ -109,7 +109,7 @@ def plot(figure: Figure, path: Path) -> None:
     canvas.savefig(path, format="png")
 
 
-def _draw(axes: Axes, number: int, curve: Curve) -> None:
+def _draw(axes: Axes, number: int, curve: _Curve) -> None:
     name, places, heights = curve
     marker = _MARKERS[number % len(_MARKERS)]
     if len(places) == 1:
@@ -118,7 +118,7 @@ def _draw(axes: Axes, number: int, curve: Curve) -> None:
         axes.plot(places, heights, marker=marker, markersize=4 if len(places) < 50 else 0, linewidth=1.4, label=name)
 
 
-def _scale(axes: Axes, drawn: list[Curve]) -> None:
+def _scale(axes: Axes, drawn: list[_Curve]) -> None:
     from matplotlib.ticker import MaxNLocator
 
     heights = [value for _, _, values in drawn for value in values]

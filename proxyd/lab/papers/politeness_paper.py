@@ -15,7 +15,7 @@ from proxyd.lab.algorithms.off_grid import algorithm_10, improve_exactly
 from proxyd.lab.algorithms.one_source_baselines import parameter_for, uniform
 from proxyd.lab.papers.figure import Figure
 
-PERIOD_WEEKS = 4
+_PERIOD_WEEKS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class WorkWeek:
     sunday: float
     work_hours: tuple[int, int]
 
-    def intensity(self, weeks: int = PERIOD_WEEKS) -> PiecewiseConstant:
+    def intensity(self, weeks: int = _PERIOD_WEEKS) -> PiecewiseConstant:
         """Return the update rate from Monday 00:00, in items a day over days.
 
         >>> round(DBWORLD.intensity().integral(28.0), 2), round(MICRONET.intensity().integral(28.0), 2)
@@ -49,13 +49,13 @@ class WorkWeek:
         rates = np.concatenate([np.tile(day, 5), np.full(24, self.saturday), np.full(24, self.sunday)])
         return PiecewiseConstant(np.arange(169) / 24, rates).repeat(weeks)
 
-    def importance(self, ratio: float, weeks: int = PERIOD_WEEKS) -> PiecewiseConstant:
+    def importance(self, ratio: float, weeks: int = _PERIOD_WEEKS) -> PiecewiseConstant:
         """Return ``ratio`` during work hours and 1 at other times."""
         day = np.ones(24)
         day[slice(*self.work_hours)] = ratio
         return PiecewiseConstant(np.arange(169) / 24, np.concatenate([np.tile(day, 5), np.ones(48)])).repeat(weeks)
 
-    def prefix(self, ratio: float, weeks: int = PERIOD_WEEKS) -> Prefix:
+    def prefix(self, ratio: float, weeks: int = _PERIOD_WEEKS) -> Prefix:
         """Return the costs over the paper's period, in days."""
         return Prefix(self.intensity(weeks), self.importance(ratio, weeks))
 
@@ -107,14 +107,14 @@ def hourly(prefix: Prefix, probes: int) -> dict[str, OneSourceSchedule]:
     ['doe', 'threshold', 'uniform', 'first-arrival']
     """
     return {
-        "doe": on_grid(prefix, probes, HOUR),
+        "doe": _on_grid(prefix, probes, HOUR),
         "threshold": parameter_for(prefix, "threshold", probes, step=HOUR)[1],
         "first-arrival": parameter_for(prefix, "first-arrival", probes, step=HOUR)[1],
         "uniform": uniform(prefix, probes),
     }
 
 
-def on_grid(prefix: Prefix, probes: int, slot: float) -> OneSourceSchedule:
+def _on_grid(prefix: Prefix, probes: int, slot: float) -> OneSourceSchedule:
     """Return the paper's DOE: the optimum on slots of ``slot`` days."""
     period = float(prefix.breaks[-1])
     return optimal(prefix, Grid(np.linspace(0.0, period, round(period / slot) + 1)), probes)
@@ -155,7 +155,7 @@ def _anchor(prefix: Prefix, probes: int, policy: str, minutes: int | None) -> fl
     if policy == "uniform":
         return uniform(prefix, probes).cost
     if slot is not None and policy.startswith("doe"):
-        found = on_grid(prefix, probes, slot)
+        found = _on_grid(prefix, probes, slot)
         return found.cost if policy == "doe" else improve_exactly(prefix, found.times).cost
     return parameter_for(prefix, policy, probes, step=slot)[1].cost
 

@@ -28,7 +28,7 @@ _EXACT, _BOUND = "exact", "bound"
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class _Workload:
     """Profiles over the updates of pages, and the epoch.
 
     Parameters
@@ -125,7 +125,7 @@ def figures(*, rng: np.random.Generator, quick: bool) -> Iterator[Figure]:
         Use fewer and smaller workloads.
     """
     fronts, small, sizes, weights, overlap = rng.spawn(5)
-    chosen = Workload(40, 300, 600, 20, 10) if quick else Workload(200, 1000, 4000, 20, 50)
+    chosen = _Workload(40, 300, 600, 20, 10) if quick else _Workload(200, 1000, 4000, 20, 50)
     intervals = chosen.draw(fronts)
     found = {probes: pareto(intervals, chosen.capacity(probes)) for probes in _budgets(len(intervals), chosen)}
     yield _fronts(chosen, intervals, found)
@@ -136,13 +136,13 @@ def figures(*, rng: np.random.Generator, quick: bool) -> Iterator[Figure]:
     yield _overlapping(chosen, overlap, quick=quick)
 
 
-def _budgets(intervals: int, workload: Workload) -> tuple[int, ...]:
+def _budgets(intervals: int, workload: _Workload) -> tuple[int, ...]:
     """Return budgets below, at and above the intervals' average need."""
     mean = max(1, round(intervals / workload.chronons))
     return tuple(sorted({max(1, mean // 2), mean, 2 * mean}))
 
 
-def _fronts(workload: Workload, intervals: list[ExecutionInterval], fronts: dict[int, ParetoFront]) -> Figure:
+def _fronts(workload: _Workload, intervals: list[ExecutionInterval], fronts: dict[int, ParetoFront]) -> Figure:
     rows: list[Row] = []
     remarks = []
     for probes, front in fronts.items():
@@ -174,11 +174,11 @@ def _thin_out(points: Sequence[tuple[int, int]], most: int = 40) -> list[tuple[i
     return [points[n] for n in chosen.tolist()]
 
 
-def _per_profile(delay: float, workload: Workload) -> float:
+def _per_profile(delay: float, workload: _Workload) -> float:
     return round(delay / workload.profiles, 3)
 
 
-def _covers(workload: Workload, fronts: dict[int, ParetoFront]) -> Figure:
+def _covers(workload: _Workload, fronts: dict[int, ParetoFront]) -> Figure:
     rows = [
         (f"C = {probes}", epsilon, len(epsilon_cover(front, epsilon)), len(front.points))
         for probes, front in fronts.items()
@@ -204,7 +204,7 @@ def _enumerations(rng: np.random.Generator, instances: int) -> Figure:
     equal = 0
     for n, child in enumerate(rng.spawn(instances)):
         probes = 1 + n % 2
-        workload = Workload(4 + n % 3, 8 + n % 4, 14, 4, 2)
+        workload = _Workload(4 + n % 3, 8 + n % 4, 14, 4, 2)
         intervals = workload.draw(child)
         known = enumerate_schedules(intervals, chronons=workload.chronons, probes=probes)
         front = pareto(intervals, workload.capacity(probes))
@@ -238,7 +238,7 @@ def _sizes(rng: np.random.Generator, *, quick: bool) -> Figure:
     shapes = ((20, 100), (40, 200)) if quick else ((20, 100), (50, 200), (100, 500), (200, 1000), (400, 1000))
     rows: list[Row] = []
     for pages, chronons in shapes:
-        workload = Workload(pages, chronons, 10 * pages, 20, pages // 4)
+        workload = _Workload(pages, chronons, 10 * pages, 20, pages // 4)
         intervals = workload.draw(rng)
         probes = max(1, round(len(intervals) / chronons))
         front = pareto(intervals, workload.capacity(probes))
@@ -269,7 +269,7 @@ def _sizes(rng: np.random.Generator, *, quick: bool) -> Figure:
     )
 
 
-def _weights(workload: Workload, rng: np.random.Generator) -> Figure:
+def _weights(workload: _Workload, rng: np.random.Generator) -> Figure:
     intervals = workload.draw(rng)
     heavy = rng.integers(1, 6, workload.pages).astype(np.float64)
     weights = np.array([heavy[int(interval.source_id[4:])] for interval in intervals])
@@ -295,7 +295,7 @@ def _weights(workload: Workload, rng: np.random.Generator) -> Figure:
     )
 
 
-def _overlapping(workload: Workload, rng: np.random.Generator, *, quick: bool) -> Figure:
+def _overlapping(workload: _Workload, rng: np.random.Generator, *, quick: bool) -> Figure:
     updates = workload.draw_updates(rng)
     windows = (5, 20) if quick else (0, 5, 10, 20, 40)
     rows: list[Row] = []

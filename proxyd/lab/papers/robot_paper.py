@@ -24,7 +24,7 @@ from proxyd.lab.traces import zipf_rates
 Ints = NDArray[np.int64]
 PAPER_EXAMPLE = (4, 2, 4, 1, 3, 4, 2, 4, 1, 3, 4, 2, 3)
 """The golden-ratio cycle printed in section 5 of the paper, for frequencies of 2, 3, 3 and 5 thirteenths."""
-PROMISE = 9 / 8
+_PROMISE = 9 / 8
 _ACCESS = {"constant": inf, "gamma of shape 2": 2.0, "exponential": 1.0, "gamma of shape 1/4": 0.25}
 
 
@@ -86,7 +86,7 @@ def _corollary(*, quick: bool) -> Figure:
         for name, rates in (("equal", np.ones(pages)), ("Zipf 1", 1 / np.arange(1, pages + 1.0))):
             for q in (0.01, 0.1, 1.0, 3.0):
                 ratio = _golden_ratio(rates * (q / rates.sum()))
-                rows.append((name, pages, q, ratio, paper_ratio(q), PROMISE))
+                rows.append((name, pages, q, ratio, paper_ratio(q), _PROMISE))
     return Figure(
         "robot-corollary-5-1",
         "Cost of golden ratio cycles over the lower bound; constant access times of mean 1",

@@ -15,7 +15,7 @@ from proxyd.lab.papers.figure import Figure
 from proxyd.lab.papers.sup_feedback import PASSED, follow
 from proxyd.lab.papers.sup_wic import life_name
 
-POISSON = "Poisson"
+_POISSON = "Poisson"
 KEPT = (0.4, 0.8, 1.0)
 LIVES = (None, 5, 10, 50)
 
@@ -28,7 +28,7 @@ _SMALL = replace(SYNTHETIC_2, name="a quarter of Synthetic 2", pages=198, events
 
 
 @dataclass(frozen=True, slots=True)
-class CountedDuel:
+class _CountedDuel:
     """SUP and fbSUP for one rule and model, and the counted plan with as many probes; means over traces.
 
     ``at_sup`` and ``at_feedback`` are the utilities of the counted plan with the probes of SUP and of fbSUP.
@@ -109,13 +109,13 @@ def _noisy(known: Ints, kept: float, shares: Floats) -> UpdateChances:
     return UpdateChances.noisy(shares * (1 - stays).sum(), known, stays)
 
 
-def shares_of_chronons(plan: Updates, kept: float) -> Floats:
+def _shares_of_chronons(plan: Updates, kept: float) -> Floats:
     """Return the part of the updates in each chronon, as the updates of all pages tell it through FPN's noise.
 
     They are counted by hours of the week. What noise puts into each hour is subtracted; hours that do not stand out of
     it have none.
 
-    >>> shares = shares_of_chronons(Updates.of([[3, 3, 3, 3, 1]], 168), 0.8)
+    >>> shares = _shares_of_chronons(Updates.of([[3, 3, 3, 3, 1]], 168), 0.8)
     >>> shares[[1, 3, 5]].round(2).tolist()
     [0.2, 0.8, 0.0]
     """
@@ -191,18 +191,18 @@ def duels(
     *,
     repeats: int,
     rng: np.random.Generator,
-) -> list[CountedDuel]:
+) -> list[_CountedDuel]:
     """Return all policies for each rule and life of ``grid``, for the Poisson model and FPN with each Z of ``kept``."""
     traces = [(dataset.draw(child), child) for child in rng.spawn(repeats)]
     found = []
-    for name, share in [(POISSON, None), *((f"FPN({share})", share) for share in kept)]:
+    for name, share in [(_POISSON, None), *((f"FPN({share})", share) for share in kept)]:
         known = [_models(drawn, share, child) for drawn, child in traces]
         for every, life in grid:
             measured = [
                 _duel(plan, models, drawn.updates(), every, life)
                 for (plan, models), (drawn, _) in zip(known, traces, strict=True)
             ]
-            found.append(CountedDuel(name, every, life, *np.mean(measured, axis=0).tolist()))
+            found.append(_CountedDuel(name, every, life, *np.mean(measured, axis=0).tolist()))
     return found
 
 
@@ -211,7 +211,7 @@ def _models(drawn: Drawn, kept: float | None, rng: np.random.Generator) -> tuple
     if kept is None:
         return drawn.expect(), PageModels.poisson(drawn)
     plan = drawn.updates().noisy(kept, rng)
-    return plan, PageModels.noisy(plan, kept, shares_of_chronons(plan, kept))
+    return plan, PageModels.noisy(plan, kept, _shares_of_chronons(plan, kept))
 
 
 def _duel(plan: Updates, models: PageModels, actual: Updates, every: int, life: int | None) -> tuple[float, ...]:
@@ -222,7 +222,7 @@ def _duel(plan: Updates, models: PageModels, actual: Updates, every: int, life: 
     return numbers[0], wanted.utility(fixed), at_sup, numbers[1], wanted.utility(mended), at_feedback
 
 
-def _table(dataset: Dataset, found: Sequence[CountedDuel]) -> Figure:
+def _table(dataset: Dataset, found: Sequence[_CountedDuel]) -> Figure:
     rows = [
         (
             each.model,
@@ -275,7 +275,7 @@ def _weeks(dataset: Dataset, kept: Sequence[float], *, repeats: int, rng: np.ran
 def _knowing(actual: Updates, plan: Updates, kept: float, life: int) -> tuple[float, ...]:
     wanted, fixed = actual.intervals(1, life), plan.intervals(1, life).sup()
     found = []
-    for shares in (even_shares, shares_of_chronons):
+    for shares in (even_shares, _shares_of_chronons):
         models = PageModels.noisy(plan, kept, shares(plan, kept))
         found += utility_at(models, actual, [len(fixed[0])], every=1, life=life)
     return len(fixed[0]), wanted.utility(fixed), *found

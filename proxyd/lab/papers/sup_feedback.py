@@ -31,7 +31,7 @@ _LATE = 0.999  # probes come just before the end of their chronon
 
 
 @dataclass(frozen=True, slots=True)
-class Feedback:
+class _Feedback:
     """SUP and fbSUP for one X and Z: means over traces, and the greatest gain in one trace; gains as shares."""
 
     reading: str
@@ -94,7 +94,7 @@ def _fires(before: int, count: int, every: int, reading: str) -> bool:
 
 def compare(
     reading: str, *, rules: Sequence[int], kept: Sequence[float], repeats: int, rng: np.random.Generator
-) -> tuple[Feedback, ...]:
+) -> tuple[_Feedback, ...]:
     """Return SUP and fbSUP on ``repeats`` traces of the RSS stand-in, for each Z and X."""
     traces = [(RSS.draw(child).updates(), child) for child in rng.spawn(repeats)]
     rows = []
@@ -105,7 +105,7 @@ def compare(
             utility, better, before, after = measured.mean(axis=0).tolist()
             greatest = float(np.max(measured[:, 1] / measured[:, 0])) - 1
             gain = better / utility - 1
-            rows.append(Feedback(reading, every, share, utility, better, gain, greatest, after / before - 1))
+            rows.append(_Feedback(reading, every, share, utility, better, gain, greatest, after / before - 1))
     return tuple(rows)
 
 
@@ -149,7 +149,7 @@ def _drawn(name: str, measured: str, rows: list[tuple[str, int, float]], printed
     )
 
 
-def _table(found: Sequence[Feedback]) -> Figure:
+def _table(found: Sequence[_Feedback]) -> Figure:
     rows = [
         (
             row.reading,
@@ -172,7 +172,7 @@ def _table(found: Sequence[Feedback]) -> Figure:
     )
 
 
-def _verdict(found: Sequence[Feedback]) -> str:
+def _verdict(found: Sequence[_Feedback]) -> str:
     parts = []
     for reading in READINGS:
         rows = [row for row in found if row.reading == reading]

@@ -34,7 +34,7 @@ _OFFICE = {
 
 
 @dataclass(frozen=True, slots=True)
-class WicSetting:
+class _WicSetting:
     """An interpretation of the paper's open points."""
 
     week: str
@@ -48,14 +48,14 @@ class WicSetting:
 
 
 @dataclass(frozen=True, slots=True)
-class Duel:
+class _Duel:
     """SUP's probes and utility for rule X, and WIC's probes for the same utility; means over traces.
 
     ``told`` is ``PLANNED`` or ``CHANCES``. ``reached`` is false if WIC's largest budget did not suffice in some
     trace: then ``wic_probes`` is a lower bound.
     """
 
-    setting: WicSetting
+    setting: _WicSetting
     told: str
     every: int
     sup_probes: float
@@ -69,10 +69,10 @@ class Duel:
         return self.wic_probes / self.sup_probes
 
 
-BASE = WicSetting("6 h, none outside", 1.0, None)
+BASE = _WicSetting("6 h, none outside", 1.0, None)
 
 
-def settings(*, quick: bool) -> tuple[WicSetting, ...]:
+def settings(*, quick: bool) -> tuple[_WicSetting, ...]:
     """Return the interpretations to try, the headline's first."""
     if quick:
         return (BASE,)
@@ -82,7 +82,7 @@ def settings(*, quick: bool) -> tuple[WicSetting, ...]:
     return (BASE, *weeks, *rates, *lives)
 
 
-def duels(setting: WicSetting, *, repeats: int, rules: Sequence[int], rng: np.random.Generator) -> tuple[Duel, ...]:
+def duels(setting: _WicSetting, *, repeats: int, rules: Sequence[int], rng: np.random.Generator) -> tuple[_Duel, ...]:
     """Return the probes for each rule ``COUNT(*) % X = 0``, as means over ``repeats`` Poisson-model traces."""
     traces = [setting.dataset.draw(child) for child in rng.spawn(repeats)]
     rows = []
@@ -90,7 +90,7 @@ def duels(setting: WicSetting, *, repeats: int, rules: Sequence[int], rng: np.ra
         found = np.array([_duel(setting, told, drawn, rules) for drawn in traces])
         for n, every in enumerate(rules):
             probes, utility, needed, _ = found[:, n].mean(axis=0).tolist()
-            rows.append(Duel(setting, told, every, probes, utility, needed, bool(found[:, n, 3].all())))
+            rows.append(_Duel(setting, told, every, probes, utility, needed, bool(found[:, n, 3].all())))
     return tuple(rows)
 
 
@@ -119,7 +119,7 @@ def figures(*, rng: np.random.Generator, quick: bool) -> Iterator[Figure]:
     yield table_of([duel for s in settings(quick=quick) for duel in duels(s, repeats=repeats, rules=rules, rng=table)])
 
 
-def table_of(found: Sequence[Duel]) -> Figure:
+def table_of(found: Sequence[_Duel]) -> Figure:
     """Return the table of the duels; its note says when SUP needs at most a sixth of WIC's probes."""
     rows = [
         (
@@ -149,7 +149,7 @@ def life_name(life: int | None) -> str:
     return "overwrite" if life is None else f"window({life})"
 
 
-def _verdict(found: Sequence[Duel]) -> str:
+def _verdict(found: Sequence[_Duel]) -> str:
     base = [duel for duel in found if duel.setting == BASE and duel.told == PLANNED]
     same = ", ".join(f"{duel.ratio:.1f} at X = {duel.every}" for duel in base)
     nearest = min(found, key=_distance)
@@ -169,19 +169,19 @@ def _verdict(found: Sequence[Duel]) -> str:
     )
 
 
-def _distance(duel: Duel) -> float:
+def _distance(duel: _Duel) -> float:
     printed = ((duel.utility, 0.41), (duel.sup_probes, 1500.0), (duel.wic_probes, 9000.0))
     return max(abs(float(np.log(max(measured, 1e-9) / paper))) for measured, paper in printed)
 
 
-def _point(duel: Duel) -> str:
+def _point(duel: _Duel) -> str:
     place = f"{duel.setting.week}, Zipf {duel.setting.exponent:g}, {life_name(duel.setting.life)}, X = {duel.every}"
     amounts = f"{duel.sup_probes:.0f} probes for {duel.utility:.2f}, WIC {duel.wic_probes:.0f} ({duel.ratio:.1f} times)"
     return f"{amounts} ({place}, WIC told {duel.told})"
 
 
 def _duel(
-    setting: WicSetting, told: str, drawn: Drawn, rules: Sequence[int]
+    setting: _WicSetting, told: str, drawn: Drawn, rules: Sequence[int]
 ) -> list[tuple[float, float, float, float]]:
     actual = [drawn.updates().intervals(every, setting.life) for every in rules]
     expected = drawn.expect()

@@ -62,7 +62,7 @@ _NEAR_ENOUGH = 0.002
 _FINEST = 1e-3  # the number of probes may jump with the factor: then a finer one comes no closer
 
 
-class Formula(Protocol):
+class _Formula(Protocol):
     """A program's state of its sources, and the waits that it computes."""
 
     def first_s(self) -> Floats:
@@ -207,7 +207,7 @@ class StormCrawler:
 class WaitingPolicy:
     """Probes each source when its wait, times a factor, is over; the first probes are spread evenly."""
 
-    def __init__(self, terms: Terms, formula: Formula, *, factor: float) -> None:
+    def __init__(self, terms: Terms, formula: _Formula, *, factor: float) -> None:
         self._terms, self._formula, self._factor = terms, formula, factor
         spread = turns(np.arange(terms.sources))
         self._due_s = terms.start_s + spread * factor * formula.first_s()
@@ -246,7 +246,7 @@ def factor_for(probes_at: Callable[[float], int], probes: int) -> float:
     return float(2.0**high)
 
 
-PEERS: dict[str, Callable[[Terms], Formula]] = {
+PEERS: dict[str, Callable[[Terms], _Formula]] = {
     "miniflux": RoundRobin,
     "miniflux-frequency": EntryFrequency,
     "commafeed": CommaFeed,
@@ -362,7 +362,7 @@ def _states_of_history(terms: Terms) -> tuple[dict[str, SourceState], dict[str, 
     return states, weeks
 
 
-CLAIRVOYANT = "clairvoyant"
+_CLAIRVOYANT = "clairvoyant"
 _LEAST_WEEKS, _WHOLE = 4, 1e-9
 
 
@@ -392,7 +392,7 @@ LEARNING: dict[str, Callable[[Terms], ReplayPolicy]] = {
     "wic": WicPolicy,
     "edf": EdfPolicy,
 }
-POLICIES: tuple[str, ...] = (*LEARNING, *PEERS, CLAIRVOYANT)
+POLICIES: tuple[str, ...] = (*LEARNING, *PEERS, _CLAIRVOYANT)
 """All names, in the order of listings."""
 
 _SCALING_ROOM = 2  # times the budget while scaling: a formula that uses all of it makes too many probes
@@ -450,7 +450,7 @@ def run(name: str, events_s: Sequence[Floats], terms: Terms) -> PolicyRow:
     >>> run("uniform", (np.array([5.0]), np.array([7.0])), terms).achieved.probes
     3
     """
-    if name == CLAIRVOYANT:
+    if name == _CLAIRVOYANT:
         return PolicyRow(name, measures_of_probes(events_s, _clairvoyant(events_s, terms), terms))
     if name in PEERS:
         return _run_peer(name, events_s, terms)

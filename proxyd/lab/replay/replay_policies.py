@@ -79,7 +79,7 @@ class Timer:
         return True
 
 
-class ReplayHints:
+class _ReplayHints:
     """Hints from found items to the siblings of their sources."""
 
     def __init__(self, terms: Terms) -> None:
@@ -136,7 +136,7 @@ class AutoPolicy:
         rates = self._learner.rates_per_s(terms.epoch.start)
         shapes, shape_of, losses = self._curves(weeks, rates)
         demand = FleetDemand(self._grid, shapes, shape_of, rates, last_s=terms.start_s, losses=losses)
-        self._hints = ReplayHints(terms)
+        self._hints = _ReplayHints(terms)
         limits = self._limits(terms.epoch.start)
         self._planner = ProbeAllocator(demand, limits, now_s=terms.grid.start_s(terms.epoch.start))
         self._bursts = Bursts(self._hints.concentration(rates, weeks, terms.start_s))
@@ -232,7 +232,7 @@ class UniformPolicy:
         """Learn nothing."""
 
 
-class StepPolicy:
+class _StepPolicy:
     """Drives a detection policy at an even pace on learned rates, with a new policy every ``every_s``.
 
     Parameters
@@ -288,20 +288,20 @@ class LearnedGreedyPolicy:
         self._policy.rates[probed] = self._learner.rates_per_s(now, probed) * self._terms.grid.length_s
 
 
-def due_policy(terms: Terms) -> StepPolicy:
+def due_policy(terms: Terms) -> _StepPolicy:
     """Return due times at the optimal frequencies."""
-    return StepPolicy(terms, lambda rates: DuePolicy(rates, terms.pace))
+    return _StepPolicy(terms, lambda rates: DuePolicy(rates, terms.pace))
 
 
-def powers_policy(terms: Terms) -> StepPolicy:
+def powers_policy(terms: Terms) -> _StepPolicy:
     """Return the paper's cycles of powers of two."""
-    return StepPolicy(terms, lambda rates: CyclePolicy(powers_of_two(rates)))
+    return _StepPolicy(terms, lambda rates: CyclePolicy(powers_of_two(rates)))
 
 
-def best_powers_policy(terms: Terms) -> StepPolicy:
+def best_powers_policy(terms: Terms) -> _StepPolicy:
     """Return cycles of powers of two at the best scale, with idle places used."""
     most = max(1, round(terms.pace))
-    return StepPolicy(terms, lambda rates: CyclePolicy(best_powers(rates, most)), every_s=4 * WEEK_S)
+    return _StepPolicy(terms, lambda rates: CyclePolicy(best_powers(rates, most)), every_s=4 * WEEK_S)
 
 
 _ITEMS = 8.0

@@ -16,7 +16,7 @@ from proxyd.store.seen_events import PastSource
 
 Bools = NDArray[np.bool_]
 
-LEAST_S = 2 * 86400.0  # one day to learn from and one to replay
+_LEAST_S = 2 * 86400.0  # one day to learn from and one to replay
 _HOUR_S = 3600.0
 _LONGEST_HISTORY_S = 52 * WEEK_S  # no estimate looks further back
 _PRIOR_GAPS = 2.0  # weight of the mean gap of all sources against a source's own
@@ -94,9 +94,9 @@ def middle_of(seen: Sequence[PastSource], *, retention_s: float, name: str) -> f
     covered = (begun_s <= starts_s[:, None]).sum(axis=1) * (stop_s - starts_s)
     start_s = float(starts_s[np.argmax(covered)])
     watched_s = 2 * (stop_s - start_s)
-    if watched_s < LEAST_S:
+    if watched_s < _LEAST_S:
         raise InvalidScheduleError(
-            f"{name}: sources were watched for {watched_s / _HOUR_S:.1f} h, a replay needs {LEAST_S / _HOUR_S:.0f} h;"
+            f"{name}: sources were watched for {watched_s / _HOUR_S:.1f} h, a replay needs {_LEAST_S / _HOUR_S:.0f} h;"
             " let the daemon run on, or give --test-from a time between"
         )
     return start_s

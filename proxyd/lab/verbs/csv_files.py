@@ -18,14 +18,14 @@ from proxyd.core.model.schedule import ExecutionInterval
 from proxyd.core.planning.capture.earliest_deadline import Capacity
 
 Floats = NDArray[np.float64]
-WEEK_HOURS = 168
+_WEEK_HOURS = 168
 _MOST = 1e12
 _LEAST = 1e-9  # below this, ratios of rates overflow
 _MOST_CHRONONS = 20_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class CsvRow:
+class _CsvRow:
     """A line of a CSV file, with its fields by name."""
 
     file: str
@@ -89,7 +89,7 @@ class CsvRates:
     weights: Floats | None
 
 
-def read_rows(path: Path, required: Sequence[str], optional: Sequence[str] = ()) -> Iterator[CsvRow]:
+def _read_rows(path: Path, required: Sequence[str], optional: Sequence[str] = ()) -> Iterator[_CsvRow]:
     """Yield the rows of a CSV file with a header; columns come in any order, and blank lines are skipped.
 
     Raises
@@ -112,7 +112,7 @@ def read_rows(path: Path, required: Sequence[str], optional: Sequence[str] = ())
             if len(cells) != len(names):
                 wanted = f"{len(names)} fields ({','.join(names)})"
                 raise TraceError(f"expected {wanted}, found {len(cells)}", file=file, line=reader.line_num)
-            yield CsvRow(file, reader.line_num, dict(zip(names, cells, strict=True)))
+            yield _CsvRow(file, reader.line_num, dict(zip(names, cells, strict=True)))
     except csv.Error as error:
         raise TraceError(f"it is not CSV ({error})", file=file, line=max(1, reader.line_num)) from error
     if names is None:
@@ -123,19 +123,19 @@ def read_week(path: Path) -> tuple[PiecewiseConstant, PiecewiseConstant]:
     """Return the intensity (items a day) and the importance of a week, time in days from Monday 00:00."""
     levels: dict[int, tuple[int, float, float]] = {}
     line = 1
-    for row in read_rows(path, ("hour", "rate_per_day", "importance")):
+    for row in _read_rows(path, ("hour", "rate_per_day", "importance")):
         hour, line = row.whole("hour"), row.line
-        if hour >= WEEK_HOURS:
-            raise row.error(f"hour: {hour} is out of range; a week has the hours 0 to {WEEK_HOURS - 1}")
+        if hour >= _WEEK_HOURS:
+            raise row.error(f"hour: {hour} is out of range; a week has the hours 0 to {_WEEK_HOURS - 1}")
         if hour in levels:
             raise row.error(f"hour: {hour} is given already, in line {levels[hour][0]}; leave one of them out")
         levels[hour] = (line, row.number("rate_per_day", "2.5"), row.number("importance", "1"))
-    missing = [hour for hour in range(WEEK_HOURS) if hour not in levels]
+    missing = [hour for hour in range(_WEEK_HOURS) if hour not in levels]
     if missing:
-        message = f"expected {WEEK_HOURS} rows, one for each hour of a week; {len(missing)} are missing"
+        message = f"expected {_WEEK_HOURS} rows, one for each hour of a week; {len(missing)} are missing"
         raise TraceError(f"{message}, the first is hour {missing[0]}", file=str(path), line=line)
-    breaks = np.arange(WEEK_HOURS + 1) / 24
-    rates, weights = ([levels[hour][part] for hour in range(WEEK_HOURS)] for part in (1, 2))
+    breaks = np.arange(_WEEK_HOURS + 1) / 24
+    rates, weights = ([levels[hour][part] for hour in range(_WEEK_HOURS)] for part in (1, 2))
     return PiecewiseConstant(breaks, rates), PiecewiseConstant(breaks, weights)
 
 
@@ -143,7 +143,7 @@ def read_intervals(path: Path) -> CsvIntervals:
     """Return the execution intervals of a file, both ends included."""
     given: list[ExecutionInterval] = []
     weights: list[float] = []
-    for row in read_rows(path, ("source", "start", "finish"), ("weight",)):
+    for row in _read_rows(path, ("source", "start", "finish"), ("weight",)):
         start, finish = row.whole("start", negative=True), row.whole("finish", negative=True)
         if finish < start:
             raise row.error(f"finish: {finish} lies before start {start}; both ends belong to the interval")
@@ -160,7 +160,7 @@ def read_rates(path: Path, *, positive: bool) -> CsvRates:
     lines: dict[str, int] = {}
     rates: list[float] = []
     weights: list[float] = []
-    for row in read_rows(path, ("source", "rate"), ("weight",)):
+    for row in _read_rows(path, ("source", "rate"), ("weight",)):
         name = row.text("source")
         if name in lines:
             raise row.error(f"source: {name!r} is given already, in line {lines[name]}; leave one of them out")
@@ -198,7 +198,7 @@ def _capacity_of_list(path: Path, epoch: Epoch) -> Capacity:
         raise ConfigError([f"--budget {path}: it is neither a whole number nor a file with the columns chronon,probes"])
     lines: dict[int, int] = {}
     probes = np.zeros(len(epoch), dtype=np.int64)
-    for row in read_rows(path, ("chronon", "probes")):
+    for row in _read_rows(path, ("chronon", "probes")):
         chronon, allowed = row.whole("chronon", negative=True), row.whole("probes")
         if chronon in lines:
             raise row.error(f"chronon: {chronon} is given already, in line {lines[chronon]}; leave one of them out")

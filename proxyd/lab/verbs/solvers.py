@@ -36,7 +36,7 @@ _MOST_WEEKS = 10_000
 
 
 @dataclass(frozen=True)
-class OneSourceProblem:
+class _OneSourceProblem:
     """A repeating week, its slots, and the number of probes or their price; times in days."""
 
     policy: str
@@ -88,7 +88,7 @@ class OneSourceProblem:
 
 
 @dataclass(frozen=True, slots=True)
-class Solution:
+class _Solution:
     """Probe times in days, their cost, and the parameter of a baseline."""
 
     times: Floats
@@ -99,10 +99,10 @@ class Solution:
     parameter: float | None = None
 
 
-def problem_of(options: argparse.Namespace) -> OneSourceProblem:
+def problem_of(options: argparse.Namespace) -> _OneSourceProblem:
     """Return the problem that the options state."""
     rate, weight = read_week(options.week)
-    return OneSourceProblem(
+    return _OneSourceProblem(
         policy=options.policy,
         rate=rate,
         weight=weight,
@@ -115,23 +115,23 @@ def problem_of(options: argparse.Namespace) -> OneSourceProblem:
     )
 
 
-def solve_one_source(problem: OneSourceProblem) -> Solution:
+def solve_one_source(problem: _OneSourceProblem) -> _Solution:
     """Return the probes of the problem's policy."""
     if problem.policy == "doe":
         return _doe(problem)
     if problem.policy == "uniform":
         found = uniform(problem.prefix, problem.probes or 1)
-        return Solution(found.times, found.cost, False, "evenly spaced; they need not lie on slots")
+        return _Solution(found.times, found.cost, False, "evenly spaced; they need not lie on slots")
     name = "threshold" if problem.policy == "threshold" else "probability"
     if problem.price is None:
         parameter, found = parameter_for(problem.prefix, problem.policy, problem.probes or 1, step=problem.slot)
     else:
         make = threshold if problem.policy == "threshold" else first_arrival
         parameter, found = problem.price, make(problem.prefix, problem.price, step=problem.slot)
-    return Solution(found.times, found.cost, False, "a baseline; doe finds the optimum on the slots", name, parameter)
+    return _Solution(found.times, found.cost, False, "a baseline; doe finds the optimum on the slots", name, parameter)
 
 
-def cost_curve(problem: OneSourceProblem, probes: int) -> list[tuple[int, float]]:
+def cost_curve(problem: _OneSourceProblem, probes: int) -> list[tuple[int, float]]:
     """Return the least cost of at most 1, 2, ..., ``probes`` probes on the slots."""
     if probes * len(problem.slots) > _MOST_LINKS:
         raise InvalidScheduleError("--curve needs too much memory here; take longer slots or fewer probes")
@@ -146,23 +146,23 @@ def cost_curve(problem: OneSourceProblem, probes: int) -> list[tuple[int, float]
     return curve
 
 
-def _doe(problem: OneSourceProblem) -> Solution:
+def _doe(problem: _OneSourceProblem) -> _Solution:
     found = _on_slots(problem)
     note = f"optimal on slots of {number(problem.slot * 24, 4)} h"
     if problem.probes is not None and found.probes < problem.probes:
         note += f"; {problem.probes} probes cannot be made or would not cost less"
     if problem.improve is None:
-        return Solution(found.times, found.cost, found.exact, note)
+        return _Solution(found.times, found.cost, found.exact, note)
     if problem.improve == "exact":
         moved = improve_exactly(problem.prefix, found.times, spacing=problem.spacing)
         note += f"; then moved off them, which saved {number(found.cost - moved.cost)}"
     else:
         moved, moves = algorithm_10(problem.prefix, found.times, spacing=problem.spacing)
         note += f"; then {moves} mu-moves, which saved {number(found.cost - moved.cost)}"
-    return Solution(moved.times, moved.cost, False, note)
+    return _Solution(moved.times, moved.cost, False, note)
 
 
-def _on_slots(problem: OneSourceProblem) -> OneSourceSchedule:
+def _on_slots(problem: _OneSourceProblem) -> OneSourceSchedule:
     """Return the best probes on the slots: at most the given number, or all that are worth their price."""
     slots = problem.slots
     if problem.price is not None:
@@ -186,7 +186,7 @@ _MOST_PLACES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Solved:
+class _Solved:
     """What ``solve`` prints: an answer as JSON; or a line, and a table."""
 
     answer: dict[str, object]
@@ -195,7 +195,7 @@ class Solved:
     rows: list[list[str]]
 
 
-def solve_frequencies(rates: CsvRates, options: argparse.Namespace) -> Solved:
+def solve_frequencies(rates: CsvRates, options: argparse.Namespace) -> _Solved:
     """Return the best frequencies under ``options.objective``, at ``options.budget`` probes a step."""
     terms: dict[str, object] = {}
     if options.objective == "detection":
@@ -216,10 +216,10 @@ def solve_frequencies(rates: CsvRates, options: argparse.Namespace) -> Solved:
     listed = [{"source": name, "frequency": f, "share": f / total} for name, _, f in each]
     answer = {"objective": options.objective, "frequencies": listed, "value": cost, "bounds": bounds, **terms}
     rows = [[name, number(rate, 6), number(f, 6), number(1 / f, 2) if f > 0 else "never"] for name, rate, f in each]
-    return Solved(answer, text, ("source", "rate", "probes a step", "every (steps)"), rows)
+    return _Solved(answer, text, ("source", "rate", "probes a step", "every (steps)"), rows)
 
 
-def solve_cycle(rates: CsvRates, options: argparse.Namespace) -> Solved:
+def solve_cycle(rates: CsvRates, options: argparse.Namespace) -> _Solved:
     """Return the cycle of ``options.method``, measured by ``options.objective``."""
     cycle = _detection_cycle if options.objective == "detection" else _robot_cycle
     order, cost, bound, terms, text = cycle(rates, options)
@@ -236,7 +236,7 @@ def solve_cycle(rates: CsvRates, options: argparse.Namespace) -> Solved:
         **terms,
     }
     text = f"cycle of {len(places)} places: {text}; {number(ratio)} of the bound {number(bound)}"
-    return Solved(answer, text, ("place", "source"), [[str(n), name or "-"] for n, name in enumerate(places, 1)])
+    return _Solved(answer, text, ("place", "source"), [[str(n), name or "-"] for n, name in enumerate(places, 1)])
 
 
 def _robot_cycle(rates: CsvRates, options: argparse.Namespace) -> _Cycle:

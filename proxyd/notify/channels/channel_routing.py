@@ -33,7 +33,7 @@ class LogChannel:
         return "it was written to the log"
 
 
-def open_log(_resources: ChannelResources) -> LogChannel:
+def _open_log(_resources: ChannelResources) -> LogChannel:
     """Return the log channel."""
     return LogChannel()
 
@@ -43,7 +43,7 @@ OPENERS: Mapping[str, Callable[[ChannelResources], Channel]] = MappingProxyType(
         WebhookDelivery.kind: open_webhooks,
         MailDelivery.kind: open_mail,
         ChannelDelivery.kind: open_apprise,
-        LogDelivery.kind: open_log,
+        LogDelivery.kind: _open_log,
     }
 )
 """The function that opens the channel of each kind of delivery."""

@@ -157,7 +157,7 @@ class Chromium:
                 self._open_page(browser, asked, document, trace) as page,
             ):
                 await self._wait(page, document.url, rendering)
-                view = await PageView.of(page)
+                view = await _PageView.of(page)
                 body, until_s = await self._read(view), limit.when()
                 limit.reschedule(None)  # closing has a limit of its own, and takes nothing back that was read
                 picture = await _picture(view, until_s, trace) if asked.wants_picture else None
@@ -213,7 +213,7 @@ class Chromium:
         with suppress(PlaywrightTimeoutError):  # it never becomes quiet
             await page.wait_for_load_state("networkidle", timeout=self._limits.settle_s * 1000)
 
-    async def _read(self, view: PageView) -> bytes:
+    async def _read(self, view: _PageView) -> bytes:
         """Return the page as the browser shows it."""
         html = await view.evaluate(_READ.format(most=self._limits.body_bytes))
         body = html.encode("utf-8", "replace") if isinstance(html, str) else None
@@ -311,7 +311,7 @@ async def _is_gone(browser: Browser) -> bool:
     return not browser.is_connected()
 
 
-async def _picture(view: PageView, until_s: float | None, trace: ProbeTrace) -> Picture | None:
+async def _picture(view: _PageView, until_s: float | None, trace: ProbeTrace) -> Picture | None:
     """Return a picture of a page that was read already, or ``None``, with a remark on the trace that says why.
 
     ``until_s`` is when it must be there, in seconds of the event loop's clock.
@@ -373,14 +373,14 @@ _LOAD_IMAGES = """
 
 
 @dataclass(frozen=True, slots=True)
-class PageView:
+class _PageView:
     """A page as the browser shows it, seen from a world of its own, where the scripts of the page cannot interfere."""
 
     session: CDPSession
     world: int
 
     @classmethod
-    async def of(cls, page: Page) -> PageView:
+    async def of(cls, page: Page) -> _PageView:
         """Return a view of the page as it stands."""
         session = await page.context.new_cdp_session(page)
         tree = await session.send("Page.getFrameTree")

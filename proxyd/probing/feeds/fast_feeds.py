@@ -36,7 +36,7 @@ _TIME = re.compile(
 )
 
 
-def absolute_link(url: str, href: str | None) -> str | None:
+def _absolute_link(url: str, href: str | None) -> str | None:
     """Return a link in the feed at ``url`` as an absolute one, or ``None`` if it must not be followed."""
     return safe_link(url, href) if href else None
 
@@ -60,14 +60,14 @@ def content_text(attributes: Attributes, text: str) -> str:
     return plain_text(text)
 
 
-def bare_text(attributes: Attributes, text: str) -> str:
+def _bare_text(attributes: Attributes, text: str) -> str:
     """Return the text of an element unknown to feedparser; decline one with attributes."""
     if attributes:
         raise DeclinedError
     return plain_text(text)
 
 
-def simple_time_s(text: str) -> float | None:
+def _simple_time_s(text: str) -> float | None:
     """Return unix seconds of a time in a simple form; decline the others."""
     if not text:
         return None
@@ -77,7 +77,7 @@ def simple_time_s(text: str) -> float | None:
     return seconds
 
 
-class Links:
+class _Links:
     """The results of ``link`` and ``guid``, in feeds and items: ``link`` is ``None`` until one of them sets it."""
 
     __slots__ = ("guid", "link", "links", "permalink")
@@ -124,9 +124,9 @@ class Links:
             self.link = value
 
 
-def check_date(_: Links, _attributes: Attributes, text: str, _depth: int) -> None:
+def _check_date(_: _Links, _attributes: Attributes, text: str, _depth: int) -> None:
     """Decline a time that feedparser might fail on; others are ignored."""
-    simple_time_s(plain_text(text))
+    _simple_time_s(plain_text(text))
 
 
 def parse_clean_feed(body: bytes, content_type: str | None = None, url: str = "") -> ParsedFeed | None:
@@ -143,7 +143,7 @@ def parse_clean_feed(body: bytes, content_type: str | None = None, url: str = ""
 def _read_feed(rows: Rows, url: str) -> ParsedFeed:
     about = _About(rows)
     ttl_minutes = number_of(about.texts.get("ttl") or None)
-    link = absolute_link(url, about.link)
+    link = _absolute_link(url, about.link)
     fields = FeedChannel(
         title=about.texts.get("title") or None,
         link=link,
@@ -151,7 +151,7 @@ def _read_feed(rows: Rows, url: str) -> ParsedFeed:
         language=about.texts.get("language") or None,
         ttl_minutes=ttl_minutes,
     ).fields()
-    window = window_of([FastItem(item).entry(url) for item in rows.items], fields)
+    window = window_of([_FastItem(item).entry(url) for item in rows.items], fields)
     return ParsedFeed(
         items=window.items,
         version=rows.version,
@@ -166,7 +166,7 @@ def _read_feed(rows: Rows, url: str) -> ParsedFeed:
     )
 
 
-class _About(Links):
+class _About(_Links):
     """A feed's data about itself."""
 
     __slots__ = ("texts",)
@@ -210,7 +210,7 @@ def _keep(key: str) -> Callable[[_About, Attributes, str, int], None]:
     """Return what keeps the text of a feed's element under a key."""
 
     def add(about: _About, attributes: Attributes, text: str, _: int) -> None:
-        about.texts[key] = bare_text(attributes, text)
+        about.texts[key] = _bare_text(attributes, text)
 
     return add
 
@@ -226,7 +226,7 @@ _ABOUT_ROWS: dict[str, Callable[[_About, Attributes, str, int], None]] = {
     "ttl": _keep("ttl"),
     "sy_updateperiod": _keep("sy_updateperiod"),
     "sy_updatefrequency": _keep("sy_updatefrequency"),
-    "date": check_date,
+    "date": _check_date,
 }
 
 
@@ -234,7 +234,7 @@ _MEDIA_SCHEME = "http://search.yahoo.com/mrss/category_schema"
 _KEYWORDS_SCHEME = "http://www.itunes.com/"
 
 
-class FastItem(Links):
+class _FastItem(_Links):
     """One item, from its rows."""
 
     __slots__ = (
@@ -272,7 +272,7 @@ class FastItem(Links):
             _ITEM_ROWS[name](self, attributes, text, depth)
         names = {row[0] for row in rows}
         is_displaced = "foreign" in names and not names.isdisjoint({"description", "content"})
-        self.own = FastItem([row for row in rows if row[0] != "foreign"]) if is_displaced else self
+        self.own = _FastItem([row for row in rows if row[0] != "foreign"]) if is_displaced else self
 
     def entry(self, url: str) -> FeedEntry:
         """Return the item's entry."""
@@ -289,7 +289,7 @@ class FastItem(Links):
         enclosure = next((href for href in enclosures if href), None)
         time_s = self.updated_s if self.published_s is None else self.published_s
         identity = identity_of(self.guid or None, link, (title, summary or content), time_s, enclosure)
-        own_link = absolute_link(url, link)
+        own_link = _absolute_link(url, link)
         permalink = None if link else web_permalink(url, self.permalink)
         return FeedEntry(
             identity=identity,
@@ -301,11 +301,11 @@ class FastItem(Links):
             guid=self.guid or None,
             author=self.author or None,
             category=self._category() if self.tags else None,
-            enclosure=absolute_link(url, enclosure),
+            enclosure=_absolute_link(url, enclosure),
             published_s=self.published_s,
             updated_s=self.updated_s,
             former_texts=former_texts(
-                (summary, content), (description, described), absolute_link(url, link), permalink
+                (summary, content), (description, described), _absolute_link(url, link), permalink
             ),
         )
 
@@ -330,7 +330,7 @@ class FastItem(Links):
 
     def add_other_title(self, attributes: Attributes, text: str, _: int) -> None:
         """Set the title of another vocabulary: the last one wins."""
-        self.other_title = bare_text(attributes, text)
+        self.other_title = _bare_text(attributes, text)
 
     def add_media_title(self, attributes: Attributes, text: str, _: int) -> None:
         """Note the title of something in the item; it is ignored if the item has its own."""
@@ -405,11 +405,11 @@ class FastItem(Links):
 
     def add_published(self, _attributes: Attributes, text: str, _: int) -> None:
         """Set the time of publication: the last one wins."""
-        self.published_s = simple_time_s(plain_text(text))
+        self.published_s = _simple_time_s(plain_text(text))
 
     def add_updated(self, _attributes: Attributes, text: str, _: int) -> None:
         """Set the time of the last change: the last one wins."""
-        self.updated_s = simple_time_s(plain_text(text))
+        self.updated_s = _simple_time_s(plain_text(text))
 
     def add_enclosure(self, attributes: Attributes, _text: str, _: int) -> None:
         """Add an enclosure."""
@@ -423,30 +423,30 @@ class FastItem(Links):
         self.reset = True
 
 
-_ITEM_ROWS: dict[str, Callable[[FastItem, Attributes, str, int], object]] = {
-    "about": FastItem.add_about,
-    "title": FastItem.add_title,
-    "media_title": FastItem.add_media_title,
-    "other_title": FastItem.add_other_title,
-    "link": FastItem.add_link,
-    "id": FastItem.add_id,
-    "description": FastItem.add_description,
-    "foreign": FastItem.add_foreign,
-    "content": FastItem.add_content,
+_ITEM_ROWS: dict[str, Callable[[_FastItem, Attributes, str, int], object]] = {
+    "about": _FastItem.add_about,
+    "title": _FastItem.add_title,
+    "media_title": _FastItem.add_media_title,
+    "other_title": _FastItem.add_other_title,
+    "link": _FastItem.add_link,
+    "id": _FastItem.add_id,
+    "description": _FastItem.add_description,
+    "foreign": _FastItem.add_foreign,
+    "content": _FastItem.add_content,
     "name": lambda item, _attributes, text, _: item.add_part("name", text),
     "email": lambda item, _attributes, text, _: item.add_part("email", text),
     "part": lambda item, *_: item.parts.setdefault("", ""),  # it has more than text
-    "author": FastItem.add_author,
-    "category": FastItem.add_category,
-    "media_category": FastItem.add_media_category,
+    "author": _FastItem.add_author,
+    "category": _FastItem.add_category,
+    "media_category": _FastItem.add_media_category,
     "itunes_keywords": lambda item, attributes, text, _: item.add_keywords(
-        bare_text(attributes, text), _KEYWORDS_SCHEME
+        _bare_text(attributes, text), _KEYWORDS_SCHEME
     ),
-    "media_keywords": lambda item, attributes, text, _: item.add_keywords(bare_text(attributes, text), None),
-    "published": FastItem.add_published,
-    "updated": FastItem.add_updated,
-    "date": check_date,
-    "enclosure": FastItem.add_enclosure,
-    "image": FastItem.add_aside,
-    "source": FastItem.add_aside,
+    "media_keywords": lambda item, attributes, text, _: item.add_keywords(_bare_text(attributes, text), None),
+    "published": _FastItem.add_published,
+    "updated": _FastItem.add_updated,
+    "date": _check_date,
+    "enclosure": _FastItem.add_enclosure,
+    "image": _FastItem.add_aside,
+    "source": _FastItem.add_aside,
 }

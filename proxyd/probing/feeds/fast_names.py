@@ -83,12 +83,12 @@ def _standard_prefix(uri: str) -> str | None:
     return "" if _USERLAND in lower else _NAMESPACES.get(lower)
 
 
-def name_of(tag: str) -> str:
+def _name_of(tag: str) -> str:
     """Return feedparser's name of an element that expat names ``uri local prefix``.
 
-    >>> name_of("http://www.w3.org/2005/Atom Link atom"), name_of("http://purl.org/dc/elements/1.1/ creator x")
+    >>> _name_of("http://www.w3.org/2005/Atom Link atom"), _name_of("http://purl.org/dc/elements/1.1/ creator x")
     ('link', 'dc_creator')
-    >>> name_of("urn:x count y"), name_of("title")
+    >>> _name_of("urn:x count y"), _name_of("title")
     ('y_count', 'title')
     """
     uri, local, given = (f" {tag} " if " " not in tag else f"{tag} ").split(" ")[:3]
@@ -130,7 +130,7 @@ class Context(dict[str, "Context"]):
         self.named: dict[str, Context] = {}
 
     def __missing__(self, tag: str) -> Context:
-        name = name_of(tag)
+        name = _name_of(tag)
         found = self.named.get(name)
         if found is None:
             found = self.others
@@ -156,7 +156,7 @@ def _matters(name: str) -> bool:
     return name in _HANDLED or name in _KEYS or name.endswith(("_detail", "_parsed"))
 
 
-LEAF = Context()
+_LEAF = Context()
 IGNORED = Context()
 IGNORED.others = IGNORED
 
@@ -169,7 +169,7 @@ _HARMLESS = (
 _HARMLESS_MEDIA = "media_rating media_credit media_restriction media_license media_thumbnail media_player"
 _TAGS = "category keywords dc_subject media_category media_keywords itunes_keywords"
 
-_NAMELESS = Context(others=IGNORED).hold("name email uri url homepage itunes_name itunes_email", LEAF)
+_NAMELESS = Context(others=IGNORED).hold("name email uri url homepage itunes_name itunes_email", _LEAF)
 
 _MEDIA = Context(others=IGNORED).hold(_HARMLESS_MEDIA, IGNORED)
 _MEDIA.hold("media_group media_content", _MEDIA)
@@ -186,7 +186,7 @@ _PERSON = Context("author", ElementKind.ROW, Context("part", ElementKind.ROW, IG
 _PERSON.hold_rows({"name": "name itunes_name", "email": "email itunes_email", "part": "uri url homepage"})
 
 _SOURCE = Context("source", ElementKind.ROW, IGNORED)
-_SOURCE.hold("id guid title link category rights subtitle generator", LEAF)
+_SOURCE.hold("id guid title link category rights subtitle generator", _LEAF)
 _SOURCE.hold("author contributor", _NAMELESS).hold_rows({"date": "published updated"})
 
 ITEM = Context("item", ElementKind.PART, IGNORED)
@@ -212,11 +212,12 @@ ITEM.hold_rows(
 )
 
 _IMAGE, _ASIDE_IMAGE = (
-    Context("aside", kind).hold("url title link description width height", LEAF)
+    Context("aside", kind).hold("url title link description width height", _LEAF)
     for kind in (ElementKind.IGNORED, ElementKind.PART)
 )
 _TEXT_INPUT, _ASIDE_INPUT = (
-    Context("aside", kind).hold("title description name link", LEAF) for kind in (ElementKind.IGNORED, ElementKind.PART)
+    Context("aside", kind).hold("title description name link", _LEAF)
+    for kind in (ElementKind.IGNORED, ElementKind.PART)
 )
 _CATEGORY = Context(others=IGNORED)
 _CATEGORY.hold("itunes_category", _CATEGORY)

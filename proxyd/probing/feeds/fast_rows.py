@@ -26,7 +26,7 @@ from proxyd.probing.feeds.fast_names import (
 
 Attributes: TypeAlias = Mapping[str, str]
 ABOUT = "http://www.w3.org/1999/02/22-rdf-syntax-ns# about rdf"
-LANG = "http://www.w3.org/XML/1998/namespace lang xml"
+_LANG = "http://www.w3.org/XML/1998/namespace lang xml"
 _BASE = "http://www.w3.org/XML/1998/namespace base xml"
 
 _MOST_ATTRIBUTES = 2_000
@@ -51,7 +51,7 @@ _RESERVED = frozenset(
         *("label", "lastmod", "about", "src", "text", "version"),
     }
 )
-_PLAIN_ATTRIBUTES = {*(_RESERVED - {"ispermalink"}), "isPermaLink", LANG, ABOUT, _BASE}
+_PLAIN_ATTRIBUTES = {*(_RESERVED - {"ispermalink"}), "isPermaLink", _LANG, ABOUT, _BASE}
 _SAYS_BASE = re.compile(rb"\bbase\s*=")
 
 
@@ -92,7 +92,7 @@ class Rows:
             raise DeclinedError
         self._parts += 1
         if name in {"rss", "feed"}:
-            self.language = attributes.get(LANG, attributes.get("lang"))
+            self.language = attributes.get(_LANG, attributes.get("lang"))
         if self._parts == 1:
             self.version = self._root_version(name, attributes)
         return self.about

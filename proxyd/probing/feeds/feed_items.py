@@ -14,7 +14,7 @@ from proxyd.core.model.field_values import normal_link, normal_markup, normal_te
 from proxyd.core.model.item import LONGEST_FIELD, Item, Value
 from proxyd.probing.documents.document_texts import MOST_ITEMS, cap, digest, safe_link, short_identity
 
-MOST_HUBS = 10
+_MOST_HUBS = 10
 _NAMED_DUPLICATES = 3
 _PERIODS_S = {
     "hourly": 3600.0,
@@ -37,14 +37,14 @@ _TAG = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Duplicates:
+class _Duplicates:
     """Items that were dropped: their number, and the first few identities that they share with others."""
 
     count: int = 0
     identities: tuple[str, ...] = ()
 
 
-NO_DUPLICATES = Duplicates()
+_NO_DUPLICATES = _Duplicates()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class ItemWindow:
 
     items: tuple[Item, ...]
     truncated: bool
-    duplicates: Duplicates
+    duplicates: _Duplicates
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class ParsedFeed:
     period_s: float | None = None
     trouble: str = ""
     truncated: bool = False
-    duplicates: Duplicates = NO_DUPLICATES
+    duplicates: _Duplicates = _NO_DUPLICATES
     hubs: tuple[str, ...] = ()
     self_url: str | None = None
 
@@ -263,11 +263,11 @@ def window_of(entries: Iterable[FeedEntry], channel: Mapping[str, Value], most: 
             if len(shared) < _NAMED_DUPLICATES:
                 shared[name] = None
         elif len(items) == most:
-            return ItemWindow(tuple(items), True, Duplicates(count, tuple(shared)))
+            return ItemWindow(tuple(items), True, _Duplicates(count, tuple(shared)))
         else:
             seen.add(name)
             items.append(entry.item(channel))
-    return ItemWindow(tuple(items), False, Duplicates(count, tuple(shared)))
+    return ItemWindow(tuple(items), False, _Duplicates(count, tuple(shared)))
 
 
 def _with_own_identities(entries: Sequence[FeedEntry]) -> Iterator[FeedEntry]:
@@ -365,7 +365,7 @@ def web_links(url: str, hrefs: Iterable[str | None]) -> tuple[str, ...]:
     """Return the first few distinct http and https links, absolute."""
     links = (safe_link(url, href) for href in hrefs if href)
     found = (link for link in links if link and len(link) <= LONGEST_FIELD and link.lower().startswith(_WEB))
-    return tuple(islice(dict.fromkeys(found), MOST_HUBS))
+    return tuple(islice(dict.fromkeys(found), _MOST_HUBS))
 
 
 def self_link(url: str, hrefs: Iterable[str | None]) -> str | None:

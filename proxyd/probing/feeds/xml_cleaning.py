@@ -28,7 +28,7 @@ _CONTROLS_BUT_SHIFTS = bytes({*_CONTROLS} - {0x0E, 0x0F, 0x1B})  # ISO 2022 says
 
 
 @dataclass(frozen=True, slots=True)
-class CleanXml:
+class _CleanXml:
     """A document in UTF-8 without what XML forbids.
 
     ``trouble`` says what was wrong, or is ``""``. ``is_mended`` is also true if entities of HTML were replaced, but not
@@ -40,7 +40,7 @@ class CleanXml:
     is_mended: bool = False
 
 
-def clean_xml(body: bytes, content_type: str | None) -> CleanXml:
+def clean_xml(body: bytes, content_type: str | None) -> _CleanXml:
     """Return the document in UTF-8, well-formed if its markup can be mended.
 
     Raises
@@ -56,11 +56,11 @@ def clean_xml(body: bytes, content_type: str | None) -> CleanXml:
         raise UnsafeDocumentError
     trouble = syntax_error(data)
     if trouble:
-        data = balance_tags(with_legal_references(with_ended_data(legal))).encode()
+        data = balance_tags(with_legal_references(_with_ended_data(legal))).encode()
     elif _has_illegal(body, text):
         trouble = "characters that XML forbids were left out"
     is_mended = bool(trouble) or (cleaned != text and cleaned != with_ampersands_escaped(text))
-    return CleanXml(data, trouble, is_mended)
+    return _CleanXml(data, trouble, is_mended)
 
 
 def syntax_error(data: bytes) -> str:
@@ -144,10 +144,10 @@ def balance_tags(text: str) -> str:
     return writer.whole()
 
 
-def with_ended_data(text: str) -> str:
+def _with_ended_data(text: str) -> str:
     """Return a document in which a CDATA section without an end ends with its item, if that was not cut off.
 
-    >>> with_ended_data("<item><![CDATA[a</item>")
+    >>> _with_ended_data("<item><![CDATA[a</item>")
     '<item><![CDATA[a]]></item>'
     """
     ended = text.rfind("]]>") + 3 if "]]>" in text else 0

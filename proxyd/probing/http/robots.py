@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from proxyd.base.ports import Clock
     from proxyd.probing.http.fetcher import Fetch, FetchResponse
 
-AGENT = "proxyd"
-ROBOTS_BYTES = 512 * 1024
-ROBOTS_TIME_S = 10.0
+_AGENT = "proxyd"
+_ROBOTS_BYTES = 512 * 1024
+_ROBOTS_TIME_S = 10.0
 _DAY_S = 86_400.0
 _LONGEST_COPY_S = 30 * _DAY_S
 _LEAST_S = 300.0
@@ -49,12 +49,12 @@ _RULE_LINE = re.compile(r"(allow|di[a-z]{1,8}w|crawl[-\s]*delay)\s*[:\s]", re.IG
 
 def robots_limits(limits: FetchLimits) -> FetchLimits:
     """Return the limits for fetching robots.txt, given those of a probe."""
-    total_s = min(limits.total_s, ROBOTS_TIME_S)
-    return FetchLimits(total_s, limits.queue_s, ROBOTS_BYTES, redirects=5, cut=True)
+    total_s = min(limits.total_s, _ROBOTS_TIME_S)
+    return FetchLimits(total_s, limits.queue_s, _ROBOTS_BYTES, redirects=5, cut=True)
 
 
 @dataclass(frozen=True, slots=True)
-class RobotsRules:
+class _RobotsRules:
     """The rules of a robots.txt for proxyd; ``parsed`` is ``None`` if it has none."""
 
     parsed: Protego | None = None
@@ -62,24 +62,24 @@ class RobotsRules:
 
     def allows(self, url: URL) -> bool:
         """Return whether the path may be requested."""
-        return self.parsed is None or self.parsed.can_fetch(f"http://host{url.raw_path_qs}", AGENT)
+        return self.parsed is None or self.parsed.can_fetch(f"http://host{url.raw_path_qs}", _AGENT)
 
     @property
     def crawl_delay_s(self) -> float | None:
         """Minimum seconds between two requests that it asks for, if any."""
-        return None if self.parsed is None else self.parsed.crawl_delay(AGENT)
+        return None if self.parsed is None else self.parsed.crawl_delay(_AGENT)
 
 
-EVERYTHING_ALLOWED = RobotsRules()
+_EVERYTHING_ALLOWED = _RobotsRules()
 
 
-def read_robots(body: bytes) -> RobotsRules:
+def read_robots(body: bytes) -> _RobotsRules:
     """Return the rules of a robots.txt; any content can be read.
 
     >>> read_robots(b"User-agent: *").crawl_delay_s
     """
-    text = "\n".join(_concerning(body[:ROBOTS_BYTES].decode("utf-8-sig", "replace")))
-    return RobotsRules(Protego.parse(text), len(text)) if text else EVERYTHING_ALLOWED
+    text = "\n".join(_concerning(body[:_ROBOTS_BYTES].decode("utf-8-sig", "replace")))
+    return _RobotsRules(Protego.parse(text), len(text)) if text else _EVERYTHING_ALLOWED
 
 
 def _concerning(text: str) -> list[str]:
@@ -95,7 +95,7 @@ def _concerning(text: str) -> list[str]:
         content = line[: _LONGEST_LINE + 1].partition("#")[0].strip()
         agent = _AGENT_LINE.match(content)
         if agent is not None:
-            named = {agent[1].lower()} & {"*", AGENT}
+            named = {agent[1].lower()} & {"*", _AGENT}
             agents = agents | named if among_agents else named
             kept += [f"user-agent: {name}" for name in named]
             among_agents = True
@@ -114,7 +114,7 @@ class _Record:
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     users: int = 0
-    rules: RobotsRules | None = None
+    rules: _RobotsRules | None = None
     fetched_s: float = 0.0
     refresh_s: float = float("-inf")
     failing_since_s: float | None = None
@@ -161,7 +161,7 @@ class Robots:
         rules = await self._rules(url, trace)
         origin = url.origin()
         if not rules.allows(url):
-            message = f"robots.txt of {origin} disallows {url.raw_path} to {AGENT}"
+            message = f"robots.txt of {origin} disallows {url.raw_path} to {_AGENT}"
             raise DisallowedError(f"{message}; ask the site's owner, or set ROBOTS IGNORE on the source")
         asked_s = rules.crawl_delay_s
         if asked_s is None:
@@ -169,7 +169,7 @@ class Robots:
         trace.crawl_delay_s = min(asked_s, _MOST_DELAY_S)
         return trace.crawl_delay_s
 
-    async def _rules(self, url: URL, trace: ProbeTrace) -> RobotsRules:
+    async def _rules(self, url: URL, trace: ProbeTrace) -> _RobotsRules:
         record = self._record(str(url.origin()))
         record.users += 1
         try:
@@ -190,7 +190,7 @@ class Robots:
         except (BlockedAddressError, QueueTimeoutError):
             raise
         except TooManyRedirectsError:
-            self._keep(record, EVERYTHING_ALLOWED, _DAY_S)
+            self._keep(record, _EVERYTHING_ALLOWED, _DAY_S)
         except ProbeError as error:
             if not self._is_covered(record, _LEAST_S):
                 error.message = f"robots.txt of {url.origin()}: {error.message}"
@@ -228,7 +228,7 @@ class Robots:
             record.refusal += " allowed until it can be read; ask the site's owner, or set ROBOTS IGNORE on the source"
             raise DisallowedError(record.refusal, retry_after_s=response.retry_after_s)
 
-    def _keep(self, record: _Record, rules: RobotsRules, keep_s: float) -> None:
+    def _keep(self, record: _Record, rules: _RobotsRules, keep_s: float) -> None:
         self._characters += rules.characters - (0 if record.rules is None else record.rules.characters)
         record.rules, record.refusal, record.failing_since_s = rules, "", None
         record.fetched_s = self._clock.monotonic_s()
@@ -245,7 +245,7 @@ class Robots:
         if record.rules is None and now_s - record.failing_since_s < _LONGEST_COPY_S:
             return False
         if record.rules is None:
-            record.rules, record.fetched_s = EVERYTHING_ALLOWED, now_s
+            record.rules, record.fetched_s = _EVERYTHING_ALLOWED, now_s
         record.refusal = ""
         record.refresh_s = now_s + wait_s
         return True
@@ -271,10 +271,10 @@ class Robots:
         return [origin for origin, _ in zip(self._records, range(surplus), strict=False)]
 
 
-async def _read(response: FetchResponse) -> RobotsRules:
+async def _read(response: FetchResponse) -> _RobotsRules:
     """Return the rules in a response; a long one is read in a thread, so that the loop goes on."""
     if response.status not in {200, 203}:
-        return EVERYTHING_ALLOWED
+        return _EVERYTHING_ALLOWED
     if len(response.body) <= _INLINE_BYTES:
         return read_robots(response.body)
     return await asyncio.to_thread(read_robots, response.body)

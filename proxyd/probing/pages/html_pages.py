@@ -27,7 +27,7 @@ from proxyd.probing.pages.offers import price_view
 from proxyd.probing.pages.page_text import text_blocks
 from proxyd.probing.pages.page_values import Marks, PageRow, ParsedPage, Raw, field_selectors, page_of
 
-MOST_DEPTH = 3_000
+_MOST_DEPTH = 3_000
 """Elements that may stand in each other."""
 
 _TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9:-]*)")
@@ -171,13 +171,13 @@ def page_preview(text: str) -> str:
     return "" if owner.body is None else preview_markup(owner.body)
 
 
-def css_view(text: str, tag: str = "html") -> PageRow | None:
+def _css_view(text: str, tag: str = "html") -> PageRow | None:
     """Return an element for the CSS reader, or ``None`` if it cannot be read."""
     node, owner = _parse_document_of(tag, text)
     return None if node is None else _CssRow(node, owner)
 
 
-def xpath_view(text: str, tag: str = "html") -> PageRow | None:
+def _xpath_view(text: str, tag: str = "html") -> PageRow | None:
     """Return an element for the XPath reader, or ``None`` if it cannot be read."""
     parser = html.HTMLParser(encoding="utf-8", no_network=True, huge_tree=False, remove_pis=True)
     body = text if tag == "html" else f"<html><body>{text}</body></html>"
@@ -191,8 +191,8 @@ def xpath_view(text: str, tag: str = "html") -> PageRow | None:
 
 VIEWS: Mapping[Reader, Callable[[str, str], PageRow | None]] = MappingProxyType(
     {
-        Reader.CSS: css_view,
-        Reader.XPATH: xpath_view,
+        Reader.CSS: _css_view,
+        Reader.XPATH: _xpath_view,
         Reader.META: meta_view,
         Reader.JSONLD: view_of_element,
         Reader.PRICE: price_view,
@@ -221,7 +221,7 @@ def _limit_text(text: str) -> str:
     for match in _TAG.finditer(text):
         if match.group(2).lower() not in _NOT_NESTED:
             depth = max(0, depth - 1) if match.group(1) else depth + 1
-            if depth > MOST_DEPTH:
+            if depth > _MOST_DEPTH:
                 raise UnreadableDocumentError("the web page is nested too deeply")
     return text
 

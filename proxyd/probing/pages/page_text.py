@@ -14,7 +14,7 @@ from selectolax.lexbor import LexborNode
 
 from proxyd.probing.documents.document_texts import words
 
-MOST_NODES = 300_000
+_MOST_NODES = 300_000
 
 _DROPPED = words(
     "script style noscript template iframe object embed svg canvas audio video nav button select input textarea "
@@ -53,7 +53,7 @@ class _Writer:
                 self.blocks.append(text)
 
 
-def text_blocks(root: LexborNode, most_nodes: int = MOST_NODES) -> list[str]:
+def text_blocks(root: LexborNode, most_nodes: int = _MOST_NODES) -> list[str]:
     """Return the blocks of an element's readable text, in page order, from its first nodes."""
     writer = _Writer()
     stack: list[tuple[LexborNode, bool, bool]] = [(root, False, False)]  # node, being left, inside <pre>

@@ -26,7 +26,7 @@ Raw: TypeAlias = str | int | float | bool | None
 
 Marks: TypeAlias = Mapping[Reader, str | None]
 """The decimal mark that settles ambiguous numbers among the values of each reader."""
-NO_MARKS: Marks = MappingProxyType({})
+_NO_MARKS: Marks = MappingProxyType({})
 
 THE_PAGE = "page"
 """The identity of a page that is a single item."""
@@ -143,7 +143,7 @@ class _Rows:
 
 
 def page_of(
-    rows: Iterable[Sequence[Raw]], page_class: PageClass, url: str, version: str, marks: Marks = NO_MARKS
+    rows: Iterable[Sequence[Raw]], page_class: PageClass, url: str, version: str, marks: Marks = _NO_MARKS
 ) -> ParsedPage:
     """Return rows as a page; of rows with the same identity only the first is kept.
 

@@ -50,7 +50,7 @@ class Connections(Protocol):
         """
 
 
-class Upkeep(Protocol):
+class _Upkeep(Protocol):
     """Maintenance, which each database does in its own way."""
 
     async def checkpoint(self) -> None:
@@ -76,7 +76,7 @@ class StoreConnections:
     writer: Connections
     readers: Connections
     people: Connections
-    upkeep: Upkeep
+    upkeep: _Upkeep
 
 
 async def breakable(work: Coroutine[Any, Any, T], break_off: Callable[[], object]) -> T:

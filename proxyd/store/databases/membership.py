@@ -61,7 +61,7 @@ class Member:
     rest_s: float = 0.0
 
 
-class Successor(Protocol):
+class _Successor(Protocol):
     """Ends what others do for processes that have ended, before this one does it."""
 
     def succeed(self, probers: Collection[str], living: Collection[int], rest_s: float) -> None:
@@ -98,7 +98,7 @@ class Shares:
         self.own: frozenset[int] = frozenset()
         self.has_looked = asyncio.Event()
         self._view = _View({}, {}, frozenset())
-        self._successor: Successor | None = None
+        self._successor: _Successor | None = None
         self._resting: frozenset[int] = frozenset()  # shards of a process that has ended, for which others may work
         self._must_succeed = False  # they are to be told, perhaps since a look that failed in the middle
         self._turn = asyncio.Lock()  # of what changes which probers are recorded
@@ -126,7 +126,7 @@ class Shares:
         """The other processes that shared the work at the last look."""
         return [each for number, each in self._view.alive.items() if number != self._member.number]
 
-    def let_succeed(self, successor: Successor) -> None:
+    def let_succeed(self, successor: _Successor) -> None:
         """Have the shards of a process that has ended only once nobody works for it any more."""
         self._successor = successor
 

@@ -138,7 +138,7 @@ async def wait_for_answer(asked: Coroutine[Any, Any, T], limit_s: float) -> T:
         asking.cancel()
 
 
-class PooledConnections:
+class _PooledConnections:
     """Sessions from pools that open and close as needed."""
 
     def __init__(self, engine: AsyncEngine) -> None:
@@ -213,8 +213,8 @@ async def postgresql_connections(url: str, *, name: str, lease_s: float) -> Asyn
             session = SessionConnection(await writing.connect())
         stack.push_async_callback(session.close)
         people = open_session(name + _FOR_PEOPLE, _PEOPLE, idle_in_transaction_session_timeout=_milliseconds(lease_s))
-        readers = PooledConnections(open_session(f"{name} readers", _READERS))
-        yield StoreConnections(session, readers, PooledConnections(people), PostgresUpkeep(people))
+        readers = _PooledConnections(open_session(f"{name} readers", _READERS))
+        yield StoreConnections(session, readers, _PooledConnections(people), PostgresUpkeep(people))
 
 
 @asynccontextmanager

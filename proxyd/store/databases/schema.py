@@ -113,7 +113,7 @@ async def copy_between(source: StoreConnections, target: StoreConnections) -> di
         return await target.writer.call(lambda connection: copy_from_file(between, connection))
 
 
-def copy_tables(source: Connection, target: Connection) -> dict[str, int]:
+def _copy_tables(source: Connection, target: Connection) -> dict[str, int]:
     """Copy every row into existing, empty tables; return the number of rows in each.
 
     The caller commits. ``source`` should read from a single snapshot.
@@ -156,7 +156,7 @@ def copy_from_file(source: Path, target: Connection) -> dict[str, int]:
     """Copy every row of a SQLite database that nobody has open."""
     engine = create_engine(sqlite_url(source), poolclass=NullPool)
     with engine.connect() as connection:
-        return copy_tables(connection, target)
+        return _copy_tables(connection, target)
 
 
 def copy_to_file(source: Connection, target: Path) -> dict[str, int]:
@@ -165,4 +165,4 @@ def copy_to_file(source: Connection, target: Path) -> dict[str, int]:
     engine = create_engine(sqlite_url(target), poolclass=NullPool)
     with engine.begin() as connection:
         upgrade(connection)
-        return copy_tables(source, connection)
+        return _copy_tables(source, connection)

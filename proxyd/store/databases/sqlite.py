@@ -31,7 +31,7 @@ _STEPS = 100_000  # virtual machine steps, some milliseconds, between checks for
 T = TypeVar("T")
 
 
-class ThreadConnections:
+class _ThreadConnections:
     """An engine and the threads that run its blocking calls: one connection for each thread.
 
     A call goes to a thread and back once. asyncio drivers do so for every statement, cursor and fetch: a read took
@@ -58,10 +58,10 @@ class ThreadConnections:
         self._engine.dispose()
 
 
-class SqliteUpkeep:
+class _SqliteUpkeep:
     """Maintenance of SQLite: only the writer checkpoints the log, and copies use a connection of their own."""
 
-    def __init__(self, writer: ThreadConnections, people: ThreadConnections) -> None:
+    def __init__(self, writer: _ThreadConnections, people: _ThreadConnections) -> None:
         self._writer = writer
         self._people = people
 
@@ -135,17 +135,17 @@ async def sqlite_connections(database: Path) -> AsyncIterator[StoreConnections]:
     """Yield the one connection that writes and those that read; close them at the end."""
     async with AsyncExitStack() as stack:
 
-        def open_file(name: str, threads: int, begin: str, pragmas: tuple[str, ...]) -> ThreadConnections:
+        def open_file(name: str, threads: int, begin: str, pragmas: tuple[str, ...]) -> _ThreadConnections:
             engine = create_engine(sqlite_url(database), pool_size=threads, max_overflow=0, hide_parameters=True)
             _prepare(engine, begin=begin, pragmas=pragmas)
-            connections = ThreadConnections(engine, threads, f"store-{name}")
+            connections = _ThreadConnections(engine, threads, f"store-{name}")
             stack.push_async_callback(connections.close)
             return connections
 
         writer = open_file("writer", 1, "BEGIN IMMEDIATE", _PRAGMAS)
         readers = open_file("reader", _READERS, "BEGIN", _READ_PRAGMAS)
         people = open_file("people", _PEOPLE, "BEGIN", _READ_PRAGMAS)
-        yield StoreConnections(writer, readers, people, SqliteUpkeep(writer, people))
+        yield StoreConnections(writer, readers, people, _SqliteUpkeep(writer, people))
 
 
 def prepare_reader(engine: Engine) -> None:

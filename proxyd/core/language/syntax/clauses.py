@@ -288,14 +288,14 @@ ADDS_UP = frozenset(
 """The attributes whose clauses may be given several times."""
 
 
-class Setting(NamedTuple):
+class _Setting(NamedTuple):
     """One clause as written: the attributes that it sets, and the characters that it covers."""
 
     values: Mapping[str, Any]
     span: TextSpan
 
 
-def parse_clause(parser: TokenReader, kind: str) -> Setting:
+def parse_clause(parser: TokenReader, kind: str) -> _Setting:
     """Return a clause or option of a kind of statement, as the tables describe it."""
     begin, is_set = parser.at, kind == "NOTIFICATION" and parser.take("SET")
     table = _SETTINGS if is_set else _BY_KEYWORD[kind]
@@ -304,5 +304,5 @@ def parse_clause(parser: TokenReader, kind: str) -> Setting:
     value = clause.value.read(parser)
     span = parser.span(begin)
     if isinstance(value, dict):
-        return Setting(value, span)
-    return Setting({clause.attribute: Located(value, span) if clause.is_located else value}, span)
+        return _Setting(value, span)
+    return _Setting({clause.attribute: Located(value, span) if clause.is_located else value}, span)

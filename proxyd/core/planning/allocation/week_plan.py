@@ -71,7 +71,7 @@ class WeekPlan:
         self._told = told  # rate, weight and last probe by which each source was planned, shape (3, sources)
         self._zone_s = zone_s
         self.siblings: Siblings = {}
-        self.groups, self.chronon_s = NO_GROUPS, 0.0
+        self.groups, self.chronon_s = _NO_GROUPS, 0.0
         self.outlooks: Mapping[str, RuleOutlook] = {}  # by rule, in probes and items a second
         self._doe = doe  # seconds since Monday, by source and by what its rule asks for
 
@@ -80,7 +80,7 @@ class WeekPlan:
         """Return the plan for a fleet; takes about a second for a million sources, and some more for new shapes."""
         cycle, speed = state.cycle, state.cycle.speed
         grid = WeekGrid(state.slot_s)
-        curves = Curves.of(state, grid.slots)
+        curves = _Curves.of(state, grid.slots)
         phase_s = turns(np.arange(len(state.source_ids))) * state.slot_s
         zone_s = 0.0 if state.zone_s is None else state.zone_s
         demand = FleetDemand(
@@ -107,7 +107,7 @@ class WeekPlan:
         numbers = {source_id: number for number, source_id in enumerate(state.source_ids)}
         told = np.array([state.rate_per_s, state.weights, state.last_seen_s])
         week = cls(allocator, numbers, _Weeks.of(state), cycle, told, state.zone_s, _doe(state, numbers, allocator))
-        week.siblings, week.groups, week.chronon_s = state.siblings, HostGroups.of(state), state.chronon_s
+        week.siblings, week.groups, week.chronon_s = state.siblings, _HostGroups.of(state), state.chronon_s
         per_s = speed / state.slot_s
         week.outlooks = {
             rule: each._replace(made=each.made * per_s, needed=each.needed * per_s, items=each.items * per_s)
@@ -387,7 +387,7 @@ def _doe(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class HostGroups:
+class _HostGroups:
     """The sources of each host, and how independently they change.
 
     Parameters
@@ -401,7 +401,7 @@ class HostGroups:
 
     Examples
     --------
-    >>> NO_GROUPS.k_of(3), NO_GROUPS.members_of(None).tolist()
+    >>> _NO_GROUPS.k_of(3), _NO_GROUPS.members_of(None).tolist()
     (inf, [])
     """
 
@@ -412,10 +412,10 @@ class HostGroups:
     first: Ints
 
     @classmethod
-    def of(cls, state: FleetState) -> HostGroups:
+    def of(cls, state: FleetState) -> _HostGroups:
         """Return the groups of a fleet."""
         if state.host_of is None or state.host_k is None:
-            return NO_GROUPS
+            return _NO_GROUPS
         order = np.argsort(state.host_of, kind="stable")
         first = np.searchsorted(state.host_of[order], np.arange(len(state.host_k) + 1))
         return cls(state.source_ids, state.host_of, state.host_k, order, first)
@@ -433,7 +433,7 @@ class HostGroups:
 
 
 _NOBODY = np.zeros(0, dtype=np.int64)
-NO_GROUPS = HostGroups((), _NOBODY, np.zeros(0), _NOBODY, _NOBODY)
+_NO_GROUPS = _HostGroups((), _NOBODY, np.zeros(0), _NOBODY, _NOBODY)
 
 
 _KINDS = {kind.__name__: kind for kind in (FleetState, WeekShapes, Cycle, Losses, Step, FleetTargets, Target)}
@@ -520,7 +520,7 @@ def _decode_part(encoded: Any, arrays: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Curves:
+class _Curves:
     """The combinations of shape, importance and losses that occur, by slot, and the one of each source.
 
     Parameters
@@ -538,7 +538,7 @@ class Curves:
     >>> from proxyd.core.rates.week_shapes import WeekShapes
     >>> even = WeekShapes(np.ones((1, 168)), np.zeros(2, dtype=np.int64))
     >>> state = FleetState(("a", "b"), np.full(2, 1e-4), np.ones(2), np.zeros(2), even, probes_per_s=1e-3)
-    >>> curves = Curves.of(state, 336)
+    >>> curves = _Curves.of(state, 336)
     >>> curves.shapes.shape, curves.of_source.tolist()
     ((1, 336), [0, 0])
     """
@@ -549,7 +549,7 @@ class Curves:
     losses: Sequence[Losses]
 
     @classmethod
-    def of(cls, state: FleetState, slots: int) -> Curves:
+    def of(cls, state: FleetState, slots: int) -> _Curves:
         """Return the curves of a fleet."""
         weeks = state.shapes_to_plan_by
         nothing = np.zeros(len(state.source_ids), dtype=np.int64)

@@ -29,7 +29,7 @@ _FOLLOWED = 96  # probes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CountedGaps:
+class _CountedGaps:
     """The best gaps between probes of a source whose items come at an even rate.
 
     Parameters
@@ -184,7 +184,7 @@ class CountedRule:
         return _FOLLOWED / (last_s - line.begun_s)
 
     def _next(
-        self, count: int, last_s: float, line: ItemsLine, price_s: float, table: CountedGaps
+        self, count: int, last_s: float, line: ItemsLine, price_s: float, table: _CountedGaps
     ) -> tuple[float, int]:
         """Return when the next probe is due, and the place of its gap."""
         gaps, chances, fired, last_fires = _catalogue(self.every)
@@ -207,14 +207,14 @@ class CountedRule:
         """The longest life of a firing, in seconds; 0 without."""
         return max((step.after for step in self.losses.steps), default=0.0)
 
-    def table(self, rate_per_s: float, price_s: float) -> CountedGaps:
+    def table(self, rate_per_s: float, price_s: float) -> _CountedGaps:
         """Return the gaps at an even rate, from a table that is filled as it is used."""
         price_step = round(log2(max(price_s, _LEAST_PRICE_S)) * _PER_OCTAVE)
         return _gaps_at(self, round(log2(rate_per_s) * _PER_OCTAVE), price_step)
 
 
 @lru_cache(65_536)
-def _gaps_at(rule: CountedRule, rate_step: int, price_step: int) -> CountedGaps:
+def _gaps_at(rule: CountedRule, rate_step: int, price_step: int) -> _CountedGaps:
     rate_per_s, price_s = 2.0 ** (rate_step / _PER_OCTAVE), 2.0 ** (price_step / _PER_OCTAVE)
     return gaps_of_counts(rule.every, rule.losses, rate_per_s=rate_per_s, price_s=price_s, missed_s=rule.missed_s)
 
@@ -227,7 +227,7 @@ def _catalogue(every: int) -> tuple[Floats, Floats, Floats, Floats]:
     return gaps, chances, firings(every, gaps), last_fired(every, gaps, chances)
 
 
-def gaps_of_counts(every: int, losses: Losses, *, rate_per_s: float, price_s: float, missed_s: float) -> CountedGaps:
+def gaps_of_counts(every: int, losses: Losses, *, rate_per_s: float, price_s: float, missed_s: float) -> _CountedGaps:
     """Return the gaps that cost least in the long run for ``COUNT(*) % every = k`` at an even rate.
 
     Parameters
@@ -266,7 +266,7 @@ def _all_gaps(every: int) -> tuple[Floats, Floats, Floats, Floats]:
     return chances, firings(every, _GAPS), waiting_items(every, _GAPS), last_fired(every, _GAPS, chances)
 
 
-def _best(gaps: Floats, cost: Floats, chances: Floats, fired: Floats, late: Sequence[Floats]) -> CountedGaps:
+def _best(gaps: Floats, cost: Floats, chances: Floats, fired: Floats, late: Sequence[Floats]) -> _CountedGaps:
     """Return the policy of least mean cost, by policy iteration; costs and firings have the shape (gaps, every)."""
     every = cost.shape[1]
     ahead = _ahead(every)
@@ -286,7 +286,7 @@ def _best(gaps: Floats, cost: Floats, chances: Floats, fired: Floats, late: Sequ
     share = np.linalg.solve(balance, np.eye(every)[0])
     counts, fires = np.arange(every), float(share @ fired[chosen, np.arange(every)])
     lost = tuple(float(share @ each[chosen, counts]) / fires for each in late)
-    return CountedGaps(gaps[chosen], float(1 / (share @ gaps[chosen])), per_item, later, lost)
+    return _CountedGaps(gaps[chosen], float(1 / (share @ gaps[chosen])), per_item, later, lost)
 
 
 def _evaluate_gaps(gaps: Floats, cost: Floats, chances: Floats, chosen: Ints) -> tuple[float, Floats]:

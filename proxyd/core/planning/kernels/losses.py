@@ -340,7 +340,7 @@ def gap_cost(
 
 
 @kernel
-def cheapest_path(
+def _cheapest_path(
     L: Floats, A: Floats, G: Floats, W: Floats, earlier: Floats, delays: Floats, rate: float,
     price: Floats, best: Floats, link: Ints, candidates: Ints, reach: Ints,
 ) -> None:  # fmt: skip
@@ -413,5 +413,5 @@ def links_of(sums: GapSums, price: Floats) -> Ints:
     size = len(sums.L)
     L, A, G, W, earlier, delays = (flat(each) for each in sums[:-1])
     best, (link, candidates, reach) = flat(np.empty(size)), (flat(np.empty(size, dtype=np.int64)) for _ in range(3))
-    cheapest_path(L, A, G, W, earlier, delays, sums.rate, flat(price), best, link, candidates, reach)
+    _cheapest_path(L, A, G, W, earlier, delays, sums.rate, flat(price), best, link, candidates, reach)
     return np.asarray(link)

@@ -121,7 +121,7 @@ def all_optimal(prefix: Prefix, grid: Grid, probes: int) -> list[OneSourceSchedu
         if grid.until is None:
             layer(*costs, base, reach, flat(value), best, links[count], *envelope)
         else:
-            fill_bounded_layer(*costs, flat(_of_open(value, grid)), reach, flat(grid.until), best, links[count])
+            _fill_bounded_layer(*costs, flat(_of_open(value, grid)), reach, flat(grid.until), best, links[count])
         value = np.asarray(best) + grid.price
         slots = _follow_layers(links, count) if best[0] < np.inf else None
         found.append(None if slots is None else _schedule(prefix, grid, slots))
@@ -484,7 +484,7 @@ def fill_paths(
 
 
 @kernel
-def fill_bounded_layer(
+def _fill_bounded_layer(
     L: Floats, A: Floats, G: Floats, value: Floats, reach: Ints, until: Ints, best: Floats, link: Ints
 ) -> None:
     """Fill ``best`` and ``link`` as ``layer`` does, with successors of i from ``reach[i]`` to ``until[i]`` only.

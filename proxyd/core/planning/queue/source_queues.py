@@ -33,7 +33,7 @@ class SourceQueues:
     def __init__(self, settings: PlannerSettings, due_times: DueTimes) -> None:
         self._settings = settings
         self._due_times = due_times
-        self._sleeping = WakeQueue()
+        self._sleeping = _WakeQueue()
         self._awake: set[str] = set()
         self.unseen, self.required, self.due, self.spare = (ReadyQueue() for _ in range(4))
         self._why: dict[str, DueTime] = {}  # by source of ``required`` and ``due``, unless it is due for detection
@@ -175,7 +175,7 @@ def _order(source: PlannedSource) -> tuple[Chronon, str]:
     return source.wake, source.source_id
 
 
-class WakeQueue:
+class _WakeQueue:
     """Wakes sources in order. Those of the current span of chronons are in a heap, later ones in a set for each span.
 
     A source that is put again leaves its old set, so the queue does not grow when sources are planned again often.
@@ -185,7 +185,7 @@ class WakeQueue:
     >>> from proxyd.core.politeness import PolitenessBudget, ProbeLog
     >>> from proxyd.core.planning.policies.demands import Demands
     >>> source = PlannedSource("a", "example.org", ProbeLog(PolitenessBudget(60.0)), Demands(), rate_per_s=0.01)
-    >>> sleeping = WakeQueue()
+    >>> sleeping = _WakeQueue()
     >>> sleeping.put(source, 1000)
     >>> sleeping.put(source, 200)
     >>> [[source.source_id for source in sleeping.wake_up(now, {"a": source})] for now in (199, 200)]
@@ -253,7 +253,7 @@ class WakeQueue:
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Gains: TypeAlias = Callable[[Ints], Floats]
+_Gains: TypeAlias = Callable[[Ints], Floats]
 _LIMITS = (Constraint.BUDGET, Constraint.OVERLOAD)
 _UNPLANNED, _OF_ITS_OWN = -1, -2  # sources that the plan of the week does not know, or whose rule says their worth
 _FOUND = 2048  # number of gains that a call computes again
@@ -366,7 +366,7 @@ class ReadyQueue:
         soonest: Floats = -self._kept[places, 2]
         return soonest
 
-    def first(self, count: int, gains_of: Gains, later_of: Gains) -> list[PlannedSource]:
+    def first(self, count: int, gains_of: _Gains, later_of: _Gains) -> list[PlannedSource]:
         """Return the sources of the largest gains, and those whose later gains may put them before one of these.
 
         Gains only grow, so the first ``count`` probes are among these regardless of the order of probes. Changes
@@ -378,7 +378,7 @@ class ReadyQueue:
         least = np.partition(gains_of(places), -count)[-count]
         return [self._sources[place] for place in np.flatnonzero(later_of(places) >= least)]
 
-    def best(self, gains_of: Gains) -> Iterator[tuple[float, PlannedSource]]:
+    def best(self, gains_of: _Gains) -> Iterator[tuple[float, PlannedSource]]:
         """Yield gain and source, the largest gain first; do not put or remove sources meanwhile."""
         if len(self) <= 1:  # usual for planners of one source
             yield from zip(gains_of(np.arange(len(self))).tolist(), self._sources, strict=True)
@@ -391,7 +391,7 @@ class ReadyQueue:
             others[self._short] = False
             yield from self._rank_places(np.flatnonzero(others))
 
-    def _rank_short(self, gains_of: Gains) -> None:
+    def _rank_short(self, gains_of: _Gains) -> None:
         """Compute gains again, and with them the short list."""
         gains, short = self._gains[: len(self)], self._list_offers()
         new = np.flatnonzero(np.isnan(gains)) if self._least == inf else short[np.isnan(gains[short])]

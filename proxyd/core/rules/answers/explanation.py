@@ -58,10 +58,10 @@ class ProbeCase:
         return _WORDS[self.reason](self)
 
 
-def ordinal(number: int) -> str:
+def _ordinal(number: int) -> str:
     """Return a number as one counts.
 
-    >>> [ordinal(number) for number in (1, 2, 3, 4, 11, 22, 113)]
+    >>> [_ordinal(number) for number in (1, 2, 3, 4, 11, 22, 113)]
     ['1st', '2nd', '3rd', '4th', '11th', '22nd', '113th']
     """
     ending = "th" if 10 < number % 100 < 14 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
@@ -74,7 +74,7 @@ def item_to_count(ahead: CountedAhead) -> str:
     >>> item_to_count(CountedAhead(3, False, 0.5, 0.0))
     'the 3rd item since its last notification'
     """
-    return f"the {ordinal(ahead.number)} item{'' if ahead.is_first else ' since its last notification'}"
+    return f"the {_ordinal(ahead.number)} item{'' if ahead.is_first else ' since its last notification'}"
 
 
 def _worth(case: ProbeCase) -> str:

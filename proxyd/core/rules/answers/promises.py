@@ -130,7 +130,7 @@ def policy_in_words(
     return named.value, f"{why}{_expectation_text(outlook)}"
 
 
-def promise_kept(program: RuleProgram, settings: PlannerSettings, week: RuleWeek) -> KeptPromise | None:
+def _promise_kept(program: RuleProgram, settings: PlannerSettings, week: RuleWeek) -> KeptPromise | None:
     """Return what a rule kept of its promise in a week, or ``None`` if its policy promises nothing."""
     if not program.rule.policy.leaves_times or not week.intervals:
         return None
@@ -144,7 +144,7 @@ def promises_kept(
     programs: Mapping[str, RuleProgram], settings: PlannerSettings, weeks: Iterable[RuleWeek]
 ) -> list[KeptPromise]:
     """Return what declared rules kept of their promises, without those that promise nothing."""
-    kept = (promise_kept(programs[week.rule], settings, week) for week in weeks if week.rule in programs)
+    kept = (_promise_kept(programs[week.rule], settings, week) for week in weeks if week.rule in programs)
     return [each for each in kept if each is not None]
 
 

@@ -13,7 +13,7 @@ from proxyd.core.model.text_blocks import BLOCK_GAP
 from proxyd.core.rules.known.state import StoredEvent
 from proxyd.core.rules.programs.message_program import link_of, title_of, value_change
 
-MOST_READ = 20_000
+_MOST_READ = 20_000
 """The most characters of a field that are read."""
 OF_FEEDS, OF_ITEMS = "channel.", "channel.item."
 _NAMES_OF_FEEDS = ("title", "description", "content", "author", "category")
@@ -38,16 +38,16 @@ def texts_of(fields: Mapping[str, Value]) -> list[str]:
     >>> texts_of({"name": "Kettle", "price": 25, "link": "https://shop.example/1", "stock": "in stock"})
     ['Kettle', 'in stock']
     """
-    if is_of_feed(fields):
+    if _is_of_feed(fields):
         own = [readable(fields.get(OF_ITEMS + name)) for name in _NAMES_OF_FEEDS]
     else:
         values = (value for name, value in fields.items() if not name.startswith(OF_FEEDS))
-        own = [value[:MOST_READ] for value in values if isinstance(value, str) and "://" not in value[:9]]
+        own = [value[:_MOST_READ] for value in values if isinstance(value, str) and "://" not in value[:9]]
     title, *texts = (" ".join(text.split()) for text in (title_of(fields), *own))
     return [title, *(text for text in dict.fromkeys(texts) if text and text != title)]
 
 
-def is_of_feed(fields: Mapping[str, Value]) -> bool:
+def _is_of_feed(fields: Mapping[str, Value]) -> bool:
     """Whether an item with these fields is of a feed."""
     return any(name.startswith(OF_ITEMS) for name in fields)
 
@@ -62,7 +62,7 @@ def readable(value: Value) -> str:
         return ""
     kept: list[str] = []
     unread = False
-    for piece in _TAG.split(value[:MOST_READ]):
+    for piece in _TAG.split(value[:_MOST_READ]):
         tag = _NAME.match(piece)
         if tag is not None and tag[2].lower() in _UNREAD:
             unread = not tag[1]
@@ -144,7 +144,7 @@ def shown_event(event: StoredEvent) -> ShownEvent:
         is_first=event.seed,
         title=" ".join(title_of(fields).split())[:_MOST_TITLE],
         link=link,
-        text=" ".join(texts_of(fields)[1:])[:_MOST_TEXT] if is_of_feed(fields) else "",
+        text=" ".join(texts_of(fields)[1:])[:_MOST_TEXT] if _is_of_feed(fields) else "",
         values=_values(fields, link),
         changes={name: value_change(old, new, most=_MOST_BLOCKS) for name, (old, new) in pairs.items() if old != new},
         event_s=event.event_s,

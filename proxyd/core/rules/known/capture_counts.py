@@ -115,7 +115,7 @@ class CaptureCounts:
         return self.captured + self.missed
 
 
-NO_CAPTURES = CaptureCounts()
+_NO_CAPTURES = CaptureCounts()
 _ALL_MATCH = MatchingShare()
 
 
@@ -163,7 +163,7 @@ class StreamTable(MutableMapping[tuple[str, str], StreamState]):
     def begin(self, rule: str, streams: Iterable[StreamState]) -> None:
         """Keep streams that have seen nothing."""
         self._streams.setdefault(rule, {}).update((each.source_id, each) for each in streams)
-        self._counts.setdefault(rule, NO_CAPTURES)
+        self._counts.setdefault(rule, _NO_CAPTURES)
 
     def forget(self, rule: str) -> None:
         """Forget the streams of a rule."""
@@ -199,8 +199,8 @@ class StreamTable(MutableMapping[tuple[str, str], StreamState]):
         rule, source_id = key
         of_rule = self._streams.setdefault(rule, {})
         before = of_rule.get(source_id)
-        change = _counts_of(stream) - (NO_CAPTURES if before is None else _counts_of(before))
-        self._counts[rule] = self._counts.get(rule, NO_CAPTURES) + change
+        change = _counts_of(stream) - (_NO_CAPTURES if before is None else _counts_of(before))
+        self._counts[rule] = self._counts.get(rule, _NO_CAPTURES) + change
         if source_id:
             self._match(rule, _match_counts(before), _match_counts(stream))
         of_rule[source_id] = stream

@@ -17,9 +17,9 @@ from proxyd.core.rules.programs.rule_program import RuleProgram, compile_rule
 from proxyd.core.rules.programs.stream_state import StreamState
 
 MOVED_AFTER = 3  # probes in a row that a permanent redirect must lead to the same place
-EXPECTED_CHANGES = 5.0  # the whole document is asked for after a quiet time in which so many changes were expected
+_EXPECTED_CHANGES = 5.0  # the whole document is asked for after a quiet time in which so many changes were expected
 MOST_NOT_MODIFIED = 50  # 304s in a row after which the whole document is asked for in any case
-FEWEST_NOT_MODIFIED = 3
+_FEWEST_NOT_MODIFIED = 3
 
 
 def reading_of(source: Source, page_class: PageClass | None) -> str:
@@ -76,7 +76,7 @@ def validators(state: SourceState, *, now_s: float, rate_per_s: Callable[[], flo
     if now_s < state.distrust_until_s:
         return NO_VALIDATORS
     quiet_s = 0.0 if state.full_s is None else now_s - state.full_s
-    is_odd = state.not_modified >= FEWEST_NOT_MODIFIED and rate_per_s() * quiet_s >= EXPECTED_CHANGES
+    is_odd = state.not_modified >= _FEWEST_NOT_MODIFIED and rate_per_s() * quiet_s >= _EXPECTED_CHANGES
     return NO_VALIDATORS if is_odd or state.not_modified >= MOST_NOT_MODIFIED else state.validators
 
 

@@ -17,13 +17,13 @@ from proxyd.core.rules.known.state import StoredEvent
 
 LEASE_S = 10 * 86400.0  # the lease that is asked for
 SHORTEST_LEASE_S, LONGEST_LEASE_S = 300.0, 30 * 86400.0  # a shorter lease is not worth it, a longer one is not believed
-RENEW_AT = 2 / 3  # part of the lease after which it is renewed
-VERIFY_WITHIN_S = 3600.0  # a hub that accepted a request has this long to verify it
+_RENEW_AT = 2 / 3  # part of the lease after which it is renewed
+_VERIFY_WITHIN_S = 3600.0  # a hub that accepted a request has this long to verify it
 FIRST_RETRY_S, LONGEST_RETRY_S = 300.0, 86400.0
 DEMOTED_S = 7 * 86400.0
-CHANGE_S = 86400.0  # a source may name another hub once in this time
-MISSES = 2  # safety probes in a row that find items that were not pushed
-GRACE_S = 60.0  # a push may come this long after its item
+_CHANGE_S = 86400.0  # a source may name another hub once in this time
+_MISSES = 2  # safety probes in a row that find items that were not pushed
+_GRACE_S = 60.0  # a push may come this long after its item
 JITTER = 0.1
 
 
@@ -91,7 +91,7 @@ class Subscription:
 
 
 @dataclass(frozen=True, slots=True)
-class HubAnswer:
+class _HubAnswer:
     """The answer to a hub's call: the challenge, or ``None`` if we did not make the request."""
 
     challenge: str | None
@@ -108,7 +108,7 @@ def discover_hubs(
     """
     if known is not None:
         same = known.hub in links.hubs and known.topic == links.topic
-        if same or now_s < known.chosen_s + CHANGE_S:
+        if same or now_s < known.chosen_s + _CHANGE_S:
             return known
     hub = next((hub for hub in links.hubs if hub.startswith("https:")), links.hubs[0])
     failures, due_s = (0, now_s) if known is None or not known.failures else (known.failures, known.due_s)
@@ -121,7 +121,7 @@ def asking(known: Subscription, *, now_s: float, rng: np.random.Generator) -> Su
     Unless the hub verifies it, it is requested again after an hour or after the back-off of its failures.
     """
     failures = known.failures + known.is_asked
-    due_s = now_s + max(VERIFY_WITHIN_S, _retry_s(failures, rng))
+    due_s = now_s + max(_VERIFY_WITHIN_S, _retry_s(failures, rng))
     return replace(known, is_asked=True, failures=failures, due_s=due_s)
 
 
@@ -141,7 +141,7 @@ def _retry_s(failures: int, rng: np.random.Generator) -> float:
     return wait_s * (1.0 + JITTER * float(rng.random()))
 
 
-def answer(known: Subscription, query: Mapping[str, str], *, now_s: float) -> HubAnswer:
+def answer(known: Subscription, query: Mapping[str, str], *, now_s: float) -> _HubAnswer:
     """Return the answer to a hub's callback, and the subscription after it.
 
     A hub may deny at any time. It may verify an outstanding request and grants a lease; a lease of minutes counts as a
@@ -149,27 +149,27 @@ def answer(known: Subscription, query: Mapping[str, str], *, now_s: float) -> Hu
     """
     mode, challenge = query.get("hub.mode"), query.get("hub.challenge")
     if query.get("hub.topic") != known.topic:
-        return HubAnswer(None, known)
+        return _HubAnswer(None, known)
     if mode == "denied":
-        return HubAnswer("", _denial(known, now_s))
+        return _HubAnswer("", _denial(known, now_s))
     if mode != "subscribe" or not challenge or not known.is_asked:
-        return HubAnswer(None, known)
+        return _HubAnswer(None, known)
     granted = query.get("hub.lease_seconds", "")
     lease_s = float(granted) if granted.isascii() and granted.isdecimal() and len(granted) < 12 else LEASE_S
     if lease_s < SHORTEST_LEASE_S:
-        return HubAnswer(challenge, _denial(known, now_s))
+        return _HubAnswer(challenge, _denial(known, now_s))
     lease_s = min(lease_s, LONGEST_LEASE_S)
     verified = replace(
         known,
         status=SubscriptionStatus.ACTIVE,
         is_asked=False,
-        due_s=now_s + RENEW_AT * lease_s,
+        due_s=now_s + _RENEW_AT * lease_s,
         verified_s=now_s,
         lease_until_s=now_s + lease_s,
         failures=0,
         misses=0,
     )
-    return HubAnswer(challenge, verified)
+    return _HubAnswer(challenge, verified)
 
 
 def _denial(known: Subscription, now_s: float) -> Subscription:
@@ -178,12 +178,12 @@ def _denial(known: Subscription, now_s: float) -> Subscription:
     )
 
 
-def after_push(known: Subscription, *, now_s: float) -> Subscription:
+def _after_push(known: Subscription, *, now_s: float) -> Subscription:
     """Return the subscription after a push."""
     return replace(known, pushes=known.pushes + 1, last_push_s=now_s)
 
 
-def after_probe(known: Subscription, found: Sequence[StoredEvent], *, started_s: float) -> Subscription:
+def _after_probe(known: Subscription, found: Sequence[StoredEvent], *, started_s: float) -> Subscription:
     """Return the subscription after a probe saw its source and found the events ``found``, none of them pushed before.
 
     Items of the last minute may still be on their way; items from before the verification do not count.
@@ -191,9 +191,9 @@ def after_probe(known: Subscription, found: Sequence[StoredEvent], *, started_s:
     if not known.is_active(started_s):
         return known
     times = [event.event_s for event in found if not event.seed]
-    if not any(known.verified_s < time_s < started_s - GRACE_S for time_s in times):
+    if not any(known.verified_s < time_s < started_s - _GRACE_S for time_s in times):
         return replace(known, misses=0)
-    if known.misses + 1 < MISSES:
+    if known.misses + 1 < _MISSES:
         return replace(known, misses=known.misses + 1)
     return replace(
         known,
@@ -311,9 +311,9 @@ class Hubs:
             if before is not None and before.callback_id and after.hub != before.hub:
                 self._leave(before)
         if after is not None and outcome.is_push:
-            after = after_push(after, now_s=outcome.finished_s)
+            after = _after_push(after, now_s=outcome.finished_s)
         elif after is not None and outcome.kind.is_success:
-            after = after_probe(after, found, started_s=outcome.started_s)
+            after = _after_probe(after, found, started_s=outcome.started_s)
         if after is None or after == before:
             return None
         self.keep(after)

@@ -49,7 +49,7 @@ class MessagePlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Wording:
+class _Wording:
     """The texts of a notification: ``title`` is of its first row; there are no more than ``MOST_TOLD`` ``rows``."""
 
     title: str
@@ -95,7 +95,7 @@ def _is_plain(query: Select) -> bool:
 
 def word_rows(
     plan: MessagePlan, rows: Sequence[ResultRow], meter: Meter = UNMETERED, *, rule: str, source: str
-) -> Wording:
+) -> _Wording:
     """Return the texts of rows, in order; raises ``EvaluationError``."""
     changes = tuple(_changes(plan, row, n, meter) for n, row in enumerate(rows)) if plan.changed else ()
     columns = len(rows[0].columns) if rows else 0
@@ -110,7 +110,7 @@ def word_rows(
         own = [_fill_template(plan.parts, row, rule, source).strip() for row in rows[:MOST_TOLD]]
         texts = [words or text for words, text in zip(own, texts, strict=True)]
         title = texts[0] if texts else ""
-    return Wording((title or rule)[:_MOST_TITLE], tuple(texts), changes)
+    return _Wording((title or rule)[:_MOST_TITLE], tuple(texts), changes)
 
 
 def _fill_template(parts: Sequence[str | MessageName | int], row: ResultRow, rule: str, source: str) -> str:

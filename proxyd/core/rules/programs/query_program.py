@@ -26,8 +26,8 @@ from proxyd.core.rules.programs.expression_compiler import NO_FIELDS, Closure, C
 from proxyd.core.rules.programs.function_values import aggregate_of
 from proxyd.core.rules.programs.meter import UNMETERED, Meter
 
-MAX_ROWS = 1000
-MOST_EXAMINED = 100_000  # rows, or combinations of rows, that one run examines
+_MAX_ROWS = 1000
+_MOST_EXAMINED = 100_000  # rows, or combinations of rows, that one run examines
 _STEPS_PER_ROW, _STEPS_PER_PAIR, _STEPS_PER_RESULT = 4, 8, 20
 
 
@@ -106,18 +106,18 @@ class QueryProgram:
     old_paths: frozenset[str]
 
     def run(self, tables: Sequence[Sequence[Row]], meter: Meter = UNMETERED) -> list[ResultRow]:
-        """Return the result over the rows of each table, at most ``MAX_ROWS`` rows; times are in ISO 8601.
+        """Return the result over the rows of each table, at most ``_MAX_ROWS`` rows; times are in ISO 8601.
 
-        Only the first ``MOST_EXAMINED`` combinations of rows are examined. Raises ``EvaluationError``.
+        Only the first ``_MOST_EXAMINED`` combinations of rows are examined. Raises ``EvaluationError``.
         """
-        examined = islice(self._join_tables(tables, meter), MOST_EXAMINED)
+        examined = islice(self._join_tables(tables, meter), _MOST_EXAMINED)
         kept = [row for row in examined if self.where is None or is_true(self.where(row))]
         if self.aggregates or self.groups:
             kept = [row for row in self._group_prices(kept, meter) if self.having is None or is_true(self.having(row))]
         for order in reversed(self.order):
             kept = _sort_rows(kept, order, meter)
-        meter.spend(_STEPS_PER_RESULT * min(len(kept), MAX_ROWS))
-        most = MAX_ROWS if self.limit is None else min(self.limit, MAX_ROWS)
+        meter.spend(_STEPS_PER_RESULT * min(len(kept), _MAX_ROWS))
+        most = _MAX_ROWS if self.limit is None else min(self.limit, _MAX_ROWS)
         if self.distinct:
             result = [self._project(row) for row in kept]
             meter.weigh(sum(_length(row.columns.values()) for row in result))

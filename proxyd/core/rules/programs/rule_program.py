@@ -44,12 +44,12 @@ from proxyd.core.rules.programs.query_program import QueryProgram, compile_query
 from proxyd.core.rules.programs.stream_state import Lasting, StreamState
 from proxyd.core.rules.programs.trigger_program import AnswerProgram, TriggerProgram, compile_answer, compile_trigger
 
-WEIGHED_S = 3600.0
+_WEIGHED_S = 3600.0
 LEAST_WEIGHT, MOST_WEIGHT = 0.1, 100.0
 
 
 @dataclass(frozen=True, slots=True)
-class JoinedClass:
+class _JoinedClass:
     """A class other than the trigger's that a query reads; its sources are probed when the rule fires.
 
     Parameters
@@ -110,7 +110,7 @@ class RuleProgram:
     event_class: PageClass
     event_sources: AbstractSet[str]
     table_sources: tuple[tuple[str, ...], ...]
-    joined: tuple[JoinedClass, ...]
+    joined: tuple[_JoinedClass, ...]
     accepted_s: float
     start_s: float
     end_s: float
@@ -131,7 +131,7 @@ class RuleProgram:
         classes += () if self.answer is None else (self.answer.page_class,)
         joined = tuple(each.sources for each in self.joined)
         rule = replace(self.rule, source_ids=())
-        return compile_again, (pickle.dumps((rule, classes, self.accepted_s, self.chronon_s, joined, self.mark)),)
+        return _compile_again, (pickle.dumps((rule, classes, self.accepted_s, self.chronon_s, joined, self.mark)),)
 
     def new_stream(self, source_id: str) -> StreamState:
         """Return the state of a stream that has seen no events."""
@@ -259,7 +259,7 @@ class RuleProgram:
         if self.decay_s is None:
             return 1.0
         slope = log(2) if self.rule.utility.kind is UtilityKind.EXPONENTIAL else 1.0
-        return min(max(slope * WEIGHED_S / self.decay_s, LEAST_WEIGHT), MOST_WEIGHT)
+        return min(max(slope * _WEIGHED_S / self.decay_s, LEAST_WEIGHT), MOST_WEIGHT)
 
     def utility(self, delay_s: float, *, captured: bool) -> float:
         """Return the value of a capture ``delay_s`` after its event.
@@ -309,7 +309,7 @@ def compile_rule(
         event_sources=dict.fromkeys((*sources_of[event_class], *answer_sources)).keys(),
         table_sources=tuple(sources_of[each] for each in classes),
         joined=tuple(
-            JoinedClass(
+            _JoinedClass(
                 number,
                 source.alias or page_class.name,
                 sources_of[page_class],
@@ -387,7 +387,7 @@ def _common_mark(sources: Iterable[Source]) -> str | None:
 
 
 @lru_cache(64)
-def compile_again(sent: bytes) -> RuleProgram:
+def _compile_again(sent: bytes) -> RuleProgram:
     """Return a program that another process sent; of its sources it knows those that its query joins."""
     rule, classes, accepted_s, chronon_s, joined, mark = pickle.loads(sent)
     names: dict[str, dict[str, PageClass]] = {}

@@ -13,11 +13,11 @@ from proxyd.core.model.patterns import LIKE_MEMORY_BYTES, re2_options
 from proxyd.core.rules.programs.meter import Meter
 
 _STEPS_TO_COMPILE = 8
-Matcher: TypeAlias = Callable[[str, Meter], bool]
+_Matcher: TypeAlias = Callable[[str, Meter], bool]
 """Tells whether a text matches, and counts the work; raises ``EvaluationError``."""
 
 
-def like_matcher(pattern: str, *, escape: str | None, ignores_case: bool = False) -> Matcher:
+def like_matcher(pattern: str, *, escape: str | None, ignores_case: bool = False) -> _Matcher:
     r"""Return a function that tells whether a whole text matches; ILIKE ignores case.
 
     A pattern without ``_`` needs no regular expression, unless an ILIKE has characters beyond ASCII to compare.
@@ -39,7 +39,7 @@ def like_matcher(pattern: str, *, escape: str | None, ignores_case: bool = False
 
 def like_read(pattern: str, text: str, meter: Meter, *, escape: str | None, ignores_case: bool) -> bool:
     """Return whether a text matches a pattern that was read from a source; raises ``EvaluationError``."""
-    check_read(pattern)
+    _check_read(pattern)
     meter.spend(_STEPS_TO_COMPILE * (1 + len(pattern)))
     return like_matcher(pattern, escape=escape, ignores_case=ignores_case)(text, meter)
 
@@ -74,7 +74,7 @@ def _texts_between(pattern: str, escape: str | None) -> list[str] | None:
     return ["".join(each) for each in texts]
 
 
-def _text_matcher(texts: Sequence[str]) -> Matcher:
+def _text_matcher(texts: Sequence[str]) -> _Matcher:
     """Return a function that tells whether a text begins and ends as given, with the other texts between in order."""
     if len(texts) == 1:
         return lambda text, meter: text == texts[0]
@@ -164,7 +164,7 @@ class Regex:
             raise EvaluationError(f"a text is not a regular expression: {error}") from None
 
 
-def check_read(pattern: str) -> None:
+def _check_read(pattern: str) -> None:
     """Raise ``EvaluationError`` for a pattern read from a source that is too long."""
     if len(pattern) > MOST_PATTERN:
         raise EvaluationError(

@@ -23,7 +23,7 @@ from proxyd.core.rules.programs.expression_compiler import Closure, Compiler, Ro
 from proxyd.core.rules.programs.function_values import Total, Window, aggregate_input, aggregate_of
 from proxyd.core.rules.programs.meter import UNMETERED, Meter
 
-COUNT_ALL = Aggregate("COUNT")
+_COUNT_ALL = Aggregate("COUNT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,9 +249,9 @@ def compile_trigger(
         where=where,
         condition=condition,
         is_mixed=trigger.is_mixed,
-        counters=(Counter(COUNT_ALL), *counters),
+        counters=(Counter(_COUNT_ALL), *counters),
         across=(False, *(aggregate.across for aggregate in aggregates)),
-        firing=firing_of(trigger.condition),
+        firing=_firing_of(trigger.condition),
     )
 
 
@@ -265,7 +265,7 @@ def _counter(aggregate: Aggregate, page_class: PageClass, chronon_s: float, mark
     )
 
 
-def firing_of(condition: Expression | None) -> FiringPattern:
+def _firing_of(condition: Expression | None) -> FiringPattern:
     """Return how often a condition fires, for planning: the cycle of ``COUNT(*) % X = r`` if it requires one.
 
     Other conditions are planned as if every item could fire.

@@ -183,13 +183,13 @@ _PATIENCE_CHRONONS = 10  # in which they are probed
 _ANSWER_PREFIX = "ans_"  # of the ids of answers
 
 
-class Watermark:
+class _Watermark:
     """The time until which all of some sources have been seen.
 
     Examples
     --------
     >>> states = {name: SourceState(name, "", last_success_s=seen_s) for name, seen_s in (("a", 5.0), ("b", 7.0))}
-    >>> mark = Watermark(["a", "b"])
+    >>> mark = _Watermark(["a", "b"])
     >>> mark.seen_s(states)
     5.0
     >>> mark.seen_s(states | {"a": SourceState("a", "", last_success_s=9.0)})
@@ -226,14 +226,14 @@ class _Waiting:
     firsts: dict[str, JointInterval] = field(default_factory=dict)
     answers: dict[str, JointInterval] = field(default_factory=dict)
     sources: frozenset[str] = field(init=False)
-    first_mark: Watermark = field(init=False)
-    answer_mark: Watermark = field(init=False)
+    first_mark: _Watermark = field(init=False)
+    answer_mark: _Watermark = field(init=False)
 
     def __post_init__(self) -> None:
         program = self.program
         self.sources = frozenset(program.event_sources)
-        self.answer_mark = Watermark(program.answer_sources)
-        self.first_mark = Watermark(self.sources.difference(program.answer_sources))
+        self.answer_mark = _Watermark(program.answer_sources)
+        self.first_mark = _Watermark(self.sources.difference(program.answer_sources))
 
     def __iter__(self) -> Iterator[JointInterval]:
         yield from self.firsts.values()

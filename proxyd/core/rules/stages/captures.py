@@ -130,7 +130,7 @@ class _ProbeEnd:
         return self._facts[source_id]
 
 
-class ShownRows:
+class _ShownRows:
     """The rows that the sources of queries showed last: of each row the fields that some query reads."""
 
     def __init__(self) -> None:
@@ -174,7 +174,7 @@ class JointCaptures:
         self._awaited = AwaitedAnswers(known)
         self._orphans: list[str] = []
         self._first_end_s = -inf  # no interval ends before this time
-        self.shown = ShownRows()
+        self.shown = _ShownRows()
 
     def restore(self, intervals: Iterable[JointInterval]) -> None:
         """Take over the intervals that were open."""

@@ -24,27 +24,27 @@ from proxyd.core.rules.stages.identities import (
 )
 from proxyd.core.rules.stages.source_events import is_silent, with_probe
 
-CLOCK_TOLERANCE_S = 1.0
+_CLOCK_TOLERANCE_S = 1.0
 """How far the clocks of a source and of proxyd may differ; feeds also truncate times to seconds."""
-SHORTEST_HISTORY_S = 1.0
+_SHORTEST_HISTORY_S = 1.0
 
 
-def evidence_of_history(items: Sequence[Item], seen_s: float) -> Evidence | None:
+def _evidence_of_history(items: Sequence[Item], seen_s: float) -> Evidence | None:
     """Return the evidence in a feed's own history: the gaps between its items up to now."""
     times = _plausible_event_times(items, seen_s)
     if len(times) < 2 or times[0] >= seen_s:
         return None
-    return ItemTimes(min(times[0], seen_s - SHORTEST_HISTORY_S), seen_s, tuple(times[1:]))
+    return ItemTimes(min(times[0], seen_s - _SHORTEST_HISTORY_S), seen_s, tuple(times[1:]))
 
 
 def _plausible_event_times(items: Sequence[Item], seen_s: float) -> Sequence[float]:
     """Return the sorted times of items without those that are likely to be wrong."""
-    latest_s = seen_s + CLOCK_TOLERANCE_S
+    latest_s = seen_s + _CLOCK_TOLERANCE_S
     times = (item.published_s for item in items if item.published_s is not None and item.published_s <= latest_s)
     return plausible_times(sorted(min(time_s, seen_s) for time_s in times), seen_s)
 
 
-def evidence_of(events: Sequence[StoredEvent], since_s: float, seen_s: float, *, overflowed: bool) -> Evidence:
+def _evidence_of(events: Sequence[StoredEvent], since_s: float, seen_s: float, *, overflowed: bool) -> Evidence:
     """Return the evidence of new items; if the window overflowed, it begins at the oldest item still shown."""
     if events and all(event.exact and event.event_s >= since_s for event in events):
         times_s = tuple(event.event_s for event in events)
@@ -77,13 +77,13 @@ def lost_items(
     return max(0.0, rate * gap_s - 1.0)
 
 
-MISSING_AFTER = 3  # probes in a row that must not find a page before it counts as gone; 410 (gone) counts at once
-EMPTY_AFTER = 2  # probes in a row that must find a list empty, or at first no page, before that counts
+_MISSING_AFTER = 3  # probes in a row that must not find a page before it counts as gone; 410 (gone) counts at once
+_EMPTY_AFTER = 2  # probes in a row that must find a list empty, or at first no page, before that counts
 _UPDATED = "channel.item.updated"
 
 
 @dataclass(frozen=True, slots=True)
-class DocumentView:
+class _DocumentView:
     """The stored state that a probe's items are compared with.
 
     Parameters
@@ -151,7 +151,7 @@ class WindowEvents:
         return len(self.events) + len(self.unawaited)
 
 
-NO_EVENTS = WindowEvents()
+_NO_EVENTS = WindowEvents()
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ class Discovery:
     """
 
     outcome: ProbeOutcome
-    window: WindowEvents = NO_EVENTS
+    window: WindowEvents = _NO_EVENTS
     is_seen: bool = False
     is_doubtful: bool = False
     present: tuple[str, ...] = ()
@@ -295,7 +295,7 @@ def _has_vanished(context: SourceContext, outcome: ProbeOutcome) -> bool:
     """Return whether a page is gone; a single 404 may be a mistake of the origin."""
     if context.shape is Shape.FEED:
         return False
-    needed = EMPTY_AFTER if context.state.first_contact_s is None else MISSING_AFTER
+    needed = _EMPTY_AFTER if context.state.first_contact_s is None else _MISSING_AFTER
     is_missing_again = outcome.is_missing and context.state.missing + 1 >= needed
     return outcome.kind is OutcomeKind.GONE or is_missing_again
 
@@ -309,7 +309,7 @@ def _is_emptied(context: SourceContext, outcome: ProbeOutcome, known: Mapping[st
     """Return whether a list that had rows is empty for the first time, which may be a mistake of the origin."""
     is_empty = outcome.kind is OutcomeKind.CHANGED and not (outcome.items or outcome.truncated or outcome.is_push)
     is_list = context.shape is Shape.ROWS and bool(known) and not context.starts_afresh
-    return is_empty and is_list and context.state.missing + 1 < EMPTY_AFTER
+    return is_empty and is_list and context.state.missing + 1 < _EMPTY_AFTER
 
 
 def _gone_s(context: SourceContext, outcome: ProbeOutcome) -> float | None:
@@ -322,8 +322,8 @@ def _gone_s(context: SourceContext, outcome: ProbeOutcome) -> float | None:
 def _window(context: SourceContext, outcome: ProbeOutcome, found: Identities) -> WindowEvents:
     seen_s = outcome.finished_s
     if outcome.kind in {OutcomeKind.SAME_BODY, OutcomeKind.NOT_MODIFIED}:
-        return same_items(context.state, seen_s=seen_s)
-    view = DocumentView(
+        return _same_items(context.state, seen_s=seen_s)
+    view = _DocumentView(
         context.shape,
         {} if context.starts_afresh else found.known,
         has_updates=EventKind.UPDATE in context.kinds_of_interest,
@@ -349,7 +349,7 @@ def _unfit_values(context: SourceContext, item: Item) -> int:
 
 
 def discover(
-    items: Sequence[Item], view: DocumentView, state: SourceState, *, seen_s: float, rate_per_s: Callable[[], float]
+    items: Sequence[Item], view: _DocumentView, state: SourceState, *, seen_s: float, rate_per_s: Callable[[], float]
 ) -> WindowEvents:
     """Return what ``items``, the whole window in document order, adds to what is known.
 
@@ -361,7 +361,7 @@ def discover(
     new = [item for item in items if item.item_id not in view.known and item.item_id not in view.old]
     edited = tuple(item for item in items if _is_edited(item, view.known) or _is_moved(item, view.known))
     if state.first_contact_s is None or state.last_success_s is None:
-        return WindowEvents(_seeds(new, state, seen_s), edited, evidence_of_history(new, seen_s))
+        return WindowEvents(_seeds(new, state, seen_s), edited, _evidence_of_history(new, seen_s))
     silent = _seeds(_silent(items, new, view, state), state, seen_s)
     quiet = view.old.union(event.item.item_id for event in silent)
     changes = list(_changes(items, replace(view, old=quiet)))
@@ -372,7 +372,7 @@ def discover(
     can_overflow = view.shape is Shape.FEED and not view.is_pushed
     news = [item for item in new if item.item_id not in quiet]
     lost = lost_items(items, news, state, seen_s=seen_s, rate_per_s=rate_per_s) if can_overflow else None
-    evidence = evidence_of(events, since_s, seen_s, overflowed=lost is not None)
+    evidence = _evidence_of(events, since_s, seen_s, overflowed=lost is not None)
     found = WindowEvents((*silent, *events), edited, evidence, lost or 0.0)
     if view.shape is not Shape.FEED:
         return found
@@ -386,16 +386,16 @@ def discover(
     return replace(found, unawaited=_clip_times(updates, after, state.last_success_s, seen_s))
 
 
-def same_items(state: SourceState, *, seen_s: float) -> WindowEvents:
+def _same_items(state: SourceState, *, seen_s: float) -> WindowEvents:
     """Return the result of a probe that found the source unchanged."""
     since_s = state.watched_s
     return WindowEvents(evidence=None if since_s is None else ItemCount(since_s, seen_s, 0))
 
 
-def is_newest_first(items: Sequence[Item]) -> bool:
+def _is_newest_first(items: Sequence[Item]) -> bool:
     """Return whether a document lists its newest items first, which is so unless its dated items show otherwise.
 
-    >>> is_newest_first([Item(str(n), {}, float(n), "") for n in (1, 2, 3)]), is_newest_first([])
+    >>> _is_newest_first([Item(str(n), {}, float(n), "") for n in (1, 2, 3)]), _is_newest_first([])
     (False, True)
     """
     times = [item.published_s for item in items if item.published_s is not None]
@@ -403,10 +403,10 @@ def is_newest_first(items: Sequence[Item]) -> bool:
 
 
 def _newest_first(items: Sequence[Item]) -> Sequence[Item]:
-    return items if is_newest_first(items) else items[::-1]
+    return items if _is_newest_first(items) else items[::-1]
 
 
-def _silent(items: Sequence[Item], new: Sequence[Item], view: DocumentView, state: SourceState) -> list[Item]:
+def _silent(items: Sequence[Item], new: Sequence[Item], view: _DocumentView, state: SourceState) -> list[Item]:
     """Return the items that are stored without being news by themselves.
 
     Old ones lose their time, and so count for no rule. Those of a feed's first page keep it, and so count for rules
@@ -432,7 +432,7 @@ def _is_moved(item: Item, known: Mapping[str, Item]) -> bool:
     return None not in times_s and times_s[0] != times_s[1]
 
 
-def _changes(items: Sequence[Item], view: DocumentView) -> Iterator[_Change]:
+def _changes(items: Sequence[Item], view: _DocumentView) -> Iterator[_Change]:
     """Yield what happened, in the order of the items; removals come last."""
     for item in items:
         before = view.known.get(item.item_id)
@@ -449,7 +449,7 @@ def _changes(items: Sequence[Item], view: DocumentView) -> Iterator[_Change]:
         yield from (_Change(EventKind.DELETE, item, view.gone_s) for item in gone)
 
 
-def _is_update(item: Item, before: Item, view: DocumentView) -> bool:
+def _is_update(item: Item, before: Item, view: _DocumentView) -> bool:
     """Return whether a known item's content changed so that one of its fields shows it, or may show it.
 
     What lies beyond the stored part of a text cannot be shown. A value that comes back after a silence is none if it is
@@ -529,7 +529,7 @@ def _clip_times(
 
 def _is_within(time_s: float | None, since_s: float, until_s: float) -> bool:
     """Whether an item's own time is plausible; feeds truncate times to seconds, and clocks differ a little."""
-    return time_s is not None and since_s - CLOCK_TOLERANCE_S <= time_s <= until_s + CLOCK_TOLERANCE_S
+    return time_s is not None and since_s - _CLOCK_TOLERANCE_S <= time_s <= until_s + _CLOCK_TOLERANCE_S
 
 
 def _page(

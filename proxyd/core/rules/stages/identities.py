@@ -18,8 +18,8 @@ from proxyd.core.rules.known.state import ITEMS, SourceState
 
 LINK, GUID, TITLE = "channel.item.link", "channel.item.guid", "channel.item.title"
 TEXTS = ("channel.item.description", "channel.item.content")
-ENCLOSURE = "channel.item.enclosure"
-_CONTENT = (TITLE, *TEXTS, LINK, ENCLOSURE)
+_ENCLOSURE = "channel.item.enclosure"
+_CONTENT = (TITLE, *TEXTS, LINK, _ENCLOSURE)
 _MOST_ESCAPES = 3
 _MOST_CHARACTERS = 300_000  # of the texts of one probe that are compared word by word
 _SPELLING = re.compile(r"[/\"']+")
@@ -70,7 +70,7 @@ def find_identities(
     unknown = [item for item in items if item.item_id not in found.known and item.item_id not in found.old]
     if not (unknown and shown):
         return found
-    stored = find_reappearances(unknown, items, found.known, shown, seen_s=seen_s)
+    stored = _find_reappearances(unknown, items, found.known, shown, seen_s=seen_s)
     if not stored:
         return found
     regenerated = frozenset(stored) if len(stored) > 1 else frozenset()
@@ -193,7 +193,7 @@ def _is_later(item: Item, time_s: float | None) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class _Pair:
     """An unknown item, and the vanished one that it may be."""
 
     item: Item
@@ -233,33 +233,33 @@ class Pages:
 
     def pairs(
         self, key: Callable[[Item], Hashable | None], unknown: Iterable[Item], vanished: Iterable[Item]
-    ) -> list[Pair]:
+    ) -> list[_Pair]:
         """Return the unknown items that share a key with a vanished one, if no other item of either page has it."""
         by_key = {name: item for item in vanished if (name := key(item)) is not None}
-        pairs = {name: Pair(item, by_key[name]) for item in unknown if (name := key(item)) in by_key}
+        pairs = {name: _Pair(item, by_key[name]) for item in unknown if (name := key(item)) in by_key}
         if not pairs:  # as at most probes: the keys of whole pages take a hundred times as long
             return []
         counts, counts_before = Counter(map(key, self.items)), Counter(map(key, self.shown))
         return [pair for name, pair in pairs.items() if counts[name] == counts_before[name] == 1]
 
-    def shift_s(self, pairs: Sequence[Pair]) -> float | None:
+    def shift_s(self, pairs: Sequence[_Pair]) -> float | None:
         """Return by how many seconds the times of most items moved, or ``None`` if most did not move by the same."""
         stored = {**self.known, **self.joined}  # a page may spell two of three guids in another way, and make one again
-        others = [Pair(item, stored[item.item_id]) for item in self.items if item.item_id in stored]
+        others = [_Pair(item, stored[item.item_id]) for item in self.items if item.item_id in stored]
         shifts = [round(shift_s) for pair in (*pairs, *others) if (shift_s := pair.shift_s) is not None]
         if not shifts:
             return None
         shift_s, count = Counter(shifts).most_common(1)[0]
         return float(shift_s) if count > 1 and 2 * count > len(shifts) else None
 
-    def are_most(self, pairs: Sequence[Pair]) -> bool:
+    def are_most(self, pairs: Sequence[_Pair]) -> bool:
         """Return whether pairs are two or more, and at least half of the items that both pages show."""
         before = {item.item_id for item in self.shown}  # what comes back from further down says nothing of this change
         kept = sum(item.item_id in before and item.item_id in self.known for item in self.items)
         return len(pairs) > 1 and len(pairs) >= kept
 
 
-def find_reappearances(
+def _find_reappearances(
     unknown: Sequence[Item],
     items: Sequence[Item],
     known: Mapping[str, Item],
@@ -293,7 +293,7 @@ def find_reappearances(
     return found
 
 
-def _by_address(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item], _seen_s: float) -> Iterable[Pair]:
+def _by_address(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item], _seen_s: float) -> Iterable[_Pair]:
     """Return the pairs whose identities are two spellings of one address."""
 
     def key(item: Item) -> str | None:
@@ -305,7 +305,7 @@ def _by_address(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item],
 
 def _by_link_and_title(
     pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item], _seen_s: float
-) -> Iterable[Pair]:
+) -> Iterable[_Pair]:
     """Return the pairs with one link, one title and times that agree.
 
     A lone item with a later time is news: the only item of a feed may be called "Weather today" every day.
@@ -319,7 +319,7 @@ def _by_link_and_title(
     return _of_fitting_time(pages, pairs, are_same=pages.are_most(pairs))
 
 
-def _of_fitting_time(pages: Pages, pairs: Sequence[Pair], *, are_same: bool) -> Iterable[Pair]:
+def _of_fitting_time(pages: Pages, pairs: Sequence[_Pair], *, are_same: bool) -> Iterable[_Pair]:
     """Return the pairs with equal times, without times, or with times that moved as most times of the page did."""
     shift_s = pages.shift_s(pairs)
     return [
@@ -332,13 +332,13 @@ def _of_fitting_time(pages: Pages, pairs: Sequence[Pair], *, are_same: bool) -> 
     ]
 
 
-def _may_share_fragment(pair: Pair) -> bool:
+def _may_share_fragment(pair: _Pair) -> bool:
     """Return whether the fragments of two links do not tell them apart; one may have gained or lost it."""
     fragments = {normal_link(_text(each, LINK)).partition("#")[2] for each in (pair.item, pair.before)}
     return len(fragments) == 1 or "" in fragments
 
 
-def _by_title(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item], _seen_s: float) -> Iterable[Pair]:
+def _by_title(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item], _seen_s: float) -> Iterable[_Pair]:
     """Return the pairs with one title, if all their links changed in one way or their times are equal.
 
     A session in every link changes one parameter in all of them, and a move to another site changes the host.
@@ -348,7 +348,7 @@ def _by_title(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item], _
         return normal_text(_text(item, TITLE)) or None
 
     pairs = pages.pairs(key, [item for item in unknown if _text(item, LINK)], [i for i in vanished if _text(i, LINK)])
-    ways: dict[tuple[str, Hashable] | None, list[Pair]] = {}
+    ways: dict[tuple[str, Hashable] | None, list[_Pair]] = {}
     for pair in pairs:
         ways.setdefault(_way_of_change(pair), []).append(pair)
     for way, alike in ways.items():
@@ -358,7 +358,7 @@ def _by_title(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item], _
             yield from (pair for pair in alike if pair.has_same_time)
 
 
-def _by_session(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item], _seen_s: float) -> Iterable[Pair]:
+def _by_session(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item], _seen_s: float) -> Iterable[_Pair]:
     """Return the pairs with one title, and with one link apart from the parameters that changed in all links.
 
     A feed may call all of its items "News", so that titles alone do not tell them apart.
@@ -386,7 +386,7 @@ def _parameters(items: Iterable[Item]) -> dict[str, set[str]]:
     return values
 
 
-def _tell_apart(way: tuple[str, Hashable], pairs: Sequence[Pair]) -> bool:
+def _tell_apart(way: tuple[str, Hashable], pairs: Sequence[_Pair]) -> bool:
     """Return False if an earlier step changed otherwise in each link, and their last steps are the same.
 
     In ``/watch/a1/index.html`` the earlier step is no session: it names the item.
@@ -396,7 +396,7 @@ def _tell_apart(way: tuple[str, Hashable], pairs: Sequence[Pair]) -> bool:
     return len(changes) <= 1 or len({now[-1] for _, now in links}) == len(pairs)
 
 
-def _way_of_change(pair: Pair) -> tuple[str, Hashable] | None:
+def _way_of_change(pair: _Pair) -> tuple[str, Hashable] | None:
     """Return in which one way a link changed: its host, parameters of its query, or one step of its path.
 
     The last step names the item, so it must change alike in all links; an earlier one may hold a session of each link.
@@ -416,7 +416,7 @@ def _way_of_change(pair: Pair) -> tuple[str, Hashable] | None:
     return ("step", (number, before, now)) if is_last else ("session", number)
 
 
-def _by_content(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item], seen_s: float) -> Iterable[Pair]:
+def _by_content(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item], seen_s: float) -> Iterable[_Pair]:
     """Return the pairs with equal texts, and with equal times unless times say nothing."""
     titles = {_text(item, TITLE) for item in unknown} & {_text(item, TITLE) for item in vanished}
     alike = [item for item in (*pages.items, *pages.shown) if _text(item, TITLE) in titles]
@@ -432,7 +432,7 @@ def _by_content(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item],
 def _content_of(item: Item) -> Hashable | None:
     """Return an item's texts, enclosure and link, without a link that ends with the guid; ``None`` if it has none."""
     texts = [normal_text(_text(item, path)) for path in (TITLE, *TEXTS)]
-    content = (*texts, _text(item, ENCLOSURE), _own_link(item))
+    content = (*texts, _text(item, _ENCLOSURE), _own_link(item))
     return content if any(content) else None
 
 

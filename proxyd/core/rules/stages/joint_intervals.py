@@ -17,7 +17,7 @@ from proxyd.core.rules.programs.expression_compiler import Closure, Row, is_true
 from proxyd.core.rules.programs.meter import Meter
 from proxyd.core.rules.programs.rule_program import RuleProgram
 
-MOST_ROWS = 1000  # of one source in a query
+_MOST_ROWS = 1000  # of one source in a query
 LONGEST_S = 86400.0  # longest wait for a source whose life has no end, and for supplements
 _LIVES = 2.0  # expected lives of a source after which its interval is assumed to have ended
 _STEPS_PER_COPY = 12  # of a row
@@ -166,7 +166,7 @@ def obtain(
         captured = grid.chronon_at(seen_s) <= interval.deadline
     else:
         captured = not any(not e.seed and grid.chronon_at(e.event_s) > interval.opened for e in found)
-    obtained = Obtained(source_id, seen_s, captured, tuple(rows[:MOST_ROWS]))
+    obtained = Obtained(source_id, seen_s, captured, tuple(rows[:_MOST_ROWS]))
     return replace(
         interval,
         wanted=tuple(each for each in interval.wanted if each != source_id),
@@ -177,4 +177,4 @@ def obtain(
 def rows_of(items: Iterable[Item], paths: Iterable[str]) -> tuple[Mapping[str, Value], ...]:
     """Return the rows of a source's items that queries see: only the fields they read."""
     wanted = tuple(paths)
-    return tuple({path: item.fields.get(path) for path in wanted} for item in items)[:MOST_ROWS]
+    return tuple({path: item.fields.get(path) for path in wanted} for item in items)[:_MOST_ROWS]

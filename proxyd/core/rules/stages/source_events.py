@@ -57,7 +57,7 @@ def source_news(context: SourceContext, outcome: ProbeOutcome) -> SourceNews:
     return SourceNews(replace(after, next_seq=before.next_seq + len(events)), events)
 
 
-def silent_fields(context: SourceContext, outcome: ProbeOutcome) -> frozenset[str]:
+def _silent_fields(context: SourceContext, outcome: ProbeOutcome) -> frozenset[str]:
     """Return the fields that have no value anywhere in a document, or ``ITEMS`` if it has no items.
 
     Items of feeds often lack fields, so of a feed only the items themselves are missed.
@@ -81,7 +81,7 @@ def is_silent(context: SourceContext, outcome: ProbeOutcome) -> bool:
 
 def _silent_after(context: SourceContext, outcome: ProbeOutcome) -> Collection[str]:
     """Return the fields that are silent after a success; a document that did not change has those of the last one."""
-    return silent_fields(context, outcome) if outcome.kind is OutcomeKind.CHANGED else context.state.health.silent
+    return _silent_fields(context, outcome) if outcome.kind is OutcomeKind.CHANGED else context.state.health.silent
 
 
 def _has_value(path: str, items: Iterable[Item]) -> bool:
@@ -189,7 +189,7 @@ def _event(
     happening: _Happening,
 ) -> StoredEvent:
     """Return an event; its item is the source, with the awaited event as its id."""
-    error = None if outcome.kind.is_success else error_of(outcome)
+    error = None if outcome.kind.is_success else _error_of(outcome)
     fields: dict[str, Value] = {
         "source.name": context.source.source_id,
         "source.url": context.source.url,
@@ -226,7 +226,7 @@ def _in_words(happening: _Happening, after: SourceHealth, error: str | None, pau
     return words.get(happening.kind)
 
 
-def error_of(outcome: ProbeOutcome) -> str:
+def _error_of(outcome: ProbeOutcome) -> str:
     """Return why a probe failed, in a line."""
     return " ".join((outcome.detail or outcome.kind.value).split())[:_MOST_ERROR]
 

@@ -21,7 +21,7 @@ from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.core.rules.stages.events import Discovery, WindowEvents
 
-DISTRUST_S = 30 * 86400.0
+_DISTRUST_S = 30 * 86400.0
 _TEMPORARY = frozenset({OutcomeKind.THROTTLED, OutcomeKind.NO_BROWSER})
 _SURE_S = 60.0  # an item must be at least so much older than the 304 that denied it
 
@@ -61,7 +61,7 @@ def after_redirects(state: SourceState, outcome: ProbeOutcome) -> SourceState:
     return replace(state, moved_url=outcome.permanent_url, moved_times=times)
 
 
-def after_document(state: SourceState, outcome: ProbeOutcome, found: WindowEvents) -> StateChanges:
+def _after_document(state: SourceState, outcome: ProbeOutcome, found: WindowEvents) -> StateChanges:
     """Return the changes to the state: count 304s, and distrust them if a whole document shows what they denied.
 
     The same validators with other content are proof. New items dated between the last whole document and the last 304
@@ -75,7 +75,7 @@ def after_document(state: SourceState, outcome: ProbeOutcome, found: WindowEvent
     has_same = outcome.validators == state.validators != NO_VALIDATORS
     doubts = state.doubts + 1 if _was_denied(state, found) else 0
     if (found.events and has_same) or doubts >= 2:
-        return after | {"doubts": 0, "distrust_until_s": outcome.finished_s + DISTRUST_S}
+        return after | {"doubts": 0, "distrust_until_s": outcome.finished_s + _DISTRUST_S}
     return after | {"doubts": doubts}
 
 
@@ -162,7 +162,7 @@ def _newest_s(state: SourceState, found: WindowEvents) -> float | None:
 
 
 def _after_success(state: SourceState, outcome: ProbeOutcome, found: WindowEvents, shape: Shape) -> StateChanges:
-    changes = after_document(state, outcome, found) | {"last_success_s": outcome.finished_s}
+    changes = _after_document(state, outcome, found) | {"last_success_s": outcome.finished_s}
     if outcome.kind is OutcomeKind.NOT_MODIFIED:
         return changes
     changes["validators"] = outcome.validators

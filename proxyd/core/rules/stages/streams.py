@@ -38,7 +38,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamStep:
+class _StreamStep:
     """How events moved a source's stream, and that of the class if the rule counts across sources."""
 
     stream: StreamState
@@ -85,7 +85,7 @@ def advance(
     meter: Meter = UNMETERED,
     *,
     declared_s: float = 0.0,
-) -> StreamStep:
+) -> _StreamStep:
     """Return the stream after the events ``found`` by one probe, taken one by one in order.
 
     Firings in one chronon share one interval, because the measures count updates in one chronon as one event. Seeds
@@ -131,7 +131,7 @@ def advance(
         firings.append(Firing(program.rule.name, pending[-1:] if is_alone else pending, record))
         stream = _fire(with_fates(stream, [record] if is_own else []), event)
         across = None if across is None else _fire(across, event)
-    return StreamStep(stream, across, tuple(intervals), tuple(firings), tuple(failures))
+    return _StreamStep(stream, across, tuple(intervals), tuple(firings), tuple(failures))
 
 
 def answers(
@@ -171,7 +171,7 @@ def recall_stream(
         return stream
     is_across = not stream.source_id
     since = [e for e in events if (e.seen_s > stream.fired_s if is_across else e.seq > stream.fired_seq)]
-    pending = limit_pending(tuple(_without_unread_fields(program, event) for event in since[-MAX_PENDING:]))
+    pending = _limit_pending(tuple(_without_unread_fields(program, event) for event in since[-MAX_PENDING:]))
     return replace(stream, pending=pending, windows=tally.windows)
 
 
@@ -203,7 +203,7 @@ def refill_stream(program: RuleProgram, stream: StreamState, found: Iterable[Upd
     pending = (
         _without_unread_fields(program, stored.get((event.source_id, event.seq), event)) for event in stream.pending
     )
-    return replace(stream, pending=limit_pending(tuple(pending)))
+    return replace(stream, pending=_limit_pending(tuple(pending)))
 
 
 def _passes(program: RuleProgram, event: UpdateEvent, meter: Meter) -> bool:
@@ -219,11 +219,11 @@ def _tally(stream: StreamState) -> Tally:
 def _take(program: RuleProgram, stream: StreamState, event: UpdateEvent, meter: Meter) -> StreamState:
     tally = program.trigger.take(_tally(stream), event, meter)
     meter.spend(len(stream.pending) >> 4)
-    pending = limit_pending((*stream.pending, _without_unread_fields(program, event)), meter)
+    pending = _limit_pending((*stream.pending, _without_unread_fields(program, event)), meter)
     return replace(stream, totals=tally.totals, windows=tally.windows, pending=pending)
 
 
-def limit_pending(pending: tuple[UpdateEvent, ...], meter: Meter = UNMETERED) -> tuple[UpdateEvent, ...]:
+def _limit_pending(pending: tuple[UpdateEvent, ...], meter: Meter = UNMETERED) -> tuple[UpdateEvent, ...]:
     """Return the newest events that a stream keeps, limited in number and in characters."""
     pending = pending[-MAX_PENDING:]
     if not pending or _characters(pending[-1]) * MAX_PENDING <= MAX_PENDING_CHARACTERS:
