@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from proxyd.queries import Queries
+from proxyd.api.queries import Queries
 
 
 class FakeClock:

@@ -1,1 +1,1 @@
-"""The REST API and the dashboard, over the queries of the daemon."""
+"""The REST API and the dashboard."""

@@ -14,7 +14,8 @@ from aiohttp import web
 
 from proxyd.api.endpoint import Endpoint
 from proxyd.api.problems import BadRequestError, Handler, problem, too_many
-from proxyd.queries import Queries, Scope, Token
+from proxyd.api.queries import Queries
+from proxyd.store.access_rows import Scope, Token
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 BEARER = web.RequestKey("bearer", Token)

@@ -12,6 +12,7 @@ from aiohttp import web
 
 from proxyd.api import wire
 from proxyd.api.peers import NO_PEERS, Peers
+from proxyd.api.queries import Queries
 from proxyd.api.query_readers import (
     before,
     cursor_after,
@@ -31,7 +32,7 @@ from proxyd.core.model.field_values import parse_iso
 from proxyd.core.model.profile import Declaration, NotificationRule, Profile
 from proxyd.core.model.suspension import Subject
 from proxyd.core.rules.answers.advice import Advice, advice_of_all
-from proxyd.queries import Queries, SourceChoice, SourceKind
+from proxyd.daemon.source_choices import SourceChoice, SourceKind
 
 _PART, _RULES_PART = 2, 50  # sources, and rules, that take some milliseconds
 _MOST_RULES = 20_000  # of all sources, or of all profiles, on a page

@@ -13,7 +13,8 @@ from proxyd.core.errors import BusyError
 from proxyd.core.language.syntax.words import no_such
 from proxyd.core.model.field_values import parse_iso
 from proxyd.core.model.profile import Declaration
-from proxyd.queries import Profiles, Wanted
+from proxyd.daemon.declarations import Declarations
+from proxyd.store.told_rows import Wanted
 
 
 class _Positioned(Protocol):
@@ -97,7 +98,7 @@ def part_of(names: Sequence[str], window: wire.ListWindow) -> tuple[Sequence[str
     return found, cursor_of(found[-1]) if first + window.limit < len(names) else None
 
 
-def filter_of_request(which: wire.Which, profiles: Profiles, *, since: str | None = None) -> Wanted:
+def filter_of_request(which: wire.Which, profiles: Declarations, *, since: str | None = None) -> Wanted:
     """Return the filter of notifications of a request."""
     since_s = None
     if since is not None:
@@ -107,7 +108,7 @@ def filter_of_request(which: wire.Which, profiles: Profiles, *, since: str | Non
     return Wanted(rules_of_request(profiles, which.profile, which.rule), which.source, since_s)
 
 
-def rules_of_request(profiles: Profiles, profile: str | None, rule: str | None) -> frozenset[str] | None:
+def rules_of_request(profiles: Declarations, profile: str | None, rule: str | None) -> frozenset[str] | None:
     """Return the rules of a profile as it is declared now, or the one rule, or ``None`` for all of them.
 
     A rule may have been removed: its notifications are still stored.
@@ -121,7 +122,7 @@ def rules_of_request(profiles: Profiles, profile: str | None, rule: str | None) 
     return its if rule is None else its & {rule}
 
 
-def known_declaration(profiles: Profiles) -> Declaration:
+def known_declaration(profiles: Declarations) -> Declaration:
     """Return the running declaration; raises ``BusyError`` until the daemon has loaded it."""
     if not profiles.has_started:
         raise BusyError("the daemon is starting; try again in a few seconds")

@@ -24,6 +24,7 @@ from proxyd.api.forwarding import Planners, asking, open_forwarding, reading
 from proxyd.api.listings import Listings
 from proxyd.api.peers import NO_PEERS, AskedPeers, Peers, add_answers
 from proxyd.api.problems import Handler, problems
+from proxyd.api.queries import Queries
 from proxyd.api.rest.action_handlers import move_endpoints, probe_endpoints, suspension_endpoints
 from proxyd.api.rest.delivery_handlers import CALLBACK_PATH, Callbacks, delivery_endpoints
 from proxyd.api.rest.health_handlers import HealthHandlers, health_app
@@ -35,7 +36,6 @@ from proxyd.api.rest.profile_handlers import profile_endpoints
 from proxyd.api.web import Dashboard
 from proxyd.core.errors import ConfigError
 from proxyd.net import HostTokens
-from proxyd.queries import Queries
 
 log = structlog.get_logger("api")
 

@@ -16,6 +16,7 @@ import structlog
 from aiohttp import ClientSession
 
 from proxyd.api.auth import Quota, new_token
+from proxyd.api.queries import Queries
 from proxyd.app.check_settings import browser_missing, check_declaration, check_settings
 from proxyd.app.server import ApiSettings, serve_api
 from proxyd.base.clock import Signal, SystemClock
@@ -55,6 +56,7 @@ from proxyd.daemon import (
     StreamRecall,
     Supervisor,
 )
+from proxyd.daemon.discovery import Discovered
 from proxyd.daemon.remembered import LoadSources
 from proxyd.net import (
     Guard,
@@ -81,8 +83,8 @@ from proxyd.probing import (
     robots_limits,
 )
 from proxyd.probing.browser.page_requests import RenderLimits
-from proxyd.queries import Discovered, Queries, Scope
 from proxyd.store import SqlStore, open_store, owner_lock
+from proxyd.store.access_rows import Scope
 from proxyd.tracing import NO_TRACES, Tracer
 
 log = structlog.get_logger("app")

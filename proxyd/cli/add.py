@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from proxyd.core.language import Parsed, SourceText, Statement, Watch
     from proxyd.core.model.item import Item
     from proxyd.core.model.outcome import ProbeOutcome
-    from proxyd.queries import Discovered
+    from proxyd.daemon.discovery import Discovered
 
 _SHOWN = 5
 _LINE = 160

@@ -53,6 +53,8 @@ from proxyd.daemon.declared_texts import (
     NOTHING_DECLARED,
     NOTHING_PARSED,
     CheckedTexts,
+    DeclarationChanges,
+    OnlyIf,
     check_texts,
     key_of,
     only_profile,
@@ -65,7 +67,6 @@ from proxyd.daemon.plan_loop import in_parts
 from proxyd.daemon.remembered import LoadSources, last_week, load_sources, restore
 from proxyd.daemon.rule_evaluation import StreamRecall
 from proxyd.daemon.suspensions import Suspensions
-from proxyd.queries import DeclarationChanges, OnlyIf
 from proxyd.store import StoredText
 from proxyd.store.followed_rows import StoredDeclaration
 

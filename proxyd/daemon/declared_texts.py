@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from types import MappingProxyType
@@ -34,6 +34,31 @@ from proxyd.core.language import (
     written_address,
 )
 from proxyd.core.model.profile import Declaration
+
+
+@dataclass(frozen=True, slots=True)
+class DeclarationChanges:
+    """The changes made by a new declaration, by rule name; ``restarted`` holds the counters that start again.
+
+    ``warnings`` are about the texts that were sent.
+    """
+
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    restarted: Mapping[str, tuple[str, ...]]
+    warnings: tuple[RuleError, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OnlyIf:
+    """The precondition of a declaration: ``takes`` decides whether the text of a profile is the expected one.
+
+    The text is empty if the profile does not exist. ``profile`` is ``None`` for the only profile that is declared.
+    """
+
+    takes: Callable[[str], bool]
+    profile: str | None = None
+
 
 API_TEXT = "api"
 NOTHING_PARSED: Mapping[SourceText, Parsed] = MappingProxyType({})

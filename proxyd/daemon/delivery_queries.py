@@ -15,27 +15,46 @@ from proxyd.core.language import no_such
 from proxyd.core.model.delivery import Delivery, WebhookDelivery, shown_endpoint
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.outcome import Picture
+from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.notifying import Notifying
 from proxyd.notify import known_secret, sent_text
-from proxyd.queries import (
+from proxyd.store import SqlStore
+from proxyd.store.told_rows import (
     DeadDelivery,
-    DeliveryTest,
     NotificationTrace,
-    Profiles,
     SentText,
     StoredNotification,
     StoredNotifications,
     Wanted,
-    WebhookStatus,
 )
-from proxyd.store import SqlStore
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookStatus:
+    """A webhook, whether it answered its ping, and the rules that it permanently ``refused``."""
+
+    endpoint: str
+    form: str
+    secret_name: str
+    state: str
+    since_s: float
+    detail: str
+    refused: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryTest:
+    """A receiver's answer to a test message; ``error`` is ``None`` if it accepted."""
+
+    endpoint: str
+    error: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryQueries:
     """Answers from the store; ``news`` is notified whenever notifications are recorded."""
 
-    profiles: Profiles
+    profiles: Declarations
     store: SqlStore
     notifying: Notifying
     channel: Channel

@@ -4,15 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from proxyd.base.ports import Prober
 from proxyd.core.errors import BusyError
 from proxyd.core.language import BUILT_IN
 from proxyd.core.language.watch_wishes import VALUE_CLASS, VALUE_FIELD
+from proxyd.core.model.item import Item
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.core.model.profile import PREVIEW, PREVIEW_FIELD, Extraction, Field, FieldType, PageClass, Reader
-from proxyd.queries import Discovered
+
+
+@dataclass(frozen=True, slots=True)
+class Discovered:
+    """What an address holds.
+
+    Parameters
+    ----------
+    outcome
+        The outcome of probing it. Its ``source_id`` is the address to watch: that of a feed to which a page links.
+    page_class
+        The name of the built-in class that reads it: FEED, PAGE or PRICE.
+    price
+        The price that its page states, or ``None``.
+    preview
+        The page as harmless markup; empty for a feed, or if it was not asked for.
+    """
+
+    outcome: ProbeOutcome
+    page_class: str
+    price: Item | None = None
+    preview: str = ""
+
 
 _MOST_TRIED = 3
 _MOST_AT_ONCE = 4

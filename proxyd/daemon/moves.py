@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from proxyd.base.ports import Clock
 from proxyd.core.errors import BusyError, ConflictError
@@ -14,8 +15,51 @@ from proxyd.core.rules.known.compiled import Compiled
 from proxyd.core.rules.known.state import PROPOSED_AFTER_S
 from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.observer import Observer
-from proxyd.queries import MoveAccepted, MovePlace, SourceMove
 from proxyd.store import SqlStore
+
+
+@dataclass(frozen=True, slots=True)
+class MovePlace:
+    """The file and the line that declare a source."""
+
+    file: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceMove:
+    """A permanent move of a source.
+
+    Parameters
+    ----------
+    declared_url, url
+        The declared address, and the new one.
+    since_s, probes
+        When a probe was first led there, in unix seconds, and how many were; or when the move was accepted, and 0.
+    place
+        Where the source is declared; ``None`` if that was over the API.
+    is_proposed
+        Whether it was seen for a week or longer, so that people should know.
+    is_accepted
+        Whether it was accepted, and the declaration does not name the new address yet.
+    """
+
+    source_id: str
+    declared_url: str
+    url: str
+    since_s: float
+    probes: int
+    place: MovePlace | None
+    is_proposed: bool = False
+    is_accepted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MoveAccepted:
+    """What was done, in words, and the accepted move; ``None`` if it led back to the declared address."""
+
+    said: str
+    move: SourceMove | None
 
 
 class Moves:

@@ -24,20 +24,41 @@ from proxyd.core.rules.answers.shown_events import ShownEvent, shown_event
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.capture_counts import CaptureCounts
 from proxyd.core.rules.known.compiled import Compiled
+from proxyd.core.rules.known.estimates import Misfit
+from proxyd.core.rules.stages.source_state import Calibration
+from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.plan_loop import in_parts
-from proxyd.daemon.source_choices import SourceChoices
-from proxyd.queries import (
-    AskedProbe,
-    DecidedInterval,
-    FoundItem,
-    MadeProbe,
-    Profiles,
-    RecentItems,
-    Report,
-    SeenItem,
-    SourceChoice,
-)
+from proxyd.daemon.source_choices import SourceChoice, SourceChoices
 from proxyd.store import SqlStore
+from proxyd.store.told_rows import DecidedInterval, FoundItem, MadeProbe, RecentItems, SeenItem
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was found and predicted on each day with data (since 1970-01-01, UTC), and models that now fit badly.
+
+    ``promises`` compares what rules promise with what they kept, week by week. If there are many, it holds those that
+    fell shortest, and ``promises_left_out`` counts the others.
+    """
+
+    days: tuple[tuple[int, Calibration], ...]
+    off: tuple[Misfit, ...]
+    promises: tuple[KeptPromise, ...] = ()
+    promises_left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AskedProbe:
+    """A probe that somebody asked for: when it can start, in unix seconds, and what it waits for.
+
+    It is under way already if ``is_under_way``.
+    """
+
+    source_id: str
+    at_s: float
+    waits_for: str | None = None
+    is_under_way: bool = False
+
 
 _MOST_WEEKS = 4  # that are remembered
 Totals: TypeAlias = Mapping[str, RuleWeek]
@@ -112,7 +133,7 @@ class _KeptAdvice:
 class PlanQueries:
     """Answers from the decider's plan and the stored probes."""
 
-    def __init__(self, decider: Decider, profiles: Profiles, store: SqlStore, clock: Clock) -> None:
+    def __init__(self, decider: Decider, profiles: Declarations, store: SqlStore, clock: Clock) -> None:
         self._explainer = Explainer.of(decider)
         self._decider = decider
         self._planner = decider.planner

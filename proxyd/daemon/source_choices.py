@@ -6,7 +6,9 @@ import asyncio
 import re
 from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from enum import Enum
 from itertools import compress
 from math import inf
 from operator import is_not
@@ -20,7 +22,43 @@ from proxyd.core.model.profile import Source
 from proxyd.core.rules.known.compiled import Compiled
 from proxyd.core.rules.known.knowledge import Knowledge
 from proxyd.core.rules.known.state import SourceState
-from proxyd.queries import SourceChoice, SourceKind
+
+
+class SourceKind(Enum):
+    """What may be the matter with a source."""
+
+    FAILING = "failing"
+    SILENT = "silent"
+    NEW = "new"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceChoice:
+    """Which sources to list.
+
+    Parameters
+    ----------
+    text
+        What their names or addresses must contain, whatever the case; empty for all.
+    kinds
+        Those of any of these kinds, or all if it is empty.
+    among
+        The names from which to choose, or ``None`` for all.
+    order
+        By ``name``, or with the greatest first: the ``newest`` item, the last time they were ``probed``, their
+        ``items``.
+    """
+
+    text: str = ""
+    kinds: frozenset[SourceKind] = frozenset()
+    among: AbstractSet[str] | None = None
+    order: str = "name"
+
+    @property
+    def is_all(self) -> bool:
+        """Whether it leaves no source out."""
+        return not self.text and not self.kinds and self.among is None
+
 
 _NUMBER = re.compile("0*([0-9]+)")
 _MOST_DIGITS = 300

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 import structlog
 
@@ -16,8 +17,21 @@ from proxyd.core.model.profile import Declaration
 from proxyd.core.model.suspension import Key, Subject, Suspension, lasting, mute_of, suspensions_of_sources
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.failing import FailingRule
-from proxyd.queries import SuspensionChange
 from proxyd.store import SqlStore, Suspended
+
+
+@dataclass(frozen=True, slots=True)
+class SuspensionChange:
+    """What a command did, in words, and the suspension that there is now.
+
+    ``is_new`` says whether anything began or ended; ``notifications`` counts those that were released or dropped.
+    """
+
+    said: str
+    suspension: Suspension | None
+    is_new: bool = True
+    notifications: int = 0
+
 
 log = structlog.get_logger("suspensions")
 

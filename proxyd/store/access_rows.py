@@ -3,16 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from typing import Literal, TypeAlias
 
 from sqlalchemy import Connection, delete, insert, select
 
 from proxyd.core.errors import ConflictError, NotFoundError
-from proxyd.queries import StoredAnswer, Token
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import StoreReader
 from proxyd.store.statements import execute_many, upsert
 from proxyd.store.writer import Writer
+
+Scope: TypeAlias = Literal["read", "write", "admin"]
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """An API token, of which only the secret's hash is stored. A wider scope includes the narrower ones."""
+
+    token_id: str
+    name: str
+    scope: Scope
+    sha256: str
+    created_s: float
+    expires_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAnswer:
+    """The answer to a bearer's request with a key; ``request`` distinguishes it from others with the same key."""
+
+    bearer: str
+    key: str
+    request: str
+    status: int
+    content_type: str
+    body: bytes
+    answered_s: float
+
 
 KEPT_ANSWERS_S = 86400.0
 _UPSERT_ANSWER = upsert(t.answers)

@@ -39,7 +39,13 @@ from proxyd.core.rules.answers.shown_events import texts_of
 from proxyd.core.rules.known.state import StoredEvent
 from proxyd.core.rules.programs.message_program import link_of
 from proxyd.core.rules.stages.source_state import Calibration
-from proxyd.queries import (
+from proxyd.store import rows
+from proxyd.store.databases import tables as t
+from proxyd.store.databases.connections import Connections, StoreReader
+from proxyd.store.picture_rows import read_picture
+from proxyd.store.rows import Search, in_postgresql, in_sqlite, search_of
+from proxyd.store.statements import day_of, is_one_of
+from proxyd.store.told_rows import (
     DeadDelivery,
     DecidedInterval,
     DeliveryAttempt,
@@ -54,12 +60,6 @@ from proxyd.queries import (
     StoredNotifications,
     Wanted,
 )
-from proxyd.store import rows
-from proxyd.store.databases import tables as t
-from proxyd.store.databases.connections import Connections, StoreReader
-from proxyd.store.picture_rows import read_picture
-from proxyd.store.rows import Search, in_postgresql, in_sqlite, search_of
-from proxyd.store.statements import day_of, is_one_of
 
 _FEW = 100_000  # intervals that are found faster by their numbers than by their times
 _SAME_S = 0.0006  # times in a notification are rounded to the millisecond

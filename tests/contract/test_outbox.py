@@ -21,12 +21,12 @@ from proxyd.core.model.delivery import ChannelDelivery, Delivery, MailDelivery, 
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.observation import RuleResults
-from proxyd.queries import DeliveryAttempt, Wanted
 from proxyd.store import SqlStore, open_store
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.shards import shard_of
 from proxyd.store.outbox import DisabledEndpoint, SqlOutbox
 from proxyd.store.retention import expire
+from proxyd.store.told_rows import DeliveryAttempt, Wanted
 from tests.fleets import WEBHOOK, declaration, rule, source
 
 OUTCOME = ProbeOutcome("s", OutcomeKind.CHANGED, 1.0, 2.0, 200)

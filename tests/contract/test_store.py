@@ -33,11 +33,12 @@ from proxyd.core.rules.observation import Observation, RuleResults
 from proxyd.core.rules.programs.function_values import Total
 from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.core.rules.stages.source_state import Calibration
-from proxyd.queries import StoredNotifications, Token, Wanted
 from proxyd.store import SqlStore, StoredPlan, StoredText, copy_database, open_store, owner_lock
+from proxyd.store.access_rows import Token
 from proxyd.store.databases.tables import items, metadata, sources
 from proxyd.store.history import MOST_BYTES
 from proxyd.store.retention import expire
+from proxyd.store.told_rows import StoredNotifications, Wanted
 from proxyd.store.writer import MAX_BATCH
 from tests.fleets import declaration, rule, source
 from tests.observations import altered, observed

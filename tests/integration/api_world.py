@@ -33,8 +33,8 @@ from proxyd.core.rules.observation import RuleResults
 from proxyd.daemon import PushParts
 from proxyd.probing import LocalTransport
 from proxyd.probing.feeds.feed_items import ParsedFeed
-from proxyd.queries import Scope
 from proxyd.store import SqlStore, open_store
+from proxyd.store.access_rows import Scope
 from proxyd.store.databases import tables as t
 from tests.databases import migrated_file
 from tests.fakes import FakeClock

@@ -25,9 +25,10 @@ from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.compiled import Swap
 from proxyd.core.rules.known.context import StoredContext, StoreQuery
 from proxyd.daemon import Declarations
+from proxyd.daemon.declared_texts import OnlyIf
 from proxyd.daemon.plan_queries import PlanQueries
-from proxyd.queries import OnlyIf, Wanted
 from proxyd.store import SqlStore, open_store
+from proxyd.store.told_rows import Wanted
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, WEBHOOK, changed, decider, declaration, item, rule, source, stream_recall
 

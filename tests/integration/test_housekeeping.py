@@ -20,9 +20,9 @@ from proxyd.config import Settings, load
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.outcome import Picture
 from proxyd.daemon.housekeeping import Housekeeping, back_up, make_scheduler, newest_backup_s
-from proxyd.queries import Wanted
 from proxyd.store import SqlStore, open_store
 from proxyd.store.databases.sqlite import sqlite_connections
+from proxyd.store.told_rows import Wanted
 from tests.fakes import FakeClock
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source
 

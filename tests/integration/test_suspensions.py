@@ -20,9 +20,10 @@ from proxyd.core.model.delivery import Delivery, LogDelivery
 from proxyd.core.model.suspension import Subject
 from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.observation import RuleResults
+from proxyd.daemon.suspensions import Suspensions
 from proxyd.notify.channels.message_forms import digest
-from proxyd.queries import Suspending, Wanted
 from proxyd.store import open_store
+from proxyd.store.told_rows import Wanted
 from tests.databases import migrated_file
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, PoissonOrigin, changed, item, rule, source
@@ -72,7 +73,7 @@ class Process:
     clock: FakeClock
 
     @property
-    def suspensions(self) -> Suspending:
+    def suspensions(self) -> Suspensions:
         return self.built.queries.suspensions
 
     async def fire(self, name: str, *endpoints: str, rule_name: str = "r") -> None:

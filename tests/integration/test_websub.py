@@ -37,8 +37,8 @@ from proxyd.daemon.pushes import is_signed
 from proxyd.net import Guard, HostTokens, make_session
 from proxyd.probing import HubClient, LocalTransport
 from proxyd.probing.document_parser import ParsedDocument, parse_document
-from proxyd.queries import Wanted
 from proxyd.store import SqlStore, open_store
+from proxyd.store.told_rows import Wanted
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, PoissonOrigin, changed, item, rule, source
 

@@ -11,10 +11,11 @@ from proxyd.api.auth import BEARER
 from proxyd.api.endpoint import Endpoint, listing, read_body
 from proxyd.api.listings import Listings
 from proxyd.api.problems import BadRequestError
+from proxyd.api.queries import Queries
 from proxyd.api.wire import converters as payloads
 from proxyd.core.model.field_values import parse_iso
 from proxyd.core.model.suspension import Subject
-from proxyd.queries import Queries, SuspensionChange
+from proxyd.daemon.suspensions import SuspensionChange
 
 
 class _ProbeHandlers:

@@ -10,9 +10,9 @@ from proxyd.api import wire
 from proxyd.api.auth import new_token
 from proxyd.api.endpoint import Endpoint, listing, read_body, read_bytes
 from proxyd.api.listings import Listings
+from proxyd.api.queries import Queries
 from proxyd.api.rest.live_streams import Streams
 from proxyd.core.errors import BusyError
-from proxyd.queries import Queries
 
 
 class _DeliveryHandlers:

@@ -10,7 +10,8 @@ from aiohttp import web
 from proxyd.api.auth import BEARER
 from proxyd.api.endpoint import read_bytes
 from proxyd.api.problems import BadRequestError, Handler, problem
-from proxyd.queries import Queries, StoredAnswer
+from proxyd.api.queries import Queries
+from proxyd.store.access_rows import StoredAnswer
 
 HEADER = "Idempotency-Key"
 _REPLAYED = "Idempotent-Replayed"

@@ -16,11 +16,13 @@ from proxyd.api import wire
 from proxyd.api.auth import BEARER
 from proxyd.api.endpoint import read_query
 from proxyd.api.problems import later
+from proxyd.api.queries import Queries
 from proxyd.api.query_readers import filter_of_request, known_declaration, position
 from proxyd.base.clock import wait_until
 from proxyd.core.errors import NotFoundError
 from proxyd.core.language.syntax.words import no_such
-from proxyd.queries import Profiles, Queries, StoredNotification, Wanted
+from proxyd.daemon.declarations import Declarations
+from proxyd.store.told_rows import StoredNotification, Wanted
 
 _HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
@@ -202,7 +204,7 @@ def _last_event(text: str | None) -> int | None:
     return position(text, "Last-Event-ID is not valid; pass on the id of an event") if text else None
 
 
-def _which(profiles: Profiles, asked: wire.Which) -> Callable[[], Wanted]:
+def _which(profiles: Declarations, asked: wire.Which) -> Callable[[], Wanted]:
     """Return a function of the current filter: a profile's rules may change while a stream is open."""
 
     def which() -> Wanted:
@@ -215,6 +217,6 @@ def _which(profiles: Profiles, asked: wire.Which) -> Callable[[], Wanted]:
     return which
 
 
-def _check_rule(profiles: Profiles, rule: str | None) -> None:
+def _check_rule(profiles: Declarations, rule: str | None) -> None:
     if rule is not None and rule not in (rules := known_declaration(profiles).rules):
         raise no_such("rule", rule, rules)

@@ -18,12 +18,13 @@ from aiohttp import web
 
 from proxyd.api import wire
 from proxyd.api.endpoint import Endpoint, read_query
+from proxyd.api.queries import Queries
 from proxyd.api.query_readers import rules_of_request
 from proxyd.core.language.syntax.words import no_such
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.rules.programs.message_program import heading
 from proxyd.core.texts.safe_text import for_xml, is_web
-from proxyd.queries import Queries, StoredNotification, Wanted
+from proxyd.store.told_rows import StoredNotification, Wanted
 
 _NEWEST = 100
 _ATOM, _JSON = "application/atom+xml", "application/feed+json"

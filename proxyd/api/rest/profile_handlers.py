@@ -14,6 +14,7 @@ from proxyd.api import wire
 from proxyd.api.endpoint import Endpoint, json_of, json_response, listing, model_of_body, read_bytes, read_query
 from proxyd.api.listings import Listings
 from proxyd.api.problems import BadRequestError, fault_of_text, problem
+from proxyd.api.queries import Queries
 from proxyd.api.query_readers import known_declaration
 from proxyd.api.rest.json_profiles import Members, declaration_of, read_declaration
 from proxyd.api.wire import converters as payloads
@@ -21,7 +22,7 @@ from proxyd.core.errors import BusyError, ChangedError, ProfileError, RuleError
 from proxyd.core.language import MAX_SENT_BYTES, Parsed, merge_listing, opml, read_listing
 from proxyd.core.model.profile import Declaration
 from proxyd.core.texts.safe_text import for_xml
-from proxyd.queries import DeclarationChanges, OnlyIf, Queries
+from proxyd.daemon.declared_texts import DeclarationChanges, OnlyIf
 
 TEXTS = ("text/plain", "application/octet-stream")
 _LISTINGS = (*TEXTS, "text/x-opml", "text/xml", "application/xml")

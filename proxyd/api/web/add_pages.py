@@ -11,6 +11,7 @@ from yarl import URL
 
 from proxyd.api import wire
 from proxyd.api.problems import EXPECTED, BadRequestError, answer_to
+from proxyd.api.queries import Queries
 from proxyd.api.rest.profile_handlers import ProfileHandlers
 from proxyd.api.web.page_gate import SIGNED, read_form
 from proxyd.api.web.page_texts import part, warnings_of
@@ -30,7 +31,7 @@ from proxyd.core.language.watch_wishes import VALUE_FIELD, WHEN_OF_VALUES, Watch
 from proxyd.core.model.item import Value
 from proxyd.core.rules.answers.shown_events import price_text, texts_of
 from proxyd.core.texts.safe_text import is_web, one_line
-from proxyd.queries import Discovered, Queries
+from proxyd.daemon.discovery import Discovered
 
 _MOST_ITEMS, _MOST_TEXT = 6, 4_000
 _LONGEST, _LONGEST_NAME = 2_000, 80  # characters of a field of the form, and of a name

@@ -17,6 +17,7 @@ from proxyd.api.endpoint import pattern
 from proxyd.api.listings import Listings
 from proxyd.api.peers import NO_PEERS, Peers
 from proxyd.api.problems import BadRequestError
+from proxyd.api.queries import Queries
 from proxyd.api.rest.live_streams import Streams
 from proxyd.api.rest.profile_handlers import MOST_LISTED, ProfileHandlers
 from proxyd.api.web.add_pages import AddPages
@@ -29,7 +30,7 @@ from proxyd.api.web.sessions import SESSION_S, Sessions
 from proxyd.api.web.subjects import Subjects
 from proxyd.api.wire import converters as payloads
 from proxyd.core.errors import ConflictError
-from proxyd.queries import Queries, Scope
+from proxyd.store.access_rows import Scope
 
 _SIGN_IN_COOKIE = "proxyd_sign_in"
 

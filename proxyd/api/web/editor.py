@@ -15,6 +15,7 @@ from proxyd.api import wire
 from proxyd.api.endpoint import read_query
 from proxyd.api.listings import Listings
 from proxyd.api.problems import EXPECTED, BadRequestError, answer_to
+from proxyd.api.queries import Queries
 from proxyd.api.query_readers import known_declaration
 from proxyd.api.rest.profile_handlers import etag_of
 from proxyd.api.web.page_gate import SIGNED, read_form
@@ -23,7 +24,7 @@ from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
 from proxyd.core.errors import ChangedError
 from proxyd.core.language import no_such
-from proxyd.queries import DeclarationChanges, OnlyIf, Queries
+from proxyd.daemon.declared_texts import DeclarationChanges, OnlyIf
 
 _API = "api"
 _NEW = """WATCH 'https://github.com/python/cpython/releases.atom' AS "stable" INTO "Watch"

@@ -12,6 +12,7 @@ from proxyd.api import wire
 from proxyd.api.endpoint import read_query
 from proxyd.api.listings import Listings
 from proxyd.api.problems import FaultsError
+from proxyd.api.queries import Queries
 from proxyd.api.web.pages import changes_of, titles_of
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
@@ -19,7 +20,6 @@ from proxyd.core.errors import BadSearchError, BusyError
 from proxyd.core.model.suspension import Subject
 from proxyd.core.rules.answers.promises import falls_short
 from proxyd.core.rules.programs.message_program import heading
-from proxyd.queries import Queries
 
 _MOST_NEWS, _MOST_NAMED, _MOST_DEAD = 12, 5, 20
 _MOST_TOLD = 3 * _MOST_NEWS  # notifications, of which several may tell the same

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from proxyd.core.model.profile import Declaration
 from proxyd.core.texts.safe_text import visible
-from proxyd.queries import DeclarationChanges
+from proxyd.daemon.declared_texts import DeclarationChanges
 
 _DAY_S, _MOST_WARNINGS = 86400.0, 20
 MUTE_S: Mapping[str, float | None] = {

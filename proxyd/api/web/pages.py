@@ -12,6 +12,7 @@ from proxyd.api import wire
 from proxyd.api.endpoint import read_query
 from proxyd.api.listings import Listings
 from proxyd.api.problems import BadRequestError
+from proxyd.api.queries import Queries
 from proxyd.api.query_readers import known_declaration
 from proxyd.api.rest.action_handlers import asker
 from proxyd.api.rest.profile_handlers import refusal_of_reload
@@ -36,7 +37,6 @@ from proxyd.core.model.field_values import iso_time, parse_iso
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.suspension import Subject
 from proxyd.core.rules.programs.message_program import heading
-from proxyd.queries import Queries
 
 _MOST_COMING = 100
 _SPARK_DAYS, _MOST_CHOICES = 14, 500

@@ -13,11 +13,11 @@ from jinja2 import DictLoader, Environment, StrictUndefined
 from proxyd import __version__
 from proxyd.api import wire
 from proxyd.api.auth import SCOPES
+from proxyd.api.queries import Queries
 from proxyd.api.web import page_texts as text
 from proxyd.api.web.page_gate import SIGNED
 from proxyd.core.model.field_values import iso_time, parse_iso
 from proxyd.core.texts.safe_text import is_web
-from proxyd.queries import Queries
 
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 

@@ -10,6 +10,7 @@ from pydantic import Field
 from proxyd.api import wire
 from proxyd.api.endpoint import read_query
 from proxyd.api.listings import Listings
+from proxyd.api.queries import Queries
 from proxyd.api.query_readers import known_declaration
 from proxyd.api.web.charts import heat_map, histogram, lanes, probe_kind, time_line
 from proxyd.api.web.page_texts import editor_of
@@ -21,7 +22,6 @@ from proxyd.core.language import no_such_source
 from proxyd.core.model.delivery import shown_endpoint
 from proxyd.core.planning.kernels.losses import MISSED_S
 from proxyd.core.rules.answers.explanation import Explanation
-from proxyd.queries import Queries
 
 _DAY_S = 86400.0
 _FIRST_ITEMS, _LOGGED, _MOST_LISTED = 10, 30, 100

@@ -23,7 +23,10 @@ from proxyd.core.rules.known.failing import FailingRule
 from proxyd.core.rules.stages.payload import screenshot_path
 from proxyd.core.rules.stages.source_state import Calibration
 from proxyd.core.texts.safe_text import is_web
-from proxyd.queries import DecidedInterval, DeliveryStatus, FoundItem, Report, SourceMove, StoredNotification, Token
+from proxyd.daemon.moves import SourceMove
+from proxyd.daemon.plan_queries import Report
+from proxyd.store.access_rows import Token
+from proxyd.store.told_rows import DecidedInterval, DeliveryStatus, FoundItem, StoredNotification
 
 Shown = TypeVar("Shown", bound=wire.WireModel)
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")

@@ -10,9 +10,9 @@ import pytest
 from proxyd.api import wire
 from proxyd.api.listings import ProfileListings
 from proxyd.api.peers import NO_PEERS
+from proxyd.api.queries import Queries
 from proxyd.core.model.profile import Declaration
 from proxyd.core.rules.known.capture_counts import CaptureCounts
-from proxyd.queries import Queries
 from tests.fleets import declaration, rule, source
 
 DECLARED = declaration(source("a"), rule("r"))

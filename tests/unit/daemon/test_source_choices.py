@@ -15,8 +15,7 @@ from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.model.profile import Source
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.state import SourceState
-from proxyd.daemon.source_choices import SourceChoices, _Named, natural_key
-from proxyd.queries import SourceChoice, SourceKind
+from proxyd.daemon.source_choices import SourceChoice, SourceChoices, SourceKind, _Named, natural_key
 from tests.fakes import FakeClock
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source
 

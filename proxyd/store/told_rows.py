@@ -1,13 +1,94 @@
-"""What the API asks about notifications and their deliveries."""
+"""What the store tells about probes, items, intervals, notifications and their deliveries."""
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
-from typing import Protocol
 
-from proxyd.core.model.outcome import Picture
-from proxyd.queries.plans import DecidedInterval
+
+@dataclass(frozen=True, slots=True)
+class MadeProbe:
+    """A probe that was made; times in unix seconds, ``delay_s`` the mean over new items that give their own time."""
+
+    position: int
+    source_id: str
+    started_s: float
+    finished_s: float
+    reason: str
+    rule: str | None
+    outcome: str
+    status: int | None
+    detail: str
+    items: int
+    updates: int
+    delay_s: float | None
+    body_bytes: int
+
+    @property
+    def duration_s(self) -> float:
+        """The time from its start to its end."""
+        return self.finished_s - self.started_s
+
+
+@dataclass(frozen=True, slots=True)
+class RecentItems:
+    """How many items of a source came on each of some days, oldest first, and when the newest came (unix seconds)."""
+
+    days: tuple[int, ...]
+    newest_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class SeenItem:
+    """When an item was published, by its own time, and when it was seen; unix seconds."""
+
+    came_s: float
+    seen_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class FoundItem:
+    """A stored item that a search found.
+
+    Parameters
+    ----------
+    position
+        Its number among all items: one that was seen later has a greater one.
+    title, text
+        Its title, and its other texts without markup.
+    event_s, seen_s
+        When it came by its own time, or by our estimate, and when it was seen; unix seconds.
+    is_exact, is_gone
+        Whether the item gives its own time, and whether its source has removed it.
+    """
+
+    position: int
+    source_id: str
+    item_id: str
+    title: str
+    text: str
+    link: str | None
+    event_s: float
+    seen_s: float
+    is_exact: bool
+    is_gone: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedInterval:
+    """A decided execution interval; times in unix seconds, ``deadline_s`` is ``None`` if nothing ended it.
+
+    If not ``seen``, no probe saw the source before the interval was given up.
+    """
+
+    source_id: str
+    start_s: float
+    deadline_s: float | None
+    probed_s: float
+    captured: bool
+    exact: bool
+    delay_s: float
+    utility: float
+    seen: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,19 +193,6 @@ class NotificationTrace:
 
 
 @dataclass(frozen=True, slots=True)
-class WebhookStatus:
-    """A webhook, whether it answered its ping, and the rules that it permanently ``refused``."""
-
-    endpoint: str
-    form: str
-    secret_name: str
-    state: str
-    since_s: float
-    detail: str
-    refused: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class DeadDelivery:
     """A dead delivery, which was given up."""
 
@@ -135,45 +203,3 @@ class DeadDelivery:
     attempts: int
     done_s: float | None
     last_error: str
-
-
-@dataclass(frozen=True, slots=True)
-class DeliveryTest:
-    """A receiver's answer to a test message; ``error`` is ``None`` if it accepted."""
-
-    endpoint: str
-    error: str | None
-
-
-class Deliveries(Protocol):
-    """Notifications and their deliveries."""
-
-    async def notifications(self, wanted: Wanted, *, before: int | None, limit: int) -> StoredNotifications:
-        """Return notifications, newest first, each with its deliveries; ``before`` is a position."""
-
-    async def notifications_between(self, wanted: Wanted, after: int, until: int, *, limit: int) -> StoredNotifications:
-        """Return the oldest notifications after a position, up to and with another, in order, without deliveries."""
-
-    async def newest_position(self) -> int:
-        """Return the position of the newest notification, or 0 if there is none; positions only grow."""
-
-    def next_news(self) -> asyncio.Event:
-        """Return an event that is set when notifications are recorded after this call; read the store after it."""
-
-    async def trace(self, notification_id: str) -> NotificationTrace:
-        """Return everything that led to a notification, and its deliveries; raises ``NotFoundError``."""
-
-    async def picture(self, notification_id: str) -> Picture:
-        """Return the picture of a notification; raises ``NotFoundError`` if there is none."""
-
-    async def test_deliveries(self, rule: str) -> list[DeliveryTest]:
-        """Send a test message to every endpoint of a rule; raises ``NotFoundError``."""
-
-    async def webhooks(self) -> list[WebhookStatus]:
-        """Return every webhook."""
-
-    async def dead_letters(self, *, before: int | None, limit: int) -> list[DeadDelivery]:
-        """Return the dead deliveries, newest first; ``before`` is the position of a delivery."""
-
-    async def replay(self, notification_id: str | None) -> int:
-        """Send a notification again, or every dead delivery; return the number of deliveries."""

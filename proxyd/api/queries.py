@@ -1,0 +1,32 @@
+"""Whom the API and the dashboard ask."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from proxyd.base.ports import Clock
+from proxyd.daemon.declarations import Declarations
+from proxyd.daemon.delivery_queries import DeliveryQueries
+from proxyd.daemon.discovery import FeedDiscovery
+from proxyd.daemon.moves import Moves
+from proxyd.daemon.plan_queries import PlanQueries
+from proxyd.daemon.pushes import Pushes
+from proxyd.daemon.suspensions import Suspensions
+from proxyd.daemon.vitals import DaemonVitals
+from proxyd.store.access_rows import SqlAccess
+
+
+@dataclass(frozen=True, slots=True)
+class Queries:
+    """The objects that own what is asked about."""
+
+    profiles: Declarations
+    suspensions: Suspensions
+    moves: Moves
+    plans: PlanQueries
+    discovery: FeedDiscovery
+    deliveries: DeliveryQueries
+    access: SqlAccess
+    callbacks: Pushes
+    vitals: DaemonVitals
+    clock: Clock
