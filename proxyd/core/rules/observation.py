@@ -25,29 +25,16 @@ from proxyd.core.rules.stages.source_state import Calibration
 
 @dataclass(frozen=True, slots=True)
 class RuleResults:
-    """What events, or the end of a joint interval, mean for the rules.
-
-    Parameters
-    ----------
-    streams
-        The streams after the step.
-    intervals
-        Execution intervals that were decided.
-    joint, ended
-        Joint intervals that were opened or changed, and the ids of those that ended.
-    failures
-        Rules whose expressions failed.
-    failing
-        The new states of rules that failed, or that succeeded after failures.
-    """
+    """What events, or the end of a joint interval, mean for the rules."""
 
     streams: tuple[StreamState, ...] = ()
-    intervals: tuple[IntervalRecord, ...] = ()
+    intervals: tuple[IntervalRecord, ...] = ()  # that were decided
     notifications: tuple[Notification, ...] = ()
+    # ``joint``, ``ended``: joint intervals that were opened or changed, and the ids of those that ended
     joint: tuple[JointInterval, ...] = ()
     ended: tuple[str, ...] = ()
     failures: tuple[RuleFailure, ...] = ()
-    failing: tuple[FailingRule, ...] = ()
+    failing: tuple[FailingRule, ...] = ()  # the new states of rules that failed, or that succeeded after failures
 
     @classmethod
     def of(cls, step: RuleStep, captured: Captured = NOTHING_CAPTURED) -> RuleResults:
@@ -77,48 +64,20 @@ _NO_RESULTS = RuleResults()
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What one probe, or one push of a hub, changed.
-
-    Parameters
-    ----------
-    state
-        The new state of the source.
-    found
-        What its items say.
-    rules
-        The results for the rules.
-    calibration
-        What was found compared with what was predicted, if that is known.
-    week
-        The source's items by hour of the week, if there are new ones.
-    subscription
-        Its subscription at a hub, if that changed.
-    probe
-        The planned probe; ``None`` for a push.
-    record
-        How the planner will stand with the source; ``None`` if it is not planned.
-    hints
-        The siblings that may have new items too.
-    fleet
-        What is known of all sources together.
-    source_events
-        What happened to the source itself.
-    bug
-        Why the document could not be taken in; its source is taken to have failed.
-    """
+    """What one probe, or one push of a hub, changed."""
 
     state: SourceState
     found: Discovery
     rules: RuleResults = _NO_RESULTS
-    calibration: Calibration | None = None
-    week: WeekCounts | None = None
-    subscription: Subscription | None = None
-    probe: Probe | None = None
-    record: SourceRecord | None = None
+    calibration: Calibration | None = None  # what was found compared with what was predicted, if that is known
+    week: WeekCounts | None = None  # the source's items by hour of the week, if there are new ones
+    subscription: Subscription | None = None  # its subscription at a hub, if that changed
+    probe: Probe | None = None  # the planned probe; ``None`` for a push
+    record: SourceRecord | None = None  # how the planner will stand with the source; ``None`` if it is not planned
     hints: tuple[SiblingHint, ...] = ()
     fleet: FleetRecord | None = None
     source_events: tuple[StoredEvent, ...] = ()
-    bug: Exception | None = None
+    bug: Exception | None = None  # why the document could not be taken in; its source is taken to have failed
 
     @property
     def outcome(self) -> ProbeOutcome:

@@ -61,38 +61,22 @@ class IntervalOutlook:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """The trade-off between delay, completeness and the number of probes.
+    """The trade-off between delay, completeness and the number of probes."""
 
-    Parameters
-    ----------
-    budget_per_s
-        The budget that is allowed; detection uses ``planned_per_s`` of it.
-    trade
-        What other numbers of detection probes would buy, ascending; empty before the first plan of the week.
-    over_s
-        The length of the time ahead whose intervals are examined.
-    front
-        For these intervals: how many the budget can capture, and the least mean delay in seconds for that number.
-    needed_per_s
-        Approximately the least even budget that captures all of them, or ``None`` if none does.
-    targets
-        What each rule with a target may expect of the present plan, in probes a second.
-    shares
-        The probes that it takes to give every rule some share of its items in time.
-    items_per_s
-        Items a second of all sources in the plan.
-    """
-
-    budget_per_s: float
+    budget_per_s: float  # of which detection uses ``planned_per_s``
     planned_per_s: float | None
+    # what other numbers of detection probes would buy, ascending; empty before the first plan of the week
     trade: tuple[TradePoint, ...]
-    over_s: float
+    over_s: float  # how far ahead intervals are examined
     rules: tuple[IntervalOutlook, ...]
+    # for these intervals: how many the budget can capture, and the least mean delay in seconds for that number
     front: tuple[tuple[int, float], ...]
+    # the least even budget, about, that captures all of them; ``None`` if none does
     needed_per_s: float | None
+    # what each rule with a target may expect of the present plan, in probes a second
     targets: Mapping[str, RuleOutlook] = field(default_factory=dict)
-    shares: tuple[SharePoint, ...] = ()
-    items_per_s: float = 0.0
+    shares: tuple[SharePoint, ...] = ()  # the probes that it takes to give every rule some share of its items in time
+    items_per_s: float = 0.0  # of all sources in the plan
 
 
 def advise(settings: PlannerSettings, week: WeekPlan | None, coming: IntervalForecast) -> Advice:

@@ -33,26 +33,16 @@ from proxyd.core.rules.programs.rule_program import RuleProgram
 
 @dataclass(frozen=True, slots=True)
 class ProbeCase:
-    """What speaks for the next probe of a source.
-
-    Parameters
-    ----------
-    rule
-        The first rule that it serves; empty if it serves none.
-    chance
-        The probability that a new item, which the rule of the target counts, is there by then; ``None`` before the
-        first contact.
-    target
-        The narrowest target of the source's rules that leave the times to the plan, if they have targets.
-    counted
-        The item that the rule waits for, if it goes by a count.
-    """
+    """What speaks for the next probe of a source."""
 
     reason: Reason
-    rule: str
+    rule: str  # the first rule that it serves; empty if it serves none
+    # the probability that a new item, which the rule of the target counts, is there by then; ``None`` before the
+    # first contact
     chance: float | None = None
+    # the narrowest target of the source's rules that leave the times to the plan, if they have targets
     target: Target | None = None
-    counted: CountedAhead | None = None
+    counted: CountedAhead | None = None  # the item that the rule waits for, if it goes by a count
 
     def __str__(self) -> str:
         return _WORDS[self.reason](self)
@@ -146,94 +136,57 @@ _MOST_CHRONONS = 100_000  # a week has 60,480 chronons of 10 s
 
 @dataclass(frozen=True, slots=True)
 class RulePolicy:
-    """The policy of a rule for a source, and what the rule may expect of it.
-
-    Parameters
-    ----------
-    because
-        The reason for the policy, in words.
-    promised
-        The target of the rule in words, or ``None`` if its policy has none.
-    expected
-        The share of the rule's items that the plan is expected to see in time, 0 to 1, if there is such a plan.
-    """
+    """The policy of a rule for a source, and what the rule may expect of it."""
 
     name: str
     because: str
-    promised: str | None = None
+    promised: str | None = None  # the target of the rule in words, or ``None`` if its policy has none
+    # the share of the rule's items that the plan is expected to see in time, 0 to 1, if there is such a plan
     expected: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a source is probed when it is; times are in unix seconds, rates in items a day.
-
-    Parameters
-    ----------
-    blocked_by
-        What holds the next probe back, in words: a limit, or why none is planned.
-    earliest_s
-        When a probe may start, if it may not start now.
-    unmet_intervals
-        Planned intervals that ended without a probe since they were last laid.
-    price_item_s, fleet_price_item_s
-        The delay that a detection probe must save, in item-seconds, if there is a price; and what it would be if the
-        limit of the source's host did not bind.
-    week
-        Factors of the rate by hour of the week in UTC, once the week is planned.
-    misfit
-        Which part of the source's model predicts badly.
-    rate_range_per_day
-        The range in which the rate lies in four of five cases.
-    policies, intervals, counted
-        By rule: its policy, the start and end of the interval that it expects next, and the item that it waits for if
-        it fires on every n-th one.
-    host_free_s, fresh_until_s
-        When the budget of the host lets a probe start, and until when the origin says that nothing changes.
-    expected
-        The number of items that are expected to wait at the next probe; ``None`` if that is the first.
-    because
-        Why the next probe is made, in words.
-    is_learning
-        Whether it is so new that its rate is hardly known.
-    is_declared
-        Whether its declaration says how often it changes.
-    picturing
-        The rules that keep a picture of what a browser shows.
-    has_targets, spends_all
-        Whether the targets of the rules decide the price, and whether all of the budget is spent.
-    """
+    """Why a source is probed when it is; times are in unix seconds, rates in items a day."""
 
     source_id: str
     url: str
     rate_per_day: float
     next_probe: PlannedProbe | None
-    blocked_by: str | None
-    earliest_s: float | None
+    blocked_by: str | None  # what holds the next probe back, in words: a limit, or why none is planned
+    earliest_s: float | None  # when a probe may start, if it may not start now
     rules: tuple[str, ...]
     postponed: Mapping[Constraint, int]
-    unmet_intervals: int
+    unmet_intervals: int  # planned intervals that ended without a probe since they were last laid
     state: SourceState
     moved_url: str | None = None
     subscription: Subscription | None = None
+    # ``price_item_s``, ``fleet_price_item_s``: the delay that a detection probe must save, in item-seconds, if there
+    # is a price; and what it would be if the limit of the source's host did not bind
     price_item_s: float | None = None
     fleet_price_item_s: float | None = None
-    week: tuple[float, ...] = ()
+    week: tuple[float, ...] = ()  # factors of the rate by hour of the week in UTC, once the week is planned
     misfit: Misfit | None = None
-    rate_range_per_day: tuple[float, float] = (0.0, inf)
+    rate_range_per_day: tuple[float, float] = (0.0, inf)  # the range in which the rate lies in four of five cases
+    # ``policies``, ``intervals``, ``counted``: by rule: its policy, the start and end of the interval that it expects
+    # next, and the item that it waits for if it fires on every n-th one
     policies: Mapping[str, RulePolicy] = field(default_factory=dict)
-    picturing: tuple[str, ...] = ()
+    picturing: tuple[str, ...] = ()  # rules that keep a picture of what a browser shows
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     counted: Mapping[str, CountedAhead] = field(default_factory=dict)
+    # ``host_free_s``, ``fresh_until_s``: when the budget of the host lets a probe start, and until when the origin
+    # says that nothing changes
     host_free_s: float | None = None
     fresh_until_s: float | None = None
     paused: Suspension | None = None
+    # the number of items that are expected to wait at the next probe; ``None`` if that is the first
     expected: float | None = None
     because: str = ""
+    # whether the targets of the rules decide the price, and whether all of the budget is spent
     has_targets: bool = False
     spends_all: bool = False
-    is_learning: bool = False
-    is_declared: bool = False
+    is_learning: bool = False  # whether it is so new that its rate is hardly known
+    is_declared: bool = False  # by a declared frequency
 
     @property
     def chance(self) -> float | None:

@@ -23,27 +23,20 @@ _PLANNED = frozenset({PolicyName.SUP, PolicyName.FBSUP})
 class RuleWeek:
     """What became of a rule's intervals in a week from Monday (UTC).
 
-    Parameters
-    ----------
-    week_s
-        When the week began, in unix seconds.
-    captured, in_time
-        Intervals probed before they ended, and those probed within the time of the default target.
-    utility
-        Utility gained, at most 1 for each interval.
-
     Examples
     --------
     >>> RuleWeek(0.0, "r", intervals=10, captured=9, in_time=8, utility=9.0).captured
     9
     """
 
-    week_s: float
+    week_s: float  # when the week began, in unix seconds
     rule: str
     intervals: int
+    # ``captured``, ``in_time``: intervals probed before they ended, and those probed within the time of the default
+    # target
     captured: int
     in_time: int
-    utility: float
+    utility: float  # utility gained, at most 1 for each interval
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,38 +89,23 @@ _MOST_TITLE, _MOST_VALUE, _MOST_TEXT = 300, 300, 500
 
 @dataclass(frozen=True, slots=True)
 class ShownEvent:
-    """An item that came, changed or went away.
+    """An item that came, changed or went away."""
 
-    Parameters
-    ----------
-    position
-        Its number among the events of its source.
-    is_first
-        Whether the item was there at first contact.
-    text
-        The beginning of the other texts of an item of a feed, without markup; empty for an item of a page.
-    values
-        The fields of an item of a page, without its link; empty for an item of a feed.
-    changes
-        What an update changed, by field: ``from`` and ``to``, or the ``difference`` of longer texts.
-    event_s, seen_s
-        When it happened by its own time, or by our estimate, and when it was seen; unix seconds.
-    is_exact
-        Whether the item gives its own time.
-    """
-
-    position: int
+    position: int  # its number among the events of its source
     kind: EventKind
     item_id: str
-    is_first: bool
+    is_first: bool  # whether the item was there at first contact
     title: str
     link: str | None
-    text: str
-    values: Mapping[str, Value]
+    text: str  # the beginning of the other texts of an item of a feed, without markup; empty for an item of a page
+    values: Mapping[str, Value]  # the fields of an item of a page, without its link; empty for an item of a feed
+    # what an update changed, by field: ``from`` and ``to``, or the ``difference`` of longer texts
     changes: Mapping[str, Any]
+    # ``event_s``, ``seen_s``: when it happened by its own time, or by our estimate, and when it was seen; unix
+    # seconds
     event_s: float
     seen_s: float
-    is_exact: bool
+    is_exact: bool  # whether the item gives its own time
 
 
 def shown_event(event: StoredEvent) -> ShownEvent:

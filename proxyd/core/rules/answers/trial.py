@@ -69,29 +69,17 @@ class _Others:
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """A trial of a declaration: made and computed in another thread, from copies of what the daemon knows.
-
-    Parameters
-    ----------
-    running, wanted
-        The declarations, or only what differs between them.
-    running_s, wanted_s
-        NOW of their rules; a rule of ``wanted`` that runs already keeps its NOW.
-    states, streams, subscriptions, weeks
-        What is known of sources, in the form that ``Decider.restore`` takes.
-    fleet
-        What was learned of all sources together.
-    paused
-        The paused sources, which are not probed.
-    others
-        The running plan, if only what differs is tried; the others are taken to be probed as they are.
-    """
+    """A trial of a declaration: made and computed in another thread, from copies of what the daemon knows."""
 
     settings: DeciderSettings
+    # ``running``, ``wanted``: the declarations, or only what differs between them
     running: Declaration
     wanted: Declaration
+    # ``running_s``, ``wanted_s``: NOW of their rules; a rule of ``wanted`` that runs already keeps its NOW
     running_s: Mapping[str, float]
     wanted_s: Mapping[str, float]
+    # ``states``, ``streams``, ``subscriptions``, ``weeks``: what is known of sources, in the form that
+    # ``Decider.restore`` takes
     states: Mapping[str, SourceState]
     streams: Mapping[tuple[str, str], StreamState]
     subscriptions: Mapping[str, Subscription]
@@ -99,6 +87,7 @@ class Trial:
     fleet: FleetRecord
     paused: Mapping[str, Suspension]
     now_s: float
+    # the running plan, if only what differs is tried; the others are taken to be probed as they are
     others: _Others | None = None
 
     @classmethod

@@ -17,13 +17,6 @@ class MatchingShare:
     A source's share is Beta with the mean of all sources and a concentration k, found from how much the sources differ.
     Where they differ a lot, a source's own events decide soon; where they are alike, those of all sources do.
 
-    Parameters
-    ----------
-    seen, matched
-        Events of all sources, and those that matched.
-    seen_squares, matched_squares, products
-        Sums over the sources of the squares of both, and of their products.
-
     Notes
     -----
     Source: ``docs/decisions/update-rates.md``. The counts are beta-binomial: ``m (1 - m) n (1 + (n - 1) / (k + 1))`` is
@@ -38,8 +31,11 @@ class MatchingShare:
     (0.99, 0.0, 0.22)
     """
 
+    # ``seen``, ``matched``: events of all sources, and those that matched
     seen: float = 0.0
     matched: float = 0.0
+    # ``seen_squares``, ``matched_squares``, ``products``: sums over the sources of the squares of both, and of their
+    # products
     seen_squares: float = 0.0
     matched_squares: float = 0.0
     products: float = 0.0

@@ -169,26 +169,15 @@ NOTHING_COMPILED = Compiled(EMPTY_DECLARATION, {}, {}, {}, {})
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """A declaration ready to run in place of another, and what is different about it.
-
-    Parameters
-    ----------
-    sources
-        The sources to plan again, or no longer: those that are declared otherwise, or asked for by other rules.
-    rules
-        The rules that are new, gone, or other than before in more than their sources.
-    gained
-        For each of the other rules, the sources that it had not before.
-    fresh
-        For each rule, streams of the sources that it had not before.
-    """
+    """A declaration ready to run in place of another, and what is different about it."""
 
     before: Compiled
     after: Compiled
+    # the sources to plan again, or no longer: those that are declared otherwise, or asked for by other rules
     sources: Sequence[str]
-    rules: Sequence[str]
-    gained: Mapping[str, Sequence[str]]
-    fresh: Mapping[str, Sequence[StreamState]]
+    rules: Sequence[str]  # the rules that are new, gone, or other than before in more than their sources
+    gained: Mapping[str, Sequence[str]]  # for each of the other rules, the sources that it had not before
+    fresh: Mapping[str, Sequence[StreamState]]  # for each rule, streams of the sources that it had not before
 
 
 def compile_declaration(

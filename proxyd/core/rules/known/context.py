@@ -34,38 +34,25 @@ class Shape(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SourceContext:
-    """A source, its rules and what is known of it before an outcome is taken in.
-
-    Parameters
-    ----------
-    rules
-        The rules on the source, each with its stream there.
-    across
-        By rule, the stream of those that count across sources.
-    model
-        The plan's prediction for the source; ``None`` while it is not planned.
-    pushed_until_s
-        Until when its hub pushes, in unix seconds.
-    is_excused, is_sure
-        Whether a failure is on our side, not the source's; whether it is certainly the source's.
-    throttled_until_s
-        Until when the source or its host was left alone because the host had asked for that, in unix seconds.
-    """
+    """A source, its rules and what is known of it before an outcome is taken in."""
 
     source: Source
     page_class: PageClass
     state: SourceState
-    rules: Sequence[tuple[RuleProgram, StreamState]]
-    across: Mapping[str, StreamState]
+    rules: Sequence[tuple[RuleProgram, StreamState]]  # the rules on the source, each with its stream there
+    across: Mapping[str, StreamState]  # by rule, the stream of those that count across sources
     grid: ChrononGrid
     spacing_s: float
     blend: Blend
     freshness_cap_s: float = 0.0
     declared_s: float = 0.0
-    model: SourceModel | None = None
-    pushed_until_s: float = 0.0
+    model: SourceModel | None = None  # by the plan; ``None`` while it is not planned
+    pushed_until_s: float = 0.0  # until when its hub pushes, in unix seconds
+    # ``is_excused``, ``is_sure``: whether a failure is on our side, not the source's; whether it is certainly the
+    # source's
     is_excused: bool = False
     is_sure: bool = True
+    # until when the source or its host was left alone because the host had asked for that, in unix seconds
     throttled_until_s: float = 0.0
 
     @property
@@ -130,21 +117,13 @@ class HistoryQuery:
 
 @dataclass(frozen=True, slots=True)
 class StoreQuery:
-    """What to read: the items in ``item_ids`` (``None``: all of the source), with or without ``fields``; histories.
-
-    Parameters
-    ----------
-    former_ids
-        Further items, which are stored only if an earlier version stored them.
-    shown
-        Whether to read the items that the source showed last if one of ``item_ids`` is not stored.
-    """
+    """What to read: the items in ``item_ids`` (``None``: all of the source), with or without ``fields``; histories."""
 
     item_ids: tuple[str, ...] | None
     fields: bool
     histories: tuple[HistoryQuery, ...] = ()
-    former_ids: tuple[str, ...] = ()
-    shown: bool = False
+    former_ids: tuple[str, ...] = ()  # further items, which are stored only if an earlier version stored them
+    shown: bool = False  # whether to read the items that the source showed last if one of ``item_ids`` is not stored
 
     def wants_shown(self, found: Container[str]) -> bool:
         """Return whether items are unknown, which may have been there before under other identities."""

@@ -181,19 +181,12 @@ def _mark(names: set[str], name: str, is_marked: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class FleetRecord:
-    """What was learned of all sources together, stored with each probe.
+    """What was learned of all sources together, stored with each probe."""
 
-    Parameters
-    ----------
-    credit, expected
-        The items credited to each member of the blend of rates, and those that it expected.
-    trust
-        The logarithms of the likelihoods behind the trust in learned weeks.
-    """
-
+    # ``credit``, ``expected``: the items credited to each member of the blend of rates, and those that it expected
     credit: tuple[float, ...]
     expected: tuple[float, ...]
-    trust: tuple[float, ...]
+    trust: tuple[float, ...]  # the logarithms of the likelihoods behind the trust in learned weeks
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,75 +199,47 @@ class Misfit:
 
 @dataclass(frozen=True, eq=False)
 class Fleet:
-    """The present state of the sources that a plan of the week is for; the plan is made from it in a thread.
+    """The present state of the sources that a plan of the week is for; the plan is made from it in a thread."""
 
-    Parameters
-    ----------
-    source_ids, rate_per_s, weights, last_seen_s
-        The sources seen so far: name, items a second, weight, and time of the last sighting; shape (sources,).
-    weeks
-        The counts of each source's items over the week.
-    importances, losses, kind_of
-        The cost of waiting by hour of the week in UTC, shape (168,), or ``None`` if all hours are equal; what items
-        lose in addition to their delay; and the index of what applies to each source.
-    targets, rules_of
-        What each rule asks for, by name and with times in seconds, and the numbers of the rules of each kind of source.
-    matching
-        The share of each source's events that each of its rules counts, in the order of sources and of ``rules_of``.
-    least_gap_s
-        Seconds that each source's politeness puts between two probes on average, shape (sources,).
-    zones_s
-        The offset from UTC of the zone in which each source's week is counted, in seconds, shape (sources,).
-    doe
-        The probes and seconds of each source's DOE rules.
-    probes_per_s
-        The probes a second that the budget leaves for these sources.
-    most_per_s
-        The same by slot of the week, shape (slots,).
-    host_of, host_per_s
-        The host of each source, shape (sources,), and how many of these probes a second each host takes, shape
-        (hosts,).
-    even
-        Which sources are planned as if every hour were alike because their week is off, shape (sources,), or ``None``.
-    passing
-        The part of each source's items that its rule counts, shape (sources,).
-    trust
-        How much of the learned weeks to believe, 0 to 1.
-    chronon_s
-        Length of a chronon, in seconds.
-    slot_factor
-        The extra prices of the slots in the previous plan.
-    changes
-        Which sources changed when, in the form that ``siblings_of`` takes.
-    """
-
+    # ``source_ids``, ``rate_per_s``, ``weights``, ``last_seen_s``: the sources seen so far: name, items a second,
+    # weight, and time of the last sighting; shape (sources,)
     source_ids: Sequence[str]
     rate_per_s: Floats
     weights: Floats
     last_seen_s: Floats
     weeks: Sequence[WeekCounts]
+    # ``importances``, ``losses``, ``kind_of``: the cost of waiting by hour of the week in UTC, shape (168,), or
+    # ``None`` if all hours are equal; what items lose in addition to their delay; and the index of what applies to
+    # each source
     importances: Sequence[Floats | None]
     losses: Sequence[Losses]
     kind_of: Ints
+    # ``targets``, ``rules_of``: what each rule asks for, by name and with times in seconds, and the numbers of the
+    # rules of each kind of source
     targets: Sequence[tuple[str, Target]]
     rules_of: Sequence[tuple[int, ...]]
+    # the share of each source's events that each of its rules counts, in the order of sources and of ``rules_of``
     matching: Floats
-    least_gap_s: Floats
+    least_gap_s: Floats  # seconds that each source's politeness puts between two probes on average, shape (sources,)
+    # the offset from UTC of the zone in which each source's week is counted, in seconds, shape (sources,)
     zones_s: Floats
-    doe: Mapping[str, tuple[tuple[int, float], ...]]
+    doe: Mapping[str, tuple[tuple[int, float], ...]]  # the probes and seconds of each source's DOE rules
     now_s: float
-    probes_per_s: float
-    most_per_s: Floats
+    probes_per_s: float  # the probes a second that the budget leaves for these sources
+    most_per_s: Floats  # the same by slot of the week, shape (slots,)
     price_item_s: float
     cycle: Cycle
-    passing: Floats | None = None
-    trust: float = 1.0
+    passing: Floats | None = None  # the part of each source's items that its rule counts, shape (sources,)
+    trust: float = 1.0  # how much of the learned weeks to believe, 0 to 1
     chronon_s: float = 0.0
+    # ``host_of``, ``host_per_s``: the host of each source, shape (sources,), and how many of these probes a second
+    # each host takes, shape (hosts,)
     host_of: Ints | None = None
     host_per_s: Floats | None = None
+    # which sources are planned as if every hour were alike because their week is off, shape (sources,), or ``None``
     even: NDArray[np.bool_] | None = None
-    slot_factor: Floats | None = None
-    changes: Sequence[tuple[int, str]] = ()
+    slot_factor: Floats | None = None  # of the previous plan
+    changes: Sequence[tuple[int, str]] = ()  # which sources changed when, in the form that ``siblings_of`` takes
 
     def plan(self) -> WeekPlan | None:
         """Return the plan of the week, or ``None`` if there are no sources."""

@@ -16,27 +16,16 @@ MOST_FAILURES = 5
 
 @dataclass(frozen=True, slots=True)
 class FailingRule:
-    """A rule that failed the last time it was evaluated.
-
-    Parameters
-    ----------
-    meaning
-        A digest of what is evaluated of the rule; an edit that changes it resets the count.
-    failures
-        Number in a row; 0 once it succeeds.
-    source_id, reason, failed_s
-        What it failed on last, why, and when (unix seconds).
-    suspended_s
-        Since when it is not evaluated, if it failed too often.
-    """
+    """A rule that failed the last time it was evaluated."""
 
     rule: str
-    meaning: str
-    failures: int
+    meaning: str  # a digest of what is evaluated of the rule; an edit that changes it resets the count
+    failures: int  # in a row; 0 once it succeeds
+    # ``source_id``, ``reason``, ``failed_s``: what it failed on last, why, and when (unix seconds)
     source_id: str
     reason: str
     failed_s: float
-    suspended_s: float | None = None
+    suspended_s: float | None = None  # since when it is not evaluated, if it failed too often
 
 
 class FailingRules:

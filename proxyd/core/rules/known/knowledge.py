@@ -50,30 +50,17 @@ EVERYTHING = Ownership()
 
 @dataclass(frozen=True, slots=True)
 class DeciderSettings:
-    """The settings that decisions depend on.
-
-    Parameters
-    ----------
-    epoch_s
-        How far the rolling plan looks ahead, and the interval between two layings of planned intervals, in seconds.
-    source_spacing_s
-        Least time between two probes of a source that sets no POLITENESS, in seconds.
-    freshness_cap_s
-        Longest time for which proxyd believes an origin that says that nothing changes, in seconds.
-    subscribes
-        Whether hubs can reach the daemon; if not, no source is subscribed to.
-    cycle
-        The cycle in the sources' rates: the week.
-    throttle_scope
-        Maps a host to the scope that a throttle of it silences; by default only the host.
-    """
+    """The settings that decisions depend on."""
 
     planner: PlannerSettings
+    # how far the rolling plan looks ahead, and the interval between two layings of planned intervals, in seconds
     epoch_s: float = 604800.0
-    source_spacing_s: float = 300.0
+    source_spacing_s: float = 300.0  # least time between two probes of a source that sets no POLITENESS, in seconds
+    # longest time for which proxyd believes an origin that says that nothing changes, in seconds
     freshness_cap_s: float = 21600.0
     prior_mean_per_s: float = DEFAULT_MEAN_PER_S
-    subscribes: bool = False
+    subscribes: bool = False  # whether hubs can reach the daemon; if not, no source is subscribed to
+    # maps a host to the scope that a throttle of it silences; by default only the host
     throttle_scope: Callable[[str], str] = str
     cycle: Cycle = field(default_factory=Cycle)
 

@@ -35,35 +35,20 @@ class AcceptedMove(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SourceHealth:
-    """How a source fares, as far as its own probes show it; what happens while proxyd is offline changes nothing.
-
-    Parameters
-    ----------
-    failing
-        The failures in a row.
-    is_sure
-        Whether these are the source's own: it answered, or other hosts did while it was silent.
-    moved_url, moved
-        Where its permanent redirects lead, and for how long they have led there.
-    silent
-        The fields without a value in its document, which is read well; ``ITEMS`` if it has no items at all.
-    status, latency_s
-        The status of the last probe, and the seconds that it took.
-    next_seq
-        Number of the next event of the source itself.
-    accepted
-        The move that was accepted, until the declaration names the new address.
-    """
+    """How a source fares, as far as its own probes show it; what happens while proxyd is offline changes nothing."""
 
     failing: Spell | None = None
-    is_sure: bool = False
+    is_sure: bool = False  # whether these are the source's own: it answered, or other hosts did while it was silent
+    # ``moved_url``, ``moved``: where its permanent redirects lead, and for how long they have led there
     moved_url: str | None = None
     moved: Spell | None = None
+    # the fields without a value in its document, which is read well; ``ITEMS`` if it has no items at all
     silent: Mapping[str, Spell] = field(default_factory=dict)
+    # of the last probe
     status: int | None = None
     latency_s: float | None = None
-    next_seq: int = 1
-    accepted: AcceptedMove | None = None
+    next_seq: int = 1  # of the events of the source itself
+    accepted: AcceptedMove | None = None  # the move that was accepted, until the declaration names the new address
 
     def as_of(self, now_s: float) -> SourceHealth:
         """Return the health without times later than ``now_s``, after the machine's clock was set back."""
@@ -108,79 +93,54 @@ MAX_PENDING_CHARACTERS = 4_000_000
 
 @dataclass(frozen=True, slots=True)
 class SourceState:
-    """What proxyd knows of a source.
-
-    Parameters
-    ----------
-    reading
-        The id of the address and of how it is read; if it changes, all but the numbering starts again.
-    first_contact_s
-        When its items were first seen; ``None`` before that.
-    last_start_s, last_success_s
-        Start of the last probe that sent a request, and of the last probe that saw the source's state; unix seconds.
-    newest_s
-        The newest item time seen.
-    next_seq, unawaited
-        Number of its next event, and how many of those before it were updates of a feed that no rule awaited.
-    fresh_until_s, period_s
-        The origin says that nothing changes before the first (unix seconds); its document says that it changes every
-        ``period_s``.
-    rate
-        Evidence of its update rate.
-    shown, slides
-        Number of items that its feed showed last, and whether old items were gone when new ones came.
-    fit
-        How well its rate and its week predicted what probes found.
-    lost_items
-        Estimated number of items that slid off the feed, or were overwritten, unseen.
-    moved_url, moved_times
-        The target of its permanent redirects, and how many probes in a row they led there.
-    full_s, not_modified
-        When its whole document was last sent (unix seconds), and the number of 304s since.
-    doubts, distrust_until_s
-        Whole documents in a row that showed what a 304 had denied, and the time until which no 304 is believed.
-    missing
-        Probes in a row that did not find the page (404, 410), or that found its list empty, which is to be confirmed.
-    last_push_s
-        When its hub last pushed.
-    health
-        How the source itself fares.
-    arrivals
-        How many items came or changed since first contact.
-    """
+    """What proxyd knows of a source."""
 
     source_id: str
     url: str
     validators: Validators = NO_VALIDATORS
     body_hash: str | None = None
-    first_contact_s: float | None = None
+    first_contact_s: float | None = None  # when its items were first seen; ``None`` before that
+    # ``last_start_s``, ``last_success_s``: start of the last probe that sent a request, and of the last probe that
+    # saw the source's state; unix seconds
     last_start_s: float | None = None
     last_success_s: float | None = None
     last_outcome: str | None = None
     last_detail: str = ""
     newest_s: float | None = None
+    # ``next_seq``, ``unawaited``: number of its next event, and how many of those before it were updates of a feed
+    # that no rule awaited
     next_seq: int = 1
     failures: int = 0
     not_before_s: float = 0.0
+    # ``fresh_until_s``, ``period_s``: the origin says that nothing changes before the first (unix seconds); its
+    # document says that it changes every ``period_s``
     fresh_until_s: float = 0.0
     period_s: float | None = None
     rate: RateEvidence = NO_EVIDENCE
+    # ``shown``, ``slides``: number of items that its feed showed last, and whether old items were gone when new ones
+    # came
     shown: int = 0
     slides: bool = False
-    fit: ModelFit = NO_FIT
-    lost_items: float = 0.0
+    fit: ModelFit = NO_FIT  # how well its rate and its week predicted what probes found
+    lost_items: float = 0.0  # estimated number of items that slid off the feed, or were overwritten, unseen
+    # ``moved_url``, ``moved_times``: the target of its permanent redirects, and how many probes in a row they led
+    # there
     moved_url: str | None = None
     moved_times: int = 0
+    # ``full_s``, ``not_modified``: when its whole document was last sent (unix seconds), and the number of 304s since
     full_s: float | None = None
     not_modified: int = 0
+    # ``doubts``, ``distrust_until_s``: whole documents in a row that showed what a 304 had denied, and the time until
+    # which no 304 is believed
     doubts: int = 0
     distrust_until_s: float = 0.0
+    # probes in a row that did not find the page (404, 410), or that found its list empty, which is to be confirmed
     missing: int = 0
-    last_push_s: float | None = None
-    reading: str = ""
+    last_push_s: float | None = None  # by its hub
+    reading: str = ""  # the id of the address and of how it is read; if it changes, all but the numbering starts again
     health: SourceHealth = UNKNOWN_HEALTH
     unawaited: int = 0
-    arrivals: int = 0
+    arrivals: int = 0  # how many items came or changed since first contact
 
     def learns_until_s(self, first_day_s: float) -> float:
         """Return until when it counts as new (unix seconds); 0 if it does not, or was never seen.
@@ -286,26 +246,16 @@ class Notification:
 
 @dataclass(frozen=True, slots=True)
 class StoredEvent:
-    """A stored event of a source: what happened to which item, and when.
-
-    Parameters
-    ----------
-    item
-        The item after the event, or before it if it was removed.
-    seed
-        Whether the item was there at first contact.
-    old
-        The item before an update.
-    """
+    """A stored event of a source: what happened to which item, and when."""
 
     seq: int
-    item: Item
+    item: Item  # the item after the event, or before it if it was removed
     event_s: float
     seen_s: float
     exact: bool
-    seed: bool
+    seed: bool  # whether the item was there at first contact
     kind: EventKind = EventKind.INSERT
-    old: Item | None = None
+    old: Item | None = None  # the item before an update
 
     def event(self, source_id: str) -> UpdateEvent:
         """Return the event in the form that rules see."""

@@ -39,45 +39,29 @@ class SubscriptionStatus(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A source's subscription at a hub.
-
-    Parameters
-    ----------
-    url
-        The source's address; the subscription is not valid for another address.
-    hub, topic
-        The hub's address, and the name by which it knows the source.
-    callback_id, secret
-        The unguessable part of the callback's address, and the key for the hub's signatures; empty before the first
-        request.
-    is_asked
-        Whether a request is outstanding; only then may the hub verify.
-    due_s
-        When the next request is due: a first one, another try or a renewal; unix seconds.
-    verified_s, lease_until_s
-        When the hub last verified it, and until when the hub pushes.
-    failures
-        Requests in a row that failed or were not verified.
-    misses, pushes
-        Safety probes in a row that found items that were not pushed, and the total number of pushes received.
-    last_push_s, chosen_s
-        When the last push came, and when the source named this hub.
-    """
+    """A source's subscription at a hub."""
 
     source_id: str
-    url: str
+    url: str  # the source's address; the subscription is not valid for another address
+    # ``hub``, ``topic``: the hub's address, and the name by which it knows the source
     hub: str
     topic: str
     status: SubscriptionStatus = SubscriptionStatus.WANTED
+    # ``callback_id``, ``secret``: the unguessable part of the callback's address, and the key for the hub's
+    # signatures; empty before the first request
     callback_id: str = ""
     secret: str = ""
-    is_asked: bool = False
-    due_s: float = 0.0
+    is_asked: bool = False  # whether a request is outstanding; only then may the hub verify
+    due_s: float = 0.0  # when the next request is due: a first one, another try or a renewal; unix seconds
+    # ``verified_s``, ``lease_until_s``: when the hub last verified it, and until when the hub pushes
     verified_s: float = 0.0
     lease_until_s: float = 0.0
-    failures: int = 0
+    failures: int = 0  # requests in a row that failed or were not verified
+    # ``misses``, ``pushes``: safety probes in a row that found items that were not pushed, and the total number of
+    # pushes received
     misses: int = 0
     pushes: int = 0
+    # ``last_push_s``, ``chosen_s``: when the last push came, and when the source named this hub
     last_push_s: float | None = None
     chosen_s: float = 0.0
 

@@ -54,26 +54,14 @@ _NO_TABLES: Mapping[str, Mapping[str, Value]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The values that an expression reads.
+    """The values that an expression reads."""
 
-    Parameters
-    ----------
-    fields
-        The fields of the only class, by lower-case path.
-    aggregates
-        The values of the aggregates, in the compiler's order.
-    new, old
-        The fields of the event after and before it; empty if there is no such state.
-    tables
-        The fields of several classes, by class name or alias.
-    meter
-        Counts and limits the work that expressions do.
-    """
-
-    fields: Mapping[str, Value]
-    aggregates: Sequence[Value] = ()
+    fields: Mapping[str, Value]  # the fields of the only class, by lower-case path
+    aggregates: Sequence[Value] = ()  # the values of the aggregates, in the compiler's order
+    # ``new``, ``old``: the fields of the event after and before it; empty if there is no such state
     new: Mapping[str, Value] = field(default_factory=lambda: NO_FIELDS)
     old: Mapping[str, Value] = field(default_factory=lambda: NO_FIELDS)
+    # the fields of several classes, by class name or alias
     tables: Mapping[str, Mapping[str, Value]] = field(default_factory=lambda: _NO_TABLES)
     meter: Meter = UNMETERED
 

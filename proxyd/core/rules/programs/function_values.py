@@ -218,15 +218,6 @@ def aggregate_input(value: Value, aggregate: Aggregate) -> Value:
 class Total:
     """A running total that is enough for COUNT, SUM, MIN, MAX and AVG.
 
-    Parameters
-    ----------
-    count
-        Number of values that are not null.
-    sum
-        Sum of the numbers among them.
-    seen
-        The hashes of the distinct values so far if only those count, otherwise ``None``.
-
     Examples
     --------
     >>> total = Total().add(3).add(None).add(1)
@@ -236,10 +227,11 @@ class Total:
     (1, None)
     """
 
-    count: int = 0
-    sum: float = 0
+    count: int = 0  # of values that are not null
+    sum: float = 0  # of the numbers among them
     least: Value = None
     most: Value = None
+    # the hashes of the distinct values so far if only those count, otherwise ``None``
     seen: frozenset[int] | None = None
 
     @classmethod

@@ -28,23 +28,14 @@ _LINKS = ("link", "url")
 
 @dataclass(frozen=True, slots=True)
 class MessagePlan:
-    """What a rule's messages need of each row: values beside those that the query selects.
+    """What a rule's messages need of each row: values beside those that the query selects."""
 
-    Parameters
-    ----------
-    parts
-        The rule's SET MESSAGE: texts, names, and positions in ``expressions``; ``None`` for the default wording.
-    expressions
-        The values that each row must have beside its columns.
-    changed
-        The columns whose old values are in ``expressions``, by their positions there.
-    key
-        The positions in ``expressions`` of what tells an updated row from the others of its page.
-    """
-
+    # the rule's SET MESSAGE: texts, names, and positions in ``expressions``; ``None`` for the default wording
     parts: tuple[str | MessageName | int, ...] | None
-    expressions: tuple[Expression, ...]
+    expressions: tuple[Expression, ...]  # the values that each row must have beside its columns
+    # the columns whose old values are in ``expressions``, by their positions there
     changed: tuple[tuple[str, int], ...] = ()
+    # the positions in ``expressions`` of what tells an updated row from the others of its page
     key: tuple[int, ...] = ()
 
 

@@ -33,23 +33,15 @@ _STEPS_PER_ROW, _STEPS_PER_PAIR, _STEPS_PER_RESULT = 4, 8, 20
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A class of FROM: its name, its history before the event, and its join with the tables before it.
-
-    Parameters
-    ----------
-    over_s
-        How far its history goes back; ``None`` if it has none.
-    on
-        The condition of its JOIN.
-    key, other_key
-        The two sides of an equality between its own rows and those of the tables before it, which allows a look-up.
-    """
+    """A class of FROM: its name, its history before the event, and its join with the tables before it."""
 
     name: str
     page_class: PageClass
-    over_s: float | None = None
-    on: Closure | None = None
+    over_s: float | None = None  # how far its history goes back; ``None`` if it has none
+    on: Closure | None = None  # the JOIN's
     is_left: bool = False
+    # ``key``, ``other_key``: the two sides of an equality between its own rows and those of the tables before it,
+    # which allows a look-up
     key: Closure | None = None
     other_key: Closure | None = None
 

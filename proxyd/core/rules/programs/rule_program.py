@@ -50,22 +50,12 @@ LEAST_WEIGHT, MOST_WEIGHT = 0.1, 100.0
 
 @dataclass(frozen=True, slots=True)
 class _JoinedClass:
-    """A class other than the trigger's that a query reads; its sources are probed when the rule fires.
-
-    Parameters
-    ----------
-    table
-        The position of its table in the query, and its name.
-    sources
-        Its sources.
-    correlation
-        The part of the query's conditions that depends only on one of its rows and the event.
-    """
+    """A class other than the trigger's that a query reads; its sources are probed when the rule fires."""
 
     position: int
     table: str
     sources: tuple[str, ...]
-    correlation: Closure | None
+    correlation: Closure | None  # the conditions that depend only on one of its rows and the event
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,39 +56,25 @@ MAX_PENDING = 1000
 
 @dataclass(frozen=True, slots=True)
 class StreamState:
-    """The state since START of one rule on one source, or on all sources of its class if ``source_id`` is empty.
-
-    Parameters
-    ----------
-    totals
-        Totals of the trigger's aggregates over the events that passed WHERE; the first is ``COUNT(*)``.
-    fired_seq, fired_s
-        The event on which it last fired, and when that event was seen (unix seconds).
-    captured, missed
-        Intervals by fate.
-    utility
-        Utility gained so far, at most 1 for each interval.
-    seen
-        Events since START before WHERE.
-    counting
-        What its totals count, in the form of ``counting_of``; a stream of an earlier version does not say it.
-    pending
-        The events since it last fired, rebuilt from stored ones; only the newest ``MAX_PENDING`` are kept.
-    windows
-        Windows of the aggregates over a recent time, rebuilt in the same way.
-    """
+    """The state since START of one rule on one source, or on all sources of its class if ``source_id`` is empty."""
 
     rule: str
     source_id: str
+    # totals of the trigger's aggregates over the events that passed WHERE; the first is ``COUNT(*)``
     totals: tuple[Total, ...]
+    # ``fired_seq``, ``fired_s``: the event on which it last fired, and when that event was seen (unix seconds)
     fired_seq: int = 0
     fired_s: float = 0.0
+    # ``captured``, ``missed``: intervals by fate
     captured: int = 0
     missed: int = 0
-    utility: float = 0.0
-    seen: int = 0
+    utility: float = 0.0  # utility gained so far, at most 1 for each interval
+    seen: int = 0  # events since START before WHERE
+    # what its totals count, in the form of ``counting_of``; a stream of an earlier version does not say it
     counting: str = ""
+    # the events since it last fired, rebuilt from stored ones; only the newest ``MAX_PENDING`` are kept
     pending: tuple[UpdateEvent, ...] = field(default=(), compare=False)
+    # windows of the aggregates over a recent time, rebuilt in the same way
     windows: tuple[Window | None, ...] = field(default=(), compare=False)
 
     @property

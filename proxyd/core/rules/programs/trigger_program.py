@@ -55,30 +55,16 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class TriggerProgram:
-    """A compiled trigger.
+    """A compiled trigger."""
 
-    Parameters
-    ----------
-    where
-        Says which events count.
-    condition
-        Says on which of these the rule fires.
-    is_mixed
-        Whether the condition also reads the event's own fields; the rows of a firing are then that event alone.
-    counters
-        Its aggregates: ``COUNT(*)`` of the source is always first, then those of the condition.
-    across
-        Which of them count all sources of the class as one stream.
-    firing
-        How often it fires, for planning.
-    """
-
-    where: Closure | None
-    condition: Closure | None
+    where: Closure | None  # which events count
+    condition: Closure | None  # on which of these the rule fires
+    # whether the condition also reads the event's own fields; the rows of a firing are then that event alone
     is_mixed: bool
+    # its aggregates: ``COUNT(*)`` of the source is always first, then those of the condition
     counters: tuple[Counter, ...]
-    across: tuple[bool, ...]
-    firing: FiringPattern
+    across: tuple[bool, ...]  # which of them count all sources of the class as one stream
+    firing: FiringPattern  # how often it fires, for planning
 
     @property
     def zero(self) -> Tally:
@@ -150,30 +136,18 @@ def _value(counter: Counter, tally: Tally, index: int, meter: Meter) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class AnswerProgram:
-    """The compiled THEN of a trigger: the event that answers a first one, in how many seconds.
-
-    Parameters
-    ----------
-    is_absent
-        Whether the rule fires if there is no answer.
-    is_elsewhere
-        Whether the answer is of another class, so that any of its sources may give it.
-    where
-        The conditions on the answer alone, and ``pair`` those that also read the first event.
-    keys
-        What must be equal in both, first of the first event and then of the answer; ``None`` if nothing must.
-    paths, old_paths
-        The fields that they read, of both events.
-    """
+    """The compiled THEN of a trigger: the event that answers a first one, in how many seconds."""
 
     kind: EventKind
     page_class: PageClass
     within_s: float
-    is_absent: bool
-    is_elsewhere: bool
-    where: Closure | None
+    is_absent: bool  # whether the rule fires if there is no answer
+    is_elsewhere: bool  # whether the answer is of another class, so that any of its sources may give it
+    where: Closure | None  # the conditions on the answer alone, and ``pair`` those that also read the first event
     pair: Closure | None
+    # what must be equal in both, first of the first event and then of the answer; ``None`` if nothing must
     keys: tuple[Closure, Closure] | None
+    # the fields that they read, of both events
     paths: frozenset[str]
     old_paths: frozenset[str]
 

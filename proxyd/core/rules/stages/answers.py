@@ -31,43 +31,26 @@ _STEPS_PER_EVENT, _STEPS_PER_PAIR = 10, 20  # a pair copies the row of its answe
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """What a probe's first events and answers mean for those of a rule.
-
-    Parameters
-    ----------
-    answered
-        The answers of first events that waited, by the ids under which these are kept.
-    firsts
-        The new first events, each with its answer or ``None``.
-    given
-        The new events that may answer others, in order.
-    """
+    """What a probe's first events and answers mean for those of a rule."""
 
     rule: str
+    # the answers of first events that waited, by the ids under which these are kept
     answered: Mapping[str, UpdateEvent] = field(default_factory=dict)
+    # the new first events, each with its answer or ``None``
     firsts: tuple[tuple[UpdateEvent, UpdateEvent | None], ...] = ()
-    given: tuple[UpdateEvent, ...] = ()
+    given: tuple[UpdateEvent, ...] = ()  # the new events that may answer others, in order
     failures: tuple[RuleFailure, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class MatchTask:
-    """Lets the new events of a rule with THEN, and those that wait, answer each other.
-
-    Parameters
-    ----------
-    waiting
-        The first events that wait, by the ids under which they are kept.
-    kept
-        The answers that are kept.
-    firsts, given
-        The new first events, and the new events that may answer some.
-    """
+    """Lets the new events of a rule with THEN, and those that wait, answer each other."""
 
     program: RuleProgram
     source_id: str
-    waiting: Mapping[str, UpdateEvent]
-    kept: Sequence[UpdateEvent]
+    waiting: Mapping[str, UpdateEvent]  # the first events that wait, by the ids under which they are kept
+    kept: Sequence[UpdateEvent]  # the answers that are kept
+    # ``firsts``, ``given``: the new first events, and the new events that may answer some
     firsts: Sequence[UpdateEvent]
     given: Sequence[UpdateEvent]
 

@@ -79,26 +79,16 @@ class OpenIntervals:
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """The progress of joint intervals.
+    """The progress of joint intervals."""
 
-    Parameters
-    ----------
-    streams, records
-        Streams whose counts changed, and the intervals that were decided.
-    announcements
-        The intervals to notify.
-    joint, ended
-        Joint intervals that were opened or changed, and the ids of those that ended.
-    sources
-        Sources that joint intervals now want, or no longer want.
-    """
-
+    # ``streams``, ``records``: streams whose counts changed, and the intervals that were decided
     streams: tuple[StreamState, ...] = ()
     records: tuple[IntervalRecord, ...] = ()
-    announcements: tuple[Announcement, ...] = ()
+    announcements: tuple[Announcement, ...] = ()  # the intervals to notify
+    # ``joint``, ``ended``: joint intervals that were opened or changed, and the ids of those that ended
     joint: tuple[JointInterval, ...] = ()
     ended: tuple[str, ...] = ()
-    sources: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()  # sources that joint intervals now want, or no longer want
 
 
 NOTHING_CAPTURED = Captured()

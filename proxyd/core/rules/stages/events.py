@@ -84,65 +84,39 @@ _UPDATED = "channel.item.updated"
 
 @dataclass(frozen=True, slots=True)
 class _DocumentView:
-    """The stored state that a probe's items are compared with.
-
-    Parameters
-    ----------
-    known
-        The stored items of a feed that were found again; for other shapes, all stored items of the source.
-    has_updates
-        Whether changed content is an event; always true if the shape is not a feed.
-    is_whole
-        Whether the items found are all that the source has.
-    is_pushed
-        Whether a hub pushed them; a pushed feed holds only new items.
-    gone_s
-        When items that are gone were first missed, in unix seconds; ``None`` if that was not seen before.
-    fields, nullable_paths
-        The fields in which an update must show, and those whose missing values say something.
-    quiet, old
-        Ids of items that are no update, and of items that are no news, whatever ``known`` says: see ``Identities``.
-    """
+    """The stored state that a probe's items are compared with."""
 
     shape: Shape
+    # the stored items of a feed that were found again; for other shapes, all stored items of the source
     known: Mapping[str, Item]
-    has_updates: bool = False
-    is_whole: bool = True
-    is_pushed: bool = False
+    has_updates: bool = False  # whether changed content is an event; always true if the shape is not a feed
+    is_whole: bool = True  # whether the items found are all that the source has
+    is_pushed: bool = False  # whether a hub pushed them; a pushed feed holds only new items
+    # when items that are gone were first missed, in unix seconds; ``None`` if that was not seen before
     gone_s: float | None = None
+    # the fields in which an update must show, and those whose missing values say something
     fields: Sequence[Field] = ()
     nullable_paths: frozenset[str] = frozenset()
+    # ``quiet``, ``old``: ids of items that are no update, and of items that are no news, whatever ``known`` says: see
+    # ``Identities``
     quiet: frozenset[str] = frozenset()
     old: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class WindowEvents:
-    """The events in a whole window of items, and the evidence in it.
+    """The events in a whole window of items, and the evidence in it."""
 
-    Parameters
-    ----------
-    events
-        The events in the order in which they are taken: by time, then from the oldest place in the document, removals
-        last.
-    edited
-        Known items whose content or time changed.
-    evidence
-        What the window says about the update rate; ``None`` if it says nothing.
-    lost_items
-        Estimated number of items that slid off, or were overwritten, unseen since the last probe.
-    renamed
-        The former and the new identity of stored items that go on under the new one.
-    unawaited
-        Updates of a feed's items that no rule waits for, or that none of its fields shows, numbered after the events;
-        ``old`` is not known.
-    """
-
+    # the events in the order in which they are taken: by time, then from the oldest place in the document, removals
+    # last
     events: tuple[StoredEvent, ...] = ()
-    edited: tuple[Item, ...] = ()
-    evidence: Evidence | None = None
-    lost_items: float = 0.0
+    edited: tuple[Item, ...] = ()  # known items with another content or time
+    evidence: Evidence | None = None  # what the window says about the update rate; ``None`` if it says nothing
+    lost_items: float = 0.0  # estimated number of items that slid off, or were overwritten, unseen since the last probe
+    # the former and the new identity of stored items that go on under the new one
     renamed: tuple[tuple[str, str], ...] = ()
+    # updates of a feed's items that no rule waits for, or that none of its fields shows, numbered after the events;
+    # ``old`` is not known
     unawaited: tuple[StoredEvent, ...] = ()
 
     @property
@@ -156,38 +130,18 @@ _NO_EVENTS = WindowEvents()
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """What the outcome of one probe says about the source's items.
+    """What the outcome of one probe says about the source's items."""
 
-    Parameters
-    ----------
-    outcome
-        The outcome as it counts; one that a push overtook counts as unchanged.
-    window
-        What its items say.
-    is_seen
-        Whether the source's state was seen: the probe succeeded, a hub pushed, or the page is gone.
-    is_doubtful
-        Whether the page, or all its rows, may be gone; the next probe, which is made soon, must confirm it.
-    present
-        The ids of the items that are shown.
-    unfit_values
-        Number of values that do not fit their declared type and read as null.
-    starts_afresh
-        Whether the stored items belong to another document.
-    changed_guids
-        Number of items whose guid changed; they were recognised by their content.
-    kept_kinds
-        The kinds of events that rules wait for; other updates are only kept for people.
-    """
-
-    outcome: ProbeOutcome
+    outcome: ProbeOutcome  # the outcome as it counts; one that a push overtook counts as unchanged
     window: WindowEvents = _NO_EVENTS
-    is_seen: bool = False
+    is_seen: bool = False  # whether the source's state was seen: the probe succeeded, a hub pushed, or the page is gone
+    # whether the page, or all its rows, may be gone; the next probe, which is made soon, must confirm it
     is_doubtful: bool = False
-    present: tuple[str, ...] = ()
-    unfit_values: int = 0
-    starts_afresh: bool = False
-    changed_guids: int = 0
+    present: tuple[str, ...] = ()  # the ids of the items that it shows
+    unfit_values: int = 0  # number of values that do not fit their declared type and read as null
+    starts_afresh: bool = False  # whether the stored items belong to another document
+    changed_guids: int = 0  # number of items whose guid changed; they were recognised by their content
+    # the kinds of events that rules wait for; other updates are only kept for people
     kept_kinds: frozenset[EventKind] = frozenset(EventKind)
 
     @property

@@ -32,29 +32,18 @@ _SURELY_EMPTY = 2  # probes in a row: one that finds a feed empty may be a mista
 
 @dataclass(frozen=True, slots=True)
 class Identities:
-    """Which stored items the items of a document are.
+    """Which stored items the items of a document are."""
 
-    Parameters
-    ----------
-    known
-        The stored items, by the identities that the document gives them.
-    renamed
-        The former and the new identity of stored items that go on under the new one.
-    quiet
-        Ids of known items that are no updates: several guids changed at once, or an earlier version read the text in
-        another way.
-    old
-        Ids of unknown items that are no news: an earlier version dropped them as duplicates of a stored one, or they
-        come in at the old end of the page.
-    changed_guids
-        The number of items whose guid changed.
-    """
-
-    known: Mapping[str, Item]
+    known: Mapping[str, Item]  # the stored items, by the identities that the document gives them
+    # the former and the new identity of stored items that go on under the new one
     renamed: tuple[tuple[str, str], ...] = ()
+    # ids of known items that are no updates: several guids changed at once, or an earlier version read the text in
+    # another way
     quiet: frozenset[str] = field(default_factory=frozenset)
+    # ids of unknown items that are no news: an earlier version dropped them as duplicates of a stored one, or they
+    # come in at the old end of the page
     old: frozenset[str] = field(default_factory=frozenset)
-    changed_guids: int = 0
+    changed_guids: int = 0  # the number of items whose guid changed
 
 
 def find_identities(
@@ -214,21 +203,13 @@ class _Pair:
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """A page of a feed and the page before it.
+    """A page of a feed and the page before it."""
 
-    Parameters
-    ----------
-    items, shown
-        The items of the page, and those of the page before it as they are stored.
-    known
-        The stored items by the identities of this page's items.
-    joined
-        The stored items that are known to go on under new identities, by their new identities.
-    """
-
+    # ``items``, ``shown``: the items of the page, and those of the page before it as they are stored
     items: Sequence[Item]
     shown: Sequence[Item]
-    known: Mapping[str, Item]
+    known: Mapping[str, Item]  # the stored items by the identities of this page's items
+    # the stored items that are known to go on under new identities, by their new identities
     joined: Mapping[str, Item] = field(default_factory=dict)
 
     def pairs(

@@ -35,33 +35,21 @@ class Obtained:
 
 @dataclass(frozen=True, slots=True)
 class JointInterval:
-    """An interval open on several sources.
+    """An interval open on several sources."""
 
-    Parameters
-    ----------
-    interval_id
-        The id of its notification.
-    events
-        Events of the trigger's stream since the rule's previous firing; the last one opened the interval.
-    opened, deadline
-        Chronons; there is no deadline if each source's next update ends the interval.
-    ends_s
-        When it is taken to have ended for missing sources, in unix seconds; a partial notification is then sent.
-    wanted
-        Sources still to be obtained.
-    told
-        Sources in the partial notification, ``None`` before it; later sources go into a supplement.
-    """
-
-    interval_id: str
+    interval_id: str  # also of its notification
     rule: str
+    # events of the trigger's stream since the rule's previous firing; the last one opened the interval
     events: tuple[UpdateEvent, ...]
+    # ``opened``, ``deadline``: chronons; there is no deadline if each source's next update ends the interval
     opened: Chronon
     opened_s: float
     deadline: Chronon | None
+    # when it is taken to have ended for missing sources, in unix seconds; a partial notification is then sent
     ends_s: float
-    wanted: tuple[str, ...]
+    wanted: tuple[str, ...]  # sources still to be obtained
     obtained: tuple[Obtained, ...] = ()
+    # sources in the partial notification, ``None`` before it; later sources go into a supplement
     told: tuple[str, ...] | None = None
 
     @property
@@ -92,21 +80,13 @@ class Announcement:
 
 @dataclass(frozen=True, slots=True)
 class IntervalStep:
-    """One step of a joint interval.
-
-    Parameters
-    ----------
-    records
-        Whether each source that is decided now captured the interval.
-    asks
-        The sources that the interval wants probed from now on, or no longer.
-    """
+    """One step of a joint interval."""
 
     interval: JointInterval
     is_over: bool = False
     announced: Announcement | None = None
-    records: tuple[IntervalRecord, ...] = ()
-    asks: tuple[str, ...] = ()
+    records: tuple[IntervalRecord, ...] = ()  # whether each source that is decided now captured the interval
+    asks: tuple[str, ...] = ()  # the sources that the interval wants probed from now on, or no longer
 
 
 def sources_that_correlate(

@@ -40,22 +40,12 @@ class MadeNotifications:
 
 @dataclass(frozen=True, slots=True)
 class ProbeFacts:
-    """What the notifications of one probe share.
-
-    Parameters
-    ----------
-    url
-        The address of the source.
-    made_s
-        When they are made, in unix seconds; by default when their events were seen.
-    picture
-        The hash of the picture that the probe took.
-    """
+    """What the notifications of one probe share."""
 
     url: str
     grid: ChrononGrid
-    made_s: float | None = None
-    picture: str | None = None
+    made_s: float | None = None  # when they are made, in unix seconds; by default when their events were seen
+    picture: str | None = None  # the hash of the picture that the probe took
 
 
 def notifications_of_firings(

@@ -43,19 +43,13 @@ class Task(Protocol[R_co]):
 
 @dataclass(frozen=True, slots=True)
 class RuleStep:
-    """The result of a rule's task: what the events of one probe change for the rule.
+    """The result of a rule's task: what the events of one probe change for the rule."""
 
-    Parameters
-    ----------
-    streams
-        The rule's stream on the source, and its stream of all sources if it counts across them.
-    firings, answers
-        The firings that this source does not decide alone, and the events that may answer some. All other firings are
-        in ``notifications`` already.
-    """
-
+    # the rule's stream on the source, and its stream of all sources if it counts across them
     streams: tuple[StreamState, ...]
     intervals: tuple[IntervalRecord, ...] = ()
+    # ``firings``, ``answers``: the firings that this source does not decide alone, and the events that may answer
+    # some. All other firings are in ``notifications`` already.
     firings: tuple[Firing, ...] = ()
     notifications: tuple[Notification, ...] = ()
     failures: tuple[RuleFailure, ...] = ()
@@ -64,35 +58,23 @@ class RuleStep:
 
 @dataclass(frozen=True, slots=True)
 class RuleTask:
-    """Takes the events that were ``found`` on a source into a rule's stream, and makes the notifications.
-
-    Parameters
-    ----------
-    history
-        Fields of stored items, for tables that look back.
-    made_s
-        When notifications are made; by default when their events were seen.
-    is_replay
-        The events are old: intervals that several sources must capture have ended, and are not notified.
-    is_first, is_answer
-        Whether the source has the class of the rule's trigger, and that of its THEN.
-    picture
-        The hash of the picture that the probe took.
-    """
+    """Takes the events that were ``found`` on a source into a rule's stream, and makes the notifications."""
 
     program: RuleProgram
     stream: StreamState
     found: Sequence[StoredEvent]
     grid: ChrononGrid
     across: StreamState | None = None
-    history: History = field(default_factory=dict)
+    history: History = field(default_factory=dict)  # fields of stored items, for tables that look back
     url: str = ""
     declared_s: float = 0.0
-    made_s: float | None = None
+    made_s: float | None = None  # when notifications are made; by default when their events were seen
+    # the events are old: intervals that several sources must capture have ended, and are not notified
     is_replay: bool = False
+    # ``is_first``, ``is_answer``: whether the source has the class of the rule's trigger, and that of its THEN
     is_first: bool = True
     is_answer: bool = False
-    picture: str | None = None
+    picture: str | None = None  # the hash of the picture that the probe took
 
     @classmethod
     def all_of(

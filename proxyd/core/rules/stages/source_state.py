@@ -181,15 +181,6 @@ def _after_success(state: SourceState, outcome: ProbeOutcome, found: WindowEvent
 class Calibration:
     """Sums over some probes of known sources: what was found, and what was predicted for the same gaps.
 
-    Parameters
-    ----------
-    items, predicted_items
-        New items; for a document that is one item, whether it changed.
-    timed_items, delay_item_s, predicted_timed_items, predicted_delay_item_s
-        Items of sources that date their items, and the sum of their waiting times, in item-seconds.
-    captured, missed, predicted_captured, predicted_missed
-        Execution intervals of a single source.
-
     Examples
     --------
     >>> day = Calibration(2, items=3, predicted_items=2.5, timed_items=3, delay_item_s=90.0, captured=3, missed=1)
@@ -198,12 +189,16 @@ class Calibration:
     """
 
     probes: int = 0
+    # ``items``, ``predicted_items``: new items; for a document that is one item, whether it changed
     items: int = 0
     predicted_items: float = 0.0
+    # ``timed_items``, ``delay_item_s``, ``predicted_timed_items``, ``predicted_delay_item_s``: items of sources that
+    # date their items, and the sum of their waiting times, in item-seconds
     timed_items: int = 0
     predicted_timed_items: float = 0.0
     delay_item_s: float = 0.0
     predicted_delay_item_s: float = 0.0
+    # ``captured``, ``missed``, ``predicted_captured``, ``predicted_missed``: execution intervals of a single source
     captured: int = 0
     predicted_captured: float = 0.0
     missed: int = 0
@@ -236,21 +231,13 @@ def _share(part: float, whole: float) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """How well a source's model predicted an outcome.
+    """How well a source's model predicted an outcome."""
 
-    Parameters
-    ----------
-    fit
-        How well it has predicted recently.
-    jumped_to_per_s
-        The rate since it proved wrong, in items per second, if it did so just now; otherwise ``None``.
-    calibration
-        What was found compared with what was predicted. ``None`` at first contact, and for a source whose hub pushes,
-        because a probe finds there only what the hub left out.
-    """
-
-    fit: ModelFit
+    fit: ModelFit  # how well it has predicted recently
+    # the rate since it proved wrong, in items per second, if it did so just now; otherwise ``None``
     jumped_to_per_s: float | None = None
+    # what was found compared with what was predicted. ``None`` at first contact, and for a source whose hub pushes,
+    # because a probe finds there only what the hub left out.
     calibration: Calibration | None = None
 
 
