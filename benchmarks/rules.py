@@ -27,7 +27,7 @@ from proxyd.base.interpreter import tune_interpreter
 from proxyd.config import SecretStore, Settings
 from proxyd.core.model.delivery import SecretRef, WebhookDelivery
 from proxyd.core.rules.known.state import Notification
-from proxyd.core.rules.observation import RuleResults
+from proxyd.core.rules.stages.observation import RuleResults
 from proxyd.store import SqlStore, owner_lock
 
 Line = dict[str, object]

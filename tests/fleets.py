@@ -21,10 +21,10 @@ from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.context import NO_CONTEXT, HistoryQuery, StoredContext, StoreQuery
 from proxyd.core.rules.known.knowledge import DeciderSettings
 from proxyd.core.rules.known.state import StoredEvent
-from proxyd.core.rules.observation import Observation, RuleResults
 from proxyd.core.rules.observing import AT_ONCE, AtOnce, Evaluation
 from proxyd.core.rules.programs.meter import Meter
 from proxyd.core.rules.programs.stream_state import StreamState
+from proxyd.core.rules.stages.observation import Observation, RuleResults
 from proxyd.core.rules.stages.rule_tasks import Task
 from proxyd.daemon import Observer, ProbeLoop
 from proxyd.daemon.rule_evaluation import StreamRecall

@@ -12,7 +12,9 @@ from proxyd.core.model.item import EventKind, Item, UpdateEvent, Value
 from proxyd.core.rules.known.state import StoredEvent
 from proxyd.core.rules.programs.rule_program import RuleProgram, compile_rule
 from proxyd.core.rules.stages.answers import MOST_WAITING, MatchTask
-from proxyd.core.rules.stages.rule_tasks import RuleStep, RuleTask
+from proxyd.core.rules.stages.observation import RuleResults
+from proxyd.core.rules.stages.payload import ProbeFacts
+from proxyd.core.rules.stages.rule_tasks import RuleTask
 from tests.fleets import declaration, rule, source
 
 T0 = 1_000_000_000.0
@@ -39,12 +41,12 @@ class HostileRule:
             for number, (item, old) in enumerate(zip(self.items, olds, strict=True), 1)
         )
         url, is_answer = "https://example.org/s", program.answer is not None
-        return RuleTask(program, program.new_stream("s"), found, GRID, url=url, is_answer=is_answer)
+        return RuleTask(program, program.new_stream("s"), found, ProbeFacts(url, GRID), is_answer=is_answer)
 
 
 def work_of(task: RuleTask) -> Work:
     """Return the work of a probe, and of a second one that finds as much, where a rule remembers the first."""
-    step: RuleStep = yield task
+    step: RuleResults = yield task
     answers = task.program.answer is not None
     if answers:
         yield _match_task(task, step, {})
@@ -56,16 +58,16 @@ def work_of(task: RuleTask) -> Work:
             yield _match_task(later, step, waiting)
 
 
-def _match_task(task: RuleTask, step: RuleStep, waiting: Mapping[str, UpdateEvent]) -> MatchTask:
+def _match_task(task: RuleTask, step: RuleResults, waiting: Mapping[str, UpdateEvent]) -> MatchTask:
     given = [each.event for each in step.answers]
     return MatchTask(task.program, task.stream.source_id, waiting, [], _firsts(step), given)
 
 
-def _firsts(step: RuleStep) -> list[UpdateEvent]:
+def _firsts(step: RuleResults) -> list[UpdateEvent]:
     return [each.events[-1] for each in step.firings]
 
 
-def _later(task: RuleTask, step: RuleStep) -> RuleTask:
+def _later(task: RuleTask, step: RuleResults) -> RuleTask:
     """Return the task of the next probe, a minute later."""
     count = len(task.found)
     found = [

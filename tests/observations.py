@@ -7,8 +7,8 @@ from typing import Any
 
 from proxyd.core.model.outcome import ProbeOutcome
 from proxyd.core.rules.known.state import SourceState
-from proxyd.core.rules.observation import Observation, RuleResults
 from proxyd.core.rules.stages.events import Discovery, WindowEvents
+from proxyd.core.rules.stages.observation import Observation, RuleResults
 
 _PARTS: tuple[type[Any], ...] = (Observation, RuleResults, Discovery, WindowEvents)
 

@@ -13,7 +13,7 @@ from sqlalchemy import Table
 from proxyd.core.planning.allocation.fleet_state import FleetState
 from proxyd.core.planning.allocation.week_plan import WeekPlan, pack, unpack
 from proxyd.core.rules.decider import Decider, PlanRecord
-from proxyd.core.rules.observation import Observation
+from proxyd.core.rules.stages.observation import Observation
 from proxyd.store import rows
 from proxyd.store.databases import tables as t
 

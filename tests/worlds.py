@@ -15,7 +15,7 @@ from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.knowledge import DeciderSettings
-from proxyd.core.rules.observation import Observation
+from proxyd.core.rules.stages.observation import Observation
 from tests.fleets import Drive, RecordingMemory, changed
 
 T0 = 1_000_000_000.0

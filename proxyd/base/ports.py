@@ -14,7 +14,7 @@ from proxyd.core.model.notations import Languages
 from proxyd.core.model.outcome import Picture, ProbeOutcome, ProbeRequest
 from proxyd.core.model.profile import PageClass
 from proxyd.core.rules.known.context import StoredContext, StoreQuery
-from proxyd.core.rules.observation import Observation, RuleResults
+from proxyd.core.rules.stages.observation import Observation, RuleResults
 
 
 class Clock(Protocol):

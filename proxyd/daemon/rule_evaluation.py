@@ -17,11 +17,11 @@ from proxyd.core.errors import WorkerFailedError
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.failing import RuleFailure
 from proxyd.core.rules.known.state import StoredEvent
-from proxyd.core.rules.observation import RuleResults
 from proxyd.core.rules.observing import Evaluation
 from proxyd.core.rules.programs.meter import QUICK_LIMITS, WORK_LIMITS, Limits, Meter
 from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.programs.stream_state import MAX_PENDING, StreamState
+from proxyd.core.rules.stages.observation import RuleResults
 from proxyd.core.rules.stages.rule_tasks import RuleTask, Task, run_task
 from proxyd.core.rules.stages.streams import Backlog
 from proxyd.store import SqlStore
@@ -181,6 +181,7 @@ class StreamRecall:
         while True:
             task = self._recalls.replay(entry, events, now_s)
             async with self._evaluation.turn([task]):
-                (step,) = await self._evaluation.run([task])
+                (results,) = await self._evaluation.run([task])
                 if self.decider.known.is_unmoved(task.program, task.stream, task.across):
-                    return self._recalls.finish_replay(step)
+                    self.decider.known.keep_streams(results.streams)
+                    return results

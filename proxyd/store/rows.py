@@ -26,7 +26,6 @@ from proxyd.core.rates.model_fit import NO_FIT, ModelFit
 from proxyd.core.rates.rate_blend import RateEvidence
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.answers.shown_events import texts_of
-from proxyd.core.rules.hints import SiblingHint
 from proxyd.core.rules.known.estimates import FleetRecord
 from proxyd.core.rules.known.state import (
     UNKNOWN_HEALTH,
@@ -37,9 +36,10 @@ from proxyd.core.rules.known.state import (
     StoredEvent,
 )
 from proxyd.core.rules.known.subscriptions import Subscription, SubscriptionStatus
-from proxyd.core.rules.observation import Observation
 from proxyd.core.rules.programs.function_values import Total, distinct_hash
 from proxyd.core.rules.programs.stream_state import StreamState
+from proxyd.core.rules.stages.hints import SiblingHint
+from proxyd.core.rules.stages.observation import Observation
 from proxyd.core.rules.stages.source_state import Calibration
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.shards import shard_of

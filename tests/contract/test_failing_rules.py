@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from proxyd.core.rules.known.failing import FailingRule
-from proxyd.core.rules.observation import RuleResults
+from proxyd.core.rules.stages.observation import RuleResults
 from proxyd.store import SqlStore
 
 FAILING = FailingRule("r", "0123", 4, "s", "it takes more than 10 steps", 5.0)

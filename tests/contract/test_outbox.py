@@ -20,7 +20,7 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.delivery import ChannelDelivery, Delivery, MailDelivery, SecretRef, WebhookDelivery, WebhookForm
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.rules.known.state import Notification
-from proxyd.core.rules.observation import RuleResults
+from proxyd.core.rules.stages.observation import RuleResults
 from proxyd.store import SqlStore, open_store
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.shards import shard_of

@@ -17,7 +17,6 @@ from proxyd.core.model.item import EventKind, Item
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, Validators
 from proxyd.core.planning.queue.planned_source import SourceRecord
 from proxyd.core.rates.model_fit import ModelFit
-from proxyd.core.rules.hints import SiblingHint
 from proxyd.core.rules.known.context import HistoryQuery, StoreQuery
 from proxyd.core.rules.known.estimates import FleetRecord
 from proxyd.core.rules.known.state import (
@@ -29,9 +28,10 @@ from proxyd.core.rules.known.state import (
     StoredEvent,
 )
 from proxyd.core.rules.known.subscriptions import Subscription
-from proxyd.core.rules.observation import Observation, RuleResults
 from proxyd.core.rules.programs.function_values import Total
 from proxyd.core.rules.programs.stream_state import StreamState
+from proxyd.core.rules.stages.hints import SiblingHint
+from proxyd.core.rules.stages.observation import Observation, RuleResults
 from proxyd.core.rules.stages.source_state import Calibration
 from proxyd.store import SqlStore, StoredPlan, StoredText, copy_database, open_store, owner_lock
 from proxyd.store.access_rows import Token

@@ -11,7 +11,7 @@ from proxyd.core.model.delivery import Delivery, LogDelivery, MailDelivery, Secr
 from proxyd.core.model.profile import Declaration
 from proxyd.core.model.suspension import Key, Subject, Suspension
 from proxyd.core.rules.known.state import Notification
-from proxyd.core.rules.observation import RuleResults
+from proxyd.core.rules.stages.observation import RuleResults
 from proxyd.store import SqlStore
 from proxyd.store.retention import expire
 from proxyd.store.told_rows import Wanted

@@ -29,7 +29,7 @@ from proxyd.core.model.notations import Languages
 from proxyd.core.model.outcome import OutcomeKind, Picture, ProbeOutcome
 from proxyd.core.model.profile import PageClass
 from proxyd.core.rules.known.state import Notification
-from proxyd.core.rules.observation import RuleResults
+from proxyd.core.rules.stages.observation import RuleResults
 from proxyd.daemon import PushParts
 from proxyd.probing import LocalTransport
 from proxyd.probing.feeds.feed_items import ParsedFeed

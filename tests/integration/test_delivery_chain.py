@@ -14,7 +14,7 @@ from proxyd.core.language import SourceText, check
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.delivery import Delivery, MailDelivery, SecretRef, WebhookDelivery
 from proxyd.core.rules.known.state import Notification
-from proxyd.core.rules.observation import RuleResults
+from proxyd.core.rules.stages.observation import RuleResults
 from proxyd.notify import Dispatcher, DispatcherSettings
 from proxyd.store import open_store
 from tests.fakes import FakeClock

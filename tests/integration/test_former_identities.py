@@ -14,7 +14,7 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import Item
 from proxyd.core.rates.rate_blend import NO_EVIDENCE
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.observation import Observation
+from proxyd.core.rules.stages.observation import Observation
 from proxyd.probing.document_parser import parse_document
 from proxyd.probing.documents.document_texts import digest
 from proxyd.store import SqlStore, open_store

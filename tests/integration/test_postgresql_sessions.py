@@ -14,7 +14,7 @@ from proxyd.base.clock import SystemClock
 from proxyd.core.errors import StoreUnreachableError
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.rules.known.state import Notification
-from proxyd.core.rules.observation import RuleResults
+from proxyd.core.rules.stages.observation import RuleResults
 from proxyd.store import SqlStore
 from proxyd.store.backups import connect_alone, open_connections
 from proxyd.store.databases import postgresql as module

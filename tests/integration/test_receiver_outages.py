@@ -18,7 +18,7 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.delivery import MailDelivery
 from proxyd.core.politeness.endpoints import JITTER, LADDER_S
 from proxyd.core.rules.known.state import Notification
-from proxyd.core.rules.observation import RuleResults
+from proxyd.core.rules.stages.observation import RuleResults
 from proxyd.notify import Dispatcher, DispatcherSettings
 from proxyd.store import SqlStore, open_store
 from tests.fakes import FakeClock

@@ -19,7 +19,7 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.suspension import Subject
 from proxyd.core.rules.known.failing import FailingRule, rule_meaning
 from proxyd.core.rules.known.state import Notification
-from proxyd.core.rules.observation import RuleResults
+from proxyd.core.rules.stages.observation import RuleResults
 from proxyd.daemon import Declarations
 from proxyd.store import SqlStore
 from proxyd.store.backups import open_connections

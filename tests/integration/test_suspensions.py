@@ -19,7 +19,7 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.delivery import Delivery, LogDelivery
 from proxyd.core.model.suspension import Subject
 from proxyd.core.rules.known.state import Notification
-from proxyd.core.rules.observation import RuleResults
+from proxyd.core.rules.stages.observation import RuleResults
 from proxyd.daemon.suspensions import Suspensions
 from proxyd.notify.channels.message_forms import digest
 from proxyd.store import open_store

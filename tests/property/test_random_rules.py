@@ -17,7 +17,8 @@ from proxyd.base.interpreter import tune_interpreter
 from proxyd.base.metrics import Metrics
 from proxyd.core.rules.programs.meter import QUICK_LIMITS, Limits, Meter
 from proxyd.core.rules.stages.answers import Match, MatchTask
-from proxyd.core.rules.stages.rule_tasks import RuleStep, RuleTask, Task
+from proxyd.core.rules.stages.observation import RuleResults
+from proxyd.core.rules.stages.rule_tasks import RuleTask, Task
 from proxyd.daemon import RuleEvaluation
 from tests.hostile_rules import Work, work_of
 from tests.random_rules import RandomRules
@@ -40,7 +41,7 @@ def tasks(seed: int, count: int) -> Iterator[RuleTask]:
             continue
 
 
-def following(work: Work, result: RuleStep | Match | None) -> RuleTask | MatchTask | None:
+def following(work: Work, result: RuleResults | Match | None) -> RuleTask | MatchTask | None:
     """Return the next task of a probe's work after this result, or ``None``; without a result, the first."""
     try:
         return work.send(result)
@@ -48,7 +49,7 @@ def following(work: Work, result: RuleStep | Match | None) -> RuleTask | MatchTa
         return None
 
 
-def counted(task: RuleTask | MatchTask, meter: Meter) -> tuple[RuleStep | Match, int]:
+def counted(task: RuleTask | MatchTask, meter: Meter) -> tuple[RuleResults | Match, int]:
     """Run a task; return what it did and the number of its calls."""
     calls = 0
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyd.core.model.item import Value
-from proxyd.core.rules.observation import Observation
+from proxyd.core.rules.stages.observation import Observation
 from tests.examples import examples
 from tests.worlds import STEP_S, World, declared
 

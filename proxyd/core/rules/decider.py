@@ -26,7 +26,6 @@ from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.queue.planned_source import SourceRecord
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rates.week_counts import WeekCounts
-from proxyd.core.rules.hints import Hints
 from proxyd.core.rules.known.compiled import (
     NOTHING_COMPILED,
     Compiled,
@@ -41,14 +40,15 @@ from proxyd.core.rules.known.failing import FailingRule
 from proxyd.core.rules.known.knowledge import DeciderSettings, Knowledge
 from proxyd.core.rules.known.state import SourceState
 from proxyd.core.rules.known.subscriptions import Hubs, Subscription
-from proxyd.core.rules.observation import Observation
 from proxyd.core.rules.observing import Observing, finish_at_once
 from proxyd.core.rules.placement import SourcePlacement
 from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.core.rules.recalls import Recalls
 from proxyd.core.rules.snapshot import Snapshot
 from proxyd.core.rules.stages.captures import JointCaptures
+from proxyd.core.rules.stages.hints import Hints
 from proxyd.core.rules.stages.joint_intervals import JointInterval
+from proxyd.core.rules.stages.observation import Observation
 from proxyd.core.rules.stages.streams import Backlog
 
 

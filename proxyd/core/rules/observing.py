@@ -15,25 +15,28 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, host_of
+from proxyd.core.model.profile import Source
 from proxyd.core.model.schedule import Probe, Reason
 from proxyd.core.planning.planner import Planner
 from proxyd.core.politeness import Connectivity
 from proxyd.core.rates.evidence import Evidence
 from proxyd.core.rates.week_counts import WeekCounts
-from proxyd.core.rules.hints import Hints
 from proxyd.core.rules.known.context import NO_CONTEXT, History, SourceContext, StoredContext, StoreQuery, store_query
+from proxyd.core.rules.known.failing import FailingRule, RuleFailure
 from proxyd.core.rules.known.knowledge import Knowledge
-from proxyd.core.rules.known.state import Notification, SourceState
+from proxyd.core.rules.known.state import Notification, SourceHealth, SourceState, StoredEvent
 from proxyd.core.rules.known.subscriptions import Hubs
-from proxyd.core.rules.observation import Observation, RuleResults
 from proxyd.core.rules.placement import SourcePlacement
 from proxyd.core.rules.programs.meter import Meter
 from proxyd.core.rules.stages.answers import Match
-from proxyd.core.rules.stages.captures import Captured, JointCaptures
+from proxyd.core.rules.stages.captures import JointCaptures
 from proxyd.core.rules.stages.events import Discovery, find_events
-from proxyd.core.rules.stages.joint_intervals import JointInterval
-from proxyd.core.rules.stages.rule_tasks import JointTask, RuleStep, RuleTask, Task, merge
-from proxyd.core.rules.stages.source_events import SourceNews, outage_notices, source_news
+from proxyd.core.rules.stages.hints import Hints
+from proxyd.core.rules.stages.joint_intervals import Announcement, JointInterval
+from proxyd.core.rules.stages.observation import Observation, RuleResults
+from proxyd.core.rules.stages.payload import outage_notices
+from proxyd.core.rules.stages.rule_tasks import JointTask, RuleTask, Task, tasks_of
+from proxyd.core.rules.stages.source_events import source_news
 from proxyd.core.rules.stages.source_state import calibrate, next_state
 
 R = TypeVar("R")
@@ -82,24 +85,11 @@ class _Draft:
     context: SourceContext
     outcome: ProbeOutcome
     found: Discovery
-    news: SourceNews
+    health: SourceHealth
+    source_events: tuple[StoredEvent, ...]
     history: History
     tasks: tuple[RuleTask, ...]
     bug: Exception | None = None
-
-    @classmethod
-    def of(cls, context: SourceContext, outcome: ProbeOutcome, stored: StoredContext) -> _Draft:
-        """Return what an outcome says of a source in a context."""
-        found = find_events(context, outcome, stored.items, stored.shown)
-        news = source_news(context, outcome if found.is_doubtful else found.outcome)
-        picture = _picture_of(outcome)
-        tasks = RuleTask.all_of(context, found.events, stored.history, news.events, picture=picture)
-        return cls(context, outcome, found, news, stored.history, tasks)
-
-    @property
-    def picture(self) -> str | None:
-        """The hash of the picture that the probe took."""
-        return _picture_of(self.outcome)
 
 
 class Observing:
@@ -156,18 +146,16 @@ class Observing:
             async with evaluation.turn(draft.tasks):
                 if not self._is_current(draft):  # another outcome had the turn first
                     continue
-                steps = await evaluation.run(draft.tasks)
-                step = merge(steps)
-                answered = self._captures.match_tasks(step.firings, step.answers, outcome.source_id)
+                results = RuleResults.merge(await evaluation.run(draft.tasks))
+                answered = self._captures.match_tasks(results.firings, results.answers, outcome.source_id)
                 matches = await evaluation.run(answered)
                 if self._is_current(draft):
-                    observation, captured = self._take_in(draft, steps, matches)
+                    observation, announced = self._take_in(draft, results, matches)
                     break
         else:
             return None
-        ended_s, picture = outcome.finished_s, draft.picture
-        rules = await self._with_joint(observation.rules, captured, ended_s, evaluation, picture=picture)
-        return replace(observation, rules=rules, probe=probe)
+        joint = await self._notify_joint(announced, outcome.finished_s, evaluation, _picture_of(outcome))
+        return replace(observation, rules=RuleResults.merge([observation.rules, joint]), probe=probe)
 
     def finish(self, outcome: ProbeOutcome, observation: Observation | None) -> None:
         """Let the planner continue with a source after its observation was recorded.
@@ -198,7 +186,8 @@ class Observing:
         if captured is None:
             return None
         self._placement.ask_once(captured.sources, now_s)
-        return await self._with_joint(RuleResults.of(merge([]), captured), captured, now_s, evaluation)
+        joint = await self._notify_joint(captured.announcements, now_s, evaluation)
+        return RuleResults.merge([captured.results, joint])
 
     # -- its steps
 
@@ -208,13 +197,18 @@ class Observing:
         if source is None:
             return None
         try:
-            return _Draft.of(self._with_blame(self._known.context(source), outcome), outcome, stored)
+            return self._read(source, outcome, stored)
         except Exception as error:  # whatever a document does to us, its source fails alone, and not the daemon
             if outcome.kind is not OutcomeKind.CHANGED:
                 raise
-            failed = _failure_at_document(outcome, error)
-            draft = _Draft.of(self._with_blame(self._known.context(source), failed), failed, stored)
-            return replace(draft, bug=error)
+            return replace(self._read(source, _failure_at_document(outcome, error), stored), bug=error)
+
+    def _read(self, source: Source, outcome: ProbeOutcome, stored: StoredContext) -> _Draft:
+        context = self._with_blame(self._known.context(source), outcome)
+        found = find_events(context, outcome, stored.items, stored.shown)
+        health, of_source = source_news(context, outcome if found.is_doubtful else found.outcome)
+        tasks = tasks_of(context, found.events, of_source, stored.history, _picture_of(outcome))
+        return _Draft(context, outcome, found, health, of_source, stored.history, tasks)
 
     def _with_blame(self, context: SourceContext, outcome: ProbeOutcome) -> SourceContext:
         """Return a context that says whose fault a failure is; one while the daemon is offline is excused."""
@@ -252,32 +246,34 @@ class Observing:
         return all(known.is_unmoved(task.program, task.stream, task.across) for task in draft.tasks)
 
     def _take_in(
-        self, draft: _Draft, steps: Sequence[RuleStep], matches: Sequence[Match]
-    ) -> tuple[Observation, Captured]:
+        self, draft: _Draft, results: RuleResults, matches: Sequence[Match]
+    ) -> tuple[Observation, Sequence[Announcement]]:
         """Learn what an outcome says, and what it means for the rules but for the joint intervals that it ends."""
-        outcome, found, step = draft.outcome, draft.found, merge(steps)
+        outcome, found = draft.outcome, draft.found
         self._placement.settle(outcome.source_id, outcome.finished_s)  # one that waits to be placed has no record yet
         outage = tuple(self._outage_ended_by(draft.context, outcome))
         context = self._with_plan(draft.context, outcome)
-        judged = calibrate(context, found, step.intervals)
-        state = replace(next_state(context, found, judged, rng=self._rng), health=draft.news.health)
+        judged = calibrate(context, found, results.intervals)
+        state = replace(next_state(context, found, judged, rng=self._rng), health=draft.health)
         week = self._learn(context, found.window.evidence, state)
         subscription = self._hubs.follow(outcome, found.events)
-        self._known.keep_streams(step.streams)
-        captured = self._captures.take_in(found, step.firings, draft.history, matches)
+        self._known.keep_streams(results.streams)
+        captured = self._captures.take_in(found, results.firings, draft.history, matches)
         self._placement.ask_once(captured.sources, outcome.finished_s)
-        rules = self._results(draft, steps, matches, captured)
+        failures = tuple(failure for match in matches for failure in match.failures)
+        failing = self._count_failures(draft, (*results.failures, *failures))
+        others = RuleResults(notifications=outage, failures=failures, failing=failing)
         observation = Observation(
             state,
             found,
-            replace(rules, notifications=(*rules.notifications, *outage)),
+            RuleResults.merge([results, captured.results, others]),
             judged.calibration,
             week,
             subscription,
-            source_events=draft.news.events,
+            source_events=draft.source_events,
             bug=draft.bug,
         )
-        return self._with_restart(observation, outcome), captured
+        return self._with_restart(observation, outcome), captured.announcements
 
     def _outage_ended_by(self, context: SourceContext, outcome: ProbeOutcome) -> Iterable[Notification]:
         """Take in what an outcome says of our connection, and return the notices of the outage that it ends."""
@@ -308,34 +304,23 @@ class Observing:
         estimates.keep(state)
         return week
 
-    def _results(
-        self, draft: _Draft, steps: Sequence[RuleStep], matches: Sequence[Match], captured: Captured
-    ) -> RuleResults:
-        """Return the results of the rules, and count those that failed."""
-        match_failures = {match.rule: match.failures for match in matches}
-        ended = [
-            (rule := task.program.rule, (*step.failures, *match_failures.get(rule.name, ())))
-            for task, step in zip(draft.tasks, steps, strict=True)
-        ]
+    def _count_failures(self, draft: _Draft, failures: Iterable[RuleFailure]) -> tuple[FailingRule, ...]:
+        failures_of: dict[str, list[RuleFailure]] = {}
+        for each in failures:
+            failures_of.setdefault(each.rule, []).append(each)
+        rules = [task.program.rule for task in draft.tasks]
+        ended = [(rule, failures_of.get(rule.name, ())) for rule in rules]
         undecided = {task.program.rule.name for task in draft.tasks if task.program.is_joint}
-        failing = self._known.failing.count(ended, draft.outcome.finished_s, undecided)
-        results = RuleResults.of(merge(steps), captured)
-        failures = (*results.failures, *(failure for match in matches for failure in match.failures))
-        return replace(results, failures=failures, failing=failing)
+        return self._known.failing.count(ended, draft.outcome.finished_s, undecided)
 
-    async def _with_joint(
-        self,
-        results: RuleResults,
-        captured: Captured,
-        now_s: float,
-        evaluation: Evaluation,
-        picture: str | None = None,
+    async def _notify_joint(
+        self, announced: Iterable[Announcement], now_s: float, evaluation: Evaluation, picture: str | None = None
     ) -> RuleResults:
-        """Return results with the notifications of the joint intervals that ended."""
-        tasks = JointTask.all_of(captured, self._known.grid, picture)
+        """Return the notifications of joint intervals, and how their rules fail now."""
+        tasks = [JointTask(each, self._known.grid, picture) for each in announced]
         made = await evaluation.run(tasks)
         ended = [(task.program.rule, each.failures) for task, each in zip(tasks, made, strict=True)]
-        return results.with_joint(made, self._known.failing.count(ended, now_s))
+        return replace(RuleResults.merge(made), failing=self._known.failing.count(ended, now_s))
 
     def _with_restart(self, observation: Observation, outcome: ProbeOutcome) -> Observation:
         """Return an observation with what a restart needs to plan the next probes alike."""

@@ -26,8 +26,8 @@ from proxyd.core.rules.known.knowledge import Knowledge
 from proxyd.core.rules.known.rule_demands import Counted, counts_since_s, demands_of
 from proxyd.core.rules.known.state import SourceState
 from proxyd.core.rules.known.subscriptions import Hubs
-from proxyd.core.rules.observation import Observation
 from proxyd.core.rules.stages.captures import JointCaptures
+from proxyd.core.rules.stages.observation import Observation
 
 _ROUNDING = 1e-9
 _PART = 50  # sources that are placed at once, which takes some milliseconds

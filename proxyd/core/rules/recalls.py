@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from proxyd.core.rules.known.compiled import Swap
 from proxyd.core.rules.known.knowledge import Knowledge
 from proxyd.core.rules.known.state import StoredEvent
-from proxyd.core.rules.observation import RuleResults
 from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.programs.stream_state import StreamState
-from proxyd.core.rules.stages.rule_tasks import RecallTask, RuleStep, RuleTask
+from proxyd.core.rules.stages.payload import ProbeFacts
+from proxyd.core.rules.stages.rule_tasks import RecallTask, RuleTask
 from proxyd.core.rules.stages.streams import Backlog, counts, refill_stream
 
 
@@ -35,10 +35,10 @@ class Recalls:
         return [
             each
             for name, sources in gained.items()
-            for each in self._open_page(programs[name], sources, swap.fresh.get(name, ()))
+            for each in self._open_streams(programs[name], sources, swap.fresh.get(name, ()))
         ]
 
-    def _open_page(
+    def _open_streams(
         self, program: RuleProgram, sources: Iterable[str], fresh: Iterable[StreamState]
     ) -> Iterator[Backlog]:
         """Open the missing streams of a rule, and yield those through which the past must be replayed.
@@ -61,7 +61,7 @@ class Recalls:
                 yield Backlog(program, known.compiled.sources[source_id], state.next_seq)
 
     def replay(self, entry: Backlog, stored: Sequence[StoredEvent], now_s: float) -> RuleTask:
-        """Return the replay of a source's stored events through a new stream; pass its result to ``replayed``.
+        """Return the replay of a source's stored events through a new stream; the streams of its result are to be kept.
 
         Past joint intervals are counted by their rules, but are not notified.
         """
@@ -70,19 +70,11 @@ class Recalls:
             entry.program,
             self._known.streams[name, source_id],
             stored,
-            self._known.grid,
+            ProbeFacts(entry.source.url, self._known.grid, self._known.compiled.declaration_s(source_id), now_s),
             self._known.streams.get((name, "")),
-            url=entry.source.url,
-            declared_s=self._known.compiled.declaration_s(source_id),
-            made_s=now_s,
             is_replay=True,
             is_first=self._known.compiled.declaration.page_class(entry.source) == entry.program.event_class,
         )
-
-    def finish_replay(self, step: RuleStep) -> RuleResults:
-        """Keep the streams of a replay, and return what to record."""
-        self._known.keep_streams(step.streams)
-        return RuleResults.of(step)
 
     def lost(self) -> list[tuple[RuleProgram, StreamState]]:
         """Return our streams that lost their events in a restart, each with its rule."""

@@ -21,8 +21,8 @@ from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.context import NO_CONTEXT
 from proxyd.core.rules.known.knowledge import DeciderSettings
 from proxyd.core.rules.known.state import Notification
-from proxyd.core.rules.observation import RuleResults
 from proxyd.core.rules.stages.joint_intervals import JointInterval
+from proxyd.core.rules.stages.observation import RuleResults
 from tests.fleets import RecordingMemory
 
 TEXT = Path(__file__).parents[3] / "docs" / "semantics.md"

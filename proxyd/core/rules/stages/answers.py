@@ -24,7 +24,8 @@ from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.programs.trigger_program import AnswerProgram
 from proxyd.core.rules.stages.events import Discovery
 from proxyd.core.rules.stages.joint_intervals import LONGEST_S, Announcement, IntervalStep, JointInterval, Obtained
-from proxyd.core.rules.stages.streams import Answer, Firing, actual_interval
+from proxyd.core.rules.stages.observation import Answer, Firing
+from proxyd.core.rules.stages.streams import actual_interval
 
 _STEPS_PER_EVENT, _STEPS_PER_PAIR = 10, 20  # a pair copies the row of its answer
 

@@ -15,7 +15,6 @@ from proxyd.core.rules.known.knowledge import Knowledge, Ownership
 from proxyd.core.rules.known.state import IntervalRecord, StoredEvent
 from proxyd.core.rules.programs.meter import CORRELATION_LIMITS, Meter
 from proxyd.core.rules.programs.rule_program import RuleProgram
-from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.core.rules.stages.answers import AwaitedAnswers, Match, MatchTask
 from proxyd.core.rules.stages.events import Discovery
 from proxyd.core.rules.stages.joint_intervals import (
@@ -29,8 +28,9 @@ from proxyd.core.rules.stages.joint_intervals import (
     sources_that_correlate,
     wait_s,
 )
+from proxyd.core.rules.stages.observation import Answer, Firing, RuleResults
 from proxyd.core.rules.stages.payload import histories
-from proxyd.core.rules.stages.streams import Answer, Firing, with_fates
+from proxyd.core.rules.stages.streams import with_fates
 
 
 class OpenIntervals:
@@ -81,17 +81,12 @@ class OpenIntervals:
 class Captured:
     """The progress of joint intervals."""
 
-    # ``streams``, ``records``: streams whose counts changed, and the intervals that were decided
-    streams: tuple[StreamState, ...] = ()
-    records: tuple[IntervalRecord, ...] = ()
+    results: RuleResults
     announcements: tuple[Announcement, ...] = ()  # the intervals to notify
-    # ``joint``, ``ended``: joint intervals that were opened or changed, and the ids of those that ended
-    joint: tuple[JointInterval, ...] = ()
-    ended: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()  # sources that joint intervals now want, or no longer want
 
 
-NOTHING_CAPTURED = Captured()
+_NOTHING_CAPTURED = Captured(RuleResults())
 _MOST_CORRELATING = 150_000  # steps for all events of one probe, about 0.1 s; events after that wait for all sources
 
 
@@ -289,7 +284,7 @@ class JointCaptures:
     def _moves_of(self, steps: Sequence[IntervalStep]) -> Captured:
         """Count the intervals that were decided, and return all that changed."""
         if not steps:
-            return NOTHING_CAPTURED
+            return _NOTHING_CAPTURED
         self._first_end_s = min(self._first_end_s, *(step.interval.ends_s for step in steps if not step.is_over), inf)
         decided: dict[tuple[str, str], list[IntervalRecord]] = {}
         for step in steps:
@@ -297,12 +292,15 @@ class JointCaptures:
         streams = {key: with_fates(self._known.streams[key], records) for key, records in decided.items()}
         self._known.keep_streams(streams.values())
         wanted = [step.asks or self._filter_of(step.interval) for step in steps]
-        return Captured(
+        results = RuleResults(
             streams=tuple(streams.values()),
-            records=tuple(record for step in steps for record in step.records),
-            announcements=tuple(step.announced for step in steps if step.announced is not None),
+            intervals=tuple(record for step in steps for record in step.records),
             joint=tuple(step.interval for step in steps if not step.is_over),
             ended=tuple(step.interval.interval_id for step in steps if step.is_over),
+        )
+        return Captured(
+            results,
+            announcements=tuple(step.announced for step in steps if step.announced is not None),
             sources=tuple(dict.fromkeys(source_id for names in wanted for source_id in names)),
         )
 

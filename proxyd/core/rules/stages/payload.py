@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -12,8 +13,11 @@ from urllib.parse import quote
 
 from proxyd.core.errors import EvaluationError, WorkLimitError
 from proxyd.core.model.chronon import Chronon, ChrononGrid
-from proxyd.core.model.field_values import iso_time
+from proxyd.core.model.delivery import Delivery
+from proxyd.core.model.field_values import iso_time, minute_of
 from proxyd.core.model.item import EventKind, UpdateEvent
+from proxyd.core.model.profile import Source
+from proxyd.core.politeness import Outage
 from proxyd.core.rules.known.context import History
 from proxyd.core.rules.known.failing import RuleFailure
 from proxyd.core.rules.known.state import Notification, StoredEvent
@@ -23,7 +27,7 @@ from proxyd.core.rules.programs.meter import Meter
 from proxyd.core.rules.programs.query_program import ResultRow
 from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.stages.joint_intervals import Announcement, Obtained
-from proxyd.core.rules.stages.streams import Firing
+from proxyd.core.rules.stages.observation import Firing, RuleResults
 
 MOST_SHOWN = 2_000_000
 """Characters in the rows of a notification; further rows are only counted."""
@@ -31,20 +35,13 @@ _STEPS_PER_NOTIFICATION = 500
 
 
 @dataclass(frozen=True, slots=True)
-class MadeNotifications:
-    """Notifications, and the rules whose queries failed."""
-
-    notifications: tuple[Notification, ...] = ()
-    failures: tuple[RuleFailure, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class ProbeFacts:
-    """What the notifications of one probe share."""
+    """What the tasks of all rules on one probe share; ``declared_s`` says since when its source is declared."""
 
     url: str
     grid: ChrononGrid
-    made_s: float | None = None  # when they are made, in unix seconds; by default when their events were seen
+    declared_s: float = 0.0
+    made_s: float | None = None  # when notifications are made, in unix seconds; by default when their events were seen
     picture: str | None = None  # the hash of the picture that the probe took
 
 
@@ -55,7 +52,7 @@ def notifications_of_firings(
     found: Sequence[StoredEvent],
     meter: Meter,
     facts: ProbeFacts,
-) -> MadeNotifications:
+) -> RuleResults:
     """Return the notifications of a rule's firings.
 
     A rule's history includes the items that the probe itself ``found``.
@@ -71,15 +68,13 @@ def notifications_of_firings(
 
 def joint_notifications(
     announced: Announcement, meter: Meter, *, grid: ChrononGrid, picture: str | None = None
-) -> MadeNotifications:
+) -> RuleResults:
     """Return the notification of a joint interval: whole, partial, or a supplement to a partial one."""
     make = partial(_joint_notification, announced, meter, grid=grid, picture=picture)
     return _make_all(announced.program, [(announced.interval.event.source_id, make)])
 
 
-def _make_all(
-    program: RuleProgram, makers: Iterable[tuple[str, Callable[[], Notification | None]]]
-) -> MadeNotifications:
+def _make_all(program: RuleProgram, makers: Iterable[tuple[str, Callable[[], Notification | None]]]) -> RuleResults:
     """Return the notifications that ``makers`` make, each for a source; a query that fails costs only its own."""
     sent: list[Notification] = []
     failures: list[RuleFailure] = []
@@ -91,7 +86,7 @@ def _make_all(
             break  # all others would fail too
         except Exception as error:  # noqa: BLE001 - whatever happens fails this rule alone
             failures.append(RuleFailure.of(program, source_id, error))
-    return MadeNotifications(tuple(sent), tuple(failures))
+    return RuleResults(notifications=tuple(sent), failures=tuple(failures))
 
 
 def _notification_of_firing(
@@ -280,3 +275,59 @@ def histories(history: History, program: RuleProgram, found: Sequence[StoredEven
         return {key: rows[: len(own[key]) + count] if is_own[key] else rows for key, rows in whole.items()}
 
     return until
+
+
+_UNTOLD = frozenset({EventKind.FAILURE, EventKind.TROUBLE})
+
+
+def outage_notices(programs: Iterable[RuleProgram], outage: Outage, source: Source) -> Iterator[Notification]:
+    """Yield the notifications of rules that tell of failures, about an outage that an answer of ``source`` ended.
+
+    A receiver of several rules gets one notification, in a digest only if none of its rules sends at once. A rule whose
+    AFTER is a time longer than the outage makes none, because it would not have told of such a failure.
+    """
+    told: set[Delivery] = set()
+    for program in sorted(programs, key=lambda each: (each.rule.digest is not None, each.rule.name)):
+        deliveries = tuple(each for each in program.rule.deliveries if each not in told)
+        if _tells(program, outage) and len(deliveries) >= min(1, len(program.rule.deliveries)):
+            told.update(deliveries)
+            yield _notice(program, outage, source, deliveries)
+
+
+def _tells(program: RuleProgram, outage: Outage) -> bool:
+    """Whether a rule would have told of a failure that lasted as long as an outage."""
+    is_waiting = program.rule.trigger.kind in _UNTOLD and program.is_active(outage.until_s)
+    return is_waiting and program.awaited.lasting.length_s <= outage.until_s - outage.since_s
+
+
+def _notice(program: RuleProgram, outage: Outage, source: Source, deliveries: tuple[Delivery, ...]) -> Notification:
+    """Return the notification of one rule; its id is the same each time that it is computed."""
+    name = program.rule.name
+    identity = f"{name}\0{program.accepted_s!r}\0offline\0{outage.since_s!r}"
+    notification_id = "ntf_" + hashlib.sha256(identity.encode()).hexdigest()[:32]
+    data = {"id": notification_id, "rule": name, "profiles": list(program.rule.profiles), **_data(outage, source)}
+    return Notification(
+        notification_id=notification_id,
+        rule=name,
+        source_id=source.source_id,
+        event_s=outage.since_s,
+        created_s=outage.until_s,
+        late=False,
+        body=body_of(data, outage.until_s),
+        deliveries=deliveries,
+    )
+
+
+def _data(outage: Outage, source: Source) -> dict[str, Any]:
+    """Return what a notice says of an outage, the same for each rule."""
+    since, until = minute_of(outage.since_s), minute_of(outage.until_s)
+    said = f"proxyd was offline from {since} to {until}; failures in that time are not told"
+    return {
+        "source": source.source_id,
+        "url": source.url,
+        "event": {"kind": "offline", "time": iso_time(outage.since_s), "seen": iso_time(outage.until_s)},
+        "interval": {"start": iso_time(outage.since_s), "end": iso_time(outage.until_s)},
+        "late": False,
+        "items": [{"source.trouble": said}],
+        "message": {"title": said, "rows": [said], "is_set": True},
+    }

@@ -2,40 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
-from proxyd.core.model.delivery import Delivery
-from proxyd.core.model.field_values import iso_time, minute_of
+from proxyd.core.model.field_values import minute_of
 from proxyd.core.model.item import EventKind, Item, Value
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
-from proxyd.core.model.profile import Source
-from proxyd.core.politeness import Outage
 from proxyd.core.rules.known.compiled import url_after_move
 from proxyd.core.rules.known.context import Shape, SourceContext
-from proxyd.core.rules.known.state import ITEMS, UNKNOWN_HEALTH, Notification, SourceHealth, StoredEvent
-from proxyd.core.rules.programs.rule_program import AwaitedEvent, RuleProgram
+from proxyd.core.rules.known.state import ITEMS, UNKNOWN_HEALTH, SourceHealth, StoredEvent
+from proxyd.core.rules.programs.rule_program import AwaitedEvent
 from proxyd.core.rules.programs.stream_state import Lasting, Spell
-from proxyd.core.rules.stages.payload import body_of
 
 _MOST_ERROR = 1000  # characters
 
 
-@dataclass(frozen=True, slots=True)
-class SourceNews:
-    """How a source fares after an outcome, and the events of the source itself.
+def source_news(context: SourceContext, outcome: ProbeOutcome) -> tuple[SourceHealth, tuple[StoredEvent, ...]]:
+    """Return how a source fares after an outcome, and the events of the source itself.
 
-    They are apart from the events of items: they say nothing of rates, and overwrite nothing.
-    """
-
-    health: SourceHealth
-    events: tuple[StoredEvent, ...] = ()
-
-
-def source_news(context: SourceContext, outcome: ProbeOutcome) -> SourceNews:
-    """Return how a source fares after an outcome, and what happened to it.
+    These are apart from the events of items: they say nothing of rates, and overwrite nothing.
 
     An event happens when, with this outcome, a condition has lasted as long as a rule asks, and had not before. So each
     is told once, and a restart changes nothing. A push says nothing, and neither does a failure while proxyd itself is
@@ -43,7 +28,7 @@ def source_news(context: SourceContext, outcome: ProbeOutcome) -> SourceNews:
     """
     before = context.state.health
     if outcome.is_push or context.is_excused:
-        return SourceNews(before)
+        return before, ()
     after = _health_after(context, outcome)
     unseen = {program.awaited for program, stream in context.source_rules if not stream.seen}
     happened = [
@@ -54,7 +39,7 @@ def source_news(context: SourceContext, outcome: ProbeOutcome) -> SourceNews:
     events = tuple(
         _event(context, outcome, after, before.next_seq + number, *each) for number, each in enumerate(happened)
     )
-    return SourceNews(replace(after, next_seq=before.next_seq + len(events)), events)
+    return replace(after, next_seq=before.next_seq + len(events)), events
 
 
 def _silent_fields(context: SourceContext, outcome: ProbeOutcome) -> frozenset[str]:
@@ -242,59 +227,3 @@ def with_probe(outcome: ProbeOutcome) -> ProbeOutcome:
 
 def _with(item: Item, facts: Mapping[str, Value]) -> Item:
     return replace(item, fields={**item.fields, **facts})
-
-
-_UNTOLD = frozenset({EventKind.FAILURE, EventKind.TROUBLE})
-
-
-def outage_notices(programs: Iterable[RuleProgram], outage: Outage, source: Source) -> Iterator[Notification]:
-    """Yield the notifications of rules that tell of failures, about an outage that an answer of ``source`` ended.
-
-    A receiver of several rules gets one notification, in a digest only if none of its rules sends at once. A rule whose
-    AFTER is a time longer than the outage makes none, because it would not have told of such a failure.
-    """
-    told: set[Delivery] = set()
-    for program in sorted(programs, key=lambda each: (each.rule.digest is not None, each.rule.name)):
-        deliveries = tuple(each for each in program.rule.deliveries if each not in told)
-        if _tells(program, outage) and len(deliveries) >= min(1, len(program.rule.deliveries)):
-            told.update(deliveries)
-            yield _notice(program, outage, source, deliveries)
-
-
-def _tells(program: RuleProgram, outage: Outage) -> bool:
-    """Whether a rule would have told of a failure that lasted as long as an outage."""
-    is_waiting = program.rule.trigger.kind in _UNTOLD and program.is_active(outage.until_s)
-    return is_waiting and program.awaited.lasting.length_s <= outage.until_s - outage.since_s
-
-
-def _notice(program: RuleProgram, outage: Outage, source: Source, deliveries: tuple[Delivery, ...]) -> Notification:
-    """Return the notification of one rule; its id is the same each time that it is computed."""
-    name = program.rule.name
-    identity = f"{name}\0{program.accepted_s!r}\0offline\0{outage.since_s!r}"
-    notification_id = "ntf_" + hashlib.sha256(identity.encode()).hexdigest()[:32]
-    data = {"id": notification_id, "rule": name, "profiles": list(program.rule.profiles), **_data(outage, source)}
-    return Notification(
-        notification_id=notification_id,
-        rule=name,
-        source_id=source.source_id,
-        event_s=outage.since_s,
-        created_s=outage.until_s,
-        late=False,
-        body=body_of(data, outage.until_s),
-        deliveries=deliveries,
-    )
-
-
-def _data(outage: Outage, source: Source) -> dict[str, Any]:
-    """Return what a notice says of an outage, the same for each rule."""
-    since, until = minute_of(outage.since_s), minute_of(outage.until_s)
-    said = f"proxyd was offline from {since} to {until}; failures in that time are not told"
-    return {
-        "source": source.source_id,
-        "url": source.url,
-        "event": {"kind": "offline", "time": iso_time(outage.since_s), "seen": iso_time(outage.until_s)},
-        "interval": {"start": iso_time(outage.since_s), "end": iso_time(outage.until_s)},
-        "late": False,
-        "items": [{"source.trouble": said}],
-        "message": {"title": said, "rows": [said], "is_set": True},
-    }

@@ -16,41 +16,9 @@ from proxyd.core.rules.programs.meter import UNMETERED, Meter
 from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.programs.stream_state import MAX_PENDING, StreamState
 from proxyd.core.rules.programs.trigger_program import Tally
+from proxyd.core.rules.stages.observation import Answer, Firing, RuleResults
 
 _STEPS_PER_EVENT, _STEPS_TO_MEASURE = 150, 8
-
-
-@dataclass(frozen=True, slots=True)
-class Firing:
-    """A firing of a rule: the events since the previous firing, the last of which fired, and the interval it opened."""
-
-    rule: str
-    events: tuple[UpdateEvent, ...]
-    record: IntervalRecord
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """An event that may answer first events of a rule with THEN."""
-
-    rule: str
-    event: UpdateEvent
-
-
-@dataclass(frozen=True, slots=True)
-class _StreamStep:
-    """How events moved a source's stream, and that of the class if the rule counts across sources."""
-
-    stream: StreamState
-    across: StreamState | None = None
-    intervals: tuple[IntervalRecord, ...] = ()
-    firings: tuple[Firing, ...] = ()
-    failures: tuple[RuleFailure, ...] = ()
-
-    @property
-    def streams(self) -> tuple[StreamState, ...]:
-        """The streams that moved: one or both."""
-        return (self.stream,) if self.across is None else (self.stream, self.across)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +53,7 @@ def advance(
     meter: Meter = UNMETERED,
     *,
     declared_s: float = 0.0,
-) -> _StreamStep:
+) -> RuleResults:
     """Return the stream after the events ``found`` by one probe, taken one by one in order.
 
     Firings in one chronon share one interval, because the measures count updates in one chronon as one event. Seeds
@@ -131,18 +99,19 @@ def advance(
         firings.append(Firing(program.rule.name, pending[-1:] if is_alone else pending, record))
         stream = _fire(with_fates(stream, [record] if is_own else []), event)
         across = None if across is None else _fire(across, event)
-    return _StreamStep(stream, across, tuple(intervals), tuple(firings), tuple(failures))
+    streams = (stream,) if across is None else (stream, across)
+    return RuleResults(streams, tuple(intervals), failures=tuple(failures), firings=tuple(firings))
 
 
 def answers(
     program: RuleProgram, source_id: str, found: Sequence[StoredEvent], meter: Meter, *, declared_s: float
-) -> tuple[tuple[Answer, ...], tuple[RuleFailure, ...]]:
+) -> RuleResults:
     """Return the events of a probe that may answer a rule's first events, and how its conditions failed on others."""
     kept: list[Answer] = []
     failures: list[RuleFailure] = []
     answer = program.answer
     if answer is None:
-        return (), ()
+        return RuleResults()
     own = [each for each in found if each.kind is answer.kind and _in_period(program, each, declared_s)]
     for event in filter(None, (program.own_view(each.event(source_id)) for each in own)):
         try:
@@ -154,7 +123,7 @@ def answers(
             break  # all others would fail too
         except Exception as error:  # noqa: BLE001 - whatever happens fails this rule alone
             failures.append(RuleFailure.of(program, source_id, error))
-    return tuple(kept), tuple(failures)
+    return RuleResults(answers=tuple(kept), failures=tuple(failures))
 
 
 def recall_stream(

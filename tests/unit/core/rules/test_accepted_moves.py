@@ -16,8 +16,8 @@ from proxyd.core.model.suspension import Subject, Suspension
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.state import AcceptedMove, SourceHealth
 from proxyd.core.rules.known.subscriptions import Subscription
-from proxyd.core.rules.observation import Observation
 from proxyd.core.rules.programs.stream_state import Spell
+from proxyd.core.rules.stages.observation import Observation
 from proxyd.store.databases.shards import SHARDS
 from tests.fleets import Drive, Meanwhile, changed, decider, item
 

@@ -88,7 +88,7 @@ async def test_a_new_rule_with_an_earlier_start_replays_what_is_stored() -> None
     backlog = drive.decider.declare(declaration(source("a"), rule("r"), early), {"r": T0, "early": T0 + 10}, T0 + 10)
     assert [(b.program.rule.name, b.source.source_id, b.before_seq) for b in backlog] == [("early", "a", 3)]
     step = drive.decider.recalls.replay(backlog[0], seeded.found.events, T0 + 10).run(Meter())
-    drive.decider.recalls.finish_replay(step)
+    drive.decider.known.keep_streams(step.streams)
     assert [n.rule for n in step.notifications] == ["early"]
     assert drive.decider.known.streams["early", "a"].count == 1
 

@@ -8,9 +8,9 @@ import pytest
 
 from proxyd.core.errors import EvaluationError
 from proxyd.core.model.item import Value
-from proxyd.core.rules.observation import RuleResults
 from proxyd.core.rules.programs.function_values import FUNCTIONS
 from proxyd.core.rules.programs.meter import MOST_CHARACTERS, Limits, Meter
+from proxyd.core.rules.stages.observation import RuleResults
 from tests.fleets import Drive, changed, decider, declaration, item, recall, rule, source
 
 T0 = 1_000_000_000.0

@@ -12,7 +12,7 @@ from proxyd.core.language import SourceText, check
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.politeness.connectivity import Connectivity
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.observation import Observation
+from proxyd.core.rules.stages.observation import Observation
 from proxyd.notify.channels.message_forms import chat_text, payload, subject
 from tests.fleets import Drive, changed, decider, item
 

@@ -42,7 +42,7 @@ def after(rule_program: RuleProgram, texts: int) -> StreamState:
     found = [stored(number, long_text(number)) for number in range(1, texts + 1)]
     step = advance(rule_program, rule_program.new_stream("s"), found, ChrononGrid(10.0))
     assert step.failures == ()
-    return step.stream
+    return step.streams[0]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_window_of_texts_has_a_limit() -> None:
     step = advance(rule_program, rule_program.new_stream("s"), found, ChrononGrid(10.0))
     assert [each.rule for each in step.failures] == ["r"]
     assert "4,000,000 characters" in step.failures[0].reason
-    assert step.stream.count == 66
+    assert step.streams[0].count == 66
 
 
 def test_a_full_window_fails_its_rule_until_its_values_are_too_old() -> None:

@@ -19,7 +19,7 @@ from proxyd.core.rates.evidence import ChangedBit, ItemCount
 from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.knowledge import DeciderSettings
-from proxyd.core.rules.observation import Observation
+from proxyd.core.rules.stages.observation import Observation
 from tests.fleets import Drive, changed, recall, unchanged
 
 T0 = 1_000_000_000.0

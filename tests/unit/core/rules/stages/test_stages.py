@@ -9,7 +9,7 @@ import pytest
 
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.rates.evidence import ItemCount, ItemTimes
-from proxyd.core.rules.observation import Observation
+from proxyd.core.rules.stages.observation import Observation
 from tests.fleets import WEBHOOK, Drive, changed, decider, declaration, item, rule, source, unchanged
 
 T0 = 1_000_000_000.0

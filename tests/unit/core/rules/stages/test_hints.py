@@ -21,7 +21,7 @@ from proxyd.core.rates.bursts import BIN_S
 from proxyd.core.rates.evidence import ChangedBit, Evidence, ItemCount, ItemTimes
 from proxyd.core.rates.week_bins import MONDAY_S, Cycle
 from proxyd.core.rates.week_shapes import WeekShapes
-from proxyd.core.rules.hints import Hints
+from proxyd.core.rules.stages.hints import Hints
 
 SEEN_S, NOW_S, NEXT_S = MONDAY_S, MONDAY_S + BIN_S, MONDAY_S + 2 * BIN_S
 NOTHING = ItemCount(SEEN_S, NOW_S, 0)

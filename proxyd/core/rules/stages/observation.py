@@ -2,61 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
 
+from proxyd.core.model.item import UpdateEvent
 from proxyd.core.model.outcome import ProbeOutcome
 from proxyd.core.model.schedule import Probe
 from proxyd.core.planning.queue.planned_source import SourceRecord
 from proxyd.core.rates.week_counts import WeekCounts
-from proxyd.core.rules.hints import SiblingHint
 from proxyd.core.rules.known.estimates import FleetRecord
 from proxyd.core.rules.known.failing import FailingRule, RuleFailure
 from proxyd.core.rules.known.state import IntervalRecord, Notification, SourceState, StoredEvent
 from proxyd.core.rules.known.subscriptions import Subscription
 from proxyd.core.rules.programs.stream_state import StreamState
-from proxyd.core.rules.stages.captures import NOTHING_CAPTURED, Captured
 from proxyd.core.rules.stages.events import Discovery
+from proxyd.core.rules.stages.hints import SiblingHint
 from proxyd.core.rules.stages.joint_intervals import JointInterval
-from proxyd.core.rules.stages.payload import MadeNotifications
-from proxyd.core.rules.stages.rule_tasks import RuleStep
 from proxyd.core.rules.stages.source_state import Calibration
 
 
 @dataclass(frozen=True, slots=True)
-class RuleResults:
-    """What events, or the end of a joint interval, mean for the rules."""
+class Firing:
+    """A firing of a rule: the events since the previous firing, the last of which fired, and the interval it opened."""
 
-    streams: tuple[StreamState, ...] = ()
+    rule: str
+    events: tuple[UpdateEvent, ...]
+    record: IntervalRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An event that may answer first events of a rule with THEN."""
+
+    rule: str
+    event: UpdateEvent
+
+
+@dataclass(frozen=True, slots=True)
+class RuleResults:
+    """What events, or the end of a joint interval, mean for rules."""
+
+    streams: tuple[StreamState, ...] = ()  # on the source, and across all sources if the rule counts there
     intervals: tuple[IntervalRecord, ...] = ()  # that were decided
     notifications: tuple[Notification, ...] = ()
-    # ``joint``, ``ended``: joint intervals that were opened or changed, and the ids of those that ended
+    failures: tuple[RuleFailure, ...] = ()
+    # firings that the source does not decide alone, and events that may answer some; other firings are notified already
+    firings: tuple[Firing, ...] = ()
+    answers: tuple[Answer, ...] = ()
+    # joint intervals that were opened or changed, and the ids of those that ended
     joint: tuple[JointInterval, ...] = ()
     ended: tuple[str, ...] = ()
-    failures: tuple[RuleFailure, ...] = ()
     failing: tuple[FailingRule, ...] = ()  # the new states of rules that failed, or that succeeded after failures
 
     @classmethod
-    def of(cls, step: RuleStep, captured: Captured = NOTHING_CAPTURED) -> RuleResults:
-        """Return the results of a probe; the last state of a stream that moved twice counts."""
-        streams = {(each.rule, each.source_id): each for each in (*step.streams, *captured.streams)}
-        return cls(
-            streams=tuple(streams.values()),
-            intervals=(*step.intervals, *captured.records),
-            notifications=step.notifications,
-            joint=captured.joint,
-            ended=captured.ended,
-            failures=step.failures,
-        )
-
-    def with_joint(self, made: Sequence[MadeNotifications], failing: tuple[FailingRule, ...]) -> RuleResults:
-        """Return the results with the notifications of joint intervals, and how their rules fail now."""
-        return replace(
-            self,
-            notifications=(*self.notifications, *(one for each in made for one in each.notifications)),
-            failures=(*self.failures, *(one for each in made for one in each.failures)),
-            failing=(*self.failing, *failing),
-        )
+    def merge(cls, parts: Iterable[RuleResults]) -> RuleResults:
+        """Return several results as one; of a stream that moved twice the last state counts."""
+        found = list(parts)
+        columns: dict[str, tuple[Any, ...]] = {
+            name: tuple(chain.from_iterable(getattr(each, name) for each in found)) for name in cls.__slots__
+        }
+        streams = {(each.rule, each.source_id): each for each in columns["streams"]}
+        return cls(**{**columns, "streams": tuple(streams.values())})
 
 
 _NO_RESULTS = RuleResults()
