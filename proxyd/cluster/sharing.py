@@ -11,10 +11,9 @@ from proxyd.core.planning.queue.planned_source import SourceRecord
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.knowledge import Knowledge
-from proxyd.core.rules.known.state import SourceState
+from proxyd.core.rules.known.state import JointInterval, SourceState
 from proxyd.core.rules.known.subscriptions import Subscription
 from proxyd.core.rules.programs.stream_state import StreamState
-from proxyd.core.rules.stages.joint_intervals import JointInterval
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from proxyd.core.model.outcome import ProbeOutcome
 from proxyd.core.model.schedule import Probe
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.context import NO_CONTEXT, StoreQuery
+from proxyd.core.rules.known.state import JointInterval
 from proxyd.core.rules.observing import Evaluation
-from proxyd.core.rules.stages.joint_intervals import JointInterval
 from proxyd.core.rules.stages.observation import Observation, RuleResults
 from proxyd.core.rules.stages.source_state import Calibration
 from proxyd.daemon.rule_evaluation import log_failures

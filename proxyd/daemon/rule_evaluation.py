@@ -22,8 +22,7 @@ from proxyd.core.rules.programs.meter import QUICK_LIMITS, WORK_LIMITS, Limits, 
 from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.programs.stream_state import MAX_PENDING, StreamState
 from proxyd.core.rules.stages.observation import RuleResults
-from proxyd.core.rules.stages.rule_tasks import RuleTask, Task, run_task
-from proxyd.core.rules.stages.streams import Backlog
+from proxyd.core.rules.stages.rule_tasks import Backlog, RuleTask, Task, run_task
 from proxyd.store import SqlStore
 
 R = TypeVar("R")

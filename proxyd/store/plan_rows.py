@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Row, Select, bindparam, select, update
 from proxyd.core.model.item import EventKind, Item, UpdateEvent, Value
 from proxyd.core.planning.queue.planned_source import SourceRecord
 from proxyd.core.rules.known.estimates import FleetRecord
-from proxyd.core.rules.stages.joint_intervals import JointInterval, Obtained
+from proxyd.core.rules.known.state import JointInterval, Obtained
 from proxyd.core.rules.stages.observation import Observation
 from proxyd.store import rows
 from proxyd.store.databases import tables as t

@@ -29,10 +29,9 @@ from proxyd.core.model.item import EventKind, Item
 from proxyd.core.model.outcome import Picture
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.known.context import HistoryQuery, StoredContext, StoreQuery
-from proxyd.core.rules.known.state import Notification, SourceState, StoredEvent
+from proxyd.core.rules.known.state import JointInterval, Notification, SourceState, StoredEvent
 from proxyd.core.rules.known.subscriptions import Subscription
 from proxyd.core.rules.programs.stream_state import StreamState
-from proxyd.core.rules.stages.joint_intervals import JointInterval
 from proxyd.core.rules.stages.observation import Observation, RuleResults
 from proxyd.store import rows
 from proxyd.store.access_rows import SqlAccess

@@ -14,7 +14,7 @@ from proxyd.core.model.chronon import Budget, ChrononGrid
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.knowledge import DeciderSettings
-from proxyd.core.rules.stages.joint_intervals import JointInterval
+from proxyd.core.rules.known.state import JointInterval
 from tests.fleets import Drive, RecordingMemory, changed, item
 
 T0, WITHIN_S, END_S = 1_000_000_000.0, 60, 2000

@@ -35,21 +35,20 @@ from proxyd.core.rules.known.compiled import (
     validators,
 )
 from proxyd.core.rules.known.context import NO_CONTEXT, StoredContext
-from proxyd.core.rules.known.estimates import Fleet, FleetRecord
+from proxyd.core.rules.known.estimates import FleetRecord
 from proxyd.core.rules.known.failing import FailingRule
 from proxyd.core.rules.known.knowledge import DeciderSettings, Knowledge
-from proxyd.core.rules.known.state import SourceState
+from proxyd.core.rules.known.state import JointInterval, SourceState
 from proxyd.core.rules.known.subscriptions import Hubs, Subscription
 from proxyd.core.rules.observing import Observing, finish_at_once
 from proxyd.core.rules.placement import SourcePlacement
 from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.core.rules.recalls import Recalls
-from proxyd.core.rules.snapshot import Snapshot
+from proxyd.core.rules.snapshot import Fleet
 from proxyd.core.rules.stages.captures import JointCaptures
 from proxyd.core.rules.stages.hints import Hints
-from proxyd.core.rules.stages.joint_intervals import JointInterval
 from proxyd.core.rules.stages.observation import Observation
-from proxyd.core.rules.stages.streams import Backlog
+from proxyd.core.rules.stages.rule_tasks import Backlog
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,12 +277,12 @@ class Decider:
 
         The order is that of the declaration, so that a plan does not depend on which sources were placed first.
         """
-        taken = Snapshot(self.known, self.planner.limits.hosts, now_s)
+        fleet = Fleet(self.known, self.planner.limits.hosts, now_s)
         for planned in self.planner.in_parts(self.known.compiled.sources):
-            taken.add(planned)
+            fleet.add(planned)
             yield
-        self.planner.limits.forget(taken.hosts, now_s)
-        return taken.fleet(self.planner.week, self.planner.settings, self._hints.changes())
+        self.planner.limits.forget(fleet.hosts, now_s)
+        return fleet.close(self.planner.week, self.planner.settings, self._hints.changes())
 
     def switch_plan(self, week: WeekPlan, now_s: float) -> Chunked[None]:
         """Detect by a new plan of the week from now on, in parts; sources probed meanwhile are planned again."""

@@ -24,7 +24,7 @@ from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.known.context import NO_CONTEXT, History, SourceContext, StoredContext, StoreQuery, store_query
 from proxyd.core.rules.known.failing import FailingRule, RuleFailure
 from proxyd.core.rules.known.knowledge import Knowledge
-from proxyd.core.rules.known.state import Notification, SourceHealth, SourceState, StoredEvent
+from proxyd.core.rules.known.state import JointInterval, Notification, SourceHealth, SourceState, StoredEvent
 from proxyd.core.rules.known.subscriptions import Hubs
 from proxyd.core.rules.placement import SourcePlacement
 from proxyd.core.rules.programs.meter import Meter
@@ -32,9 +32,8 @@ from proxyd.core.rules.stages.answers import Match
 from proxyd.core.rules.stages.captures import JointCaptures
 from proxyd.core.rules.stages.events import Discovery, find_events
 from proxyd.core.rules.stages.hints import Hints
-from proxyd.core.rules.stages.joint_intervals import Announcement, JointInterval
 from proxyd.core.rules.stages.observation import Observation, RuleResults
-from proxyd.core.rules.stages.payload import outage_notices
+from proxyd.core.rules.stages.payload import Announcement, outage_notices
 from proxyd.core.rules.stages.rule_tasks import JointTask, RuleTask, Task, tasks_of
 from proxyd.core.rules.stages.source_events import source_news
 from proxyd.core.rules.stages.source_state import calibrate, next_state

@@ -10,8 +10,7 @@ from proxyd.core.rules.known.state import StoredEvent
 from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.core.rules.stages.payload import ProbeFacts
-from proxyd.core.rules.stages.rule_tasks import RecallTask, RuleTask
-from proxyd.core.rules.stages.streams import Backlog, counts, refill_stream
+from proxyd.core.rules.stages.rule_tasks import Backlog, RecallTask, RuleTask, counts, refill_stream
 
 
 class Recalls:

@@ -3,91 +3,97 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from proxyd.core.model.chronon import Target
-from proxyd.core.planning.allocation.fleet_state import SLOT_S
+from proxyd.core.planning.allocation.fleet_state import SLOT_S, FleetState
+from proxyd.core.planning.allocation.targets import FleetTargets
 from proxyd.core.planning.allocation.week_plan import WeekPlan
-from proxyd.core.planning.kernels.losses import Losses
+from proxyd.core.planning.kernels.losses import MISSED_S, Losses
 from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.politeness import HostBudgets
+from proxyd.core.rates.bursts import BIN_S, concentrations, late_share, together
+from proxyd.core.rates.siblings import siblings_of
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
-from proxyd.core.rates.week_counts import WeekCounts
-from proxyd.core.rules.known.estimates import Fleet, Floats, zone_s
+from proxyd.core.rates.week_counts import WeekCounts, fleet_shapes
+from proxyd.core.rates.week_shapes import HOUR_S, HOURS
+from proxyd.core.rules.known.estimates import zone_s
 from proxyd.core.rules.known.knowledge import Knowledge
-from proxyd.core.rules.programs.rule_program import RuleProgram, source_weights
+from proxyd.core.rules.programs.rule_program import Floats, RuleProgram, source_weights
 
-_COLUMNS = 8
+Ints = NDArray[np.int64]
+_COLUMNS = ("rate_per_s", "weights", "last_seen_s", "zone_s", "kind", "host", "least_gap_s", "passing")
+_DAY_S = 86400.0
 
 
-class Snapshot:
-    """Data gathered of sources, without those that are not planned or were not seen yet.
+class Fleet:
+    """The sources that a plan of the week is for; those that are not planned or were not seen yet are left out.
 
-    Sources are added in their state at that time; later changes are followed up when the plan is taken over.
+    Sources are added in their state at that time; later changes are followed up when the plan is taken over. Once the
+    snapshot is closed, nothing changes it, so that the plan may be made in a thread.
     """
 
     def __init__(self, known: Knowledge, hosts: HostBudgets, now_s: float) -> None:
-        self._known, self._estimates = known, known.estimates
+        self._known = known
         self._budgets = hosts
         self._now_s = now_s
-        self._length_s = known.grid.length_s
-        self._week_s = known.estimates.cycle.week_s(now_s)
-        self.hosts: set[str] = set()
-        self._source_ids: list[str] = []
+        self._week_s = float(known.estimates.cycle.week_s(now_s))
+        self.source_ids: list[str] = []
+        self._rows: list[Floats] = []  # part by part, the values of the columns of each source
         self._weeks: list[WeekCounts] = []
-        self._numbers: list[Floats] = []
-        self._even: list[bool] = []
-        self._doe: dict[str, tuple[tuple[int, float], ...]] = {}
+        self._even: list[bool] = []  # whether its week is off, so that it is planned as if every hour were alike
+        self._doe: dict[str, tuple[tuple[int, float], ...]] = {}  # the probes and seconds of DOE rules
+        self._matching: list[float] = []  # the share of each source's events that each of its rules counts
+        self._kinds: dict[tuple[str, ...], int] = {}  # sources with the same rules share what waiting costs these
         self._importances: list[Floats | None] = []
         self._losses: list[Losses] = []
-        self._targets: dict[str, tuple[int, Target]] = {}
         self._rules_of: list[tuple[int, ...]] = []
         self._asking: list[tuple[str, ...]] = []  # the names of the rules of each kind that have targets
-        self._matching: list[float] = []
-        self._kinds: dict[tuple[str, ...], int] = {}
+        self._targets: dict[str, tuple[int, Target]] = {}
         self._hosts: dict[str, int] = {}
-        self._asked_of: dict[str, float] = {}
+        self._asked_of: dict[str, float] = {}  # by host
         self._asked_per_s = 0.0
 
-    def add(self, planned: list[PlannedSource]) -> None:
+    def add(self, planned: Sequence[PlannedSource]) -> None:
         """Take in some sources."""
-        programs, sources = self._known.compiled.programs, self._known.compiled.sources
+        known, length_s = self._known, self._known.grid.length_s
+        programs, sources = known.compiled.programs, known.compiled.sources
+        rows: list[tuple[float, ...]] = []
         for source in planned:
-            if asked_per_s := source.demands.demand_per_s(self._length_s):
-                self._asked_per_s += asked_per_s
-                self._asked_of[source.host] = self._asked_of.get(source.host, 0.0) + asked_per_s
-        self.hosts.update(source.host for source in planned)
-        seen = [each for each in planned if each.last_seen_s is not None and each.demands.in_week]
-        seen = [each for each in seen if each.source_id in sources and programs.keys() >= set(each.demands.in_week)]
-        rows = [
-            (
+            asked_per_s = source.demands.demand_per_s(length_s)
+            self._asked_per_s += asked_per_s
+            self._asked_of[source.host] = self._asked_of.get(source.host, 0.0) + asked_per_s
+            is_asked = source.demands.in_week and programs.keys() >= set(source.demands.in_week)
+            if source.last_seen_s is None or not is_asked or source.source_id not in sources:
+                continue
+            kind = self._kind(source, programs)
+            row = (
                 source.rate_per_s,
                 source.weight_at_price,
-                source.last_seen_s or 0.0,
-                zone,
-                self._kind(source, programs),
+                source.last_seen_s,
+                zone_s(sources[source.source_id].zone, self._now_s),
+                kind,
                 self._hosts.setdefault(source.host, len(self._hosts)),
-                max(self._length_s, 1.0 / source.log.budget.most_per_s),
+                max(length_s, 1.0 / source.log.budget.most_per_s),
                 source.passing,
             )
-            for source in seen
-            for zone in (zone_s(sources[source.source_id].zone, self._now_s),)
-        ]
-        for source, row in zip(seen, rows, strict=True):
-            asking = self._asking[int(row[4])]
-            self._matching += [self._known.matching_share(name, source.source_id) for name in asking]
-        self._numbers.append(np.array(rows, dtype=np.float64).reshape(len(rows), _COLUMNS))
-        self._source_ids += [source.source_id for source in seen]
-        self._weeks += [self._estimates.week(sources[each.source_id], self._now_s) for each in seen]
-        self._even += [self._estimates.week_is_off(source.source_id) for source in seen]
-        asked = ((p.source_id, tuple(d.quota for d in p.demands.rules if d.quota is not None)) for p in seen)
-        self._doe |= {name: numbers for name, numbers in asked if numbers}
+            rows.append(row)
+            self.source_ids.append(source.source_id)
+            self._matching += [known.matching_share(name, source.source_id) for name in self._asking[kind]]
+            self._weeks.append(known.estimates.week(sources[source.source_id], self._now_s))
+            self._even.append(known.estimates.week_is_off(source.source_id))
+            if quotas := tuple(d.quota for d in source.demands.rules if d.quota is not None):
+                self._doe[source.source_id] = quotas
+        if rows:
+            self._rows.append(np.array(rows, dtype=np.float64))
 
     def _kind(self, source: PlannedSource, programs: Mapping[str, RuleProgram]) -> int:
-        """Return the index of what waiting costs these rules; sources with the same rules share it."""
         demands = source.demands
         names = tuple(demands.in_week)
         kind = self._kinds.get(names)
@@ -100,53 +106,126 @@ class Snapshot:
             self._asking.append(tuple(name for name, _ in demands.targets))
         return kind
 
-    def _slots_s(self) -> list[float]:
-        """Return when each slot of this week begins, in unix seconds."""
-        slots_s = (self._week_s - MONDAY_S) // WEEK_S * WEEK_S + MONDAY_S + SLOT_S * np.arange(round(WEEK_S / SLOT_S))
-        found: list[float] = self._estimates.cycle.time_s(slots_s).tolist()
-        return found
+    def close(self, week: WeekPlan | None, settings: PlannerSettings, changes: Sequence[tuple[int, str]]) -> Fleet:
+        """Add what does not depend on single sources: the running plan, the settings, and which sources changed when.
 
-    def fleet(self, week: WeekPlan | None, settings: PlannerSettings, changes: Sequence[tuple[int, str]]) -> Fleet:
-        """Return the sources gathered, the probes that the budget leaves for them, and the previous plan's data.
-
-        ``changes`` says which sources changed when, in the form that ``siblings_of`` takes.
+        ``changes`` has the form that ``siblings_of`` takes. Returns the fleet itself.
         """
-        spare_per_s = np.array(settings.spare_per_s(self._slots_s(), self._asked_per_s))
-        return Fleet(
-            **self._columns(),
-            probes_per_s=float(spare_per_s.mean()),
-            most_per_s=spare_per_s,
-            trust=self._estimates.trust.share,
-            chronon_s=self._length_s,
-            price_item_s=0.0 if settings.spend or settings.price_item_s is None else settings.price_item_s,
-            slot_factor=None if week is None else week.slot_factor,
-            changes=changes,
+        self._changes = changes
+        self._slot_factor = None if week is None else week.slot_factor
+        self._trust = self._known.estimates.trust.share
+        self._cycle = self._known.estimates.cycle
+        self.price_item_s = 0.0 if settings.spend or settings.price_item_s is None else settings.price_item_s
+        most_per_s = [(self._budgets.most_per_s(host), self._asked_of[host]) for host in self._hosts]
+        self._host_per_s = np.array([max(0.1 * most, most - asked) for most, asked in most_per_s])
+        first_s = (self._week_s - MONDAY_S) // WEEK_S * WEEK_S + MONDAY_S
+        slots_s = self._cycle.time_s(first_s + SLOT_S * np.arange(round(WEEK_S / SLOT_S))).tolist()
+        self._spare_per_s = np.array(settings.spare_per_s(slots_s, self._asked_per_s))
+        return self
+
+    @property
+    def hosts(self) -> set[str]:
+        """The hosts of all sources, also of those that are left out."""
+        return set(self._asked_of)
+
+    def plan(self, **others: Any) -> WeekPlan | None:
+        """Return the plan of the week, or ``None`` if there are no sources; ``others`` replace values of its state."""
+        state = self.state()
+        return None if state is None else WeekPlan.of(replace(state, **others))
+
+    def state(self) -> FleetState | None:
+        """Return the input of the plan of the week, with the weeks learned; ``None`` if there are no sources."""
+        if not self.source_ids:
+            return None
+        column, zones_s = self._columns, self._columns["zone_s"]
+        host_of = column["host"].astype(np.int64)
+        batches = together(self._changes, self._week_s)
+        weeks = fleet_shapes(self._weeks, self._week_s + zones_s, together=batches)
+        rates = column["rate_per_s"] / self._cycle.speed
+        of_week = (weeks.shapes, weeks.of_source)
+        return FleetState(
+            self.source_ids,
+            column["rate_per_s"],
+            column["weights"],
+            column["last_seen_s"],
+            weeks,
+            float(self._spare_per_s.mean()),
+            self.price_item_s,
+            self._kinds_of_importance(),
+            losses=self._kinds_of_losses(),
+            rules=tuple(self._targets),
+            targets=self._fleet_targets(host_of),
+            passing=column["passing"] if np.any(column["passing"] != 1.0) else None,
+            trust=self._trust,
+            chronon_s=self._known.grid.length_s,
+            cycle=self._cycle,
+            zone_s=zones_s if zones_s.any() else None,
+            doe=self._doe,
+            siblings=siblings_of(self._changes, now_s=self._week_s),
+            most_per_s=self._spare_per_s,
+            slot_factor=self._slot_factor,
+            even=np.array(self._even) if any(self._even) else None,
+            host_of=host_of,
+            host_per_s=self._host_per_s,
+            host_k=concentrations(self._numbered_changes, host_of, rates, of_week, self._week_s),
+            together=batches,
         )
 
-    def _columns(self) -> dict[str, Any]:
-        """Return the gathered columns by the names of the fleet's fields."""
-        columns = np.concatenate([np.zeros((0, _COLUMNS)), *self._numbers]).T.copy()
-        rate_per_s, weights, last_seen_s, zones_s, kind_of, host_of, least_gap_s, passing = columns
-        most_per_s = [(self._budgets.most_per_s(host), self._asked_of.get(host, 0.0)) for host in self._hosts]
-        return {
-            "source_ids": self._source_ids,
-            "rate_per_s": rate_per_s,
-            "weights": weights,
-            "last_seen_s": last_seen_s,
-            "weeks": self._weeks,
-            "importances": self._importances,
-            "losses": self._losses,
-            "kind_of": kind_of.astype(np.int64),
-            "targets": [(name, target) for name, (_, target) in self._targets.items()],
-            "rules_of": self._rules_of,
-            "matching": np.array(self._matching),
-            "least_gap_s": least_gap_s,
-            "zones_s": zones_s,
-            "passing": passing if np.any(passing != 1.0) else None,
-            "host_of": host_of.astype(np.int64),
-            "host_per_s": np.array([max(0.1 * most, most - asked) for most, asked in most_per_s]),
-            "even": np.array(self._even) if any(self._even) else None,
-            "doe": self._doe,
-            "now_s": self._now_s,
-            "cycle": self._estimates.cycle,
-        }
+    @cached_property
+    def _columns(self) -> dict[str, Floats]:
+        return dict(zip(_COLUMNS, np.concatenate(self._rows).T.copy(), strict=True))
+
+    @cached_property
+    def _numbered_changes(self) -> list[tuple[int, int]]:
+        """Which sources, by number, changed when."""
+        numbers = {source_id: number for number, source_id in enumerate(self.source_ids)}
+        return [(at, numbers[source_id]) for at, source_id in self._changes if source_id in numbers]
+
+    @property
+    def _kind_of(self) -> Ints:
+        return self._columns["kind"].astype(np.int64)
+
+    def _fleet_targets(self, host_of: Ints) -> FleetTargets | None:
+        """Return what the rules ask for, or ``None`` if the budget or a price decides."""
+        if not self._targets:
+            return None
+        return FleetTargets(
+            [target for _, target in self._targets.values()],
+            self._rules_of,
+            self._kind_of,
+            host_of,
+            late_share(self._numbered_changes, host_of, self._week_s),
+            late=BIN_S / self._cycle.speed + self._known.grid.length_s,
+            missed=MISSED_S / self._cycle.speed,
+            matching=np.array(self._matching),
+            most_gap=_DAY_S / self._cycle.speed,
+            least_gap=self._columns["least_gap_s"],
+        )
+
+    def _kinds_of_losses(self) -> tuple[Sequence[Losses], Ints] | None:
+        """Return the losses that occur and the index of each source's, or ``None`` if only the delay counts."""
+        if not any(self._losses):
+            return None
+        # each pair of a week and of losses takes timetables of its own; most rules have the same losses
+        numbers = {losses: number for number, losses in enumerate(dict.fromkeys(self._losses))}
+        number_of = np.array([numbers[losses] for losses in self._losses], dtype=np.int64)
+        return [*numbers], number_of[self._kind_of]
+
+    def _kinds_of_importance(self) -> tuple[Floats, Ints] | None:
+        """Return the importances that occur and the index of each source's, or ``None`` if all are even."""
+        if all(each is None or not each.any() for each in self._importances):
+            return None
+        zones_s, zone_of = np.unique(self._columns["zone_s"], return_inverse=True)
+        pairs, pair_of = np.unique(self._kind_of * len(zones_s) + zone_of, return_inverse=True)
+        rows = [
+            _local(self._importances[pair // len(zones_s)], zones_s[pair % len(zones_s)]) for pair in pairs.tolist()
+        ]
+        kinds, kind_of = np.unique(rows, axis=0, return_inverse=True)
+        return kinds, kind_of.reshape(-1)[pair_of].astype(np.int64)
+
+
+def _local(importance: Floats | None, zone_s: float) -> Floats:
+    """Return the cost of waiting by hour in a zone, with mean 1."""
+    if importance is None or not importance.any():
+        return np.ones(HOURS)
+    return np.roll(importance / importance.mean(), round(zone_s / HOUR_S))

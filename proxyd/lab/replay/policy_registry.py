@@ -294,9 +294,8 @@ class DeciderPolicy:
         """Return the decider's choice, with a new plan of the week every day."""
         terms, now_s = self._terms, self._terms.grid.start_s(now)
         if self._day.rings(now):
-            fleet = self._decider.fleet(now_s)
-            fleet = replace(fleet, probes_per_s=max(1, self._left) / (terms.stop_s - now_s))
-            if (week := fleet.plan()) is not None:
+            probes_per_s = max(1, self._left) / (terms.stop_s - now_s)
+            if (week := self._decider.fleet(now_s).plan(probes_per_s=probes_per_s)) is not None:
                 run_all(self._decider.switch_plan(week, now_s))
         planned = self._decider.choose(now)
         for late in planned[room:]:

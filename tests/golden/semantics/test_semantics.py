@@ -20,8 +20,7 @@ from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.context import NO_CONTEXT
 from proxyd.core.rules.known.knowledge import DeciderSettings
-from proxyd.core.rules.known.state import Notification
-from proxyd.core.rules.stages.joint_intervals import JointInterval
+from proxyd.core.rules.known.state import JointInterval, Notification
 from proxyd.core.rules.stages.observation import RuleResults
 from tests.fleets import RecordingMemory
 

@@ -171,9 +171,10 @@ class Trial:
         tried.pause(self.paused, self.now_s)
         tried.declare(declaration, accepted_s, self.now_s)
         fleet = tried.fleet(self.now_s)
+        price_item_s = fleet.price_item_s
         if self.others is not None and self.others.week is not None:  # the budget is as dear as for the others
-            fleet = replace(fleet, price_item_s=max(fleet.price_item_s, self.others.week.budget_price_item_s))
-        week = fleet.plan()
+            price_item_s = max(price_item_s, self.others.week.budget_price_item_s)
+        week = fleet.plan(price_item_s=price_item_s)
         if week is not None:
             run_all(tried.switch_plan(week, self.now_s))
         return tried

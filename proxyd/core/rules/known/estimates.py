@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
 import numpy as np
-from numpy.typing import NDArray
 
-from proxyd.core.model.chronon import Target
 from proxyd.core.model.profile import Source
-from proxyd.core.planning.allocation.fleet_state import FleetState
-from proxyd.core.planning.allocation.targets import FleetTargets
 from proxyd.core.planning.allocation.week_plan import WeekPlan
-from proxyd.core.planning.kernels.losses import MISSED_S, Losses
-from proxyd.core.rates.bursts import BIN_S, concentrations, late_share, together
 from proxyd.core.rates.evidence import Evidence, ItemTimes, item_times
 from proxyd.core.rates.model_fit import NO_FIT, ModelFit, SourceModel
 from proxyd.core.rates.rate_blend import HALF_LIVES_S, NO_EVIDENCE, Blend
-from proxyd.core.rates.siblings import siblings_of
 from proxyd.core.rates.week_bins import Cycle
-from proxyd.core.rates.week_counts import WeekCounts, fleet_shapes
-from proxyd.core.rates.week_shapes import HOUR_S, HOURS, WeekShapes, WeekSums, WeekTrust
+from proxyd.core.rates.week_counts import WeekCounts
+from proxyd.core.rates.week_shapes import WeekSums, WeekTrust
 from proxyd.core.rules.known.state import AcceptedMove, SourceHealth, SourceState
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 _IN_FOUR_OF_FIVE = np.array([0.1, 0.9])
 _DAY_S = 86400.0
 _FIRST_PLAN = 8  # the first plan is made after this part of the time between two plans
@@ -195,154 +186,6 @@ class Misfit:
 
     source_id: str
     fit: ModelFit
-
-
-@dataclass(frozen=True, eq=False)
-class Fleet:
-    """The present state of the sources that a plan of the week is for; the plan is made from it in a thread."""
-
-    # ``source_ids``, ``rate_per_s``, ``weights``, ``last_seen_s``: the sources seen so far: name, items a second,
-    # weight, and time of the last sighting; shape (sources,)
-    source_ids: Sequence[str]
-    rate_per_s: Floats
-    weights: Floats
-    last_seen_s: Floats
-    weeks: Sequence[WeekCounts]
-    # ``importances``, ``losses``, ``kind_of``: the cost of waiting by hour of the week in UTC, shape (168,), or
-    # ``None`` if all hours are equal; what items lose in addition to their delay; and the index of what applies to
-    # each source
-    importances: Sequence[Floats | None]
-    losses: Sequence[Losses]
-    kind_of: Ints
-    # ``targets``, ``rules_of``: what each rule asks for, by name and with times in seconds, and the numbers of the
-    # rules of each kind of source
-    targets: Sequence[tuple[str, Target]]
-    rules_of: Sequence[tuple[int, ...]]
-    # the share of each source's events that each of its rules counts, in the order of sources and of ``rules_of``
-    matching: Floats
-    least_gap_s: Floats  # seconds that each source's politeness puts between two probes on average, shape (sources,)
-    # the offset from UTC of the zone in which each source's week is counted, in seconds, shape (sources,)
-    zones_s: Floats
-    doe: Mapping[str, tuple[tuple[int, float], ...]]  # the probes and seconds of each source's DOE rules
-    now_s: float
-    probes_per_s: float  # the probes a second that the budget leaves for these sources
-    most_per_s: Floats  # the same by slot of the week, shape (slots,)
-    price_item_s: float
-    cycle: Cycle
-    passing: Floats | None = None  # the part of each source's items that its rule counts, shape (sources,)
-    trust: float = 1.0  # how much of the learned weeks to believe, 0 to 1
-    chronon_s: float = 0.0
-    # ``host_of``, ``host_per_s``: the host of each source, shape (sources,), and how many of these probes a second
-    # each host takes, shape (hosts,)
-    host_of: Ints | None = None
-    host_per_s: Floats | None = None
-    # which sources are planned as if every hour were alike because their week is off, shape (sources,), or ``None``
-    even: NDArray[np.bool_] | None = None
-    slot_factor: Floats | None = None  # of the previous plan
-    changes: Sequence[tuple[int, str]] = ()  # which sources changed when, in the form that ``siblings_of`` takes
-
-    def plan(self) -> WeekPlan | None:
-        """Return the plan of the week, or ``None`` if there are no sources."""
-        state = self.state()
-        return None if state is None else WeekPlan.of(state)
-
-    def state(self) -> FleetState | None:
-        """Return the input of the plan of the week, with the weeks learned; ``None`` if there are no sources."""
-        if not self.source_ids:
-            return None
-        batches = together(self.changes, self._week_s)
-        weeks = fleet_shapes(self.weeks, self._week_s + self.zones_s, together=batches)
-        return FleetState(
-            self.source_ids,
-            self.rate_per_s,
-            self.weights,
-            self.last_seen_s,
-            weeks,
-            self.probes_per_s,
-            self.price_item_s,
-            self._kinds(),
-            losses=self._losses(),
-            rules=tuple(name for name, _ in self.targets),
-            targets=self._fleet_targets(),
-            passing=self.passing,
-            trust=self.trust,
-            chronon_s=self.chronon_s,
-            cycle=self.cycle,
-            zone_s=self.zones_s if self.zones_s.any() else None,
-            doe=self.doe,
-            siblings=siblings_of(self.changes, now_s=self._week_s),
-            most_per_s=self.most_per_s,
-            slot_factor=self.slot_factor,
-            even=self.even,
-            host_of=self.host_of,
-            host_per_s=self.host_per_s,
-            host_k=self._concentrations(weeks),
-            together=batches,
-        )
-
-    def _fleet_targets(self) -> FleetTargets | None:
-        """Return what the rules ask for, or ``None`` if the budget or a price decides."""
-        if not self.targets:
-            return None
-        helped = None if self.host_of is None else late_share(self._changes(), self.host_of, self._week_s)
-        every = [target for _, target in self.targets]
-        return FleetTargets(
-            every,
-            self.rules_of,
-            self.kind_of,
-            self.host_of,
-            helped,
-            late=BIN_S / self.cycle.speed + self.chronon_s,
-            missed=MISSED_S / self.cycle.speed,
-            matching=self.matching,
-            most_gap=_DAY_S / self.cycle.speed,
-            least_gap=self.least_gap_s,
-        )
-
-    @property
-    def _week_s(self) -> float:
-        return float(self.cycle.week_s(self.now_s))
-
-    def _changes(self) -> list[tuple[int, int]]:
-        """Return which sources, by number, changed when."""
-        numbers = {source_id: number for number, source_id in enumerate(self.source_ids)}
-        return [(at, numbers[source_id]) for at, source_id in self.changes if source_id in numbers]
-
-    def _concentrations(self, weeks: WeekShapes) -> Floats | None:
-        """Return how independently the sources of each host change, shape (hosts,)."""
-        if self.host_of is None:
-            return None
-        rates = self.rate_per_s / self.cycle.speed
-        of_week = (weeks.shapes, weeks.of_source)
-        return concentrations(self._changes(), self.host_of, rates, of_week, self._week_s)
-
-    def _losses(self) -> tuple[Sequence[Losses], Ints] | None:
-        """Return the losses that occur and the index of each source's, or ``None`` if only the delay counts.
-
-        Each pair of a week and of losses takes timetables of its own; most rules have the same losses.
-        """
-        if not any(self.losses):
-            return None
-        numbers = {losses: number for number, losses in enumerate(dict.fromkeys(self.losses))}
-        number_of = np.array([numbers[losses] for losses in self.losses], dtype=np.int64)
-        return [*numbers], number_of[self.kind_of]
-
-    def _kinds(self) -> tuple[Floats, Ints] | None:
-        """Return the importances that occur and the index of each source's, or ``None`` if all are even."""
-        if all(each is None or not each.any() for each in self.importances):
-            return None
-        zones_s, zone_of = np.unique(self.zones_s, return_inverse=True)
-        pairs, pair_of = np.unique(self.kind_of * len(zones_s) + zone_of, return_inverse=True)
-        rows = [_local(self.importances[pair // len(zones_s)], zones_s[pair % len(zones_s)]) for pair in pairs.tolist()]
-        kinds, kind_of = np.unique(rows, axis=0, return_inverse=True)
-        return kinds, kind_of.reshape(-1)[pair_of].astype(np.int64)
-
-
-def _local(importance: Floats | None, zone_s: float) -> Floats:
-    """Return the cost of waiting by hour in a zone, with mean 1."""
-    if importance is None or not importance.any():
-        return np.ones(HOURS)
-    return np.roll(importance / importance.mean(), round(zone_s / HOUR_S))
 
 
 def until_next_plan_s(passed_s: float, every_s: float) -> float:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.delivery import Delivery
-from proxyd.core.model.item import EventKind, Item, UpdateEvent
+from proxyd.core.model.item import EventKind, Item, UpdateEvent, Value
 from proxyd.core.model.outcome import NO_VALIDATORS, OutcomeKind, Validators
 from proxyd.core.rates.model_fit import NO_FIT, ModelFit
 from proxyd.core.rates.rate_blend import NO_EVIDENCE, RateEvidence
@@ -260,3 +260,50 @@ class StoredEvent:
     def event(self, source_id: str) -> UpdateEvent:
         """Return the event in the form that rules see."""
         return UpdateEvent(source_id, self.seq, self.kind, self.item, self.event_s, self.seen_s, self.exact, self.old)
+
+
+LONGEST_S = 86400.0  # longest wait for a source whose life has no end, and for supplements
+
+
+@dataclass(frozen=True, slots=True)
+class Obtained:
+    """The rows of a source at the probe that captured or missed an interval."""
+
+    source_id: str
+    seen_s: float
+    captured: bool
+    rows: tuple[Mapping[str, Value], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JointInterval:
+    """An interval open on several sources."""
+
+    interval_id: str  # also of its notification
+    rule: str
+    # events of the trigger's stream since the rule's previous firing; the last one opened the interval
+    events: tuple[UpdateEvent, ...]
+    # ``opened``, ``deadline``: chronons; there is no deadline if each source's next update ends the interval
+    opened: Chronon
+    opened_s: float
+    deadline: Chronon | None
+    # when it is taken to have ended for missing sources, in unix seconds; a partial notification is then sent
+    ends_s: float
+    wanted: tuple[str, ...]  # sources still to be obtained
+    obtained: tuple[Obtained, ...] = ()
+    # sources in the partial notification, ``None`` before it; later sources go into a supplement
+    told: tuple[str, ...] | None = None
+
+    @property
+    def event(self) -> UpdateEvent:
+        """The event that opened it."""
+        return self.events[-1]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every source was obtained."""
+        return not self.wanted
+
+    def news(self) -> tuple[Obtained, ...]:
+        """Return the sources that no notification has reported yet."""
+        return tuple(each for each in self.obtained if each.source_id not in (self.told or ()))

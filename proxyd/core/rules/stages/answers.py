@@ -17,17 +17,28 @@ from proxyd.core.model.profile import FIRST
 from proxyd.core.planning.policies.demands import OnceDemand
 from proxyd.core.rules.known.failing import RuleFailure
 from proxyd.core.rules.known.knowledge import Knowledge
-from proxyd.core.rules.known.state import SourceState
+from proxyd.core.rules.known.state import LONGEST_S, IntervalRecord, JointInterval, Obtained, SourceState
 from proxyd.core.rules.programs.expression_compiler import Closure, Row
 from proxyd.core.rules.programs.meter import Meter
 from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.programs.trigger_program import AnswerProgram
 from proxyd.core.rules.stages.events import Discovery
-from proxyd.core.rules.stages.joint_intervals import LONGEST_S, Announcement, IntervalStep, JointInterval, Obtained
 from proxyd.core.rules.stages.observation import Answer, Firing
-from proxyd.core.rules.stages.streams import actual_interval
+from proxyd.core.rules.stages.payload import Announcement
+from proxyd.core.rules.stages.rule_tasks import actual_interval
 
 _STEPS_PER_EVENT, _STEPS_PER_PAIR = 10, 20  # a pair copies the row of its answer
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalStep:
+    """One step of a joint interval."""
+
+    interval: JointInterval
+    is_over: bool = False
+    announced: Announcement | None = None
+    records: tuple[IntervalRecord, ...] = ()  # whether each source that is decided now captured the interval
+    asks: tuple[str, ...] = ()  # the sources that the interval wants probed from now on, or no longer
 
 
 @dataclass(frozen=True, slots=True)

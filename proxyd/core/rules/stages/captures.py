@@ -1,4 +1,8 @@
-"""Joint intervals, which several sources must capture, from the event that opens one to its notification."""
+"""Intervals that several sources must capture: an event in one class with a query of others, or a count over a class.
+
+An event opens the interval on every source of the query that correlates with it. The notification is sent once all are
+captured, or is sent as partial when the interval ends; what is obtained later is sent once, as a supplement.
+"""
 
 from __future__ import annotations
 
@@ -6,31 +10,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from proxyd.core.model.chronon import Chronon
+from proxyd.core.model.chronon import Chronon, ChrononGrid
 from proxyd.core.model.item import Item, UpdateEvent, Value
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.planning.policies.demands import OnceDemand
 from proxyd.core.rules.known.context import History, StoreQuery, history_query
 from proxyd.core.rules.known.knowledge import Knowledge, Ownership
-from proxyd.core.rules.known.state import IntervalRecord, StoredEvent
+from proxyd.core.rules.known.state import LONGEST_S, IntervalRecord, JointInterval, Obtained, StoredEvent
+from proxyd.core.rules.programs.expression_compiler import Closure, Row, is_true
 from proxyd.core.rules.programs.meter import CORRELATION_LIMITS, Meter
 from proxyd.core.rules.programs.rule_program import RuleProgram
-from proxyd.core.rules.stages.answers import AwaitedAnswers, Match, MatchTask
+from proxyd.core.rules.stages.answers import AwaitedAnswers, IntervalStep, Match, MatchTask
 from proxyd.core.rules.stages.events import Discovery
-from proxyd.core.rules.stages.joint_intervals import (
-    LONGEST_S,
-    Announcement,
-    IntervalStep,
-    JointInterval,
-    Obtained,
-    obtain,
-    rows_of,
-    sources_that_correlate,
-    wait_s,
-)
 from proxyd.core.rules.stages.observation import Answer, Firing, RuleResults
-from proxyd.core.rules.stages.payload import histories
-from proxyd.core.rules.stages.streams import with_fates
+from proxyd.core.rules.stages.payload import Announcement, histories
+from proxyd.core.rules.stages.rule_tasks import with_fates
 
 
 class OpenIntervals:
@@ -443,3 +437,79 @@ def _sources_to_count(program: RuleProgram, event: UpdateEvent) -> list[str]:
     if not program.trigger.counts_across:
         return []
     return [source_id for source_id in program.event_sources if source_id != event.source_id]
+
+
+_MOST_ROWS = 1000  # of one source in a query
+_LIVES = 2.0  # expected lives of a source after which its interval is assumed to have ended
+_STEPS_PER_COPY = 12  # of a row
+
+
+def sources_that_correlate(
+    event: UpdateEvent,
+    seen: Mapping[str, Sequence[Mapping[str, Value]] | None],
+    table: str,
+    condition: Closure | None,
+    meter: Meter,
+) -> list[str]:
+    """Return the sources that may have a row for an event: a row meets ``condition``, or the rows are unknown.
+
+    ``seen`` holds the last rows seen of each source, ``None`` before first contact. Without a condition all sources
+    correlate. So do the remaining ones once the meter is spent.
+    """
+    row = Row.of(event, meter=meter)
+
+    def may(rows: Sequence[Mapping[str, Value]] | None) -> bool:
+        if condition is None or rows is None or meter.is_spent:
+            return True
+        try:
+            return any(is_true(condition(with_row(fields))) for fields in rows)
+        except Exception:  # noqa: BLE001 - the query itself decides later, and reports what fails
+            return True
+
+    def with_row(fields: Mapping[str, Value]) -> Row:
+        meter.spend(_STEPS_PER_COPY)
+        return replace(row, fields=fields, tables={table: fields})
+
+    return [source_id for source_id, rows in seen.items() if may(rows)]
+
+
+def wait_s(rates_per_s: Iterable[float], *, chronon_s: float) -> float:
+    """Return how long to wait for sources whose life ends with their next update: twice the longest expected life.
+
+    >>> wait_s([0.1, 0.01], chronon_s=10.0)
+    200.0
+    """
+    slowest = min(rates_per_s, default=0.0)
+    return min(LONGEST_S, max(10 * chronon_s, _LIVES / slowest if slowest > 0 else LONGEST_S))
+
+
+def obtain(
+    interval: JointInterval,
+    source_id: str,
+    found: Sequence[StoredEvent],
+    rows: Sequence[Mapping[str, Value]],
+    *,
+    seen_s: float,
+    grid: ChrononGrid,
+) -> JointInterval:
+    """Return the interval after one of its sources was seen by a probe that started after the interval opened.
+
+    Under a window the source is captured up to the deadline; under *overwrite* it is captured unless it was updated in
+    a chronon later than the one in which the interval opened.
+    """
+    if interval.deadline is not None:
+        captured = grid.chronon_at(seen_s) <= interval.deadline
+    else:
+        captured = not any(not e.seed and grid.chronon_at(e.event_s) > interval.opened for e in found)
+    obtained = Obtained(source_id, seen_s, captured, tuple(rows[:_MOST_ROWS]))
+    return replace(
+        interval,
+        wanted=tuple(each for each in interval.wanted if each != source_id),
+        obtained=(*interval.obtained, obtained),
+    )
+
+
+def rows_of(items: Iterable[Item], paths: Iterable[str]) -> tuple[Mapping[str, Value], ...]:
+    """Return the rows of a source's items that queries see: only the fields they read."""
+    wanted = tuple(paths)
+    return tuple({path: item.fields.get(path) for path in wanted} for item in items)[:_MOST_ROWS]

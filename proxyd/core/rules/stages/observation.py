@@ -14,12 +14,11 @@ from proxyd.core.planning.queue.planned_source import SourceRecord
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.known.estimates import FleetRecord
 from proxyd.core.rules.known.failing import FailingRule, RuleFailure
-from proxyd.core.rules.known.state import IntervalRecord, Notification, SourceState, StoredEvent
+from proxyd.core.rules.known.state import IntervalRecord, JointInterval, Notification, SourceState, StoredEvent
 from proxyd.core.rules.known.subscriptions import Subscription
 from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.core.rules.stages.events import Discovery
 from proxyd.core.rules.stages.hints import SiblingHint
-from proxyd.core.rules.stages.joint_intervals import JointInterval
 from proxyd.core.rules.stages.source_state import Calibration
 
 

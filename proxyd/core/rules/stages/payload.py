@@ -20,13 +20,12 @@ from proxyd.core.model.profile import Source
 from proxyd.core.politeness import Outage
 from proxyd.core.rules.known.context import History
 from proxyd.core.rules.known.failing import RuleFailure
-from proxyd.core.rules.known.state import Notification, StoredEvent
+from proxyd.core.rules.known.state import JointInterval, Notification, Obtained, StoredEvent
 from proxyd.core.rules.programs.expression_compiler import Row
 from proxyd.core.rules.programs.message_program import word_rows
 from proxyd.core.rules.programs.meter import Meter
 from proxyd.core.rules.programs.query_program import ResultRow
 from proxyd.core.rules.programs.rule_program import RuleProgram
-from proxyd.core.rules.stages.joint_intervals import Announcement, Obtained
 from proxyd.core.rules.stages.observation import Firing, RuleResults
 
 MOST_SHOWN = 2_000_000
@@ -64,6 +63,17 @@ def notifications_of_firings(
         return _notification_of_firing(program, firing, until(firing), meter, facts)
 
     return _make_all(program, [(each.events[-1].source_id, partial(make, each)) for each in firings])
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """A joint interval that is to be notified now; ``url`` is that of the source whose event opened it."""
+
+    program: RuleProgram
+    interval: JointInterval
+    history: History
+    url: str
+    created_s: float
 
 
 def joint_notifications(

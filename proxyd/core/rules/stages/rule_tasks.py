@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
-from proxyd.core.model.chronon import ChrononGrid
-from proxyd.core.model.item import UpdateEvent
+from proxyd.core.errors import WorkLimitError
+from proxyd.core.model.chronon import Chronon, ChrononGrid
+from proxyd.core.model.item import EventKind, UpdateEvent
+from proxyd.core.model.profile import Source
 from proxyd.core.rules.known.context import History, SourceContext
 from proxyd.core.rules.known.failing import RuleFailure
-from proxyd.core.rules.known.state import StoredEvent
-from proxyd.core.rules.programs.meter import Limits, Meter
+from proxyd.core.rules.known.state import MAX_PENDING_CHARACTERS, IntervalRecord, StoredEvent
+from proxyd.core.rules.programs.meter import UNMETERED, Limits, Meter
 from proxyd.core.rules.programs.rule_program import RuleProgram
-from proxyd.core.rules.programs.stream_state import StreamState
-from proxyd.core.rules.stages.joint_intervals import Announcement
-from proxyd.core.rules.stages.observation import RuleResults
-from proxyd.core.rules.stages.payload import ProbeFacts, joint_notifications, notifications_of_firings
-from proxyd.core.rules.stages.streams import advance, answers, recall_stream
+from proxyd.core.rules.programs.stream_state import MAX_PENDING, StreamState
+from proxyd.core.rules.programs.trigger_program import Tally
+from proxyd.core.rules.stages.observation import Answer, Firing, RuleResults
+from proxyd.core.rules.stages.payload import Announcement, ProbeFacts, joint_notifications, notifications_of_firings
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -153,3 +155,276 @@ class RecallTask:
 def run_task(task: Task[R_co], limits: Limits) -> R_co:
     """Return the result of one task under ``limits``; worker processes call this."""
     return task.run(Meter(limits))
+
+
+_STEPS_PER_EVENT, _STEPS_TO_MEASURE = 150, 8
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """A new stream whose START lies in the past of a known source.
+
+    The stored items numbered before ``before_seq`` are to be run through it; later ones reach it without help.
+    """
+
+    program: RuleProgram
+    source: Source
+    before_seq: int
+
+
+def with_fates(stream: StreamState, records: Sequence[IntervalRecord]) -> StreamState:
+    """Return the stream with the fates of some of its intervals counted."""
+    captured = sum(record.captured for record in records)
+    return replace(
+        stream,
+        captured=stream.captured + captured,
+        missed=stream.missed + len(records) - captured,
+        utility=stream.utility + sum(record.utility for record in records),
+    )
+
+
+def advance(
+    program: RuleProgram,
+    stream: StreamState,
+    found: Sequence[StoredEvent],
+    grid: ChrononGrid,
+    across: StreamState | None = None,
+    meter: Meter = UNMETERED,
+    *,
+    declared_s: float = 0.0,
+) -> RuleResults:
+    """Return the stream after the events ``found`` by one probe, taken one by one in order.
+
+    Firings in one chronon share one interval, because the measures count updates in one chronon as one event. Seeds
+    count if they are known to be younger than START; events outside [START, END) never count. Intervals that several
+    sources must capture are not recorded here, because they have not ended yet. An event that does not pass WHERE does
+    not count for the rule, nor does one on which the rule's expressions fail; once the meter is spent, no more count.
+    """
+    intervals: list[IntervalRecord] = []
+    firings: list[Firing] = []
+    failures: list[RuleFailure] = []
+    overwritten: Sequence[Chronon | None] = ()
+    for position, stored in enumerate(found):
+        if not counts(program, stored, declared_s):
+            continue
+        event = program.own_view(stored.event(stream.source_id))
+        if event is None:
+            continue
+        stream = replace(stream, seen=stream.seen + 1)
+        try:
+            meter.spend(_STEPS_PER_EVENT)
+            if not program.trigger.passes(event, meter):
+                continue
+            taken = _take(program, stream, event, meter)
+            taken_across = None if across is None else _take(program, across, event, meter)
+            fires = program.trigger.fires(event, _tally(taken), _tally(taken_across or taken), meter)
+        except WorkLimitError as error:
+            failures.append(RuleFailure.of(program, event.source_id, error))
+            break  # all others would fail too
+        except Exception as error:  # noqa: BLE001 - whatever happens fails this rule alone
+            failures.append(RuleFailure.of(program, event.source_id, error))
+            continue
+        stream, across = taken, taken_across
+        if not fires:
+            continue
+        overwritten = overwritten or overwriting([grid.chronon_at(each.event_s) for each in found])
+        record = actual_interval(program, event, overwritten[position], grid)
+        opened = not intervals or record.start != intervals[-1].start
+        is_own = opened and not program.is_joint and not program.is_of_source  # an event of a source is not missed
+        if is_own:
+            intervals.append(record)
+        pending = (across or stream).pending
+        is_alone = program.trigger.is_mixed or program.answer is not None
+        firings.append(Firing(program.rule.name, pending[-1:] if is_alone else pending, record))
+        stream = _fire(with_fates(stream, [record] if is_own else []), event)
+        across = None if across is None else _fire(across, event)
+    streams = (stream,) if across is None else (stream, across)
+    return RuleResults(streams, tuple(intervals), failures=tuple(failures), firings=tuple(firings))
+
+
+def answers(
+    program: RuleProgram, source_id: str, found: Sequence[StoredEvent], meter: Meter, *, declared_s: float
+) -> RuleResults:
+    """Return the events of a probe that may answer a rule's first events, and how its conditions failed on others."""
+    kept: list[Answer] = []
+    failures: list[RuleFailure] = []
+    answer = program.answer
+    if answer is None:
+        return RuleResults()
+    own = [each for each in found if each.kind is answer.kind and _in_period(program, each, declared_s)]
+    for event in filter(None, (program.own_view(each.event(source_id)) for each in own)):
+        try:
+            meter.spend(_STEPS_PER_EVENT)
+            if answer.passes(event, meter):
+                kept.append(Answer(program.rule.name, _without_unread_fields(program, event)))
+        except WorkLimitError as error:
+            failures.append(RuleFailure.of(program, source_id, error))
+            break  # all others would fail too
+        except Exception as error:  # noqa: BLE001 - whatever happens fails this rule alone
+            failures.append(RuleFailure.of(program, source_id, error))
+    return RuleResults(answers=tuple(kept), failures=tuple(failures))
+
+
+def recall_stream(
+    program: RuleProgram, stream: StreamState, found: Iterable[UpdateEvent], now_s: float, meter: Meter = UNMETERED
+) -> StreamState:
+    """Return a restored stream with the events since it last fired, and with its windows filled again.
+
+    ``found`` holds the events of its sources inside the rule's period; what failed when it was first seen fails again.
+    """
+    try:
+        events = [e for e in sorted(found, key=lambda e: (e.time_s, e.seq)) if _passes(program, e, meter)]
+        tally = _recall_windows(program, events, now_s, meter)
+    except WorkLimitError:  # all others would fail too, as they did when they were first seen
+        return stream
+    is_across = not stream.source_id
+    since = [e for e in events if (e.seen_s > stream.fired_s if is_across else e.seq > stream.fired_seq)]
+    pending = _limit_pending(tuple(_without_unread_fields(program, event) for event in since[-MAX_PENDING:]))
+    return replace(stream, pending=pending, windows=tally.windows)
+
+
+def _recall_windows(program: RuleProgram, events: Iterable[UpdateEvent], now_s: float, meter: Meter) -> Tally:
+    tally = program.trigger.zero
+    for event in (e for e in events if e.time_s > now_s - program.trigger.longest_s):
+        with _skip_failures():
+            tally = program.trigger.take(tally, event, meter)
+    return tally
+
+
+@contextmanager
+def _skip_failures() -> Iterator[None]:
+    """Go on after an event on which a rule's expressions fail, but not after a limit that the rule has reached."""
+    try:
+        yield
+    except WorkLimitError:
+        raise
+    except Exception:  # noqa: BLE001 - it failed when it was first seen, and was told then
+        pass
+
+
+def refill_stream(program: RuleProgram, stream: StreamState, found: Iterable[UpdateEvent]) -> StreamState:
+    """Return a stream whose events since it last fired hold what the rule's query reads now, after an edit.
+
+    Events that are not ``found`` stay as they are.
+    """
+    stored = {(event.source_id, event.seq): event for event in found}
+    pending = (
+        _without_unread_fields(program, stored.get((event.source_id, event.seq), event)) for event in stream.pending
+    )
+    return replace(stream, pending=_limit_pending(tuple(pending)))
+
+
+def _passes(program: RuleProgram, event: UpdateEvent, meter: Meter) -> bool:
+    with _skip_failures():
+        return program.trigger.passes(event, meter)
+    return False
+
+
+def _tally(stream: StreamState) -> Tally:
+    return Tally(stream.totals, stream.windows)
+
+
+def _take(program: RuleProgram, stream: StreamState, event: UpdateEvent, meter: Meter) -> StreamState:
+    tally = program.trigger.take(_tally(stream), event, meter)
+    meter.spend(len(stream.pending) >> 4)
+    pending = _limit_pending((*stream.pending, _without_unread_fields(program, event)), meter)
+    return replace(stream, totals=tally.totals, windows=tally.windows, pending=pending)
+
+
+def _limit_pending(pending: tuple[UpdateEvent, ...], meter: Meter = UNMETERED) -> tuple[UpdateEvent, ...]:
+    """Return the newest events that a stream keeps, limited in number and in characters."""
+    pending = pending[-MAX_PENDING:]
+    if not pending or _characters(pending[-1]) * MAX_PENDING <= MAX_PENDING_CHARACTERS:
+        return pending
+    meter.spend(_STEPS_TO_MEASURE * len(pending))
+    left = MAX_PENDING_CHARACTERS
+    for number, event in enumerate(reversed(pending)):
+        left -= _characters(event)
+        if left < 0 and number:
+            return pending[len(pending) - number :]
+    return pending
+
+
+def _characters(event: UpdateEvent) -> int:
+    versions = (event.item, event.old) if event.old is not None else (event.item,)
+    return sum(len(value) for each in versions for value in each.fields.values() if isinstance(value, str))
+
+
+def _without_unread_fields(program: RuleProgram, event: UpdateEvent) -> UpdateEvent:
+    """Return an event with only the fields that its rule's query reads; a rule that seldom fires keeps many events."""
+    paths, old_paths = program.kept_paths
+    if event.kind is EventKind.DELETE:
+        paths = paths | old_paths
+    old = event.old and replace(event.old, fields={path: event.old.fields.get(path) for path in old_paths})
+    fields = {path: event.item.fields.get(path) for path in paths}
+    return replace(event, item=replace(event.item, fields=fields), old=old)
+
+
+def counts(program: RuleProgram, item: StoredEvent, declared_s: float = 0.0) -> bool:
+    """Return whether an event is of the rule's kind and inside its period.
+
+    On a source that was declared later than the rule, at ``declared_s``, NOW is that time. Many feeds truncate times to
+    whole seconds, so an item that appeared in the second of START and was not there before counts.
+    """
+    return program.wants(item.item, item.kind) and _in_period(program, item, declared_s)
+
+
+def _in_period(program: RuleProgram, item: StoredEvent, declared_s: float) -> bool:
+    published_s = item.item.published_s if item.kind is EventKind.INSERT else None
+    if item.seed and published_s is None:
+        return False
+    start_s = program.starts_at(declared_s)
+    started = item.event_s >= start_s
+    if not started and not item.seed and published_s is not None and published_s.is_integer():
+        started = published_s + 1.0 > start_s
+    return started and item.event_s < program.end_s
+
+
+def actual_interval(
+    program: RuleProgram, event: UpdateEvent, overwritten: Chronon | None, grid: ChrononGrid
+) -> IntervalRecord:
+    """Return the actual interval that ``event`` opened, and whether the probe that found it came in time.
+
+    ``overwritten`` is the chronon of the next event of the source, ``None`` if none is known.
+    """
+    start = grid.chronon_at(event.time_s)
+    probed = grid.chronon_at(event.seen_s)
+    deadline: Chronon | None
+    if program.life_s is not None:
+        deadline = start + grid.ceil(program.life_s)
+    else:
+        deadline = None if overwritten is None else overwritten - 1
+    captured = deadline is None or probed <= deadline
+    delay_s = max(0.0, event.seen_s - event.time_s)
+    return IntervalRecord(
+        rule=program.rule.name,
+        source_id=event.source_id,
+        seq=event.seq,
+        start=start,
+        deadline=deadline,
+        probed=probed,
+        captured=captured,
+        exact=event.exact,
+        delay_s=delay_s,
+        utility=program.utility(delay_s, captured=captured),
+    )
+
+
+def overwriting(chronons: Sequence[Chronon]) -> list[Chronon | None]:
+    """Return for each event the chronon of the first one after it that lies in a later chronon.
+
+    >>> overwriting([1, 1, 3, 2])
+    [3, 3, None, None]
+    """
+    found: list[Chronon | None] = []
+    later: list[Chronon] = []  # from late to early, without those that an earlier event in a later chronon hides
+    for chronon in reversed(chronons):
+        while later and later[-1] <= chronon:
+            later.pop()
+        found.append(later[-1] if later else None)
+        later.append(chronon)
+    return found[::-1]
+
+
+def _fire(stream: StreamState, event: UpdateEvent) -> StreamState:
+    return replace(stream, pending=(), fired_seq=event.seq, fired_s=event.seen_s)

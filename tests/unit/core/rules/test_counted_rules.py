@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from unittest.mock import patch
 
 import numpy as np
@@ -220,8 +219,7 @@ def test_a_plan_makes_as_many_probes_as_the_budget_leaves() -> None:
     terms, after = terms_of(12 * 3600.0, probes=1000, sources=60, weeks=2)
     with patch.object(policy_registry, "_DOMAIN", text):
         policy = DeciderPolicy(terms)
-    fleet = replace(policy._decider.fleet(terms.start_s), probes_per_s=480 / (terms.stop_s - terms.start_s))
-    week = fleet.plan()
+    week = policy._decider.fleet(terms.start_s).plan(probes_per_s=480 / (terms.stop_s - terms.start_s))
     assert week is not None
     run_all(policy._decider.switch_plan(week, terms.start_s))
     with patch.object(policy, "_day", type("Never", (), {"rings": lambda self, now: False})()):

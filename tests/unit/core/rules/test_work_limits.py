@@ -13,8 +13,7 @@ from proxyd.core.rules.programs.meter import QUICK_LIMITS, WORK_LIMITS, Limits, 
 from proxyd.core.rules.programs.rule_program import compile_rule
 from proxyd.core.rules.programs.text_patterns import MOST_PATTERN
 from proxyd.core.rules.stages.payload import MOST_SHOWN
-from proxyd.core.rules.stages.rule_tasks import RuleTask
-from proxyd.core.rules.stages.streams import overwriting
+from proxyd.core.rules.stages.rule_tasks import RuleTask, overwriting
 from proxyd.notify.channels.message_forms import payload
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source
 from tests.hostile_rules import HOSTILE_RULES, T0, HostileRule, items, shown

@@ -17,7 +17,7 @@ from proxyd.core.rules.programs.function_values import MOST_DISTINCT, MOST_IN_WI
 from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.core.rules.programs.trigger_program import Tally
-from proxyd.core.rules.stages.streams import advance, recall_stream
+from proxyd.core.rules.stages.rule_tasks import advance, recall_stream
 from proxyd.store.rows import stream_row, stream_state
 from tests.fleets import decider, declaration, rule, source
 

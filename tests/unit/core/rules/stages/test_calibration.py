@@ -15,8 +15,8 @@ from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.stages.observation import Observation
+from proxyd.core.rules.stages.rule_tasks import advance
 from proxyd.core.rules.stages.source_state import Calibration, Gap, predict
-from proxyd.core.rules.stages.streams import advance
 from proxyd.store import open_store
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source, unchanged
 from tests.observations import observed

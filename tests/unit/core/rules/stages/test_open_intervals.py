@@ -8,8 +8,8 @@ from typing import cast
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxyd.core.rules.known.state import JointInterval
 from proxyd.core.rules.stages.captures import OpenIntervals
-from proxyd.core.rules.stages.joint_intervals import JointInterval
 
 SOURCES = "abcd"
 
