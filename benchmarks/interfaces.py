@@ -37,8 +37,7 @@ from proxyd.core.rates.rate_blend import RateEvidence
 from proxyd.core.rates.week_counts import WeekCounts, pack
 from proxyd.core.rules.known.compiled import reading_of
 from proxyd.core.rules.known.state import SourceState
-from proxyd.core.rules.programs.function_values import Total
-from proxyd.core.rules.programs.stream_state import StreamState
+from proxyd.core.rules.programs.stream_state import StreamState, Total
 from proxyd.core.rules.stages.source_state import Calibration
 from proxyd.store import rows
 from proxyd.store.databases import tables as t

@@ -46,8 +46,8 @@ from proxyd.core.model.delivery import WebhookDelivery
 from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.kernels.numba_kernels import load_libraries
-from proxyd.core.rules.answers.trial import PlanCost, Trial, demand_besides_week, differs_little
-from proxyd.core.rules.known.failing import FailingRule
+from proxyd.core.rules.answers.advice import PlanCost, Trial, demand_besides_week, differs_little
+from proxyd.core.rules.known.rule_counts import FailingRule
 from proxyd.daemon.declared_texts import (
     API_TEXT,
     NOTHING_DECLARED,

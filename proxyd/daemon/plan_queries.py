@@ -18,13 +18,19 @@ from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rules.answers.advice import Advice, advise
-from proxyd.core.rules.answers.explanation import Explainer, Explanation
-from proxyd.core.rules.answers.promises import KeptPromise, RuleWeek, fallen_shortest, promises_kept
+from proxyd.core.rules.answers.explanation import (
+    Explainer,
+    Explanation,
+    KeptPromise,
+    RuleWeek,
+    fallen_shortest,
+    promises_kept,
+)
 from proxyd.core.rules.answers.shown_events import ShownEvent, shown_event
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.known.capture_counts import CaptureCounts
 from proxyd.core.rules.known.compiled import Compiled
 from proxyd.core.rules.known.estimates import Misfit
+from proxyd.core.rules.known.rule_counts import CaptureCounts
 from proxyd.core.rules.stages.source_state import Calibration
 from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.plan_loop import in_parts

@@ -15,7 +15,7 @@ from proxyd.base.metrics import Metrics
 from proxyd.base.worker_pool import WorkerLimits, WorkerPool
 from proxyd.core.errors import WorkerFailedError
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.known.failing import RuleFailure
+from proxyd.core.rules.known.rule_counts import RuleFailure
 from proxyd.core.rules.known.state import StoredEvent
 from proxyd.core.rules.observing import Evaluation
 from proxyd.core.rules.programs.meter import QUICK_LIMITS, WORK_LIMITS, Limits, Meter

@@ -34,7 +34,7 @@ from proxyd.core.model.delivery import shown_endpoint
 from proxyd.core.model.field_values import parse_iso
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.outcome import Picture
-from proxyd.core.rules.answers.promises import RuleWeek
+from proxyd.core.rules.answers.explanation import RuleWeek
 from proxyd.core.rules.answers.shown_events import texts_of
 from proxyd.core.rules.known.state import StoredEvent
 from proxyd.core.rules.programs.message_program import link_of

@@ -36,8 +36,7 @@ from proxyd.core.rules.known.state import (
     StoredEvent,
 )
 from proxyd.core.rules.known.subscriptions import Subscription, SubscriptionStatus
-from proxyd.core.rules.programs.function_values import Total, distinct_hash
-from proxyd.core.rules.programs.stream_state import StreamState
+from proxyd.core.rules.programs.stream_state import StreamState, Total, distinct_hash
 from proxyd.core.rules.stages.hints import SiblingHint
 from proxyd.core.rules.stages.observation import Observation
 from proxyd.core.rules.stages.source_state import Calibration

@@ -20,7 +20,7 @@ from proxyd.core.errors import BusyError, ConflictError, NotFoundError, ProfileE
 from proxyd.core.language import CheckSettings
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import EventKind
-from proxyd.core.rules.answers.trial import Trial
+from proxyd.core.rules.answers.advice import Trial
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.compiled import Swap
 from proxyd.core.rules.known.context import StoredContext, StoreQuery
@@ -346,7 +346,7 @@ async def test_of_a_large_fleet_only_what_changes_is_tried(world: World, monkeyp
     await declarations.start()
     await declarations.declare(*(source(f"s{number}") for number in range(9)))
     changes, whole = await declarations.try_out(source("t0"), source("t1"))
-    monkeypatch.setattr("proxyd.core.rules.answers.trial._SMALL_FLEET", 5)
+    monkeypatch.setattr("proxyd.core.rules.answers.advice._SMALL_FLEET", 5)
     tried: list[int] = []
     monkeypatch.setattr(Trial, "of", lambda *_: tried.append(1))
     assert await declarations.try_out(source("t0"), source("t1")) == (changes, whole)

@@ -12,8 +12,8 @@ from proxyd.core.model.chronon import Budget, Epoch
 from proxyd.core.model.item import Item
 from proxyd.core.model.outcome import ProbeOutcome
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
-from proxyd.core.rules.known.capture_counts import MatchingShare
 from proxyd.core.rules.known.context import StoredContext
+from proxyd.core.rules.known.rule_counts import MatchingShare
 from tests.fleets import decider, declaration, rule, source
 from tests.rehearsal import Origins, rehearse
 

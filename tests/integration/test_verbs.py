@@ -19,7 +19,7 @@ from proxyd.cli.main import main
 from proxyd.cli.top import TopView
 from proxyd.client import Client
 from proxyd.core.model.field_values import iso_time
-from proxyd.core.rules.known.failing import RuleFailure
+from proxyd.core.rules.known.rule_counts import RuleFailure
 from proxyd.core.rules.programs.stream_state import Spell
 from tests.canned import Canned, answering
 from tests.fakes import FakeClock

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxyd.core.rules.programs.function_values import like_matcher, regex_of
 from proxyd.core.rules.programs.meter import UNMETERED
-from proxyd.core.rules.programs.text_patterns import like_matcher, regex_of
 from tests.examples import examples
 
 # the Kelvin sign and the long s are lower-case k and s to a comparison that ignores case

@@ -18,7 +18,7 @@ from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
 from proxyd.core.errors import BadSearchError, BusyError
 from proxyd.core.model.suspension import Subject
-from proxyd.core.rules.answers.promises import falls_short
+from proxyd.core.rules.answers.explanation import falls_short
 from proxyd.core.rules.programs.message_program import heading
 
 _MOST_NEWS, _MOST_NAMED, _MOST_DEAD = 12, 5, 20

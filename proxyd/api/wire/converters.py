@@ -13,13 +13,11 @@ from proxyd.core.model.profile import Domain, NotificationRule, Profile
 from proxyd.core.model.suspension import Suspension
 from proxyd.core.planning.allocation.targets import RuleOutlook
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
-from proxyd.core.rules.answers.advice import Advice
-from proxyd.core.rules.answers.promises import KeptPromise, falls_short
+from proxyd.core.rules.answers.advice import Advice, PlanCost
+from proxyd.core.rules.answers.explanation import KeptPromise, falls_short
 from proxyd.core.rules.answers.shown_events import ShownEvent
-from proxyd.core.rules.answers.trial import PlanCost
-from proxyd.core.rules.known.capture_counts import CaptureCounts
 from proxyd.core.rules.known.estimates import Misfit
-from proxyd.core.rules.known.failing import FailingRule
+from proxyd.core.rules.known.rule_counts import CaptureCounts, FailingRule
 from proxyd.core.rules.stages.payload import screenshot_path
 from proxyd.core.rules.stages.source_state import Calibration
 from proxyd.core.texts.safe_text import is_web

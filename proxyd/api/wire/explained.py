@@ -15,8 +15,7 @@ from proxyd.core.model.field_values import iso_time, minute_of
 from proxyd.core.model.profile import Declaration
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.policies.rule_demand import CountedAhead
-from proxyd.core.rules.answers.explanation import Explanation, RulePolicy, chance_text, item_to_count
-from proxyd.core.rules.answers.promises import KeptPromise
+from proxyd.core.rules.answers.explanation import Explanation, KeptPromise, RulePolicy, chance_text, item_to_count
 from proxyd.core.rules.known.state import ITEMS
 from proxyd.core.rules.programs.stream_state import Spell
 

@@ -36,8 +36,8 @@ from proxyd.core.rules.known.compiled import (
 )
 from proxyd.core.rules.known.context import NO_CONTEXT, StoredContext
 from proxyd.core.rules.known.estimates import FleetRecord
-from proxyd.core.rules.known.failing import FailingRule
 from proxyd.core.rules.known.knowledge import DeciderSettings, Knowledge
+from proxyd.core.rules.known.rule_counts import FailingRule
 from proxyd.core.rules.known.state import JointInterval, SourceState
 from proxyd.core.rules.known.subscriptions import Hubs, Subscription
 from proxyd.core.rules.observing import Observing, finish_at_once

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.profile import Source
@@ -12,12 +13,10 @@ from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.politeness import PolitenessBudget
 from proxyd.core.rates.rate_blend import DEFAULT_MEAN_PER_S
 from proxyd.core.rates.week_bins import Cycle
-from proxyd.core.rules.known.capture_counts import CaptureCounts, StreamTable
 from proxyd.core.rules.known.compiled import NOTHING_COMPILED, Compiled, reading_of
 from proxyd.core.rules.known.context import SourceContext
 from proxyd.core.rules.known.estimates import Estimates
-from proxyd.core.rules.known.failing import FailingRules
-from proxyd.core.rules.known.rule_demands import politeness_of
+from proxyd.core.rules.known.rule_counts import CaptureCounts, FailingRules, StreamTable
 from proxyd.core.rules.known.state import AcceptedMove, SourceState
 from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.programs.stream_state import StreamState
@@ -162,7 +161,12 @@ class Knowledge:
 
     def politeness(self, source: Source) -> PolitenessBudget:
         """Return how often a source may be probed."""
-        return politeness_of(source, spacing_s=self.settings.source_spacing_s, chronon_s=self.grid.length_s)
+        asked, spacing_s, chronon_s = source.politeness, self.settings.source_spacing_s, self.grid.length_s
+        if asked is None:
+            return _share_spacing(spacing_s)
+        spacing_s = asked.spacing.in_seconds(chronon_s=chronon_s) if asked.spacing else spacing_s
+        per_s = asked.per.in_seconds(chronon_s=chronon_s) if asked.per else 0.0
+        return PolitenessBudget(spacing_s, asked.probes, per_s)
 
     def count(self, rule: str, source_id: str) -> int:
         """Return how many events a rule has counted on a source."""
@@ -220,6 +224,11 @@ class Knowledge:
             freshness_cap_s=0.0 if source.freshness is False else self.settings.freshness_cap_s,
             declared_s=self.compiled.declaration_s(source.source_id),
         )
+
+
+@lru_cache
+def _share_spacing(spacing_s: float) -> PolitenessBudget:
+    return PolitenessBudget(spacing_s)  # which many sources share
 
 
 def _selects(program: RuleProgram) -> bool:

@@ -37,13 +37,15 @@ from proxyd.core.rules.programs.function_values import (
     PARTS_OF_TIMES,
     READINGS,
     STEPS,
+    Regex,
     arithmetic,
     cast,
     diff,
+    like_matcher,
+    like_read,
     number,
 )
 from proxyd.core.rules.programs.meter import UNMETERED, Meter, check_length
-from proxyd.core.rules.programs.text_patterns import Regex, like_matcher, like_read
 
 _STEPS_PER_OPERATOR = 2
 _STEPS_PER_NUMBER = 400  # to read one as people write it

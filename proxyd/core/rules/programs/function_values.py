@@ -1,25 +1,27 @@
-"""Functions of expressions, and aggregates over rows: what they return, and what a call costs."""
+"""Functions of expressions, and the patterns of LIKE and REGEXP: what they return, and what a call costs."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from hashlib import blake2b
-from itertools import islice
+from functools import cached_property
 from math import floor, isfinite, trunc
+from typing import TypeAlias
 
-from proxyd.core.errors import WorkLimitError
-from proxyd.core.model.expression import Aggregate, CastType
-from proxyd.core.model.field_values import coerce, is_less, iso_time
+import re2
+
+from proxyd.core.errors import EvaluationError
+from proxyd.core.model.expression import CastType
+from proxyd.core.model.field_values import coerce, iso_time
 from proxyd.core.model.item import Value
 from proxyd.core.model.notations import mark_of
 from proxyd.core.model.numbers import read_number
+from proxyd.core.model.patterns import LIKE_MEMORY_BYTES, re2_options
 from proxyd.core.model.profile import FieldType
 from proxyd.core.model.text_blocks import diff_blocks
 from proxyd.core.model.wall_time import all_zones
-from proxyd.core.rules.programs.meter import UNMETERED, Meter, check_length
+from proxyd.core.rules.programs.meter import Meter, check_length
 
 
 def arithmetic(operator: str, left: Value, right: Value) -> Value:
@@ -181,162 +183,161 @@ def diff(old: Value, new: Value, meter: Meter) -> Value:
     return "\n".join(map(str, diff_blocks(str(old), str(new), spend=meter.spend)))
 
 
-MOST_DISTINCT = 10_000
-MOST_IN_WINDOW = 10_000
-MOST_CHARACTERS = 4_000_000
-"""Characters of the texts in a window; a rule whose state is full fails."""
-_STEPS_PER_VALUE, _COPIED_PER_STEP = 4, 16
+_STEPS_TO_COMPILE = 8
+_Matcher: TypeAlias = Callable[[str, Meter], bool]
+"""Tells whether a text matches, and counts the work; raises ``EvaluationError``."""
 
 
-def distinct_hash(value: Value) -> int:
-    """Return the 64 bits by which DISTINCT knows a value; equal numbers have the same.
+def like_matcher(pattern: str, *, escape: str | None, ignores_case: bool = False) -> _Matcher:
+    r"""Return a function that tells whether a whole text matches; ILIKE ignores case.
 
-    A set of the values themselves grew to 1.8 GB in nine probes.
+    A pattern without ``_`` needs no regular expression, unless an ILIKE has characters beyond ASCII to compare.
 
-    >>> distinct_hash(5) == distinct_hash(5.0), distinct_hash(5) == distinct_hash("5")
+    >>> from proxyd.core.rules.programs.expression_compiler import UNMETERED
+    >>> matches = like_matcher("a!%%", escape="!")
+    >>> matches("a%\0\n", UNMETERED), matches("ab", UNMETERED)
     (True, False)
     """
-    if isinstance(value, str):
-        data = b"t" + value.encode("utf-8", "surrogatepass")
-    else:
-        data = b"n%d" % value if value is not None and value == value // 1 else b"n" + repr(value).encode()
-    return int.from_bytes(blake2b(data, digest_size=8).digest())
+    texts = _texts_between(pattern, escape)
+    if texts is not None and not ignores_case:
+        return _text_matcher(texts)
+    by_regex = regex_of(pattern, escape=escape, ignores_case=ignores_case)
+    if texts is None or not pattern.isascii():
+        return by_regex.matches
+    folded = _text_matcher([text.lower() for text in texts])
+    return lambda text, meter: folded(text.lower(), meter) if text.isascii() else by_regex.matches(text, meter)
 
 
-def aggregate_input(value: Value, aggregate: Aggregate) -> Value:
-    """Return what a window of an aggregate needs of a value: only MIN and MAX need a text itself.
-
-    >>> [aggregate_input("a long text", Aggregate(name)) for name in ("COUNT", "MAX")]
-    [False, 'a long text']
-    """
-    if not isinstance(value, str) or aggregate.function in {"MIN", "MAX"}:
-        return value
-    return f"{distinct_hash(value):x}" if aggregate.distinct else False
+def like_read(pattern: str, text: str, meter: Meter, *, escape: str | None, ignores_case: bool) -> bool:
+    """Return whether a text matches a pattern that was read from a source; raises ``EvaluationError``."""
+    _check_read(pattern)
+    meter.spend(_STEPS_TO_COMPILE * (1 + len(pattern)))
+    return like_matcher(pattern, escape=escape, ignores_case=ignores_case)(text, meter)
 
 
-@dataclass(frozen=True, slots=True)
-class Total:
-    """A running total that is enough for COUNT, SUM, MIN, MAX and AVG.
+def regex_of(pattern: str, *, escape: str | None, ignores_case: bool = False) -> Regex:
+    """Return the regular expression that matches what a pattern matches."""
+    wild = {"%": ".*", "_": "."}
+    parts = [wild[char] if is_wild else re2.escape(char) for char, is_wild in _characters(pattern, escape)]
+    return Regex("".join(parts), is_whole=True, ignores_case=ignores_case)
+
+
+def _characters(pattern: str, escape: str | None) -> Iterator[tuple[str, bool]]:
+    """Yield each character that a pattern means, and whether it is a wildcard."""
+    rest = iter(pattern)
+    for char in rest:
+        if char == escape:
+            yield next(rest, char), False
+        else:
+            yield char, char in ("%", "_")
+
+
+def _texts_between(pattern: str, escape: str | None) -> list[str] | None:
+    """Return the texts before, between and after the ``%`` of a pattern, or ``None`` if it has a ``_``."""
+    texts: list[list[str]] = [[]]
+    for char, is_wild in _characters(pattern, escape):
+        if not is_wild:
+            texts[-1].append(char)
+        elif char == "%":
+            texts.append([])
+        else:
+            return None
+    return ["".join(each) for each in texts]
+
+
+def _text_matcher(texts: Sequence[str]) -> _Matcher:
+    """Return a function that tells whether a text begins and ends as given, with the other texts between in order."""
+    if len(texts) == 1:
+        return lambda text, meter: text == texts[0]
+    first, *between, last = texts
+    shortest = len(first) + len(last)
+    needed = [each for each in between if each]
+
+    def matches(text: str, meter: Meter) -> bool:
+        if len(text) < shortest or not text.startswith(first) or not text.endswith(last):
+            return False
+        meter.scan(len(text))
+        at, stop = len(first), len(text) - len(last)
+        for number, each in enumerate(needed, 1):
+            found = text.find(each, at, stop)
+            if found < 0:
+                return False
+            at = found + len(each)
+            if number % 16 == 0:
+                meter.spend(1)
+        return True
+
+    return matches
+
+
+MOST_PATTERN = 1_000
+"""Length of a pattern that is not written in the rule but read from a source."""
+_OTHER_INSTRUCTIONS = 8  # that a search takes for each character besides those of its pattern
+
+
+class Regex:
+    """A regular expression that is compiled at its first use.
+
+    Parameters
+    ----------
+    is_whole
+        Whether it is a LIKE: it must match a whole text, and its dots match line ends; otherwise it is searched.
 
     Examples
     --------
-    >>> total = Total().add(3).add(None).add(1)
-    >>> [total.value(name) for name in ("COUNT", "SUM", "MIN", "MAX", "AVG")]
-    [2, 4, 1, 3, 2.0]
-    >>> Total(seen=frozenset()).add("a").add("a").value("COUNT"), Total().value("SUM")
-    (1, None)
+    >>> from proxyd.core.rules.programs.expression_compiler import UNMETERED
+    >>> Regex("b+c").matches("abbc", UNMETERED), Regex("b+c", is_whole=True).matches("abbc", UNMETERED)
+    (True, False)
     """
 
-    count: int = 0  # of values that are not null
-    sum: float = 0  # of the numbers among them
-    least: Value = None
-    most: Value = None
-    # the hashes of the distinct values so far if only those count, otherwise ``None``
-    seen: frozenset[int] | None = None
+    def __init__(self, pattern: str, *, is_whole: bool = False, ignores_case: bool = False) -> None:
+        self._pattern = pattern
+        self._is_whole = is_whole
+        self._ignores_case = ignores_case
 
-    @classmethod
-    def of(cls, aggregate: Aggregate) -> Total:
-        """Return the total of no values."""
-        is_distinct = aggregate.distinct and aggregate.function not in {"MIN", "MAX"}  # to which it means nothing
-        return cls(seen=frozenset() if is_distinct else None)
+    def matches(self, text: str, meter: Meter) -> bool:
+        """Return whether a text matches; raises ``EvaluationError``."""
+        return self._search(text, meter) is not None
 
-    def add(self, value: Value) -> Total:
-        """Return the total with one more value, not null; raises ``WorkLimitError`` if the state is full."""
-        if value is None:
-            return self
-        seen = self.seen
-        if seen is not None:
-            name = distinct_hash(value)
-            if name in seen:
-                return self
-            if len(seen) >= MOST_DISTINCT:
-                most = f"its DISTINCT has more than {MOST_DISTINCT:,} values"
-                raise WorkLimitError(f"{most}, which a rule cannot keep; count them OVER a time")
-            seen |= {name}
-            value = False if isinstance(value, str) else value  # MIN and MAX, which need it, are not distinct
-        return Total(
-            count=self.count + 1,
-            sum=self.sum + value if isinstance(value, int | float) else self.sum,
-            least=value if self.least is None or is_less(value, self.least) else self.least,
-            most=value if self.most is None or is_less(self.most, value) else self.most,
-            seen=seen,
-        )
+    def found(self, text: str, meter: Meter) -> str | None:
+        """Return the first match in a text, or the first group of the pattern if it has one.
 
-    @property
-    def steps(self) -> int:
-        """Work of adding a value, in steps."""
-        return _STEPS_PER_VALUE + (len(self.seen) // _COPIED_PER_STEP if self.seen else 0)
-
-    def value(self, function: str) -> Value:
-        """Return COUNT, SUM, MIN, MAX or AVG; without values all but COUNT are null."""
-        if function == "COUNT":
-            return self.count
-        if not self.count:
-            return None
-        if function in {"MIN", "MAX"}:
-            return self.least if function == "MIN" else self.most
-        found = self.sum if function == "SUM" else self.sum / self.count
-        return found if isfinite(found) else None
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """The values of the last ``length_s`` seconds with their times.
-
-    >>> window = Window(60.0).add(0.0, 1).add(50.0, 2).add(60.0, 3)
-    >>> [value for _, value in window.values]
-    [2, 3]
-    """
-
-    length_s: float
-    values: tuple[tuple[float, Value], ...] = field(default=())
-
-    @property
-    def steps(self) -> int:
-        """Work of adding a value, in steps."""
-        return 1 + len(self.values) // 4
-
-    def add(self, time_s: float, value: Value) -> Window:
-        """Return the window at ``time_s`` with a new value; null is not added.
-
-        Raises ``WorkLimitError`` if there are more than ``MOST_IN_WINDOW`` values, or ``MOST_CHARACTERS`` in texts.
+        >>> from proxyd.core.rules.programs.expression_compiler import UNMETERED
+        >>> Regex("b+").found("abbc", UNMETERED), Regex("a(b+)").found("abbc", UNMETERED)
+        ('bb', 'bb')
         """
-        kept = [each for each in self.values if each[0] > time_s - self.length_s]
-        if value is not None:
-            kept.append((time_s, value))
-        if len(kept) > MOST_IN_WINDOW:
-            raise WorkLimitError(f"its OVER has more than {MOST_IN_WINDOW:,} values in the time; look back less far")
-        if isinstance(value, str) and sum(len(v) for _, v in kept if isinstance(v, str)) > MOST_CHARACTERS:
-            raise WorkLimitError(f"its OVER has texts of more than {MOST_CHARACTERS:,} characters; look back less far")
-        return replace(self, values=tuple(kept))
+        found = self._search(text, meter)
+        if found is None:
+            return None
+        part: str | None = found[1] if self._automaton.groups else found[0]
+        return part
+
+    def _search(self, text: str, meter: Meter) -> re2._Match | None:
+        is_first = "_automaton" not in self.__dict__
+        compiled = self._automaton
+        if is_first:
+            meter.count_compiling(compiled.programsize)
+        meter.search(len(text), _OTHER_INSTRUCTIONS + compiled.programsize)
+        search = compiled.fullmatch if self._is_whole else compiled.search
+        try:
+            return search(text)
+        except UnicodeEncodeError:  # half of a surrogate pair, which re2 does not take
+            return search(text.encode(errors="replace").decode())
+
+    @cached_property
+    def _automaton(self) -> re2._Regexp:
+        options = re2_options(LIKE_MEMORY_BYTES) if self._is_whole else re2_options()
+        options.case_sensitive = not self._ignores_case
+        options.dot_nl = self._is_whole
+        try:
+            return re2.compile(self._pattern, options)
+        except re2.error as error:
+            raise EvaluationError(f"a text is not a regular expression: {error}") from None
 
 
-def aggregate_of(aggregate: Aggregate, values: Sequence[Value], meter: Meter = UNMETERED) -> Value:
-    """Return an aggregate of values that passed its FILTER; for ``COUNT(*)`` any values but null will do.
-
-    Raises ``EvaluationError``.
-    """
-    meter.spend(_STEPS_PER_VALUE * len(values))
-    meter.weigh(2 * sum(len(value) for value in values if isinstance(value, str)))
-    known = [value for value in values if value is not None]
-    if aggregate.distinct:
-        known = list(islice(dict.fromkeys(known), MOST_DISTINCT))
-    if aggregate.function == "COUNT":
-        return len(known)
-    if not known:
-        return None
-    if aggregate.function in {"MIN", "MAX"}:
-        return _extreme(known, largest=aggregate.function == "MAX")
-    total: float = 0
-    for value in known:
-        total += value if isinstance(value, int | float) else 0
-    found = total if aggregate.function == "SUM" else total / len(known)
-    return found if isfinite(found) else None
-
-
-def _extreme(values: Sequence[Value], *, largest: bool) -> Value:
-    best = values[0]
-    for value in values:
-        if is_less(best, value) if largest else is_less(value, best):
-            best = value
-    return best
+def _check_read(pattern: str) -> None:
+    """Raise ``EvaluationError`` for a pattern read from a source that is too long."""
+    if len(pattern) > MOST_PATTERN:
+        raise EvaluationError(
+            f"a pattern read from a source has {len(pattern)} characters; the limit is {MOST_PATTERN}"
+        )

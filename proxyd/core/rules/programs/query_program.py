@@ -23,8 +23,8 @@ from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.item import Value
 from proxyd.core.model.profile import PageClass
 from proxyd.core.rules.programs.expression_compiler import NO_FIELDS, Closure, Compiler, Row, is_true
-from proxyd.core.rules.programs.function_values import aggregate_of
 from proxyd.core.rules.programs.meter import UNMETERED, Meter
+from proxyd.core.rules.programs.stream_state import aggregate_of
 
 _MAX_ROWS = 1000
 _MOST_EXAMINED = 100_000  # rows, or combinations of rows, that one run examines

@@ -9,9 +9,9 @@ import time
 import pytest
 
 from proxyd.core.model.profile import Declaration
+from proxyd.core.rules.programs.function_values import MOST_PATTERN
 from proxyd.core.rules.programs.meter import QUICK_LIMITS, WORK_LIMITS, Limits, Meter
 from proxyd.core.rules.programs.rule_program import compile_rule
-from proxyd.core.rules.programs.text_patterns import MOST_PATTERN
 from proxyd.core.rules.stages.payload import MOST_SHOWN
 from proxyd.core.rules.stages.rule_tasks import RuleTask, overwriting
 from proxyd.notify.channels.message_forms import payload

@@ -9,8 +9,8 @@ from proxyd.cluster.sharing import Sharing
 from proxyd.core.model.chronon import Budget
 from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.chunks import run_all
+from proxyd.core.rules.answers.advice import Trial, demand_besides_week, demand_per_s, differs_little
 from proxyd.core.rules.answers.explanation import Explainer
-from proxyd.core.rules.answers.trial import Trial, demand_besides_week, demand_per_s, differs_little
 from proxyd.core.rules.decider import Decider
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source
 
@@ -117,7 +117,7 @@ async def test_a_trial_of_what_differs_says_about_what_one_of_all_says(edit: str
 def test_of_a_large_fleet_only_what_differs_is_tried(
     small_fleet: int, is_large: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxyd.core.rules.answers.trial._SMALL_FLEET", small_fleet)
+    monkeypatch.setattr("proxyd.core.rules.answers.advice._SMALL_FLEET", small_fleet)
     found = running(*FLEET, rule("r"))
     swap = found.compile(declaration(*FLEET, *MORE, rule("r")), {"r": T0}, {}, T0)
     assert differs_little(swap) == is_large

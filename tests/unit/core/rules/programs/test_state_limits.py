@@ -13,9 +13,8 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.expression import Aggregate
 from proxyd.core.model.item import EventKind, Item, UpdateEvent
 from proxyd.core.rules.known.state import StoredEvent
-from proxyd.core.rules.programs.function_values import MOST_DISTINCT, MOST_IN_WINDOW, Total, Window
 from proxyd.core.rules.programs.rule_program import RuleProgram
-from proxyd.core.rules.programs.stream_state import StreamState
+from proxyd.core.rules.programs.stream_state import MOST_DISTINCT, MOST_IN_WINDOW, StreamState, Total, Window
 from proxyd.core.rules.programs.trigger_program import Tally
 from proxyd.core.rules.stages.rule_tasks import advance, recall_stream
 from proxyd.store.rows import stream_row, stream_state
