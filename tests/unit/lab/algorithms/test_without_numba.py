@@ -17,7 +17,7 @@ from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.model.schedule import ExecutionInterval
 from proxyd.core.planning.capture.earliest_deadline import Capacity, edf
 from proxyd.core.planning.capture.pareto import pareto
-from proxyd.lab.algorithms.counted_horizon import UpdateChances, counted_plan
+from proxyd.lab.algorithms.counted_horizon import UpdateChances, plan_of_counts
 from proxyd.lab.algorithms.overlapping_capture import greedy_capture, most_weight
 from proxyd.lab.algorithms.sup_schedules import least_delay_sup, sup
 from proxyd.core.planning.kernels.numba_kernels import HAS_NUMBA
@@ -51,7 +51,7 @@ demand = FleetDemand(week, shapes, shape_of, rng.lognormal(-10, 1.5, 50), last_s
 planner = ProbeAllocator(demand, FleetLimits(1.0, capacity=np.full(168, 2.0)), now_s=0.0)
 fleet = planner.due_s.tolist()
 chances = UpdateChances.noisy(rng.uniform(0, 0.5, 30), [3, 8], 0.7)
-plans = [counted_plan(chances, every=3, life=life, price=0.2) for life in (None, 4)]
+plans = [plan_of_counts(chances, every=3, life=life, price=0.2) for life in (None, 4)]
 counted = [(plan.worth.tolist(), plan.following.tolist()) for plan in plans]
 print(json.dumps([HAS_NUMBA, one, captures, fleet, counted]))
 """
