@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from proxyd.core.model.measures import Times
+from proxyd.core.model.schedule import Times
 
 SOURCES, LIFE_S, CYCLE_S = 60, 3.0, 60.0
 UNIFORM_S = 12.0  # a source's even spacing at the budget

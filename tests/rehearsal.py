@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from proxyd.core.model.chronon import Epoch
 from proxyd.core.model.item import Item
-from proxyd.core.model.measures import delays_s
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.core.model.schedule import delays_s
 from proxyd.core.planning.chunks import run_all
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rules.decider import Decider

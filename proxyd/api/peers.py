@@ -15,7 +15,7 @@ from proxyd.api.endpoint import json_response, read_body
 from proxyd.api.forwarding import PEER_PATHS, SECRET_HEADER, Forwarding, Peer, Planners, knows_secret, told_session
 from proxyd.api.problems import Handler, problem
 from proxyd.core.rules.answers.advice import Advice
-from proxyd.net.links import LONGEST_URL
+from proxyd.net.http_values import LONGEST_URL
 
 _ANSWER_S, _ADVICE_S, _TURN_S = 5.0, 60.0, 60.0
 _MOST_ASKED, _AGAIN_S = 100, 1.0  # times that a turn is asked for, and the pause between

@@ -43,6 +43,6 @@ def browser_missing(settings: Settings) -> str | None:
 def _channel_problem(settings: Settings, url: str) -> str | None:
     """Return why a channel's address is refused, or ``None``; slow to import, and most profiles have no channel."""
     from proxyd.net import Guard
-    from proxyd.notify.channels.channel_address import ChannelAddresses
+    from proxyd.notify.channels.apprise_channel import ChannelAddresses
 
     return ChannelAddresses(settings.channel_schemes, Guard(settings.networks, settings.allow_ports)).problem(url)

@@ -26,8 +26,7 @@ from proxyd.api.peers import NO_PEERS, AskedPeers, Peers, add_answers
 from proxyd.api.problems import Handler, problems
 from proxyd.api.queries import Queries
 from proxyd.api.rest.action_handlers import move_endpoints, probe_endpoints, suspension_endpoints
-from proxyd.api.rest.delivery_handlers import CALLBACK_PATH, Callbacks, delivery_endpoints
-from proxyd.api.rest.health_handlers import HealthHandlers, health_app
+from proxyd.api.rest.delivery_handlers import CALLBACK_PATH, Callbacks, HealthHandlers, delivery_endpoints, health_app
 from proxyd.api.rest.idempotency import Idempotency
 from proxyd.api.rest.live_streams import Streams, StreamSettings
 from proxyd.api.rest.openapi import ApiDocument

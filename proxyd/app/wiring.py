@@ -57,7 +57,7 @@ from proxyd.daemon import (
     Supervisor,
 )
 from proxyd.daemon.discovery import Discovered
-from proxyd.daemon.remembered import LoadSources
+from proxyd.daemon.plan_loop import LoadSources
 from proxyd.net import (
     Guard,
     HostTokens,

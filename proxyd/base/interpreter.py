@@ -5,8 +5,31 @@ from __future__ import annotations
 import ctypes
 import gc
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
+from types import ModuleType
+from typing import cast
+
+
+@contextmanager
+def without(*names: str) -> Iterator[None]:
+    """Let imports in the context find some modules missing, unless these are loaded already.
+
+    >>> with without("antigravity"):
+    ...     import antigravity
+    Traceback (most recent call last):
+    ...
+    ModuleNotFoundError: import of antigravity halted; None in sys.modules
+    """
+    loaded = cast("MutableMapping[str, ModuleType | None]", sys.modules)
+    hidden = [name for name in names if name not in loaded]
+    loaded.update(dict.fromkeys(hidden))
+    try:
+        yield
+    finally:
+        for name in hidden:
+            del loaded[name]
+
 
 _MALLOC = {-8: 2, -3: 2**20, -1: 2**20}  # M_ARENA_MAX, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD, which no longer adapt
 _COLLECTIONS = 10_000, 50, 40  # thresholds of the three generations: new objects, young collections, middle ones

@@ -29,7 +29,7 @@ from proxyd.base.ports import Clock
 from proxyd.config import Settings
 from proxyd.core.errors import ProxydError
 from proxyd.core.model.chronon import ChrononGrid, Epoch
-from proxyd.core.model.measures import Measures, Times, found_s, measure
+from proxyd.core.model.schedule import Measures, Times, found_s, measure
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.programs.message_program import heading
 from proxyd.lab.replay.replay import clairvoyant_probes, uniform_probes

@@ -17,7 +17,6 @@ from proxyd.cli import (
     profile_verbs,
     service,
     sources,
-    suspension_verbs,
 )
 from proxyd.core.errors import ProxydError, UnreachableError
 from proxyd.core.texts.safe_text import visible
@@ -128,8 +127,8 @@ _VERBS = (
     advice_verbs.advise, advice_verbs.report,
     notifications.notifications, notifications.show,
     profile_verbs.rules, profile_verbs.reload,
-    suspension_verbs.list_moves, suspension_verbs.pause, suspension_verbs.resume,
-    suspension_verbs.mute, suspension_verbs.unmute,
+    profile_verbs.list_moves, profile_verbs.pause, profile_verbs.resume,
+    profile_verbs.mute, profile_verbs.unmute,
     profile_verbs.PROFILE, profile_verbs.profiles, profile_verbs.show, profile_verbs.declare, profile_verbs.drop,
     administration.TOKEN, administration.create_token, administration.tokens, administration.drop_token,
     notifications.WEBHOOK, notifications.webhooks, notifications.test, notifications.dead, notifications.replay,

@@ -12,7 +12,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from proxyd.base.lean_imports import without
+from proxyd.base.interpreter import without
 from proxyd.cli.printed_answers import ask, print_answer, print_json, print_lines, settings_of, with_noun
 from proxyd.core.errors import ProfileError, ProxydError, StoreError
 from proxyd.terminal.verbs import JSON, URL, argument, duration, verb

@@ -14,7 +14,7 @@ from pydantic_core import SchemaValidator
 
 from proxyd.core.errors import UnreadableError
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
-from proxyd.net.links import LONGEST_URL
+from proxyd.net.http_values import LONGEST_URL
 
 T = TypeVar("T")
 _CONFIG = ConfigDict(ser_json_inf_nan="constants", ser_json_bytes="base64", val_json_bytes="base64")

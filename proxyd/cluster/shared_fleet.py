@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from dataclasses import replace
-from math import inf
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from math import inf, sqrt
+from typing import Protocol, TypeVar
 
 import structlog
 
@@ -14,17 +15,237 @@ from proxyd.app.wiring import Built
 from proxyd.base.clock import Signal
 from proxyd.base.ports import Clock
 from proxyd.cluster.division import Division, division_of, division_under
-from proxyd.cluster.handovers import Handovers
-from proxyd.cluster.sharing import part_of_budget
 from proxyd.core.planning.queue.planned_source import SourceRecord
+from proxyd.core.rates.week_counts import WeekCounts
+from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.compiled import Swap
-from proxyd.core.rules.known.knowledge import Ownership
-from proxyd.daemon.declarations import Declarations
-from proxyd.daemon.gate import Gate
+from proxyd.core.rules.known.knowledge import Knowledge, Ownership
+from proxyd.core.rules.known.state import JointInterval, SourceState
+from proxyd.core.rules.known.subscriptions import Subscription
+from proxyd.core.rules.programs.stream_state import StreamState
+from proxyd.daemon.declarations import Declarations, Gate
+from proxyd.daemon.plan_loop import in_parts
 from proxyd.daemon.rule_evaluation import StreamRecall
 from proxyd.store import SqlStore
 from proxyd.store.databases.shards import FIRST_SHARD, SHARDS, shard_of
 from proxyd.store.followed_rows import FollowedTexts, RememberedSources, SharedSources, StoredDeclaration
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """What the store remembers of sources that come from another planner, in addition to what ``follow`` reads."""
+
+    records: Mapping[str, SourceRecord] = field(default_factory=dict)
+    subscriptions: Sequence[Subscription] = ()
+    joint: Sequence[JointInterval] = ()
+
+
+class Sharing:
+    """The part of a decider that shares its sources with other planners."""
+
+    def __init__(self, decider: Decider) -> None:
+        self._known = decider.known
+        self._captures = decider.captures
+        self._recalls = decider.recalls
+        self._hubs = decider.hubs
+        self._placement = decider.placement
+
+    def follow(
+        self,
+        states: Iterable[SourceState],
+        streams: Iterable[StreamState],
+        weeks: Mapping[str, WeekCounts],
+        now_s: float,
+    ) -> None:
+        """Take in what other planners have stored of their sources; our own are left alone."""
+        known, programs = self._known, self._known.compiled.programs
+        for state in states:
+            if not known.has(state.source_id):
+                known.estimates.keep(state)
+        for stream in streams:
+            if (program := programs.get(stream.rule)) is not None and not self._recalls.is_ours(stream):
+                next_seq = known.next_seq(stream.source_id, program)
+                known.streams[stream.rule, stream.source_id] = program.open_stream(stream, next_seq, now_s)
+        known.estimates.weeks.update((name, week) for name, week in weeks.items() if not known.has(name))
+
+    def follow_moves(self) -> None:
+        """Read sources where the moves lead that other planners have accepted; call it after ``follow``."""
+        self._known.compiled = self._known.compiled.following(self._known.estimates.accepted)
+
+    def release(self, division: Division, lost: Iterable[str]) -> None:
+        """Leave sources to other planners: ``division`` says what is ours now, ``lost`` which sources were until now.
+
+        No more probes of these begin. What is under way is still taken in. Sources that are still ours may be among
+        ``lost``.
+        """
+        self._known.owned = division
+        self._captures.release()
+        self._hubs.release(lambda each: self._looks_after(each, division))
+        self._placement.release(lost)
+
+    def take_over(self, division: Division, gained: Collection[str], before: Handover) -> None:
+        """Take sources over from other planners: ``division`` says what is ours now, ``gained`` which were not before.
+
+        What these planners have stored was passed to ``follow``; ``before`` is the rest. ``Decider.placing`` then
+        places them, after ``recalls.lost`` has restored the events of their streams.
+        """
+        known, old = self._known, division_of(self._known)
+        new_rules = {each.rule for each in before.joint if each.rule in known.compiled.programs}
+        new_rules = {name for name in new_rules if not known.has_rule(name)}
+        subscriptions = [
+            each
+            for each in before.subscriptions
+            if self._looks_after(each, division) and not self._looks_after(each, old)
+        ]
+        known.owned = division
+        self._captures.take_over(each for each in before.joint if each.rule in new_rules and known.has_rule(each.rule))
+        self._hubs.take_over(subscriptions)
+        for each in subscriptions if known.settings.subscribes else ():  # others are allowed once they are placed
+            self._hubs.allow(each.source_id, known.address_of_pushes(each.source_id))
+        self._placement.take_over(gained, before.records)
+
+    def _looks_after(self, subscription: Subscription, division: Division) -> bool:
+        """Whether a division gives us a subscription: with its source, or by its address if that was removed."""
+        source = self._known.compiled.declaration.sources.get(subscription.source_id)
+        return division.has(subscription.url if source is None else source.url)
+
+
+def part_of_budget(known: Knowledge, now_s: float) -> float:
+    """Return our part of the budget, 0 to 1; the parts of all planners make up the whole.
+
+    A budget that is spent where it saves most delay gives each source probes in proportion to the square root of its
+    update rate and its weight, whoever plans it. So each planner knows its part without asking the others. This passes
+    through all sources: run it in a thread.
+    """
+    compiled, own, total = known.compiled, 0.0, 0.0
+    for source_id, rules in compiled.rules_of.items():
+        if source_id in known.paused:
+            continue
+        source = compiled.sources[source_id]
+        state = known.estimates.state(source, compiled.reading(source_id))  # another declaration may come meanwhile
+        rate_per_s = known.estimates.rate_per_s(state, source, now_s)
+        weight = max(compiled.programs[each].weight for each in rules)
+        wanted = sqrt(max(rate_per_s * weight, 0.0) * source.probe_units)
+        total += wanted
+        if known.has(source_id):
+            own += wanted
+    return own / total if total > 0 else 1.0
+
+
+_MANY = 0.05  # of all that are planned here
+_PART = 200  # sources that are taken in at once, which takes some milliseconds
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class _Follower(Protocol):
+    """What is stored of the sources, by whatever planner."""
+
+    def catch_up(self, is_wanted: Callable[[str], bool]) -> Awaitable[RememberedSources]:
+        """Return what was stored since the last look of the sources that are wanted; the first time all of that."""
+
+    def records(self, sources: Iterable[str]) -> Mapping[str, SourceRecord]:
+        """Return how the planners stood with some sources at the last look."""
+
+
+class Handovers:
+    """Keeps a decider in step with the planners that share its work."""
+
+    def __init__(self, recall: StreamRecall, followed: _Follower, clock: Clock) -> None:
+        self._recall = recall
+        self._decider = recall.decider
+        self._known = recall.decider.known
+        self._sharing = Sharing(recall.decider)
+        self._store: SqlStore = recall.store
+        self._followed = followed
+        self._clock = clock
+
+    async def give_up(self, own: frozenset[int]) -> bool:
+        """Leave the sources of all shards but ``own`` to other planners; return whether there were any.
+
+        No more probes of these begin.
+        """
+        before = division_of(self._known)
+        kept = replace(before, own=own if before.own is None else own & before.own)
+        if kept == before:
+            return False
+        compiled = None
+        while compiled is not self._known.compiled:  # another declaration may come meanwhile
+            compiled = self._known.compiled
+            lost = await asyncio.to_thread(_only_in, before, kept, self._known)
+        self._sharing.release(replace(division_of(self._known), own=kept.own), lost)  # ties may be others by now
+        await in_parts(self._decider.placing(self._clock.time_s))
+        if lost:
+            log.info("sources are another planner's now", sources=len(lost))
+        return bool(lost)
+
+    def release(self, division: Division, lost: Iterable[str]) -> None:
+        """Leave sources to other planners; ``division`` says what is ours now."""
+        self._sharing.release(division, lost)
+
+    async def catch_up(self) -> None:
+        """Take in, in parts, what other planners have stored."""
+        found, now_s = await self._followed.catch_up(self._is_of_another), self._clock.time_s()
+        for states in _parts(found.states):
+            self._sharing.follow(states.values(), (), {}, now_s)
+            await asyncio.sleep(0)
+        for streams in _parts(found.streams):
+            self._sharing.follow((), streams.values(), {}, now_s)
+            await asyncio.sleep(0)
+        for weeks in _parts(found.weeks):
+            self._sharing.follow((), (), weeks, now_s)
+            await asyncio.sleep(0)
+        self._sharing.follow_moves()
+
+    def _is_of_another(self, source_id: str) -> bool:
+        return not self._known.has(source_id)
+
+    def gains(self, own: frozenset[int]) -> bool:
+        """Whether ``take`` would take sources of the shards ``own``, so that ``catch_up`` is needed before."""
+        return self._with(own) != division_of(self._known)
+
+    def _with(self, own: frozenset[int]) -> Division:
+        before = division_of(self._known)
+        return replace(before, own=own.union(before.own or ()), expected=frozenset())
+
+    async def take(self, own: frozenset[int]) -> bool:
+        """Plan the sources of the shards ``own`` too; ``catch_up`` must have read what their planners stored.
+
+        Call it with no other change of the declaration under way. Returns whether so many have come that another plan
+        is due.
+        """
+        before, wanted = division_of(self._known), self._with(own)
+        if wanted == before:
+            return False
+        now_s, captures = self._clock.time_s(), self._decider.captures
+        gained = await asyncio.to_thread(
+            lambda: self._decider.neediest_first(_only_in(wanted, before, self._known), now_s)
+        )
+        await self._recall.pending_of(gained, now_s)
+        captures.read_for(wanted)
+        await self._recall.rows_of_queries()
+        subscriptions = await self._store.subscriptions.load()
+        joint = await self._store.load_joint_intervals()
+        records = await asyncio.to_thread(self._followed.records, gained)
+        handover = Handover(records, list(subscriptions.values()), joint)
+        self._sharing.take_over(wanted, gained, handover)
+        await in_parts(self._decider.placing(self._clock.time_s))
+        if gained:
+            log.info("sources have come from other planners", sources=len(gained))
+        return len(gained) > _MANY * len(self._decider.planner.sources)
+
+
+def _only_in(one: Division, other: Division, known: Knowledge) -> list[str]:
+    """Return the sources that one division has and another one has not."""
+    sources = known.compiled.declaration.sources
+    return [name for name, source in sources.items() if one.has(source.url) and not other.has(source.url)]
+
+
+def _parts(found: Mapping[K, V]) -> Iterable[dict[K, V]]:
+    each = iter(found.items())
+    while part := dict(islice(each, _PART)):
+        yield part
+
 
 _LOOK_S = 1.0
 _SHARE_OF_READING = 0.02  # of the time, for what others wrote, unless that would take longer than a second

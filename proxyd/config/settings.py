@@ -12,8 +12,7 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
 from proxyd.core.errors import ConfigError
-from proxyd.core.model.chronon import DEFAULT_TARGET, Budget, BudgetHours, Target
-from proxyd.core.model.wall_time import zone_names
+from proxyd.core.model.chronon import DEFAULT_TARGET, Budget, BudgetHours, Target, zone_names
 
 _DURATION_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _RATE_PERIODS = {

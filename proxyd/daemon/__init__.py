@@ -2,10 +2,9 @@
 
 from proxyd.daemon.daemon import Daemon, Loops, Supervisor
 from proxyd.daemon.declarations import Declarations
-from proxyd.daemon.delivery_queries import DeliveryQueries
+from proxyd.daemon.delivery_queries import DeliveryQueries, DistantNotifier, Notifier, Notifying
 from proxyd.daemon.discovery import FeedDiscovery
 from proxyd.daemon.moves import Moves
-from proxyd.daemon.notifying import DistantNotifier, Notifier, Notifying
 from proxyd.daemon.observer import Observer
 from proxyd.daemon.plan_loop import Planning
 from proxyd.daemon.plan_queries import PlanQueries

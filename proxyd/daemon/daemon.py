@@ -17,8 +17,8 @@ from proxyd.base.ports import Clock, Transport
 from proxyd.config import Settings, Supervision
 from proxyd.core.errors import StoreError
 from proxyd.daemon.declarations import Declarations
+from proxyd.daemon.delivery_queries import Notifying
 from proxyd.daemon.housekeeping import Housekeeping, measure_lag
-from proxyd.daemon.notifying import Notifying
 from proxyd.daemon.observer import Observer
 from proxyd.daemon.plan_loop import Planning
 from proxyd.daemon.plan_queries import PlanQueries

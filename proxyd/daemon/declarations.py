@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -47,6 +47,8 @@ from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.kernels.numba_kernels import load_libraries
 from proxyd.core.rules.answers.advice import PlanCost, Trial, demand_besides_week, differs_little
+from proxyd.core.rules.known.compiled import Swap
+from proxyd.core.rules.known.knowledge import Ownership
 from proxyd.core.rules.known.rule_counts import FailingRule
 from proxyd.daemon.declared_texts import (
     API_TEXT,
@@ -62,13 +64,40 @@ from proxyd.daemon.declared_texts import (
     read_sent,
     texts_of,
 )
-from proxyd.daemon.gate import Gate
-from proxyd.daemon.plan_loop import in_parts
-from proxyd.daemon.remembered import LoadSources, last_week, load_sources, restore
+from proxyd.daemon.plan_loop import LoadSources, in_parts, last_week, load_sources, restore
 from proxyd.daemon.rule_evaluation import StreamRecall
 from proxyd.daemon.suspensions import Suspensions
 from proxyd.store import StoredText
 from proxyd.store.followed_rows import StoredDeclaration
+
+
+class Gate:
+    """A daemon alone: all sources are its own, and so is the declaration. A cluster has another gate."""
+
+    controls = True
+    """Whether this planner changes the declaration; otherwise it follows what another one has stored."""
+
+    async def start(
+        self, load: Callable[[], Awaitable[None]], stopping: asyncio.Event, tasks: asyncio.TaskGroup
+    ) -> bool:
+        """Run the declaration, which ``load`` does; return whether that was done before ``stopping``."""
+        await load()
+        return True
+
+    async def controls_before(self, stopping: asyncio.Event) -> bool:
+        """Wait until this planner looks after the declaration; return whether that was so before ``stopping``."""
+        return True
+
+    async def find_moving(self, swap: Swap) -> tuple[Ownership, list[str]] | None:
+        """Return what is ours under a declaration, and the sources that this concerns; ``None`` if as before."""
+        return None
+
+    def move(self, owned: Ownership, sources: list[str]) -> None:
+        """Follow ``find_moving`` once its declaration runs."""
+
+    async def run(self) -> None:
+        """Keep in step with the other planners until cancelled."""
+
 
 log = structlog.get_logger("profiles")
 

@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import defaultdict
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from typing import Protocol
+
+import structlog
 
 from proxyd.base.clock import Signal
 from proxyd.base.ports import Channel, Clock, Message, WebhookState
 from proxyd.config import SecretStore
-from proxyd.core.errors import DeliveryError, NotFoundError
+from proxyd.core.errors import ClusterError, DeliveryError, NotFoundError
 from proxyd.core.language import no_such
 from proxyd.core.model.delivery import Delivery, WebhookDelivery, shown_endpoint
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.outcome import Picture
 from proxyd.daemon.declarations import Declarations
-from proxyd.daemon.notifying import Notifying
-from proxyd.notify import known_secret, sent_text
+from proxyd.notify import Dispatcher, Pings, known_secret, sent_text
 from proxyd.store import SqlStore
 from proxyd.store.told_rows import (
     DeadDelivery,
@@ -28,9 +31,102 @@ from proxyd.store.told_rows import (
     Wanted,
 )
 
+log = structlog.get_logger("notify")
+
+
+class Notifying(Protocol):
+    """Delivers what is in the outbox, and pings new webhooks first."""
+
+    def wake(self) -> None:
+        """Look at the outbox now: it has new deliveries."""
+
+    def wake_pings(self) -> None:
+        """Look for new webhooks now: some were declared."""
+
+    async def run(self) -> None:
+        """Deliver until ``drain``."""
+
+    async def busy_endpoints(self) -> frozenset[str]:
+        """Return the endpoints to which this process is sending something."""
+
+    async def drain(self, timeout_s: float) -> None:
+        """Start no more deliveries, and wait for the running ones."""
+
 
 @dataclass(frozen=True, slots=True)
-class WebhookStatus:
+class Notifier:
+    """Delivers in this process."""
+
+    dispatcher: Dispatcher
+    pings: Pings
+
+    def wake(self) -> None:
+        """Look at the outbox now."""
+        self.dispatcher.wake()
+
+    def wake_pings(self) -> None:
+        """Look for new webhooks now."""
+        self.pings.wake()
+
+    async def run(self) -> None:
+        """Deliver until ``drain``."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.dispatcher.run(), name="deliveries")
+            tasks.create_task(self.pings.run(), name="pings")
+
+    def wake_all(self) -> None:
+        """Look at everything now: this process delivers to other endpoints than before."""
+        self.wake()
+        self.wake_pings()
+
+    async def busy_endpoints(self) -> frozenset[str]:
+        """Return the endpoints to which something is being sent."""
+        return await self.dispatcher.under_way()
+
+    async def drain(self, timeout_s: float) -> None:
+        """Start no more deliveries, and wait for the running ones."""
+        self.pings.stop()
+        await self.dispatcher.drain(timeout_s)
+
+
+class DistantNotifier:
+    """Wakes the notifier on another machine, which also polls in case it misses a message."""
+
+    def __init__(self, ring: Callable[[], Awaitable[None]], clock: Clock) -> None:
+        self._ring = ring
+        self._clock = clock
+        self._wake = Signal()
+        self._draining = False
+
+    def wake(self) -> None:
+        """Wake it."""
+        self._wake.notify()
+
+    def wake_pings(self) -> None:
+        """Wake it."""
+        self._wake.notify()
+
+    async def run(self) -> None:
+        """Wake it whenever there are new deliveries, until ``drain``."""
+        while not self._draining:
+            await self._wake.sleep(self._clock)
+            try:
+                await self._ring()
+            except ClusterError as error:
+                log.debug("the notifier could not be told", error=error.message)
+
+    async def busy_endpoints(self) -> frozenset[str]:
+        """Return none: another process sends."""
+        return frozenset()
+
+    async def drain(self, timeout_s: float) -> None:
+        """Send no more messages; deliveries on the other machine are not awaited."""
+        self._draining = True
+        self._wake.notify()
+
+
+@dataclass(frozen=True, slots=True)
+class _WebhookStatus:
     """A webhook, whether it answered its ping, and the rules that it permanently ``refused``."""
 
     endpoint: str
@@ -43,7 +139,7 @@ class WebhookStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class DeliveryTest:
+class _DeliveryTest:
     """A receiver's answer to a test message; ``error`` is ``None`` if it accepted."""
 
     endpoint: str
@@ -97,26 +193,26 @@ class DeliveryQueries:
             "was deleted"
         )
 
-    async def test_deliveries(self, rule: str) -> list[DeliveryTest]:
+    async def test_deliveries(self, rule: str) -> list[_DeliveryTest]:
         """Send a test message to every webhook, mail address and channel of a rule."""
         declared = self.profiles.declaration.rules.get(rule)
         if declared is None:
             raise no_such("rule", rule, self.profiles.declaration.rules)
         return [await self._test(delivery, rule) for delivery in declared.deliveries]
 
-    async def _test(self, delivery: Delivery, rule: str) -> DeliveryTest:
+    async def _test(self, delivery: Delivery, rule: str) -> _DeliveryTest:
         """Send a test message; an endpoint that accepts it gets notifications again, even if it was disabled."""
         shown = shown_endpoint(delivery.kind, delivery.endpoint)
         try:
             said = await self.channel.deliver(self._test_message(delivery, rule))
         except DeliveryError as error:
-            return DeliveryTest(shown, error.message)
+            return _DeliveryTest(shown, error.message)
         await self.store.enable(rule, delivery.endpoint)
         if isinstance(delivery, WebhookDelivery):
             await self.store.webhooks.record_ping(delivery, WebhookState.CONFIRMED, self.clock.time_s(), said)
             self.notifying.wake_pings()
         self.notifying.wake()
-        return DeliveryTest(shown, None)
+        return _DeliveryTest(shown, None)
 
     def _test_message(self, delivery: Delivery, rule: str) -> Message:
         now_s = self.clock.time_s()
@@ -127,13 +223,13 @@ class DeliveryQueries:
         secret = known_secret(self.secrets.resolve, delivery.secret)
         return replace(message, form=delivery.form.value, secret=secret)
 
-    async def webhooks(self) -> list[WebhookStatus]:
+    async def webhooks(self) -> list[_WebhookStatus]:
         """Return every webhook, whether it answered its ping, and the rules that it accepts no more."""
         refused: dict[tuple[str, str], list[str]] = defaultdict(list)
         for disabled in await self.store.list_disabled_endpoints():
             refused[disabled.endpoint, disabled.declared].append(disabled.rule)
         return [
-            WebhookStatus(
+            _WebhookStatus(
                 endpoint=each.endpoint,
                 form=each.form,
                 secret_name=each.secret_name,

@@ -19,7 +19,7 @@ from proxyd.config import Settings
 from proxyd.core.model.field_values import iso_time
 from proxyd.store import SqlStore, check_copy, whole_or_nothing
 from proxyd.store.databases.sqlite import sync
-from proxyd.store.picture_rows import expire_pictures
+from proxyd.store.plan_rows import expire_pictures
 from proxyd.store.retention import ItemSizes, expire, expire_items, fitting_since_s, measure_items
 
 _STAMP = "proxyd-%Y%m%dT%H%M%SZ.db"

@@ -19,7 +19,7 @@ from proxyd.store import SqlStore
 
 
 @dataclass(frozen=True, slots=True)
-class MovePlace:
+class _MovePlace:
     """The file and the line that declare a source."""
 
     file: str
@@ -49,13 +49,13 @@ class SourceMove:
     url: str
     since_s: float
     probes: int
-    place: MovePlace | None
+    place: _MovePlace | None
     is_proposed: bool = False
     is_accepted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class MoveAccepted:
+class _MoveAccepted:
     """What was done, in words, and the accepted move; ``None`` if it led back to the declared address."""
 
     said: str
@@ -91,14 +91,14 @@ class Moves:
         """Return the moves of a source: an accepted one, then the one that its redirects show now."""
         return self._of_all([source])
 
-    def places(self, sources: Iterable[str]) -> dict[str, MovePlace]:
+    def places(self, sources: Iterable[str]) -> dict[str, _MovePlace]:
         """Return the file and line that declare each source, without those that were declared over the API."""
         found = (self._declarations.address_of(source) for source in sources)
         written = [each for each in found if each is not None and self._is_file(each.text.file)]
         lines = lines_of(written)
-        return {each.source_id: MovePlace(each.text.file, lines[each.source_id]) for each in written}
+        return {each.source_id: _MovePlace(each.text.file, lines[each.source_id]) for each in written}
 
-    async def accept(self, source: str, *, to: str | None = None) -> MoveAccepted:
+    async def accept(self, source: str, *, to: str | None = None) -> _MoveAccepted:
         """Read a source where its permanent redirects lead, from now on and over restarts.
 
         Its headers and secrets go there too, so with ``to`` it is read nowhere else than where somebody looked.
@@ -115,7 +115,7 @@ class Moves:
             if state is None:
                 raise ConflictError(f"source {source} has not moved: no permanent redirect leads elsewhere")
             await self._store.move([state])
-        return MoveAccepted(self._said(source, state.url), next(iter(self.of(source)), None))
+        return _MoveAccepted(self._said(source, state.url), next(iter(self.of(source)), None))
 
     # -- how
 
@@ -136,7 +136,7 @@ class Moves:
         moves = (move for name in sources for move in self._moves(compiled, name))
         return {move.source_id: move.url for move in moves if move.is_proposed}
 
-    def _moves(self, compiled: Compiled, source: str, place: MovePlace | None = None) -> Iterator[SourceMove]:
+    def _moves(self, compiled: Compiled, source: str, place: _MovePlace | None = None) -> Iterator[SourceMove]:
         if source not in compiled.sources:
             return
         declared = compiled.declaration.sources[source].url

@@ -54,7 +54,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class AskedProbe:
+class _AskedProbe:
     """A probe that somebody asked for: when it can start, in unix seconds, and what it waits for.
 
     It is under way already if ``is_under_way``.
@@ -67,8 +67,8 @@ class AskedProbe:
 
 
 _MOST_WEEKS = 4  # that are remembered
-Totals: TypeAlias = Mapping[str, RuleWeek]
-_NOTHING: tuple[int | None, Totals] = (None, MappingProxyType({}))
+_Totals: TypeAlias = Mapping[str, RuleWeek]
+_NOTHING: tuple[int | None, _Totals] = (None, MappingProxyType({}))
 
 
 class RuleWeeks:
@@ -79,7 +79,7 @@ class RuleWeeks:
 
     def __init__(self, store: SqlStore) -> None:
         self._history = store.history
-        self._known: dict[tuple[float, float], tuple[int | None, Totals]] = {}
+        self._known: dict[tuple[float, float], tuple[int | None, _Totals]] = {}
 
     async def of(self, week_s: float, within_s: float) -> list[RuleWeek]:
         """Return what became of each rule's intervals in the week that began then; ``in_time`` is within the time."""
@@ -96,7 +96,7 @@ class RuleWeeks:
         return list(totals.values())
 
 
-def _together(totals: Totals, found: Iterable[RuleWeek]) -> Totals:
+def _together(totals: _Totals, found: Iterable[RuleWeek]) -> _Totals:
     """Return the sums of both.
 
     >>> week = RuleWeek(0.0, "r", intervals=10, captured=9, in_time=8, utility=9.0)
@@ -246,7 +246,7 @@ class PlanQueries:
         """Return the declared sources that show no items, or a field without a value."""
         return self._explainer.silent()
 
-    def ask(self, name: str) -> list[AskedProbe]:
+    def ask(self, name: str) -> list[_AskedProbe]:
         """Have a source, or the sources of a rule or of a profile, probed as soon as politeness allows."""
         names = self.meant(name)
         if len(names) > _MOST_ASKED:
@@ -261,13 +261,13 @@ class PlanQueries:
             raise ConflictError(f"source {names[0]} {why}, so it is not probed")
         return [self._ask(each, self._clock.time_s()) for each in there]
 
-    def _ask(self, source_id: str, now_s: float) -> AskedProbe:
+    def _ask(self, source_id: str, now_s: float) -> _AskedProbe:
         self._planner.ask(source_id, now_s)
         source, limits = self._planner.sources[source_id], self._planner.limits
         if source_id in self._planner.in_flight:
-            return AskedProbe(source_id, now_s, is_under_way=True)
+            return _AskedProbe(source_id, now_s, is_under_way=True)
         waits_for = limits.obstacle_at(source, now_s)
-        return AskedProbe(source_id, max(now_s, limits.earliest_s(source)), waits_for)
+        return _AskedProbe(source_id, max(now_s, limits.earliest_s(source)), waits_for)
 
     def meant(self, name: str) -> Sequence[str]:
         """Return the sources of a name, which may be a source, a rule or a profile; raises ``NotFoundError``."""

@@ -10,8 +10,18 @@ from proxyd.net.guard import (
     refusal_in,
 )
 from proxyd.net.host_turns import HostTokens, ThrottleScopes, Turn
-from proxyd.net.http_values import describe, fresh_for_s, http_date_s, read_some, retry_after_s
-from proxyd.net.links import Link, absolute, read_links, read_url, without_path
+from proxyd.net.http_values import (
+    Link,
+    absolute,
+    describe,
+    fresh_for_s,
+    http_date_s,
+    read_links,
+    read_some,
+    read_url,
+    retry_after_s,
+    without_path,
+)
 from proxyd.net.session import (
     SessionLimits,
     certificate_of_refusal,

@@ -18,8 +18,7 @@ from proxyd.core.model.profile import PREVIEW, PREVIEW_FIELD, FieldType, PageCla
 from proxyd.core.model.text_blocks import BLOCK_GAP
 from proxyd.core.texts.charsets import DocumentKind, decode
 from proxyd.probing.documents.document_kinds import GZIP, is_empty, is_web_page
-from proxyd.probing.documents.document_texts import clean, digest
-from proxyd.probing.documents.json_text import load_json, looks_like_json
+from proxyd.probing.documents.document_texts import clean, digest, load_json, looks_like_json
 from proxyd.probing.documents.probe_failures import EmptyDocumentError, ParserFailedError, UnreadableDocumentError
 from proxyd.probing.feeds.feed_items import ParsedFeed
 from proxyd.probing.feeds.feed_parser import parse_feed

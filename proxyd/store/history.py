@@ -42,7 +42,7 @@ from proxyd.core.rules.stages.source_state import Calibration
 from proxyd.store import rows
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import Connections, StoreReader
-from proxyd.store.picture_rows import read_picture
+from proxyd.store.plan_rows import read_picture
 from proxyd.store.rows import Search, in_postgresql, in_sqlite, search_of
 from proxyd.store.statements import day_of, is_one_of
 from proxyd.store.told_rows import (

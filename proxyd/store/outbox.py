@@ -38,7 +38,7 @@ from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import StoreReader
 from proxyd.store.databases.shards import OwnShards, shard_of
 from proxyd.store.digest_rows import SqlDigests
-from proxyd.store.picture_rows import read_picture
+from proxyd.store.plan_rows import read_picture
 from proxyd.store.webhook_states import SqlWebhooks
 from proxyd.store.writer import Writer, take_all
 

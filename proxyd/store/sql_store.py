@@ -42,8 +42,7 @@ from proxyd.store.declared_rows import SqlDeclarations
 from proxyd.store.digest_rows import exceeding
 from proxyd.store.history import SqlHistory, SqlItemSearch
 from proxyd.store.outbox import SqlOutbox
-from proxyd.store.picture_rows import record_pictures
-from proxyd.store.plan_rows import SqlPlanRecord, joint_interval, joint_row
+from proxyd.store.plan_rows import SqlPlanRecord, joint_interval, joint_row, record_pictures
 from proxyd.store.statements import add_up, delete_named, execute_many, is_one_of, upsert
 from proxyd.store.suspension_rows import SqlFailingRules, SqlSuspensions, record_failing
 from proxyd.store.webhook_states import held, state_of

@@ -11,7 +11,7 @@ import pytest
 
 from proxyd.base.clock import SystemClock
 from proxyd.cli.demo import Origin
-from proxyd.core.model.measures import Times
+from proxyd.core.model.schedule import Times
 from tests.acceptance.support import Daemon, eventually
 
 FEEDS, LIFE_S, UNIFORM_S = 12, 4.0, 6.0

@@ -12,7 +12,7 @@ import pytest
 
 from proxyd.base.clock import SystemClock
 from proxyd.cli.demo import WEEK_FACTORS, Origin
-from proxyd.core.model.measures import Times, delays_s
+from proxyd.core.model.schedule import Times, delays_s
 from proxyd.lab.replay.replay import uniform_probes
 from proxyd.lab.traces import MONDAY_S, Week, poisson_events, zipf_rates
 from tests.acceptance.support import Daemon, eventually

@@ -14,7 +14,7 @@ import pytest
 
 from proxyd.base.clock import SystemClock
 from proxyd.cli.demo import Origin
-from proxyd.core.model.measures import Times
+from proxyd.core.model.schedule import Times
 from tests import lives
 from tests.acceptance.support import Daemon, eventually
 

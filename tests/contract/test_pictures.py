@@ -11,7 +11,7 @@ from proxyd.core.model.outcome import OutcomeKind, Picture, ProbeOutcome
 from proxyd.core.rules.known.state import Notification, SourceState
 from proxyd.store import SqlStore
 from proxyd.store.databases import tables as t
-from proxyd.store.picture_rows import MOST_DELETED, expire_pictures
+from proxyd.store.plan_rows import MOST_DELETED, expire_pictures
 from proxyd.store.retention import expire
 from tests.observations import observed
 

@@ -19,7 +19,7 @@ from proxyd.core.errors import DeliveryError
 from proxyd.net import Guard
 from proxyd.notify import AppriseChannel
 from proxyd.notify.channels import apprise_channel as channel
-from proxyd.notify.channels.channel_address import ChannelAddressError, ChannelAddresses
+from proxyd.notify.channels.apprise_channel import ChannelAddressError, ChannelAddresses
 from tests.addresses import NAMES, REFUSED
 
 apprise = pytest.importorskip("apprise")

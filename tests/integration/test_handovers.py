@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import select
 
 from proxyd.cluster.division import UNDIVIDED, Division, division_of, ties_of
-from proxyd.cluster.handovers import Handovers
+from proxyd.cluster.shared_fleet import Handovers
 from proxyd.core.language import SourceText, check
 from proxyd.core.model.chronon import Budget, ChrononGrid
 from proxyd.core.model.item import Item

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from proxyd.core.model.chronon import Budget, ChrononGrid
-from proxyd.core.model.measures import Times
+from proxyd.core.model.schedule import Times
 from proxyd.core.planning.chunks import run_all
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.rates.week_bins import Cycle

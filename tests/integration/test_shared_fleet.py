@@ -11,8 +11,7 @@ import pytest
 
 from proxyd.base.metrics import Metrics
 from proxyd.cluster.division import Division
-from proxyd.cluster.handovers import Handovers
-from proxyd.cluster.shared_fleet import SharedFleet, StoredFleet
+from proxyd.cluster.shared_fleet import Handovers, SharedFleet, StoredFleet
 from proxyd.core.errors import BusyError
 from proxyd.core.language import CheckSettings
 from proxyd.core.model.chronon import ChrononGrid

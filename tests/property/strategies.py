@@ -23,6 +23,7 @@ from proxyd.core.language.syntax.nodes import (
     TimeSpec,
     Watch,
 )
+from proxyd.core.model.chronon import WallTime, Weekday
 from proxyd.core.model.delivery import Delivery, SecretRef
 from proxyd.core.model.expression import (
     Aggregate,
@@ -68,7 +69,6 @@ from proxyd.core.model.profile import (
     Utility,
     UtilityKind,
 )
-from proxyd.core.model.wall_time import WallTime, Weekday
 
 # ---- words
 

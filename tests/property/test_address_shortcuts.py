@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyd.core.language.syntax.web_addresses import address_problem
+from proxyd.core.language.syntax.value_checks import address_problem
 from proxyd.core.model.outcome import host_of
 
 PARTS = [

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from proxyd.lab.algorithms.counted_horizon import UpdateChances, plan_of_counts
-from proxyd.lab.papers.datasets import Updates
+from proxyd.lab.papers.figure import Updates
 
 Floats = NDArray[np.float64]
 

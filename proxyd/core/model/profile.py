@@ -9,10 +9,10 @@ from decimal import Decimal
 from enum import Enum
 from types import MappingProxyType
 
+from proxyd.core.model.chronon import WallTime
 from proxyd.core.model.delivery import Delivery, SecretRef
 from proxyd.core.model.expression import NO_SPAN, ClassName, Column, Duration, Expression, Select, TextSpan, is_mixed
 from proxyd.core.model.item import EventKind
-from proxyd.core.model.wall_time import WallTime
 
 _ATTRIBUTE = re.compile(r"(.*?)::attr\(\s*([A-Za-z][\w:.-]*)\s*\)\s*", re.DOTALL)
 

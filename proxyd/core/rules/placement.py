@@ -269,7 +269,7 @@ class SourcePlacement:
         fired = {record.rule for record in observation.rules.intervals}
         for demand in [each for each in planned.demands.rules if (each.rule, planned.source_id) in streams]:
             events, passing = self._count_probes(demand.rule, planned.source_id)
-            counting_s = now_s - counts_since_s(programs[demand.rule])
+            counting_s = now_s - _counts_since_s(programs[demand.rule])
             demand.found(Findings(now_s, planned.rate_per_s, events, demand.rule in fired, passing, counting_s))
 
     def _effective_time_s(self, coming: PlannedSource, week: WeekPlan) -> float | None:
@@ -383,7 +383,7 @@ class SourcePlacement:
         alike = tuple(map(id, programs))
         demands = self._shared.get(alike)
         if demands is None:
-            demands = demands_of(
+            demands = _demands_of(
                 programs,
                 {each.rule.name: self._count_probes(each.rule.name, source_id) for each in programs},
                 before,
@@ -424,7 +424,7 @@ class Counted(NamedTuple):
     passing: float
 
 
-def demands_of(
+def _demands_of(
     programs: Sequence[RuleProgram],
     counted: Mapping[str, Counted],
     before: Demands | SourceRecord | None,
@@ -462,7 +462,7 @@ def demands_of(
             firing=program.trigger.firing,
             grid=settings.grid,
             now_s=now_s,
-            since_s=counts_since_s(program),
+            since_s=_counts_since_s(program),
             rate_per_s=rate_per_s,
             count=events,
             passing=passing,
@@ -499,7 +499,7 @@ def _continue_demand(demand: RuleDemand, request: RuleRequest, before: Demands |
     return demand
 
 
-def counts_since_s(program: RuleProgram) -> float:
+def _counts_since_s(program: RuleProgram) -> float:
     """Return since when a rule counts events, in unix seconds."""
     return max(program.accepted_s, program.start_s)
 

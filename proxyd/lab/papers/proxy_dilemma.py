@@ -18,8 +18,7 @@ from proxyd.core.model.schedule import ExecutionInterval
 from proxyd.core.planning.capture.earliest_deadline import Capacity, edf
 from proxyd.core.planning.capture.pareto import ParetoFront, epsilon_cover, pareto
 from proxyd.lab.algorithms.overlapping_capture import greedy_capture, lp_bound, most_weight, weight_of_captures
-from proxyd.lab.papers.datasets import Dataset, Updates, office_week
-from proxyd.lab.papers.figure import Figure
+from proxyd.lab.papers.figure import Dataset, Figure, Updates, office_week
 
 Row = tuple[str | float | int, ...]
 

@@ -10,8 +10,7 @@ import numpy as np
 from scipy.special import gammainc
 
 from proxyd.lab.algorithms.counted_horizon import UpdateChances, plan_of_counts
-from proxyd.lab.papers.datasets import CHRONONS, SYNTHETIC_2, Dataset, Drawn, Floats, Ints, Probes, Updates
-from proxyd.lab.papers.figure import Figure
+from proxyd.lab.papers.figure import CHRONONS, SYNTHETIC_2, Dataset, Drawn, Figure, Floats, Ints, Probes, Updates
 from proxyd.lab.papers.sup_feedback import PASSED, follow
 from proxyd.lab.papers.sup_wic import life_name
 

@@ -10,8 +10,7 @@ import numpy as np
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.planning.policies.expected_intervals import FiringPattern
 from proxyd.lab.algorithms.feedback_sup import ModelDemand, known_updates
-from proxyd.lab.papers.datasets import RSS, Ints, Probes, Updates
-from proxyd.lab.papers.figure import Figure
+from proxyd.lab.papers.figure import RSS, Figure, Ints, Probes, Updates
 
 STATIC, PASSED, CAUGHT, REPLAN = "SUP", "adds as printed", "adds if nothing caught", "counts anew"
 READINGS = (PASSED, CAUGHT, REPLAN)

@@ -11,8 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from proxyd.lab.papers import sup_counted, sup_feedback, sup_wic
-from proxyd.lab.papers.datasets import RSS, SYNTHETIC_1, SYNTHETIC_2, Dataset, Drawn, Updates
-from proxyd.lab.papers.figure import Figure
+from proxyd.lab.papers.figure import RSS, SYNTHETIC_1, SYNTHETIC_2, Dataset, Drawn, Figure, Updates
 
 _RULES = (1, 2, 3, 4, 5)
 _STAND_IN = "The RSS trace is not published: a stand-in of 103 pages and 1972 updates is drawn, Zipf rates, a week."

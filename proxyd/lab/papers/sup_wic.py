@@ -9,18 +9,18 @@ import numpy as np
 
 from proxyd.core.model.chronon import Epoch
 from proxyd.lab.algorithms.step_policies import Wic
-from proxyd.lab.papers.datasets import (
+from proxyd.lab.papers.figure import (
     CHRONONS,
     SYNTHETIC_2,
     Dataset,
     Drawn,
+    Figure,
     Floats,
     Intervals,
     Probes,
     Updates,
     office_week,
 )
-from proxyd.lab.papers.figure import Figure
 
 PLANNED, CHANCES = "expected updates", "chances"
 """WIC's information about an update model: SUP's planned chronons, or each chronon's probability of an update."""

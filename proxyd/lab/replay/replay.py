@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from proxyd.core.model.chronon import Chronon, ChrononGrid, Epoch
-from proxyd.core.model.measures import captures, delays_s, found_s
 from proxyd.core.model.outcome import OutcomeKind
+from proxyd.core.model.schedule import captures, delays_s, found_s
 from proxyd.lab.traces import Trace
 
 Floats = NDArray[np.float64]

@@ -14,7 +14,7 @@ from proxyd.terminal.verbs import JSON, Argument, Verb, argument, duration, flag
 
 if TYPE_CHECKING:
     from proxyd.core.planning.capture.spans import CaptureSchedule
-    from proxyd.lab.verbs.csv_files import CsvIntervals
+    from proxyd.lab.verbs.replay_input import CsvIntervals
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _UNIT = "item-days x importance"
@@ -121,7 +121,7 @@ def capture(options: argparse.Namespace) -> int:
     """Print the probes that capture execution intervals, or the Pareto front."""
     from proxyd.lab.algorithms.overlapping_capture import fits, most_captured, weight_of_captures
     from proxyd.lab.algorithms.sup_schedules import least_delay_sup
-    from proxyd.lab.verbs.csv_files import read_capacity, read_intervals
+    from proxyd.lab.verbs.replay_input import read_capacity, read_intervals
 
     intervals = read_intervals(options.intervals)
     if options.policy == "pareto":
@@ -157,7 +157,7 @@ def capture(options: argparse.Namespace) -> int:
 
 def frequencies(options: argparse.Namespace) -> int:
     """Print how often to probe each source, or a cycle of probes."""
-    from proxyd.lab.verbs.csv_files import read_rates
+    from proxyd.lab.verbs.replay_input import read_rates
     from proxyd.lab.verbs.solvers import solve_cycle, solve_frequencies
 
     if not 0 < options.budget <= 1e9:
@@ -174,7 +174,7 @@ def frequencies(options: argparse.Namespace) -> int:
 
 def _front(options: argparse.Namespace, intervals: CsvIntervals) -> int:
     from proxyd.core.planning.capture.pareto import epsilon_cover, pareto
-    from proxyd.lab.verbs.csv_files import read_capacity
+    from proxyd.lab.verbs.replay_input import read_capacity
 
     if not 0 <= options.epsilon < inf:
         raise InvalidScheduleError(f"--epsilon {options.epsilon:g}: it must be 0, for the whole front, or greater")

@@ -27,7 +27,8 @@ from proxyd.lab.algorithms.robot_frequencies import (
     evenly_spaced,
     randomise,
 )
-from proxyd.lab.verbs.csv_files import CsvRates, Floats, read_week
+from proxyd.lab.replay.replay import Floats
+from proxyd.lab.verbs.replay_input import CsvRates, read_week
 from proxyd.terminal.text_tables import number
 
 _MOST_SLOTS = 2_000_000

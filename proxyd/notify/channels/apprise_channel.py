@@ -3,25 +3,113 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, partial, wraps
 from importlib import import_module
+from importlib.util import find_spec
 from math import isfinite
+from types import ModuleType
 from typing import Any, TypeVar
 
 from proxyd.base.ports import Message
-from proxyd.core.errors import DeliveryError
-from proxyd.net import GuardedConnections, guard_calls, retry_after_s
+from proxyd.core.errors import BlockedAddressError, DeliveryError
+from proxyd.core.language import channel_scheme
+from proxyd.net import Guard, GuardedConnections, guard_calls, retry_after_s
 from proxyd.notify.channels import ChannelResources
-from proxyd.notify.channels.channel_address import ChannelAddressError, ChannelAddresses, has_channels, load_apprise
 from proxyd.notify.channels.message_forms import chat_rows
+
+
+class ChannelAddressError(ValueError):
+    """A channel's address is refused; the text does not hold the address, which may hold a token."""
+
+
+def has_channels() -> bool:
+    """Return whether the package that sends messages to channels is installed."""
+    return find_spec("apprise") is not None
+
+
+@cache
+def _load_apprise() -> ModuleType:
+    """Return apprise, which is slow to import and which most users never need."""
+    apprise = import_module("apprise")
+    _forget_environment(import_module("requests").Session)
+    logging.getLogger("apprise").setLevel(logging.CRITICAL)  # its log lines name chats and tokens
+    return apprise
+
+
+def _forget_environment(session: type[Any]) -> None:
+    """Let sessions of the library that apprise asks services with read no environment.
+
+    They followed HTTP_PROXY, so that the guard saw the proxy's address alone, and sent passwords of .netrc.
+    """
+    begin = session.__init__
+
+    @wraps(begin)
+    def begin_without(self: Any) -> None:
+        begin(self)
+        self.trust_env = False
+
+    session.__init__ = begin_without
+
+
+class ChannelAddresses:
+    """The addresses to which channels may send.
+
+    Parameters
+    ----------
+    schemes
+        The allowed schemes, in lower case.
+    guard
+        Says which hosts may be reached.
+    """
+
+    def __init__(self, schemes: Collection[str], guard: Guard) -> None:
+        self._schemes = frozenset(schemes)
+        self.guard = guard
+
+    def open(self, url: str) -> Any:
+        """Return apprise's service at an address.
+
+        The text is never split: apprise would send to every address that it finds in one.
+
+        Raises
+        ------
+        ChannelAddressError
+            It is not exactly one address, its scheme is not allowed, or apprise or the guard refuses it.
+        """
+        scheme = channel_scheme(url)
+        if scheme is None:
+            raise ChannelAddressError("a channel takes exactly one address, without spaces")
+        if scheme not in self._schemes:
+            raise ChannelAddressError(f"the setting channel_schemes does not allow {scheme}://")
+        service = _load_apprise().Apprise.instantiate(url)
+        if service is None:
+            raise ChannelAddressError(f"apprise cannot read this {scheme}:// address")
+        if "host" in service.template_tokens and service.host:  # for other services the host is a token
+            try:
+                self.guard.check_host(service.host)
+            except BlockedAddressError as error:
+                raise ChannelAddressError(f"the channel's server is refused: {error}") from error
+        return service
+
+    def problem(self, url: str) -> str | None:
+        """Return why an address is refused, or ``None``; without apprise only a sender can say."""
+        if not has_channels():
+            return None
+        try:
+            self.open(url)
+        except ChannelAddressError as error:
+            return str(error)
+        return None
+
 
 _THREADS = 4
 _MOST_BEGUN = 4096
@@ -107,7 +195,7 @@ class AppriseChannel:
         return _Sending(service, form, title, form.messages(title, rows))
 
     def _send(self, sending: _Sending, text: str, now_s: float, connections: GuardedConnections) -> None:
-        apprise = load_apprise()
+        apprise = _load_apprise()
         sender, body_format = apprise.Apprise(sending.service), apprise.NotifyFormat(sending.form.source)
         try:
             with guard_calls(self._addresses.guard, connections) as refused, _note_refusals(now_s) as refusal:
@@ -251,7 +339,7 @@ class ChatForm:
         return _fill_messages([self._cut(row, room) for row in rows], room)
 
     def _length(self, text: str) -> int:
-        convert = load_apprise().conversion.convert_between
+        convert = _load_apprise().conversion.convert_between
         return self.size(convert(self.source, self.target, text)) + _ROW_END
 
     def _cut(self, row: str, room: int) -> Iterator[tuple[str, int]]:

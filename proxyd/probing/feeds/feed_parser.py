@@ -8,9 +8,8 @@ from typing import Any, TypeAlias
 
 from proxyd.core.model.item import Item
 from proxyd.probing.documents.document_kinds import GZIP, feeds_of_page, is_empty, is_web_page
-from proxyd.probing.documents.document_texts import cap, clean, safe_link
+from proxyd.probing.documents.document_texts import cap, clean, looks_like_json, safe_link
 from proxyd.probing.documents.feed_dates import time_s
-from proxyd.probing.documents.json_text import looks_like_json
 from proxyd.probing.documents.probe_failures import EmptyDocumentError, NotAFeedError
 from proxyd.probing.feeds.fast_feeds import parse_clean_feed
 from proxyd.probing.feeds.feed_items import (

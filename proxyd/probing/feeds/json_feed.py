@@ -12,9 +12,8 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, BeforeValidator
 
-from proxyd.probing.documents.document_texts import cap, clean, safe_link
+from proxyd.probing.documents.document_texts import Json, cap, clean, load_json, safe_link
 from proxyd.probing.documents.feed_dates import time_s
-from proxyd.probing.documents.json_text import Json, load_json
 from proxyd.probing.documents.probe_failures import NotAFeedError
 from proxyd.probing.feeds.feed_items import (
     FeedChannel,

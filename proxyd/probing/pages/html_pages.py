@@ -24,8 +24,7 @@ from proxyd.probing.documents.document_texts import MOST_ITEMS, cap, clean, word
 from proxyd.probing.documents.probe_failures import SelectorError, UnreadableDocumentError
 from proxyd.probing.pages.linked_data import meta_view, view_of_element
 from proxyd.probing.pages.offers import price_view
-from proxyd.probing.pages.page_text import text_blocks
-from proxyd.probing.pages.page_values import Marks, PageRow, ParsedPage, Raw, field_selectors, page_of
+from proxyd.probing.pages.page_values import Marks, PageRow, ParsedPage, Raw, field_selectors, page_of, text_blocks
 
 _MOST_DEPTH = 3_000
 """Elements that may stand in each other."""

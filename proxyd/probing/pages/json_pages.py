@@ -19,8 +19,7 @@ from jsonpath_rfc9535.function_extensions import ExpressionType, FilterFunction
 
 from proxyd.core.model.notations import NO_LANGUAGES, Languages
 from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass, Reader
-from proxyd.probing.documents.document_texts import MOST_ITEMS
-from proxyd.probing.documents.json_text import Json, load_json
+from proxyd.probing.documents.document_texts import MOST_ITEMS, Json, load_json
 from proxyd.probing.documents.probe_failures import SelectorError, UnreadableDocumentError
 from proxyd.probing.pages.page_values import NotOneValue, ParsedPage, Raw, field_selectors, page_of
 

@@ -12,8 +12,7 @@ from itertools import chain, islice
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from proxyd.core.model.profile import FieldType
-from proxyd.probing.documents.document_texts import MOST_ITEMS
-from proxyd.probing.documents.json_text import Json, json_value
+from proxyd.probing.documents.document_texts import MOST_ITEMS, Json, json_value
 from proxyd.probing.documents.probe_failures import UnreadableDocumentError
 from proxyd.probing.pages.json_pages import matches, raw_value
 from proxyd.probing.pages.page_values import PageRow, Raw

@@ -10,10 +10,9 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from proxyd.core.model.numbers import currency_in
 from proxyd.core.model.profile import FieldType
-from proxyd.probing.documents.json_text import Json
+from proxyd.probing.documents.document_texts import Json
 from proxyd.probing.pages.linked_data import json_ld_documents, meta_view
-from proxyd.probing.pages.page_text import text_blocks
-from proxyd.probing.pages.page_values import PageRow, Raw
+from proxyd.probing.pages.page_values import PageRow, Raw, text_blocks
 
 _MOST_NODES = 20_000  # JSON objects and lists of a page
 _MOST_OFFERS = 100  # members of one list

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import structlog
 from sqlalchemy import Connection, NullPool, Table, column, create_engine, func, insert, inspect, select, table, true
 
-from proxyd.base.lean_imports import without
+from proxyd.base.interpreter import without
 from proxyd.core.errors import StoreError
 from proxyd.store.databases.connections import LOCKS, Connections, StoreConnections, sqlite_url
 from proxyd.store.databases.tables import metadata

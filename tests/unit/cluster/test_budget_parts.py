@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from proxyd.cluster.division import Division
-from proxyd.cluster.sharing import part_of_budget
+from proxyd.cluster.shared_fleet import part_of_budget
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.knowledge import Knowledge
 from proxyd.store.databases.shards import SHARDS

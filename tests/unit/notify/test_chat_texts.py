@@ -14,8 +14,7 @@ from proxyd.base.ports import Message
 from proxyd.core.errors import DeliveryError
 from proxyd.net import Guard
 from proxyd.notify import AppriseChannel
-from proxyd.notify.channels.apprise_channel import MOST_MESSAGES, ChatForm
-from proxyd.notify.channels.channel_address import ChannelAddresses
+from proxyd.notify.channels.apprise_channel import MOST_MESSAGES, ChannelAddresses, ChatForm
 
 apprise = pytest.importorskip("apprise")
 requests: Any = pytest.importorskip("requests")

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from proxyd.core.language.checking.classes import ClassIndex
-from proxyd.core.language.checking.counting import events_hash
 from proxyd.core.language.checking.query_checker import EventScope, QueryChecker, check_trigger
 from proxyd.core.language.checking.scope import Binding, Scope
 from proxyd.core.language.checking.source_checker import check_deliveries, once_each, report_repeated
 from proxyd.core.language.syntax.check_context import CheckSettings, Reporter
 from proxyd.core.language.syntax.clauses import RULE_CLAUSES, check_clauses
-from proxyd.core.language.syntax.expression_printer import format_trigger
+from proxyd.core.language.syntax.expression_printer import format_expression, format_trigger
 from proxyd.core.language.syntax.nodes import InsertNotification, Located, StatementKind, TimeSpec, Unread
 from proxyd.core.language.syntax.quoting import quote_name
 from proxyd.core.language.syntax.value_checks import Values, read_time
 from proxyd.core.language.syntax.words import did_you_mean
 from proxyd.core.model.delivery import Delivery
-from proxyd.core.model.expression import Duration, Select, Unit
+from proxyd.core.model.expression import Aggregate, Duration, Expression, Select, Unit, children
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.profile import (
     BUILT_IN_NAME,
@@ -42,6 +41,67 @@ from proxyd.core.model.profile import (
     Utility,
     UtilityKind,
 )
+
+
+def _events_hash(trigger: Trigger, named_sources: Sequence[str]) -> str:
+    """Return a hash that changes exactly when a rule's event, class, WHERE or FROM SOURCES do."""
+    return _hash("\n".join([format_trigger(replace(trigger, condition=None)), *sorted(named_sources)]))
+
+
+def counting_of(counted: str, aggregates: Sequence[Aggregate]) -> str:
+    """Return what counters count, as hashes with spaces between: that of the events, and one of each aggregate."""
+    return " ".join([counted, *(_aggregate_hash(each) for each in aggregates)])
+
+
+def rule_counting(rule: NotificationRule) -> str:
+    """Return what a rule's counters count; every rule has ``COUNT(*)``."""
+    return counting_of(rule.counted, [Aggregate("COUNT"), *_aggregates(rule.trigger.condition)])
+
+
+def counters_to_restart(rule: NotificationRule, before: str) -> tuple[str, ...]:
+    """Return the counters of a rule's WHEN, as texts, that do not go on from what the rule counted ``before``.
+
+    ``before`` is what ``rule_counting`` returned.
+    """
+    counted, *kept = before.split(" ")
+    found = {format_expression(each): None for each in _aggregates(rule.trigger.condition)}
+    return tuple(text for text in found if counted != rule.counted or _hash(text) not in kept)
+
+
+def _aggregates(expression: Expression | None) -> Iterator[Aggregate]:
+    if isinstance(expression, Aggregate):
+        yield expression
+    elif expression is not None:
+        for child in children(expression):
+            yield from _aggregates(child)
+
+
+@lru_cache(256)  # most rules count in few ways, and there may be very many rules
+def _aggregate_hash(aggregate: Aggregate) -> str:
+    return _hash(format_expression(aggregate))
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
+MEANING = 2
+"""The present meaning of the language. Under meaning 1 the rows of a notification were all events since the last."""
+
+
+def what_changed(rule: NotificationRule, meaning: int) -> str | None:
+    """Return what a rule that was accepted under an earlier meaning does differently now, or ``None``."""
+    if meaning >= MEANING:
+        return None
+    if rule.trigger.where is not None:
+        return "its messages hold only the items that match; before, they held all items since the last message"
+    if rule.trigger.is_mixed:
+        return "its messages hold only the item that it fires on; before, they held all items since the last message"
+    query = rule.query
+    if query.where is not None or query.having is not None or len(query.sources) > 1:
+        return "it sends nothing where its query finds no row; SET EMPTY DELIVER sends such messages as before"
+    return None
+
 
 _LEAST_OFTEN = Duration(Decimal(1), Unit.DAYS)
 """How often the sources of a rule on SOURCE are probed if nothing else asks for more."""
@@ -154,7 +214,7 @@ class RuleChecker:
             sends_empty=rule.empty is not None,
             keeps_screenshot=rule.screenshot is not None,
             fingerprint=fingerprint(trigger, named),
-            counted=events_hash(trigger, named),
+            counted=_events_hash(trigger, named),
             file=self._reporter.source.file,
             **own,
         )

@@ -28,6 +28,7 @@ from proxyd.core.language.syntax.nodes import Located, TimeSpec
 from proxyd.core.language.syntax.quoting import format_duration, format_number, quote_name, quote_text
 from proxyd.core.language.syntax.token_reader import TokenReader, optional, parse_number, parse_plain_text, series
 from proxyd.core.language.syntax.words import did_you_mean, get_keyword
+from proxyd.core.model.chronon import WallTime, Weekday
 from proxyd.core.model.delivery import Delivery, SecretRef
 from proxyd.core.model.expression import Duration, TextSpan, Unit
 from proxyd.core.model.profile import (
@@ -44,7 +45,6 @@ from proxyd.core.model.profile import (
     Utility,
     UtilityKind,
 )
-from proxyd.core.model.wall_time import WallTime, Weekday
 
 if TYPE_CHECKING:
     from proxyd.core.language.syntax.value_checks import Values

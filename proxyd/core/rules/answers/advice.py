@@ -116,7 +116,7 @@ def advise(settings: PlannerSettings, week: WeekPlan | None, coming: IntervalFor
         planned_per_s,
         () if week is None else tuple(week.trade(wanted)),
         len(coming.epoch) * grid.length_s,
-        outlook_of_rules(coming),
+        _outlook_of_rules(coming),
         front,
         needed_per_s,
         {} if week is None else week.outlooks,
@@ -125,7 +125,7 @@ def advise(settings: PlannerSettings, week: WeekPlan | None, coming: IntervalFor
     )
 
 
-def outlook_of_rules(coming: IntervalForecast) -> tuple[IntervalOutlook, ...]:
+def _outlook_of_rules(coming: IntervalForecast) -> tuple[IntervalOutlook, ...]:
     """Return the outlook of each rule's intervals, sorted by the rule's name."""
     asked = Counter(interval.rule for interval in coming.intervals)
     unmet: dict[str, Counter[str]] = {rule: Counter() for rule in asked}
@@ -400,7 +400,7 @@ class Trial:
             after_per_s,
             len(names_after - names_before),
             len(names_before - names_after),
-            tuple(each for each in outlook_of_rules(coming) if each.unmet),
+            tuple(each for each in _outlook_of_rules(coming) if each.unmet),
             {rule: each for rule, each in targets.items() if not each.is_met or rule not in self.running.rules},
         )
 

@@ -291,7 +291,7 @@ class Explainer:
     def _policy(self, program: RuleProgram, rate_per_s: float) -> RulePolicy:
         week, settings = self.planner.week, self.known.settings.planner
         outlook = None if week is None else week.outlooks.get(program.rule.name)
-        name, because = policy_in_words(program, settings, outlook, rate_per_s)
+        name, because = _policy_in_words(program, settings, outlook, rate_per_s)
         has_target = settings.has_targets and program.rule.policy.leaves_times
         promised = promise(target_of(program, settings)) if has_target else None
         is_expected = outlook is not None and program.rule.policy.leaves_times
@@ -480,7 +480,7 @@ def within(target: Target) -> str:
     return "before the next item" if after_s == inf else f"within {_time(after_s)}"
 
 
-def policy_in_words(
+def _policy_in_words(
     program: RuleProgram, settings: PlannerSettings, outlook: RuleOutlook | None, rate_per_s: float
 ) -> tuple[str, str]:
     """Return the name of a rule's policy and the reason for it, with what may be expected of it.

@@ -9,6 +9,7 @@ from functools import partial, singledispatchmethod
 from types import MappingProxyType
 from typing import TypeAlias
 
+from proxyd.core.model.chronon import all_zones
 from proxyd.core.model.expression import (
     Aggregate,
     Between,
@@ -30,7 +31,6 @@ from proxyd.core.model.field_values import coerce, is_equal, is_less, parse_iso
 from proxyd.core.model.item import EventKind, UpdateEvent, Value
 from proxyd.core.model.numbers import plain_number, read_number
 from proxyd.core.model.profile import PROBE_FIELDS, FieldType, PageClass
-from proxyd.core.model.wall_time import all_zones
 from proxyd.core.rules.programs.function_values import (
     ARITHMETIC,
     FUNCTIONS,

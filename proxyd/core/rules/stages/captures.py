@@ -351,7 +351,7 @@ class JointCaptures:
         for interval in self.wanting(source_id):
             if outcome.started_s < interval.opened_s or not outcome.kind.is_success or outcome.is_push:
                 continue
-            after = obtain(
+            after = _obtain(
                 interval, source_id, found, self.shown.get(source_id) or (), seen_s=outcome.finished_s, grid=self._grid
             )
             captured = after.obtained[-1].captured and interval.told is None
@@ -483,7 +483,7 @@ def wait_s(rates_per_s: Iterable[float], *, chronon_s: float) -> float:
     return min(LONGEST_S, max(10 * chronon_s, _LIVES / slowest if slowest > 0 else LONGEST_S))
 
 
-def obtain(
+def _obtain(
     interval: JointInterval,
     source_id: str,
     found: Sequence[StoredEvent],

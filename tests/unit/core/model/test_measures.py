@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyd.core.model.chronon import ChrononGrid
-from proxyd.core.model.measures import Measures, captures, delays_s, found_s, measure
+from proxyd.core.model.schedule import Measures, captures, delays_s, found_s, measure
 
 GRID = ChrononGrid(1.0)
 END_S = 20.0

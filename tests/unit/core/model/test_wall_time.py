@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from proxyd.core.model.wall_time import WallTime, Weekday, read_clock
+from proxyd.core.model.chronon import WallTime, Weekday, read_clock
 
 NEW_YEAR_S = 1_767_225_600.0  # 2026-01-01T00:00Z
 YEAR_S = 366 * 86400.0

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from proxyd.cluster.division import UNDIVIDED, Division
-from proxyd.cluster.sharing import Handover, Sharing
+from proxyd.cluster.shared_fleet import Handover, Sharing
 from proxyd.core.language import CheckSettings, SourceText, check
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.core.model.profile import Declaration

@@ -12,8 +12,7 @@ from proxyd.core.model.schedule import ExecutionInterval
 from proxyd.core.planning.capture.earliest_deadline import Capacity
 from proxyd.core.planning.capture.pareto import pareto
 from proxyd.lab.papers import proxy_dilemma
-from proxyd.lab.papers.datasets import Updates
-from proxyd.lab.papers.figure import Figure
+from proxyd.lab.papers.figure import Figure, Updates
 from proxyd.lab.papers.proxy_dilemma import disjoint, enumerate_schedules
 
 

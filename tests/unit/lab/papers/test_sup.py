@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from proxyd.lab.papers import sup_counted, sup_feedback, sup_wic
 from proxyd.lab.papers import sup_paper as sup
-from proxyd.lab.papers.datasets import RSS, SYNTHETIC_1, SYNTHETIC_2, Dataset, Updates
-from proxyd.lab.papers.figure import Figure
+from proxyd.lab.papers.figure import RSS, SYNTHETIC_1, SYNTHETIC_2, Dataset, Figure, Updates
 from proxyd.lab.papers.sup_feedback import CAUGHT, PASSED, REPLAN, STATIC, follow
 
 UPDATES = st.lists(st.lists(st.integers(0, 59), max_size=12), min_size=1, max_size=4)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyd.core.model.chronon import ChrononGrid, Epoch
-from proxyd.core.model.measures import measure
+from proxyd.core.model.schedule import measure
 from proxyd.lab.replay.replay import clairvoyant_probes, uniform_probes
 
 GRID = ChrononGrid(1.0)

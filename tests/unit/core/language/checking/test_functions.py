@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxyd.core.language.checking.functions import FUNCTIONS, Family
+from proxyd.core.language.checking.expression_checker import FUNCTIONS, Family
 from tests.unit.core.language.texts import FEEDS, messages, rule
 
 _VALUES = {Family.TEXT: "title", Family.NUMBER: "ttl", Family.ANY: "link", Family.TIME: "pubDate"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxyd.cluster.division import Division
-from proxyd.cluster.sharing import Sharing
+from proxyd.cluster.shared_fleet import Sharing
 from proxyd.core.model.chronon import Budget
 from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.chunks import run_all

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyd.core.language import CheckSettings, SourceText, check
+from proxyd.core.language.checking.expression_checker import FUNCTIONS as DECLARED
 from proxyd.core.language.checking.expression_checker import MAX_LIKE
-from proxyd.core.language.checking.functions import FUNCTIONS as DECLARED
 from proxyd.core.model.expression import Call, Column
 from proxyd.core.model.item import Value
 from proxyd.core.model.profile import Field, FieldType, PageClass

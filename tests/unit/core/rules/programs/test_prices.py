@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
+from proxyd.core.model.chronon import all_zones
 from proxyd.core.model.item import EventKind, Item, UpdateEvent, Value
-from proxyd.core.model.wall_time import all_zones
 from proxyd.core.rules.programs.function_values import FUNCTIONS
 from proxyd.core.rules.programs.meter import Limits, Meter
 from tests.fleets import decider, declaration, rule, source
