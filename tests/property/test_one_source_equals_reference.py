@@ -22,7 +22,6 @@ class Problem:
     prefix: Prefix
     grid: Grid
     spacing: float
-    gap: float | None = None
 
     def reference(self, most: int) -> list[float]:
         """Return the least cost plus prices of exactly 1, ..., ``most`` probes by the plain recursion."""
@@ -30,7 +29,7 @@ class Problem:
         link = np.full((size, size), np.inf)
         for i in range(size):
             for j in range(i + 1, size):
-                if self.grid.is_open[j] and self.spacing - 1e-9 <= t[j] - t[i] <= (self.gap or np.inf):
+                if self.spacing - 1e-9 <= t[j] - t[i]:
                     link[i, j] = self.prefix.cost(t[i], t[j]) + self.grid.price[j]
         value = np.full(size, np.inf)
         value[-1] = 0.0
@@ -60,11 +59,9 @@ def problems(draw: st.DrawFn) -> Problem:
     period = float(size)
     prefix = Prefix(draw(levels(period)), draw(levels(period)))
     spacing = draw(st.sampled_from([0.0, 0.0, 1.5, 2.0]))
-    is_open = draw(st.lists(st.sampled_from([True, True, True, False]), min_size=size + 1, max_size=size + 1))
     price = draw(st.lists(st.sampled_from([0.0, 0.0, 1.0]), min_size=size + 1, max_size=size + 1))
-    gap = draw(st.sampled_from([None, None, 2.0, 3.0, 5.0]))
-    grid = Grid(np.arange(size + 1.0), spacing=spacing, is_open=is_open, price=price, largest_gap=gap)
-    return Problem(prefix, grid, spacing, gap)
+    grid = Grid(np.arange(size + 1.0), spacing=spacing, price=price)
+    return Problem(prefix, grid, spacing)
 
 
 @given(levels(6.0), levels(6.0), st.floats(0, 6), st.floats(0, 6))

@@ -13,6 +13,9 @@ from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.planning.kernels.costs import Prefix
 from proxyd.core.planning.kernels.numba_kernels import flat, kernel
 
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
 _BISECTIONS = 200
 
 
@@ -26,12 +29,8 @@ class Grid:
         Slot times, increasing; the first is the start of the period, the last its end, at which a probe is always made.
     spacing
         Least time between two probes, and between the start and the first.
-    is_open
-        Whether each slot may be used, shape of ``times``; the last one always may.
     price
         Extra cost of a probe at each slot (shared capacity, peaks), shape of ``times``, not negative.
-    largest_gap
-        Longest time between two probes, beginning at the start; ``None`` for any.
 
     Examples
     --------
@@ -39,36 +38,27 @@ class Grid:
     [2, 3, 4, 4]
     """
 
-    times: NDArray[np.float64]
-    reach: NDArray[np.int64]
-    until: NDArray[np.int64] | None
-    is_open: NDArray[np.bool_]
-    price: NDArray[np.float64]
+    times: Floats
+    reach: Ints
+    price: Floats
 
     def __init__(
         self,
         times: ArrayLike,
         *,
         spacing: float = 0.0,
-        is_open: ArrayLike | None = None,
         price: ArrayLike | None = None,
-        largest_gap: float | None = None,
     ) -> None:
         t = np.asarray(times, dtype=np.float64)
         if len(t) < 2 or not np.all(np.diff(t) > 0):
             raise InvalidScheduleError("a grid needs at least two slots, increasing")
-        usable = np.ones(len(t), dtype=bool) if is_open is None else np.array(is_open, dtype=bool)
         prices = np.zeros(len(t)) if price is None else np.array(price, dtype=np.float64)
-        if usable.shape != t.shape or prices.shape != t.shape or np.any(prices < 0):
-            raise InvalidScheduleError("is_open and price need one entry for each slot, prices not negative")
-        usable[-1] = True
+        if prices.shape != t.shape or np.any(prices < 0):
+            raise InvalidScheduleError("price needs one entry for each slot, none negative")
         rounding = 1e-9 * (t[-1] - t[0])
         object.__setattr__(self, "times", t)
         reach = np.searchsorted(t, t + spacing - rounding, side="left")
         object.__setattr__(self, "reach", np.maximum(reach, np.arange(1, len(t) + 1)))
-        until = None if largest_gap is None else np.searchsorted(t, t + largest_gap + rounding, side="right") - 1
-        object.__setattr__(self, "until", until)
-        object.__setattr__(self, "is_open", usable)
         object.__setattr__(self, "price", prices)
 
 
@@ -80,7 +70,7 @@ class OneSourceSchedule:
     least on the grid for this number of probes.
     """
 
-    times: NDArray[np.float64]
+    times: Floats
     cost: float
     exact: bool = True
 
@@ -94,7 +84,7 @@ def all_optimal(prefix: Prefix, grid: Grid, probes: int) -> list[OneSourceSchedu
     """Return the optimal schedules of exactly 1, 2, ..., ``probes`` probes, or ``None`` for each that does not exist.
 
     O(probes * slots): one pass over an envelope of lines for each number of probes, whereas the paper's Algorithm 1
-    takes O(probes * slots^2); with a largest gap O(probes * slots log slots).
+    takes O(probes * slots^2).
 
     Notes
     -----
@@ -113,15 +103,12 @@ def all_optimal(prefix: Prefix, grid: Grid, probes: int) -> list[OneSourceSchedu
     value[-1] = grid.price[-1]
     links = [flat(np.empty(size, dtype=np.int64)) for _ in range(probes)]
     costs = flat(L), flat(A), flat(G)
-    base, reach = flat(np.where(grid.is_open, A * L - G, np.inf)), flat(grid.reach)
+    base, reach = flat(A * L - G), flat(grid.reach)
     envelope = flat(np.empty(size, dtype=np.int64)), flat(np.empty(size)), flat(np.empty(size))
     found: list[OneSourceSchedule | None] = []
     for count in range(probes):
         best = flat(np.empty(size))
-        if grid.until is None:
-            layer(*costs, base, reach, flat(value), best, links[count], *envelope)
-        else:
-            _fill_bounded_layer(*costs, flat(_of_open(value, grid)), reach, flat(grid.until), best, links[count])
+        layer(*costs, base, reach, flat(value), best, links[count], *envelope)
         value = np.asarray(best) + grid.price
         slots = _follow_layers(links, count) if best[0] < np.inf else None
         found.append(None if slots is None else _schedule(prefix, grid, slots))
@@ -156,8 +143,6 @@ def optimal(prefix: Prefix, grid: Grid, probes: int) -> OneSourceSchedule:
     """
     if probes < 1:
         raise InvalidScheduleError("a schedule has at least one probe, at the end of its period")
-    if grid.until is not None:
-        return _best_layer(prefix, grid, probes)
     paths = _Priced(prefix, grid)
     slots = paths.path(0.0, most=False)
     if slots is None:
@@ -167,18 +152,6 @@ def optimal(prefix: Prefix, grid: Grid, probes: int) -> OneSourceSchedule:
     return _schedule(prefix, grid, slots)
 
 
-def _best_layer(prefix: Prefix, grid: Grid, probes: int) -> OneSourceSchedule:
-    """Return the cheapest of all layers; with a largest gap there is no envelope to price."""
-    layers = [schedule for schedule in all_optimal(prefix, grid, probes) if schedule is not None]
-    if not layers:
-        raise InvalidScheduleError("no schedule keeps both the largest gap and the number of probes")
-
-    def with_prices(schedule: OneSourceSchedule) -> float:
-        return schedule.cost + float(np.sum(grid.price[np.searchsorted(grid.times, schedule.times)]))
-
-    return min(layers, key=with_prices)
-
-
 class _Priced:
     """Cheapest paths at a price per link."""
 
@@ -186,7 +159,7 @@ class _Priced:
         L, A, G = prefix.at(grid.times)
         size = len(grid.times)
         self._costs = flat(L), flat(A), flat(G)
-        self._base = np.where(grid.is_open, grid.price + A * L - G, np.inf)
+        self._base = grid.price + A * L - G
         self._reach = flat(grid.reach)
         self._best = flat(np.empty(size))
         self._link, self._links = flat(np.empty(size, dtype=np.int64)), flat(np.empty(size, dtype=np.int64))
@@ -245,11 +218,7 @@ def _splice(short: list[int], long: list[int], wanted: int) -> list[int]:
     raise InvalidScheduleError("the two paths do not cross")  # they always do: both start and end together
 
 
-def _of_open(value: NDArray[np.float64], grid: Grid) -> NDArray[np.float64]:
-    return np.where(grid.is_open, value, np.inf)
-
-
-def _follow_layers(links: list[NDArray[np.int64]], count: int) -> list[int]:
+def _follow_layers(links: list[Ints], count: int) -> list[int]:
     slots, slot = [], 0
     for row in range(count, -1, -1):
         slot = int(links[row][slot])
@@ -263,13 +232,7 @@ def _schedule(prefix: Prefix, grid: Grid, slots: list[int]) -> OneSourceSchedule
 
 
 def optimal_cycle(
-    intensity: PiecewiseConstant,
-    importance: PiecewiseConstant,
-    slots: ArrayLike,
-    probes: int,
-    *,
-    spacing: float = 0.0,
-    is_open: ArrayLike | None = None,
+    intensity: PiecewiseConstant, importance: PiecewiseConstant, slots: ArrayLike, probes: int
 ) -> OneSourceSchedule:
     """Return at most ``probes`` probe times in [0, period) that repeat each period at least cost.
 
@@ -282,13 +245,10 @@ def optimal_cycle(
         On [0, period].
     slots
         Times in [0, period) at which a probe may be made, increasing.
-    is_open
-        Whether each slot may be used.
 
     Notes
     -----
-    Source: ``docs/algorithms.md`` (a week that repeats). Closed slots are not tried as starts, because no cycle has a
-    probe there.
+    Source: ``docs/algorithms.md`` (a week that repeats).
 
     Examples
     --------
@@ -296,59 +256,22 @@ def optimal_cycle(
     >>> optimal_cycle(day, PiecewiseConstant.constant(1.0, 4.0), [0.0, 1.0, 2.0, 3.0], 2).times.tolist()
     [1.0, 2.0]
     """
-    t = np.asarray(slots, dtype=np.float64)
-    usable = np.ones(len(t), dtype=bool) if is_open is None else np.asarray(is_open, dtype=bool)
-    if not usable.any():
-        raise InvalidScheduleError("every slot is closed")
-    circle = _Circle(intensity, importance, t, usable, spacing)
-    first = circle.solve(int(np.argmax(usable)), probes)
-    best, (begin, end) = first, _shortest_gap(t, first.times, circle.period)
-    for start in range(begin, end):
-        if usable[start % len(t)]:
-            found = circle.solve(start % len(t), probes)
-            best = found if found.cost < best.cost else best
-    return best
+    t, period = np.asarray(slots, dtype=np.float64), intensity.stop - intensity.start
+    twice, times = Prefix(intensity.repeat(2), importance.repeat(2)), np.concatenate([t, t + period])
 
+    def cut_at(slot: int) -> OneSourceSchedule:
+        """Return the best cycle with a probe at a slot: a period from one probe there to the next."""
+        found = optimal(twice, Grid(times[slot : slot + len(t) + 1]), probes)
+        return OneSourceSchedule(np.sort(found.times % period), found.cost, exact=True)
 
-class _Circle:
-    """Solves the cycle cut at a slot: a period from one probe there to the next."""
-
-    def __init__(
-        self,
-        intensity: PiecewiseConstant,
-        importance: PiecewiseConstant,
-        slots: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
-        is_open: np.ndarray[tuple[int, ...], np.dtype[np.bool_]],
-        spacing: float,
-    ) -> None:
-        self.period = intensity.stop - intensity.start
-        self._twice = Prefix(intensity.repeat(2), importance.repeat(2))
-        self._times = np.concatenate([slots, slots + self.period])
-        self._open = np.concatenate([is_open, is_open])
-        self._spacing = spacing
-
-    def solve(self, start: int, probes: int) -> OneSourceSchedule:
-        """Return the best cycle with a probe at slot ``start``."""
-        window = slice(start, start + len(self._times) // 2 + 1)
-        grid = Grid(self._times[window], spacing=self._spacing, is_open=self._open[window])
-        found = optimal(self._twice, grid, probes)
-        return OneSourceSchedule(np.sort(found.times % self.period), found.cost, exact=True)
-
-
-def _shortest_gap(
-    slots: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
-    probes: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
-    period: float,
-) -> tuple[int, int]:
-    """Return the slots of the shortest gap between consecutive probes, as indices that may exceed the end."""
-    at = np.searchsorted(slots, probes - 1e-9 * period)
-    following = np.append(at[1:], at[0] + len(slots))
+    best = cut_at(0)
+    at = np.searchsorted(t, best.times - 1e-9 * period)
+    following = np.append(at[1:], at[0] + len(t))
     shortest = int(np.argmin(following - at))
-    return int(at[shortest]), int(following[shortest]) + 1
-
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+    for start in range(int(at[shortest]), int(following[shortest]) + 1):
+        found = cut_at(start % len(t))
+        best = found if found.cost < best.cost else best
+    return best
 
 
 @kernel
@@ -358,7 +281,7 @@ def layer(
 ) -> None:  # fmt: skip
     """Fill ``best[i] = min over j of link(i, j) + value[j]`` and ``link[i]``, the j of the minimum.
 
-    ``base[j]`` is ``A[j] L[j] - G[j]``, infinite if slot j is closed; ``value[j]`` already includes its price.
+    ``base[j]`` is ``A[j] L[j] - G[j]``; ``value[j]`` already includes its price.
     ``reach[i] > i`` is the first slot that may follow i; lines enter when they come into reach. Infinite values never
     enter. Slots without a successor get infinity and -1. ``lines``, ``heights`` and ``slopes`` (negated) are working
     space for the envelope.
@@ -420,9 +343,9 @@ def fill_paths(
 ) -> None:  # fmt: skip
     """Fill the cheapest paths to the last slot with any number of links.
 
-    ``base[j]`` is ``A[j] L[j] - G[j]`` plus the price of a link into j, infinite if slot j is closed. If paths are
-    equal within ``tolerance`` at a link, the one with the most links is taken, or without ``most`` the one with the
-    fewest. ``links[i]`` counts the links of the path from i. The rest is as for ``layer``.
+    ``base[j]`` is ``A[j] L[j] - G[j]`` plus the price of a link into j. If paths are equal within ``tolerance`` at a
+    link, the one with the most links is taken, or without ``most`` the one with the fewest. ``links[i]`` counts the
+    links of the path from i. The rest is as for ``layer``.
     """
     last = len(L) - 1
     sign = 1 if most else -1
@@ -481,30 +404,3 @@ def fill_paths(
         best[i] = G[i] + cost
         link[i] = line
         links[i] = links[line] + 1
-
-
-@kernel
-def _fill_bounded_layer(
-    L: Floats, A: Floats, G: Floats, value: Floats, reach: Ints, until: Ints, best: Floats, link: Ints
-) -> None:
-    """Fill ``best`` and ``link`` as ``layer`` does, with successors of i from ``reach[i]`` to ``until[i]`` only.
-
-    A largest gap removes lines that an envelope would need later, so this uses divide and conquer instead. The costs
-    are still Monge, so the best successor of a slot lies between those of the slots around it. Closed slots have an
-    infinite ``value``.
-    """
-    parts = [(0, len(L) - 1, 0, len(L) - 1)]
-    while parts:
-        first, last, low, high = parts.pop()
-        if first > last:
-            continue
-        i = (first + last) // 2
-        best[i], link[i] = inf, -1
-        for j in range(max(low, reach[i], i + 1), min(high, until[i]) + 1):
-            cost = value[j] + A[j] * (L[j] - L[i]) - (G[j] - G[i])
-            if cost < best[i]:
-                best[i], link[i] = cost, j
-        # A slot without a successor says nothing about its neighbours, so both halves keep the whole range.
-        split_low, split_high = (high, low) if link[i] < 0 else (link[i], link[i])
-        parts.append((first, i - 1, low, split_low))
-        parts.append((i + 1, last, split_high, high))

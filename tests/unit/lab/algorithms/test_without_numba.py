@@ -29,9 +29,8 @@ from proxyd.core.planning.kernels.one_source import Grid, all_optimal, optimal
 rng = np.random.default_rng(7)
 edges = np.arange(301.0)
 prefix = Prefix(PiecewiseConstant(edges, rng.uniform(0, 3, 300)), PiecewiseConstant(edges, rng.uniform(0, 2, 300)))
-grid = Grid(edges, spacing=2.0, is_open=rng.random(301) < 0.8, price=rng.uniform(0, 5, 301))
-gap = Grid(edges, largest_gap=25.0)
-found = [optimal(prefix, grid, 20), *all_optimal(prefix, grid, 20), *all_optimal(prefix, gap, 30)]
+grid = Grid(edges, spacing=2.0, price=rng.uniform(0, 5, 301))
+found = [optimal(prefix, grid, 20), *all_optimal(prefix, grid, 20)]
 one = [(s.times.tolist(), s.cost) for s in found if s is not None]
 
 jobs = [
