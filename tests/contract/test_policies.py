@@ -15,9 +15,8 @@ import pytest
 from proxyd.core.model.chronon import Chronon, ChrononGrid, Epoch
 from proxyd.core.model.profile import PolicyName
 from proxyd.core.planning.kernels.counted_events import ItemsLine
-from proxyd.core.planning.policies.expected_intervals import FiringPattern, PlannedInterval
 from proxyd.core.planning.policies.registry import POLICIES
-from proxyd.core.planning.policies.rule_demand import Findings, RuleDemand, RuleRequest
+from proxyd.core.planning.policies.rule_demand import Findings, FiringPattern, PlannedInterval, RuleDemand, RuleRequest
 from tests.fleets import declaration, rule, source
 from tests.policies import SET_POLICY
 

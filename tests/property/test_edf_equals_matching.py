@@ -7,7 +7,7 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyd.core.planning.policies.expected_intervals import PlannedInterval
+from proxyd.core.planning.policies.rule_demand import PlannedInterval
 from proxyd.core.planning.queue.candidates import latest_slots
 
 windows = st.lists(st.builds(lambda s, n: PlannedInterval(s, s + n), st.integers(-2, 7), st.integers(0, 5)), max_size=8)

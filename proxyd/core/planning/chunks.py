@@ -13,24 +13,12 @@ PART = 200  # number of sources, which takes a millisecond or two
 
 
 def chunks(items: Sequence[T], size: int = PART) -> Iterator[Sequence[T]]:
-    """Return runs of ``size`` items.
-
-    >>> list(chunks("abcde", 2))
-    ['ab', 'cd', 'e']
-    """
+    """Return runs of ``size`` items."""
     return (items[begin : begin + size] for begin in range(0, len(items), size))
 
 
 class Steps(Generic[T]):
-    """Runs work part by part; ``made`` is its result once all parts are done.
-
-    >>> def work() -> Chunked[int]:
-    ...     yield
-    ...     return 3
-    >>> steps = Steps(work())
-    >>> len(list(steps)), steps.made
-    (1, 3)
-    """
+    """Runs work part by part; ``made`` is its result once all parts are done."""
 
     made: T
 
@@ -42,14 +30,7 @@ class Steps(Generic[T]):
 
 
 def run_all(work: Chunked[T]) -> T:
-    """Run all parts at once and return their result.
-
-    >>> def work() -> Chunked[int]:
-    ...     yield
-    ...     return 3
-    >>> run_all(work())
-    3
-    """
+    """Run all parts at once and return their result."""
     steps = Steps(work)
     for _ in steps:
         pass

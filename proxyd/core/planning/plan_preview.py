@@ -31,25 +31,11 @@ def play(planner: Planner, epoch: Epoch) -> Iterator[tuple[Chronon, list[Planned
 
 
 def preview(planner: Planner, epoch: Epoch, *, limit: int | None = None) -> list[PlannedProbe]:
-    """Return the probes of ``epoch`` that are made if every probe finds what the rates expect.
+    """Return the probes of ``epoch`` that are made if every probe finds what the rates expect, at most ``limit``.
 
-    ``limit`` stops after that many probes. Then only the sources that may come before all others are copied: those that
-    wake first, and the best of those that wait for room. If hosts hold back thousands of these, the sources that would
-    be probed in their place may be missing. It also stops after many chronons in which sources wait for a small budget.
-
-    Examples
-    --------
-    >>> from proxyd.core.model.chronon import Budget
-    >>> from proxyd.core.model.chronon import ChrononGrid
-    >>> from proxyd.core.planning.queue.planner_settings import PlannerSettings
-    >>> from proxyd.core.planning.policies.demands import Demands
-    >>> from proxyd.core.planning.policies.paced import UniformDemand
-    >>> from proxyd.core.politeness import PolitenessBudget, ProbeLog
-    >>> planner = Planner(PlannerSettings(ChrononGrid(10.0), Budget(1.0)))
-    >>> demands = Demands([UniformDemand("r", period=5, next_due=0)])
-    >>> planner.put(PlannedSource("a", "example.org", ProbeLog(PolitenessBudget(0.0)), demands, rate_per_s=0.01), now=0)
-    >>> [planned.probe.chronon for planned in preview(planner, Epoch(0, 16))]
-    [0, 5, 10, 15]
+    With a limit only the sources that may come before all others are copied: those that wake first, and the best of
+    those that wait for room. If hosts hold back thousands of these, the sources that would be probed in their place may
+    be missing. It also stops after many chronons in which sources wait for a small budget.
     """
     if limit is None:
         return _play(planner, planner.sources, epoch, limit).probes[:limit]

@@ -30,7 +30,7 @@ _ROUNDING_S = 1e-6  # sums of 0.2 s miss the start of a chronon by a little
 
 
 def _learn_nothing(source: PlannedSource) -> None:
-    """Take in nothing."""
+    pass
 
 
 def _still_asks(source: PlannedSource, probe: Probe, now: Chronon) -> bool:
@@ -48,35 +48,17 @@ class Planner:
     objective is to spend, the probes that save most. A source is looked at only when it may be due: O(log n) a probe.
 
     It reads no clock: call ``choose`` with non-decreasing chronons. The budget that one chronon did not use is lost.
-    ``timed`` holds the sources that do not only detect, which are few in most fleets.
-    ``held_back`` holds the sources that the last call wanted to probe and could not, with the constraint.
-    ``passed_over`` is the number of further sources that only detect and found no room. ``limit`` is what left no room:
-    the budget, or ``most``, which is what this machine can do. ``in_flight`` holds the sources whose probes were chosen
-    and have not finished, with the chronon of the choice. A render, which costs several units of the budget, takes them
-    from the next chronons too; ``spent`` is the number of units that the last call used.
-
-    Examples
-    --------
-    >>> from proxyd.core.model.chronon import ChrononGrid
-    >>> from proxyd.core.politeness import PolitenessBudget, ProbeLog
-    >>> from proxyd.core.model.chronon import Budget
-    >>> from proxyd.core.planning.queue.planner_settings import PlannerSettings
-    >>> from proxyd.core.planning.policies.demands import Demands
-    >>> from proxyd.core.planning.policies.auto import DetectionDemand
-    >>> planner = Planner(PlannerSettings(grid=ChrononGrid(10.0), budget=Budget(1.0)))
-    >>> log = ProbeLog(PolitenessBudget(60.0))
-    >>> planner.put(PlannedSource("a", "example.org", log, Demands([DetectionDemand("r")]), rate_per_s=0.01), now=0)
-    >>> [(planned.probe.source_id, planned.probe.reason.value) for planned in planner.choose(0)]
-    [('a', 'first contact')]
     """
 
     def __init__(self, settings: PlannerSettings) -> None:
         self.settings = self._whole = settings
         self.budget_part = 1.0
         self.sources: dict[str, PlannedSource] = {}
-        self.timed: dict[str, PlannedSource] = {}
+        self.timed: dict[str, PlannedSource] = {}  # those that do not only detect, which are few in most fleets
         self.limits = ProbeLimits(HostBudgets(settings.host_budget), ScopeBlocks())
-        self.in_flight: dict[str, Chronon] = {}
+        self.in_flight: dict[str, Chronon] = {}  # sources whose probes have not finished; when they were chosen
+        # What the last choice could not probe, and why; how many more that only detect found no room; what left none,
+        # the budget or this machine; and how many units of the budget it used, of which a render costs several.
         self.held_back: list[tuple[str, Constraint]] = []
         self.passed_over = 0
         self.limit = Constraint.BUDGET
@@ -105,10 +87,7 @@ class Planner:
         self.queues.renumber(week)
 
     def in_parts(self, order: Iterable[str] | None = None) -> Iterator[list[PlannedSource]]:
-        """Yield all sources in parts, or those of ``order`` in that order.
-
-        Those that are put or removed meanwhile may be missing.
-        """
+        """Yield all sources in parts, or those of ``order``; those put or removed meanwhile may be missing."""
         for names in chunks(tuple(self.sources if order is None else order)):
             yield [source for name in names if (source := self.sources.get(name)) is not None]
 
@@ -128,11 +107,8 @@ class Planner:
             self.queues.forget(source)
 
     def start(self, planned: PlannedProbe, now_s: float) -> float:
-        """Return when a planned probe may really start, given the actual starts of others; at ``now_s`` it has started.
-
-        A loop that is late must ask this before every start, and must drop the probe (``finished``) if the answer lies
-        outside its chronon.
-        """
+        """Return when a planned probe may really start, given other starts; at ``now_s`` it has started."""
+        # A loop that is late asks this before every start, and drops the probe if the answer lies outside its chronon.
         source = self.sources.get(planned.probe.source_id)
         if source is None:
             return now_s
@@ -142,10 +118,7 @@ class Planner:
         return at_s
 
     def finish(self, source_id: str, now_s: float, *, seen: bool, learn: Learn = _learn_nothing) -> None:
-        """Note that a probe ended; ``seen`` says whether it showed the source's state.
-
-        ``learn`` takes in what was found before the source is rescheduled, once: due times may take 0.3 ms.
-        """
+        """Note that a probe ended; ``seen`` says whether it showed the source's state."""
         chronon = self.in_flight.pop(source_id, None)
         source = self.sources.get(source_id)
         if source is None:
@@ -153,7 +126,7 @@ class Planner:
         source.asked = None
         if seen:
             source.saw(now_s, chronon)
-        learn(source)
+        learn(source)  # before the source is rescheduled, once: due times may take 0.3 ms
         self.reschedule(source_id, self.settings.grid.chronon_at(now_s))
 
     def ask(self, source_id: str, now_s: float, reason: Reason = Reason.ASKED) -> None:
@@ -164,10 +137,7 @@ class Planner:
             self.reschedule(source_id, self.settings.grid.chronon_at(now_s))
 
     def hint(self, source_id: str, items: float, *, since_s: float, now_s: float) -> None:
-        """Note that so many items may wait at a source unless it was seen since ``since_s``; it is then due earlier.
-
-        It is due by as much earlier as its rate takes to bring so many items (``DueTimes.of``).
-        """
+        """Note that so many items may wait at a source unless it was seen since ``since_s``; it is then due earlier."""
         source = self.sources.get(source_id)
         if source is None or source.last_seen_s is None or source.last_seen_s >= since_s:
             return
@@ -200,15 +170,15 @@ class Planner:
             self._sleep(source, self.settings.grid.chronon_at(now_s))
 
     def carry(self, planned: PlannedProbe, now: Chronon) -> PlannedProbe | None:
-        """Return a probe that was not reached in its chronon as one of ``now``, with the start that was planned.
+        """Return a probe that was not reached in its chronon as one of ``now``; ``None`` if it is to be planned again.
 
-        ``None`` if it is to be planned again: nothing asks for it any more, it may not start, or it is a render. The
-        caller keeps within the budget of ``now``.
+        The caller keeps within the budget of ``now``.
         """
         probe, source = planned.probe, self.sources.get(planned.probe.source_id)
         now_s = self.settings.grid.start_s(now)
         if source is None or source.probe_units > 1 or self.limits.throttle_end_s(source) > now_s:
             return None
+        # Nothing asks for it any more, or it may not start.
         if source.asked is None and (source.not_before_s > now_s or not _still_asks(source, probe, now)):
             return None
         self.in_flight[source.source_id] = now
@@ -233,10 +203,7 @@ class Planner:
     # -- decisions
 
     def choose(self, now: Chronon, most: float = inf, *, from_s: float = -inf) -> list[PlannedProbe]:
-        """Return the probes to start in chronon ``now``, in order of start, and record them as started.
-
-        At most ``most`` start, and none before ``from_s``.
-        """
+        """Return the probes to start in chronon ``now``: at most ``most``, none before ``from_s``."""
         self.queues.wake_up(now, self.sources)
         self.held_back = []
         start_s = self.settings.grid.start_s(now)
@@ -330,10 +297,8 @@ class Planner:
         return PlannedProbe(probe, at_s)
 
     def _put_off(self, candidate: Candidate, constraint: Constraint, now: Chronon) -> None:
-        """Postpone a source; one that is only asked because it is new waits for its next turn.
-
-        Thousands of these may wait for room, and must not be looked at in every chronon.
-        """
+        """Postpone a source; one that is only asked because it is new waits for its next turn."""
+        # Thousands of new sources may wait for room, and must not be looked at in every chronon.
         source = candidate.source
         if candidate.reason is not Reason.LEARNING:
             self._postpone(source, constraint)

@@ -31,18 +31,6 @@ class Connectivity:
 
     Whoever sent bytes of an answer is not silent, whatever was wrong with them. Neither is a host with a certificate
     that is not trusted, unless all hosts show the same one: then a captive portal answers for them.
-
-    Examples
-    --------
-    >>> connection = Connectivity()
-    >>> for host in ("a", "b", "c"):
-    ...     connection.take_in(host, ProbeOutcome(host, OutcomeKind.TIMEOUT, 0.0, 30.0))
-    >>> connection.is_down
-    True
-    >>> connection.take_in("d", ProbeOutcome("d", OutcomeKind.HTTP_ERROR, 60.0, 61.0, status=500))
-    Outage(since_s=0.0, until_s=61.0)
-    >>> connection.is_down
-    False
     """
 
     _silent: set[str] = field(default_factory=set)
@@ -92,10 +80,7 @@ class Connectivity:
         return len(self._silent) >= _SILENT_HOSTS
 
     def excuses(self, host: str, outcome: ProbeOutcome) -> bool:
-        """Return whether a failure is not the source's: no host answers, or we could not ask.
-
-        That is so if our own queue was too long, or if there is no browser to render the page.
-        """
+        """Return whether a failure is ours: no host answers, our queue was too long, or there is no browser."""
         if outcome.kind is OutcomeKind.NO_BROWSER:
             return True
         if not self._is_silent(host, outcome):
@@ -105,11 +90,7 @@ class Connectivity:
     def is_sure(self, host: str, outcome: ProbeOutcome, *, since_s: float, hosts: int) -> bool:
         """Return whether a failure of ``host`` that began at ``since_s`` is certainly the source's.
 
-        It is if the host answered, or if another one did since then. Of fewer than three hosts, nothing can be said of
-        our connection, and a failure counts as theirs.
-
-        >>> silent = ProbeOutcome("a", OutcomeKind.TIMEOUT, 0.0, 30.0)
-        >>> [Connectivity().is_sure("a", silent, since_s=0.0, hosts=hosts) for hosts in (2, 3)]
-        [True, False]
+        It is if the host answered, or if another one did since then.
         """
+        # Of fewer than three hosts, nothing can be said of our connection, and a failure counts as theirs.
         return not self._is_silent(host, outcome) or hosts < _SILENT_HOSTS or self._answered_s >= since_s

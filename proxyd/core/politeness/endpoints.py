@@ -38,13 +38,6 @@ def circuit_after_failure(circuit: Circuit, lane: str, now_s: float, rng: np.ran
     It opens after 5 failures in a row over at least 2 lanes, because a single lane is paced by its own retries. While
     it is open, one attempt is made after 5 s, doubling to 10 minutes with every failure, plus up to 10 % of jitter.
     Attempts that were under way when it opened do not count again.
-
-    Examples
-    --------
-    >>> rng = np.random.Generator(np.random.PCG64(1))
-    >>> circuit = Circuit(failures=4, lanes=frozenset({"a"}))
-    >>> circuit_after_failure(circuit, "a", 0.0, rng).is_open, circuit_after_failure(circuit, "b", 0.0, rng).is_open
-    (False, True)
     """
     if circuit.is_open and now_s < circuit.until_s:
         return circuit
@@ -97,10 +90,7 @@ class _Waiting:
 
 
 class Endpoints:
-    """Decides which endpoints may be sent to, and when to wake what waits for one; a restart forgets its state.
-
-    It does not wait or read a clock.
-    """
+    """Decides which endpoints may be sent to, and when to wake what waits for one; a restart forgets its state."""
 
     def __init__(self, limits: EndpointLimits, rng: np.random.Generator) -> None:
         self._limits = limits
@@ -143,16 +133,6 @@ class Endpoints:
 
         That is so if something failed since its last success. A delivery that fails again after it was woken is refused
         itself: alone, it does not make the next success wake it.
-
-        Examples
-        --------
-        >>> endpoints = Endpoints(EndpointLimits(), np.random.Generator(np.random.PCG64(1)))
-        >>> [endpoints.note_acceptance("a", n) for n in (1, 2)]  # before the first one, nothing is known
-        [True, False]
-        >>> endpoints.note_failure("a", "lane", 0.0, asked_s=None, position=3)
-        False
-        >>> [endpoints.note_acceptance("a", n) for n in (4, 5)]
-        [True, False]
         """
         self._gates.setdefault(endpoint, _Gate()).circuit = Circuit()
         if len(self._waiting) > _MOST_ENDPOINTS:

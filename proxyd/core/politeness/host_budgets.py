@@ -15,7 +15,7 @@ class _Host:
 
 
 _FORGOTTEN_AFTER_S = 3600.0
-_ASK_FOR_EACH = 4  # probe of a host
+_ASK_FOR_EACH = 4  # probe that a host takes, so that the best of them has it
 
 
 class HostBudgets:
@@ -23,15 +23,6 @@ class HostBudgets:
 
     Probes are planned before they start, and some start late or never. Therefore plans are checked against planned
     starts, and starts against actual ones.
-
-    Examples
-    --------
-    >>> hosts = HostBudgets(PolitenessBudget(spacing_s=1.0, probes=2, window_s=60.0))
-    >>> hosts.plan("example.org", 10.0)
-    >>> hosts.earliest_s("example.org"), hosts.start("example.org", 10.0, now_s=12.0)
-    (11.0, 12.0)
-    >>> hosts.earliest_s("example.org"), hosts.start("example.org", 11.0, now_s=12.5)
-    (13.0, 13.0)
     """
 
     def __init__(self, budget: PolitenessBudget) -> None:
@@ -49,14 +40,7 @@ class HostBudgets:
         return (self.budget if known is None else known.started.budget).most_per_s
 
     def turn_s(self, host: str, earliest_s: float) -> float:
-        """Return when one of many that want to probe a host is to ask again, in unix seconds; each later than the last.
-
-        Four ask for each probe that the host takes, so that the best of them has it.
-
-        >>> hosts = HostBudgets(PolitenessBudget(spacing_s=2.0))
-        >>> [hosts.turn_s("example.org", 10.0) for _ in range(3)]
-        [10.0, 10.5, 11.0]
-        """
+        """Return when one of many that want to probe a host is to ask again; each later than the last."""
         last_s = self._turns_s.get(host, -inf)
         turn_s = self._turns_s[host] = max(earliest_s, last_s + 1.0 / (_ASK_FOR_EACH * self.most_per_s(host)))
         return turn_s
@@ -112,13 +96,7 @@ class HostBudgets:
                     log.record(start_s)
 
     def restore(self, host: str, starts_s: Iterable[float]) -> None:
-        """Take over starts of a host's probes before a restart, in any order of its sources.
-
-        >>> hosts = HostBudgets(PolitenessBudget(spacing_s=1.0, probes=2, window_s=60.0))
-        >>> hosts.restore("example.org", [30.0]); hosts.restore("example.org", [10.0, 20.0])
-        >>> hosts.earliest_s("example.org")
-        80.0
-        """
+        """Take over starts of a host's probes before a restart, in any order of its sources."""
         known = self._host(host)
         for log in (known.planned, known.started):
             log.starts_s = sorted({*log.starts_s, *starts_s})[-max(1, self.budget.probes or 1) :]
@@ -137,10 +115,7 @@ class HostBudgets:
 
 @dataclass(frozen=True, slots=True)
 class PolitenessBudget:
-    """Probes start at least ``spacing_s`` apart, at most ``probes`` of them in any ``window_s``.
-
-    ``probes`` is ``None`` if their number is not limited.
-    """
+    """Probes start at least ``spacing_s`` apart, at most ``probes`` (or any number) of them in any ``window_s``."""
 
     spacing_s: float
     probes: int | None = None
@@ -148,30 +123,18 @@ class PolitenessBudget:
 
     @property
     def most_per_s(self) -> float:
-        """How many probes a second it allows in the long run, infinity without a limit.
-
-        >>> PolitenessBudget(spacing_s=1.0, probes=30, window_s=60.0).most_per_s
-        0.5
-        """
+        """How many probes a second it allows in the long run, infinity without a limit."""
         spaced = 1.0 / self.spacing_s if self.spacing_s > 0 else inf
         return min(spaced, self.probes / self.window_s) if self.probes is not None and self.window_s > 0 else spaced
 
 
 @dataclass(slots=True)
 class ProbeLog:
-    """The starts of a source's or host's recent probes, as many as its budget needs to remember.
-
-    ``kept`` more are kept of the last ``kept_s`` seconds, because they count for others too.
-
-    >>> log = ProbeLog(PolitenessBudget(spacing_s=10.0, probes=2, window_s=100.0))
-    >>> log.record(0.0); log.record(10.0)
-    >>> log.earliest_s()
-    100.0
-    """
+    """The starts of a source's or host's recent probes, as many as its budget needs to remember."""
 
     budget: PolitenessBudget
     starts_s: list[float] = field(default_factory=list)  # a deque takes 600 bytes, and a source mostly keeps one start
-    kept: int = 0
+    kept: int = 0  # so many more of the last ``kept_s`` seconds, because they count for others too
     kept_s: float = 0.0
 
     def record(self, start_s: float) -> None:

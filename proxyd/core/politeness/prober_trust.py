@@ -30,26 +30,19 @@ _ITS_OWN = frozenset(
 
 
 def may_be_its_own(kind: OutcomeKind) -> bool:
-    """Return whether a failure may be that of the machine that made the probe.
-
-    >>> may_be_its_own(OutcomeKind.BLOCKED), may_be_its_own(OutcomeKind.GONE)
-    (True, False)
-    """
+    """Return whether a failure may be that of the machine that made the probe."""
     return kind in _ITS_OWN
 
 
 @dataclass(slots=True)
 class _Tally:
-    """The judged probes of a prober, and those in which others contradicted it; older ones count less.
-
-    It is aside until ``until_s``, for the ``rests``-th time in a row, and then on probation.
-    """
+    """The judged probes of a prober, and those in which others contradicted it; older ones count less."""
 
     judged: float = 0.0
     contradicted: float = 0.0
     as_of_s: float = 0.0
-    until_s: float = -inf
-    rests: int = 0
+    until_s: float = -inf  # aside until then
+    rests: int = 0  # for how many times in a row; on probation until it is 0
     why: str = ""
 
     def fade(self, now_s: float) -> None:
@@ -70,18 +63,9 @@ class _Tally:
 class ProberTrust:
     """How often each prober failed at a host where the next other prober had an answer.
 
-    A prober is put aside once that has happened to it five times, and five times as often as to the others. It has
-    work again after ten minutes, and is put aside for twice as long if nothing has changed. Until twenty of its
-    probes agree with those of others, its failures say nothing of sources.
-
-    Examples
-    --------
-    >>> trust = ProberTrust()
-    >>> for number in range(5):
-    ...     trust.take_in("a", f"{number}.example", OutcomeKind.UNREACHABLE, now_s=0.0)
-    ...     trust.take_in("b", f"{number}.example", OutcomeKind.CHANGED, now_s=60.0)
-    >>> trust.aside(60.0), trust.aside(660.0), trust.is_trusted("a")
-    ({'a': '5 of its last 5 probes failed where another prober had an answer'}, {}, False)
+    A prober is put aside once that has happened to it five times, and five times as often as to the others. It has work
+    again after ten minutes, and is put aside for twice as long if nothing has changed. Until twenty of its probes agree
+    with those of others, its failures say nothing of sources.
     """
 
     _tallies: dict[str, _Tally] = field(default_factory=dict)

@@ -31,16 +31,6 @@ def throttle_host(
     strike and up to 10 % longer. Answers to probes that were under way together count as one strike. After 30 quiet
     minutes the count starts at one again. The caller should forget the strikes when the host answers meanwhile, because
     one bad address must not silence a host.
-
-    Examples
-    --------
-    >>> rng = np.random.Generator(np.random.PCG64(1))
-    >>> first = throttle_host(HostThrottle(), now_s=0.0, asked_s=None, rng=rng)
-    >>> 60.0 <= first.until_s <= 66.0, throttle_host(first, now_s=1.0, asked_s=None, rng=rng).strikes
-    (True, 1)
-    >>> second = throttle_host(first, now_s=100.0, asked_s=None, rng=rng)
-    >>> second.strikes, 220.0 <= second.until_s <= 232.0
-    (2, True)
     """
     is_same = previous.strikes > 0 and now_s < previous.until_s
     is_forgiven = now_s > previous.until_s + QUIET_S
@@ -76,15 +66,7 @@ class Throttles:
 
 
 class ScopeBlocks:
-    """The times until which no probe of a throttle scope may start.
-
-    Examples
-    --------
-    >>> blocks = ScopeBlocks()
-    >>> blocks.block("example.org", 60.0)
-    >>> blocks.until_s("example.org"), blocks.until_s("other.example")
-    (60.0, -inf)
-    """
+    """The times until which no probe of a throttle scope may start."""
 
     def __init__(self, until_s: Mapping[str, float] = MappingProxyType({})) -> None:
         self._until_s = dict(until_s)
@@ -159,21 +141,8 @@ def fresh_until_s(outcome: ProbeOutcome, *, period_s: float | None, cap_s: float
 
     It is the longer of the freshness in the response (``max-age``, ``Expires``, also in a 304) and the period after
     which the document says that it changes, from the end of the probe that saw it. Many origins say a day or a year
-    without meaning it, so the result is capped. A failure says nothing about the document and sets no bound.
-
-    Parameters
-    ----------
-    period_s
-        The period that the document gave when it was last read, in seconds.
-    cap_s
-        The longest bound.
-
-    Examples
-    --------
-    >>> from proxyd.core.model.outcome import OutcomeKind
-    >>> read = ProbeOutcome("a", OutcomeKind.NOT_MODIFIED, 90.0, 100.0, fresh_for_s=60.0)
-    >>> fresh_until_s(read, period_s=1800.0, cap_s=3600.0), fresh_until_s(read, period_s=None, cap_s=30.0)
-    (1900.0, 130.0)
+    without meaning it, so the result is at most ``cap_s`` away. A failure says nothing about the document and sets no
+    bound.
     """
     if not outcome.kind.is_success:
         return 0.0

@@ -39,13 +39,7 @@ Evidence: TypeAlias = ItemTimes | ItemCount | ChangedBit
 
 
 def item_times(evidence: Evidence) -> ItemTimes | None:
-    """Return the times of the items, an empty tuple if nothing changed; ``None`` if they are not known.
-
-    Examples
-    --------
-    >>> item_times(ItemCount(0.0, 60.0, 0)), item_times(ItemCount(0.0, 60.0, 2))
-    (ItemTimes(since_s=0.0, until_s=60.0, times_s=()), None)
-    """
+    """Return the times of the items, an empty tuple if nothing changed; ``None`` if they are not known."""
     if isinstance(evidence, ItemTimes):
         return evidence
     found = evidence.count or evidence.at_least if isinstance(evidence, ItemCount) else evidence.changed

@@ -20,38 +20,16 @@ _SURPRISES = 0.1  # the share of items that may come at any hour, so that a sing
 
 @dataclass(frozen=True, slots=True)
 class ModelFit:
-    """How well a source's rate and week have predicted what probes found, each probe discounted by its age.
+    """How well a source's rate and week have predicted what probes found, each probe discounted by its age."""
 
-    Parameters
-    ----------
-    score
-        Log-likelihood ratio of its week against an even one.
-    found, expected
-        Items found, and items expected by the rate and the week of the plan.
-    since_s, as_of_s
-        When the first and the last probe that count were made, in unix seconds.
-    week_off_since_s
-        Since when the week has predicted worse than an even one; ``None`` if it has not.
-    rate_off_since_s
-        Since when found and expected items differ by far and beyond chance; ``None`` if they do not.
-    spread
-        Sum of the squared differences between found and expected items.
-
-    Examples
-    --------
-    >>> fit = ModelFit(found=30.0, expected=3.0, since_s=0.0, as_of_s=WEEK_S)
-    >>> fit.with_rate(1.0, week_s=WEEK_S).rate_off_since_s
-    604800.0
-    """
-
-    score: float = 0.0
+    score: float = 0.0  # log-likelihood ratio of its week against an even one
     found: float = 0.0
-    expected: float = 0.0
-    since_s: float | None = None
+    expected: float = 0.0  # by the rate and the week of the plan
+    since_s: float | None = None  # when the first and the last probe that count were made
     as_of_s: float | None = None
-    week_off_since_s: float | None = None
-    rate_off_since_s: float | None = None
-    spread: float = 0.0
+    week_off_since_s: float | None = None  # the week has predicted worse than an even one
+    rate_off_since_s: float | None = None  # found and expected items differ by far and beyond chance
+    spread: float = 0.0  # sum of the squared differences between found and expected items
 
     @property
     def is_off(self) -> bool:
@@ -64,12 +42,10 @@ class ModelFit:
         return max(1.0, (self.spread + _CALM) / (self.expected + _CALM))
 
     def _rate_is_off(self, dispersion: float, *, week_s: float) -> bool:
-        """Whether a whole week's items were far more or far fewer than expected, beyond chance.
-
-        While the week is off the rate is not judged, because nights and weekends surprise an even plan.
-        """
+        """Whether a whole week's items were far more or far fewer than expected, beyond chance."""
         if self.since_s is None or self.as_of_s is None or self.as_of_s - self.since_s < week_s:
             return False
+        # While the week is off the rate is not judged, because nights and weekends surprise an even plan.
         more, less = max(self.found, self.expected), min(self.found, self.expected)
         is_far = self.week_off_since_s is None and more > _RATE_OFF_FACTOR * less
         return is_far and _deviance(self.found, self.expected) > _RATE_OFF_SCORE * dispersion
@@ -85,38 +61,19 @@ NO_FIT = ModelFit()
 
 
 def _deviance(found: float, expected: float) -> float:
-    """Return how much likelier ``found`` items are at their own rate than at the expected one.
-
-    >>> _deviance(0.0, 9.0), round(_deviance(1.0, 0.01), 1)
-    (9.0, 3.6)
-    """
+    """Return how much likelier ``found`` items are at their own rate than at the expected one."""
     return (found * log(found / max(expected, 1e-12)) if found > 0 else 0.0) - (found - expected)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceModel:
-    """What is expected of a source: its mean rate, and its week if that is known.
-
-    Parameters
-    ----------
-    sums
-        The sums of its week's shape; ``None`` for an even week.
-    ahead_s
-        The offset from UTC of the zone in which its week is counted, in seconds.
-    dispersion
-        Variance over mean of the fleet's items by hour; evidence counts less by this factor.
-
-    Examples
-    --------
-    >>> SourceModel(0.5).expect(0.0, 60.0)
-    (30.0, 900.0)
-    """
+    """What is expected of a source: its mean rate, and its week if that is known."""
 
     rate_per_s: float
-    sums: WeekSums | None = None
+    sums: WeekSums | None = None  # of its week's shape; ``None`` for an even week
     cycle: Cycle = field(default_factory=Cycle)
-    ahead_s: float = 0.0
-    dispersion: float = 1.0
+    ahead_s: float = 0.0  # offset from UTC of the zone in which its week is counted
+    dispersion: float = 1.0  # of the fleet's items by hour; evidence counts less by this factor
 
     def expect(self, since_s: float, until_s: float) -> tuple[float, float]:
         """Return the items expected in (``since_s``, ``until_s``], and their waits at its end in item-seconds."""
@@ -132,14 +89,11 @@ class SourceModel:
         return self if fit.week_off_since_s is None else replace(self, sums=None)
 
     def judge(self, fit: ModelFit, evidence: Evidence) -> ModelFit:
-        """Return the fit after a probe; the model must be the one from before the probe.
-
-        The week is judged by its own shape even while it is off, so that it can recover; the rate is judged by the
-        plan.
-        """
+        """Return the fit after a probe; the model must be the one from before the probe."""
         gap_s = evidence.until_s - evidence.since_s
         if gap_s <= 0:
             return fit
+        # The week is judged by its own shape even while it is off, so that it can recover; the rate by the plan.
         even = self.rate_per_s * gap_s
         by_week = even if self.sums is None else self.expect(evidence.since_s, evidence.until_s)[0]
         is_off = fit.week_off_since_s is not None

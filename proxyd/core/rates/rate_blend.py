@@ -102,26 +102,14 @@ _NONE = (0.0,) * len(HALF_LIVES_S)
 
 @dataclass(frozen=True, slots=True)
 class RateEvidence:
-    """What probes showed of a source's update rate, discounted with each half-life of a ``Blend``.
+    """What probes showed of a source's update rate, discounted with each half-life of a ``Blend``."""
 
-    Parameters
-    ----------
-    events, exposure_s
-        Items and seconds observed, as of ``as_of_s``; one value for each half-life.
-    as_of_s
-        ``None`` before anything was observed.
-    """
-
-    events: tuple[float, ...] = _NONE
+    events: tuple[float, ...] = _NONE  # as of ``as_of_s``, one value for each half-life
     exposure_s: tuple[float, ...] = _NONE
-    as_of_s: float | None = None
+    as_of_s: float | None = None  # ``None`` before anything was observed
 
     def forgotten(self, rate_per_s: float, *, events: float = 2.0) -> RateEvidence:
-        """Return the evidence that is kept after a change of rate: worth ``events`` items.
-
-        >>> RateEvidence((8.0,) * 4, (4.0,) * 4).forgotten(4.0).events
-        (1.0, 1.0, 1.0, 1.0)
-        """
+        """Return the evidence that is kept after a change of rate: worth ``events`` items."""
         worth = [max(n, s * rate_per_s) for n, s in zip(self.events, self.exposure_s, strict=True)]
         shares = [min(1.0, events / each) if each > 0 else 1.0 for each in worth]
         return RateEvidence(_times(self.events, shares), _times(self.exposure_s, shares), self.as_of_s)
@@ -175,14 +163,7 @@ class Blend:
         return tuple(self._credit), tuple(self._expected)
 
     def restore(self, credit: Sequence[float], expected: Sequence[float]) -> None:
-        """Take over weights; does nothing if they are those of other members.
-
-        >>> blend, again = Blend(), Blend()
-        >>> blend.weigh(NO_EVIDENCE, ItemTimes(0.0, 86400.0, (60.0, 70.0)))
-        >>> again.restore(*blend.credits)
-        >>> again.weights == blend.weights
-        True
-        """
+        """Take over weights; does nothing if they are those of other members."""
         if len(credit) == len(expected) == len(self._credit):
             self._credit, self._expected, self._unseen = list(credit), list(expected), {}
 
@@ -197,14 +178,7 @@ class Blend:
         return self._population[-1].rate_per_s()
 
     def rate_per_s(self, known: RateEvidence, now_s: float, *, expect_per_s: float | None = None) -> float:
-        """Return a source's rate in items per second.
-
-        Parameters
-        ----------
-        expect_per_s
-            The author's expectation (``EXPECT``): this source's prior mean instead of the population's, with less
-            spread.
-        """
+        """Return a source's rate; its author's ``expect_per_s`` replaces the population's mean, with less spread."""
         if known is not NO_EVIDENCE:
             return self._blend_with(known, now_s, expect_per_s)
         if expect_per_s not in self._unseen:  # the same for all sources that nothing is known of

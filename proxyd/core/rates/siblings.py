@@ -38,19 +38,7 @@ Siblings: TypeAlias = Mapping[str, tuple[tuple[str, float], ...]]
 
 
 class RecentChanges:
-    """Remembers which sources changed when; keeps the newest changes of all sources.
-
-    Examples
-    --------
-    >>> changes = RecentChanges()
-    >>> for time_s in (0.0, 5e4, 1.7e5, 3.3e5, 3.9e5, 7e5):
-    ...     changes.saw("a", [time_s])
-    ...     changes.saw("b", [time_s + 60.0])
-    >>> changes.saw("c", [8e5])
-    >>> siblings = siblings_of(changes.snapshot(), now_s=9e5)
-    >>> [name for name, _ in siblings["a"]], "c" in siblings
-    (['b'], False)
-    """
+    """Remembers which sources changed when; keeps the newest changes of all sources."""
 
     def __init__(self) -> None:
         self._bins: deque[tuple[int, str]] = deque(maxlen=MOST_CHANGES)

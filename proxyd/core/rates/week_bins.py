@@ -13,11 +13,7 @@ MONDAY_S = 345_600.0  # unix time 0 was a Thursday
 
 @dataclass(frozen=True, slots=True)
 class Cycle:
-    """The cycle that repeats: a week, or something shorter in tests and demonstrations, mapped to the time of a week.
-
-    >>> Cycle(3600.0).week_s(MONDAY_S + 1800.0) == MONDAY_S + WEEK_S / 2
-    True
-    """
+    """The cycle that repeats: a week, or something shorter in demonstrations, mapped to the time of a week."""
 
     length_s: float = WEEK_S
 

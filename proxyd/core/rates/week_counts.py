@@ -33,30 +33,12 @@ _RUN = 1000  # sources whose counts are gathered by one call, which holds the in
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeekCounts:
-    """Items of a source by hour of the week, each discounted by its age.
+    """Items of a source by hour of the week, each discounted by its age."""
 
-    Parameters
-    ----------
-    packed
-        Items by hour as 168 little-endian floats of four bytes, Monday 00:00 UTC first; an array takes 112 bytes more.
-    squares
-        Squares of the items of the same hour, discounted in the same way; they tell batches from single items.
-    since_s
-        Since when the source is observed.
-    as_of_s
-        The time to which the counts are discounted.
-
-    Examples
-    --------
-    >>> counts = WeekCounts.begun(0.0).seen(ItemTimes(0.0, 7200.0, (60.0, 90.0)))
-    >>> counts.items, counts.squares
-    (2.0, 4.0)
-    """
-
-    packed: bytes
-    squares: float
-    since_s: float
-    as_of_s: float
+    packed: bytes  # 168 little-endian floats of four bytes, Monday 00:00 UTC first; an array takes 112 bytes more
+    squares: float  # of the items of the same hour, discounted alike; they tell batches from single items
+    since_s: float  # since when the source is observed
+    as_of_s: float  # the time to which the counts are discounted
 
     @classmethod
     def begun(cls, since_s: float) -> WeekCounts:
@@ -95,17 +77,9 @@ class WeekCounts:
         as_of_s = max(now_s, self.as_of_s)
         return replace(self, packed=pack(self.counts * fade), squares=self.squares * fade, as_of_s=as_of_s)
 
-    def hours_observed(self, now_s: float) -> Floats:
-        """Return how often each hour of the week was observed in the last year."""
-        return hours_between(max(self.since_s, now_s - _LONGEST_S), now_s)
-
 
 def pack(counts: ArrayLike) -> bytes:
-    """Return the items of each hour of the week, shape (168,), as ``WeekCounts`` keeps them.
-
-    >>> WeekCounts(pack([2.0] + [0.0] * 167), 4.0, 0.0, 0.0).items
-    2.0
-    """
+    """Return the items of each hour of the week, shape (168,), as ``WeekCounts`` keeps them."""
     return np.asarray(counts, dtype=_FLOAT).tobytes()
 
 

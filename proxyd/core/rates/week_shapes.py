@@ -23,11 +23,7 @@ _TRUSTED = tuple((3.0 * np.log(np.maximum(np.linspace(0.0, 1.0, 11), 0.01))).tol
 
 
 def week_hours(times_s: ArrayLike) -> Ints:
-    """Return the hour of the week of each unix time, 0 for Monday 00:00 to 01:00 UTC.
-
-    >>> week_hours([4 * 86400.0, 4 * 86400.0 - 1.0])
-    array([  0, 167])
-    """
+    """Return the hour of the week of each unix time, 0 for Monday 00:00 to 01:00 UTC."""
     hours = np.floor((np.asarray(times_s, dtype=np.float64) - MONDAY_S) / HOUR_S).astype(np.int64)
     return hours % HOURS
 
@@ -131,37 +127,18 @@ def _shrunk(counts: Floats, flat: Floats, base: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class WeekShapes:
-    """Shapes that many sources share, and the shape that each of them follows.
+    """Shapes that many sources share, and the shape that each of them follows."""
 
-    Parameters
-    ----------
-    shapes
-        Factors of the hours of the week, shape (clusters, 168), each row with mean 1.
-    of_source
-        The cluster of each source, shape (sources,).
-    dispersion
-        Variance over mean of their items by hour.
-    """
-
-    shapes: Floats
-    of_source: Ints
-    dispersion: float = 1.0
+    shapes: Floats  # factors of the hours of the week, shape (clusters, 168), each row with mean 1
+    of_source: Ints  # the cluster of each source, shape (sources,)
+    dispersion: float = 1.0  # variance over mean of their items by hour
 
     def mix_with_even(self, share: float) -> WeekShapes:
-        """Return the shapes mixed with an even week, of which they make up ``share``.
-
-        >>> WeekShapes(np.array([[0.0, 2.0]]), np.array([0])).mix_with_even(0.5).shapes.tolist()
-        [[0.5, 1.5]]
-        """
+        """Return the shapes mixed with an even week, of which they make up ``share``."""
         return replace(self, shapes=share * self.shapes + (1 - share))
 
     def with_even_weeks(self, even: NDArray[np.bool_]) -> WeekShapes:
-        """Return the shapes with an even week for some sources, shape (sources,).
-
-        >>> shapes = WeekShapes(np.full((1, 2), 3.0), np.array([0, 0]))
-        >>> shapes.with_even_weeks(np.array([False, True])).of_source.tolist()
-        [0, 1]
-        """
+        """Return the shapes with an even week for some sources, shape (sources,)."""
         if not even.any():
             return self
         shapes = np.vstack([self.shapes, np.ones(self.shapes.shape[1])])

@@ -10,7 +10,7 @@ import numpy as np
 
 from proxyd.core.model.chronon import Chronon, ChrononGrid
 from proxyd.core.planning.capture.spans import Ints
-from proxyd.core.planning.policies.expected_intervals import FiringPattern, PlannedInterval
+from proxyd.core.planning.policies.rule_demand import FiringPattern, PlannedInterval
 
 Ahead: TypeAlias = Callable[[int, float], PlannedInterval | None]
 """The expected interval of an item, by its number (from 1) counted from a time in unix seconds."""

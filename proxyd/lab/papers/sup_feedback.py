@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from proxyd.core.model.chronon import ChrononGrid
-from proxyd.core.planning.policies.expected_intervals import FiringPattern
+from proxyd.core.planning.policies.rule_demand import FiringPattern
 from proxyd.lab.algorithms.feedback_sup import ModelDemand, known_updates
 from proxyd.lab.papers.figure import RSS, Figure, Ints, Probes, Updates
 

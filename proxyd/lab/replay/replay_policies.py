@@ -17,7 +17,7 @@ from proxyd.core.planning.allocation.week_plan import by_slot
 from proxyd.core.planning.kernels.costs import Prefix
 from proxyd.core.planning.kernels.golden_turns import turns
 from proxyd.core.planning.kernels.losses import MISSED_S, NO_LOSSES, Losses, by_rate, index_of, window
-from proxyd.core.planning.policies.expected_intervals import FiringPattern, PlannedInterval
+from proxyd.core.planning.policies.rule_demand import FiringPattern, PlannedInterval
 from proxyd.core.planning.policies.sup import IntervalDemand
 from proxyd.core.rates.bursts import BIN_S, Bursts, concentrations, late_share
 from proxyd.core.rates.siblings import FRESH_S, RecentChanges, siblings_of

@@ -21,17 +21,7 @@ _SAMPLE = 10_000  # number of sources that represent a larger fleet in the searc
 
 @dataclass(frozen=True, slots=True)
 class WeekGrid:
-    """The slots of a week, from Monday 00:00 UTC, in which plans are made.
-
-    Parameters
-    ----------
-    slot_s
-        Length of a slot in seconds; a week must be a whole number of them.
-
-    >>> grid = WeekGrid(1800.0)
-    >>> grid.slots, grid.slot_at(4 * 86400.0 + 3600.0)
-    (336, 2)
-    """
+    """The slots of a week, from Monday 00:00 UTC, in which plans are made; a week must be a whole number of them."""
 
     slot_s: float
 
@@ -51,31 +41,15 @@ class WeekGrid:
 
 @dataclass(frozen=True, eq=False)
 class FleetLimits:
-    """The limits of the fleet.
+    """The limits of the fleet."""
 
-    Parameters
-    ----------
-    probes_per_slot
-        The budget, as an average.
-    capacity
-        Most probes in each slot of the week, shape (slots,); ``None`` if only the average is limited.
-    hosts
-        Limits by host, or ``None`` without limits.
-    spacing_s
-        Least time between two probes of a source, in seconds.
-    least_price
-        The least delay that a probe must save, in item-slots; if it exceeds the budget's price, part of the budget is
-        not spent.
-    targets
-        What rules ask for; only the probes that this takes are made. ``None`` if the budget alone decides.
-    """
-
-    probes_per_slot: float
-    capacity: Floats | None = None
+    probes_per_slot: float  # the budget, as an average
+    capacity: Floats | None = None  # most probes in each slot of the week, shape (slots,)
     hosts: HostLimits | None = None
-    spacing_s: float = 0.0
+    spacing_s: float = 0.0  # least time between two probes of a source
+    # The least delay that a probe must save, in item-slots: above the budget's price, part of the budget is not spent.
     least_price: float = 0.0
-    targets: FleetTargets | None = None
+    targets: FleetTargets | None = None  # only the probes that this takes are made; ``None`` if the budget decides
 
     def sample(self, sources: int) -> _Sample:
         """Return some thousand of the sources, evenly chosen, and their share of the limits."""
@@ -98,41 +72,15 @@ class _Sample:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FleetDemand:
-    """The sources that share a budget, in their state when prices are found.
-
-    Parameters
-    ----------
-    grid
-        Slots of the week.
-    shapes
-        Week shapes by slot, shape (shapes, slots).
-    shape_of
-        The index of each source's shape, shape (sources,).
-    rate_per_s
-        Update rates in items per second, shape (sources,).
-    last_s
-        The time of each source's last probe, in seconds: one time for all, or shape (sources,).
-    weights
-        Importance of each source, shape (sources,); ``None`` if all are equal.
-    importance
-        The cost of waiting by slot of the week, shape (slots,), or for the sources of each shape, shape (shapes,
-        slots).
-    phase_s
-        How much later than the week's the slots of each source begin, in seconds, shape (sources,); ``None`` if they
-        begin together. With phases the probes of a slot are spread over it.
-    slot_factor
-        Extra price of each slot under a capacity, shape (slots,), from an earlier plan, which saves rounds.
-    losses
-        What the items of each shape lose while they wait, in addition to their delay; () if only the delay counts.
-    """
+    """The sources that share a budget, in their state when prices are found; shape (sources,) if not stated."""
 
     grid: WeekGrid
-    shapes: Floats
+    shapes: Floats  # week shapes by slot, shape (shapes, slots)
     shape_of: Ints
-    rate_per_s: ArrayLike
-    last_s: ArrayLike
+    rate_per_s: ArrayLike  # items a second
+    last_s: ArrayLike  # the last probes: one time for all, or one each
     weights: Floats | None = None
-    importance: Floats | None = None
-    phase_s: Floats | None = None
-    slot_factor: Floats | None = None
-    losses: Sequence[Losses] = ()
+    importance: Floats | None = None  # the cost of waiting by slot, shape (slots,), or by shape, (shapes, slots)
+    phase_s: Floats | None = None  # how much later the slots of each source begin: probes of a slot are spread over it
+    slot_factor: Floats | None = None  # extra price of each slot from an earlier plan, which saves rounds; (slots,)
+    losses: Sequence[Losses] = ()  # of the items of each shape, besides their delay

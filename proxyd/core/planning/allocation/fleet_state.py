@@ -22,81 +22,34 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class FleetState:
-    """The input of a week plan: the present state of the sources that are probed for detection.
-
-    Parameters
-    ----------
-    rate_per_s, weights, last_seen_s
-        Items a second, importance, and time of the last sighting of each source, shape (sources,).
-    weeks
-        Shapes by hour of the week, and the index of the one that each source follows.
-    probes_per_s
-        The part of the budget that is left for detection.
-    importances
-        The cost of waiting by hour of the week, shape (kinds, 168), and each source's kind; ``None`` if it is even.
-    price_item_s
-        Item-seconds of delay that a probe must save even if the budget allows more.
-    slot_s, chronon_s
-        Length of the slots of the week, and of the chronons in which probes start, in seconds; 0 if at any time.
-    trust
-        How much of the learned weeks to believe, 0 to 1; the rest is taken as even.
-    zone_s
-        The offset from UTC of the zone in which each source's week is counted, in seconds, shape (sources,).
-    doe
-        The number of probes, and the seconds in which they are to be made, of each source's DOE rules.
-    most_per_s
-        The most probes a second in each slot of the week, shape (slots,); ``None`` if slots have no limit.
-    slot_factor
-        Extra prices of the slots from the previous plan.
-    siblings
-        Which sources change together; it is passed on with the plan.
-    host_of, host_per_s
-        The host of each source, shape (sources,), and how many probes a second each host takes, shape (hosts,);
-        ``None`` if hosts have no limits.
-    together
-        How many sources change together, as ``rates.bursts.together`` finds it.
-    host_k
-        How independently the sources of each host change, shape (hosts,), as ``rates.bursts`` finds it; ``None`` if it
-        is not known.
-    losses
-        What items lose while they wait, kind by kind: lives in seconds, and the part of a missed item's worth; and each
-        source's kind. ``None`` if only the delay counts.
-    rules, targets
-        The rules that have targets, by name, and what they ask for, with times in seconds; ``None`` if the budget or
-        the price alone decides.
-    passing
-        The part of each source's items that its rule counts, if that fires on every n-th, shape (sources,); ``None`` if
-        all do. ``weights`` are multiplied by it.
-    even
-        Sources whose week is off, planned as if every hour were alike, shape (sources,), or ``None`` without any.
-    """
+    """The sources that are probed for detection: the input of a plan of the week; shape (sources,) if not stated."""
 
     source_ids: Sequence[str]
     rate_per_s: Floats
     weights: Floats
     last_seen_s: Floats
     weeks: WeekShapes
-    probes_per_s: float
-    price_item_s: float = 0.0
-    importances: tuple[Floats, Ints] | None = None
+    probes_per_s: float  # the part of the budget that is left for detection
+    price_item_s: float = 0.0  # item-seconds that a probe must save even if the budget allows more
+    importances: tuple[Floats, Ints] | None = None  # the cost of waiting by hour, (kinds, 168), and each source's kind
     slot_s: float = SLOT_S
-    chronon_s: float = 0.0
-    trust: float = 1.0
+    chronon_s: float = 0.0  # in which probes start; 0 if at any time
+    trust: float = 1.0  # how much of the learned weeks to believe; the rest is taken as even
     cycle: Cycle = field(default_factory=Cycle)
-    zone_s: Floats | None = None
-    doe: Mapping[str, tuple[tuple[int, float], ...]] = field(default_factory=dict)
-    most_per_s: Floats | None = None
-    slot_factor: Floats | None = None
-    siblings: Siblings = field(default_factory=dict)
-    losses: tuple[Sequence[Losses], Ints] | None = None
-    rules: Sequence[str] = ()
-    targets: FleetTargets | None = None
-    even: NDArray[np.bool_] | None = None
-    passing: Floats | None = None
+    zone_s: Floats | None = None  # offset from UTC of the zone of each source's week
+    doe: Mapping[str, tuple[tuple[int, float], ...]] = field(default_factory=dict)  # DOE's probes, and their seconds
+    most_per_s: Floats | None = None  # of probes in each slot of the week, shape (slots,)
+    slot_factor: Floats | None = None  # extra prices of the slots from the previous plan
+    siblings: Siblings = field(default_factory=dict)  # passed on with the plan
+    losses: tuple[Sequence[Losses], Ints] | None = None  # kinds, with lives in seconds, and each source's kind
+    rules: Sequence[str] = ()  # those that have targets
+    targets: FleetTargets | None = None  # what they ask for, with times in seconds
+    even: NDArray[np.bool_] | None = None  # whose week is off, planned as if every hour were alike
+    passing: Floats | None = None  # the part of the items that a rule counts; ``weights`` are multiplied by it
     host_of: Ints | None = None
-    host_per_s: Floats | None = None
-    host_k: Floats | None = None
-    together: float = 1.0
+    host_per_s: Floats | None = None  # how many probes each host takes, shape (hosts,)
+    host_k: Floats | None = None  # how independently the sources of each host change (``rates.bursts``), (hosts,)
+    together: float = 1.0  # how many sources change together, as ``rates.bursts.together`` finds it
 
     @property
     def shapes_to_plan_by(self) -> WeekShapes:

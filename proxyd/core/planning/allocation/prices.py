@@ -21,25 +21,13 @@ _ALL = slice(None)
 
 @dataclass(frozen=True, eq=False)
 class HostLimits:
-    """How often the sources of a host may be probed in total.
+    """How often the sources of a host may be probed in total."""
 
-    Parameters
-    ----------
-    of_source
-        The host of each source, shape (sources,).
-    per_slot
-        Probes a slot that each host takes in the long run, shape (hosts,); infinite if the host has no limit.
-    """
-
-    of_source: Ints
-    per_slot: Floats
+    of_source: Ints  # the host of each source, shape (sources,)
+    per_slot: Floats  # probes a slot that each host takes in the long run, shape (hosts,); infinite without a limit
 
     def sample(self, taken: Ints) -> HostLimits:
-        """Return the limits of a sample of the sources; each host's limit is scaled by the share of its sources in it.
-
-        >>> HostLimits(np.array([0, 0, 1]), np.array([6.0, 6.0])).sample(np.array([0, 2])).per_slot.tolist()
-        [3.0, 6.0]
-        """
+        """Return the limits of a sample of the sources, each scaled by the share of the host's sources in it."""
         hosts = len(self.per_slot)
         share = np.bincount(self.of_source[taken], minlength=hosts) / np.maximum(
             np.bincount(self.of_source, minlength=hosts), 1
@@ -50,29 +38,14 @@ class HostLimits:
 
 @dataclass(frozen=True, eq=False)
 class Prices:
-    """The price of a probe, in item-slots.
+    """The price of a probe, in item-slots; shape (sources,) if not stated."""
 
-    Parameters
-    ----------
-    probe
-        The price where neither a host's limit nor a target binds: the delay that the last probe of the budget saves.
-    budget
-        The price that the budget alone sets; next to nothing if the budget is not spent.
-    without_hosts
-        The price for each source if hosts had no limits.
-    of_source
-        The price for each source: that of its host or of its targets if it is higher.
-    least, held
-        The price for each source below which no probe is made, because its targets are met, and what the budget and its
-        host ask for.
-    """
-
-    probe: float
-    budget: float
-    without_hosts: Floats
-    of_source: Floats
-    least: Floats
-    held: Floats
+    probe: float  # where neither a host's limit nor a target binds: the delay that the budget's last probe saves
+    budget: float  # what the budget alone sets; next to nothing if it is not spent
+    without_hosts: Floats  # if hosts had no limits
+    of_source: Floats  # that of its host or of its targets if it is higher
+    least: Floats  # below it no probe is made, because targets are met
+    held: Floats  # what the budget and its host ask for
 
 
 def row_places(prices: Floats, weighted_rates: Floats) -> Floats:
@@ -93,11 +66,7 @@ def row_places(prices: Floats, weighted_rates: Floats) -> Floats:
 
 
 def row_place(price: float, weighted_rate: float) -> float:
-    """Return the same as ``row_places`` for one source whose rate is above 0.
-
-    >>> row_place(8.0, 0.5) == row_places(np.array([8.0]), np.array([0.5]))[0]
-    np.True_
-    """
+    """Return the same as ``row_places`` for one source whose rate is above 0."""
     level = log2(price) - log2(weighted_rate)
     return min(max((level - _LOWEST) * PER_OCTAVE, 0.0), len(LEVELS) - 1.0)
 
@@ -161,15 +130,7 @@ def allocate(
 
 
 class Frequencies:
-    """Frequencies of all sources as functions of the logarithms of their prices.
-
-    Parameters
-    ----------
-    tables, table_of
-        Timetables, and the index of each source's, shape (sources,).
-    rate
-        Items a slot times weight of each source, shape (sources,).
-    """
+    """Frequencies of all sources as functions of the logarithms of their prices."""
 
     def __init__(self, tables: Sequence[Timetable], table_of: Ints, rate: Floats) -> None:
         self.rate, self.tables = rate, tables
@@ -208,10 +169,7 @@ class Frequencies:
         return row + self._first_row[sources], place - row, below
 
     def log_price_at(self, gap: ArrayLike) -> Floats:
-        """Return the logarithm of each source's highest price at which its probes are at most ``gap`` slots apart.
-
-        The gap is the mean one: a number, or shape (sources,).
-        """
+        """Return each source's highest price at which its probes are at most ``gap`` slots apart on average."""
         with np.errstate(divide="ignore"):
             asked = 1.0 / np.broadcast_to(np.asarray(gap, dtype=np.float64), self.rate.shape)
             level = np.minimum(2.0 * np.log2(self._dense / asked), LEVELS[0])
@@ -222,10 +180,7 @@ class Frequencies:
         return np.where(self.rate > 0, np.maximum(level + self.log_rate, _NO_PRICE), _NO_PRICE)
 
     def log_price(self, probes_per_slot: float, floor: Floats) -> float:
-        """Return the price at which the sources make so many probes in total, if each pays at least its ``floor``.
-
-        Prices are logarithms.
-        """
+        """Return the price at which the sources make so many probes in total, if each pays at least its ``floor``."""
         low, high = _NO_PRICE, _NO_PROBE
         for _ in range(_BISECTIONS):
             middle = (low + high) / 2
@@ -252,14 +207,12 @@ class Frequencies:
 
 
 def slot_loads(tables: Sequence[Timetable], table_of: Ints, weighted_rates: Floats, prices: Floats) -> Floats:
-    """Return the long-run mean number of probes in each slot of the week, shape (slots,).
-
-    Between two rows, a source makes the probes of both in the proportion that its price asks for.
-    """
+    """Return the long-run mean number of probes in each slot of the week, shape (slots,)."""
     some = np.flatnonzero(weighted_rates > 0)
     places = row_places(prices[some], weighted_rates[some])
     rows = np.minimum(places.astype(np.int64), len(LEVELS) - 2)
     load = np.zeros(tables[0].visits.shape[1])
+    # Between two rows, a source makes the probes of both in the proportion that its price asks for.
     for number, table in enumerate(tables):
         own = table_of[some] == number
         upper = np.bincount(rows[own], places[own] - rows[own], minlength=len(LEVELS))
@@ -276,23 +229,8 @@ class PriceDrift:
     alone. If the sources of a target become slower together, an unchanged price would soon be too high: past the life
     of their items, a probe does not pay at all. So the price of a target falls with the sum of the rates of the sources
     that it binds. It does not rise with them, because one source that floods would stop the probes of the others. What
-    budget and hosts ask for does not change.
+    budget and hosts ask for does not change. Source: ``docs/decisions/planner-prices.md``.
 
-    Parameters
-    ----------
-    prices
-        Those of the plan.
-    group_of
-        Sources whose prices were found together have the same number, shape (sources,).
-    planned, present
-        The sum of the rates of each group in the plan, and now, in items a slot times weight, shape (groups,).
-
-    Notes
-    -----
-    Source: ``docs/decisions/planner-prices.md``.
-
-    Examples
-    --------
     >>> least, held = np.array([8.0, 8.0, 2.0]), np.array([1.0, 1.0, 3.0])
     >>> prices = Prices(1.0, 1.0, least, np.maximum(least, held), least, held)
     >>> drift = PriceDrift.of(prices, np.array([0, 0, 1]), np.ones(3))
@@ -301,10 +239,10 @@ class PriceDrift:
     (6.0, 6.0, 3.0, [6.0, 6.0, 3.0])
     """
 
-    prices: Prices
-    group_of: Ints
-    planned: Floats
-    present: Floats
+    prices: Prices  # those of the plan
+    group_of: Ints  # sources whose prices were found together have the same number, shape (sources,)
+    planned: Floats  # the sum of the rates of each group in the plan, in items a slot times weight, shape (groups,)
+    present: Floats  # and now
 
     @classmethod
     def of(cls, prices: Prices, group_of: Ints, rates: Floats) -> PriceDrift:

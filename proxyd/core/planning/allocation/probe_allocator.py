@@ -32,22 +32,7 @@ Ints = NDArray[np.int64]
 
 
 class WeekCosts:
-    """Costs between any two times for sources of some week shapes, at rate and weight 1 (``one_source.costs.Prefix``).
-
-    Parameters
-    ----------
-    shapes
-        Factors by slot of the week, shape (shapes, slots), each row scaled to mean 1.
-    importance
-        The cost of waiting by slot of the week, shape (slots,) or one row for each shape, scaled to mean 1; even by
-        default.
-
-    Examples
-    --------
-    >>> costs = WeekCosts(np.array([[1.0, 1.0, 4.0, 2.0]]))
-    >>> costs.between(np.array([0, 0]), np.array([0.0, 6.0]), np.array([2.0, 8.0])).tolist()
-    [1.0, 3.5]
-    """
+    """Costs between any two times for sources of some week shapes, at rate and weight 1 (``kernels.costs.Prefix``)."""
 
     def __init__(self, shapes: Floats, importance: ArrayLike | None = None) -> None:
         factors = shapes / shapes.mean(axis=1, keepdims=True)
@@ -58,15 +43,7 @@ class WeekCosts:
         self._L, self._A, self._G = prefix_sums(factors, weights)
 
     def between(self, shape_of: Ints, start: Floats, finish: Floats) -> Floats:
-        """Return the expected items from ``start`` to ``finish`` times their waiting time at ``finish``.
-
-        Parameters
-        ----------
-        shape_of
-            Shape of each source, shape (n,).
-        start, finish
-            In slots from the beginning of some week, shape (n,).
-        """
+        """Return the expected items from ``start`` to ``finish``, in slots, times their waiting time at ``finish``."""
         week = np.floor(start / self._slots) * self._slots
         L0, _, G0 = self._at(shape_of, start - week)
         L1, A1, G1 = self._at(shape_of, finish - week)
@@ -74,14 +51,7 @@ class WeekCosts:
         return cost
 
     def kept(self, losses: Losses, shape_of: Ints, start: Floats, finish: Floats) -> Floats:
-        """Return what a probe at ``finish`` saves of the items since ``start``, in slots of waiting, shape (n,).
-
-        >>> from proxyd.core.planning.kernels.losses import window
-        >>> costs = WeekCosts(np.array([[1.0, 1.0, 4.0, 2.0]]))
-        >>> late = Losses(window(1.0, delay=100.0))
-        >>> costs.kept(late, np.array([0]), np.array([0.0]), np.array([3.0])).tolist()
-        [200.0]
-        """
+        """Return what a probe at ``finish`` saves of the items since ``start``, in slots of waiting, shape (n,)."""
         week = np.floor(start / self._slots) * self._slots
         until, since = (self._at(shape_of, time - week)[0] for time in (finish, start))
         kept: Floats = np.zeros(len(start))
@@ -92,11 +62,7 @@ class WeekCosts:
         return kept
 
     def reach(self, shape: int, start: float, items: float) -> float:
-        """Return when ``items`` items are expected since ``start`` at rate 1 and this shape, in slots.
-
-        >>> WeekCosts(np.array([[1.0, 1.0, 4.0, 2.0]])).reach(0, 1.0, 1.0)
-        2.25
-        """
+        """Return when ``items`` items are expected since ``start`` at rate 1 and this shape, in slots."""
         row = self._L[shape]
         week, within = divmod(start, self._slots)
         begun = float(np.interp(within, np.arange(len(row)), row))
@@ -226,11 +192,8 @@ class ProbeAllocator:
         self.due_s[source] = self._due_s(source)
 
     def hint(self, source: int, items: float, *, now_s: float, age_s: float = 0.0) -> None:
-        """Note that ``items`` more items than its rate expects may wait at a source, for ``age_s`` already.
-
-        It is due at once if finding them saves the price: their delay until the source would be due anyway, and those
-        that are lost by then.
-        """
+        """Note that ``items`` more items than its rate expects may wait at a source, for ``age_s`` already."""
+        # It is due at once if finding them saves the price: their delay until it would be due, and those lost by then.
         slot_s, losses = self.grid.slot_s, self._losses_of(int(self._curve_of[source]))
         wait = (float(self.due_s[source]) - now_s) / slot_s
         in_time = sum(step.delay for step in losses.steps if age_s <= step.after * slot_s)
@@ -341,24 +304,19 @@ class ProbeAllocator:
     # -- decisions
 
     def choose(self, now_s: float, room: int, *, spend: bool = False) -> Ints:
-        """Return the sources to probe at ``now_s``, at most ``room``: those that are due, the most urgent first.
-
-        With ``spend``, the remaining room goes to the sources that have passed the greatest part of their gap.
-        """
+        """Return the sources to probe at ``now_s``, at most ``room``: those that are due, the most urgent first."""
         due = np.flatnonzero(self.due_s <= now_s + 1e-6)
         if len(due) > room:
             return due[largest(self.gains(due, now_s), room)]
         if not spend or len(due) == room:
             return due
+        # The remaining room goes to the sources that have passed the greatest part of their gap.
         others = np.flatnonzero((self.due_s > now_s + 1e-6) & (now_s - self.last_s >= max(self.spacing_s, 1e-6)))
         passed = (now_s - self.last_s[others]) / (self.due_s[others] - self.last_s[others])
         return np.concatenate([due, others[largest(passed, room - len(due))]])
 
     def gains(self, sources: Ints, now_s: ArrayLike) -> Floats:
-        """Return the expected delay that a probe of each of ``sources`` would end, divided by its price.
-
-        ``now_s`` is one time, or one for each source if their weeks are in different zones.
-        """
+        """Return the expected delay that a probe of each of ``sources`` would end, divided by its price."""
         start = (self.last_s[sources] - MONDAY_S) / self.grid.slot_s
         finish = (np.broadcast_to(np.asarray(now_s, dtype=np.float64), start.shape) - MONDAY_S) / self.grid.slot_s
         cost = self._costs.between(self._curve_of[sources], start, finish)
@@ -468,11 +426,8 @@ class ProbeAllocator:
         self.table_of = self.shape_of * len(kept) + turn
 
     def _shorten_gaps(self, gap: Floats, sources: Ints, slot: Ints, prices: Floats, rates: Floats) -> Floats:
-        """Return the gaps below those of the timetables' lowest row, where a slot takes many probes.
-
-        The rate is taken as constant between two such probes: waiting tau costs ``rate tau^2 / 2``, and a probe is due
-        when that reaches its price.
-        """
+        """Return the gaps below those of the timetables' lowest row, where a slot takes many probes."""
+        # Between two such probes the rate is taken as constant: one is due when ``rate tau^2 / 2`` reaches its price.
         low = np.flatnonzero((rates > 0) & (prices < rates * 2.0 ** LEVELS[0]))
         if len(low):
             factor = np.maximum(self._costs.at_slot(self._curve_of[sources[low]], slot[low]), 1e-9)
@@ -529,10 +484,7 @@ class ProbeAllocator:
 
 
 def _of_probes(share: _Number, fewer: _Number) -> _Number:
-    """Return the share of a source's probes that follow the upper row, so that it does for a share of the time.
-
-    ``fewer`` is the quotient of the frequencies of the upper and the lower row.
-    """
+    """Return the share of a source's probes that follow the upper row, so that it does for a share of the time."""
     return share * fewer / (1.0 - share + share * fewer)
 
 
@@ -542,11 +494,7 @@ def _between(lower: _Number, upper: _Number, share: _Number) -> _Number:
 
 
 def _rest(values: Floats) -> Floats:
-    """Return the sums from each place on, along the last axis, which becomes one longer.
-
-    >>> _rest(np.array([1.0, 2.0])).tolist()
-    [3.0, 2.0, 0.0]
-    """
+    """Return the sums from each place on, along the last axis, which becomes one longer."""
     sums = np.cumsum(values[..., ::-1], axis=-1)[..., ::-1]
     return np.concatenate([sums, np.zeros((*values.shape[:-1], 1))], axis=-1)
 
@@ -556,11 +504,7 @@ def _same(one: Floats | None, other: Floats | None) -> bool:
 
 
 def largest(index: Floats, c: int) -> Ints:
-    """Return the positions of the c largest values, ties to the lower position.
-
-    >>> largest(np.array([1.0, 3.0, 3.0]), 2)
-    array([1, 2])
-    """
+    """Return the positions of the c largest values, ties to the lower position."""
     if c >= len(index):
         return np.arange(len(index))
     if c <= 0:

@@ -26,44 +26,18 @@ _WAVE = 2.0  # rules whose prices are within this many octaves are priced togeth
 
 @dataclass(frozen=True, eq=False)
 class FleetTargets:
-    """What the rules of a fleet ask for.
-
-    Parameters
-    ----------
-    of_rule
-        The target of each rule, with times in slots.
-    rules_of, kind_of
-        The numbers of the rules of each kind of source, and the kind of each source, shape (sources,).
-    group_of, unhelped
-        The group of each source, shape (sources,), and the part of its late items that each group keeps, as
-        ``rates.bursts.unhelped`` finds it, shape (groups, HELPS). ``None`` if sources do not help each other.
-    late, missed
-        The slots after which the items of a burst let others be found, and the waiting that counts as much as a missed
-        item.
-    matching
-        The share of each source's items that each of its rules counts, source by source in the order of ``rules_of``;
-        ``None`` if all count.
-    most_gap, least_gap
-        Slots after which every source is probed at the latest on average, and the slots that its politeness puts
-        between two probes, a number or shape (sources,).
-
-    Examples
-    --------
-    >>> targets = FleetTargets([Target(0.9, ((3600.0, 1.0),))], [(0,)], np.zeros(3, dtype=np.int64), most_gap=86400.0)
-    >>> targets.times(1 / 1800).most_gap, len(targets.sample(np.array([1])).kind_of)
-    (48.0, 1)
-    """
+    """What the rules of a fleet ask for; times in slots, but in seconds within a ``FleetState``."""
 
     of_rule: Sequence[Target]
-    rules_of: Sequence[tuple[int, ...]]
-    kind_of: Ints
-    group_of: Ints | None = None
-    unhelped: Floats | None = None
-    late: float = 1.0
-    missed: float = inf
-    matching: Floats | None = None
-    most_gap: float = inf
-    least_gap: Floats | float = 0.0
+    rules_of: Sequence[tuple[int, ...]]  # the rules of each kind of source
+    kind_of: Ints  # shape (sources,)
+    group_of: Ints | None = None  # sources that help each other, shape (sources,); ``None`` if none do
+    unhelped: Floats | None = None  # what stays late of each group (``rates.bursts.late_share``), (groups, HELPS)
+    late: float = 1.0  # after so long the items of a burst let others be found
+    missed: float = inf  # the waiting that counts as much as a missed item
+    matching: Floats | None = None  # the share of items that each rule counts, source by source as ``rules_of``
+    most_gap: float = inf  # after so long every source is probed on average
+    least_gap: Floats | float = 0.0  # what politeness puts between two probes, a number or shape (sources,)
 
     def times(self, factor: float) -> FleetTargets:
         """Return the targets with times in another unit."""
@@ -95,35 +69,15 @@ class FleetTargets:
 
 
 class RuleOutlook(NamedTuple):
-    """What a rule may expect of a plan.
+    """What a rule may expect of a plan."""
 
-    Parameters
-    ----------
-    share
-        The share of its items' worth that the rule asks for.
-    expected, reachable
-        The share that the plan is expected to give, and the one that unlimited hosts and budgets would.
-    made, needed
-        Probes a slot of its sources in this plan, and those that would meet the target, as far as it can be met.
-    is_host_bound
-        Whether the limit of a host makes probes of its sources dearer.
-    items
-        Items a slot that the rule asks for, by their worth.
-
-    Examples
-    --------
-    >>> outlook = RuleOutlook(0.9, expected=0.8, reachable=0.9, made=1.0, needed=1.5, is_host_bound=False)
-    >>> outlook.is_met, str(outlook.limit)
-    (False, 'budget')
-    """
-
-    share: float
-    expected: float
-    reachable: float
-    made: float
-    needed: float
-    is_host_bound: bool
-    items: float = 0.0
+    share: float  # of its items' worth that it asks for
+    expected: float  # of the plan
+    reachable: float  # if hosts and budgets were unlimited
+    made: float  # probes a slot of its sources
+    needed: float  # those that would meet the target, as far as it can be met
+    is_host_bound: bool  # whether the limit of a host makes probes of its sources dearer
+    items: float = 0.0  # a slot that it asks for, by their worth
 
     @property
     def is_met(self) -> bool:
@@ -192,10 +146,7 @@ class TargetPrices:
         self._range = lowest + float(LEVELS[0]), highest + float(LEVELS[-1])
 
     def log_prices(self) -> Floats:
-        """Return the logarithm of the price of each source at which the targets are met with the fewest probes.
-
-        The rules with the lowest prices come first; those that share sources with them need fewer probes of the others.
-        """
+        """Return the logarithm of the price of each source at which the targets are met with the fewest probes."""
         return self._solve[0]
 
     @property
@@ -209,6 +160,7 @@ class TargetPrices:
         of_rule = self._bisect_price(self._pairs, price)
         if not self._pairs.is_shared:
             return self._group_prices(_lower_prices(price, self._pairs, of_rule), of_rule)
+        # Lowest prices first: rules that share sources with these need fewer probes of the others.
         alone, of_rule = of_rule, of_rule.copy()
         left = np.argsort(alone, kind="stable")
         while left.size:
@@ -288,10 +240,8 @@ class TargetPrices:
         return np.asarray(shares)
 
     def _late_share(self, pairs: _Pairs, log_price: Floats, shares: Floats, unhelped: Floats, group_of: Ints) -> Floats:
-        """Return the part of each pair's late items that stays late although items of a burst let others be found.
-
-        An item of a source with a high price over its rate is only looked for when several others were found.
-        """
+        """Return the part of each pair's late items that stays late although items of a burst let others be found."""
+        # An item of a source with a high price over its rate is only looked for when several others were found.
         finds = np.maximum(1.0, _DEAR * np.exp2(log_price - self._fleet.log_rate[pairs.source]) / self._targets.missed)
         help_ = -np.log(np.maximum(1.0 - shares[pairs.rule], 1e-9)) * pairs.lent / finds
         place = np.interp(help_, HELPS, np.arange(len(HELPS), dtype=np.float64))

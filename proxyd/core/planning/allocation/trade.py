@@ -16,60 +16,26 @@ _SAMPLE = 20_000  # number of sources that represent a larger fleet
 
 @dataclass(frozen=True, slots=True)
 class TradePoint:
-    """What a number of probes buys in the long run.
-
-    Parameters
-    ----------
-    price_item_s
-        Item-seconds of delay that the last probe saves.
-    delay_s
-        Mean time from an item to the probe that finds it.
-    captured
-        Share of the items that are found before the source's next item, 0 to 1.
-    """
+    """What a number of probes buys in the long run."""
 
     probes_per_s: float
-    price_item_s: float
-    delay_s: float
-    captured: float
+    price_item_s: float  # item-seconds of delay that the last probe saves
+    delay_s: float  # mean time from an item to the probe that finds it
+    captured: float  # share of the items that are found before the source's next item
 
 
 @dataclass(frozen=True, slots=True)
 class SharePoint:
-    """What it takes to give every rule a share of its items in time.
-
-    Parameters
-    ----------
-    share, expected
-        The share, and the mean one that is expected to be reached.
-    delay_s
-        Mean time from an item to the probe that finds it.
-    """
+    """What it takes to give every rule a share of its items in time."""
 
     share: float
-    expected: float
+    expected: float  # the mean share that is expected to be reached
     probes_per_s: float
     delay_s: float
 
 
 def share_trade(allocator: ProbeAllocator, shares: Iterable[float]) -> list[SharePoint]:
-    """Return the probes that each share takes if all rules had it as their target, regardless of the budget.
-
-    Examples
-    --------
-    >>> from proxyd.core.model.chronon import Target
-    >>> from proxyd.core.planning.kernels.losses import Losses, Step
-    >>> from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimits, WeekGrid
-    >>> from proxyd.core.planning.allocation.targets import FleetTargets
-    >>> nobody = np.zeros(1, dtype=np.int64)
-    >>> late = [Losses((Step(48.0, 0.0),))]
-    >>> demand = FleetDemand(WeekGrid(1800.0), np.ones((1, 336)), nobody, [1e-5], last_s=0.0, losses=late)
-    >>> targets = FleetTargets([Target(0.9, ((48.0, 1.0),))], [(0,)], nobody)
-    >>> fleet = ProbeAllocator(demand, FleetLimits(1.0, targets=targets), now_s=0.0)
-    >>> few, many = share_trade(fleet, [0.8, 0.99])
-    >>> few.probes_per_s < many.probes_per_s
-    True
-    """
+    """Return the probes that each share takes if all rules had it as their target, regardless of the budget."""
     slot_s, items, found = allocator.grid.slot_s, allocator.rate_per_s, []
     for share in shares:
         at_share = allocator.at_share(share)
@@ -85,26 +51,8 @@ def trade(allocator: ProbeAllocator, budgets: Iterable[float]) -> list[TradePoin
     """Return what each budget, in probes a second for all sources together, would buy.
 
     For each source the delay follows from the timetable at the price. Completeness is the share of items after which no
-    other item of the source comes before the next probe, ``(1 - exp(-x)) / x`` with x items to a probe.
-
-    Parameters
-    ----------
-    allocator
-        With timetables, so after ``reprice``; it is not changed.
-
-    Notes
-    -----
-    Delays are convex in the number of probes, so the points of all prices are the best trade-offs.
-
-    Examples
-    --------
-    >>> from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimits, WeekGrid
-    >>> rates = [8.0 / 86400.0, 2.0 / 86400.0]
-    >>> demand = FleetDemand(WeekGrid(43200.0), np.ones((1, 14)), np.zeros(2, dtype=np.int64), rates, last_s=0.0)
-    >>> fleet = ProbeAllocator(demand, FleetLimits(probes_per_slot=1.5), now_s=0.0)
-    >>> few, many = trade(fleet, [1e-5, 3e-5])
-    >>> few.delay_s > 2 * many.delay_s, few.captured < many.captured
-    (True, True)
+    other item of the source comes before the next probe, ``(1 - exp(-x)) / x`` with x items to a probe. Delays are
+    convex in the number of probes, so the points of all prices are the best trade-offs.
     """
     every = max(1, len(allocator.rate_per_s) // _SAMPLE)
     sampled = turns(np.arange(len(allocator.rate_per_s))) < 1 / every

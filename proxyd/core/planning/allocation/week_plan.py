@@ -38,18 +38,6 @@ class WeekPlan:
     """The best time of each source's next probe, by name; call ``follow`` with every probe.
 
     Internally time runs in a cycle of seven days, regardless of the cycle's real length.
-
-    Examples
-    --------
-    >>> office = np.zeros(168); office[9:17] = 1.0
-    >>> weeks = WeekShapes(np.array([office]), np.zeros(1, dtype=np.int64))
-    >>> monday, day = 4 * 86400.0, 86400.0
-    >>> state = FleetState(("a",), np.array([8 / day]), np.ones(1), np.array([monday]), weeks, 2 / day)
-    >>> plan = WeekPlan.of(state)
-    >>> 9.0 < (plan.due_s("a") - monday) / 3600.0 < 18.0
-    True
-    >>> plan.due_s("b") is None
-    True
     """
 
     def __init__(
@@ -255,11 +243,8 @@ class WeekPlan:
         self._allocator.note_probe_of(number, rate_per_s / self._cycle.speed, weight, now_s=now_s)
 
     def effective_time_s(self, source_id: str, last_seen_s: float) -> float:
-        """Return when a probe that saw a source now counts as made.
-
-        A probe starts with the chronon in which it is due. It counts as made when it was due; otherwise each would come
-        a little earlier than the one before.
-        """
+        """Return when a probe that saw a source now counts as made: when it was due, if that was in this chronon."""
+        # Probes start with the chronon in which they are due: otherwise each would come a little earlier than the last.
         due_s = self.due_s(source_id)
         return due_s if due_s is not None and last_seen_s < due_s < last_seen_s + self.chronon_s else last_seen_s
 
@@ -349,15 +334,12 @@ class WeekPlan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Weeks:
-    """The learned weeks, their sums, and the weeks by which sources are planned: even ones if they are off.
-
-    ``together`` is how many sources change together.
-    """
+    """The learned weeks, their sums, and the weeks by which sources are planned: even ones if they are off."""
 
     learned: WeekShapes
     planned: WeekShapes
     sums: tuple[WeekSums | None, ...]
-    together: float
+    together: float  # how many sources change together
 
     @classmethod
     def of(cls, state: FleetState) -> _Weeks:
@@ -388,28 +370,13 @@ def _doe(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _HostGroups:
-    """The sources of each host, and how independently they change.
-
-    Parameters
-    ----------
-    names, group_of
-        The sources, and the group of each by number, shape (sources,).
-    k
-        The concentration of each group, as ``rates.bursts`` finds it, shape (groups,).
-    order, first
-        The numbers of the sources group by group, and where each group begins, shape (groups + 1,).
-
-    Examples
-    --------
-    >>> _NO_GROUPS.k_of(3), _NO_GROUPS.members_of(None).tolist()
-    (inf, [])
-    """
+    """The sources of each host, and how independently they change."""
 
     names: Sequence[str]
-    group_of: Ints
-    k: Floats
-    order: Ints
-    first: Ints
+    group_of: Ints  # by number of the source
+    k: Floats  # the concentration of each group (``rates.bursts``)
+    order: Ints  # the numbers of the sources, group by group
+    first: Ints  # where each group begins, shape (groups + 1,)
 
     @classmethod
     def of(cls, state: FleetState) -> _HostGroups:
@@ -444,14 +411,6 @@ def pack(state: FleetState) -> bytes:
     """Return a state as bytes, some 20 to 60 for each source; takes seconds for a million sources.
 
     Arrays are those of an ``npz`` file, all else is JSON, so that reading runs no code.
-
-    Examples
-    --------
-    >>> even = WeekShapes(np.ones((1, 168)), np.zeros(1, dtype=np.int64))
-    >>> state = FleetState(("a",), np.array([1e-4]), np.ones(1), np.zeros(1), even, probes_per_s=1e-3)
-    >>> again = unpack(pack(state))
-    >>> again.source_ids, again.rate_per_s, again.weeks.shapes.shape, again.cycle == state.cycle
-    (('a',), array([0.0001]), (1, 168), True)
     """
     arrays: list[np.ndarray[Any, Any]] = []
     pieces = json.JSONEncoder(ensure_ascii=False).iterencode(_encode_value(state, arrays))  # lets other threads run
@@ -463,20 +422,7 @@ def pack(state: FleetState) -> bytes:
 
 
 def unpack(packed: bytes) -> FleetState:
-    """Return the state that ``pack`` packed.
-
-    Raises
-    ------
-    ValueError
-        Another version packed it, or it is damaged.
-
-    Examples
-    --------
-    >>> unpack(b"")
-    Traceback (most recent call last):
-    ...
-    ValueError: this is not a plan of this version
-    """
+    """Return the state that ``pack`` packed; a ``ValueError`` if another version packed it, or it is damaged."""
     try:
         with np.load(BytesIO(packed), allow_pickle=False) as arrays:
             found = _decode_part(json.loads(arrays[_WHOLE].tobytes()), arrays)
@@ -521,32 +467,12 @@ def _decode_part(encoded: Any, arrays: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Curves:
-    """The combinations of shape, importance and losses that occur, by slot, and the one of each source.
+    """The combinations of shape, importance and losses that occur, by slot, and the one of each source."""
 
-    Parameters
-    ----------
-    shapes, importance
-        Factors of the rate and of the cost of waiting, shape (curves, slots); ``None`` if waiting costs the
-        same at any time.
-    of_source
-        The curve of each source, shape (sources,).
-    losses
-        What items lose while they wait, in slots, for each curve.
-
-    Examples
-    --------
-    >>> from proxyd.core.rates.week_shapes import WeekShapes
-    >>> even = WeekShapes(np.ones((1, 168)), np.zeros(2, dtype=np.int64))
-    >>> state = FleetState(("a", "b"), np.full(2, 1e-4), np.ones(2), np.zeros(2), even, probes_per_s=1e-3)
-    >>> curves = _Curves.of(state, 336)
-    >>> curves.shapes.shape, curves.of_source.tolist()
-    ((1, 336), [0, 0])
-    """
-
-    shapes: Floats
+    shapes: Floats  # of the rate, shape (curves, slots)
     of_source: Ints
-    importance: Floats | None
-    losses: Sequence[Losses]
+    importance: Floats | None  # of the cost of waiting, shape (curves, slots); ``None`` if it is even
+    losses: Sequence[Losses]  # of each curve, in slots
 
     @classmethod
     def of(cls, state: FleetState, slots: int) -> _Curves:
@@ -576,11 +502,7 @@ def _losses(state: FleetState) -> tuple[Sequence[Losses], Ints]:
 
 
 def by_slot(shapes: Floats, slots: int) -> Floats:
-    """Return factors by slot from factors by hour, shape (shapes, slots): the mean over the time that a slot covers.
-
-    >>> by_slot(np.arange(168.0)[None, :], 336)[0, :4]
-    array([0., 0., 1., 1.])
-    """
+    """Return factors by slot from factors by hour, shape (shapes, slots): the mean over the time that a slot covers."""
     hours = shapes.shape[1]
     sums = np.concatenate([np.zeros((len(shapes), 1)), np.cumsum(shapes, axis=1)], axis=1)
     edges = np.arange(slots + 1) * (hours / slots)

@@ -11,8 +11,14 @@ import numpy as np
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.kernels.counted_events import MOST_COUNTED, CountedRule, ItemsLine
 from proxyd.core.planning.kernels.losses import MISSED_S
-from proxyd.core.planning.policies.expected_intervals import FiringPattern
-from proxyd.core.planning.policies.rule_demand import CountedAhead, Findings, RuleDemand, RuleRequest, SeenSource
+from proxyd.core.planning.policies.rule_demand import (
+    CountedAhead,
+    Findings,
+    FiringPattern,
+    RuleDemand,
+    RuleRequest,
+    SeenSource,
+)
 
 
 def auto(request: RuleRequest) -> RuleDemand:
@@ -52,16 +58,12 @@ class DetectionDemand(RuleDemand):
 
     is_priced: ClassVar[bool] = True
     detects: ClassVar[bool] = True
+    reason: ClassVar[Reason] = Reason.DETECTION
 
     @classmethod
     def of(cls, request: RuleRequest) -> DetectionDemand:
         """Return the demand of a rule."""
         return cls(request.rule)
-
-    @property
-    def reason(self) -> Reason:
-        """Detection."""
-        return Reason.DETECTION
 
     def due_s(self, source: SeenSource) -> float:
         """Return the time of the plan."""
@@ -93,6 +95,7 @@ class CountedDemand(RuleDemand):
 
     is_priced: ClassVar[bool] = True
     counts_items: ClassVar[bool] = True
+    reason: ClassVar[Reason] = Reason.COUNTED
 
     firing: FiringPattern
     worth: CountedRule
@@ -106,11 +109,6 @@ class CountedDemand(RuleDemand):
         """Return the demand of a rule."""
         worth = CountedRule(request.firing.every, request.losses, MISSED_S)
         return cls(request.rule, request.firing, worth, request.weight, request.count, request.passing)
-
-    @property
-    def reason(self) -> Reason:
-        """Counted items."""
-        return Reason.COUNTED
 
     @property
     def to_come(self) -> int:

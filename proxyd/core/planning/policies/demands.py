@@ -15,8 +15,7 @@ import numpy as np
 from proxyd.core.model.chronon import Chronon, Target
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.kernels.losses import NO_LOSSES, Losses, even_gaps
-from proxyd.core.planning.policies.expected_intervals import PlannedInterval
-from proxyd.core.planning.policies.rule_demand import RuleDemand
+from proxyd.core.planning.policies.rule_demand import PlannedInterval, RuleDemand
 
 _GAPS_S = 2.0 ** (np.arange(-8 * 8, 30 * 8) / 8)  # gaps to choose from where items have a life
 _SHORTEST_S, DAY_S = 1e-3, 86400.0
@@ -143,23 +142,13 @@ def detection_index(rate_per_s: float, waited_s: float, weight: float = 1.0) -> 
 
 @dataclass(slots=True)
 class OnceDemand(RuleDemand):
-    """One probe between two chronons, both inclusive, for an interval that an event on another source opened.
-
-    Examples
-    --------
-    >>> OnceDemand("r", opened=3, deadline=5).pending(0)
-    PlannedInterval(start=3, deadline=5)
-    """
+    """One probe between two chronons, both inclusive, for an interval that an event on another source opened."""
 
     has_deadline: ClassVar[bool] = True
+    reason: ClassVar[Reason] = Reason.INTERVAL
 
     opened: Chronon
     deadline: Chronon
-
-    @property
-    def reason(self) -> Reason:
-        """An interval."""
-        return Reason.INTERVAL
 
     def pending(self, now: Chronon) -> PlannedInterval:
         """Return the chronons in which the probe is wanted."""
@@ -168,34 +157,13 @@ class OnceDemand(RuleDemand):
 
 @dataclass(slots=True)
 class Demands:
-    """All demands of the rules on one source.
+    """All demands of the rules on one source."""
 
-    Parameters
-    ----------
-    rules
-        A demand for each rule; those that detect come first.
-    once
-        Single probes for the intervals of rules over several sources.
-    weight
-        What a delay costs the rules, 1 for one strict rule.
-    losses
-        What items lose besides, as parts of an item; lives are in seconds.
-    targets
-        The share that each rule asks for, with times in seconds.
-
-    Examples
-    --------
-    >>> from proxyd.core.planning.policies.auto import DetectionDemand
-    >>> demands = Demands([DetectionDemand("r")])
-    >>> bool(demands), demands.first_rule, bool(Demands())
-    (True, 'r', False)
-    """
-
-    rules: Sequence[RuleDemand] = ()
-    once: Sequence[OnceDemand] = ()
-    weight: float = 1.0
-    losses: Losses = NO_LOSSES
-    targets: Sequence[tuple[str, Target]] = ()
+    rules: Sequence[RuleDemand] = ()  # those that detect come first
+    once: Sequence[OnceDemand] = ()  # for the intervals of rules over several sources
+    weight: float = 1.0  # what a delay costs the rules, 1 for one strict rule
+    losses: Losses = NO_LOSSES  # as parts of an item; lives are in seconds
+    targets: Sequence[tuple[str, Target]] = ()  # the share that each rule asks for
 
     def __bool__(self) -> bool:
         return bool(self.rules or self.once)
@@ -263,10 +231,8 @@ class Demands:
         return any(demand.has_intervals for demand in self.rules)
 
     def demand_per_s(self, length_s: float) -> float:
-        """Return the probes a second that are asked for at any price, in chronons of ``length_s``.
-
-        One probe serves all rules of one policy, but hardly those of two.
-        """
+        """Return the probes a second that are asked for at any price, in chronons of ``length_s``."""
+        # One probe serves all rules of one policy, but hardly those of two.
         most: dict[type[RuleDemand], float] = {}
         for demand in self.rules:
             if (per_s := demand.demand_per_s(length_s)) > most.get(type(demand), 0.0):

@@ -26,20 +26,19 @@ _WHOLE = 1e-6
 class DoeDemand(RuleDemand):
     """Probes at the times that leave items waiting least, never more than ``probes`` in any time ``per_s``.
 
-    ``log`` holds the starts of all of the source's probes, because probes made for other rules count too.
-
     Examples
     --------
-    >>> demand = DoeDemand("r", probes=2, per_s=100.0, log=ProbeLog(PolitenessBudget(0.0, 2, 100.0)))
+    >>> demand = DoeDemand("r", probes=2, per_s=100.0, starts=ProbeLog(PolitenessBudget(0.0, 2, 100.0)))
     >>> demand.next_s(10.0, None), demand.next_s(10.0, 20.0)
     (60.0, 20.0)
     """
 
     never_early: ClassVar[bool] = True
+    reason: ClassVar[Reason] = Reason.DOE
 
     probes: int
     per_s: float
-    log: ProbeLog
+    starts: ProbeLog  # of all of the source's probes, because those made for other rules count too
 
     @classmethod
     def of(cls, request: RuleRequest) -> DoeDemand:
@@ -51,28 +50,23 @@ class DoeDemand(RuleDemand):
         spacing_s = choice.spacing.in_seconds(chronon_s=chronon_s) if choice.spacing else 0.0
         return cls(request.rule, choice.probes, per_s, ProbeLog(PolitenessBudget(spacing_s, choice.probes, per_s)))
 
-    @property
-    def reason(self) -> Reason:
-        """The optimal schedule."""
-        return Reason.DOE
-
     def due_s(self, source: SeenSource) -> float:
         """Return the next probe of the plan, if the number allows it then."""
         return self.next_s(self._last_s(source.last_s), source.doe_s(self.probes, self.per_s))
 
     def _last_s(self, seen_s: float) -> float:
         """Return when the last probe that saw the source started: its length must not be lost from each gap."""
-        return max((start_s for start_s in self.log.starts_s if start_s <= seen_s), default=seen_s)
+        return max((start_s for start_s in self.starts.starts_s if start_s <= seen_s), default=seen_s)
 
     def next_s(self, last_s: float, planned_s: float | None) -> float:
         """Return when the next probe is due after one at ``last_s``: as planned, or evenly without a plan."""
         due_s = last_s + self.per_s / self.probes if planned_s is None else planned_s
-        return max(due_s, self.log.earliest_s())
+        return max(due_s, self.starts.earliest_s())
 
     @property
     def earliest_s(self) -> float:
         """When the number allows another probe."""
-        return self.log.earliest_s()
+        return self.starts.earliest_s()
 
     def demand_per_s(self, length_s: float) -> float:
         """Return its number of probes."""
@@ -83,18 +77,13 @@ class DoeDemand(RuleDemand):
         """Its number of probes, and the time."""
         return self.probes, self.per_s
 
-    @property
-    def starts(self) -> ProbeLog:
-        """The starts of the source's probes since it was declared."""
-        return self.log
-
     def asks(self, grid: ChrononGrid) -> tuple[Any, ...]:
         """Return its number, time and spacing."""
-        return ("doe", self.probes, self.per_s, self.log.budget.spacing_s)
+        return ("doe", self.probes, self.per_s, self.starts.budget.spacing_s)
 
     def resume_starts(self, starts_s: Sequence[float], since_s: float) -> None:
         """Count the probes since the rule was accepted."""
-        self.log.starts_s = [start_s for start_s in starts_s if start_s >= since_s][-self.probes :]
+        self.starts.starts_s = [start_s for start_s in starts_s if start_s >= since_s][-self.probes :]
 
 
 def doe_slots(shape: Floats, importance: Floats, probes: int, period_slots: float) -> Floats | None:

@@ -14,8 +14,7 @@ from proxyd.core.model.chronon import Chronon, ChrononGrid
 from proxyd.core.model.profile import PolicyName
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.kernels.golden_turns import turn, turns
-from proxyd.core.planning.policies.expected_intervals import PlannedInterval
-from proxyd.core.planning.policies.rule_demand import Findings, RuleDemand, RuleRequest, SeenSource
+from proxyd.core.planning.policies.rule_demand import Findings, PlannedInterval, RuleDemand, RuleRequest, SeenSource
 
 _POINTS = 8  # least number of probes of a source in a cycle of the golden ratio
 _APART = 0.25  # part of the mean gap; a point that comes sooner after a probe is skipped

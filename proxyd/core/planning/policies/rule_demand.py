@@ -12,38 +12,45 @@ from proxyd.core.model.profile import PolicyChoice
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.kernels.counted_events import ItemsLine
 from proxyd.core.planning.kernels.losses import NO_LOSSES, Losses
-from proxyd.core.planning.policies.expected_intervals import FiringPattern, PlannedInterval
 from proxyd.core.politeness import ProbeLog
 
 
 @dataclass(frozen=True, slots=True)
-class RuleRequest:
-    """What a rule asks for on one source, and what is known of both when it begins.
+class FiringPattern:
+    """When a rule fires, counted in items of its source: at counts ``remainder`` modulo ``every``.
 
-    Parameters
-    ----------
-    choice
-        Its ``SET POLICY``.
-    firing, life_s
-        When it fires, counted in items, and how long an item is worth capturing; ``None`` until the next one.
-    losses
-        What its items lose besides their delay, as parts of an item; lives are in seconds. Only for rules that count
-        items.
-    weight, has_importance
-        The cost of a delay, 1 for a strict rule, and whether it depends on the time.
-    is_crowded
-        Whether as many kinds of counting rules as are planned by their counts come before it on its source.
-    since_s
-        Since when it counts events: its START, or when it was accepted.
-    rate_per_s, count, passing
-        The source's rate, the events that the rule has counted, and the part of the items that it counts.
+    ``COUNT(*) % 3 = 1`` is ``FiringPattern(3, 1)``; a rule that does not count is ``FiringPattern(1, 0)``.
 
     Examples
     --------
-    >>> from proxyd.core.model.profile import PolicyName
-    >>> RuleRequest("r", "s", PolicyChoice(PolicyName.AUTO), FiringPattern(), ChrononGrid(10.0), now_s=60.0).count
-    0
+    >>> FiringPattern(every=3, remainder=1).items_to_next(1)
+    3
     """
+
+    every: int = 1
+    remainder: int = 0
+
+    def items_to_next(self, count: int, k: int = 1) -> int:
+        """Return the number of items from ``count`` to the k-th firing (k from 1).
+
+        >>> third = FiringPattern(3, 0)
+        >>> third.items_to_next(4), third.items_to_next(3), third.items_to_next(3, k=2)
+        (2, 3, 6)
+        """
+        return (self.remainder - count - 1) % self.every + 1 + (k - 1) * self.every
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedInterval:
+    """Chronons ``start`` to ``deadline``, both inclusive, in which the rate model expects a probe to be useful."""
+
+    start: Chronon
+    deadline: Chronon
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRequest:
+    """What a rule asks for on one source, and what is known of both when it begins."""
 
     rule: str
     source_id: str
@@ -51,58 +58,39 @@ class RuleRequest:
     firing: FiringPattern
     grid: ChrononGrid
     now_s: float
-    since_s: float = 0.0
-    rate_per_s: float = 0.0
-    count: int = 0
-    passing: float = 1.0
-    life_s: float | None = None
-    losses: Losses = NO_LOSSES
-    weight: float = 1.0
-    has_importance: bool = False
-    is_crowded: bool = False
+    since_s: float = 0.0  # since when it counts events: its START, or when it was accepted
+    rate_per_s: float = 0.0  # of the source
+    count: int = 0  # the events that the rule has counted
+    passing: float = 1.0  # the part of the items that it counts
+    life_s: float | None = None  # how long an item is worth capturing; ``None`` until the next one
+    losses: Losses = NO_LOSSES  # in parts of an item, with lives in seconds; only for rules that count items
+    weight: float = 1.0  # the cost of a delay, 1 for a strict rule
+    has_importance: bool = False  # whether that depends on the time
+    is_crowded: bool = False  # whether as many kinds of counting rules as get a plan come before it on its source
 
 
 class Findings(NamedTuple):
-    """What a probe that ended at ``at_s`` showed for a rule; times in unix seconds.
-
-    ``events`` is the number that the rule has counted in ``counting_s`` seconds, ``fired`` whether it fired now, and
-    ``passing`` the part of the source's items that it counts.
-
-    >>> Findings(60.0, rate_per_s=0.01, events=3, fired=True).passing
-    1.0
-    """
+    """What a probe that ended at ``at_s`` showed for a rule; times in unix seconds."""
 
     at_s: float
     rate_per_s: float
-    events: int
+    events: int  # that the rule has counted in ``counting_s`` seconds
     fired: bool
-    passing: float = 1.0
+    passing: float = 1.0  # the part of the source's items that it counts
     counting_s: float = 0.0
 
 
 class CountedAhead(NamedTuple):
-    """The item that a rule waits for: its number, and how probably it comes by ``by_s``, the due time of the probe.
-
-    Items are counted since the rule last fired, or since its START if ``is_first``.
-
-    >>> CountedAhead(number=3, is_first=False, chance=0.62, by_s=3600.0).number
-    3
-    """
+    """The item that a rule waits for, counted since the rule last fired, or since its START if ``is_first``."""
 
     number: int
     is_first: bool
-    chance: float
+    chance: float  # that it comes by ``by_s``, the due time of the probe
     by_s: float
 
 
 class SeenSource(Protocol):
-    """A source that was seen, as the planner knows it; the demands of rules read it to tell when they are due.
-
-    Examples
-    --------
-    >>> def overdue_s(source: SeenSource, now_s: float) -> float:
-    ...     return now_s - source.detection_s()
-    """
+    """A source that was seen, as the planner knows it; the demands of rules read it to tell when they are due."""
 
     @property
     def source_id(self) -> str:
@@ -149,24 +137,8 @@ class RuleDemand:
     """What one rule asks of the planner for one source. A policy is a class of demands; the rest is the same for all.
 
     The planner, the simulator and the daemon know no more of a policy than this. A demand asks for probes in chronons
-    (``pending``) or from a time on (``due_s``), learns from every probe of its source (``probed``, ``found``), and
+    (``pending``) or from a time on (``due_s``), learns from every probe of its source (``note_probe``, ``found``), and
     survives restarts (``asks``, ``state``). It reads no clock. ``tests/contract/test_policies.py`` checks all policies.
-
-    Attributes
-    ----------
-    has_deadline
-        Whether it asks in chronons.
-    has_intervals
-        Whether these are intervals in which it expects an item: probed as late as possible, laid again in each epoch.
-    is_priced
-        Whether it asks when a probe is worth its price; then the plan of the week decides how often.
-    detects
-        Whether the plan of the week chooses the times, too; of several such demands on a source, one is asked.
-    counts_items
-        Whether its probes depend on the items counted since it last fired, and not on each single item.
-    never_early
-        Whether its number of probes is never exceeded: it is due in the first chronon that starts at its time or later,
-        or, with a ``quota``, at its time within a chronon.
 
     Examples
     --------
@@ -181,11 +153,14 @@ class RuleDemand:
     (PlannedInterval(start=4, deadline=4), False)
     """
 
-    has_deadline: ClassVar[bool] = False
+    has_deadline: ClassVar[bool] = False  # it asks in chronons
+    # These are intervals in which it expects an item: probed as late as possible, laid again in each epoch.
     has_intervals: ClassVar[bool] = False
-    is_priced: ClassVar[bool] = False
-    detects: ClassVar[bool] = False
-    counts_items: ClassVar[bool] = False
+    is_priced: ClassVar[bool] = False  # it asks when a probe is worth it: the plan of the week decides how often
+    detects: ClassVar[bool] = False  # and when, too; of several such demands on a source, one is asked
+    counts_items: ClassVar[bool] = False  # its probes depend on the items since it last fired, not on each item
+    # Its number of probes is never exceeded: it is due in the first chronon that starts at its time or later or, with a
+    # ``quota``, at its time within a chronon.
     never_early: ClassVar[bool] = False
 
     rule: str
@@ -210,7 +185,7 @@ class RuleDemand:
         return inf
 
     def worth_per_s2(self, source: SeenSource, due_s: float) -> float | None:
-        """Return what a probe is worth over its price, by half the square of the time since the last one, at ``due_s``.
+        """Return what a probe at ``due_s`` is worth over its price, by half the square of the time since the last one.
 
         ``None`` if the plan of the week knows it.
         """

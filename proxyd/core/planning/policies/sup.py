@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 from proxyd.core.model.chronon import Chronon, ChrononGrid, Epoch
 from proxyd.core.model.profile import PolicyName
 from proxyd.core.model.schedule import Reason
-from proxyd.core.planning.policies.expected_intervals import FiringPattern, PlannedInterval, interval_of_item
-from proxyd.core.planning.policies.rule_demand import Findings, RuleDemand, RuleRequest
+from proxyd.core.planning.policies.rule_demand import Findings, FiringPattern, PlannedInterval, RuleDemand, RuleRequest
 
 
 @dataclass(slots=True)
@@ -51,7 +50,7 @@ class IntervalDemand(RuleDemand):
     count: int = 0
     _k: int = 1
     _extra: PlannedInterval | None = None
-    unmet: int = 0
+    missed: int = 0
 
     @classmethod
     def of(cls, request: RuleRequest) -> IntervalDemand:
@@ -105,7 +104,7 @@ class IntervalDemand(RuleDemand):
         """Take in the result of a probe: ``count`` is the stream's new count, ``fired`` whether the rule fired."""
         if not self.feedback or fired or rate_per_s <= 0:
             return
-        interval = interval_of_item(
+        interval = _interval_of_item(
             self.firing.items_to_next(count),
             anchor_s=now_s,
             rate_per_s=self._useful(rate_per_s),
@@ -143,11 +142,6 @@ class IntervalDemand(RuleDemand):
         """Return one probe for each expected firing."""
         return self.rate_per_s / self.firing.every
 
-    @property
-    def missed(self) -> int:
-        """How many of its intervals had no probe."""
-        return self.unmet
-
     def asks(self, grid: ChrononGrid) -> tuple[Any, ...]:
         """Return the firings, the life and whether there is feedback, regardless of the anchor."""
         return ("intervals at the rate", self.firing.every, self.firing.remainder, self.life_s, self.feedback)
@@ -176,18 +170,51 @@ class IntervalDemand(RuleDemand):
         elapsed_s = self.grid.start_s(now) - (self.life_s or 0.0) - self.anchor_s
         ended = (elapsed_s * self.rate_per_s - self.firing.items_to_next(self.count) - 1) / self.firing.every
         if ended > self._k + 1:
-            self.unmet += int(ended) - self._k
+            self.missed += int(ended) - self._k
             self._k = int(ended)
         while (planned := self._interval_at(self._k)).deadline < now:
             self._k += 1
-            self.unmet += 1
+            self.missed += 1
         return planned
 
     def _interval_at(self, k: int) -> PlannedInterval:
-        return interval_of_item(
+        return _interval_of_item(
             self.firing.items_to_next(self.count, k),
             anchor_s=self.anchor_s,
             rate_per_s=self.rate_per_s,
             life_s=self.life_s,
             grid=self.grid,
         )
+
+
+def _interval_of_item(
+    items: float, *, anchor_s: float, rate_per_s: float, life_s: float | None, grid: ChrononGrid
+) -> PlannedInterval:
+    """Return the interval that the ``items``-th item after ``anchor_s`` is expected to open.
+
+    It starts when the expected number of items reaches ``items``. Under *overwrite* (``life_s`` is ``None``) it ends
+    one chronon before the next expected item, under a window ``life_s`` later.
+
+    Parameters
+    ----------
+    items
+        Items still to come until the rule fires, counted from ``anchor_s``.
+    rate_per_s
+        Update rate, greater than 0.
+
+    Notes
+    -----
+    Source: Roitman et al., section 4. If the interval ended *at* the next update, one probe
+    could serve two updates.
+
+    Examples
+    --------
+    >>> _interval_of_item(2, anchor_s=0.0, rate_per_s=0.01, life_s=None, grid=ChrononGrid(10.0))
+    PlannedInterval(start=20, deadline=29)
+    >>> _interval_of_item(2, anchor_s=0.0, rate_per_s=0.01, life_s=50.0, grid=ChrononGrid(10.0))
+    PlannedInterval(start=20, deadline=25)
+    """
+    start = grid.chronon_at(anchor_s + items / rate_per_s)
+    next_update = grid.chronon_at(anchor_s + (items + 1) / rate_per_s)
+    deadline = next_update - 1 if life_s is None else start + grid.ceil(life_s)
+    return PlannedInterval(start, max(start, deadline))

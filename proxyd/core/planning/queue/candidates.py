@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.policies.demands import detection_index
-from proxyd.core.planning.policies.expected_intervals import PlannedInterval
+from proxyd.core.planning.policies.rule_demand import PlannedInterval
 from proxyd.core.planning.queue.due_times import LOOKAHEAD_CHRONONS, DueTime, DueTimes
 from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
@@ -50,9 +50,12 @@ class Candidates:
         """Return the candidates of ``now`` among some sources, by source."""
         now_s = self.settings.grid.start_s(now)
         ranked = self._by_deadline(sources, now)
-        ranked |= {source.source_id: self.candidate_for(source, now) for source in sources if source.asked is not None}
         for source in sources:
-            if source.source_id not in ranked and (candidate := self.contact(source, now)) is not None:
+            if source.asked is not None:
+                rank = (0, float(now), 0.0, source.source_id)
+                ranked[source.source_id] = Candidate(rank, source, source.asked, source.demands.first_rule)
+        for source in sources:
+            if source.source_id not in ranked and (candidate := self._contact(source, now)) is not None:
                 ranked[source.source_id] = candidate
         others = (source for source in sources if source.source_id not in ranked and not source.is_pushed(now_s))
         overdue = ((source, self._due_times.most_overdue(source, now)) for source in others)
@@ -78,16 +81,16 @@ class Candidates:
         for gain, source in queues.best(queues.required, now_s, is_alone=is_alone):
             if not slots.has_room:
                 return
-            yield self.waiting_for(source, queues.why(source), gain)
+            yield self._waiting_for(source, queues.why(source), gain)
         for _, source in queues.unseen.best(queues.unseen.soonest):
             if not slots.has_room:
                 return
-            if (candidate := self.contact(source, now)) is not None:
+            if (candidate := self._contact(source, now)) is not None:
                 yield candidate
         for gain, source in queues.best(queues.due, now_s, is_alone=is_alone):
             if not slots.has_room:
                 return
-            yield self.waiting_for(source, queues.why(source), gain)
+            yield self._waiting_for(source, queues.why(source), gain)
         for gain, source in islice(queues.best(queues.spare, now_s, is_alone=is_alone), most_spare):
             if not slots.has_room:
                 return
@@ -101,7 +104,7 @@ class Candidates:
             if (spare_s := self._due_times.spare_from_s(source)) < stop_s:
                 yield source, DueTime(spare_s, Reason.SPEND, source.demands.priced[0])
 
-    def contact(self, source: PlannedSource, now: Chronon) -> Candidate | None:
+    def _contact(self, source: PlannedSource, now: Chronon) -> Candidate | None:
         """Return the candidate of a source that was never seen, or whose hub pushes and may be silent."""
         now_s = self.settings.grid.start_s(now)
         if now_s + 1e-9 < source.demands.earliest_s:
@@ -113,16 +116,8 @@ class Candidates:
             return Candidate((2, 0.0, 0.0, source.source_id), source, Reason.SAFETY, source.demands.first_rule)
         return None
 
-    def candidate_for(self, source: PlannedSource, now: Chronon) -> Candidate:
-        """Return the candidate of a source of which a probe is wanted now."""
-        reason = source.asked or Reason.ASKED
-        return Candidate((0, float(now), 0.0, source.source_id), source, reason, source.demands.first_rule)
-
-    def waiting_for(self, source: PlannedSource, due: DueTime | None, gain: float) -> Candidate:
-        """Return the candidate of a source that is due for a rule, or for detection; ``gain`` is the worth over price.
-
-        It is the same until the source is rescheduled, but for the gain.
-        """
+    def _waiting_for(self, source: PlannedSource, due: DueTime | None, gain: float) -> Candidate:
+        """Return the candidate of a source that waits for room; ``gain`` is what a probe is worth over its price."""
         if due is None:
             return Candidate((2, -gain, 0.0, source.source_id), source, Reason.DETECTION, source.demands.first_rule)
         rank = (_GROUPS.get(due.reason, 2), -gain, 0.0, source.source_id)
@@ -168,7 +163,7 @@ class Candidates:
             if gain is None:
                 gain = detection_index(source.rate_per_s, waited_s, source.weight)
                 gain /= self._due_times.price_of(source)
-            ranked[source.source_id] = self.waiting_for(source, due, float(gain))
+            ranked[source.source_id] = self._waiting_for(source, due, float(gain))
 
 
 def _deadline_rank(interval: PlannedInterval, source: PlannedSource) -> tuple[int, float, float, str]:

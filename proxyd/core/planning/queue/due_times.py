@@ -24,17 +24,13 @@ _LONGEST_S = 30 * 86400.0
 
 
 class DueTime(NamedTuple):
-    """When and why a rule wants a source, in unix seconds, and the rule's own worth of a probe if it has one.
-
-    ``worth_per_s2``, by half the square of the time since the last probe, is what a probe is worth over its price. No
-    probe may start before ``earliest_s``, even in the chronon of the due time.
-    """
+    """When and why a rule wants a source, in unix seconds."""
 
     due_s: float
     reason: Reason
     rule: str
-    worth_per_s2: float | None = None
-    earliest_s: float = -inf
+    worth_per_s2: float | None = None  # the rule's own worth over the price, by half the square of the wait
+    earliest_s: float = -inf  # no probe may start before this, even in the chronon of the due time
 
 
 class _Seen:
@@ -150,7 +146,7 @@ class DueTimes:
         return dues
 
     def have_come(self, due_s: float, now: Chronon) -> bool:
-        """Whether a time comes by the end of ``now``; a probe is made in the chronon in which it is due."""
+        """Whether a time comes by the end of ``now``."""
         return due_s < inf and self._settings.grid.chronon_at(due_s) <= now
 
     def only_detects(self, source: PlannedSource, now: Chronon) -> bool:
@@ -194,28 +190,22 @@ class DueTimes:
         return asked_s + self._settings.safety_s
 
     def spare_from_s(self, source: PlannedSource) -> float:
-        """Return when a source that is not due may have what others leave of the budget, in unix seconds.
-
-        It is infinity unless the objective is to spend the budget, and for sources none of whose rules leaves the times
-        to the plan: UNIFORM, DOE, SUP and fbSUP say themselves how many probes they want.
-        """
+        """Return when a source that is not due may have what others leave of the budget, in unix seconds."""
+        # UNIFORM, DOE, SUP and fbSUP say themselves how many probes they want.
         if not self._settings.spend or source.last_seen_s is None or not source.demands.is_priced:
             return inf
         grid = self._settings.grid
         return max(source.earliest_start_s(), grid.start_s(grid.ceil(source.pushed_until_s)))
 
     def _seen(self, source: PlannedSource) -> _Seen | None:
-        """Return a source as its demands read it; ``None`` before first contact."""
         return None if source.last_seen_s is None else _Seen(self, source, source.last_seen_s)
 
     def _dues_s(self, timed: Sequence[RuleDemand], seen: _Seen) -> tuple[float, ...]:
-        """Return when demands are due; of those that the plan of the week does not know, as of the last reschedule.
-
-        These cost up to 0.3 ms. Under overload 56 of them were computed for each probe that was made.
-        """
+        """Return when demands are due; of those that the plan of the week does not know, as of the last reschedule."""
         source = seen.source
         if source.demands.only_detects:
             return tuple(demand.due_s(seen) for demand in timed)
+        # These cost up to 0.3 ms. Under overload 56 of them were computed for each probe that was made.
         if source.own_dues_s is None or source.own_dues_s[0] != self._plans:
             own = tuple(inf if demand.detects else demand.due_s(seen) for demand in timed)
             source.own_dues_s = self._plans, own
@@ -223,13 +213,10 @@ class DueTimes:
         return tuple(demand.due_s(seen) if demand.detects else due_s for demand, due_s in kept)
 
     def _due(self, demand: RuleDemand, seen: _Seen, due_s: float) -> DueTime:
-        """Return when and why a demand is due; a number of probes is never exceeded.
-
-        One that must be kept to (DOE) may be used up within a chronon: waiting for the next lost a chronon in each gap.
-        """
+        """Return when and why a demand is due."""
         grid, earliest_s = self._settings.grid, -inf
         if demand.quota is not None:
-            earliest_s = due_s
+            earliest_s = due_s  # within its chronon: waiting for the next one lost a chronon in each gap
         elif demand.never_early and not isinf(due_s):
             due_s = grid.start_s(grid.ceil(due_s))
         return DueTime(due_s, demand.reason, demand.rule, demand.worth_per_s2(seen, due_s), earliest_s)

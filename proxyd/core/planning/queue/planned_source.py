@@ -20,76 +20,31 @@ _KNOWN_ITEMS = 4.0  # four of five rates are then within a factor of two
 
 @dataclass(slots=True)
 class PlannedSource:
-    """A source in the planner's form.
-
-    Parameters
-    ----------
-    items_known
-        The number of items from which its rate is known.
-    last_seen_s
-        When a probe last saw its state, in unix seconds; ``None`` before first contact.
-    not_before_s
-        Back-off and Retry-After: no probe starts earlier.
-    fresh_until_s
-        The origin says that nothing changes before this time.
-    asked
-        Why a probe is wanted at once, which waits only for what the source and its host allow; ``None`` if none is.
-    learns_until_s
-        Until when it is probed often because it is new; 0 if it is not.
-    skipped_s
-        When it was last due because it is new and could not be probed.
-    hidden
-        Items that may wait unseen because siblings of the source changed, in addition to those its rate expects.
-    hidden_since_s
-        The time of the item of a sibling that says so.
-    window
-        How many items the feed shows, or ``None`` if nothing slides off. ``dispersion`` is the variance over the mean
-        of the number of items that a probe finds.
-    matching
-        The share of its events, by weight, that match its rules.
-    pushed_until_s
-        A hub pushes new items until this time; only safety probes and fixed ones are made before it.
-    throttle_scope
-        The scope that a throttle of this source silences: a group of hosts, or only its own host if this is empty.
-    probe_units
-        What a probe costs, in probes of the budget.
-    postponed
-        How often each constraint, by name, held a probe back.
-    own_dues_s
-        When each rule that the plan of the week does not know is due, kept until the source is rescheduled: the number
-        of the plan, and the times in unix seconds by place. ``None`` if they are not computed.
-
-    Examples
-    --------
-    >>> from proxyd.core.politeness import PolitenessBudget
-    >>> source = PlannedSource("a", "example.org", ProbeLog(PolitenessBudget(60.0)), Demands(), rate_per_s=0.01)
-    >>> source.log.record(100.0)
-    >>> source.earliest_start_s(), str(source.obstacle_at(120.0))
-    (160.0, 'source politeness')
-    """
+    """A source in the planner's form; times are unix seconds."""
 
     source_id: str
     host: str
     log: ProbeLog
     demands: Demands
     rate_per_s: float
-    items_known: float = inf
-    last_seen_s: float | None = None
-    not_before_s: float = 0.0
-    fresh_until_s: float = 0.0
-    asked: Reason | None = None
-    learns_until_s: float = 0.0
-    skipped_s: float = 0.0
-    pushed_until_s: float = 0.0
-    throttle_scope: str = ""
-    hidden: float = 0.0
-    hidden_since_s: float = 0.0
-    window: int | None = None
-    dispersion: float = 1.0
-    matching: float = 1.0
+    items_known: float = inf  # from so many items its rate is known
+    last_seen_s: float | None = None  # when a probe last saw its state; ``None`` before first contact
+    not_before_s: float = 0.0  # back-off and Retry-After
+    fresh_until_s: float = 0.0  # the origin says that nothing changes before
+    asked: Reason | None = None  # why a probe is wanted at once, which waits only for the source and its host
+    learns_until_s: float = 0.0  # until when it is probed often because it is new
+    skipped_s: float = 0.0  # when it was last due because it is new, and could not be probed
+    pushed_until_s: float = 0.0  # a hub pushes until then: only safety probes and fixed ones are made before
+    throttle_scope: str = ""  # the hosts that a throttle of it silences; only its own if this is empty
+    hidden: float = 0.0  # items that may wait because siblings changed, besides those its rate expects
+    hidden_since_s: float = 0.0  # the time of the item of a sibling that says so
+    window: int | None = None  # how many items the feed shows; ``None`` if nothing slides off
+    dispersion: float = 1.0  # variance over mean of the number of items that a probe finds
+    matching: float = 1.0  # the share of its events, by weight, that match its rules
     wake: Chronon = 0
-    probe_units: int = 1
+    probe_units: int = 1  # what a probe costs, in probes of the budget
     postponed: Mapping[Constraint, int] = field(default_factory=lambda: _NEVER)
+    # The number of the plan, and when each rule that the plan does not know is due, until the next reschedule.
     own_dues_s: tuple[int, tuple[float, ...]] | None = None
 
     @property
@@ -109,18 +64,16 @@ class PlannedSource:
 
     @property
     def weight(self) -> float:
-        """The cost of a delay of an event for each unit of the budget that a probe costs.
-
-        For detection it is more until the rate is known within a factor of two.
-        To plan by a rate that is known from k items loses ``1 / (4 k)`` of the price of a probe
-        (``docs/decisions/planner-prices.md``).
-        """
+        """The cost of a delay of an event for each unit of the budget that a probe costs."""
+        # Detection pays more until the rate is known: planning by a rate that is known from k items loses 1 / (4 k) of
+        # the price of a probe (``docs/decisions/planner-prices.md``).
         is_new = self.demands.detects and not self.is_rate_known
         each = self.demands.weight * self.matching * (1.0 + 0.25 / self.items_known if is_new else 1.0)
         return each / self.probe_units
 
     def copy(self) -> PlannedSource:
-        """Return an independent copy; a source that only detects shares its demands, because they do not change."""
+        """Return an independent copy."""
+        # A source that only detects shares its demands, because they do not change.
         demands = self.demands if self.demands.only_detects else deepcopy(self.demands)
         log = replace(self.log, starts_s=list(self.log.starts_s))
         return replace(self, log=log, demands=demands, own_dues_s=None)
@@ -135,10 +88,8 @@ class PlannedSource:
             week.follow(self.source_id, self.rate_per_s, self.weight_at_price, self.last_seen_s)
 
     def saw(self, now_s: float, chronon: Chronon | None) -> None:
-        """Note that its state was seen; ``chronon`` is the one in which the probe was chosen, ``None`` if none was.
-
-        Until its items are counted, as many as expected are taken to have come.
-        """
+        """Note that its state was seen; ``chronon`` is the one in which the probe was chosen, ``None`` if none was."""
+        # Until its items are counted, as many as expected are taken to have come.
         passed_s = now_s - (now_s if self.last_seen_s is None else self.last_seen_s)
         for demand in self.demands.rules:
             demand.expect_items(self.rate_per_s * max(0.0, passed_s))
@@ -192,15 +143,7 @@ class PlannedSource:
 
 @dataclass(frozen=True, slots=True)
 class ProbeLimits:
-    """What hosts allow: their politeness budgets, and the throttles under way.
-
-    >>> from proxyd.core.politeness import PolitenessBudget
-    >>> limits = ProbeLimits(HostBudgets(PolitenessBudget(spacing_s=1.0)), ScopeBlocks())
-    >>> limits.blocks.block("example.org", 60.0)
-    >>> source = PlannedSource("a", "example.org", ProbeLog(PolitenessBudget(60.0)), Demands(), rate_per_s=0.01)
-    >>> limits.earliest_s(source), str(limits.obstacle_at(source, 30.0))
-    (60.0, 'throttled host')
-    """
+    """What hosts allow: their politeness budgets, and the throttles under way."""
 
     hosts: HostBudgets
     blocks: ScopeBlocks
@@ -229,44 +172,18 @@ class ProbeLimits:
 
 @dataclass(frozen=True, slots=True)
 class SourceRecord:
-    """What the planner knows of a source in addition to its state; times are unix seconds, so that chronons may change.
-
-    Parameters
-    ----------
-    as_of_s
-        The end of the probe after which it was written.
-    rate_per_s, items_known, expected_per_s
-        The rate by which the source is planned, from how many items it is known, and what its author expected then.
-    starts_s
-        Its probes that count toward a number of probes in a time, oldest first.
-    host_spacing_s
-        Least time between two probes of its host.
-    counted_s
-        When its last probe counts as made in the plan of the week.
-    hidden, hidden_since_s
-        Items that may wait unseen because siblings changed, unless it was seen since then.
-    demands
-        Each rule that has a state: its name, what it asks for, and the state.
-
-    Examples
-    --------
-    >>> record = SourceRecord(60.0, 0.01, 4.0, demands=(("r", ("uniform", 10.0), (70.0,)),))
-    >>> record.values()
-    {'as_of_s': 60.0, 'rate_per_s': 0.01, 'items_known': 4.0, 'demands': (('r', ('uniform', 10.0), (70.0,)),)}
-    >>> record == SourceRecord.of_values(record.values())
-    True
-    """
+    """What is stored of a source in addition to its state; times are unix seconds, because chronons may change."""
 
     as_of_s: float
     rate_per_s: float
     items_known: float = inf
-    expected_per_s: float | None = None
-    starts_s: tuple[float, ...] = ()
+    expected_per_s: float | None = None  # what its author expected then
+    starts_s: tuple[float, ...] = ()  # of the probes that count toward a number of probes in a time, oldest first
     host_spacing_s: float = 0.0
-    counted_s: float | None = None
+    counted_s: float | None = None  # when its last probe counts as made in the plan of the week
     hidden: float = 0.0
     hidden_since_s: float = 0.0
-    demands: tuple[tuple[str, tuple[Any, ...], tuple[Any, ...]], ...] = ()
+    demands: tuple[tuple[str, tuple[Any, ...], tuple[Any, ...]], ...] = ()  # rule, what it asks for, its state
 
     @classmethod
     def of(cls, planned: PlannedSource, as_of_s: float, *, grid: ChrononGrid) -> SourceRecord:
@@ -293,11 +210,7 @@ class SourceRecord:
         return cls(**{name: _tuples(value) for name, value in values.items() if name in _NAMES})
 
     def as_of(self, now_s: float) -> SourceRecord:
-        """Return the record without times later than ``now_s``, after the machine's clock was set back.
-
-        >>> SourceRecord(60.0, 0.01, 4.0, starts_s=(50.0, 60.0)).as_of(55.0)
-        SourceRecord(as_of_s=55.0, rate_per_s=0.01, items_known=4.0, expected_per_s=None, starts_s=(50.0, 55.0), ...)
-        """
+        """Return the record without times later than ``now_s``, after the machine's clock was set back."""
         if self.as_of_s <= now_s:
             return self
         starts_s = tuple(min(start_s, now_s) for start_s in self.starts_s)

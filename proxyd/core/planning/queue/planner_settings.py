@@ -16,49 +16,23 @@ DEFAULT_PRICE_ITEM_S = 360.0
 
 @dataclass(frozen=True, slots=True)
 class PlannerSettings:
-    """The settings for the whole fleet.
-
-    Parameters
-    ----------
-    spend
-        Use the whole budget (OptMon1) instead of stopping when a probe saves less than its price (OptMon2).
-    price_item_s
-        Item-seconds of delay that a detection probe must save; ``None`` if the targets of the rules decide, or the
-        budget if all of it is spent.
-    default_share
-        The target of a rule that has a life and no target, 0 to 1.
-    default_target
-        The target of a rule without a life, with its time in seconds.
-    host_spacing_s
-        Least time between the starts of two probes of a host, in seconds.
-    safety_s
-        Time between two probes of a source whose hub pushes, in seconds.
-    overflow
-        The accepted probability that items slide off a feed unseen before its next probe. Probes are made earlier to
-        keep to it; 1 disables this.
-    first_day_s
-        How long after its first contact a new source is probed often, unless it shows two new items before; 0 for no
-        such probes.
-    missed_s
-        The waiting that counts as much as an item that is missed, in seconds.
-    host_probes, host_window_s
-        Most probes of a host in each such time, in seconds; ``None`` if their number is not limited.
-    """
+    """The settings of the planner for the whole fleet."""
 
     grid: ChrononGrid
     budget: Budget
     budget_zone: ZoneInfo | None = None
-    spend: bool = False
+    spend: bool = False  # the whole budget (OptMon1), instead of what probes are worth (OptMon2)
+    # Item-seconds that a detection probe must save; ``None`` if targets decide, or the budget if all of it is spent.
     price_item_s: float | None = DEFAULT_PRICE_ITEM_S
-    default_share: float = 0.9
-    default_target: Target = DEFAULT_TARGET
-    missed_s: float = MISSED_S
+    default_share: float = 0.9  # the target of a rule that has a life and no target
+    default_target: Target = DEFAULT_TARGET  # of a rule without a life
+    missed_s: float = MISSED_S  # the waiting that counts as much as an item that is missed
     host_spacing_s: float = 1.0
-    safety_s: float = 21600.0
-    overflow: float = 0.01
+    safety_s: float = 21600.0  # between two probes of a source whose hub pushes
+    overflow: float = 0.01  # accepted probability that items slide off a feed unseen; 1 disables probes against it
     host_probes: int | None = None
     host_window_s: float = 0.0
-    first_day_s: float = 0.0
+    first_day_s: float = 0.0  # how long a new source is probed often, unless it shows two new items before
 
     @property
     def has_targets(self) -> bool:

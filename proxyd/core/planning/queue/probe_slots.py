@@ -26,17 +26,12 @@ class PlannedProbe:
 
 
 class SlotAllocator:
-    """Spreads the starts over a chronon of ``capacity`` equal parts, so that the fleet never bursts.
-
-    Parts that have ended at ``from_s`` are not used: who begins in the middle of a chronon has what is left of it.
-
-    >>> SlotAllocator(0.0, 10.0, 10, from_s=5.0).room
-    5
-    """
+    """Spreads the starts over a chronon of ``capacity`` equal parts, so that the fleet never bursts."""
 
     def __init__(self, start_s: float, length_s: float, capacity: int, *, from_s: float = -inf) -> None:
         self._start_s = start_s
         self._part_s = _SPREAD * length_s / max(1, capacity)
+        # Who begins in the middle of a chronon has what is left of it.
         ended = int(max(0.0, from_s - start_s) / self._part_s)
         self._free = list(range(ended, capacity))
 
@@ -51,13 +46,11 @@ class SlotAllocator:
         return bool(self._free)
 
     def take(self, at_s: float) -> float | None:
-        """Return the start of a probe that may start at ``at_s``, or ``None`` if the budget is used up.
-
-        The start is in the first free part from then on; if none is left, one of the earlier parts pays for it.
-        """
+        """Return the start of a probe that may start at ``at_s``, or ``None`` if the budget is used up."""
         if not self._free:
             return None
         index = bisect_left(self._free, int((at_s - self._start_s) / self._part_s))
+        # If no part is free from then on, one of the earlier parts pays for it.
         part = self._free.pop(min(index, len(self._free) - 1))
         return max(at_s, self._start_s + part * self._part_s)
 
@@ -73,8 +66,8 @@ class SlotAllocator:
 class LateStarts:
     """Says when the next late probe may start, so that the budget holds by the second after a machine stood still.
 
-    Each start uses a part of the chronon, as in ``SlotAllocator``, and a render several. A late one waits until there
-    is a part that no other start used. Up to four, or a quarter of a second's worth if that is more, need not wait.
+    Each start uses a part of the chronon, and a render several. A late one waits until there is a part that no other
+    start used. Up to four, or a quarter of a second's worth if that is more, need not wait.
 
     >>> late = LateStarts()
     >>> late.use_parts(9.0, 10)

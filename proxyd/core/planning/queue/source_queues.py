@@ -26,8 +26,8 @@ class SourceQueues:
     """Each source is in one queue; those that wait for room may also be asleep, to wake before items slide off.
 
     ``unseen`` ranks sources before first contact, ``required`` and ``due`` those that were due and wait only for room.
-    Those that ask in certain chronons are looked at one by one while they are awake. If the objective is to spend the
-    budget, ``spare`` ranks those that may be probed although they sleep until they are due.
+    If the objective is to spend the budget, ``spare`` ranks those that may be probed although they sleep until they are
+    due. Those that ask in certain chronons are looked at one by one while they are ``awake``.
     """
 
     def __init__(self, settings: PlannerSettings, due_times: DueTimes) -> None:
@@ -102,10 +102,8 @@ class SourceQueues:
             self._sleeping.put(source, self._settings.grid.chronon_at(overflow_s))
 
     def _wait_for_reason(self, source: PlannedSource, now: Chronon) -> None:
-        """Rank a source by why it is due, which is the same until it is rescheduled; other sources stay candidates.
-
-        When each was looked at in each chronon, 512 sources that were due took 203 ms of a chronon of 100.
-        """
+        """Rank a source by why it is due, which is the same until it is rescheduled; other sources stay candidates."""
+        # When each was looked at in each chronon, 512 sources that were due took 203 ms of a chronon of 100.
         due = self._due_times.most_overdue(source, now)
         if due is None or due.reason is Reason.LEARNING:
             self._awake.add(source.source_id)
@@ -176,21 +174,7 @@ def _order(source: PlannedSource) -> tuple[Chronon, str]:
 
 
 class _WakeQueue:
-    """Wakes sources in order. Those of the current span of chronons are in a heap, later ones in a set for each span.
-
-    A source that is put again leaves its old set, so the queue does not grow when sources are planned again often.
-
-    Examples
-    --------
-    >>> from proxyd.core.politeness import PolitenessBudget, ProbeLog
-    >>> from proxyd.core.planning.policies.demands import Demands
-    >>> source = PlannedSource("a", "example.org", ProbeLog(PolitenessBudget(60.0)), Demands(), rate_per_s=0.01)
-    >>> sleeping = _WakeQueue()
-    >>> sleeping.put(source, 1000)
-    >>> sleeping.put(source, 200)
-    >>> [[source.source_id for source in sleeping.wake_up(now, {"a": source})] for now in (199, 200)]
-    [[], ['a']]
-    """
+    """Wakes sources in order: those of the current span of chronons are in a heap, later ones in a set a span."""
 
     def __init__(self) -> None:
         self._near: list[tuple[Chronon, str]] = []
@@ -200,7 +184,7 @@ class _WakeQueue:
 
     def put(self, source: PlannedSource, wake: Chronon) -> None:
         """Put a source to sleep until ``wake``."""
-        self.remove(source)
+        self.remove(source)  # so the queue does not grow when sources are planned again often
         source.wake = wake
         span = wake // _SPAN
         if span <= self._reached:
@@ -262,29 +246,12 @@ _RUN = 256  # number sorted first, then four times as many
 
 
 class ReadyQueue:
-    """Sources that are due and wait only for room, or for their first contact.
-
-    The data that the ranking needs is stored when a source is put: a source that changes must be removed and put again.
+    """Sources that wait only for room, or for their first contact; one that changes is removed and put again.
 
     For more than some thousand sources the gains are computed again in turn. Whenever all had their turn, the best ones
     form the short list. Each call ranks only this list and the sources put since whose gain is at least that of any
     source left out. So a source is passed over for one of smaller gain only by less than its own gain grows in two
     rounds of turns.
-
-    Examples
-    --------
-    >>> from functools import partial
-    >>> from proxyd.core.politeness import PolitenessBudget, ProbeLog
-    >>> from proxyd.core.planning.policies.auto import DetectionDemand
-    >>> from proxyd.core.planning.policies.demands import Demands
-    >>> waiting = ReadyQueue()
-    >>> for name, rate_per_s in (("a", 0.01), ("b", 0.1)):
-    ...     log = ProbeLog(PolitenessBudget(60.0))
-    ...     source = PlannedSource(name, name, log, Demands([DetectionDemand("r")]), rate_per_s, last_seen_s=0.0)
-    ...     waiting.put(source, None, price_item_s=50.0)
-    >>> gains = partial(waiting.gains, now_s=100.0, week=None)
-    >>> [(gain, source.source_id) for gain, source in waiting.best(gains)]
-    [(10.0, 'b'), (1.0, 'a')]
     """
 
     def __init__(self) -> None:
@@ -310,12 +277,9 @@ class ReadyQueue:
         source: PlannedSource,
         week: WeekPlan | None,
         price_item_s: float = 1.0,
-        own_per_s2: float | None = None,
+        own_per_s2: float | None = None,  # worth over price, by half the square of the wait, if a rule says it
     ) -> None:
-        """Add a source that does not wait yet; the price is that of a probe of it, if the plan does not know it.
-
-        ``own_per_s2`` is the worth over the price, by half the square of the wait, if a rule says it.
-        """
+        """Add a source; the price is that of a probe of it, if the plan does not know it."""
         place = self._place[source.source_id] = len(self._sources)
         self._sources.append(source)
         self._joined.add(place)
@@ -367,11 +331,8 @@ class ReadyQueue:
         return soonest
 
     def first(self, count: int, gains_of: _Gains, later_of: _Gains) -> list[PlannedSource]:
-        """Return the sources of the largest gains, and those whose later gains may put them before one of these.
-
-        Gains only grow, so the first ``count`` probes are among these regardless of the order of probes. Changes
-        nothing; the result is in no order.
-        """
+        """Return the sources of the largest gains, and those that may overtake one of these, in no order."""
+        # Gains only grow, so the first ``count`` probes are among these regardless of the order of probes.
         if count >= len(self):
             return list(self._sources)
         places = np.arange(len(self))

@@ -18,7 +18,7 @@ from proxyd.core.model.expression import (
 )
 from proxyd.core.model.item import EventKind, UpdateEvent, Value
 from proxyd.core.model.profile import FIRST, PageClass, Trigger
-from proxyd.core.planning.policies.expected_intervals import FiringPattern
+from proxyd.core.planning.policies.rule_demand import FiringPattern
 from proxyd.core.rules.programs.expression_compiler import Closure, Compiler, Row, is_true
 from proxyd.core.rules.programs.meter import UNMETERED, Meter
 from proxyd.core.rules.programs.stream_state import Total, Window, aggregate_input, aggregate_of

@@ -15,7 +15,7 @@ from proxyd.core.planning.chunks import run_all
 from proxyd.core.planning.kernels.counted_events import CountedRule, ItemsLine
 from proxyd.core.planning.kernels.losses import NO_LOSSES, Losses
 from proxyd.core.planning.policies.auto import CountedDemand
-from proxyd.core.planning.policies.expected_intervals import FiringPattern
+from proxyd.core.planning.policies.rule_demand import FiringPattern
 from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.decider import Decider
 from proxyd.lab.replay import policy_registry

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.model.intensity import PiecewiseConstant
-from proxyd.core.planning.policies.expected_intervals import FiringPattern, PlannedInterval
+from proxyd.core.planning.policies.rule_demand import FiringPattern, PlannedInterval
 from proxyd.core.planning.policies.sup import IntervalDemand
 from proxyd.lab.algorithms.feedback_sup import Ahead, ModelDemand, known_updates
 from proxyd.lab.algorithms.step_policies import AdaptivePolicy, Wic

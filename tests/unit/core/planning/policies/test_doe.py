@@ -159,7 +159,7 @@ def test_without_times_in_the_plan_probes_are_even(source_id: str, probes: int, 
 def test_as_many_probes_are_made_as_the_number_allows(takes_s: float) -> None:
     """A chronon lost in each gap left 327 of 360."""
     planner = Planner(PlannerSettings(ChrononGrid(1.0), Budget(3.0)))
-    demand = DoeDemand("r", probes=6, per_s=60.0, log=ProbeLog(PolitenessBudget(3.0, 6, 60.0)))
+    demand = DoeDemand("r", probes=6, per_s=60.0, starts=ProbeLog(PolitenessBudget(3.0, 6, 60.0)))
     log = ProbeLog(PolitenessBudget(0.5))
     planner.put(PlannedSource("a", "example.org", log, Demands([demand]), rate_per_s=0.1), now=0)
     starts_s = list[float]()

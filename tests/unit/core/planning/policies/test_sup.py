@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyd.core.model.chronon import ChrononGrid
-from proxyd.core.planning.policies.expected_intervals import FiringPattern
+from proxyd.core.planning.policies.rule_demand import FiringPattern
 from proxyd.core.planning.policies.sup import IntervalDemand
 
 GRID = ChrononGrid(1.0)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from proxyd.core.model.chronon import ChrononGrid
-from proxyd.core.planning.policies.expected_intervals import FiringPattern
 from proxyd.core.planning.policies.paced import UniformDemand
-from proxyd.core.planning.policies.rule_demand import RuleRequest
+from proxyd.core.planning.policies.rule_demand import FiringPattern, RuleRequest
 from tests.fleets import declaration, rule, source
 
 GRID, PERIOD = ChrononGrid(10.0), 30

@@ -13,9 +13,8 @@ from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.policies.auto import CountedDemand, DetectionDemand
 from proxyd.core.planning.policies.demands import Demands
 from proxyd.core.planning.policies.doe import DoeDemand
-from proxyd.core.planning.policies.expected_intervals import FiringPattern
 from proxyd.core.planning.policies.paced import PacedDemand
-from proxyd.core.planning.policies.rule_demand import RuleDemand
+from proxyd.core.planning.policies.rule_demand import FiringPattern, RuleDemand
 from proxyd.core.planning.queue.candidates import Candidates
 from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
@@ -32,7 +31,7 @@ def demand_of(kind: str) -> RuleDemand:
     if kind == "golden":
         return PacedDemand("r", PolicyName.GOLDEN)
     if kind == "doe":
-        return DoeDemand("r", probes=2, per_s=100.0, log=ProbeLog(PolitenessBudget(0.0, 2, 100.0)))
+        return DoeDemand("r", probes=2, per_s=100.0, starts=ProbeLog(PolitenessBudget(0.0, 2, 100.0)))
     return DetectionDemand("r")
 
 

@@ -76,7 +76,7 @@ def test_a_paced_demand_is_of_its_policy_and_says_so(name: str) -> None:
 def test_doe_asks_for_its_number_and_its_spacing() -> None:
     demand = only(asking(DOE), DoeDemand)
     assert (demand.probes, demand.per_s) == (3, 7200.0)
-    assert demand.log.budget == PolitenessBudget(600.0, 3, 7200.0)
+    assert demand.starts.budget == PolitenessBudget(600.0, 3, 7200.0)
 
 
 def test_what_doe_has_used_is_kept_over_a_new_declaration_unless_its_number_changes() -> None:
@@ -84,17 +84,17 @@ def test_what_doe_has_used_is_kept_over_a_new_declaration_unless_its_number_chan
     (planned,) = found.choose(NOW)
     again = declaration(source("s"), source("t"), rule("r", clauses=DOE))
     found.declare(again, {"r": T0}, T0 + 10.0)
-    assert list(only(found, DoeDemand).log.starts_s) == [planned.start_s]
+    assert list(only(found, DoeDemand).starts.starts_s) == [planned.start_s]
     other = declaration(source("s"), rule("r", clauses=DOE.replace("3 PROBES", "4 PROBES")))
     found.declare(other, {"r": T0}, T0 + 20.0)
-    assert list(only(found, DoeDemand).log.starts_s) == []
+    assert list(only(found, DoeDemand).starts.starts_s) == []
 
 
 def test_every_probe_of_the_page_counts_for_doe() -> None:
     rules = [rule("r", clauses=DOE), rule("u", clauses="SET POLICY UNIFORM(10 SECONDS)")]
     found = decider(declaration(source("s"), *rules), now_s=T0)
     (planned,) = found.choose(NOW)
-    assert list(only(found, DoeDemand).log.starts_s) == [planned.start_s]
+    assert list(only(found, DoeDemand).starts.starts_s) == [planned.start_s]
     assert asked(found).earliest_s < T0  # the other rule may go on
 
 
