@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 from proxyd.core.model.chronon import Budget, ChrononGrid, Epoch, Target
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.model.schedule import ExecutionInterval
-from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimits, WeekGrid
 from proxyd.core.planning.allocation.fleet_state import FleetState
-from proxyd.core.planning.allocation.probe_allocator import ProbeAllocator
+from proxyd.core.planning.allocation.probe_allocator import FleetDemand, FleetLimits, ProbeAllocator, WeekGrid
 from proxyd.core.planning.allocation.targets import FleetTargets
 from proxyd.core.planning.allocation.timetable import Timetable
 from proxyd.core.planning.allocation.week_plan import WeekPlan

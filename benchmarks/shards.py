@@ -19,9 +19,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimits, WeekGrid
 from proxyd.core.planning.allocation.prices import HostLimits
-from proxyd.core.planning.allocation.probe_allocator import ProbeAllocator
+from proxyd.core.planning.allocation.probe_allocator import FleetDemand, FleetLimits, ProbeAllocator, WeekGrid
 from proxyd.core.planning.allocation.timetable import Floats, Ints
 
 Line = dict[str, object]

@@ -10,8 +10,8 @@ from typing import Any
 
 from sqlalchemy import Table
 
-from proxyd.core.planning.allocation.fleet_state import FleetState
-from proxyd.core.planning.allocation.week_plan import WeekPlan, pack, unpack
+from proxyd.core.planning.allocation.fleet_state import FleetState, pack, unpack
+from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.rules.decider import Decider, PlanRecord
 from proxyd.core.rules.stages.observation import Observation
 from proxyd.store import rows

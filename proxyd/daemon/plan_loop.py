@@ -12,7 +12,8 @@ import structlog
 from proxyd.base.clock import Signal
 from proxyd.base.metrics import Metrics
 from proxyd.base.ports import Clock
-from proxyd.core.planning.allocation.week_plan import WeekPlan, pack, unpack
+from proxyd.core.planning.allocation.fleet_state import pack, unpack
+from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.chunks import Chunked, Steps
 from proxyd.core.rates.siblings import MOST_CHANGES
 from proxyd.core.rules.decider import Decider, PlanRecord

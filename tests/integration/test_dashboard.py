@@ -21,7 +21,7 @@ from proxyd.api.web.sessions import SESSION_S, Sessions
 from proxyd.app.server import make_app
 from proxyd.core.model.delivery import ChannelDelivery, MailDelivery, SecretRef, WebhookDelivery
 from proxyd.core.model.field_values import iso_time
-from proxyd.core.planning.allocation.trade import TradePoint
+from proxyd.core.planning.allocation.week_plan import TradePoint
 from proxyd.core.rules.answers.advice import Advice
 from proxyd.core.rules.programs.stream_state import Spell
 from proxyd.store.access_rows import Scope

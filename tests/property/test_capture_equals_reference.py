@@ -16,9 +16,8 @@ from scipy.sparse.csgraph import maximum_flow
 from proxyd.core.errors import InvalidScheduleError
 from proxyd.core.model.chronon import Epoch
 from proxyd.core.model.schedule import ExecutionInterval
-from proxyd.core.planning.capture.earliest_deadline import Capacity, edf
+from proxyd.core.planning.capture.earliest_deadline import Capacity, CaptureSchedule, edf
 from proxyd.core.planning.capture.pareto import epsilon_cover, pareto
-from proxyd.core.planning.capture.spans import CaptureSchedule
 from proxyd.lab.algorithms.overlapping_capture import greedy_capture, lp_bound, most_weight
 from tests.examples import examples
 

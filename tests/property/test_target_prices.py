@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from proxyd.core.model.chronon import Target
-from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimits, WeekGrid
 from proxyd.core.planning.allocation.prices import Frequencies, allocate
-from proxyd.core.planning.allocation.probe_allocator import ProbeAllocator
+from proxyd.core.planning.allocation.probe_allocator import FleetDemand, FleetLimits, ProbeAllocator, WeekGrid
 from proxyd.core.planning.allocation.targets import FleetTargets, TargetPrices
 from proxyd.core.planning.allocation.timetable import Timetable
 from proxyd.core.planning.kernels.losses import Losses, Step, by_rate

@@ -21,8 +21,7 @@ from proxyd.core.model.suspension import Suspension
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.chunks import Chunked
 from proxyd.core.planning.chunks import run_all as run_parts
-from proxyd.core.planning.plan_switch import switch_plan
-from proxyd.core.planning.planner import Planner
+from proxyd.core.planning.planner import Planner, switch_plan
 from proxyd.core.planning.queue.planned_source import SourceRecord
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rates.week_counts import WeekCounts

@@ -14,8 +14,18 @@ from scipy.sparse import csr_matrix, hstack, identity, vstack
 from proxyd.core.errors import SchedulingError
 from proxyd.core.model.schedule import ExecutionInterval
 from proxyd.core.planning.capture.capture_kernels import SLOT, tables, take_in_order
-from proxyd.core.planning.capture.earliest_deadline import Capacity, Jobs, edf
-from proxyd.core.planning.capture.spans import OPEN, CaptureSchedule, Floats, Ints, Spans, are_disjoint, check_weights
+from proxyd.core.planning.capture.earliest_deadline import (
+    OPEN,
+    Capacity,
+    CaptureSchedule,
+    Floats,
+    Ints,
+    Jobs,
+    Spans,
+    are_disjoint,
+    check_weights,
+    edf,
+)
 from proxyd.core.planning.kernels.numba_kernels import kernel
 
 _TOLERANCE = 1e-6

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from proxyd.core.model.schedule import ExecutionInterval
-from proxyd.core.planning.capture.spans import OPEN, CaptureSchedule, Ints, Spans, timeline
+from proxyd.core.planning.capture.earliest_deadline import OPEN, CaptureSchedule, Ints, Spans, timeline
 from proxyd.core.planning.kernels.numba_kernels import kernel
 
 _BEFORE_ALL = -(2**62)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyd.core.model.chronon import Epoch
-from proxyd.core.planning.capture.spans import OPEN, Spans
+from proxyd.core.planning.capture.earliest_deadline import OPEN, Spans
 from proxyd.lab.algorithms.sup_schedules import sup_arrays
 from proxyd.lab.traces import STEADY, Week, noisy_updates, zipf_rates
 

@@ -10,8 +10,7 @@ import numpy as np
 
 from proxyd.core.model.chronon import Chronon, Epoch, Target
 from proxyd.core.model.intensity import PiecewiseConstant
-from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimits, WeekGrid
-from proxyd.core.planning.allocation.probe_allocator import ProbeAllocator
+from proxyd.core.planning.allocation.probe_allocator import FleetDemand, FleetLimits, ProbeAllocator, WeekGrid
 from proxyd.core.planning.allocation.targets import FleetTargets
 from proxyd.core.planning.allocation.week_plan import by_slot
 from proxyd.core.planning.kernels.costs import Prefix

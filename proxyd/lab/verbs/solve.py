@@ -13,7 +13,7 @@ from proxyd.terminal.text_tables import number, print_table
 from proxyd.terminal.verbs import JSON, Argument, Verb, argument, duration, flag, one_of, preset, verb
 
 if TYPE_CHECKING:
-    from proxyd.core.planning.capture.spans import CaptureSchedule
+    from proxyd.core.planning.capture.earliest_deadline import CaptureSchedule
     from proxyd.lab.verbs.replay_input import CsvIntervals
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")

@@ -19,7 +19,7 @@ from proxyd.api.problems import Handler, problems
 from proxyd.api.wire import explained
 from proxyd.app.server import make_app
 from proxyd.core.planning.allocation.targets import RuleOutlook
-from proxyd.core.planning.allocation.trade import SharePoint, TradePoint
+from proxyd.core.planning.allocation.week_plan import SharePoint, TradePoint
 from proxyd.core.rules.answers.advice import Advice, IntervalOutlook
 from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.net import HostTokens

@@ -11,8 +11,8 @@ import pytest
 
 from proxyd.base.metrics import Metrics
 from proxyd.core.model.schedule import Reason
-from proxyd.core.planning.allocation.fleet_state import FleetState
-from proxyd.core.planning.allocation.week_plan import WeekPlan, unpack
+from proxyd.core.planning.allocation.fleet_state import FleetState, unpack
+from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.chunks import PART
 from proxyd.core.rules.decider import Decider, PlanRecord
 from proxyd.daemon import Planning

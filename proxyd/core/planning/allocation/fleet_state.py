@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
+from io import BytesIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from proxyd.core.model.chronon import Target
 from proxyd.core.planning.allocation.prices import HostLimits
 from proxyd.core.planning.allocation.targets import FleetTargets
-from proxyd.core.planning.kernels.losses import Losses
+from proxyd.core.planning.kernels.losses import Losses, Step
 from proxyd.core.rates.siblings import Siblings
 from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rates.week_shapes import WeekShapes
@@ -63,3 +68,65 @@ class FleetState:
         if self.host_of is None or self.host_per_s is None:
             return None
         return HostLimits(self.host_of, self.host_per_s / self.cycle.speed * self.slot_s)
+
+
+_KINDS = {kind.__name__: kind for kind in (FleetState, WeekShapes, Cycle, Losses, Step, FleetTargets, Target)}
+_WHOLE = "whole"
+
+
+def pack(state: FleetState) -> bytes:
+    """Return a state as bytes, some 20 to 60 for each source; takes seconds for a million sources.
+
+    Arrays are those of an ``npz`` file, all else is JSON, so that reading runs no code.
+    """
+    arrays: list[np.ndarray[Any, Any]] = []
+    pieces = json.JSONEncoder(ensure_ascii=False).iterencode(_encode_value(state, arrays))  # lets other threads run
+    packed = BytesIO()
+    named: dict[str, Any] = {f"a{number}": array for number, array in enumerate(arrays)}
+    named[_WHOLE] = np.frombuffer("".join(pieces).encode(), dtype=np.uint8)
+    np.savez_compressed(packed, **named)
+    return packed.getvalue()
+
+
+def unpack(packed: bytes) -> FleetState:
+    """Return the state that ``pack`` packed; a ``ValueError`` if another version packed it, or it is damaged."""
+    try:
+        with np.load(BytesIO(packed), allow_pickle=False) as arrays:
+            found = _decode_part(json.loads(arrays[_WHOLE].tobytes()), arrays)
+    except (TypeError, KeyError, AttributeError, OSError, EOFError, zlib.error) as error:
+        raise ValueError("this is not a plan of this version") from error
+    if not isinstance(found, FleetState):
+        raise ValueError("this is not a plan")  # noqa: TRY004 - of a value, not of an argument
+    return found
+
+
+def _encode_value(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
+    """Return a value in the types of JSON; arrays are gathered, and referred to by their number."""
+    if isinstance(value, np.ndarray):
+        arrays.append(value)
+        return {"array": len(arrays) - 1}
+    if is_dataclass(value):
+        encoded = {field.name: _encode_value(getattr(value, field.name), arrays) for field in fields(value)}
+        return {"kind": type(value).__name__, "fields": encoded}
+    if isinstance(value, Target):
+        return {
+            "kind": "Target",
+            "fields": {name: _encode_value(each, arrays) for name, each in value._asdict().items()},
+        }
+    if isinstance(value, Mapping):
+        return {"pairs": [[_encode_value(key, arrays), _encode_value(each, arrays)] for key, each in value.items()]}
+    if isinstance(value, list | tuple):
+        return [_encode_value(each, arrays) for each in value]
+    return value
+
+
+def _decode_part(encoded: Any, arrays: Any) -> Any:
+    if isinstance(encoded, list):
+        return tuple(_decode_part(each, arrays) for each in encoded)
+    if not isinstance(encoded, dict):
+        return encoded
+    if "array" in encoded:
+        return arrays[f"a{encoded['array']}"]
+    if "pairs" in encoded:
+        return {_decode_part(key, arrays): _decode_part(each, arrays) for key, each in encoded["pairs"]}
+    return _KINDS[encoded["kind"]](**{name: _decode_part(each, arrays) for name, each in encoded["fields"].items()})

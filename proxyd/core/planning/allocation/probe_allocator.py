@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import expm1, floor, inf, sqrt
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from proxyd.core.errors import SchedulingError
-from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimits
+from proxyd.core.errors import InvalidScheduleError, SchedulingError
 from proxyd.core.planning.allocation.prices import (
     Frequencies,
+    HostLimits,
     PriceDrift,
     Prices,
     allocate,
@@ -21,14 +22,74 @@ from proxyd.core.planning.allocation.prices import (
     slot_loads,
 )
 from proxyd.core.planning.allocation.targets import FleetTargets, RuleOutlook, TargetPrices
-from proxyd.core.planning.allocation.timetable import LEVELS, Timetable
+from proxyd.core.planning.allocation.timetable import LEVELS, Floats, Ints, Timetable
 from proxyd.core.planning.kernels.costs import prefix_sums
 from proxyd.core.planning.kernels.golden_turns import turn, turns
 from proxyd.core.planning.kernels.losses import NO_LOSSES, Losses
-from proxyd.core.rates.week_bins import MONDAY_S
+from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+_SAMPLE = 10_000  # number of sources that represent a larger fleet in the search for the slots' prices
+
+
+@dataclass(frozen=True, slots=True)
+class WeekGrid:
+    """The slots of a week, from Monday 00:00 UTC, in which plans are made; a week must be a whole number of them."""
+
+    slot_s: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.slot_s <= WEEK_S or abs(WEEK_S / self.slot_s - round(WEEK_S / self.slot_s)) > 1e-9:
+            raise InvalidScheduleError(f"a week is not a whole number of slots of {self.slot_s:g} s; try 1800 s")
+
+    @property
+    def slots(self) -> int:
+        """Number of slots in a week."""
+        return round(WEEK_S / self.slot_s)
+
+    def slot_at(self, time_s: float) -> int:
+        """Return the slot of the week at a unix time."""
+        return int((time_s - MONDAY_S + 1e-6) // self.slot_s) % self.slots
+
+
+@dataclass(frozen=True, eq=False)
+class FleetLimits:
+    """The limits of the fleet."""
+
+    probes_per_slot: float  # the budget, as an average
+    capacity: Floats | None = None  # most probes in each slot of the week, shape (slots,)
+    hosts: HostLimits | None = None
+    spacing_s: float = 0.0  # least time between two probes of a source
+    # The least delay that a probe must save, in item-slots: above the budget's price, part of the budget is not spent.
+    least_price: float = 0.0
+    targets: FleetTargets | None = None  # only the probes that this takes are made; ``None`` if the budget decides
+
+    def sample(self, sources: int) -> tuple[Ints, FleetLimits]:
+        """Return some thousand of the sources, evenly chosen, and their share of the limits."""
+        every = max(1, sources // _SAMPLE)
+        # Choose by the golden ratio, not every k-th source, because the order of sources may repeat with any period.
+        taken = np.flatnonzero(turns(np.arange(sources)) < 1 / every)
+        hosts = self.hosts and self.hosts.sample(taken)
+        capacity = None if self.capacity is None else self.capacity / every
+        targets = self.targets and self.targets.sample(taken)
+        return taken, FleetLimits(
+            self.probes_per_slot / every, capacity, hosts, self.spacing_s, self.least_price, targets
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FleetDemand:
+    """The sources that share a budget, in their state when prices are found; shape (sources,) if not stated."""
+
+    grid: WeekGrid
+    shapes: Floats  # week shapes by slot, shape (shapes, slots)
+    shape_of: Ints
+    rate_per_s: ArrayLike  # items a second
+    last_s: ArrayLike  # the last probes: one time for all, or one each
+    weights: Floats | None = None
+    importance: Floats | None = None  # the cost of waiting by slot, shape (slots,), or by shape, (shapes, slots)
+    phase_s: Floats | None = None  # how much later the slots of each source begin: probes of a slot are spread over it
+    slot_factor: Floats | None = None  # extra price of each slot from an earlier plan, which saves rounds; (slots,)
+    losses: Sequence[Losses] = ()  # of the items of each shape, besides their delay
 
 
 class WeekCosts:
@@ -135,7 +196,6 @@ class ProbeAllocator:
 
     Examples
     --------
-    >>> from proxyd.core.planning.allocation.fleet_demand import WeekGrid
     >>> rates = [8.0 / 86400.0, 2.0 / 86400.0]
     >>> demand = FleetDemand(WeekGrid(43200.0), np.ones((1, 14)), np.zeros(2, dtype=np.int64), rates, last_s=0.0)
     >>> allocator = ProbeAllocator(demand, FleetLimits(probes_per_slot=1.5), now_s=0.0)
@@ -341,13 +401,6 @@ class ProbeAllocator:
 
     # -- implementation
 
-    def _prices_of_allocation(
-        self, limits: FleetLimits, tables: Sequence[Timetable], table_of: Ints, sources: Ints | slice = _ALL
-    ) -> Prices:
-        """Return the prices that share the limits among sources with these timetables."""
-        fleet = Frequencies(tables, table_of, self._weigh(sources) * self.grid.slot_s)
-        return self._price_sources(limits, fleet, self._target_prices(limits.targets, fleet, sources))
-
     @staticmethod
     def _price_sources(limits: FleetLimits, fleet: Frequencies, targets: TargetPrices | None) -> Prices:
         least = limits.least_price if targets is None else np.maximum(limits.least_price, np.exp2(targets.log_prices()))
@@ -408,17 +461,19 @@ class ProbeAllocator:
             self.tables = self._timetables(None, gaps[:, 0])
             self.table_of = self.shape_of
             return
-        sample = limits.sample(len(self.rate_per_s))
-        shape_of, rates = self.shape_of[sample.taken], self._weigh(sample.taken) * self.grid.slot_s
+        taken, sample = limits.sample(len(self.rate_per_s))
+        shape_of, rates = self.shape_of[taken], self._weigh(taken) * self.grid.slot_s
+        most = np.maximum(np.inf if sample.capacity is None else sample.capacity, 1e-9)
         kept: list[list[Timetable]] = []
         rounds = _ROUNDS if self.slot_factor is None else _FOLLOWING_ROUNDS
         factor = np.ones(self.grid.slots) if self.slot_factor is None else self.slot_factor
         for number in range(rounds):
             tables = self._timetables(factor, gaps[:, number % _VARIANTS])  # overwrites the oldest ones
-            prices = self._prices_of_allocation(sample.limits, tables, shape_of, sample.taken)
+            fleet = Frequencies(tables, shape_of, rates)
+            prices = self._price_sources(sample, fleet, self._target_prices(sample.targets, fleet, taken))
             kept = [*kept[1 - _VARIANTS :], tables]
             load = slot_loads(tables, shape_of, rates, prices.of_source)
-            over = np.clip(load / np.maximum(sample.capacity, 1e-9) - 1.0, -1.0, 1.0)
+            over = np.clip(load / most - 1.0, -1.0, 1.0)
             factor = np.maximum(1.0, factor * np.exp(_STEP / np.sqrt(1.0 + number) * over))
         self.slot_factor = factor
         self.tables = [tables[shape] for shape in range(len(self.shapes)) for tables in kept]

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, fields, is_dataclass, replace
-from io import BytesIO
+from dataclasses import dataclass, replace
 from math import inf
 from types import MappingProxyType
 from typing import Any
@@ -15,15 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyd.core.model.chronon import Target
-from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimits, WeekGrid
 from proxyd.core.planning.allocation.fleet_state import FleetState
-from proxyd.core.planning.allocation.probe_allocator import ProbeAllocator
-from proxyd.core.planning.allocation.targets import FleetTargets, RuleOutlook
-from proxyd.core.planning.allocation.trade import SharePoint, TradePoint, share_trade, trade
+from proxyd.core.planning.allocation.prices import Frequencies, allocate
+from proxyd.core.planning.allocation.probe_allocator import FleetDemand, FleetLimits, ProbeAllocator, WeekGrid
+from proxyd.core.planning.allocation.targets import RuleOutlook
 from proxyd.core.planning.kernels.counted_events import ItemsLine
 from proxyd.core.planning.kernels.golden_turns import turns
-from proxyd.core.planning.kernels.losses import MISSED_S, NO_LOSSES, Losses, Step, by_rate, index_of
+from proxyd.core.planning.kernels.losses import MISSED_S, NO_LOSSES, Losses, by_rate, index_of
 from proxyd.core.planning.policies.doe import doe_slots
 from proxyd.core.rates.bursts import BIN_S
 from proxyd.core.rates.siblings import Siblings
@@ -403,68 +398,6 @@ _NOBODY = np.zeros(0, dtype=np.int64)
 _NO_GROUPS = _HostGroups((), _NOBODY, np.zeros(0), _NOBODY, _NOBODY)
 
 
-_KINDS = {kind.__name__: kind for kind in (FleetState, WeekShapes, Cycle, Losses, Step, FleetTargets, Target)}
-_WHOLE = "whole"
-
-
-def pack(state: FleetState) -> bytes:
-    """Return a state as bytes, some 20 to 60 for each source; takes seconds for a million sources.
-
-    Arrays are those of an ``npz`` file, all else is JSON, so that reading runs no code.
-    """
-    arrays: list[np.ndarray[Any, Any]] = []
-    pieces = json.JSONEncoder(ensure_ascii=False).iterencode(_encode_value(state, arrays))  # lets other threads run
-    packed = BytesIO()
-    named: dict[str, Any] = {f"a{number}": array for number, array in enumerate(arrays)}
-    named[_WHOLE] = np.frombuffer("".join(pieces).encode(), dtype=np.uint8)
-    np.savez_compressed(packed, **named)
-    return packed.getvalue()
-
-
-def unpack(packed: bytes) -> FleetState:
-    """Return the state that ``pack`` packed; a ``ValueError`` if another version packed it, or it is damaged."""
-    try:
-        with np.load(BytesIO(packed), allow_pickle=False) as arrays:
-            found = _decode_part(json.loads(arrays[_WHOLE].tobytes()), arrays)
-    except (TypeError, KeyError, AttributeError, OSError, EOFError, zlib.error) as error:
-        raise ValueError("this is not a plan of this version") from error
-    if not isinstance(found, FleetState):
-        raise ValueError("this is not a plan")  # noqa: TRY004 - of a value, not of an argument
-    return found
-
-
-def _encode_value(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
-    """Return a value in the types of JSON; arrays are gathered, and referred to by their number."""
-    if isinstance(value, np.ndarray):
-        arrays.append(value)
-        return {"array": len(arrays) - 1}
-    if is_dataclass(value):
-        encoded = {field.name: _encode_value(getattr(value, field.name), arrays) for field in fields(value)}
-        return {"kind": type(value).__name__, "fields": encoded}
-    if isinstance(value, Target):
-        return {
-            "kind": "Target",
-            "fields": {name: _encode_value(each, arrays) for name, each in value._asdict().items()},
-        }
-    if isinstance(value, Mapping):
-        return {"pairs": [[_encode_value(key, arrays), _encode_value(each, arrays)] for key, each in value.items()]}
-    if isinstance(value, list | tuple):
-        return [_encode_value(each, arrays) for each in value]
-    return value
-
-
-def _decode_part(encoded: Any, arrays: Any) -> Any:
-    if isinstance(encoded, list):
-        return tuple(_decode_part(each, arrays) for each in encoded)
-    if not isinstance(encoded, dict):
-        return encoded
-    if "array" in encoded:
-        return arrays[f"a{encoded['array']}"]
-    if "pairs" in encoded:
-        return {_decode_part(key, arrays): _decode_part(each, arrays) for key, each in encoded["pairs"]}
-    return _KINDS[encoded["kind"]](**{name: _decode_part(each, arrays) for name, each in encoded["fields"].items()})
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Curves:
     """The combinations of shape, importance and losses that occur, by slot, and the one of each source."""
@@ -509,3 +442,67 @@ def by_slot(shapes: Floats, slots: int) -> Floats:
     at = np.array([np.interp(edges, np.arange(hours + 1), row) for row in sums])
     factors: Floats = np.diff(at, axis=1) * (slots / hours)
     return factors
+
+
+_SAMPLE = 20_000  # number of sources that represent a larger fleet in a trade-off
+
+
+@dataclass(frozen=True, slots=True)
+class TradePoint:
+    """What a number of probes buys in the long run."""
+
+    probes_per_s: float
+    price_item_s: float  # item-seconds of delay that the last probe saves
+    delay_s: float  # mean time from an item to the probe that finds it
+    captured: float  # share of the items that are found before the source's next item
+
+
+@dataclass(frozen=True, slots=True)
+class SharePoint:
+    """What it takes to give every rule a share of its items in time."""
+
+    share: float
+    expected: float  # the mean share that is expected to be reached
+    probes_per_s: float
+    delay_s: float
+
+
+def share_trade(allocator: ProbeAllocator, shares: Iterable[float]) -> list[SharePoint]:
+    """Return the probes that each share takes if all rules had it as their target, regardless of the budget."""
+    slot_s, items, found = allocator.grid.slot_s, allocator.rate_per_s, []
+    for share in shares:
+        at_share = allocator.at_share(share)
+        if at_share is None or not items.sum() > 0:
+            break
+        fleet, log_price, expected = at_share
+        delay_s = float(items @ fleet.delays(log_price) / items.sum()) * slot_s
+        found.append(SharePoint(share, expected, float(fleet.frequencies(log_price).sum()) / slot_s, delay_s))
+    return found
+
+
+def trade(allocator: ProbeAllocator, budgets: Iterable[float]) -> list[TradePoint]:
+    """Return what each budget, in probes a second for all sources together, would buy.
+
+    For each source the delay follows from the timetable at the price. Completeness is the share of items after which no
+    other item of the source comes before the next probe, ``(1 - exp(-x)) / x`` with x items to a probe. Delays are
+    convex in the number of probes, so the points of all prices are the best trade-offs.
+    """
+    every = max(1, len(allocator.rate_per_s) // _SAMPLE)
+    sampled = turns(np.arange(len(allocator.rate_per_s))) < 1 / every
+    taken = np.flatnonzero(sampled & (allocator.rate_per_s * allocator.weights > 0))
+    slot_s, share = allocator.grid.slot_s, float(sampled.mean())
+    rates = allocator.rate_per_s[taken] * slot_s
+    if not len(taken):
+        return []
+    weighted, table_of = rates * allocator.weights[taken], allocator.table_of[taken]
+    hosts = allocator.hosts and allocator.hosts.sample(taken)
+    fleet, found = Frequencies(allocator.tables, table_of, weighted), []
+    for per_s in budgets:
+        prices = allocate(fleet, per_s * slot_s * share, hosts=hosts)
+        log_price = np.log2(prices.of_source)
+        frequency = np.maximum(fleet.frequencies(log_price), 1e-12)
+        waiting = rates / frequency
+        captured = float((rates * -np.expm1(-waiting) / waiting).sum() / rates.sum())
+        delay_s = float(rates @ fleet.delays(log_price) / rates.sum()) * slot_s
+        found.append(TradePoint(per_s, prices.probe * slot_s, delay_s, captured))
+    return found

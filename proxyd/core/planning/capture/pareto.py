@@ -10,8 +10,15 @@ import numpy as np
 from proxyd.core.errors import InvalidScheduleError
 from proxyd.core.model.schedule import ExecutionInterval
 from proxyd.core.planning.capture.capture_kernels import cheapest_first, tables
-from proxyd.core.planning.capture.earliest_deadline import Capacity, Jobs, earliest_deadline_first
-from proxyd.core.planning.capture.spans import CaptureSchedule, Ints, Spans, are_disjoint
+from proxyd.core.planning.capture.earliest_deadline import (
+    Capacity,
+    CaptureSchedule,
+    Ints,
+    Jobs,
+    Spans,
+    are_disjoint,
+    earliest_deadline_first,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

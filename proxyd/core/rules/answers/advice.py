@@ -16,8 +16,7 @@ from proxyd.core.model.item import EventKind, Item, UpdateEvent
 from proxyd.core.model.profile import Declaration
 from proxyd.core.model.suspension import Suspension
 from proxyd.core.planning.allocation.targets import RuleOutlook
-from proxyd.core.planning.allocation.trade import SharePoint, TradePoint
-from proxyd.core.planning.allocation.week_plan import WeekPlan
+from proxyd.core.planning.allocation.week_plan import SharePoint, TradePoint, WeekPlan
 from proxyd.core.planning.capture.earliest_deadline import Capacity, edf
 from proxyd.core.planning.capture.pareto import epsilon_cover, pareto
 from proxyd.core.planning.chunks import Chunked, run_all

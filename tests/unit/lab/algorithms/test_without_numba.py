@@ -21,7 +21,7 @@ from proxyd.lab.algorithms.counted_horizon import UpdateChances, plan_of_counts
 from proxyd.lab.algorithms.overlapping_capture import greedy_capture, most_weight
 from proxyd.lab.algorithms.sup_schedules import least_delay_sup, sup
 from proxyd.core.planning.kernels.numba_kernels import HAS_NUMBA
-from proxyd.core.planning.allocation.fleet_demand import FleetDemand, FleetLimits, WeekGrid
+from proxyd.core.planning.allocation.probe_allocator import FleetDemand, FleetLimits, WeekGrid
 from proxyd.core.planning.allocation.probe_allocator import ProbeAllocator
 from proxyd.core.planning.kernels.costs import Prefix
 from proxyd.core.planning.kernels.one_source import Grid, all_optimal, optimal

@@ -53,7 +53,7 @@ def test_as_many_intervals_begin_as_the_rates_expect_firings(rates: list[float],
             while (interval := demand.pending(now)) is not None and interval.start <= now:
                 demand.note_probe(now)
                 begun += 1
-    assert abs(begun + demand.unmet - expected) <= 2
+    assert abs(begun + demand.missed - expected) <= 2
 
 
 def test_a_rate_that_is_learned_often_pushes_no_interval_away() -> None:

@@ -11,8 +11,7 @@ from proxyd.core.planning.allocation.fleet_state import FleetState
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.chunks import PART, run_all
 from proxyd.core.planning.plan_preview import play
-from proxyd.core.planning.plan_switch import switch_plan
-from proxyd.core.planning.planner import Planner
+from proxyd.core.planning.planner import Planner, switch_plan
 from proxyd.core.planning.policies.auto import DetectionDemand
 from proxyd.core.planning.policies.demands import Demands
 from proxyd.core.planning.policies.paced import UniformDemand
