@@ -28,7 +28,7 @@ def planner(*, phased: bool, capped: bool) -> ProbeAllocator:
         phase_s=phase_s,
     )
     capacity = np.full(28, 1.2) if capped else None
-    return ProbeAllocator(demand, FleetLimits(1.0, capacity=capacity, spacing_s=60.0), now_s=0.0)
+    return ProbeAllocator(demand, FleetLimits(1.0, capacity=capacity), now_s=0.0)
 
 
 PLANNERS = {

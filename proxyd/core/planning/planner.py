@@ -303,7 +303,9 @@ class Planner:
         # Thousands of new sources may wait for room, and must not be looked at in every chronon.
         source = candidate.source
         if candidate.reason is not Reason.LEARNING:
-            self._postpone(source, constraint)
+            self.held_back.append((source.source_id, constraint))
+            source.postpone(constraint)
+            self.queues.note_look(source.source_id, self.limit)
             return
         source.skipped_s = self.settings.grid.start_s(now + 1)
         self.queues.sleep(source, self._due_times.wake(source, now))
@@ -314,11 +316,6 @@ class Planner:
             turn_s = self.limits.hosts.turn_s(source.host, self.limits.earliest_s(source))
             turn = max(now + 1, self.settings.grid.chronon_at(turn_s))
             self.queues.sleep_until(source, min(turn, self._due_times.wake(source, now + 1)))
-
-    def _postpone(self, source: PlannedSource, constraint: Constraint) -> None:
-        self.held_back.append((source.source_id, constraint))
-        source.postpone(constraint)
-        self.queues.note_look(source.source_id, self.limit)
 
 
 def switch_plan(planner: Planner, week: WeekPlan, now: Chronon) -> Chunked[None]:

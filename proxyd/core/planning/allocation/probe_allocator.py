@@ -58,7 +58,6 @@ class FleetLimits:
     probes_per_slot: float  # the budget, as an average
     capacity: Floats | None = None  # most probes in each slot of the week, shape (slots,)
     hosts: HostLimits | None = None
-    spacing_s: float = 0.0  # least time between two probes of a source
     # The least delay that a probe must save, in item-slots: above the budget's price, part of the budget is not spent.
     least_price: float = 0.0
     targets: FleetTargets | None = None  # only the probes that this takes are made; ``None`` if the budget decides
@@ -71,9 +70,7 @@ class FleetLimits:
         hosts = self.hosts and self.hosts.sample(taken)
         capacity = None if self.capacity is None else self.capacity / every
         targets = self.targets and self.targets.sample(taken)
-        return taken, FleetLimits(
-            self.probes_per_slot / every, capacity, hosts, self.spacing_s, self.least_price, targets
-        )
+        return taken, FleetLimits(self.probes_per_slot / every, capacity, hosts, self.least_price, targets)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -218,7 +215,7 @@ class ProbeAllocator:
         self.grid = demand.grid
         self.shapes, self.shape_of = demand.shapes, demand.shape_of
         self.importance, self.phase_s, self.slot_factor = demand.importance, demand.phase_s, demand.slot_factor
-        self.losses = demand.losses
+        self.losses: Sequence[Losses] = demand.losses or [NO_LOSSES] * len(demand.shapes)
         self.rate_per_s = rates
         self.weights: Floats = np.ones(sources) if demand.weights is None else demand.weights
         self.last_s: Floats = np.full(sources, demand.last_s, dtype=np.float64)
@@ -228,7 +225,7 @@ class ProbeAllocator:
 
     # -- inputs
 
-    def reshape(self, shapes: Floats, shape_of: Ints, losses: Sequence[Losses] = ()) -> None:
+    def reshape(self, shapes: Floats, shape_of: Ints, losses: Sequence[Losses]) -> None:
         """Take new week shapes; they apply from the next ``reprice``, which makes new timetables."""
         self.shapes, self.shape_of, self.losses = shapes, shape_of, losses
         self.tables = []
@@ -254,7 +251,7 @@ class ProbeAllocator:
     def hint(self, source: int, items: float, *, now_s: float, age_s: float = 0.0) -> None:
         """Note that ``items`` more items than its rate expects may wait at a source, for ``age_s`` already."""
         # It is due at once if finding them saves the price: their delay until it would be due, and those lost by then.
-        slot_s, losses = self.grid.slot_s, self._losses_of(int(self._curve_of[source]))
+        slot_s, losses = self.grid.slot_s, self.losses[self._curve_of[source]]
         wait = (float(self.due_s[source]) - now_s) / slot_s
         in_time = sum(step.delay for step in losses.steps if age_s <= step.after * slot_s)
         saved = wait + in_time - losses.overwritten * expm1(-losses.rate * max(0.0, wait))
@@ -301,15 +298,12 @@ class ProbeAllocator:
         if most is not None:
             due = due[largest(gain[due], most)]
         found = sources[due]
-        self.due_s[found] = np.maximum(now_s, self.last_s[found] + self.spacing_s)
+        self.due_s[found] = np.maximum(now_s, self.last_s[found])
         return found
-
-    def _losses_of(self, row: int) -> Losses:
-        return self.losses[row] if self.losses else NO_LOSSES
 
     def reprice(self, limits: FleetLimits, *, now_s: float) -> None:
         """Find the prices at which the present rates spend the budget, and plan every source again."""
-        self.spacing_s, self.hosts, self._limits = limits.spacing_s, limits.hosts, limits
+        self.hosts, self._limits = limits.hosts, limits
         if not self.tables or not _same(limits.capacity, self._capacity):
             self._build(limits)
         fleet = self.frequencies()
@@ -371,7 +365,7 @@ class ProbeAllocator:
         if not spend or len(due) == room:
             return due
         # The remaining room goes to the sources that have passed the greatest part of their gap.
-        others = np.flatnonzero((self.due_s > now_s + 1e-6) & (now_s - self.last_s >= max(self.spacing_s, 1e-6)))
+        others = np.flatnonzero((self.due_s > now_s + 1e-6) & (now_s - self.last_s >= 1e-6))
         passed = (now_s - self.last_s[others]) / (self.due_s[others] - self.last_s[others])
         return np.concatenate([due, others[largest(passed, room - len(due))]])
 
@@ -430,7 +424,7 @@ class ProbeAllocator:
                 shape,
                 importance=importance if importance is None or importance.ndim == 1 else importance[number],
                 slot_price=slot_price,
-                losses=self._losses_of(number),
+                losses=self.losses[number],
                 into=into[number],
             )
             for number, shape in enumerate(self.shapes)
@@ -512,7 +506,7 @@ class ProbeAllocator:
         gap = self._shorten_gaps(gap, sources, slot, prices, rates)
         due = np.where(gap >= 1.0, monday + (since + gap) * slot_s, last + gap * slot_s)
         due[mixed] = last[mixed] + gap[mixed] * slot_s
-        self.due_s[sources] = np.where(rates > 0, np.maximum(due, last + self.spacing_s), np.inf)
+        self.due_s[sources] = np.where(rates > 0, np.maximum(due, last), np.inf)
 
     def _due_s(self, source: int) -> float:
         """Return when one source is due after its last probe; the same as ``_plan``, without arrays."""
@@ -535,7 +529,7 @@ class ProbeAllocator:
         if price < rate * 2.0**_LOWEST:
             gap = min(gap, sqrt(2 * price / (rate * max(self._costs.factor(self._curve_of[source], slot), 1e-9))))
         due = monday + (since + gap) * slot_s if gap >= 1.0 and not is_mixed else last + gap * slot_s
-        return max(due, last + self.spacing_s)
+        return max(due, last)
 
 
 def _of_probes(share: _Number, fewer: _Number) -> _Number:

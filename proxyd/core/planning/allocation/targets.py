@@ -14,7 +14,7 @@ from proxyd.core.model.chronon import Target
 from proxyd.core.model.schedule import Constraint
 from proxyd.core.planning.allocation.prices import Frequencies, Prices
 from proxyd.core.planning.allocation.timetable import LEVELS, Floats, Ints
-from proxyd.core.planning.kernels.losses import NO_LOSSES, STEPS, Losses, index_of
+from proxyd.core.planning.kernels.losses import STEPS, Losses, index_of
 from proxyd.core.rates.bursts import HELPS
 
 _BISECTIONS = 26
@@ -278,7 +278,7 @@ class _Pairs(NamedTuple):
         number = np.arange(len(rule)) - np.repeat(np.cumsum(many) - many, many) + (np.cumsum(parts) - parts)[rule]
         (curve, numbers), found = index_of(curve_of[source], number)
         columns = [
-            _column(losses[each] if losses else NO_LOSSES, float(after[number]))
+            _column(losses[each], float(after[number]))
             for each, number in zip(curve.tolist(), numbers.tolist(), strict=True)
         ]
         column = np.array(columns, dtype=np.int64)[found]

@@ -35,36 +35,18 @@ class Timetable:
     A source of mean rate r (items a slot) and weight w, whose probes cost p item-slots each, follows the row of level
     ``log2(p / (w r))``: rows are ``1 / PER_OCTAVE`` octaves apart, from ``LEVELS[0]`` to ``LEVELS[-1]``.
 
-    Parameters
-    ----------
-    gaps
-        Slots to the next probe, shape (levels, slots of a week); below 1 if it is due again within the slot.
-    frequency
-        Probes a slot in the long run, shape (levels,).
-    cost
-        Expected undiscovered items at rate and weight 1 in the long run: items times slots of delay a slot, (levels,).
-    visits
-        Probes a week at each slot of the week in the long run, shape (levels, slots of a week).
-    lost
-        Part of the items, by importance, that each step takes and, last, that are overwritten, in the long run; shape
-        (levels, STEPS + 1).
-    dense
-        Below the lowest level a slot takes many probes, namely ``dense * 2 ** (-level / 2)``.
-
-    Examples
-    --------
     >>> even = Timetable.build(np.ones(24))
     >>> row = int(np.searchsorted(LEVELS, 3.0))
     >>> even.gaps[row].tolist()[0], float(even.frequency[row])
     (4.0, 0.25)
     """
 
-    gaps: Floats
-    frequency: Floats
-    cost: Floats
-    visits: Floats
-    lost: Floats
-    dense: float
+    gaps: Floats  # slots to the next probe, shape (levels, slots of a week); below 1 within the same slot
+    frequency: Floats  # probes a slot in the long run, shape (levels,)
+    cost: Floats  # undiscovered items at rate and weight 1: items times slots of delay a slot, shape (levels,)
+    visits: Floats  # probes a week at each slot of the week in the long run, shape (levels, slots of a week)
+    lost: Floats  # part of the items that each step takes and, last, overwritten ones, (levels, STEPS + 1)
+    dense: float  # below the lowest level a slot takes ``dense * 2 ** (-level / 2)`` probes
 
     @classmethod
     def build(

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from math import inf
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -21,8 +20,7 @@ from proxyd.core.planning.kernels.golden_turns import turns
 from proxyd.core.planning.kernels.losses import MISSED_S, NO_LOSSES, Losses, by_rate, index_of
 from proxyd.core.planning.policies.doe import doe_slots
 from proxyd.core.rates.bursts import BIN_S
-from proxyd.core.rates.siblings import Siblings
-from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S, Cycle
+from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rates.week_shapes import WeekShapes, WeekSums
 
 Floats = NDArray[np.float64]
@@ -35,81 +33,50 @@ class WeekPlan:
     Internally time runs in a cycle of seven days, regardless of the cycle's real length.
     """
 
-    def __init__(
-        self,
-        allocator: ProbeAllocator,
-        numbers: dict[str, int],
-        weeks: _Weeks,
-        cycle: Cycle,
-        told: Floats,
-        zone_s: Floats | None = None,
-        doe: Mapping[tuple[str, int, float], Floats] = MappingProxyType({}),
-    ) -> None:
-        self._trade: tuple[tuple[float, ...], list[TradePoint]] | None = None
-        self._share_trade: tuple[tuple[float, ...], list[SharePoint]] | None = None
-        self._allocator = allocator
-        self._numbers = numbers
-        self._weeks = weeks
-        self._cycle = cycle
-        self._told = told  # rate, weight and last probe by which each source was planned, shape (3, sources)
-        self._zone_s = zone_s
-        self.siblings: Siblings = {}
-        self.groups, self.chronon_s = _NO_GROUPS, 0.0
-        self.outlooks: Mapping[str, RuleOutlook] = {}  # by rule, in probes and items a second
-        self._doe = doe  # seconds since Monday, by source and by what its rule asks for
+    def __init__(self, state: FleetState, allocator: ProbeAllocator) -> None:
+        self._allocator, self._cycle, self._zone_s = allocator, state.cycle, state.zone_s
+        # A comprehension lets other threads take turns; dict(zip(...)) would not.
+        self._numbers = {source_id: number for number, source_id in enumerate(state.source_ids)}
+        # Rate, weight and last probe by which each source was planned, shape (3, sources).
+        self._told = np.array([state.rate_per_s, state.weights, state.last_seen_s])
+        self._weeks = _Weeks.of(state)
+        self._groups = _HostGroups.of(state)
+        self._doe = _doe(state, self._numbers, allocator)  # seconds since Monday, by source and what its rule asks for
+        self._trades: dict[tuple[str, tuple[float, ...]], list[Any]] = {}
+        self.siblings, self.chronon_s = state.siblings, state.chronon_s
+        per_s = state.cycle.speed / state.slot_s
+        self.outlooks: Mapping[str, RuleOutlook] = {  # by rule, in probes and items a second
+            rule: each._replace(made=each.made * per_s, needed=each.needed * per_s, items=each.items * per_s)
+            for rule, each in zip(state.rules, allocator.outlooks(), strict=False)
+        }
 
     @classmethod
     def of(cls, state: FleetState) -> WeekPlan:
         """Return the plan for a fleet; takes about a second for a million sources, and some more for new shapes."""
-        cycle, speed = state.cycle, state.cycle.speed
-        grid = WeekGrid(state.slot_s)
-        curves = _Curves.of(state, grid.slots)
-        phase_s = turns(np.arange(len(state.source_ids))) * state.slot_s
-        zone_s = 0.0 if state.zone_s is None else state.zone_s
-        demand = FleetDemand(
-            grid,
-            curves.shapes,
-            curves.of_source,
-            rate_per_s=state.rate_per_s / speed,
-            last_s=cycle.week_s(state.last_seen_s) + zone_s,
-            weights=state.weights.copy(),
-            importance=curves.importance,
-            phase_s=phase_s,
-            slot_factor=state.slot_factor,
-            losses=curves.losses,
+        speed = state.cycle.speed
+        limits = FleetLimits(
+            max(state.probes_per_s, 1e-12) / speed * state.slot_s,
+            hosts=state.host_limits,
+            least_price=state.price_item_s * speed / state.slot_s,
+            targets=state.targets and state.targets.times(speed / state.slot_s),
         )
-        probes_per_slot = max(state.probes_per_s, 1e-12) / speed * state.slot_s
-        least_price = state.price_item_s * speed / state.slot_s
-        targets = state.targets and state.targets.times(speed / state.slot_s)
-        limits = FleetLimits(probes_per_slot, hosts=state.host_limits, least_price=least_price, targets=targets)
-        allocator = ProbeAllocator(demand, limits, now_s=-inf)
+        allocator = ProbeAllocator(_demand_of(state), limits, now_s=-inf)
         most = None if state.most_per_s is None else state.most_per_s / speed * state.slot_s
         if most is not None and np.any(allocator.loads() > most):
             allocator.reprice(replace(limits, capacity=most), now_s=-inf)
-        # A comprehension lets other threads take turns; dict(zip(...)) would not.
-        numbers = {source_id: number for number, source_id in enumerate(state.source_ids)}
-        told = np.array([state.rate_per_s, state.weights, state.last_seen_s])
-        week = cls(allocator, numbers, _Weeks.of(state), cycle, told, state.zone_s, _doe(state, numbers, allocator))
-        week.siblings, week.groups, week.chronon_s = state.siblings, _HostGroups.of(state), state.chronon_s
-        per_s = speed / state.slot_s
-        week.outlooks = {
-            rule: each._replace(made=each.made * per_s, needed=each.needed * per_s, items=each.items * per_s)
-            for rule, each in zip(state.rules, allocator.outlooks(), strict=False)
-        }
-        return week
+        return cls(state, allocator)
 
     def __contains__(self, source_id: str) -> bool:
         return source_id in self._numbers
 
     def __deepcopy__(self, memo: dict[int, Any]) -> WeekPlan:
         """Return a plan that follows other probes; unchanging data is shared."""
+        week: WeekPlan = copy(self)
         allocator = copy(self._allocator)
         for name in ("last_s", "due_s", "rate_per_s", "weights"):
             setattr(allocator, name, getattr(allocator, name).copy())
         allocator.drift = self._allocator.drift and self._allocator.drift.copy()
-        week = WeekPlan(allocator, self._numbers, self._weeks, self._cycle, self._told.copy(), self._zone_s, self._doe)
-        week.siblings, week.groups, week.chronon_s = self.siblings, self.groups, self.chronon_s
-        week.outlooks = self.outlooks
+        week._allocator, week._told = allocator, self._told.copy()
         return week
 
     @property
@@ -153,25 +120,23 @@ class WeekPlan:
 
     def trade(self, probes_per_s: Sequence[float]) -> list[TradePoint]:
         """Return what each budget would buy at the rates that the plan was made with; the result is kept."""
-        wanted, speed = tuple(probes_per_s), self._cycle.speed
-        if self._trade is None or self._trade[0] != wanted:
-            points = [
+        key, speed = ("budgets", tuple(probes_per_s)), self._cycle.speed
+        if key not in self._trades:
+            self._trades[key] = [
                 TradePoint(p.probes_per_s * speed, p.price_item_s / speed, p.delay_s / speed, p.captured)
-                for p in trade(self._allocator, [per_s / speed for per_s in wanted])
+                for p in trade(self._allocator, [per_s / speed for per_s in probes_per_s])
             ]
-            self._trade = wanted, points
-        return list(self._trade[1])
+        return list(self._trades[key])
 
     def share_trade(self, shares: Sequence[float]) -> list[SharePoint]:
         """Return the probes that it takes to give every rule each of ``shares`` of its items in time; it is kept."""
-        wanted, speed = tuple(shares), self._cycle.speed
-        if self._share_trade is None or self._share_trade[0] != wanted:
-            points = [
+        key, speed = ("shares", tuple(shares)), self._cycle.speed
+        if key not in self._trades:
+            self._trades[key] = [
                 SharePoint(p.share, p.expected, p.probes_per_s * speed, p.delay_s / speed)
                 for p in share_trade(self._allocator, shares)
             ]
-            self._share_trade = wanted, points
-        return list(self._share_trade[1])
+        return list(self._trades[key])
 
     def due_s(self, source_id: str) -> float | None:
         """Return when a source is due, or ``None`` if the plan does not know it."""
@@ -225,10 +190,8 @@ class WeekPlan:
     def follow(
         self, source_id: str, rate_per_s: float, weight: float, last_seen_s: float, counted_s: float | None = None
     ) -> None:
-        """Plan a source again after a probe; does nothing if nothing changed or the plan does not know it.
-
-        ``counted_s`` is what ``counted_s`` returned for this probe, if a restart came since.
-        """
+        """Plan a source again after a probe; does nothing if nothing changed or the plan does not know it."""
+        # ``counted_s`` is what ``effective_time_s`` returned for this probe, if a restart came since.
         number, told = self._numbers.get(source_id), (rate_per_s, weight, last_seen_s)
         if number is None or tuple(self._told[:, number].tolist()) == told:
             return
@@ -267,7 +230,8 @@ class WeekPlan:
 
     def concentration(self, source_id: str) -> float:
         """Return how independently the sources of this source's host change; infinity if it is not known."""
-        return self.groups.k_of(self._numbers.get(source_id))
+        number, hosts = self._numbers.get(source_id), self._groups
+        return inf if number is None or hosts is None else float(hosts.k[hosts.of_source[number]])
 
     def expect(self, source_id: str, bins: Ints) -> Floats:
         """Return the items that a source's rate expects in each bin of ``BIN_S`` of the cycle, shape (bins,)."""
@@ -284,7 +248,11 @@ class WeekPlan:
 
         The bins are those of ``ProbeAllocator.burst`` in the cycle; at most ``most`` sources are returned.
         """
-        members = self.groups.members_of(self._numbers.get(source_id))
+        number, hosts = self._numbers.get(source_id), self._groups
+        if number is None or hosts is None:
+            return []
+        host = hosts.of_source[number]
+        members = hosts.order[hosts.first[host] : hosts.first[host + 1]]
         zones_s = np.zeros(len(members)) if self._zone_s is None else self._zone_s[members]
         now, later = float(self._cycle.week_s(now_s)), float(self._cycle.week_s(next_s))
         found: list[int] = []
@@ -294,7 +262,7 @@ class WeekPlan:
                 some, bins + ahead, factors, now_s=now + zone_s, next_s=later + zone_s, most=most - len(found)
             )
             found += due.tolist()
-        return [self.groups.names[number] for number in found]
+        return [hosts.names[number] for number in found]
 
     def number(self, source_id: str) -> int | None:
         """Return the number of a source in this plan, or ``None`` if the plan does not know it."""
@@ -365,62 +333,43 @@ def _doe(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _HostGroups:
-    """The sources of each host, and how independently they change."""
+    """The sources of each host by number, and how independently they change."""
 
     names: Sequence[str]
-    group_of: Ints  # by number of the source
-    k: Floats  # the concentration of each group (``rates.bursts``)
-    order: Ints  # the numbers of the sources, group by group
-    first: Ints  # where each group begins, shape (groups + 1,)
+    of_source: Ints
+    k: Floats  # the concentration of each host (``rates.bursts``)
+    order: Ints  # the numbers of the sources, host by host
+    first: Ints  # where each host begins, shape (hosts + 1,)
 
     @classmethod
-    def of(cls, state: FleetState) -> _HostGroups:
-        """Return the groups of a fleet."""
+    def of(cls, state: FleetState) -> _HostGroups | None:
+        """Return the hosts of a fleet; ``None`` if it is not known how their sources change."""
         if state.host_of is None or state.host_k is None:
-            return _NO_GROUPS
+            return None
         order = np.argsort(state.host_of, kind="stable")
         first = np.searchsorted(state.host_of[order], np.arange(len(state.host_k) + 1))
         return cls(state.source_ids, state.host_of, state.host_k, order, first)
 
-    def k_of(self, number: int | None) -> float:
-        """Return the concentration of a source's group."""
-        return inf if number is None or number >= len(self.group_of) else float(self.k[self.group_of[number]])
 
-    def members_of(self, number: int | None) -> Ints:
-        """Return the numbers of the sources of a source's group."""
-        if number is None or number >= len(self.group_of):
-            return np.zeros(0, dtype=np.int64)
-        group = self.group_of[number]
-        return self.order[self.first[group] : self.first[group + 1]]
-
-
-_NOBODY = np.zeros(0, dtype=np.int64)
-_NO_GROUPS = _HostGroups((), _NOBODY, np.zeros(0), _NOBODY, _NOBODY)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Curves:
-    """The combinations of shape, importance and losses that occur, by slot, and the one of each source."""
-
-    shapes: Floats  # of the rate, shape (curves, slots)
-    of_source: Ints
-    importance: Floats | None  # of the cost of waiting, shape (curves, slots); ``None`` if it is even
-    losses: Sequence[Losses]  # of each curve, in slots
-
-    @classmethod
-    def of(cls, state: FleetState, slots: int) -> _Curves:
-        """Return the curves of a fleet."""
-        weeks = state.shapes_to_plan_by
-        nothing = np.zeros(len(state.source_ids), dtype=np.int64)
-        kinds, kind_of = (None, nothing) if state.importances is None else state.importances
-        losses, loss_of = _losses(state)
-        (shape, kind, loss), curve_of = index_of(weeks.of_source, kind_of, loss_of)
-        return cls(
-            by_slot(weeks.shapes, slots)[shape],
-            curve_of,
-            None if kinds is None else by_slot(kinds, slots)[kind],
-            [losses[number] for number in loss.tolist()],
-        )
+def _demand_of(state: FleetState) -> FleetDemand:
+    """Return the demand of a fleet in the cycle's time, with the curves (week, importance and losses) that occur."""
+    grid, weeks, speed = WeekGrid(state.slot_s), state.shapes_to_plan_by, state.cycle.speed
+    nothing = np.zeros(len(state.source_ids), dtype=np.int64)
+    kinds, kind_of = (None, nothing) if state.importances is None else state.importances
+    losses, loss_of = _losses(state)
+    (shape, kind, loss), curve_of = index_of(weeks.of_source, kind_of, loss_of)
+    return FleetDemand(
+        grid,
+        by_slot(weeks.shapes, grid.slots)[shape],
+        curve_of,
+        rate_per_s=state.rate_per_s / speed,
+        last_s=state.cycle.week_s(state.last_seen_s) + (0.0 if state.zone_s is None else state.zone_s),
+        weights=state.weights.copy(),
+        importance=None if kinds is None else by_slot(kinds, grid.slots)[kind],
+        phase_s=turns(np.arange(len(state.source_ids))) * state.slot_s,
+        slot_factor=state.slot_factor,
+        losses=[losses[number] for number in loss.tolist()],
+    )
 
 
 def _losses(state: FleetState) -> tuple[Sequence[Losses], Ints]:

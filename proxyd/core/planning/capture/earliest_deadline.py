@@ -62,13 +62,8 @@ def edf(intervals: Iterable[ExecutionInterval], capacity: Capacity) -> CaptureSc
 def earliest_deadline_first(jobs: Jobs, sources: Ints, room: Ints) -> tuple[Ints, Ints]:
     """Return the jobs that get a probe and their slots, in order of slots.
 
-    Parameters
-    ----------
-    sources
-        Jobs of one source are served together; shape (n,), numbers below n or below the number of the intervals'
-        sources.
-    room
-        Probes allowed in each slot, as ``Jobs.room``.
+    Jobs of one of the ``sources`` are served together; their numbers are below n, or below the number of the intervals'
+    sources. ``room`` is that of ``Jobs.room``.
     """
     arrivals = np.argsort(jobs.first, kind="stable")
     head = np.full(int(sources.max()) + 1 if len(sources) else 0, -1, dtype=np.int64)
@@ -78,22 +73,7 @@ def earliest_deadline_first(jobs: Jobs, sources: Ints, room: Ints) -> tuple[Ints
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Capacity:
-    """``C_j`` for each chronon of an epoch.
-
-    Parameters
-    ----------
-    epoch
-        Nothing is probed outside it.
-    probes
-        Shape (len(epoch),), non-negative whole numbers.
-
-    Examples
-    --------
-    >>> Capacity(Epoch(10, 13), [1, 0, 2]).probes.sum(), len(Capacity.constant(3, Epoch(0, 4)).probes)
-    (np.int64(3), 4)
-    >>> Capacity.of(lambda chronon: chronon % 2, Epoch(0, 4)).probes.tolist()
-    [0, 1, 0, 1]
-    """
+    """``C_j`` for each chronon of an epoch."""
 
     epoch: Epoch
     probes: Ints
@@ -121,25 +101,13 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Jobs:
-    """The intervals that a probe within a capacity could capture, in order of deadline, then start, then source.
+    """The intervals that a probe within a capacity could capture, in order of deadline, then start, then source."""
 
-    Parameters
-    ----------
-    index
-        The index of each job's interval, shape (n,).
-    sources
-        Numbers of their sources.
-    first, last
-        First and last slot that can serve each, numbered from 1 for the epoch's first chronon; both inclusive.
-    room
-        Probes allowed in each slot, shape (chronons + 2,); the first and last are 0.
-    """
-
-    index: Ints
+    index: Ints  # of each job's interval, shape (n,)
     sources: Ints
-    first: Ints
-    last: Ints
-    room: Ints
+    first: Ints  # the first slot that can serve each, numbered from 1 for the epoch's first chronon
+    last: Ints  # inclusive
+    room: Ints  # probes allowed in each slot, shape (chronons + 2,); the first and last are 0
     epoch: Epoch
 
     @classmethod
@@ -170,51 +138,28 @@ class Jobs:
 
 @dataclass(frozen=True, slots=True)
 class CaptureSchedule:
-    """Probes as (source, chronon), the number of intervals they capture, and the total delay from start to capture.
-
-    Parameters
-    ----------
-    exact
-        Whether no schedule is better at the stated objective; otherwise ``bound`` limits how much better one may be.
-    weight
-        Total weight of the captured intervals, 1 each if no weights were given.
-    bound
-        No schedule captures more weight than this; ``None`` if nothing is known except that the schedule is ``exact``.
-    """
+    """Probes as (source, chronon), the number of intervals they capture, and the total delay from start to capture."""
 
     probes: tuple[tuple[str, Chronon], ...]
     captured: int
     delay: int
-    exact: bool = True
-    weight: float = 0.0
-    bound: float | None = None
+    exact: bool = True  # whether no schedule is better at the stated objective
+    weight: float = 0.0  # of the captured intervals, 1 each if no weights were given
+    bound: float | None = None  # no schedule captures more weight; ``None`` if only ``exact`` is known
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Spans:
-    """Intervals as arrays, all of shape (E,): index of the source, first and last chronon.
+    """Intervals as arrays, all of shape (E,): index of the source, first and last chronon."""
 
-    Parameters
-    ----------
-    sources
-        Indices into ``names``, which are sorted.
-    deadlines
-        ``OPEN`` if the end is not known.
-    """
-
-    names: tuple[str, ...]
-    sources: Ints
+    names: tuple[str, ...]  # sorted
+    sources: Ints  # indices into ``names``
     starts: Ints
-    deadlines: Ints
+    deadlines: Ints  # ``OPEN`` if the end is not known
 
     @classmethod
     def of(cls, intervals: Iterable[ExecutionInterval]) -> Spans:
-        """Return the arrays of ``intervals``, in the given order.
-
-        >>> spans = Spans.of([ExecutionInterval("b", "r", 0, 4), ExecutionInterval("a", "r", 2, 3)])
-        >>> spans.names, spans.sources.tolist(), spans.starts.tolist()
-        (('a', 'b'), [1, 0], [0, 2])
-        """
+        """Return the arrays of ``intervals``, in the given order."""
         given = intervals if isinstance(intervals, Sequence) else list(intervals)
         own = [interval.source_id for interval in given]
         names = tuple(sorted(set(own)))
@@ -231,13 +176,7 @@ class Spans:
         return len(self.starts)
 
     def first_captures(self, sources: Ints, chronons: Ints) -> Ints:
-        """Return for each interval the chronon of the first probe that captures it, or ``OPEN`` if none does.
-
-        Parameters
-        ----------
-        sources, chronons
-            Source and chronon of each probe, in any order, equal shapes.
-        """
+        """Return for each interval the chronon of the first probe that captures it, or ``OPEN`` if none does."""
         if not len(self) or not len(sources):
             return np.full(len(self), OPEN)
         low = int(min(self.starts.min(), chronons.min()))
@@ -264,13 +203,7 @@ class Spans:
 
 
 def timeline(sources: Ints, times: Ints, width: int) -> Ints:
-    """Return positions on one line that holds the time of every source, ``width`` chronons for each.
-
-    Raises
-    ------
-    ValueError
-        The line would be longer than 2 ** 62.
-    """
+    """Return positions on one line that holds the time of every source, ``width`` chronons for each."""
     if len(sources) and (int(sources.max()) + 1) * width >= 2**62:
         raise ValueError(f"{int(sources.max()) + 1} sources of {width} chronons are too many to number")
     return sources * np.int64(width) + times
@@ -284,13 +217,7 @@ def are_disjoint(sources: Ints, first: Ints, last: Ints) -> bool:
 
 
 def check_weights(weights: ArrayLike | None, count: int) -> Floats:
-    """Return the weights as an array of shape (count,), 1 each for ``None``.
-
-    Raises
-    ------
-    ValueError
-        There are not ``count`` weights, or one is negative or not finite.
-    """
+    """Return the weights as an array of shape (count,), 1 each for ``None``; a ``ValueError`` if they do not fit."""
     if weights is None:
         return np.ones(count)
     found = np.asarray(weights, dtype=np.float64)

@@ -25,21 +25,6 @@ from proxyd.core.planning.capture.earliest_deadline import (
 class ParetoFront:
     """The least total delay for each number of intervals captured, and the schedules that reach it.
 
-    Parameters
-    ----------
-    delays
-        ``D*(k)`` for k = 0, 1, ... up to the most that can be captured: total delay in chronons, shape (most + 1,),
-        convex.
-    captured
-        The interval that the k-th point captures in addition to those of the points before, shape (most,).
-    used
-        The chronon in which it uses one more probe, shape (most,).
-    exact
-        Whether no schedule is better; false if intervals of one source overlap, because each of them is then counted as
-        one probe.
-
-    Examples
-    --------
     >>> from proxyd.core.model.chronon import Epoch
     >>> intervals = [ExecutionInterval(name, "r", 0, 1) for name in "abc"]
     >>> front = pareto(intervals, Capacity.constant(1, Epoch(0, 2)))
@@ -48,10 +33,10 @@ class ParetoFront:
     """
 
     spans: Spans
-    delays: Ints
-    captured: Ints
-    used: Ints
-    exact: bool
+    delays: Ints  # ``D*(k)`` for k = 0, 1, ... up to the most that can be captured, in chronons; convex
+    captured: Ints  # the interval that the k-th point captures in addition to those of the points before
+    used: Ints  # the chronon in which it uses one more probe
+    exact: bool  # false if intervals of a source overlap, because each of them is then counted as one probe
     _jobs: Jobs
 
     @property
@@ -69,11 +54,6 @@ class ParetoFront:
 
         If the front is not ``exact``, a probe may serve more intervals than it was planned for; the schedule counts all
         that it captures.
-
-        Raises
-        ------
-        InvalidScheduleError
-            So many intervals cannot be captured.
         """
         most = len(self.captured)
         if not 0 <= captured <= most:

@@ -32,61 +32,33 @@ _FOLLOWED = 96  # probes
 class _CountedGaps:
     """The best gaps between probes of a source whose items come at an even rate.
 
-    Parameters
-    ----------
-    items
-        Items to expect until the next probe, by the number counted since the last firing, shape (every,).
-    probes
-        Probes for each item in the long run.
-    cost
-        What the probes and the waiting of the firings cost for each item in the long run, in seconds.
-    later
-        How much more each count costs than 0, in seconds, shape (every,).
-    lost
-        The part of the firings that each step of the losses takes and, last, that are overwritten, in the long run.
-
-    Examples
-    --------
-    An item a minute, of which every third fires; a firing counts for 10 minutes if it is overwritten.
+    An item a minute, of which every third fires; a firing counts for 10 minutes if it is overwritten:
 
     >>> gaps = gaps_of_counts(3, Losses(overwritten=1.0), rate_per_s=1 / 60, price_s=60.0, missed_s=600.0)
     >>> gaps.items.round(1).tolist(), round(gaps.probes, 2)
     ([1.7, 1.1, 0.5], 1.05)
     """
 
-    items: Floats
-    probes: float
-    cost: float
-    later: Floats
-    lost: tuple[float, ...]
+    items: Floats  # to expect until the next probe, by the number counted since the last firing, shape (every,)
+    probes: float  # for each item in the long run
+    cost: float  # of probes and waiting firings for each item in the long run, in seconds
+    later: Floats  # how much more each count costs than 0, in seconds, shape (every,)
+    lost: tuple[float, ...]  # the part of the firings that each step takes and, last, that are overwritten
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ItemsLine:
     """The items that a source is expected to have, over time, week after week.
 
-    Parameters
-    ----------
-    sums
-        Items since a week began at each edge of its slots, at one item a slot on the average, shape (slots + 1,).
-    begun_s
-        When some week began, in unix seconds.
-    slot_s
-        Length of a slot, in seconds.
-    rate_per_s
-        Items a second on the average, above 0.
-
-    Examples
-    --------
     >>> line = ItemsLine.even(0.5)
     >>> line.items(np.array([10.0])).tolist(), line.times_s(np.array([7.0])).tolist()
     ([5.0], [14.0])
     """
 
-    sums: Floats
-    begun_s: float
+    sums: Floats  # items since a week began at each edge of its slots, at one a slot, shape (slots + 1,)
+    begun_s: float  # when some week began
     slot_s: float
-    rate_per_s: float
+    rate_per_s: float  # on the average, above 0
 
     @classmethod
     def even(cls, rate_per_s: float) -> ItemsLine:
@@ -126,17 +98,6 @@ class ItemsLine:
 class CountedRule:
     """What a probe is worth to a rule that fires on every n-th item.
 
-    Parameters
-    ----------
-    every
-        n, from 2 to ``MOST_COUNTED``.
-    losses
-        What a firing loses while it waits, in addition to its delay: parts of a firing, with lives in seconds.
-    missed_s
-        Seconds of waiting that count as much as a firing.
-
-    Examples
-    --------
     An item an hour, of which every fifth fires: after a firing the next probe can wait.
 
     >>> rule = CountedRule(5, Losses(), missed_s=1e6)
@@ -145,9 +106,9 @@ class CountedRule:
     [6.2, 5.2, 4.4, 3.1, 1.7]
     """
 
-    every: int
-    losses: Losses
-    missed_s: float
+    every: int  # n, from 2 to ``MOST_COUNTED``
+    losses: Losses  # of a firing, with lives in seconds
+    missed_s: float  # the waiting that counts as much as a firing
 
     def next_s(self, count: int, last_s: float, line: ItemsLine, *, price_s: float) -> float:
         """Return when the next probe is due, in unix seconds.

@@ -32,33 +32,15 @@ _PARTS = tuple((number + 0.5) / STEPS for number in range(STEPS))
 
 @dataclass(frozen=True, slots=True, order=True)
 class Step:
-    """A part of an item's worth, which is lost when the item has waited for ``after`` slots.
-
-    Parameters
-    ----------
-    delay
-        Slots of waiting that count as much as this part of one item.
-    """
+    """A part of an item's worth, which is lost when the item has waited for ``after`` slots."""
 
     after: float
-    delay: float
+    delay: float  # slots of waiting that count as much as this part of one item
 
 
 @dataclass(frozen=True, slots=True)
 class Losses:
     """What items lose while they wait for a probe, in addition to their delay.
-
-    Parameters
-    ----------
-    steps
-        At most ``STEPS``.
-    overwritten
-        Slots of waiting that count as much as one item that another item of its source follows before the probe.
-    rate
-        Items a slot of the source, on which ``overwritten`` depends.
-    every
-        Only every n-th item loses anything; the others need not be found. Their sources are probed as
-        ``counted_events`` says, and the losses only say how often.
 
     Notes
     -----
@@ -71,10 +53,10 @@ class Losses:
     (False, True, True)
     """
 
-    steps: tuple[Step, ...] = ()
-    overwritten: float = 0.0
-    rate: float = 0.0
-    every: int = 1
+    steps: tuple[Step, ...] = ()  # at most ``STEPS``
+    overwritten: float = 0.0  # slots of waiting that count as much as an item that another follows before the probe
+    rate: float = 0.0  # items a slot of the source, on which ``overwritten`` depends
+    every: int = 1  # only every n-th item loses anything; such sources are probed as ``counted_events`` says
 
     def __bool__(self) -> bool:
         return any(step.delay > 0 for step in self.steps) or self.overwritten > 0 or self.every > 1
@@ -85,28 +67,13 @@ class Losses:
         return self.overwritten > 0 or self.every > 1
 
     def scale(self, slots: float, delay: float) -> Losses:
-        """Return the losses with lives times ``slots`` and items that count times ``delay``, without a rate.
-
-        >>> Losses(window(3600.0, delay=1.0)).scale(1 / 1800.0, 1008.0)
-        Losses(steps=(Step(after=2.0, delay=1008.0),), overwritten=0.0, rate=0.0, every=1)
-        """
+        """Return the losses with lives times ``slots`` and items that count times ``delay``, without a rate."""
         steps = tuple(Step(step.after * slots, step.delay * delay) for step in self.steps)
         return Losses(steps, self.overwritten * delay, every=self.every)
 
     def of_even_gap(self, gap: Floats, factor: ArrayLike = 1.0) -> Floats:
-        """Return the cost of the losses in gaps in which the rate is ``factor`` times the mean, at mean rate 1.
+        """Return the cost of the losses in gaps in which the rate is ``factor`` times the mean, in slots of waiting.
 
-        Parameters
-        ----------
-        gap
-            In slots.
-
-        Returns
-        -------
-        Slots of waiting, shape of ``gap``.
-
-        Examples
-        --------
         >>> Losses(window(2.0, delay=100.0)).of_even_gap(np.array([1.0, 5.0])).tolist()
         [0.0, 300.0]
         """
@@ -134,11 +101,7 @@ NO_LOSSES = Losses()
 
 
 def window(life: float, delay: float) -> tuple[Step, ...]:
-    """Return the steps of items that are lost after ``life`` slots; a lost item counts as ``delay`` slots of waiting.
-
-    >>> window(2.0, delay=100.0)
-    (Step(after=2.0, delay=100.0),)
-    """
+    """Return the steps of items that are lost after ``life`` slots; one counts as ``delay`` slots of waiting."""
     return (Step(life, delay),)
 
 
@@ -163,8 +126,7 @@ def halving(half_life: float, delay: float) -> tuple[Step, ...]:
 def merge_steps(steps: Iterable[Step], *, early: bool = False) -> tuple[Step, ...]:
     """Return at most ``STEPS`` steps that lose nearly the same: the nearest ones become one, at their mean.
 
-    With ``early`` they become one at the first of them, so that no step comes later than it did: what is in time by
-    them is in time.
+    With ``early`` they become one at the first of them, so that what is in time by them is in time.
 
     >>> merge_steps([Step(2.0, 30.0), Step(2.0, 10.0), Step(5.0, 1.0)])
     (Step(after=2.0, delay=40.0), Step(after=5.0, delay=1.0))
@@ -198,17 +160,8 @@ def by_rate(losses: Sequence[Losses], loss_of: Ints, rates: Floats) -> tuple[lis
 
     What is overwritten, and how often every n-th item is worth a probe, depends on the rate in a way that a price over
     the rate does not hold, so the sources of such losses are grouped by rate. With counted items they are rounded to
-    whole octaves, up or down in turn, so that the probes of many sources add up.
+    whole octaves, up or down in turn, so that the probes of many sources add up. ``rates`` are items a slot.
 
-    Parameters
-    ----------
-    losses, loss_of
-        Losses without rates, and the index of each source's, shape (sources,).
-    rates
-        Items a slot, shape (sources,).
-
-    Examples
-    --------
     >>> losses, loss_of = by_rate([Losses(), Losses((), 100.0)], np.array([0, 1, 1]), np.array([9.0, 0.5, 2.0]))
     >>> [each.rate for each in losses], loss_of.tolist()
     ([0.0, 0.5, 2.0], [0, 1, 2])
@@ -256,29 +209,16 @@ def even_gaps(prices: Floats, losses: Losses, gaps: Floats) -> Floats:
 class GapSums(NamedTuple):
     """Prefix integrals over a grid, from which the cost of any gap follows in O(1).
 
-    Parameters
-    ----------
-    L, A, G
-        Those of ``one_source.costs.Prefix``, for the delay; shape (slots + 1,).
-    W
-        Items times importance, shape (slots + 1,).
-    earlier
-        For each step W at the time before which items are lost at an edge, shape (STEPS, slots + 1).
-    delays, rate
-        As in ``Losses``.
-
-    Examples
-    --------
     >>> sums = GapSums.of(np.array([1.0, 3.0]), np.ones(2), Losses(window(1.0, delay=100.0)))
     >>> sums.lost(np.array([0]), np.array([2]))[0, 0].tolist(), sums.until(1).W.tolist()
     (1.0, [0.0, 1.0])
     """
 
-    L: Floats
+    L: Floats  # with A and G those of ``costs.Prefix``, for the delay; shape (slots + 1,)
     A: Floats
     G: Floats
-    W: Floats
-    earlier: Floats
+    W: Floats  # items times importance, shape (slots + 1,)
+    earlier: Floats  # for each step W at the time before which items are lost at an edge, shape (STEPS, slots + 1)
     delays: Floats
     rate: float
 
@@ -294,16 +234,8 @@ class GapSums(NamedTuple):
 
     def until(self, slots: int) -> GapSums:
         """Return the sums of the first slots."""
-        stop = slots + 1
-        return GapSums(
-            self.L[:stop],
-            self.A[:stop],
-            self.G[:stop],
-            self.W[:stop],
-            self.earlier[:, :stop],
-            self.delays,
-            self.rate,
-        )
+        L, A, G, W = (sums[: slots + 1] for sums in self[:4])
+        return GapSums(L, A, G, W, self.earlier[:, : slots + 1], self.delays, self.rate)
 
     def lost(self, starts: Ints, stops: Ints) -> Floats:
         """Return the items of gaps between edges that each step takes and, last, the overwritten ones, at rate 1.
@@ -344,18 +276,12 @@ def _cheapest_path(
     L: Floats, A: Floats, G: Floats, W: Floats, earlier: Floats, delays: Floats, rate: float,
     price: Floats, best: Floats, link: Ints, candidates: Ints, reach: Ints,
 ) -> None:  # fmt: skip
-    """Fill ``link[i]``, the next probe after one at edge i, on the cheapest path to the last edge.
+    """Fill ``link[i]``, the next probe after one at edge i, on the cheapest path to the last edge; O(n log n).
 
     The costs are Monge: if of two next probes the sooner is better for i, it is better for all edges before i. So each
     candidate is the best for a run of edges, and the runs lie in order. A new candidate takes over from the edge that a
-    bisection finds. O(n log n).
-
-    Parameters
-    ----------
-    price
-        The price of a probe at each edge, shape (edges,).
-    best, link, candidates, reach
-        Working space of the same length; ``reach`` is the last edge for which a candidate is the best.
+    bisection finds. ``price`` is that of a probe at each edge; ``best``, ``candidates`` and ``reach``, the last edge
+    for which a candidate is the best, are working space.
     """
     last = len(L) - 1
     front, back = 0, 0
@@ -397,14 +323,8 @@ def _cheapest_path(
 def links_of(sums: GapSums, price: Floats) -> Ints:
     """Return the next probe after one at each edge but the last, on the cheapest path to the last; shape (edges,).
 
-    Parameters
-    ----------
-    price
-        The price of a probe at each edge, shape (edges,).
-
-    Examples
-    --------
-    An item that waits for two slots is lost, so every second edge has a probe:
+    ``price`` is that of a probe at each edge. An item that waits for two slots is lost, so every second edge has a
+    probe:
 
     >>> sums = GapSums.of(np.ones(6), np.ones(6), Losses(window(2.0, delay=100.0)))
     >>> links_of(sums, np.full(7, 50.0))[:-1].tolist()

@@ -36,25 +36,14 @@ def auto(request: RuleRequest) -> RuleDemand:
 
 
 def goes_by_count(firing: FiringPattern, *, has_importance: bool) -> bool:
-    """Return whether AUTO goes by the items counted since a rule last fired.
-
-    For n = 1 there is nothing to count. Above ``MOST_COUNTED``, and with an importance, each item is valued alike.
-
-    >>> goes_by_count(FiringPattern(3), has_importance=False), goes_by_count(FiringPattern(), has_importance=False)
-    (True, False)
-    """
+    """Return whether AUTO goes by the items counted since a rule last fired."""
+    # For n = 1 there is nothing to count. Above ``MOST_COUNTED``, and with an importance, each item is valued alike.
     return 1 < firing.every <= MOST_COUNTED and not has_importance
 
 
 @dataclass(slots=True)
 class DetectionDemand(RuleDemand):
-    """A probe when the waiting items are worth its price, at the time that the plan of the week chose.
-
-    Examples
-    --------
-    >>> DetectionDemand("r").reason
-    <Reason.DETECTION: 'detection'>
-    """
+    """A probe when the waiting items are worth its price, at the time that the plan of the week chose."""
 
     is_priced: ClassVar[bool] = True
     detects: ClassVar[bool] = True
@@ -74,19 +63,6 @@ class DetectionDemand(RuleDemand):
 class CountedDemand(RuleDemand):
     """AUTO with ``COUNT(*) % n = k``: a probe when the n-th item since the last firing is worth it.
 
-    Parameters
-    ----------
-    worth
-        What a probe is worth to the rule.
-    weight
-        The cost of a firing's delay, 1 for a strict rule.
-    count
-        The items that the rule has counted.
-    passing
-        The part of the source's items that it counts.
-
-    Examples
-    --------
     >>> from proxyd.core.planning.kernels.losses import NO_LOSSES
     >>> demand = CountedDemand("r", FiringPattern(3, 1), CountedRule(3, NO_LOSSES, missed_s=1e6), count=6)
     >>> demand.to_come, demand.number, round(demand.next_s(0.0, ItemsLine.even(0.01), price_s=50.0))
@@ -98,10 +74,10 @@ class CountedDemand(RuleDemand):
     reason: ClassVar[Reason] = Reason.COUNTED
 
     firing: FiringPattern
-    worth: CountedRule
-    weight: float = 1.0
-    count: int = 0
-    passing: float = 1.0
+    worth: CountedRule  # what a probe is worth to the rule
+    weight: float = 1.0  # the cost of a firing's delay, 1 for a strict rule
+    count: int = 0  # the items that the rule has counted
+    passing: float = 1.0  # the part of the source's items that it counts
     _next: tuple[tuple[float, ...], ItemsLine, float] | None = None
 
     @classmethod

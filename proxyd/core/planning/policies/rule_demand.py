@@ -21,8 +21,6 @@ class FiringPattern:
 
     ``COUNT(*) % 3 = 1`` is ``FiringPattern(3, 1)``; a rule that does not count is ``FiringPattern(1, 0)``.
 
-    Examples
-    --------
     >>> FiringPattern(every=3, remainder=1).items_to_next(1)
     3
     """
@@ -92,25 +90,10 @@ class CountedAhead(NamedTuple):
 class SeenSource(Protocol):
     """A source that was seen, as the planner knows it; the demands of rules read it to tell when they are due."""
 
-    @property
-    def source_id(self) -> str:
-        """Its name."""
-
-    @property
-    def last_s(self) -> float:
-        """When it was last seen, in unix seconds."""
-
-    @property
-    def rate_per_s(self) -> float:
-        """Its items a second."""
-
-    @property
-    def is_rate_known(self) -> bool:
-        """Whether its rate is known within a factor of two in four of five cases."""
-
-    @property
-    def weight(self) -> float:
-        """What a second's delay of an item costs its rules, 1 for a strict rule."""
+    source_id: str
+    last_s: float  # when it was last seen
+    rate_per_s: float
+    is_rate_known: bool
 
     @property
     def price_item_s(self) -> float:

@@ -39,11 +39,7 @@ class _Seen:
     def __init__(self, due_times: DueTimes, source: PlannedSource, last_s: float) -> None:
         self._due_times, self.source = due_times, source
         self.source_id, self.last_s = source.source_id, last_s
-        self.rate_per_s, self.weight = source.rate_per_s, source.demands.weight
-
-    @property
-    def is_rate_known(self) -> bool:
-        return self.source.is_rate_known
+        self.rate_per_s, self.is_rate_known = source.rate_per_s, source.is_rate_known
 
     @property
     def price_item_s(self) -> float:

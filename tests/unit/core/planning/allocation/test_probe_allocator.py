@@ -16,6 +16,7 @@ from proxyd.core.planning.allocation.probe_allocator import (
     WeekGrid,
 )
 from proxyd.core.planning.kernels.costs import Prefix
+from proxyd.core.planning.kernels.losses import NO_LOSSES
 from proxyd.lab.algorithms.detection_frequencies import tight_bound
 
 Floats = NDArray[np.float64]
@@ -91,12 +92,6 @@ def test_weights_take_probes_from_others() -> None:
     assert undiscovered[50:].sum() / undiscovered[:50].sum() == pytest.approx(3.0, rel=0.15)
 
 
-def test_spacing_is_kept() -> None:
-    fleet = planner(np.full(3, 5.0), np.ones(GRID.slots), FleetLimits(3.0, spacing_s=3 * SLOT_S))
-    _, loads = play(fleet, 2, 10, spend=True)
-    assert loads.sum() <= 3 * (2 * GRID.slots / 3 + 1)
-
-
 def test_a_silent_source_is_not_probed_until_its_rate_is_known() -> None:
     fleet = planner(np.array([0.5, 0.0]), np.ones(GRID.slots), FleetLimits(1.0))
     assert np.isinf(fleet.due_s[1])
@@ -131,7 +126,7 @@ def test_sources_need_as_many_rates_and_a_week_as_many_factors() -> None:
 
 def test_more_shapes_may_wait_for_their_prices() -> None:
     fleet = planner(np.full(3, 0.5), np.ones(GRID.slots), FleetLimits(1.0))
-    fleet.reshape(np.ones((2, GRID.slots)), np.ones(3, dtype=np.int64))
+    fleet.reshape(np.ones((2, GRID.slots)), np.ones(3, dtype=np.int64), [NO_LOSSES] * 2)
     assert len(fleet.choose(MONDAY_S + 50 * SLOT_S, 1)) == 1
 
 
