@@ -32,7 +32,7 @@ from proxyd.core.planning.capture.pareto import pareto
 from proxyd.core.planning.kernels.costs import Prefix
 from proxyd.core.planning.kernels.losses import Losses, window
 from proxyd.core.planning.kernels.numba_kernels import HAS_NUMBA
-from proxyd.core.planning.kernels.one_source import Grid, all_optimal, optimal
+from proxyd.core.planning.kernels.one_source import Grid, optimal
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.policies.auto import DetectionDemand
 from proxyd.core.planning.policies.demands import Demands
@@ -40,6 +40,7 @@ from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.politeness import PolitenessBudget, ProbeLog
 from proxyd.core.rates.week_shapes import WeekShapes
+from proxyd.lab.algorithms.one_source_layers import all_optimal
 from proxyd.lab.algorithms.overlapping_capture import most_weight
 from proxyd.lab.algorithms.sup_schedules import least_delay_arrays, sup_arrays
 

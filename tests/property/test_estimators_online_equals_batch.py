@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyd.core.rates.evidence import ChangedBit, Evidence, ItemCount, ItemTimes
-from proxyd.core.rates.rate_blend import Blend, PopulationPrior, RateEvidence, posterior_means
+from proxyd.core.rates.rate_blend import NO_EVIDENCE, Blend, RateEvidence, posterior_means
 
 HALF_LIFE_S = 1000.0
 DECAY = log(2) / HALF_LIFE_S
@@ -128,11 +128,11 @@ def test_ages_of_silence_and_late_evidence_are_fine() -> None:
 
 @given(st.lists(st.tuples(st.floats(0, 100), st.floats(0, 1e6)), max_size=10))
 def test_the_population_is_the_sum_of_its_sources(sources: list[tuple[float, float]]) -> None:
-    prior = PopulationPrior()
-    old = (0.0, 0.0)
-    for new in sources:
-        prior.replace(old=old, new=new)
+    blend, old = Blend(), NO_EVIDENCE
+    for events, exposure_s in sources:
+        new = RateEvidence((events,) * 4, (exposure_s,) * 4)
+        blend.replace(old, new)
         old = new
-    alone = PopulationPrior()
-    alone.replace(old=(0.0, 0.0), new=old)
-    assert prior.rate_per_s() == pytest.approx(alone.rate_per_s())
+    alone = Blend()
+    alone.replace(NO_EVIDENCE, old)
+    assert blend.mean_per_s == pytest.approx(alone.mean_per_s)

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from proxyd.core.errors import InvalidScheduleError
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.planning.kernels.costs import Prefix
-from proxyd.core.planning.kernels.one_source import Grid, all_optimal, optimal, optimal_cycle
+from proxyd.core.planning.kernels.one_source import Grid, optimal, optimal_cycle
 from proxyd.lab.algorithms.off_grid import algorithm_10, improve_exactly
+from proxyd.lab.algorithms.one_source_layers import all_optimal
 
 
 @dataclass(frozen=True)

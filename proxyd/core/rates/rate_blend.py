@@ -67,33 +67,6 @@ def posterior_means(
     return means
 
 
-@dataclass(slots=True)
-class PopulationPrior:
-    """The mean rate of all sources together: the assumed rate of a source without evidence.
-
-    The mean is events over exposure of the whole population, starting from ``mean_per_s`` with the weight of
-    ``PRIOR_EVENTS`` events.
-
-    >>> prior = PopulationPrior(mean_per_s=0.5)
-    >>> prior.replace(old=(0.0, 0.0), new=(10.0, 4.0))
-    >>> round(prior.rate_per_s(), 3)
-    1.5
-    """
-
-    mean_per_s: float = DEFAULT_MEAN_PER_S
-    events: float = 0.0
-    exposure_s: float = 0.0
-
-    def replace(self, *, old: tuple[float, float], new: tuple[float, float]) -> None:
-        """Exchange one source's (events, exposure in seconds)."""
-        self.events = max(0.0, self.events + new[0] - old[0])
-        self.exposure_s = max(0.0, self.exposure_s + new[1] - old[1])
-
-    def rate_per_s(self) -> float:
-        """Return the mean rate in items per second."""
-        return (self.events + PRIOR_EVENTS) / (self.exposure_s + PRIOR_EVENTS / self.mean_per_s)
-
-
 HALF_LIVES_S = tuple(weeks * 7 * 86400.0 for weeks in (1.0, 4.0, 16.0, 52.0))
 PRIOR_ITEMS = 50.0  # the weight of the even starting weights, in items
 MEMORY_ITEMS = 2000.0  # items after which the evidence for the weights counts a third
@@ -154,7 +127,8 @@ class Blend:
         self._decays = tuple(log(2) / half_life_s for half_life_s in half_lives_s)
         self._credit = [PRIOR_ITEMS / members] * members
         self._expected = [PRIOR_ITEMS] * members
-        self._population = [PopulationPrior(mean_per_s) for _ in half_lives_s]
+        self._default_per_s = mean_per_s
+        self._events, self._exposure_s = [0.0] * len(half_lives_s), [0.0] * len(half_lives_s)  # of all sources
         self._unseen: dict[float | None, float] = {}  # rates without evidence, by what their authors expect
 
     @property
@@ -175,7 +149,7 @@ class Blend:
     @property
     def mean_per_s(self) -> float:
         """The rate of a source without evidence, in items per second."""
-        return self._population[-1].rate_per_s()
+        return self._means_per_s()[-1]
 
     def rate_per_s(self, known: RateEvidence, now_s: float, *, expect_per_s: float | None = None) -> float:
         """Return a source's rate; its author's ``expect_per_s`` replaces the population's mean, with less spread."""
@@ -231,10 +205,16 @@ class Blend:
     def replace(self, old: RateEvidence, new: RateEvidence) -> None:
         """Replace one source's evidence in that of the population."""
         self._unseen = {}
-        for place, population in enumerate(self._population):
-            population.replace(
-                old=(old.events[place], old.exposure_s[place]), new=(new.events[place], new.exposure_s[place])
-            )
+        for sums, was, now in (
+            (self._events, old.events, new.events),
+            (self._exposure_s, old.exposure_s, new.exposure_s),
+        ):
+            sums[:] = [max(0.0, total + after - before) for total, before, after in zip(sums, was, now, strict=True)]
+
+    def _means_per_s(self) -> list[float]:
+        """Return the mean rate of all sources by each half-life: events over exposure, from a prior."""
+        exposure_s = (seconds + PRIOR_EVENTS / self._default_per_s for seconds in self._exposure_s)
+        return [(events + PRIOR_EVENTS) / seconds for events, seconds in zip(self._events, exposure_s, strict=True)]
 
     def _fade(self, known: RateEvidence, now_s: float) -> RateEvidence:
         """Return evidence discounted to a time that is not before its own."""
@@ -246,7 +226,7 @@ class Blend:
     def _members(self, known: RateEvidence, now_s: float, expect_per_s: float | None) -> list[float]:
         """Return the rates by each half-life and by the population's mean."""
         faded, is_expected = self._fade(known, now_s), expect_per_s is not None
-        means = [expect_per_s or population.rate_per_s() for population in self._population]
+        means = [expect_per_s or mean_per_s for mean_per_s in self._means_per_s()]
         members: list[float] = posterior_means(faded.events, faded.exposure_s, means, is_expected=is_expected).tolist()
         return [*members, means[-1]]
 

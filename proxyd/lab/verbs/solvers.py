@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from proxyd.core.errors import InvalidScheduleError
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.planning.kernels.costs import Prefix
-from proxyd.core.planning.kernels.one_source import Grid, OneSourceSchedule, all_optimal, optimal
+from proxyd.core.planning.kernels.one_source import Grid, OneSourceSchedule, optimal
 from proxyd.lab.algorithms.detection_frequencies import paper_bound, periodic_cost, tight_bound
 from proxyd.lab.algorithms.off_grid import algorithm_10, improve_exactly
 from proxyd.lab.algorithms.one_source_baselines import first_arrival, parameter_for, threshold, uniform
+from proxyd.lab.algorithms.one_source_layers import all_optimal
 from proxyd.lab.algorithms.probe_cycles import best_powers, golden, powers_of_two
 from proxyd.lab.algorithms.robot_frequencies import (
     GammaAccess,

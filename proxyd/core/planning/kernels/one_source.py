@@ -1,4 +1,4 @@
-"""Optimal probes of one source on a grid of slots, for every n at once, or for one n by a price per probe."""
+"""Optimal probes of one source on a grid of slots, by a price per probe."""
 
 from __future__ import annotations
 
@@ -61,6 +61,11 @@ class Grid:
         object.__setattr__(self, "reach", np.maximum(reach, np.arange(1, len(t) + 1)))
         object.__setattr__(self, "price", prices)
 
+    def schedule(self, prefix: Prefix, slots: list[int]) -> OneSourceSchedule:
+        """Return the schedule of some slots, with its cost."""
+        times = self.times[slots]
+        return OneSourceSchedule(times, prefix.total(np.concatenate([self.times[:1], times])))
+
 
 @dataclass(frozen=True, eq=False)
 class OneSourceSchedule:
@@ -78,41 +83,6 @@ class OneSourceSchedule:
     def probes(self) -> int:
         """The number of probes."""
         return len(self.times)
-
-
-def all_optimal(prefix: Prefix, grid: Grid, probes: int) -> list[OneSourceSchedule | None]:
-    """Return the optimal schedules of exactly 1, 2, ..., ``probes`` probes, or ``None`` for each that does not exist.
-
-    O(probes * slots): one pass over an envelope of lines for each number of probes, whereas the paper's Algorithm 1
-    takes O(probes * slots^2).
-
-    Notes
-    -----
-    Source: Eckstein, Gal and Reiner, Algorithm 1 (same optimum); ``docs/algorithms.md``.
-
-    Examples
-    --------
-    >>> from proxyd.core.model.intensity import PiecewiseConstant
-    >>> one = PiecewiseConstant.constant(1.0, 4.0)
-    >>> [s.cost for s in all_optimal(Prefix(one, one), Grid([0, 1, 2, 3, 4]), 4)]
-    [8.0, 4.0, 3.0, 2.0]
-    """
-    L, A, G = prefix.at(grid.times)
-    size = len(grid.times)
-    value = np.full(size, np.inf)
-    value[-1] = grid.price[-1]
-    links = [flat(np.empty(size, dtype=np.int64)) for _ in range(probes)]
-    costs = flat(L), flat(A), flat(G)
-    base, reach = flat(A * L - G), flat(grid.reach)
-    envelope = flat(np.empty(size, dtype=np.int64)), flat(np.empty(size)), flat(np.empty(size))
-    found: list[OneSourceSchedule | None] = []
-    for count in range(probes):
-        best = flat(np.empty(size))
-        layer(*costs, base, reach, flat(value), best, links[count], *envelope)
-        value = np.asarray(best) + grid.price
-        slots = _follow_layers(links, count) if best[0] < np.inf else None
-        found.append(None if slots is None else _schedule(prefix, grid, slots))
-    return found
 
 
 def optimal(prefix: Prefix, grid: Grid, probes: int) -> OneSourceSchedule:
@@ -149,7 +119,7 @@ def optimal(prefix: Prefix, grid: Grid, probes: int) -> OneSourceSchedule:
         raise InvalidScheduleError("no slot can be reached: every one is closed or closer than the spacing")
     if len(slots) > probes:
         slots = paths.with_links(probes)
-    return _schedule(prefix, grid, slots)
+    return grid.schedule(prefix, slots)
 
 
 class _Priced:
@@ -218,19 +188,6 @@ def _splice(short: list[int], long: list[int], wanted: int) -> list[int]:
     raise InvalidScheduleError("the two paths do not cross")  # they always do: both start and end together
 
 
-def _follow_layers(links: list[Ints], count: int) -> list[int]:
-    slots, slot = [], 0
-    for row in range(count, -1, -1):
-        slot = int(links[row][slot])
-        slots.append(slot)
-    return slots
-
-
-def _schedule(prefix: Prefix, grid: Grid, slots: list[int]) -> OneSourceSchedule:
-    times = grid.times[slots]
-    return OneSourceSchedule(times, prefix.total(np.concatenate([grid.times[:1], times])))
-
-
 def optimal_cycle(
     intensity: PiecewiseConstant, importance: PiecewiseConstant, slots: ArrayLike, probes: int
 ) -> OneSourceSchedule:
@@ -275,68 +232,6 @@ def optimal_cycle(
 
 
 @kernel
-def layer(
-    L: Floats, A: Floats, G: Floats, base: Floats, reach: Ints, value: Floats, best: Floats, link: Ints,
-    lines: Ints, heights: Floats, slopes: Floats,
-) -> None:  # fmt: skip
-    """Fill ``best[i] = min over j of link(i, j) + value[j]`` and ``link[i]``, the j of the minimum.
-
-    ``base[j]`` is ``A[j] L[j] - G[j]``; ``value[j]`` already includes its price.
-    ``reach[i] > i`` is the first slot that may follow i; lines enter when they come into reach. Infinite values never
-    enter. Slots without a successor get infinity and -1. ``lines``, ``heights`` and ``slopes`` (negated) are working
-    space for the envelope.
-    """
-    front, back = 0, 0
-    entered = len(L)
-    for i in range(len(L) - 1, -1, -1):
-        first = reach[i]
-        while entered > first:
-            entered -= 1
-            height = value[entered] + base[entered]
-            if height == inf:
-                continue
-            slope = A[entered]
-            # Drop the lines at the back that the new one covers. Slopes only grow, so a dropped line never returns.
-            top, enters = back - 1, True
-            while top >= front:
-                below = heights[top]
-                steeper = slopes[top]
-                if steeper == slope:
-                    if below <= height:
-                        enters = False
-                        break
-                elif top == front or (
-                    # The line stays if its crossing with the previous line is right of that with the new one.
-                    (below - heights[top - 1]) * (steeper - slope) < (height - below) * (slopes[top - 1] - steeper)
-                ):
-                    break
-                top -= 1
-            if enters:
-                back = top + 1
-                lines[back] = entered
-                heights[back] = height
-                slopes[back] = slope
-                back += 1
-        if back == front:
-            best[i] = inf
-            link[i] = -1
-            continue
-        # Queries only fall, so a line that the next one undercuts is never the best again: move the front past it.
-        x = L[i]
-        cost = heights[front] - slopes[front] * x
-        ahead = front + 1
-        while ahead < back:
-            following = heights[ahead] - slopes[ahead] * x
-            if following > cost:
-                break
-            cost = following
-            front = ahead
-            ahead += 1
-        best[i] = G[i] + cost
-        link[i] = lines[front]
-
-
-@kernel
 def fill_paths(
     L: Floats, A: Floats, G: Floats, base: Floats, reach: Ints, tolerance: float, most: bool,
     best: Floats, link: Ints, links: Ints, lines: Ints, heights: Floats, slopes: Floats,
@@ -345,7 +240,10 @@ def fill_paths(
 
     ``base[j]`` is ``A[j] L[j] - G[j]`` plus the price of a link into j. If paths are equal within ``tolerance`` at a
     link, the one with the most links is taken, or without ``most`` the one with the fewest. ``links[i]`` counts the
-    links of the path from i. The rest is as for ``layer``.
+    links of the path from i.
+
+    ``reach[i] > i`` is the first slot that may follow i; lines enter the envelope when they come into reach. Slots
+    without a successor get infinity and -1. ``lines``, ``heights`` and ``slopes`` (negated) are its working space.
     """
     last = len(L) - 1
     sign = 1 if most else -1
@@ -362,6 +260,7 @@ def fill_paths(
             if height == inf:
                 continue
             slope = A[entered]
+            # Drop the lines at the back that the new one covers. Slopes only grow, so a dropped line never returns.
             top, enters = back - 1, True
             while top >= front:
                 below = heights[top]
@@ -387,6 +286,7 @@ def fill_paths(
             link[i] = -1
             links[i] = 0
             continue
+        # Queries only fall, so a line that the next one undercuts is never the best again: move the front past it.
         x = L[i]
         cost = heights[front] - slopes[front] * x
         ahead = front + 1

@@ -186,11 +186,6 @@ class Demands:
         return next((demand.rule for demand in self), None)
 
     @property
-    def detects(self) -> bool:
-        """Whether any rule leaves the times of probes to the plan of the week."""
-        return any(demand.detects for demand in self.rules)
-
-    @property
     def only_detects(self) -> bool:
         """Whether all demands leave the times of probes to the plan of the week."""
         return not self.once and bool(self.rules) and all(demand.detects for demand in self.rules)
@@ -214,11 +209,6 @@ class Demands:
     def in_week(self) -> list[str]:
         """The rules that a plan of the week is for."""
         return [demand.rule for demand in self.rules if demand.is_priced or demand.quota]
-
-    @property
-    def values_each_item(self) -> bool:
-        """Whether a rule that leaves the number of probes to the plan of the week values each single item."""
-        return any(demand.is_priced and not demand.counts_items for demand in self.rules)
 
     @property
     def has_deadlines(self) -> bool:

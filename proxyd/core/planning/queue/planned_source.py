@@ -55,7 +55,8 @@ class PlannedSource:
     @property
     def passing(self) -> float:
         """The part of its items that matters for the times of probes: less than 1 only if all its rules count items."""
-        return 1.0 if self.demands.values_each_item else self.matching
+        counts = all(demand.counts_items for demand in self.demands.rules if demand.is_priced)
+        return self.matching if counts else 1.0
 
     @property
     def is_rate_known(self) -> bool:
@@ -67,7 +68,7 @@ class PlannedSource:
         """The cost of a delay of an event for each unit of the budget that a probe costs."""
         # Detection pays more until the rate is known: planning by a rate that is known from k items loses 1 / (4 k) of
         # the price of a probe (``docs/decisions/planner-prices.md``).
-        is_new = self.demands.detects and not self.is_rate_known
+        is_new = not self.is_rate_known and any(demand.detects for demand in self.demands.rules)
         each = self.demands.weight * self.matching * (1.0 + 0.25 / self.items_known if is_new else 1.0)
         return each / self.probe_units
 

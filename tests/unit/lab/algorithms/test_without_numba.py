@@ -24,7 +24,8 @@ from proxyd.core.planning.kernels.numba_kernels import HAS_NUMBA
 from proxyd.core.planning.allocation.probe_allocator import FleetDemand, FleetLimits, WeekGrid
 from proxyd.core.planning.allocation.probe_allocator import ProbeAllocator
 from proxyd.core.planning.kernels.costs import Prefix
-from proxyd.core.planning.kernels.one_source import Grid, all_optimal, optimal
+from proxyd.core.planning.kernels.one_source import Grid, optimal
+from proxyd.lab.algorithms.one_source_layers import all_optimal
 
 rng = np.random.default_rng(7)
 edges = np.arange(301.0)

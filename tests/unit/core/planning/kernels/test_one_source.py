@@ -7,9 +7,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from proxyd.core.planning.kernels.one_source import Grid, all_optimal, optimal
+from proxyd.core.planning.kernels.one_source import Grid, optimal
 from proxyd.lab.algorithms.off_grid import improve_exactly
 from proxyd.lab.algorithms.one_source_baselines import parameter_for, threshold, uniform
+from proxyd.lab.algorithms.one_source_layers import all_optimal
 from proxyd.lab.papers.politeness_paper import DBWORLD, MICRONET
 
 HOUR, MINUTE = 1 / 24, 1 / 1440
