@@ -38,16 +38,16 @@ def preview(planner: Planner, epoch: Epoch, *, limit: int | None = None) -> list
     be missing. It also stops after many chronons in which sources wait for a small budget.
     """
     if limit is None:
-        return _play(planner, planner.sources, epoch, limit).probes[:limit]
+        return _play(planner, planner.sources, epoch, limit)[0]
     room = limit + min(planner.settings.capacity(epoch.start), _MOST_BESIDE)
     while True:
         names, until = _first(planner, room, epoch)
-        played = _play(planner, names, Epoch(epoch.start, max(epoch.start, until)), limit)
-        is_sure = room > _MOST_COPIED or room >= limit + played.held_back
-        is_all = len(names) == len(planner.sources) or (until >= epoch.stop and not played.held_back)
-        if played.is_cut or is_all or (is_sure and len(played.probes) >= limit):
-            return played.probes[:limit]
-        room = 4 * max(room, played.held_back)
+        probes, held_back, is_cut = _play(planner, names, Epoch(epoch.start, max(epoch.start, until)), limit)
+        is_sure = room > _MOST_COPIED or room >= limit + held_back
+        is_all = len(names) == len(planner.sources) or (until >= epoch.stop and not held_back)
+        if is_cut or is_all or (is_sure and len(probes) >= limit):
+            return probes[:limit]
+        room = 4 * max(room, held_back)
 
 
 def preview_source(planner: Planner, source_id: str, epoch: Epoch) -> PlannedProbe | None:
@@ -96,17 +96,10 @@ def _when_used(planner: Planner, room: int, epoch: Epoch) -> Chronon:
     return min(now, epoch.stop)
 
 
-@dataclass(frozen=True, slots=True)
-class _Played:
-    """Probes, how many sources were held back meanwhile, and whether it took too many chronons to find more."""
-
-    probes: list[PlannedProbe]
-    held_back: int
-    is_cut: bool
-
-
-def _play(planner: Planner, source_ids: Iterable[str], epoch: Epoch, limit: int | None) -> _Played:
-    """Return probes of some sources, at least ``limit`` if there are."""
+def _play(
+    planner: Planner, source_ids: Iterable[str], epoch: Epoch, limit: int | None
+) -> tuple[list[PlannedProbe], int, bool]:
+    """Return probes of some sources, how many were held back, and whether finding ``limit`` took too many chronons."""
     probes: list[PlannedProbe] = []
     held_back: set[str] = set()
     part = planner.part(source_ids)
@@ -114,8 +107,8 @@ def _play(planner: Planner, source_ids: Iterable[str], epoch: Epoch, limit: int 
         probes += chosen
         held_back.update(name for name, _ in part.held_back)
         if limit is not None and (len(probes) >= limit or step >= _MOST_STEPS):
-            return _Played(probes, len(held_back), is_cut=step >= _MOST_STEPS)
-    return _Played(probes, len(held_back), is_cut=False)
+            return probes, len(held_back), step >= _MOST_STEPS
+    return probes, len(held_back), False
 
 
 _PUSHED = "pushed by its hub"

@@ -16,7 +16,7 @@ from proxyd.core.planning.allocation.week_plan import by_slot
 from proxyd.core.planning.kernels.costs import Prefix
 from proxyd.core.planning.kernels.golden_turns import turns
 from proxyd.core.planning.kernels.losses import MISSED_S, NO_LOSSES, Losses, by_rate, index_of, window
-from proxyd.core.planning.policies.rule_demand import FiringPattern, PlannedInterval
+from proxyd.core.planning.policies.rule_demand import Findings, FiringPattern, PlannedInterval
 from proxyd.core.planning.policies.sup import IntervalDemand
 from proxyd.core.rates.bursts import BIN_S, Bursts, concentrations, late_share
 from proxyd.core.rates.siblings import FRESH_S, RecentChanges, siblings_of
@@ -403,7 +403,7 @@ class _Demanding:
         now_s = self.terms.grid.start_s(now)
         for source, rate, found in zip(probed.tolist(), rates.tolist(), new.tolist(), strict=True):
             demand, count = self.demands[source], int(self._found[source])
-            demand.follow(now_s, rate_per_s=rate, count=count, fired=found > 0)
+            demand.found(Findings(now_s, rate, count, found > 0))
         return rates
 
     def pending(self, source: int, now: Chronon) -> PlannedInterval:

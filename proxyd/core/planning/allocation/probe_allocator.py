@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import expm1, floor, inf, sqrt
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -98,7 +98,7 @@ class WeekCosts:
         weights = np.broadcast_to(given / given.mean(axis=-1, keepdims=True), shapes.shape)
         self._slots = shapes.shape[1]
         self._rates, self._weights = factors, weights
-        self._L, self._A, self._G = prefix_sums(factors, weights)
+        self.L, self._A, self._G = prefix_sums(factors, weights)
 
     def between(self, shape_of: Ints, start: Floats, finish: Floats) -> Floats:
         """Return the expected items from ``start`` to ``finish``, in slots, times their waiting time at ``finish``."""
@@ -121,7 +121,7 @@ class WeekCosts:
 
     def reach(self, shape: int, start: float, items: float) -> float:
         """Return when ``items`` items are expected since ``start`` at rate 1 and this shape, in slots."""
-        row = self._L[shape]
+        row = self.L[shape]
         week, within = divmod(start, self._slots)
         begun = float(np.interp(within, np.arange(len(row)), row))
         weeks, rest = divmod(begun + items, float(row[-1]))
@@ -130,19 +130,9 @@ class WeekCosts:
         part = (rest - float(row[slot])) / rate if rate > 0 else 0.0
         return float((week + weeks) * self._slots + slot + part)
 
-    def sums(self, shape: int) -> Floats:
-        """Return the items expected since the week began at each edge of its slots, at rate 1, shape (slots + 1,)."""
-        sums: Floats = self._L[shape]
-        return sums
-
-    def at_slot(self, shape_of: Ints, slot: Ints) -> Floats:
-        """Return the cost of a source's waiting items in a slot, relative to the mean; shape (n,)."""
-        found: Floats = self._rates[shape_of, slot] * self._weights[shape_of, slot]
-        return found
-
-    def factor(self, shape: int, slot: int) -> float:
-        """Return the same as ``at_slot`` for one source."""
-        return float(self._rates[shape, slot] * self._weights[shape, slot])
+    def at_slot(self, shape_of: Any, slot: Any) -> Any:
+        """Return the cost of a source's waiting items in a slot, relative to the mean; for one source or arrays."""
+        return self._rates[shape_of, slot] * self._weights[shape_of, slot]
 
     def _at(self, shape: Ints, time: Floats) -> tuple[Floats, Floats, Floats]:
         """Return L, A and G, which continue from week to week."""
@@ -151,9 +141,9 @@ class WeekCosts:
         slot = np.minimum(within.astype(np.int64), self._slots - 1)
         h = within - slot
         rate, weight = self._rates[shape, slot], self._weights[shape, slot]
-        L, A = self._L[shape, slot] + rate * h, self._A[shape, slot] + weight * h
+        L, A = self.L[shape, slot] + rate * h, self._A[shape, slot] + weight * h
         G = self._G[shape, slot] + rate * (self._A[shape, slot] * h + weight * h * h / 2)
-        week_L, week_A, week_G = self._L[shape, -1], self._A[shape, -1], self._G[shape, -1]
+        week_L, week_A, week_G = self.L[shape, -1], self._A[shape, -1], self._G[shape, -1]
         earlier = weeks * (weeks - 1) / 2 * week_A * week_L + weeks * week_A * L
         return weeks * week_L + L, weeks * week_A + A, weeks * week_G + earlier + G
 
@@ -391,7 +381,8 @@ class ProbeAllocator:
 
     def week_sums(self, source: int) -> Floats:
         """Return the items expected since the week began at each edge of its slots, at one a slot, (slots + 1,)."""
-        return self._costs.sums(int(self._curve_of[source]))
+        sums: Floats = self._costs.L[self._curve_of[source]]
+        return sums
 
     # -- implementation
 
@@ -527,7 +518,9 @@ class ProbeAllocator:
             row, is_mixed = lower + ((turn(source) + turn(since)) % 1.0 < takes), bool(self._is_even[table, lower])
         gap = _between(float(gaps[lower]), float(gaps[lower + 1]), share) if is_mixed else float(gaps[row])
         if price < rate * 2.0**_LOWEST:
-            gap = min(gap, sqrt(2 * price / (rate * max(self._costs.factor(self._curve_of[source], slot), 1e-9))))
+            gap = min(
+                gap, sqrt(2 * price / (rate * max(float(self._costs.at_slot(self._curve_of[source], slot)), 1e-9)))
+            )
         due = monday + (since + gap) * slot_s if gap >= 1.0 and not is_mixed else last + gap * slot_s
         return max(due, last)
 

@@ -115,23 +115,18 @@ class IntervalDemand(RuleDemand):
         if planned is None or not interval.start <= planned.deadline <= interval.deadline:
             self._extra = interval
 
-    def follow(self, now_s: float, *, rate_per_s: float, count: int, fired: bool) -> None:
-        """Take in a probe and the new rate: the items expected so far stay, and the next ones come at the new rate.
-
-        A new anchor would push away the first interval of a source that other rules probe more often. Intervals that
-        kept their rate until it had moved by a factor of two were laid for 5,890 items a day instead of 7,870.
-        """
-        useful_per_s = self._useful(rate_per_s)
+    def found(self, found: Findings) -> None:
+        """Follow the new rate, and add an interval for what the probe did not find."""
+        # The items expected so far stay, and the next ones come at the new rate: a new anchor would push away the first
+        # interval of a source that other rules probe more often. Intervals that kept their rate until it had moved by a
+        # factor of two were laid for 5,890 items a day instead of 7,870.
+        useful_per_s = self._useful(found.rate_per_s)
         if self.rate_per_s > 0 and useful_per_s > 0:
-            self.anchor_s = now_s - (now_s - self.anchor_s) * (self.rate_per_s / useful_per_s)
+            self.anchor_s = found.at_s - (found.at_s - self.anchor_s) * (self.rate_per_s / useful_per_s)
             self.rate_per_s = useful_per_s
         elif useful_per_s != self.rate_per_s:
-            self.anchor(now_s, rate_per_s=rate_per_s, count=count)
-        self.observe_probe(now_s, rate_per_s=rate_per_s, count=count, fired=fired)
-
-    def found(self, found: Findings) -> None:
-        """Follow the rate, and add an interval for what the probe did not find."""
-        self.follow(found.at_s, rate_per_s=found.rate_per_s, count=found.events, fired=found.fired)
+            self.anchor(found.at_s, rate_per_s=found.rate_per_s, count=found.events)
+        self.observe_probe(found.at_s, rate_per_s=found.rate_per_s, count=found.events, fired=found.fired)
 
     def lay(self, now_s: float, *, rate_per_s: float, count: int, is_first: bool = False) -> None:
         """Lay the intervals again if one has ended since the anchor; one still to come must not be postponed."""

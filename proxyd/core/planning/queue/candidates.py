@@ -76,24 +76,21 @@ class Candidates:
         self, queues: SourceQueues, now: Chronon, slots: SlotAllocator, *, is_alone: bool
     ) -> Iterator[Candidate]:
         """Yield those that only wait for room, while there is any: fixed probes, first contacts, detection, others."""
-        most_spare = _MOST_SPARE + _MOST_EACH * slots.room
+        for candidate in self._by_worth(queues, now, _MOST_SPARE + _MOST_EACH * slots.room, is_alone=is_alone):
+            if not slots.has_room:
+                return
+            yield candidate
+
+    def _by_worth(self, queues: SourceQueues, now: Chronon, most_spare: int, *, is_alone: bool) -> Iterator[Candidate]:
         now_s = self.settings.grid.start_s(now)
         for gain, source in queues.best(queues.required, now_s, is_alone=is_alone):
-            if not slots.has_room:
-                return
             yield self._waiting_for(source, queues.why(source), gain)
         for _, source in queues.unseen.best(queues.unseen.soonest):
-            if not slots.has_room:
-                return
             if (candidate := self._contact(source, now)) is not None:
                 yield candidate
         for gain, source in queues.best(queues.due, now_s, is_alone=is_alone):
-            if not slots.has_room:
-                return
             yield self._waiting_for(source, queues.why(source), gain)
         for gain, source in islice(queues.best(queues.spare, now_s, is_alone=is_alone), most_spare):
-            if not slots.has_room:
-                return
             rank = (_GROUPS[Reason.SPEND], -gain, 0.0, source.source_id)
             yield Candidate(rank, source, Reason.SPEND, source.demands.priced[0])
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.model.intensity import PiecewiseConstant
-from proxyd.core.planning.policies.rule_demand import FiringPattern, PlannedInterval
+from proxyd.core.planning.policies.rule_demand import Findings, FiringPattern, PlannedInterval
 from proxyd.core.planning.policies.sup import IntervalDemand
 from proxyd.lab.algorithms.feedback_sup import Ahead, ModelDemand, known_updates
 from proxyd.lab.algorithms.step_policies import AdaptivePolicy, Wic
@@ -155,5 +155,5 @@ def test_adaptive_may_have_no_probe_in_a_step() -> None:
 
 def test_a_demand_that_was_never_anchored_follows_the_first_rate() -> None:
     demand = IntervalDemand("r", FiringPattern(1), None, feedback=False, grid=ChrononGrid(1.0))
-    demand.follow(0.0, rate_per_s=0.1, count=0, fired=False)
+    demand.found(Findings(0.0, rate_per_s=0.1, events=0, fired=False))
     assert demand.pending(0) == PlannedInterval(10, 19)
