@@ -35,17 +35,8 @@ _WEEK_HALF_LIFE = 26.0  # weeks after which a week counts half for the shapes
 
 
 class FleetModel:
-    """Rates and week shapes of many sources, learned online.
+    """Rates and week shapes of many sources, numbered from 0, learned online.
 
-    Parameters
-    ----------
-    sources
-        Number of sources; they are numbered from 0.
-    start_s
-        Start of the observation, in unix seconds.
-
-    Examples
-    --------
     >>> model = FleetModel(1, start_s=0.0)
     >>> model.read([np.arange(0.5, 28.0) * 86400.0], until_s=28 * 86400.0)
     >>> round(float(model.rates.per_s(28 * 86400.0)[0]) * 86400.0, 1)
@@ -184,11 +175,7 @@ class FleetRates:
 
     @property
     def credits(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """What the weights are made of, as ``Blend.credits``: the items credited to each member, and those expected.
-
-        >>> FleetRates(1, half_lives_s=[86400.0]).credits
-        ((25.0, 25.0), (50.0, 50.0))
-        """
+        """What the weights are made of, as ``Blend.credits``: the items credited to each member, and those expected."""
         return tuple(self._credit.tolist()), tuple(self._expected.tolist())
 
     def observe(

@@ -263,13 +263,7 @@ START NOW END NEVER SET UTILITY STRICT"""
 
 
 class DeciderPolicy:
-    """Probes as the daemon would, with one rule for all sources; the remaining budget decides the price.
-
-    Parameters
-    ----------
-    policy
-        What the rule sets as its policy, in words of the rule language.
-    """
+    """Probes as the daemon would, with one rule for all sources; the remaining budget decides the price."""
 
     def __init__(self, terms: Terms, policy: str = "AUTO") -> None:
         self._terms = terms
@@ -399,32 +393,15 @@ _SCALING_ROOM = 2  # times the budget while scaling: a formula that uses all of 
 
 @dataclass(frozen=True, slots=True)
 class PolicyRow:
-    """The results of one policy.
-
-    Parameters
-    ----------
-    factor
-        The factor of a peer's waits at which it makes as many probes; ``None`` for other policies.
-    """
+    """The results of one policy."""
 
     policy: str
     achieved: MeasuredDelays
-    factor: float | None = None
+    factor: float | None = None  # of the waits of a peer, at which it makes as many probes
 
 
 def expand_policies(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names, with ``all`` replaced by every name.
-
-    Raises
-    ------
-    UnknownPolicyError
-        A name is unknown.
-
-    Examples
-    --------
-    >>> expand_policies(["auto", "uniform"])
-    ('auto', 'uniform')
-    """
+    """Return the names, with ``all`` replaced by every name; ``UnknownPolicyError`` if one is unknown."""
     for name in names:
         if name != "all" and name not in POLICIES:
             raise UnknownPolicyError(f"there is no policy {name!r}; choose from {', '.join(POLICIES)}, or all")
@@ -432,23 +409,7 @@ def expand_policies(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def run(name: str, events_s: Sequence[Floats], terms: Terms) -> PolicyRow:
-    """Return the results of a policy on the events of the epoch.
-
-    Parameters
-    ----------
-    name
-        One of ``POLICIES``.
-    events_s
-        Each source's events in the epoch, ascending.
-
-    Examples
-    --------
-    >>> from proxyd.core.model.chronon import ChrononGrid, Epoch
-    >>> history = (np.zeros(0), np.zeros(0))
-    >>> terms = Terms(ChrononGrid(10.0), Epoch(0, 6), probes=3, history=history, history_start_s=0.0, slot_s=10.0)
-    >>> run("uniform", (np.array([5.0]), np.array([7.0])), terms).achieved.probes
-    3
-    """
+    """Return the results of a policy, one of ``POLICIES``, on each source's events of the epoch, ascending."""
     if name == _CLAIRVOYANT:
         return PolicyRow(name, measures_of_probes(events_s, _clairvoyant(events_s, terms), terms))
     if name in PEERS:

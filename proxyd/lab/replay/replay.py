@@ -21,25 +21,12 @@ _EVERY = slice(None)
 
 @dataclass(frozen=True, slots=True)
 class SourceFault:
-    """A period in which a source answers differently.
-
-    Parameters
-    ----------
-    kind
-        THROTTLED, TIMEOUT or any other failure.
-    retry_after_s
-        The wait that a throttle asks for, or ``None``.
-
-    Examples
-    --------
-    >>> SourceFault(0.0, 60.0).holds_at(60.0)
-    False
-    """
+    """A period in which a source answers differently."""
 
     start_s: float
     stop_s: float
     kind: OutcomeKind = OutcomeKind.TIMEOUT
-    retry_after_s: float | None = None
+    retry_after_s: float | None = None  # what a throttle asks for
 
     def holds_at(self, time_s: float) -> bool:
         """Return whether a probe at a time fails."""
@@ -48,54 +35,21 @@ class SourceFault:
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """The terms of a replay, and what a policy may know at its start.
-
-    Parameters
-    ----------
-    grid, epoch
-        The chronons, and those that are replayed.
-    probes
-        Budget of the whole epoch.
-    per_chronon
-        Most probes in a chronon; ``None`` if only the total is limited.
-    history
-        Each source's events before the epoch, from ``history_start_s`` on.
-    slot_s
-        Length of the slots for plans, in seconds; a multiple of a chronon.
-    life_s
-        How long an event is worth capturing; ``None`` for until the next one (*overwrite*).
-    in_time
-        Whether policies that can plan for it are to capture events in time; otherwise they minimise the delay.
-    target
-        The share of the events to capture in time, with as few probes as that takes; ``None`` to use the whole budget.
-    seed
-        Seed of policies that draw random numbers.
-    faults
-        Periods of failing probes by source number; such probes count, and find nothing.
-    known_from_s
-        Start of each source's complete history, shape (sources,); ``None`` for ``history_start_s``.
-
-    Examples
-    --------
-    >>> grid, epoch = ChrononGrid(10.0), Epoch(0, 6)
-    >>> nothing = (np.zeros(0), np.zeros(0))
-    >>> terms = Terms(grid, epoch, probes=3, history=nothing, history_start_s=0.0, slot_s=10.0)
-    >>> terms.sources, terms.stop_s, [terms.even(now) for now in epoch]
-    (2, 60.0, [0, 1, 0, 1, 0, 1])
-    """
+    """The terms of a replay, and what a policy may know at its start."""
 
     grid: ChrononGrid
     epoch: Epoch
-    probes: int
-    history: tuple[Floats, ...]
+    probes: int  # of the whole epoch
+    history: tuple[Floats, ...]  # each source's events before the epoch, from ``history_start_s`` on
     history_start_s: float
-    slot_s: float
+    slot_s: float  # of plans; a multiple of a chronon
     per_chronon: int | None = None
-    life_s: float | None = None
-    in_time: bool = False
-    target: float | None = None
+    life_s: float | None = None  # how long an event is worth capturing; ``None`` until the next one (*overwrite*)
+    in_time: bool = False  # whether policies that can plan for it are to capture events in time
+    target: float | None = None  # the share to capture in time, with as few probes as that takes
     seed: int = 1
-    known_from_s: Floats | None = None
+    known_from_s: Floats | None = None  # start of each source's complete history, if it is not ``history_start_s``
+    # Periods of failing probes by source number; such probes count, and find nothing.
     faults: Mapping[int, Sequence[SourceFault]] = field(default_factory=dict)
 
     @property
@@ -129,24 +83,7 @@ class Terms:
 
 
 class ReplayPolicy(Protocol):
-    """Chooses sources in each chronon and is told the results; sources are numbers from 0.
-
-    Examples
-    --------
-    A policy needs only these two methods:
-
-    >>> class Always:
-    ...     def choose(self, now: Chronon, room: int) -> Ints:
-    ...         return np.arange(min(room, 1))
-    ...
-    ...     def observe(self, now: Chronon, probed: Ints, item_of: Ints, times_s: Floats) -> None:
-    ...         pass
-    >>> grid, epoch = ChrononGrid(10.0), Epoch(0, 6)
-    >>> nothing = (np.zeros(0), np.zeros(0))
-    >>> terms = Terms(grid, epoch, probes=3, history=nothing, history_start_s=0.0, slot_s=10.0)
-    >>> replay((np.array([5.0]), np.array([7.0])), Always(), terms).chronons.tolist()
-    [0, 1, 2]
-    """
+    """Chooses sources in each chronon and is told the results; sources are numbers from 0."""
 
     def choose(self, now: Chronon, room: int) -> Ints:
         """Return the sources to probe at the start of chronon ``now``: no source twice, at most ``room``."""
@@ -157,14 +94,7 @@ class ReplayPolicy(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class ProbesMade:
-    """The probes of a replay in order: sources and chronons, shape (probes,) each, without the ``failed`` ones.
-
-    Examples
-    --------
-    >>> made = ProbesMade(np.array([1, 0, 1]), np.array([3, 4, 5]))
-    >>> [chronons.tolist() for chronons in made.of_each(2)]
-    [[4], [3, 5]]
-    """
+    """The probes of a replay in order: sources and chronons, shape (probes,) each, without the ``failed`` ones."""
 
     sources: Ints
     chronons: Ints
@@ -183,14 +113,7 @@ class ProbesMade:
 
 
 def split(trace: Trace, start_s: float) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
-    """Return the events of each source before ``start_s``, and those from then on.
-
-    Examples
-    --------
-    >>> before, after = split(Trace.of([[1.0, 2.0, 3.0]]), 2.0)
-    >>> before[0].tolist(), after[0].tolist()
-    ([1.0], [2.0, 3.0])
-    """
+    """Return the events of each source before ``start_s``, and those from then on."""
     cuts = [int(np.searchsorted(times, start_s, side="left")) for times in trace.events_s]
     before = tuple(times[:cut] for times, cut in zip(trace.events_s, cuts, strict=True))
     return before, tuple(times[cut:] for times, cut in zip(trace.events_s, cuts, strict=True))
@@ -199,18 +122,9 @@ def split(trace: Trace, start_s: float) -> tuple[tuple[Floats, ...], tuple[Float
 def replay(events_s: Sequence[Floats], policy: ReplayPolicy, terms: Terms) -> ProbesMade:
     """Return the probes of ``policy``; it learns of an event only from a probe at or after the event.
 
-    Parameters
-    ----------
-    events_s
-        Each source's events in the epoch, ascending.
+    A ``ValueError`` says that the policy made too many probes, or probed a source twice in a chronon. ``events_s`` are
+    each source's events in the epoch, ascending.
 
-    Raises
-    ------
-    ValueError
-        The policy made too many probes, or probed a source twice in a chronon.
-
-    Examples
-    --------
     >>> grid, epoch = ChrononGrid(10.0), Epoch(0, 6)
     >>> nothing = (np.zeros(0), np.zeros(0))
     >>> terms = Terms(grid, epoch, probes=3, history=nothing, history_start_s=0.0, slot_s=10.0)
@@ -266,35 +180,21 @@ class _Waiting:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredDelays:
-    """The results of a policy; delays of events that were never found last to the end of the epoch.
-
-    Parameters
-    ----------
-    completeness
-        Share of the finished execution intervals that were captured, 0 to 1.
-    unfinished
-        Intervals that outlive the epoch, of events that were not found in it.
-    undiscovered_mean
-        Number of undiscovered events, averaged over time.
-    peak_probes_per_slot
-        Most probes in one slot of the plan.
-    """
+    """The results of a policy; delays of events that were never found last to the end of the epoch."""
 
     probes: int
     mean_delay_s: float
     median_delay_s: float
     p95_delay_s: float
-    completeness: float
-    unfinished: int
-    undiscovered_mean: float
+    completeness: float  # share of the finished execution intervals that were captured
+    unfinished: int  # intervals that outlive the epoch, of events that were not found in it
+    undiscovered_mean: float  # events, averaged over time
     peak_probes_per_slot: int
 
 
 def measures_of_probes(events_s: Sequence[Floats], made: ProbesMade, terms: Terms) -> MeasuredDelays:
     """Return the measures of the probes for the events of the epoch.
 
-    Examples
-    --------
     >>> grid, epoch = ChrononGrid(10.0), Epoch(0, 6)
     >>> nothing = (np.zeros(0), np.zeros(0))
     >>> terms = Terms(grid, epoch, probes=3, history=nothing, history_start_s=0.0, slot_s=10.0)

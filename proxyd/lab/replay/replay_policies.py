@@ -232,15 +232,7 @@ class UniformPolicy:
 
 
 class _StepPolicy:
-    """Drives a detection policy at an even pace on learned rates, with a new policy every ``every_s``.
-
-    Parameters
-    ----------
-    make
-        Function that returns the policy for rates in items a chronon.
-    every_s
-        Interval in seconds at which the policy is made again from the current rates.
-    """
+    """Drives a detection policy at an even pace, made again from learned rates (items a chronon) every ``every_s``."""
 
     def __init__(self, terms: Terms, make: Callable[[Floats], DetectionPolicy], *, every_s: float = WEEK_S) -> None:
         self._terms = terms
@@ -309,15 +301,10 @@ Place = Callable[[Floats, int], Ints]
 
 
 class WeeklyPolicy:
-    """Probes every source ``n`` times a week, at the slots that a one-source solver finds.
+    """Probes every source ``n`` times a week, at the slots that a one-source solver (``place``) finds.
 
     As in the papers, the budget is per source and not shared. A fractional number of probes is reached by turns, with
     other sources in each week.
-
-    Parameters
-    ----------
-    place
-        The solver.
     """
 
     def __init__(self, terms: Terms, place: Place) -> None:
@@ -360,11 +347,7 @@ class WeeklyPolicy:
 
 
 def parametric_slots(policy: str) -> Place:
-    """Return the solver of ``threshold`` or ``first-arrival``, at the parameter that makes ``probes`` probes.
-
-    >>> parametric_slots("threshold")(np.ones(8), 2)
-    array([0, 4])
-    """
+    """Return the solver of ``threshold`` or ``first-arrival``, at the parameter that makes ``probes`` probes."""
 
     def place(shape: Floats, probes: int) -> Ints:
         slots = len(shape)

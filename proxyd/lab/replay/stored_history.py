@@ -24,40 +24,20 @@ _PRIOR_GAPS = 2.0  # weight of the mean gap of all sources against a source's ow
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Past:
-    """The part of the stored events that can be replayed.
-
-    Parameters
-    ----------
-    known_from_s
-        Start of each source's complete events, shape (sources,).
-    start_s, stop_s
-        The period to replay; earlier events are history.
-    replayed
-        Number of events in the period.
-    placed, placed_wait_s
-        The replayed events without a time of their own, and their assumed mean wait before they were seen.
-    own_delay_s, own_median_s
-        Mean and median delay after which the daemon itself saw the events of the period.
-    gaps_s
-        The daemon's approximate gap between two probes of each source, shape (sources,).
-    left_out
-        Sources that were not watched both before and after ``start_s``.
-    lost
-        Estimated number of these sources' events that were lost unseen since first contact.
-    """
+    """The part of the stored events that can be replayed."""
 
     trace: Trace
-    known_from_s: Floats
-    start_s: float
+    known_from_s: Floats  # start of each source's complete events, shape (sources,)
+    start_s: float  # of the period to replay; earlier events are history
     stop_s: float
-    replayed: int
-    placed: int
-    placed_wait_s: float
-    own_delay_s: float
+    replayed: int  # number of events in the period
+    placed: int  # those of them without a time of their own
+    placed_wait_s: float  # the mean wait of these before they were seen, as assumed
+    own_delay_s: float  # after which the daemon itself saw the events of the period
     own_median_s: float
-    gaps_s: Floats
-    left_out: int
-    lost: float
+    gaps_s: Floats  # about the daemon's gap between two probes of each source, shape (sources,)
+    left_out: int  # sources that were not watched both before and after ``start_s``
+    lost: float  # about so many of these sources' events were lost unseen since first contact
 
     def probes_per_source_week(self, *, least_gap_s: float, most_per_s: float) -> float:
         """Return the daemon's approximate number of probes of a source in a week, estimated from its events' waits.
