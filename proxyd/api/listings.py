@@ -64,6 +64,8 @@ class ProfileListings:
         self._profiles = queries.profiles
         self._suspensions = queries.suspensions
         self._plans = queries.plans
+        self._choices = queries.choices
+        self._reports = queries.reports
         self._peers = peers
 
     async def list_profiles(self, window: wire.ListWindow) -> wire.Page[wire.ProfileListed]:
@@ -131,7 +133,7 @@ class ProfileListings:
 
     async def list_sources(self, asked: wire.SourcesWindow) -> wire.Page[wire.SourceListed]:
         """List the sources, by name: state, rate, next probe and its reason."""
-        chosen = await self._plans.choose_sources(await asyncio.to_thread(self._choice, asked))
+        chosen = await self._choices.choose(await asyncio.to_thread(self._choice, asked))
         first = place_after(chosen, asked.cursor)
         names = chosen[first : first + asked.limit]
         after = first + len(names)
@@ -183,7 +185,7 @@ class ProfileListings:
         found = self._plans.explain(name)
         if found is None:
             raise no_such_source(name, declaration)
-        return explained.explanation(found, await self._plans.kept(name))
+        return explained.explanation(found, await self._reports.kept(name))
 
 
 def _rules_of(profiles: Iterable[str], declaration: Declaration) -> dict[str, list[NotificationRule]]:
@@ -209,6 +211,8 @@ class _PlanListings:
 
     def __init__(self, queries: Queries, peers: Peers) -> None:
         self._plans = queries.plans
+        self._reports = queries.reports
+        self._items = queries.items
         self._peers = peers
 
     async def probe(self, name: str) -> wire.Items[wire.ProbeAsked]:
@@ -247,7 +251,7 @@ class _PlanListings:
     async def search_items(self, asked: wire.SearchWindow) -> wire.Page[wire.ItemFound]:
         """Search the stored items of all sources, or of one: those with all words, those seen last first."""
         at, limit = before(asked.cursor), asked.limit + 1
-        found = await self._plans.search_items(asked.q, source_id=asked.source, before=at, limit=limit)
+        found = await self._items.search(asked.q, source_id=asked.source, before=at, limit=limit)
         found, next_cursor = page_of(found, asked.limit)
         return wire.Page[wire.ItemFound](items=[payloads.item_found(each) for each in found], next_cursor=next_cursor)
 
@@ -265,7 +269,7 @@ class _PlanListings:
 
     async def report(self, asked: wire.Days) -> wire.ReportShown:
         """Compare what was found with what was predicted, day by day."""
-        return payloads.report(await self._plans.report(days=asked.days))
+        return payloads.report(await self._reports.report(days=asked.days))
 
 
 class _DeliveryListings:
@@ -274,12 +278,13 @@ class _DeliveryListings:
     def __init__(self, queries: Queries) -> None:
         self._profiles = queries.profiles
         self._deliveries = queries.deliveries
+        self._history = queries.history
         self._access = queries.access
 
     async def list_notifications(self, asked: wire.Found) -> wire.Page[wire.NotificationListed]:
         """List notifications, newest first, each with its deliveries."""
         which = filter_of_request(asked, self._profiles, since=asked.since)
-        found = await self._deliveries.notifications(which, before=before(asked.cursor), limit=asked.limit)
+        found = await self._history.find_notifications(which, before=before(asked.cursor), limit=asked.limit)
         items = await asyncio.to_thread(lambda: [payloads.notification(each) for each in found.rows])
         next_cursor = None if found.rest is None else cursor_of(str(found.rest))
         return wire.Page[wire.NotificationListed](items=items, next_cursor=next_cursor)
@@ -295,7 +300,7 @@ class _DeliveryListings:
 
     async def list_dead_letters(self, window: wire.ListWindow) -> wire.Page[wire.DeadLetter]:
         """List the deliveries that were given up, newest first."""
-        found = await self._deliveries.dead_letters(before=before(window.cursor), limit=window.limit + 1)
+        found = await self._history.dead_letters(before=before(window.cursor), limit=window.limit + 1)
         found, next_cursor = page_of(found, window.limit)
         return wire.Page[wire.DeadLetter](items=wire.DeadLetter.list_of(found), next_cursor=next_cursor)
 

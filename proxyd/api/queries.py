@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from proxyd.base.clock import Signal
 from proxyd.base.ports import Clock
 from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.delivery_queries import DeliveryQueries
@@ -11,19 +12,27 @@ from proxyd.daemon.discovery import FeedDiscovery
 from proxyd.daemon.moves import Moves
 from proxyd.daemon.plan_queries import PlanQueries
 from proxyd.daemon.pushes import Pushes
+from proxyd.daemon.reports import Reports
+from proxyd.daemon.source_choices import SourceChoices
 from proxyd.daemon.suspensions import Suspensions
 from proxyd.daemon.vitals import DaemonVitals
 from proxyd.store.access_rows import SqlAccess
+from proxyd.store.history import SqlHistory, SqlItemSearch
 
 
 @dataclass(frozen=True, slots=True)
 class Queries:
-    """The objects that own what is asked about."""
+    """The objects that own what is asked about; ``news`` is notified whenever notifications are recorded."""
 
     profiles: Declarations
     suspensions: Suspensions
     moves: Moves
     plans: PlanQueries
+    reports: Reports
+    choices: SourceChoices
+    history: SqlHistory
+    items: SqlItemSearch
+    news: Signal
     discovery: FeedDiscovery
     deliveries: DeliveryQueries
     access: SqlAccess

@@ -58,6 +58,8 @@ from proxyd.daemon import (
 )
 from proxyd.daemon.discovery import Discovered
 from proxyd.daemon.plan_loop import LoadSources
+from proxyd.daemon.reports import Reports
+from proxyd.daemon.source_choices import SourceChoices
 from proxyd.net import (
     Guard,
     HostTokens,
@@ -224,7 +226,7 @@ def build(
         suspensions=declarations.suspensions,
         transport=parts.transport,
         evaluation=evaluation,
-        plans=PlanQueries(decider, declarations, store, clock),
+        choices=SourceChoices(decider.known, clock),
     )
     news = _connect_signals(declarations, loops)
     supervisor = Supervisor(parts.supervision, clock, store.ping)
@@ -267,9 +269,14 @@ def _queries(
         profiles=declarations,
         suspensions=declarations.suspensions,
         moves=Moves(declarations, decider, loops.observer, store, clock),
-        plans=loops.plans,
+        plans=PlanQueries(decider, declarations, store, clock),
+        reports=Reports(decider, store, clock),
+        choices=loops.choices,
+        history=store.history,
+        items=store.items,
+        news=news,
         discovery=FeedDiscovery(parts.prober),
-        deliveries=DeliveryQueries(declarations, store, loops.notifying, parts.channel, parts.secrets, clock, news),
+        deliveries=DeliveryQueries(declarations, store, loops.notifying, parts.channel, parts.secrets, clock),
         access=store.access,
         callbacks=loops.pushes,
         vitals=DaemonVitals(decider.known, Explainer.of(decider), store, probes, parts.transport, metrics, clock),

@@ -21,10 +21,10 @@ from proxyd.daemon.delivery_queries import Notifying
 from proxyd.daemon.housekeeping import Housekeeping, measure_lag
 from proxyd.daemon.observer import Observer
 from proxyd.daemon.plan_loop import Planning
-from proxyd.daemon.plan_queries import PlanQueries
 from proxyd.daemon.probe_loop import ProbeLoop
 from proxyd.daemon.pushes import Pushes
 from proxyd.daemon.rule_evaluation import RuleEvaluation
+from proxyd.daemon.source_choices import SourceChoices
 from proxyd.daemon.suspensions import Suspensions
 from proxyd.store import SqlStore
 
@@ -92,7 +92,7 @@ class Loops:
     suspensions: Suspensions
     transport: Transport
     evaluation: RuleEvaluation
-    plans: PlanQueries
+    choices: SourceChoices
 
 
 class Daemon:
@@ -161,7 +161,7 @@ class Daemon:
             running.create_task(self._loops.transport.run(self._loops.observer.take_stray), name="transport")
             running.create_task(self._loops.planning.run(), name="planning")
             passing.append(running.create_task(self._declarations.gate.run(), name="planners"))
-            keeping_ready = self._loops.plans.keep_ready(self._declarations.declared)
+            keeping_ready = self._loops.choices.follow(self._declarations.declared)
             passing.append(running.create_task(keeping_ready, name="names of sources"))
             passing.append(running.create_task(self._supervisor.run(), name="watchdog"))
             passing.append(running.create_task(measure_lag(self._clock, self._metrics), name="lag"))

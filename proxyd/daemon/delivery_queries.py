@@ -22,14 +22,7 @@ from proxyd.core.model.outcome import Picture
 from proxyd.daemon.declarations import Declarations
 from proxyd.notify import Dispatcher, Pings, known_secret, sent_text
 from proxyd.store import SqlStore
-from proxyd.store.told_rows import (
-    DeadDelivery,
-    NotificationTrace,
-    SentText,
-    StoredNotification,
-    StoredNotifications,
-    Wanted,
-)
+from proxyd.store.told_rows import NotificationTrace, SentText, StoredNotification
 
 log = structlog.get_logger("notify")
 
@@ -148,7 +141,7 @@ class _DeliveryTest:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryQueries:
-    """Answers from the store; ``news`` is notified whenever notifications are recorded."""
+    """Answers about notifications and their receivers, and what people do with them."""
 
     profiles: Declarations
     store: SqlStore
@@ -156,23 +149,6 @@ class DeliveryQueries:
     channel: Channel
     secrets: SecretStore
     clock: Clock
-    news: Signal
-
-    async def notifications(self, wanted: Wanted, *, before: int | None, limit: int) -> StoredNotifications:
-        """Return notifications, newest first."""
-        return await self.store.history.find_notifications(wanted, before=before, limit=limit)
-
-    async def notifications_between(self, wanted: Wanted, after: int, until: int, *, limit: int) -> StoredNotifications:
-        """Return notifications, oldest first."""
-        return await self.store.history.find_between(wanted, after, until, limit=limit)
-
-    async def newest_position(self) -> int:
-        """Return the position of the newest notification."""
-        return await self.store.history.newest_position()
-
-    def next_news(self) -> asyncio.Event:
-        """Return an event that is set when notifications are recorded."""
-        return self.news.next
 
     async def trace(self, notification_id: str) -> NotificationTrace:
         """Return everything that led to a notification, its deliveries, and its texts."""
@@ -240,10 +216,6 @@ class DeliveryQueries:
             )
             for each in await self.store.webhooks.all()
         ]
-
-    async def dead_letters(self, *, before: int | None, limit: int) -> list[DeadDelivery]:
-        """Return the dead deliveries, newest first."""
-        return await self.store.history.dead_letters(before=before, limit=limit)
 
     async def replay(self, notification_id: str | None) -> int:
         """Send a notification again, or every dead delivery."""

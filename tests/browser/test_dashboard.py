@@ -294,7 +294,7 @@ async def lived(
 
 
 async def newest(api: Running) -> str:
-    (row,) = (await api.control.queries.deliveries.notifications(_ALL, before=None, limit=1)).rows
+    (row,) = (await api.control.queries.history.find_notifications(_ALL, before=None, limit=1)).rows
     return str(row.notification_id)
 
 

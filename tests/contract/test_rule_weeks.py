@@ -8,7 +8,7 @@ from sqlalchemy import delete
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rules.known.state import IntervalRecord, SourceState
-from proxyd.daemon.plan_queries import RuleWeeks
+from proxyd.daemon.reports import RuleWeeks
 from proxyd.store import SqlStore
 from proxyd.store.databases.tables import intervals
 from tests.observations import observed

@@ -131,7 +131,7 @@ async def test_the_why_page_gives_the_reason_and_its_numbers(browser: Browser) -
     assert reason in (await browser.get("/sources/s"))[1]
     promises = page.split('id="promises"')[1].split("</table>")[0]
     assert "90 % within 3 hours" in promises
-    (kept,) = await browser.api.control.queries.plans.kept("s")
+    (kept,) = await browser.api.control.queries.reports.kept("s")
     assert f"{kept.kept * 100:.0f}" in promises.split('data-label="Kept, 7 days"')[1]
     numbers = page.split('id="numbers"')[1].split("</table>")[0]
     assert f"at least one with {found.chance * 100:.3g} %" in numbers

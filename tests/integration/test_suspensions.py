@@ -284,7 +284,7 @@ async def test_a_resumed_source_keeps_to_its_budget_and_reports_what_changed_mea
         assert decider.planner.sources["a"].log.starts_s == [T0 + 5.0]
         await daemon.built.observer.take_in(changed("a", [item("old", T0 - 100), item("new", T0 + 50)], T0 + 90.0))
         found = (
-            await daemon.built.queries.deliveries.notifications(Wanted(frozenset({"other"})), before=None, limit=9)
+            await daemon.built.queries.history.find_notifications(Wanted(frozenset({"other"})), before=None, limit=9)
         ).rows
         assert [json.loads(each.body)["data"]["items"] for each in found] == [[{"channel.item.title": "new"}]]
 

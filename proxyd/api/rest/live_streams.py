@@ -75,7 +75,8 @@ class Streams:
         self._profiles = queries.profiles
         self._access = queries.access
         self._clock = queries.clock
-        self._deliveries = queries.deliveries
+        self._history = queries.history
+        self._news = queries.news
         self._settings = settings
         self._open: list[str | None] = []  # the tokens of the open streams
         self._ending = asyncio.Event()
@@ -106,7 +107,7 @@ class Streams:
     ) -> web.StreamResponse:
         last = _last_event(request.headers.get("Last-Event-ID") or asked.last_event_id)
         if last is None:
-            last = await self._deliveries.newest_position()
+            last = await self._history.newest_position()
         response = web.StreamResponse(headers=_HEADERS)
         try:
             await response.prepare(request)
@@ -123,7 +124,7 @@ class Streams:
     async def _send_all(self, to: _Listener, last: int) -> None:
         """Send until the daemon stops or the token expires; a notification recorded meanwhile sets ``news``."""
         while not self._has_expired(to) and not await self._is_dropped(to):
-            is_ending, news = self._ending.is_set(), self._deliveries.next_news()
+            is_ending, news = self._ending.is_set(), self._news.next
             last = await self._send_new(to, last)
             if is_ending:
                 return
@@ -135,11 +136,11 @@ class Streams:
 
         Once the token has expired, nothing more is sent.
         """
-        newest = await self._deliveries.newest_position()
+        newest = await self._history.newest_position()
         if newest < last:  # the position is from another database, or all before it has expired
             last = 0
         while last < newest and not await self._is_dropped(to):
-            found = await self._deliveries.notifications_between(to.which(), last, newest, limit=self._settings.batch)
+            found = await self._history.find_between(to.which(), last, newest, limit=self._settings.batch)
             for row in found.rows:
                 if self._has_expired(to):
                     return last

@@ -64,7 +64,7 @@ class Feeds:
     def __init__(self, queries: Queries) -> None:
         self._profiles = queries.profiles
         self._clock = queries.clock
-        self._deliveries = queries.deliveries
+        self._history = queries.history
         self._changes = FeedState()
 
     async def atom(self, request: web.Request) -> web.Response:
@@ -82,7 +82,7 @@ class Feeds:
             raise no_such(
                 f"rule in profile {profile!r} called", rule, rules_of_request(self._profiles, profile, None) or ()
             )
-        found = await self._deliveries.notifications(Wanted(rules), before=None, limit=_NEWEST)
+        found = await self._history.find_notifications(Wanted(rules), before=None, limit=_NEWEST)
         address = _address(request, rule)
         body = await asyncio.to_thread(lambda: write(Feed(profile, rule, address, tuple(map(entry, found.rows)))))
         etag = hashlib.sha256(body).hexdigest()[:32]

@@ -40,7 +40,7 @@ class ProfileHandlers:
     def __init__(self, queries: Queries, listings: Listings) -> None:
         self._profiles = queries.profiles
         self._listings = listings.profiles
-        self._plans = queries.plans
+        self._choices = queries.choices
         self._turn = asyncio.Lock()
         self._waiting = 0
 
@@ -139,7 +139,7 @@ class ProfileHandlers:
     async def export_feeds(self, request: web.Request) -> web.Response:
         """Return every source as OPML."""
         known_declaration(self._profiles)  # raises while the daemon starts
-        names, declared = await self._plans.source_names(), self._profiles.declaration.sources
+        names, declared = await self._choices.names(), self._profiles.declaration.sources
         addresses = {for_xml(name): declared[name].url for name in names if name in declared}
         text = await asyncio.to_thread(opml, addresses)
         return web.Response(text=text, content_type="text/x-opml")

@@ -102,6 +102,7 @@ class News:
         self._profiles = queries.profiles
         self._suspensions = queries.suspensions
         self._plans = queries.plans
+        self._reports = queries.reports
         self._vitals = queries.vitals
         self._moves = queries.moves
         self._listings = listings
@@ -112,7 +113,7 @@ class News:
         deliveries = self._listings.deliveries
         told = (await deliveries.list_notifications(wire.Found(limit=_MOST_TOLD))).items
         news = _told_alike(told)[:_MOST_NEWS]
-        report = payloads.report(await self._plans.report(days=_DAYS, with_promises=False))
+        report = payloads.report(await self._reports.report(days=_DAYS, with_promises=False))
         samples = await self._vitals.samples()
         suspended = self._suspensions.all()
         names = {subject: _Named.of([e.name for e in suspended if e.subject is subject]) for subject in Subject}

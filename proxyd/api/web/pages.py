@@ -49,6 +49,9 @@ class WebPages:
     def __init__(self, queries: Queries, listings: Listings, renderer: Renderer) -> None:
         self._profiles = queries.profiles
         self._plans = queries.plans
+        self._choices = queries.choices
+        self._history = queries.history
+        self._clock = queries.clock
         self._vitals = queries.vitals
         self._moves = queries.moves
         self._listings = listings
@@ -87,10 +90,10 @@ class WebPages:
         _without_blanks(request)
         asked = read_query(request, wire.SourcesWindow)
         found = await self._listings.profiles.list_sources(asked)
-        recent = await self._plans.recent_items([each.source for each in found.items], days=_SPARK_DAYS)
+        names = [each.source for each in found.items]
+        recent = await self._history.recent_items(names, self._clock.time_s(), days=_SPARK_DAYS)
         lines = {name: spark_line(each.days) for name, each in recent.items()}
         declaration = self._profiles.declaration
-        names = [each.source for each in found.items]
         moved, places = await self._moves.proposals(names), self._moves.places(names)
         edits = {each.source: editor_of(declaration, each.rules) for each in found.items}
         return self._render(
@@ -128,7 +131,7 @@ class WebPages:
             asked=asked,
             titles=titles_of(news.items),
             rules=sorted(declaration.rules)[:_MOST_CHOICES],
-            sources=(await self._plans.source_names())[:_MOST_CHOICES],
+            sources=(await self._choices.names())[:_MOST_CHOICES],
         )
 
     async def notification(self, request: web.Request) -> web.Response:
@@ -161,6 +164,9 @@ class Actions:
         self._moves = queries.moves
         self._deliveries = queries.deliveries
         self._plans = queries.plans
+        self._choices = queries.choices
+        self._history = queries.history
+        self._clock = queries.clock
         self._clock = queries.clock
 
     async def replay(self, request: web.Request) -> web.StreamResponse:

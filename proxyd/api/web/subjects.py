@@ -48,6 +48,7 @@ class Subjects:
     def __init__(self, queries: Queries, listings: Listings, renderer: Renderer) -> None:
         self._profiles = queries.profiles
         self._plans = queries.plans
+        self._reports = queries.reports
         self._deliveries = queries.deliveries
         self._moves = queries.moves
         self._clock = queries.clock
@@ -59,7 +60,7 @@ class Subjects:
         name, days = request.match_info["name"], read_query(request, _Back).days
         known = self._explanation_of(name)
         declared = known_declaration(self._profiles).sources[name]  # before any await: it may be removed
-        found = explained.explanation(known, await self._plans.kept(name))
+        found = explained.explanation(known, await self._reports.kept(name))
         moves = [payloads.move(each) for each in self._moves.of(name)]
         place = self._moves.places([name]).get(name)
         edit = None if place is not None else editor_of(self._profiles.declaration, found.rules)
@@ -73,7 +74,7 @@ class Subjects:
         name = request.match_info["name"]
         known = self._explanation_of(name)
         planned = await self._plans.plan_of(name, limit=_MOST_PLANNED)
-        found = explained.explanation(known, await self._plans.kept(name))
+        found = explained.explanation(known, await self._reports.kept(name))
         return self._render(
             request,
             "source_why.html",

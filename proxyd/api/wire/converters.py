@@ -22,7 +22,7 @@ from proxyd.core.rules.stages.payload import screenshot_path
 from proxyd.core.rules.stages.source_state import Calibration
 from proxyd.core.texts.safe_text import is_web
 from proxyd.daemon.moves import SourceMove
-from proxyd.daemon.plan_queries import Report
+from proxyd.daemon.reports import Report
 from proxyd.store.access_rows import Token
 from proxyd.store.told_rows import DecidedInterval, DeliveryStatus, FoundItem, StoredNotification
 
