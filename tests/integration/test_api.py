@@ -29,7 +29,7 @@ from proxyd.core.model.schedule import Probe, Reason
 from proxyd.core.rates.model_fit import ModelFit
 from proxyd.core.rules.known.state import IntervalRecord, SourceState
 from proxyd.core.rules.stages.source_state import Calibration
-from proxyd.daemon import plan_queries
+from proxyd.daemon import reports
 from proxyd.store import SqlStore
 from tests.fakes import no_queries
 from tests.fleets import DOMAIN, changed, item, rule, source
@@ -398,7 +398,7 @@ async def test_a_report_keeps_the_promises_that_fell_shortest(
 
     found = await report()
     assert ([each["kept"] for each in found["promises"]], found["promises_left_out"]) == ([0.0, 1.0], 0)
-    monkeypatch.setattr(plan_queries, "_MOST_PROMISES", 1)
+    monkeypatch.setattr(reports, "_MOST_PROMISES", 1)
     found = await report()
     assert ([each["kept"] for each in found["promises"]], found["promises_left_out"]) == ([0.0], 1)
 

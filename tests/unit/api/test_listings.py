@@ -49,7 +49,7 @@ def listings(profiles: int, rules: int, sources: int) -> ProfileListings:
     }
     own = {f"p{profile}": replace(PROFILE, name=f"p{profile}") for profile in range(profiles)}
     known = Known(replace(DECLARED, profiles=own, rules=made))
-    queries: Any = type("Known", (), {"profiles": known, "suspensions": known, "plans": known})
+    queries: Any = type("Known", (), dict.fromkeys(["profiles", "suspensions", "plans", "choices", "reports"], known))
     return ProfileListings(cast("Queries", queries), NO_PEERS)
 
 
