@@ -4,10 +4,8 @@ import sys
 
 
 def main() -> int:
-    """Run the command line.
-
-    It is imported here and not above: parser processes import the main module again, and need none of it.
-    """
+    """Run the command line."""
+    # It is imported here and not above: parser processes import the main module again, and need none of it
     from proxyd.cli.main import main as run
 
     return run()

@@ -118,11 +118,9 @@ _OTHER_HOST = (
 
 
 def admission(hosts: AbstractSet[str] | None) -> Middleware:
-    """Return a middleware that refuses encoded bodies, and requests for other hosts than ``hosts`` and IP addresses.
-
-    A website whose name was rebound to our address sends its own name, and must not read an answer. ``None`` allows all
-    hosts.
-    """
+    """Return a middleware that refuses encoded bodies, and requests for other hosts than ``hosts`` and IP addresses."""
+    # A website whose name was rebound to our address sends its own name, and must not read an answer. `None` allows all
+    # hosts.
 
     @web.middleware
     async def admit(request: web.Request, handler: Handler) -> web.StreamResponse:

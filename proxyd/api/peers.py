@@ -154,11 +154,9 @@ class AskedPeers:
         return told_session(request, self._planners)
 
     async def turn(self, host: str, spacing_s: float) -> None:
-        """Wait until a request to a host may start, if another planner has its sources and answers.
-
-        So requests after redirects keep the same spacing as that planner's probes. One that cannot be reached is
-        skipped; one that accepts the question and does not answer is waited for a minute, and twice the spacing.
-        """
+        """Wait until a request to a host may start, if another planner has its sources and answers."""
+        # So requests after redirects keep the same spacing as that planner's probes. One that cannot be reached is
+        # skipped; one that accepts the question and does not answer is waited for a minute, and twice the spacing.
         wanted = _Turn(host=host, spacing_s=spacing_s)
         for _ in range(_MOST_ASKED):
             planner = self._planners.planner_of_host(host)

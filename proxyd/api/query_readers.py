@@ -109,10 +109,8 @@ def filter_of_request(which: wire.Which, profiles: Declarations, *, since: str |
 
 
 def rules_of_request(profiles: Declarations, profile: str | None, rule: str | None) -> frozenset[str] | None:
-    """Return the rules of a profile as it is declared now, or the one rule, or ``None`` for all of them.
-
-    A rule may have been removed: its notifications are still stored.
-    """
+    """Return the rules of a profile as it is declared now, or the one rule, or ``None`` for all of them."""
+    # A rule may have been removed: its notifications are still stored
     if profile is None:
         return None if rule is None else frozenset([rule])
     declaration = known_declaration(profiles)

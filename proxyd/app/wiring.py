@@ -297,10 +297,8 @@ class Network:
 
 
 def session_limits(settings: Settings, open_files: int) -> SessionLimits:
-    """Return the session's limits: it may use all open files but a few, so that slow origins do not hold up others.
-
-    Warns if silent origins could use them all: later ones would then seem unreachable.
-    """
+    """Return the session's limits: it may use all open files but a few, so that slow origins do not hold up others."""
+    # Warns if silent origins could use them all: later ones would then seem unreachable
     limits = SessionLimits(room_for_connections(open_files), connections_per_host=max(8, settings.host_concurrency))
     most_per_s = max([settings.budget.per_s, *(hours.per_s for hours in settings.budget.hours)])
     open_at_most = most_per_s * (settings.probe_timeout + limits.keepalive_s)

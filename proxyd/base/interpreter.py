@@ -37,14 +37,12 @@ _THREAD_TURN_S = 0.0002
 
 
 def tune_interpreter() -> None:
-    """Make garbage collection rarer and thread switches more frequent, and return freed arrays to the system at once.
-
-    Each collection stops the event loop for a time that grows with the objects it looks at, and probes leave few
-    cycles. What was imported stays and is not looked at again, nor are sources (``growing``). SQLite releases the
-    interpreter's lock with every row: with the usual 5 ms, a commit of 64 rows took 200 ms next to a busy event loop.
-    Plans are made in threads from arrays of megabytes; glibc keeps what each thread freed, and the process grew by
-    that from 400 to 550 MB in 20 minutes.
-    """
+    """Collect garbage less often, switch threads more often, and return freed arrays to the system at once."""
+    # Each collection stops the event loop for a time that grows with the objects it looks at, and probes leave few
+    # cycles. What was imported stays and is not looked at again, nor are sources (`growing`). SQLite releases the
+    # interpreter's lock with every row: with the usual 5 ms, a commit of 64 rows took 200 ms next to a busy event loop.
+    # Plans are made in threads from arrays of megabytes; glibc keeps what each thread freed, and the process grew by
+    # that from 400 to 550 MB in 20 minutes.
     _leave_out()
     gc.set_threshold(*_COLLECTIONS)
     sys.setswitchinterval(_THREAD_TURN_S)
@@ -56,11 +54,9 @@ def tune_interpreter() -> None:
 
 @contextmanager
 def growing() -> Iterator[None]:
-    """While this is open, each garbage collection excludes from all later ones what it has found in use.
-
-    Garbage that an earlier collection found in use is never freed. So this is not done for every full collection:
-    connections that are open then would never be freed.
-    """
+    """While this is open, each garbage collection excludes from all later ones what it has found in use."""
+    # Garbage that an earlier collection found in use is never freed. So this is not done for every full collection:
+    # connections that are open then would never be freed.
     _leave_out()
     gc.callbacks.append(_leave_out_after)
     try:

@@ -511,10 +511,8 @@ class _DemoWorkload:
 
 
 def _make_workload(duration_s: float, rng: np.random.Generator) -> _DemoWorkload:
-    """Return feeds in an order independent of their rates; every second has a weekly pattern, in one of three zones.
-
-    All share the same weekend days: zones lie half a day ahead or behind.
-    """
+    """Return feeds in an order independent of their rates; every second has a weekly pattern, in one of three zones."""
+    # All share the same weekend days: zones lie half a day ahead or behind
     rates = rng.permutation(zipf_rates(FEEDS, exponent=EXPONENT, total_per_s=ITEMS_PER_S))
     times = []
     for feed, rate in enumerate(rates):

@@ -171,10 +171,8 @@ def _restarting(rule: NotificationRule, before: _Accepted) -> Sequence[str]:
 
 
 def _acceptance_times_here(database: Path | None) -> dict[str, _Accepted]:
-    """Return the rules as they were accepted last, as far as a database file says it.
-
-    It is read without the store, which is slow to import. A database of an earlier version does not hold everything.
-    """
+    """Return the rules as they were accepted last, as far as a database file says it."""
+    # It is read without the store, which is slow to import. A database of an earlier version does not hold everything.
     columns = {name for _, name, *_ in _read_here(database, "PRAGMA table_info(rules)")}
     meaning = "meaning" if "meaning" in columns else "1"
     counting = "counting" if "counting" in columns else "''"

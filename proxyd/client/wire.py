@@ -142,10 +142,8 @@ class Wire:
         body: object = None,
         key: str | None = None,
     ) -> T:
-        """Return the JSON of an answer, a ``kind``; ``body`` is sent as JSON, ``key`` as its Idempotency-Key.
-
-        Only of lists and of readiness it is checked that they are: older daemons leave out members of others.
-        """
+        """Return the JSON of an answer, a ``kind``; ``body`` is sent as JSON, ``key`` as its Idempotency-Key."""
+        # Only of lists and of readiness it is checked that they are: older daemons leave out members of others
         headers = key_header(key)
         content = None if body is None else json.dumps(body).encode()
         if content is not None:

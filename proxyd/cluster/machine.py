@@ -450,12 +450,10 @@ _POSTGRESQL_PORT = 5432
 
 
 def address_of_listener(settings: Settings) -> str:
-    """Return ``host:port`` of the listener for other machines, or an empty text if they cannot reach it.
-
-    A listener on all addresses is reached at the one from which this machine reaches its database, unless that is here
-    too. A listener on loopback is reached only from here, and so if the database is here too. The name of the database
-    may be looked up, which takes time.
-    """
+    """Return ``host:port`` of the listener for other machines, or an empty text if they cannot reach it."""
+    # A listener on all addresses is reached at the one from which this machine reaches its database, unless that is
+    # here too. A listener on loopback is reached only from here, and so if the database is here too. The name of the
+    # database may be looked up, which takes time.
     if settings.advertise or settings.database_path is not None:
         return settings.advertise
     host, port = settings.listen_address

@@ -170,20 +170,16 @@ class GivenTurns:
             await self._clock.sleep(self._spacing_s)
 
     async def let_pass(self, queue: HostQueue) -> None:
-        """Give the first turn of a host although a batch of the host has not ended: it waits for a turn itself.
-
-        Otherwise two hosts whose redirects lead to each other would wait for each other.
-        """
+        """Give the first turn of a host although a batch of the host has not ended: it waits for a turn itself."""
+        # Otherwise two hosts whose redirects lead to each other would wait for each other
         first = next((each for each in queue.waiting if isinstance(each, TurnMessage)), None)
         if first is not None and self._may_pass(first, self._spacing_s):
             queue.waiting.remove(first)
             await self._give(first)
 
     async def let_own_pass(self, queue: HostQueue, turn: TurnMessage) -> None:
-        """Give a turn to the prober that makes the batch of the host, now and then.
-
-        The batch may wait for what the turn is for, such as a robots.txt.
-        """
+        """Give a turn to the prober that makes the batch of the host, now and then."""
+        # The batch may wait for what the turn is for, such as a robots.txt
         least_s = max(_PASS_S, self._spacing_s)
         if queue.prober_id == turn.prober_id and self._may_pass(turn, least_s) and turn in queue.waiting:
             queue.waiting.remove(turn)

@@ -111,12 +111,10 @@ class Sharing:
 
 
 def part_of_budget(known: Knowledge, now_s: float) -> float:
-    """Return our part of the budget, 0 to 1; the parts of all planners make up the whole.
-
-    A budget that is spent where it saves most delay gives each source probes in proportion to the square root of its
-    update rate and its weight, whoever plans it. So each planner knows its part without asking the others. This passes
-    through all sources: run it in a thread.
-    """
+    """Return our part of the budget, 0 to 1; the parts of all planners make up the whole."""
+    # A budget that is spent where it saves most delay gives each source probes in proportion to the square root of its
+    # update rate and its weight, whoever plans it. So each planner knows its part without asking the others. This
+    # passes through all sources: run it in a thread.
     compiled, own, total = known.compiled, 0.0, 0.0
     for source_id, rules in compiled.rules_of.items():
         if source_id in known.paused:

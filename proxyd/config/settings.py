@@ -220,10 +220,8 @@ def _network_of(value: str) -> str:
 
 
 def _address(value: str, schemes: set[str]) -> SplitResult | None:
-    """Return the parts of a host's URL without a query, or ``None`` if it is invalid.
-
-    Callers raise without the value: it may hold a secret, and so may the library's message.
-    """
+    """Return the parts of a host's URL without a query, or ``None`` if it is invalid."""
+    # Callers raise without the value: it may hold a secret, and so may the library's message
     parts = _split(value)
     if parts is None or parts.scheme not in schemes or not parts.hostname or parts.query or parts.fragment:
         return None

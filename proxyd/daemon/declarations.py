@@ -116,10 +116,8 @@ class _ProfileFolder:
         return read_directory(self._folder)
 
     def has_changed(self) -> bool:
-        """Return whether files have changed since they were read, but not since the last call.
-
-        Editors empty a file before they write it, so a file that still changes is not read yet.
-        """
+        """Return whether files have changed since they were read, but not since the last call."""
+        # Editors empty a file before they write it, so a file that still changes is not read yet
         found, before = self._snapshot(), self._looked
         if found == self._read:
             return False

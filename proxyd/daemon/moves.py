@@ -99,10 +99,8 @@ class Moves:
         return {each.source_id: _MovePlace(each.text.file, lines[each.source_id]) for each in written}
 
     async def accept(self, source: str, *, to: str | None = None) -> _MoveAccepted:
-        """Read a source where its permanent redirects lead, from now on and over restarts.
-
-        Its headers and secrets go there too, so with ``to`` it is read nowhere else than where somebody looked.
-        """
+        """Read a source where its permanent redirects lead, from now on and over restarts."""
+        # Its headers and secrets go there too, so with `to` it is read nowhere else than where somebody looked
         if not self._declarations.has_started:
             raise BusyError("the daemon is starting; try again in a few seconds")
         async with self._declarations.suspensions.turn, self._observer.turn(source):

@@ -85,10 +85,8 @@ class PlanQueries:
         return await asyncio.to_thread(lambda: list(islice(preview, limit)))
 
     async def advise(self) -> Advice:
-        """Return what other budgets would capture, computed in a thread from a copy of the rules' demands.
-
-        It is kept for a minute, unless there is another plan or declaration.
-        """
+        """Return what other budgets would capture, computed in a thread from a copy of the rules' demands."""
+        # It is kept for a minute, unless there is another plan or declaration
         async with self._advising:  # who asks meanwhile gets the same
             now_s, week, compiled = self._clock.time_s(), self._planner.week, self._known.compiled
             kept = self._advised

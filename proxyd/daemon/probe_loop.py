@@ -158,10 +158,8 @@ class ProbeLoop:
         return self._draining
 
     def _choose(self, now: Chronon, now_s: float) -> None:
-        """Choose once in each chronon; give back the probes that an earlier one did not start.
-
-        After a start, or a freeze that began in an earlier chronon, there is only room for what is left of this one.
-        """
+        """Choose once in each chronon; give back the probes that an earlier one did not start."""
+        # After a start, or a freeze that began in an earlier chronon, there is only room for what is left of this one
         if self._reached is not None and now <= self._reached:
             return
         waiting = self._waiting()

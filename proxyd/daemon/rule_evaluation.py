@@ -50,11 +50,9 @@ class RuleEvaluation:
         await self._pool.close()
 
     async def run(self, tasks: Iterable[Task[R]]) -> list[R]:
-        """Return the results of tasks, in order; raises nothing.
-
-        Other coroutines run only between tasks, after as many steps as one quick task may take, or while the worker is
-        busy.
-        """
+        """Return the results of tasks, in order; raises nothing."""
+        # Other coroutines run only between tasks, after as many steps as one quick task may take, or while the worker
+        # is busy
         results: list[R] = []
         steps = 0.0
         for task in tasks:

@@ -61,10 +61,8 @@ class DaemonVitals:
         return self.transport.aside
 
     async def readiness(self) -> dict[str, bool]:
-        """Return whether the writer commits, the plan is fresh and probes have outcomes.
-
-        Migrations ran before anything listened.
-        """
+        """Return whether the writer commits, the plan is fresh and probes have outcomes."""
+        # Migrations ran before anything listened
         try:
             async with asyncio.timeout(_PING_S):
                 await self.store.ping()

@@ -55,10 +55,8 @@ class Turn:
     is_leaving: bool = False
 
     def sent(self) -> None:
-        """Note that the request left now; the next one's spacing counts from here, however long connecting took.
-
-        Until then no other turn gets its token. If a request is sent again, the newest token is moved.
-        """
+        """Note that the request left now; the next one's spacing counts from here, however long connecting took."""
+        # Until then no other turn gets its token. If a request is sent again, the newest token is moved.
         self.lane.log.move_last(self.clock.monotonic_s())
         self.let_next()
 

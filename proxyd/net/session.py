@@ -183,10 +183,8 @@ def _tls_context() -> ssl.SSLContext:
 
 
 def _certificate_of(connection: Any) -> str:
-    """Return the hash of the certificate of a handshake that failed, or ``""``.
-
-    Python 3.13 has a method for it, and before that only the object below has one.
-    """
+    """Return the hash of the certificate of a handshake that failed, or ``""``."""
+    # Python 3.13 has a method for it, and before that only the object below has one
     of = connection if hasattr(connection, "get_unverified_chain") else connection._sslobj  # noqa: SLF001
     for certificate in of.get_unverified_chain() or ():
         data = certificate if isinstance(certificate, bytes) else certificate.public_bytes(_DER)

@@ -57,11 +57,9 @@ def parse_document(
 
 
 def _with_numbers(feed: ParsedFeed, page_class: PageClass | None, languages: Languages) -> ParsedFeed:
-    """Return a feed with the fields that its class declares as numbers read as people write them.
-
-    Only the feed knows its language. A plain number stays a text, which rules can read, and so does a text that does
-    not hold one number.
-    """
+    """Return a feed with the fields that its class declares as numbers read as people write them."""
+    # Only the feed knows its language. A plain number stays a text, which rules can read, and so does a text that does
+    # not hold one number.
     fields = () if page_class is None else page_class.fields
     paths = [each.path.lower() for each in fields if each.type in {FieldType.INTEGER, FieldType.DECIMAL}]
     if not paths or not feed.items:

@@ -124,10 +124,8 @@ def _newest(source: Path, *, next_to: Path | None) -> Iterator[Path]:
 
 
 def _put_in_place(database: Path, fresh: Path, stamp: str) -> Path | None:
-    """Move ``fresh`` into the database's place; return the new path of the old database, if there was one.
-
-    The database exists at every moment: if the process is killed, either the old or the new file is in place.
-    """
+    """Move ``fresh`` into the database's place; return the new path of the old database, if there was one."""
+    # The database exists at every moment: if the process is killed, either the old or the new file is in place
     with store_errors():
         _give_to_owner(fresh, database)
         sync(fresh)

@@ -291,11 +291,9 @@ def _filter_of(wanted: Wanted) -> Select[*tuple[Any, ...]]:
 
 
 def intervals_of(notification: StoredNotification) -> Select[*tuple[Any, ...]]:
-    """Return a query of the intervals on a notification's sources that began when its own did, with their ends.
-
-    Successive probes may find several on a source in one chronon: the notification belongs to one that was not probed
-    after it was made.
-    """
+    """Return a query of the intervals on a notification's sources that began when its own did, with their ends."""
+    # Successive probes may find several on a source in one chronon: the notification belongs to one that was not probed
+    # after it was made
     c, data = t.intervals.c, _data(notification)
     start_s = _time_s(data.get("interval", {}).get("start"))
     own = [each["source"] for each in data.get("pages", ())] or [notification.source_id]

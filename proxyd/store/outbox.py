@@ -167,10 +167,8 @@ class SqlOutbox:
         await self._writer.submit(write)
 
     async def retry_now(self, endpoint: str, now_s: float) -> None:
-        """Make the deliveries due that wait for their next attempt at an endpoint, which works again.
-
-        An outage of two minutes made messages wait for up to five more.
-        """
+        """Make the deliveries due that wait for their next attempt at an endpoint, which works again."""
+        # An outage of two minutes made messages wait for up to five more
         o = t.outbox.c
         waiting = and_(o.state == "pending", o.next_s > now_s, o.endpoint == endpoint, o.attempts > 0)
         await self._writer.submit(lambda on: on.execute(update(t.outbox).where(waiting).values(next_s=now_s)))
@@ -316,11 +314,9 @@ def _held_back(some: FromClause) -> ColumnElement[bool]:
 def _first_of(
     some: FromClause, state: str, lane: ColumnElement[str], *conditions: ColumnElement[bool]
 ) -> ScalarSelect[int]:
-    """Return the position of a lane's first delivery in a state; NULL without any.
-
-    A range of one lane, in order, makes every database step through the index of lanes. Asked for deliveries whose lane
-    equals another one, PostgreSQL reads them all, because it expects to meet one of that lane soon.
-    """
+    """Return the position of a lane's first delivery in a state; NULL without any."""
+    # A range of one lane, in order, makes every database step through the index of lanes. Asked for deliveries whose
+    # lane equals another one, PostgreSQL reads them all, because it expects to meet one of that lane soon.
     of_lane = and_(some.c.state == state, some.c.lane >= lane, some.c.lane <= lane)
     ordered = select(some.c.position).where(of_lane, *conditions).order_by(some.c.lane, some.c.position)
     return ordered.limit(1).scalar_subquery()

@@ -175,10 +175,8 @@ class SqlPlanRecord:
         return {source_id: record for source_id, record in found if record is not None}
 
     async def load_fleet(self) -> FleetRecord | None:
-        """Return what was learned of all sources together, or ``None`` if nothing was.
-
-        Several planners have learned it, each of its own sources: this is that of our own, or of others.
-        """
+        """Return what was learned of all sources together, or ``None`` if nothing was."""
+        # Several planners have learned it, each of its own sources: this is that of our own, or of others
         found = await self._read(select(t.fleet).order_by(t.fleet.c.fleet_id != 1 + self._part(), t.fleet.c.fleet_id))
         return next(map(rows.fleet_record, found), None)
 

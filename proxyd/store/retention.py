@@ -23,11 +23,9 @@ _MOST_PROBES = 2_000_000
 
 
 async def expire(writer: Writer, now_s: float, *, retention_s: float) -> int:
-    """Delete what is older than ``retention_s`` and no longer needed; return the number of rows.
-
-    A source's last window stays, however old: otherwise its items would be new again. Undelivered notifications and
-    the newest one stay too: no later one may get its position.
-    """
+    """Delete what is older than ``retention_s`` and no longer needed; return the number of rows."""
+    # A source's last window stays, however old: otherwise its items would be new again. Undelivered notifications and
+    # the newest one stay too: no later one may get its position.
     horizon = now_s - retention_s
     deleted = await expire_items(writer, horizon)
     newest = select(func.max(t.notifications.c.position)).scalar_subquery()

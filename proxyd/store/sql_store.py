@@ -244,10 +244,8 @@ class SqlStore(SqlOutbox):
         return known
 
     async def record(self, observation: Observation) -> None:
-        """Store everything that one probe changed, in one transaction; returns once it is committed.
-
-        Observations that wait for the same commit share its statements.
-        """
+        """Store everything that one probe changed, in one transaction; returns once it is committed."""
+        # Observations that wait for the same commit share its statements
         if observation.subscription is not None:  # first: the stored observation must find it
             self.subscriptions.add(observation.subscription.source_id, observation.subscription)
         self._waiting.append(observation)

@@ -110,10 +110,8 @@ class SqlWebhooks:
         return [as_type(_KnownWebhook, row) for row in await self._read(query)]
 
     def declare(self, connection: Connection, rules: Iterable[NotificationRule], now_s: float) -> None:
-        """Forget the webhooks that are no longer declared, and record the new ones as unconfirmed.
-
-        Deliveries held for a removed webhook are given up: nobody knows who would get them.
-        """
+        """Forget the webhooks that are no longer declared, and record the new ones as unconfirmed."""
+        # Deliveries held for a removed webhook are given up: nobody knows who would get them
         webhooks = {each for rule in rules for each in rule.deliveries if isinstance(each, WebhookDelivery)}
         declared = {key_of(each) for each in webhooks}
         stored = {tuple(row)[:4]: row.state for row in connection.execute(_LOCKED)}
@@ -128,10 +126,8 @@ class SqlWebhooks:
 
 
 def held(connection: Connection, endpoint: str | None = None) -> frozenset[Key]:
-    """Return the webhooks, of one endpoint or all, that have not answered; they cannot before this transaction ends.
-
-    Otherwise, deliveries that another process releases would never go: it cannot see this transaction's rows.
-    """
+    """Return the webhooks, of one endpoint or all, that have not answered; they cannot before this transaction ends."""
+    # Otherwise, deliveries that another process releases would never go: it cannot see this transaction's rows
     query = _HELD if endpoint is None else _HELD.where(t.webhooks.c.endpoint == endpoint)
     return frozenset(tuple(row) for row in connection.execute(query))
 

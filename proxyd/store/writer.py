@@ -125,10 +125,8 @@ class Writer:
 
 
 def take_all(waiting: deque[T]) -> list[T]:
-    """Take all waiting entries; the event loop may append more at any time.
-
-    In this way, writes that wait for the same commit share their statements: the first does the work of all.
-    """
+    """Take all waiting entries; the event loop may append more at any time."""
+    # In this way, writes that wait for the same commit share their statements: the first does the work of all
     return [waiting.popleft() for _ in range(len(waiting))]
 
 

@@ -173,11 +173,9 @@ def _is_for_browsers(request: web.Request) -> bool:
 
 
 def is_own(request: web.Request) -> bool:
-    """Return whether the browser says that a request came from one of our pages.
-
-    Under our Referrer-Policy browsers send the origin ``null``, and on plain http they do not send the site: then only
-    the CSRF token of the form decides.
-    """
+    """Return whether the browser says that a request came from one of our pages."""
+    # Under our Referrer-Policy browsers send the origin `null`, and on plain http they do not send the site: then only
+    # the CSRF token of the form decides
     site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
     if site is not None and site != "same-origin":
         return False
@@ -240,10 +238,8 @@ async def _read_files(request: web.Request) -> dict[str, str]:
 
 
 async def _parts_of(request: web.Request, most: int) -> dict[str, str]:
-    """Return the parts of a form of at most ``most`` bytes as UTF-8, whatever charsets and encodings they name.
-
-    A client may name one that takes hours: Python's punycode needs time that grows with the square of the length.
-    """
+    """Return the parts of a form of at most ``most`` bytes as UTF-8, whatever charsets and encodings they name."""
+    # A client may name one that takes hours: Python's punycode needs time that grows with the square of the length
     found: dict[str, str] = {}
     size = 0
     async for part in await request.multipart():

@@ -23,10 +23,8 @@ def zone_names() -> frozenset[str]:
 
 @cache
 def all_zones() -> Mapping[str, ZoneInfo]:
-    """Return all time zones by name; the first call reads 600 files, and so belongs to a declaration, not to a rule.
-
-    To look up a zone by a text of a source imported modules and read files at each call, for 0.1 s.
-    """
+    """Return all time zones by name; the first call reads 600 files, and so belongs to a declaration, not to a rule."""
+    # To look up a zone by a text of a source imported modules and read files at each call, for 0.1 s
     return {name: ZoneInfo(name) for name in zone_names()}
 
 

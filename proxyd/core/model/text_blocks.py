@@ -91,11 +91,9 @@ def diff_blocks(
 def _equal_runs(
     before: Sequence[str], after: Sequence[str], most_compared: int, spend: Callable[[int], None]
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield the runs of equal blocks as difflib finds them: places in both texts, and length.
-
-    It searches the longest run in each part between those already found. The number of pairs that a search compares is
-    known before it starts, so the work is counted and bounded.
-    """
+    """Yield the runs of equal blocks as difflib finds them: places in both texts, and length."""
+    # It searches the longest run in each part between those already found. The number of pairs that a search compares
+    # is known before it starts, so the work is counted and bounded.
     matcher = SequenceMatcher(None, before, after)
     places = matcher.b2j  # type: ignore[attr-defined]  # a public attribute that the stubs leave out
     pairs = [0, *accumulate(1 + len(places.get(block, ())) for block in before)]

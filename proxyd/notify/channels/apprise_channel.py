@@ -46,10 +46,8 @@ def _load_apprise() -> ModuleType:
 
 
 def _forget_environment(session: type[Any]) -> None:
-    """Let sessions of the library that apprise asks services with read no environment.
-
-    They followed HTTP_PROXY, so that the guard saw the proxy's address alone, and sent passwords of .netrc.
-    """
+    """Let sessions of the library that apprise asks services with read no environment."""
+    # They followed HTTP_PROXY, so that the guard saw the proxy's address alone, and sent passwords of .netrc
     begin = session.__init__
 
     @wraps(begin)
@@ -236,10 +234,8 @@ def _note_refusals(now_s: float) -> Iterator[_Refusal]:
 
 @cache
 def _watch_answers() -> None:
-    """Let the client of apprise's services tell their refusals, and not ask again after one that asks to wait.
-
-    Some services of apprise would sleep in their thread and ask again themselves.
-    """
+    """Let the client of apprise's services tell their refusals, and not ask again after one that asks to wait."""
+    # Some services of apprise would sleep in their thread and ask again themselves
     requests: Any = import_module("requests")
     send = requests.Session.send
 
@@ -343,11 +339,9 @@ class ChatForm:
         return self.size(convert(self.source, self.target, text)) + _ROW_END
 
     def _cut(self, row: str, room: int) -> Iterator[tuple[str, int]]:
-        """Yield a row, escaped, with its length; a row that is too long for a message in pieces, cut at spaces.
-
-        No text is shorter after escaping, so only the beginning that may fit is measured: to measure the whole rest for
-        each piece took 9 s for a row of 120,000 characters.
-        """
+        """Yield a row, escaped, with its length; a row that is too long for a message in pieces, cut at spaces."""
+        # No text is shorter after escaping, so only the beginning that may fit is measured: to measure the whole rest
+        # for each piece took 9 s for a row of 120,000 characters
         while len(row) > room or (length := self._length(text := self.escape(row))) > room:
             most = bisect_left(range(min(len(row), room + 1)), True, key=partial(self._is_too_long, row, room)) - 1
             space = max(row.rfind(" ", 0, most), row.rfind("\n", 0, most))

@@ -225,10 +225,8 @@ def _left_out(data: Mapping[str, Any]) -> list[str]:
 
 
 def _chat_lines(data: Mapping[str, Any]) -> list[str]:
-    """Return the texts of a notification's rows; those of a query that names columns show each of them, in its order.
-
-    A chat showed the first one alone.
-    """
+    """Return the texts of a notification's rows, with every column that its query names, in its order."""
+    # A chat showed the first one alone
     lines, changes = _lines(data), data.get("changes", ())
     if not data.get("message", {}).get("is_named"):
         return lines

@@ -276,11 +276,9 @@ def _page_request(route: Route, foreign: AbstractSet[Frame]) -> PageRequest:
 
 
 def _asking(request: Request, foreign: AbstractSet[Frame]) -> str | None:
-    """Return the URL of the document that makes a request; an empty frame belongs to the document around it.
-
-    Whether a frame navigates itself or is navigated by the document around it cannot be seen, so a frame that ever
-    showed a ``foreign`` document is nobody's: it asked the source's host with its secrets.
-    """
+    """Return the URL of the document that makes a request; an empty frame belongs to the document around it."""
+    # Whether a frame navigates itself or is navigated by the document around it cannot be seen, so a frame that ever
+    # showed a `foreign` document is nobody's: it asked the source's host with its secrets
     try:
         frame: Frame | None = request.frame
     except Error:  # of a new page

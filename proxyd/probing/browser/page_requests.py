@@ -321,10 +321,8 @@ def _read(text: str | None) -> URL | None:
 
 
 def _readable(answer: PageAnswer, request: PageRequest, url: URL) -> PageAnswer:
-    """Return an answer that scripts of other origins can read only if the server allows it.
-
-    Playwright lets them read each answer that names no allowed origin. The browser does not see redirects.
-    """
+    """Return an answer that scripts of other origins can read only if the server allows it."""
+    # Playwright lets them read each answer that names no allowed origin. The browser does not see redirects.
     own = _url_of(request.url).origin()
     if url.origin() != own and request.kind in _READ_BY_SCRIPTS:
         asking, allowed = _read(request.by), _read(answer.headers.get(_ALLOWED_ORIGIN))

@@ -204,10 +204,8 @@ class FeedEntry:
 
 
 def _content_hash(content: Sequence[str | None]) -> str:
-    """Return a digest of the normal form of a content.
-
-    The form takes a hundred times as long as a digest, so it is made only if the content was not seen lately.
-    """
+    """Return a digest of the normal form of a content."""
+    # The form takes a hundred times as long as a digest, so it is made only if the content was not seen lately
     written = digest(content)
     known = _content_hashes.get(written)
     if known is None:
@@ -271,11 +269,9 @@ def window_of(entries: Iterable[FeedEntry], channel: Mapping[str, Value], most: 
 
 
 def _with_own_identities(entries: Sequence[FeedEntry]) -> Iterator[FeedEntry]:
-    """Return the entries, each with an identity of its own.
-
-    A guid or a link that several items of a document share ("null", the address of the blog) identifies none of them.
-    Their own link tells them apart, or else what they say. Entries that say the same keep the shared identity.
-    """
+    """Return the entries, each with an identity of its own."""
+    # A guid or a link that several items of a document share ("null", the address of the blog) identifies none of them.
+    # Their own link tells them apart, or else what they say. Entries that say the same keep the shared identity.
     counts = Counter(entry.identity.item_id for entry in entries)
     distinctions: dict[str, set[object]] = {name: set() for name, count in counts.items() if count > 1}
     for entry in entries if distinctions else ():

@@ -20,11 +20,9 @@ from proxyd.probing.feeds.fast_names import LONGEST_BASE, MOST_NAMESPACES
 
 
 def strict_document(body: bytes, language: str | None = None) -> Mapping[str, Any]:
-    """Return feedparser's reading of a document in UTF-8, up to its first error.
-
-    feedparser does not get the document's URL: it would make guids absolute, and a redirect would change identities.
-    ``language`` is that of the header ``Content-Language``.
-    """
+    """Return feedparser's reading of a document in UTF-8, up to its first error."""
+    # feedparser does not get the document's URL: it would make guids absolute, and a redirect would change identities.
+    # `language` is that of the header `Content-Language`.
     document = _read(body, _Reader("", language, "utf-8"))
     if _FOREIGN.search(body) is not None:
         own = _read(body, _OwnReader("", language, "utf-8"))

@@ -226,10 +226,8 @@ class FetchResponse:
 
     @property
     def is_throttling(self) -> bool:
-        """Whether the host asks for fewer requests: by 429, or by a 503 that says for how long.
-
-        A 503 alone is how most sites are down; it says nothing of the host's other pages.
-        """
+        """Whether the host asks for fewer requests: by 429, or by a 503 that says for how long."""
+        # A 503 alone is how most sites are down; it says nothing of the host's other pages
         return self.status == 429 or (self.status == 503 and bool(self.retry_after_s))
 
     @property

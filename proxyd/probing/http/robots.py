@@ -210,10 +210,8 @@ class Robots:
             self._take_failure(url, record, response)
 
     def _busy(self, url: URL, record: _Record, response: FetchResponse) -> None:
-        """Use an old copy while the host is busy; without one, the probe is throttled or fails as the file did.
-
-        The next probe asks for the file again: a host that is back is not forbidden for minutes.
-        """
+        """Use an old copy while the host is busy; without one, the probe is throttled or fails as the file did."""
+        # The next probe asks for the file again: a host that is back is not forbidden for minutes
         if not self._is_covered(record, _LEAST_S):
             message = f"robots.txt of {url.origin()} answers with status {response.status}"
             if response.is_throttling:

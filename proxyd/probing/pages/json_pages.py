@@ -121,10 +121,8 @@ def _has_row_list(query: JSONPathQuery, document: Json) -> bool:
 
 
 def _holds_rows(value: list[Json] | dict[str, Json]) -> bool:
-    """Return whether rows can stand in a value: in a list or an empty object.
-
-    An object with other members shows that the page is built in another way now.
-    """
+    """Return whether rows can stand in a value: in a list or an empty object."""
+    # An object with other members shows that the page is built in another way now
     return isinstance(value, list) or not value
 
 

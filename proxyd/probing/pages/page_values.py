@@ -195,10 +195,8 @@ class _Rows:
             yield Item(identity, fields, None, self._hash(normal), former_hashes=(self._hash(texts),))
 
     def _normal(self, field: Field, raw: Raw, text: str | None, value: Value) -> str | None:
-        """Return a value in the form in which it is compared, as text: a number by its size, a text by what is read.
-
-        The part of a text that is too long to keep counts too.
-        """
+        """Return a value in the form in which it is compared, as text: a number by its size, a text by what is read."""
+        # The part of a text that is too long to keep counts too
         if text is None or value is None:
             return None
         is_text = isinstance(raw, str) and isinstance(value, str)

@@ -307,10 +307,8 @@ def _join(member: Member, connection: Connection) -> None:
 
 
 def _look(role: str, connection: Connection) -> _View:
-    """Return who has what; a process takes its lock before it is among the members, so those without are dead.
-
-    All rows are read as they were at one time: who leaves meanwhile would seem to have ended with its shards.
-    """
+    """Return who has what; a process takes its lock before it is among the members, so those without are dead."""
+    # All rows are read as they were at one time: who leaves meanwhile would seem to have ended with its shards
     s, m = t.shards.c, t.members.c
     connection.execute(_AT_ONE_TIME)
     held = frozenset(connection.scalars(_LOCKED, {"locks": MEMBERS}))
@@ -348,10 +346,8 @@ def _take_over(
 
 
 def _inherit(member: Member, gone: Collection[int], connection: Connection) -> tuple[frozenset[str], float]:
-    """Return who may work for planners that have ended, and for how long.
-
-    These count as our own from now on, because who takes other shards of the dead does not find them any more.
-    """
+    """Return who may work for planners that have ended, and for how long."""
+    # These count as our own from now on, because who takes other shards of the dead does not find them any more
     p = t.planners.c
     known = connection.execute(select(p.member, p.rest_s, p.probers).with_for_update()).all()
     probers = {prober for each in known for prober in each.probers}

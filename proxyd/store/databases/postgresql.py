@@ -123,10 +123,8 @@ def session_of(connections: StoreConnections) -> SessionConnection:
 
 
 async def wait_for_answer(asked: Coroutine[Any, Any, T], limit_s: float) -> T:
-    """Return the server's answer; raise ``StoreUnreachableError`` if it takes longer than ``limit_s``.
-
-    The request is then abandoned, not awaited: ending a session that hangs takes seconds.
-    """
+    """Return the server's answer; raise ``StoreUnreachableError`` if it takes longer than ``limit_s``."""
+    # The request is then abandoned, not awaited: ending a session that hangs takes seconds
     asking = asyncio.create_task(asked, name="answer of the database")  # a task group would wait for its end
     try:
         await asyncio.wait([asking], timeout=limit_s)
@@ -169,10 +167,8 @@ class PostgresUpkeep:
                 await bare.execute(text(f"VACUUM ({how}) {', '.join(metadata.tables)}"))
 
     async def backup(self, target: Path) -> None:
-        """Write a consistent copy to ``target``, which must not exist; other work continues.
-
-        The copy runs on a loop of its own, because its SQLite side would block this one.
-        """
+        """Write a consistent copy to ``target``, which must not exist; other work continues."""
+        # The copy runs on a loop of its own, because its SQLite side would block this one
         await on_own_loop(_copy(self._engine.url, target))
 
 
@@ -234,10 +230,8 @@ async def session_with_lease(url: str, role: str, lease_s: float) -> AsyncIterat
 
 
 def end_sessions(connection: Connection, names: Collection[str]) -> None:
-    """End the writing sessions of these names that are in a transaction, if our own database user opened them.
-
-    One whose process was frozen in the middle of a statement would otherwise keep its locks for ever.
-    """
+    """End the writing sessions of these names that are in a transaction, if our own database user opened them."""
+    # One whose process was frozen in the middle of a statement would otherwise keep its locks for ever
     listed = [_NAMED + name + use for name in names for use in ("", _FOR_PEOPLE)]
     connection.execute(_END_SESSIONS, {"names": listed})
 

@@ -178,10 +178,8 @@ def _run(engine: Engine, statement: str) -> None:
 
 
 def copy_file(source: Path, target: Path, over: Event | None = None) -> None:
-    """Copy a snapshot of a database to a file that does not exist, on a connection of its own.
-
-    Fails once ``over`` is set. On return the copy is on the disk, which VACUUM INTO does not ensure.
-    """
+    """Copy a snapshot of a database to a file that does not exist, on a connection of its own."""
+    # Fails once `over` is set. On return the copy is on the disk, which VACUUM INTO does not ensure.
     uri = f"{source.absolute().as_uri()}?mode=ro"
     with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
         end_when(over, connection)

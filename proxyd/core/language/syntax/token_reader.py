@@ -175,10 +175,8 @@ class TokenReader:
             raise UnexpectedTokenError(Complaint(message, self.token.start, self.token.stop))
 
     def complain(self, extra: Sequence[str] = ()) -> Complaint:
-        """Return a complaint that names what was expected instead of the next token.
-
-        A word before the token that was read as a name may be the misspelt keyword: ``SELECT title FRM RSS``.
-        """
+        """Return a complaint that names what was expected instead of the next token."""
+        # A word before the token that was read as a name may be the misspelt keyword: `SELECT title FRM RSS`
         token, before = self.token, self.tokens[max(0, self.at - 1)]
         known = self._expected.union(extra)
         suggestion = suggest_keyword(token.value, known) if token.shape == "WORD" else ""

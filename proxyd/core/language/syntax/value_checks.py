@@ -300,10 +300,9 @@ class Values:
             self.reporter.warn_once("DELIVERY MAIL waits while the settings smtp and mail_from are empty", span)
 
     def channel(self, url: str, span: TextSpan) -> None:
-        """Report a text that is not exactly one address, or that the settings do not allow.
-
-        What was accepted before is only warned of, so that a change of settings does not keep the daemon from starting.
-        """
+        """Report a text that is not exactly one address, or that the settings do not allow."""
+        # What was accepted before is only warned of, so that a change of settings does not keep the daemon from
+        # starting
         settings, scheme = self._settings, channel_scheme(url)
         refuse = self.reporter.warn if settings.accepted_before else self.reporter.error
         if scheme is None:
