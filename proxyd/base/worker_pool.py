@@ -34,24 +34,12 @@ _PRELOADED = ["proxyd.probing.document_parser"]  # others import their modules a
 
 @dataclass(frozen=True, slots=True)
 class WorkerLimits:
-    """What the workers of a pool may use.
+    """What the workers of a pool may use."""
 
-    Parameters
-    ----------
-    timeout_s
-        Longest time for one job, from when a worker starts it.
-    memory_bytes
-        Data in one worker, beyond what it has before its first job.
-    jobs
-        Number of jobs after which a worker is replaced.
-    tries
-        How often a job is started if its worker dies.
-    """
-
-    timeout_s: float = 10.0
-    memory_bytes: int = 256 << 20
-    jobs: int = 1000
-    tries: int = 2
+    timeout_s: float = 10.0  # longest time for one job, from when a worker starts it
+    memory_bytes: int = 256 << 20  # data in one worker, beyond what it has before its first job
+    jobs: int = 1000  # number of jobs after which a worker is replaced
+    tries: int = 2  # how often a job is started if its worker dies
 
 
 class WorkerPool(Generic[R]):

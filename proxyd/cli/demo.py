@@ -489,16 +489,10 @@ WEEK_FACTORS = (_WORKING, _NIGHT) * 5 + (_WEEKEND, _WEEKEND) * 2
 
 @dataclass(frozen=True, slots=True)
 class _DemoWorkload:
-    """When the items of each feed appear, in seconds from the start of the demo; earlier ones are negative.
-
-    Parameters
-    ----------
-    rates_per_s
-        Mean rates of the feeds.
-    """
+    """When the items of each feed appear, in seconds from the start of the demo; earlier ones are negative."""
 
     times_s: tuple[Times, ...]
-    rates_per_s: Times
+    rates_per_s: Times  # mean rates of the feeds
     duration_s: float
 
     def events_s(self) -> list[Times]:

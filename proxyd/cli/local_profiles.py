@@ -82,17 +82,11 @@ def _is_whole(paths: Sequence[Path], settings: Settings) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Differences:
-    """How rules differ from those that a daemon runs, or ran last.
+    """How rules differ from those that a daemon runs, or ran last."""
 
-    Parameters
-    ----------
-    restarting
-        The counters that would start again, by rule.
-    meanings
-        What rules that an earlier version accepted do differently, by name.
-    """
-
+    # The counters that would start again, by rule
     restarting: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    # What rules that an earlier version accepted do differently, by name
     meanings: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -66,26 +66,16 @@ NOTHING_PARSED: Mapping[SourceText, Parsed] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class _DeclaredTexts:
-    """The texts of a declaration, read; most texts of the next one are the same.
+    """The texts of a declaration, read; most texts of the next one are the same."""
 
-    Parameters
-    ----------
-    parsed, in_file
-        What each text says, and the same by file.
-    statements, expanded
-        The statements as written, and with what each WATCH and each list stands for, each with its file.
-    declared
-        The latter by kind and name.
-    checked
-        What they mean.
-    """
-
+    # What each text says, and the same by file
     parsed: Mapping[SourceText, Parsed]
     in_file: Mapping[str, Parsed]
+    # The statements as written, and with what each WATCH and each list stands for, each with its file
     statements: Sequence[tuple[str, Statement]]
     expanded: Sequence[tuple[str, Statement]]
-    declared: Mapping[StatementKind, Mapping[str, tuple[str, Statement]]]
-    checked: Checked | None
+    declared: Mapping[StatementKind, Mapping[str, tuple[str, Statement]]]  # the latter by kind and name
+    checked: Checked | None  # what they mean
 
     @classmethod
     def of(cls, checked: Checked) -> _DeclaredTexts:

@@ -17,24 +17,13 @@ from proxyd.core.model.profile import PREVIEW, PREVIEW_FIELD, Extraction, Field,
 
 @dataclass(frozen=True, slots=True)
 class Discovered:
-    """What an address holds.
+    """What an address holds."""
 
-    Parameters
-    ----------
-    outcome
-        The outcome of probing it. Its ``source_id`` is the address to watch: that of a feed to which a page links.
-    page_class
-        The name of the built-in class that reads it: FEED, PAGE or PRICE.
-    price
-        The price that its page states, or ``None``.
-    preview
-        The page as harmless markup; empty for a feed, or if it was not asked for.
-    """
-
+    # The outcome of probing it. Its `source_id` is the address to watch: that of a feed to which a page links.
     outcome: ProbeOutcome
-    page_class: str
-    price: Item | None = None
-    preview: str = ""
+    page_class: str  # the name of the built-in class that reads it: FEED, PAGE or PRICE
+    price: Item | None = None  # the price that its page states, or `None`
+    preview: str = ""  # the page as harmless markup; empty for a feed, or if it was not asked for
 
 
 _MOST_TRIED = 3

@@ -28,30 +28,18 @@ class _MovePlace:
 
 @dataclass(frozen=True, slots=True)
 class SourceMove:
-    """A permanent move of a source.
-
-    Parameters
-    ----------
-    declared_url, url
-        The declared address, and the new one.
-    since_s, probes
-        When a probe was first led there, in unix seconds, and how many were; or when the move was accepted, and 0.
-    place
-        Where the source is declared; ``None`` if that was over the API.
-    is_proposed
-        Whether it was seen for a week or longer, so that people should know.
-    is_accepted
-        Whether it was accepted, and the declaration does not name the new address yet.
-    """
+    """A permanent move of a source."""
 
     source_id: str
+    # The declared address, and the new one
     declared_url: str
     url: str
+    # When a probe was first led there, in unix seconds, and how many were; or when the move was accepted, and 0
     since_s: float
     probes: int
-    place: _MovePlace | None
-    is_proposed: bool = False
-    is_accepted: bool = False
+    place: _MovePlace | None  # where the source is declared; `None` if that was over the API
+    is_proposed: bool = False  # whether it was seen for a week or longer, so that people should know
+    is_accepted: bool = False  # whether it was accepted, and the declaration does not name the new address yet
 
 
 @dataclass(frozen=True, slots=True)

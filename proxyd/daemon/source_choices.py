@@ -34,24 +34,12 @@ class SourceKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SourceChoice:
-    """Which sources to list.
+    """Which sources to list."""
 
-    Parameters
-    ----------
-    text
-        What their names or addresses must contain, whatever the case; empty for all.
-    kinds
-        Those of any of these kinds, or all if it is empty.
-    among
-        The names from which to choose, or ``None`` for all.
-    order
-        By ``name``, or with the greatest first: the ``newest`` item, the last time they were ``probed``, their
-        ``items``.
-    """
-
-    text: str = ""
-    kinds: frozenset[SourceKind] = frozenset()
-    among: AbstractSet[str] | None = None
+    text: str = ""  # what their names or addresses must contain, whatever the case; empty for all
+    kinds: frozenset[SourceKind] = frozenset()  # those of any of these kinds, or all if it is empty
+    among: AbstractSet[str] | None = None  # the names from which to choose, or `None` for all
+    # By `name`, or with the greatest first: the `newest` item, the last time they were `probed`, their `items`
     order: str = "name"
 
     @property

@@ -34,29 +34,16 @@ _NAME_THREADS = 64  # so that slow name servers do not hold up other lookups
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
-    """Limits of a session.
+    """Limits of a session."""
 
-    Parameters
-    ----------
-    connections, connections_per_host
-        Open connections; 0 is no limit. A limit would delay probes behind those of slow origins: the probing budget
-        and the probes' timeout bound the open connections instead.
-    keepalive_s
-        How long a connection without a request stays open.
-    connect_timeout_s
-        For one address, TCP and TLS together.
-    dns_ttl_s
-        How long resolved addresses are cached.
-    header_bytes
-        Longest status line and longest header of a response.
-    """
-
+    # Open connections; 0 is no limit. A limit would delay probes behind those of slow origins: the probing budget and
+    # the probes' timeout bound the open connections instead.
     connections: int = 0
     connections_per_host: int = 8
-    keepalive_s: float = 15.0
-    connect_timeout_s: float = 10.0
-    dns_ttl_s: float = 60.0
-    header_bytes: int = 32_768
+    keepalive_s: float = 15.0  # how long a connection without a request stays open
+    connect_timeout_s: float = 10.0  # for one address, TCP and TLS together
+    dns_ttl_s: float = 60.0  # how long resolved addresses are cached
+    header_bytes: int = 32_768  # longest status line and longest header of a response
 
 
 class NameThreads:

@@ -37,30 +37,18 @@ _SOURCES = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PastSource:
-    """The events that a daemon saw of a source.
-
-    Parameters
-    ----------
-    first_contact_s, watched_s
-        When its items were first seen, and until when its events are known.
-    lost
-        Estimated number of events that were lost unseen.
-    events_s, seen_s
-        When each event happened and when a probe found it, unix seconds, shape (n,), in any order.
-    exact
-        Whether the time is the item's own; the others were placed between two probes, shape (n,).
-    seed
-        Whether the event was there at first contact, shape (n,).
-    """
+    """The events that a daemon saw of a source."""
 
     source_id: str
+    # When its items were first seen, and until when its events are known
     first_contact_s: float
     watched_s: float
-    lost: float
+    lost: float  # estimated number of events that were lost unseen
+    # When each event happened and when a probe found it, unix seconds, shape (n,), in any order
     events_s: Floats
     seen_s: Floats
-    exact: Bools
-    seed: Bools
+    exact: Bools  # whether the time is the item's own; the others were placed between two probes, shape (n,)
+    seed: Bools  # whether the event was there at first contact, shape (n,)
 
 
 def read_past(database: Path) -> list[PastSource]:

@@ -47,28 +47,19 @@ class SeenItem:
 
 @dataclass(frozen=True, slots=True)
 class FoundItem:
-    """A stored item that a search found.
+    """A stored item that a search found."""
 
-    Parameters
-    ----------
-    position
-        Its number among all items: one that was seen later has a greater one.
-    title, text
-        Its title, and its other texts without markup.
-    event_s, seen_s
-        When it came by its own time, or by our estimate, and when it was seen; unix seconds.
-    is_exact, is_gone
-        Whether the item gives its own time, and whether its source has removed it.
-    """
-
-    position: int
+    position: int  # its number among all items: one that was seen later has a greater one
     source_id: str
     item_id: str
+    # Its title, and its other texts without markup
     title: str
     text: str
     link: str | None
+    # When it came by its own time, or by our estimate, and when it was seen; unix seconds
     event_s: float
     seen_s: float
+    # Whether the item gives its own time, and whether its source has removed it
     is_exact: bool
     is_gone: bool
 

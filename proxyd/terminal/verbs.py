@@ -16,24 +16,14 @@ Argument: TypeAlias = Callable[[Any], Any]
 
 
 class Verb(NamedTuple):
-    """A verb, or a group of verbs if it has no function.
+    """A verb, or a group of verbs if it has no function."""
 
-    Parameters
-    ----------
-    name
-        What is typed after ``proxyd``; a verb of a group has the group's name before its own.
-    text
-        What it does, without a capital and a full stop.
-    members
-        What the usage of a group calls its verbs.
-    """
-
-    name: str
-    text: str
+    name: str  # what is typed after `proxyd`; a verb of a group has the group's name before its own
+    text: str  # what it does, without a capital and a full stop
     examples: Sequence[str]
     run: Run | None = None
     takes: Sequence[Argument] = ()
-    members: str = "ACTION"
+    members: str = "ACTION"  # what the usage of a group calls its verbs
 
 
 def verb(name: str, *examples: str, takes: Sequence[Argument] = (), text: str = "") -> Callable[[Run], Verb]:

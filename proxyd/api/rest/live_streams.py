@@ -35,27 +35,14 @@ log = structlog.get_logger("api")
 
 @dataclass(frozen=True, slots=True)
 class StreamSettings:
-    """Bounds of streams.
+    """Bounds of streams."""
 
-    Parameters
-    ----------
-    most
-        Maximum number of open streams.
-    each
-        Maximum number of open streams of one token.
-    batch
-        Notifications read at once for a client, which bounds the memory of a stream.
-    write_timeout_s
-        Time after which a client that reads nothing is disconnected; it can resume where it was.
-    heartbeat_s
-        Pause after which a comment is sent, and the store is read even without news.
-    """
-
-    most: int = 100
-    each: int = 20
-    batch: int = 50
+    most: int = 100  # maximum number of open streams
+    each: int = 20  # maximum number of open streams of one token
+    batch: int = 50  # notifications read at once for a client, which bounds the memory of a stream
+    # Time after which a client that reads nothing is disconnected; it can resume where it was
     write_timeout_s: float = 30.0
-    heartbeat_s: float = 15.0
+    heartbeat_s: float = 15.0  # pause after which a comment is sent, and the store is read even without news
 
 
 @dataclass(frozen=True, slots=True)

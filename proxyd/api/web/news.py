@@ -41,20 +41,13 @@ class _Named:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What was kept of the promises in some days; shares are ``None`` if nothing was decided.
-
-    Parameters
-    ----------
-    share, predicted
-        The share of events that were seen in time, and the one that was predicted.
-    delay_s
-        The mean delay of items that give their own time.
-    """
+    """What was kept of the promises in some days; shares are ``None`` if nothing was decided."""
 
     events: int
+    # The share of events that were seen in time, and the one that was predicted
     share: float | None
     predicted: float | None
-    delay_s: float | None
+    delay_s: float | None  # the mean delay of items that give their own time
 
     @classmethod
     def of(cls, days: Sequence[wire.Day]) -> Kept:

@@ -106,23 +106,16 @@ SET TRIGGER {trigger} START NOW END NEVER SET UTILITY STRICT;
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """How listed sources are read, and what one rule reports of them all.
+    """How listed sources are read, and what one rule reports of them all."""
 
-    Parameters
-    ----------
-    name, older
-        The class that an import declares, which hides no built-in one, and the one that imports declared before.
-    field
-        What is searched for a word.
-    """
-
+    # The class that an import declares, which hides no built-in one, and the one that imports declared before
     name: str
     older: str
     fields: str
     event: str
     selected: str
     told: str
-    field: str
+    field: str  # what is searched for a word
 
     def rule(self, listing: str) -> str:
         """Return the name of the rule of a list."""

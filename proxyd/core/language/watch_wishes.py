@@ -17,32 +17,18 @@ WHEN_OF_VALUES = {"changes": "", "falls": "NEW.value < OLD.value", "rises": "NEW
 
 @dataclass(frozen=True, slots=True)
 class WatchWish:
-    """What somebody wants to watch.
-
-    Parameters
-    ----------
-    page_class
-        The class that reads the address, such as ``PAGE``; empty for a feed, or to leave that as it is.
-    words
-        To tell only of what holds one of these.
-    searched
-        The class that reads the address if ``page_class`` does not say it.
-    selector
-        The CSS selector of a value of the page, or empty. It is a number if ``when`` compares it.
-    when
-        When to tell of a value or a price: one of ``WHEN_OF_VALUES``.
-    to
-        Mail addresses, chats and webhooks; ``secret`` names the variable that holds the secret of webhooks.
-    """
+    """What somebody wants to watch."""
 
     url: str
+    # The class that reads the address, such as `PAGE`; empty for a feed, or to leave that as it is
     page_class: str = ""
     name: str | None = None
     locale: str | None = None
-    words: tuple[str, ...] = ()
-    searched: str | None = None
-    selector: str = ""
-    when: str = "changes"
+    words: tuple[str, ...] = ()  # to tell only of what holds one of these
+    searched: str | None = None  # the class that reads the address if `page_class` does not say it
+    selector: str = ""  # the CSS selector of a value of the page, or empty. It is a number if `when` compares it.
+    when: str = "changes"  # when to tell of a value or a price: one of `WHEN_OF_VALUES`
+    # Mail addresses, chats and webhooks; `secret` names the variable that holds the secret of webhooks
     to: tuple[str, ...] = ()
     secret: str | None = None
 

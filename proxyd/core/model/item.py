@@ -50,35 +50,18 @@ _OF_SOURCE = (EventKind.FAILURE, EventKind.RECOVERY, EventKind.MOVED, EventKind.
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One entry of a source as a probe found it.
+    """One entry of a source as a probe found it."""
 
-    Parameters
-    ----------
-    item_id
-        Identity within its source, stable between probes (guid, link or a hash).
-    fields
-        Values by full path in lower case, for example ``channel.item.title``.
-    published_s
-        The item's own time in unix seconds, or ``None`` if the source gives none.
-    content_hash
-        Changes exactly when the content changes in more than its spelling.
-    former_ids
-        Other identities under which an earlier version may have stored it.
-    last_known
-        The last known values of fields of a page that are silent now, by path.
-    is_mended
-        Whether its document was not well-formed; earlier versions escaped texts of such documents in another way.
-    former_hashes
-        The hashes of the same content as earlier versions read it.
-    """
-
-    item_id: str
+    item_id: str  # identity within its source, stable between probes (guid, link or a hash)
+    # Values by full path in lower case, for example `channel.item.title`
     fields: Mapping[str, Value] = field(hash=False)
-    published_s: float | None
-    content_hash: str
-    former_ids: tuple[str, ...] = ()
-    former_hashes: tuple[str, ...] = ()
+    published_s: float | None  # the item's own time in unix seconds, or `None` if the source gives none
+    content_hash: str  # changes exactly when the content changes in more than its spelling
+    former_ids: tuple[str, ...] = ()  # other identities under which an earlier version may have stored it
+    former_hashes: tuple[str, ...] = ()  # the hashes of the same content as earlier versions read it
+    # Whether its document was not well-formed; earlier versions escaped texts of such documents in another way
     is_mended: bool = False
+    # The last known values of fields of a page that are silent now, by path
     last_known: Mapping[str, Value] = field(default_factory=dict, hash=False, compare=False)
 
     def with_memory_of(self, before: Item | None) -> Item:
@@ -102,27 +85,13 @@ def _has(values: Mapping[str, Value], path: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class UpdateEvent:
-    """A change at a source.
-
-    Parameters
-    ----------
-    seq
-        Its number in the source's stream, increasing in the order in which events are taken.
-    time_s
-        When it happened, in unix seconds: the item's own time, or the best bound if ``exact`` is false.
-    seen_s
-        When a probe discovered it.
-    item
-        The item after the event, or before it if it was removed.
-    old
-        The item as it was before an update; ``None`` for other kinds.
-    """
+    """A change at a source."""
 
     source_id: str
-    seq: int
+    seq: int  # its number in the source's stream, increasing in the order in which events are taken
     kind: EventKind
-    item: Item
-    time_s: float
-    seen_s: float
+    item: Item  # the item after the event, or before it if it was removed
+    time_s: float  # when it happened, in unix seconds: the item's own time, or the best bound if `exact` is false
+    seen_s: float  # when a probe discovered it
     exact: bool
-    old: Item | None = None
+    old: Item | None = None  # the item as it was before an update; `None` for other kinds

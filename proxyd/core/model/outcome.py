@@ -75,46 +75,26 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class ProbeRequest:
-    """What a prober needs to know of a source; a source without a page class is read as a feed.
-
-    Parameters
-    ----------
-    url
-        The declared address.
-    reading
-        The id of the address and of how it is read; an outcome with another reading says nothing.
-    moved_url
-        The permanent target of the source's redirects, if they agreed repeatedly; asked instead of ``url``.
-    locale
-        The LOCALE of the source, which settles how ambiguous numbers are read.
-    headers, auth, post
-        What the profile adds to requests; sent only to the origin of the address asked first. ``post`` is the body, if
-        the source is asked by POST.
-    rendering
-        How a browser renders the page; ``None`` if it is read as the server sends it.
-    wants_picture
-        Whether a rule keeps a picture of the page as the browser shows it.
-    obeys_robots
-        Whether the host's robots.txt may forbid the probe.
-    trace
-        The step of a trace that the probe belongs to, as a ``traceparent`` header; empty without a trace.
-    """
+    """What a prober needs to know of a source; a source without a page class is read as a feed."""
 
     source_id: str
-    url: str
+    url: str  # the declared address
     validators: Validators = NO_VALIDATORS
     body_hash: str | None = None
     page_class: PageClass | None = None
-    reading: str = ""
-    locale: str | None = None
+    reading: str = ""  # the id of the address and of how it is read; an outcome with another reading says nothing
+    locale: str | None = None  # the LOCALE of the source, which settles how ambiguous numbers are read
+    # The permanent target of the source's redirects, if they agreed repeatedly; asked instead of `url`
     moved_url: str | None = None
+    # What the profile adds to requests; sent only to the origin of the address asked first. `post` is the body, if
+    # the source is asked by POST.
     headers: tuple[tuple[str, str | SecretRef], ...] = ()
     auth: Auth | None = None
     post: str | None = None
-    rendering: Rendering | None = None
-    wants_picture: bool = False
-    obeys_robots: bool = False
-    trace: str = ""
+    rendering: Rendering | None = None  # how a browser renders the page; `None` if it is read as the server sends it
+    wants_picture: bool = False  # whether a rule keeps a picture of the page as the browser shows it
+    obeys_robots: bool = False  # whether the host's robots.txt may forbid the probe
+    trace: str = ""  # the step of a trace that the probe belongs to, as a `traceparent` header; empty without a trace
 
     @property
     def host(self) -> str:
@@ -132,81 +112,43 @@ class HubLinks:
 
 @dataclass(frozen=True, slots=True)
 class ProbeOutcome:
-    """How one probe ended.
-
-    Parameters
-    ----------
-    started_s, finished_s
-        Unix seconds at which the first request started and the last byte was processed.
-    items
-        The whole window of the source in document order if ``kind`` is CHANGED; otherwise empty.
-    truncated
-        Whether the window held more items than ``items``.
-    retry_after_s
-        Seconds that the origin asked to wait, from ``finished_s``.
-    fresh_for_s
-        Seconds from ``finished_s`` for which the response says that it stays fresh; ``None`` if it does not say so.
-    period_s
-        How often the document says that it changes (ttl, updatePeriod); ``None`` if it does not, or was not read.
-    permanent_url
-        The target of redirects of kind 301 and 308, up to the first of another kind; ``None`` without any.
-    hub_links
-        The hubs in the response or its document, if that was read.
-    answered_by
-        The host of the last response; ``None`` without a response.
-    is_answered
-        Whether bytes of an answer came, of the document or of what had to be read before it, also if the probe failed.
-    certificate
-        The SHA-256 of a certificate that was not trusted.
-    crawl_delay_s
-        Seconds between requests that robots.txt asks for.
-    misfits
-        Number of values that do not fit their declared type and read as null.
-    detail
-        One line for people: the status, the error or a description of the document.
-    requests
-        Number of HTTP requests that were started, including redirects.
-    trace
-        The trace of the request.
-    is_push
-        Whether a hub pushed it without a request. The items of a feed are then only the new ones.
-    is_redirected
-        Whether redirects led to another place than the address asked first.
-    is_unordered
-        Whether the document lists its items in no particular order, as a sitemap does.
-    linked_feeds
-        The feeds that a web page links to, if it was read as a feed.
-    picture
-        The page as the browser showed it, if that was asked for and a picture could be taken.
-    """
+    """How one probe ended."""
 
     source_id: str
     kind: OutcomeKind
+    # Unix seconds at which the first request started and the last byte was processed
     started_s: float
     finished_s: float
     status: int | None = None
+    # The whole window of the source in document order if `kind` is CHANGED; otherwise empty
     items: tuple[Item, ...] = ()
-    truncated: bool = False
+    truncated: bool = False  # whether the window held more items than `items`
     validators: Validators = NO_VALIDATORS
     body_hash: str | None = None
-    retry_after_s: float | None = None
+    retry_after_s: float | None = None  # seconds that the origin asked to wait, from `finished_s`
+    # Seconds from `finished_s` for which the response says that it stays fresh; `None` if it does not say so
     fresh_for_s: float | None = None
+    # How often the document says that it changes (ttl, updatePeriod); `None` if it does not, or was not read
     period_s: float | None = None
+    # The target of redirects of kind 301 and 308, up to the first of another kind; `None` without any
     permanent_url: str | None = None
-    hub_links: HubLinks | None = None
-    answered_by: str | None = None
+    hub_links: HubLinks | None = None  # the hubs in the response or its document, if that was read
+    answered_by: str | None = None  # the host of the last response; `None` without a response
+    # Whether bytes of an answer came, of the document or of what had to be read before it, also if the probe failed
     is_answered: bool = False
-    certificate: str = ""
-    crawl_delay_s: float | None = None
-    misfits: int = 0
-    detail: str = ""
-    requests: int = 1
+    certificate: str = ""  # the SHA-256 of a certificate that was not trusted
+    crawl_delay_s: float | None = None  # seconds between requests that robots.txt asks for
+    misfits: int = 0  # number of values that do not fit their declared type and read as null
+    detail: str = ""  # one line for people: the status, the error or a description of the document
+    requests: int = 1  # number of HTTP requests that were started, including redirects
     body_bytes: int = 0
-    trace: str = ""
+    trace: str = ""  # the trace of the request
+    # Whether a hub pushed it without a request. The items of a feed are then only the new ones.
     is_push: bool = False
-    is_redirected: bool = False
-    is_unordered: bool = False
-    linked_feeds: tuple[str, ...] = ()
+    is_redirected: bool = False  # whether redirects led to another place than the address asked first
+    is_unordered: bool = False  # whether the document lists its items in no particular order, as a sitemap does
+    linked_feeds: tuple[str, ...] = ()  # the feeds that a web page links to, if it was read as a feed
+    # The page as the browser showed it, if that was asked for and a picture could be taken
     picture: Picture | None = None
 
     @property

@@ -59,20 +59,13 @@ def css_parts(selector: str) -> tuple[str, str | None]:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a page class.
-
-    Parameters
-    ----------
-    extraction
-        Where its value is read; ``None`` for feed paths.
-    is_nullable
-        Whether its value may be missing by design; otherwise a missing value is a silence, and the last known one still
-        counts as ``OLD``. It is no part of how a page is read, and so not of the representation.
-    """
+    """A field of a page class."""
 
     path: str
     type: FieldType
-    extraction: Extraction | None = None
+    extraction: Extraction | None = None  # where its value is read; `None` for feed paths
+    # Whether its value may be missing by design; otherwise a missing value is a silence, and the last known one still
+    # counts as `OLD`. It is no part of how a page is read, and so not of the representation.
     is_nullable: bool = field(default=False, repr=False)
 
 

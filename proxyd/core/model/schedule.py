@@ -18,17 +18,10 @@ Times: TypeAlias = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """What ``probes`` probes achieved against ``events`` events; without events, completeness is 1 and delay 0.
+    """What ``probes`` probes achieved against ``events`` events; without events, completeness is 1 and delay 0."""
 
-    Parameters
-    ----------
-    completeness
-        Captured intervals over all execution intervals, 0 to 1.
-    mean_delay_s, p95_delay_s
-        The time from an event to the probe that found it.
-    """
-
-    completeness: float
+    completeness: float  # captured intervals over all execution intervals, 0 to 1
+    # The time from an event to the probe that found it
     mean_delay_s: float
     p95_delay_s: float
     probes: int
@@ -175,21 +168,13 @@ class Constraint(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One request to one source, planned for one chronon.
-
-    Parameters
-    ----------
-    rule
-        The first rule that it serves, or ``None`` if it serves only detection.
-    rate_per_day
-        The source's estimated update rate when the probe was planned, in items a day.
-    """
+    """One request to one source, planned for one chronon."""
 
     source_id: str
     chronon: Chronon
     reason: Reason
-    rule: str | None = None
-    rate_per_day: float = 0.0
+    rule: str | None = None  # the first rule that it serves, or `None` if it serves only detection
+    rate_per_day: float = 0.0  # the source's estimated update rate when the probe was planned, in items a day
 
 
 @dataclass(frozen=True, slots=True)

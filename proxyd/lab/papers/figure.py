@@ -67,22 +67,13 @@ class Intervals:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Updates:
-    """Updates of numbered pages in an epoch that begins at chronon 0.
+    """Updates of numbered pages in an epoch that begins at chronon 0."""
 
-    Parameters
-    ----------
-    pages, chronons
-        Shape (n,), in order of the page, then of the chronon.
-    count
-        Number of pages.
-    epoch
-        Number of chronons.
-    """
-
+    # Shape (n,), in order of the page, then of the chronon
     pages: Ints
     chronons: Ints
-    count: int
-    epoch: int
+    count: int  # number of pages
+    epoch: int  # number of chronons
 
     @classmethod
     def of(cls, chronons: list[list[int]], epoch: int) -> Updates:
@@ -140,26 +131,15 @@ class Updates:
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """The distribution of a synthetic set of updates.
-
-    Parameters
-    ----------
-    pages, events
-        Exact numbers of pages and updates.
-    exponent
-        Exponent of the pages' rates, which are proportional to ``1 / rank ** exponent``.
-    week
-        The intensity over the epoch, which lasts from 0 to 1.
-    batch
-        Mean number of simultaneous updates (geometric).
-    """
+    """The distribution of a synthetic set of updates."""
 
     name: str
+    # Exact numbers of pages and updates
     pages: int
     events: int
-    exponent: float
-    week: Week = STEADY
-    batch: float = 1.0
+    exponent: float  # exponent of the pages' rates, which are proportional to `1 / rank ** exponent`
+    week: Week = STEADY  # the intensity over the epoch, which lasts from 0 to 1
+    batch: float = 1.0  # mean number of simultaneous updates (geometric)
 
     def draw(self, rng: np.random.Generator) -> Drawn:
         """Return one trace."""
@@ -240,32 +220,18 @@ _WIDE, _HIGH = 100.0, 20.0
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A table, and how to draw it.
+    """A table, and how to draw it."""
 
-    Parameters
-    ----------
-    name
-        Short name, also for its files: letters, digits and hyphens.
-    title
-        What it shows, with the units.
-    columns, rows
-        The table.
-    x, y
-        Columns to draw, ``y`` against ``x``; ``None`` for a table only.
-    by
-        Column that distinguishes the curves; ``None`` if each of ``y`` is one.
-    note
-        What to compare the figure with, or what differs from the paper and why.
-    """
-
-    name: str
-    title: str
+    name: str  # short name, also for its files: letters, digits and hyphens
+    title: str  # what it shows, with the units
+    # The table
     columns: tuple[str, ...]
     rows: tuple[tuple[str | float | int, ...], ...]
+    # Columns to draw, `y` against `x`; `None` for a table only
     x: str | None = None
     y: tuple[str, ...] = ()
-    by: str | None = None
-    note: str = ""
+    by: str | None = None  # column that distinguishes the curves; `None` if each of `y` is one
+    note: str = ""  # what to compare the figure with, or what differs from the paper and why
 
 
 def curves(figure: Figure) -> list[_Curve]:

@@ -20,23 +20,14 @@ _PERIOD_WEEKS = 4
 
 @dataclass(frozen=True, slots=True)
 class WorkWeek:
-    """Rates of a weekday and of the weekend in items a day, and the important hours of a weekday.
-
-    Parameters
-    ----------
-    weekday
-        Pairs of start hour and rate, the first at 0.
-    saturday, sunday
-        Rates for the whole day.
-    work_hours
-        First hour and end of the weekday hours that the paper weights with ``a_1``.
-    """
+    """Rates of a weekday and of the weekend in items a day, and the important hours of a weekday."""
 
     name: str
-    weekday: tuple[tuple[int, float], ...]
+    weekday: tuple[tuple[int, float], ...]  # pairs of start hour and rate, the first at 0
+    # Rates for the whole day
     saturday: float
     sunday: float
-    work_hours: tuple[int, int]
+    work_hours: tuple[int, int]  # first hour and end of the weekday hours that the paper weights with `a_1`
 
     def intensity(self, weeks: int = _PERIOD_WEEKS) -> PiecewiseConstant:
         """Return the update rate from Monday 00:00, in items a day over days.

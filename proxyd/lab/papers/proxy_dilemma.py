@@ -28,24 +28,16 @@ _EXACT, _BOUND = "exact", "bound"
 
 @dataclass(frozen=True, slots=True)
 class _Workload:
-    """Profiles over the updates of pages, and the epoch.
+    """Profiles over the updates of pages, and the epoch."""
 
-    Parameters
-    ----------
-    pages, chronons, updates
-        Size of the workload; the epoch has ``chronons``.
-    window
-        Longest life of an update in chronons; the next update of its page may end it earlier, so that a page's
-        intervals are disjoint.
-    profiles
-        Number of profiles, to which pages are dealt in turn.
-    """
-
+    # Size of the workload; the epoch has `chronons`
     pages: int
     chronons: int
     updates: int
+    # Longest life of an update in chronons; the next update of its page may end it earlier, so that a page's
+    # intervals are disjoint
     window: int
-    profiles: int
+    profiles: int  # number of profiles, to which pages are dealt in turn
 
     def draw(self, rng: np.random.Generator) -> list[ExecutionInterval]:
         """Return disjoint intervals of Zipf pages under a weekly cycle."""

@@ -242,25 +242,15 @@ _MOST_PROBES = 1e9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Given:
-    """Events, and data about them.
-
-    Parameters
-    ----------
-    start_s, stop_s
-        The test period; ``start_s`` is the start of a chronon.
-    known_from_s
-        Start of each source's known events; ``None`` for that of all events.
-    probes_per_source_week
-        Budget if the options give none.
-    facts, notes
-        How accurately the events are known: for JSON, and for people.
-    """
+    """Events, and data about them."""
 
     trace: Trace
+    # The test period; `start_s` is the start of a chronon
     start_s: float
     stop_s: float
-    known_from_s: Floats | None = None
-    probes_per_source_week: float | None = None
+    known_from_s: Floats | None = None  # start of each source's known events; `None` for that of all events
+    probes_per_source_week: float | None = None  # budget if the options give none
+    # How accurately the events are known: for JSON, and for people
     facts: Mapping[str, object] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 

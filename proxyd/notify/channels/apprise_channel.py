@@ -287,24 +287,15 @@ _EMOJI = re.compile(r":(?=(?:[\w+-]*[^\W\d][\w+-]*|\+1|-1|100|1234):)")
 
 @dataclass(frozen=True, slots=True)
 class ChatForm:
-    """How a service takes texts.
-
-    Parameters
-    ----------
-    source, target
-        The formats, by apprise's names, in which it is given texts, and to which it converts them.
-    most
-        Length of a message; ``size`` measures texts.
-    most_title
-        Length of a title, if that is apart from the message.
-    """
+    """How a service takes texts."""
 
     escape: Callable[[str], str]
     size: Callable[[str], int]
+    # The formats, by apprise's names, in which it is given texts, and to which it converts them
     source: str
     target: str
-    most: int
-    most_title: int
+    most: int  # length of a message; `size` measures texts
+    most_title: int  # length of a title, if that is apart from the message
 
     @classmethod
     def of(cls, service: Any, scheme: str) -> ChatForm:

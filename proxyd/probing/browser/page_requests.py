@@ -55,57 +55,32 @@ class NotLoadedError(FetchError):
 
 @dataclass(frozen=True, slots=True)
 class RenderLimits:
-    """Limits of one render.
+    """Limits of one render."""
 
-    Parameters
-    ----------
-    total_s
-        Time from the document's arrival until the page is read.
-    settle_s
-        How long a page without WAIT FOR may take to become quiet; then it is read as it is.
-    requests, total_bytes
-        Requests of one page, and their bytes after decoding.
-    sent_bytes
-        Bytes that the requests of one page send. A page that sends more is to ask no more: each body passes through
-        the browser several times, and 200 MB took it to 2 GB.
-    body_bytes
-        Length of the page as the browser shows it.
-    redirects
-        Redirects that one request may follow.
-    at_once
-        Requests of one page that are made at the same time.
-    renders
-        Pages that are rendered at the same time.
-    """
-
-    total_s: float = 30.0
-    settle_s: float = 10.0
+    total_s: float = 30.0  # time from the document's arrival until the page is read
+    settle_s: float = 10.0  # how long a page without WAIT FOR may take to become quiet; then it is read as it is
+    # Requests of one page, and their bytes after decoding
     requests: int = 200
     total_bytes: int = 20 * 1024 * 1024
+    # Bytes that the requests of one page send. A page that sends more is to ask no more: each body passes through the
+    # browser several times, and 200 MB took it to 2 GB.
     sent_bytes: int = 1024 * 1024
-    body_bytes: int = 10 * 1024 * 1024
-    redirects: int = 20
-    at_once: int = 6
-    renders: int = 2
+    body_bytes: int = 10 * 1024 * 1024  # length of the page as the browser shows it
+    redirects: int = 20  # redirects that one request may follow
+    at_once: int = 6  # requests of one page that are made at the same time
+    renders: int = 2  # pages that are rendered at the same time
 
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """A request of a page.
-
-    Parameters
-    ----------
-    kind
-        What it is for, in the words of playwright.
-    by
-        The URL of the document that asks, which may be a frame of the page; ``None`` if that is not known.
-    """
+    """A request of a page."""
 
     url: str
-    kind: str = "fetch"
+    kind: str = "fetch"  # what it is for, in the words of playwright
     method: str = "GET"
     headers: Mapping[str, str] | None = None
     body: bytes | None = None
+    # The URL of the document that asks, which may be a frame of the page; `None` if that is not known
     by: str | None = None
 
 

@@ -58,37 +58,21 @@ class ItemWindow:
 
 @dataclass(frozen=True, slots=True)
 class ParsedFeed:
-    """A feed and its window of items, in page order.
-
-    Parameters
-    ----------
-    version
-        The name of the format, for example ``rss20``, ``atom10``, ``json11`` or ``sitemap``.
-    period_s
-        The update period it declares: its ttl or its syndication module's period; ``None`` if it declares none.
-    trouble
-        What is wrong with the document although it could be read, or ``""``; the window may then be incomplete.
-    truncated
-        Whether the document had more items than are kept.
-    duplicates
-        The items that were dropped because an earlier one has their identity.
-    hubs
-        URLs of the WebSub hubs that it names.
-    self_url
-        The URL that it gives as its own, or ``None``.
-    """
+    """A feed and its window of items, in page order."""
 
     items: tuple[Item, ...]
-    version: str
+    version: str  # the name of the format, for example `rss20`, `atom10`, `json11` or `sitemap`
     title: str | None = None
     link: str | None = None
     ttl_minutes: float | None = None
+    # The update period it declares: its ttl or its syndication module's period; `None` if it declares none
     period_s: float | None = None
+    # What is wrong with the document although it could be read, or `""`; the window may then be incomplete
     trouble: str = ""
-    truncated: bool = False
-    duplicates: _Duplicates = _NO_DUPLICATES
-    hubs: tuple[str, ...] = ()
-    self_url: str | None = None
+    truncated: bool = False  # whether the document had more items than are kept
+    duplicates: _Duplicates = _NO_DUPLICATES  # the items that were dropped because an earlier one has their identity
+    hubs: tuple[str, ...] = ()  # URLs of the WebSub hubs that it names
+    self_url: str | None = None  # the URL that it gives as its own, or `None`
 
 
 @dataclass(frozen=True, slots=True)

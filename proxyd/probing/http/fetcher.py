@@ -59,27 +59,13 @@ _OWN_HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """Limits of one fetch.
+    """Limits of one fetch."""
 
-    Parameters
-    ----------
-    total_s
-        Connecting, redirects and bodies together; waiting for host tokens does not count.
-    queue_s
-        Longest wait for a turn at one host.
-    body_bytes
-        Longest body after decoding.
-    redirects
-        Most hops after the first request; as many as browsers follow.
-    cut
-        Whether a body that is too long is cut rather than refused.
-    """
-
-    total_s: float = 30.0
-    queue_s: float = 600.0
-    body_bytes: int = 10 * 1024 * 1024
-    redirects: int = 20
-    cut: bool = False
+    total_s: float = 30.0  # connecting, redirects and bodies together; waiting for host tokens does not count
+    queue_s: float = 600.0  # longest wait for a turn at one host
+    body_bytes: int = 10 * 1024 * 1024  # longest body after decoding
+    redirects: int = 20  # most hops after the first request; as many as browsers follow
+    cut: bool = False  # whether a body that is too long is cut rather than refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,30 +148,18 @@ class RequestGate(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FetchRequest:
-    """What to fetch, and what to send with it.
-
-    Parameters
-    ----------
-    headers, authorization
-        Sent only to the origin of ``home``. Headers that the request sets itself are ignored.
-    home
-        The URL that they are meant for; ``None`` means ``url``.
-    post
-        The body of a POST; without one, the request is a GET. It is sent only to the origin of ``home``.
-    gate
-        Called before every request, including the first.
-    wants_picture
-        Whether a browser that renders the page takes a picture of it.
-    """
+    """What to fetch, and what to send with it."""
 
     url: str
     validators: Validators = NO_VALIDATORS
+    # Sent only to the origin of `home`. Headers that the request sets itself are ignored.
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     authorization: str | None = field(default=None, repr=False)
-    home: str | None = None
-    gate: RequestGate | None = None
+    home: str | None = None  # the URL that they are meant for; `None` means `url`
+    gate: RequestGate | None = None  # called before every request, including the first
+    # The body of a POST; without one, the request is a GET. It is sent only to the origin of `home`.
     post: bytes | None = field(default=None, repr=False)
-    wants_picture: bool = False
+    wants_picture: bool = False  # whether a browser that renders the page takes a picture of it
 
 
 class Fetch(Protocol):
@@ -197,32 +171,19 @@ class Fetch(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FetchResponse:
-    """The last response of a fetch.
-
-    Parameters
-    ----------
-    url
-        The URL of the response, after redirects.
-    host
-        The host of ``url``.
-    permanent_url
-        The target of the leading 301 and 308 redirects; ``None`` if the first response is not one of them.
-    body
-        Decoded; only for status 200 and 203.
-    picture
-        The page as a browser showed it.
-    """
+    """The last response of a fetch."""
 
     status: int
-    url: str
+    url: str  # the URL of the response, after redirects
     headers: CIMultiDictProxy[str]
-    body: bytes
+    body: bytes  # decoded; only for status 200 and 203
     requests: int
     retry_after_s: float | None = None
     fresh_for_s: float | None = None
+    # The target of the leading 301 and 308 redirects; `None` if the first response is not one of them
     permanent_url: str | None = None
-    host: str | None = None
-    picture: Picture | None = None
+    host: str | None = None  # the host of `url`
+    picture: Picture | None = None  # the page as a browser showed it
 
     @property
     def is_throttling(self) -> bool:

@@ -148,27 +148,16 @@ class PageRow(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ParsedPage:
-    """A page and its rows as items, in page order.
-
-    Parameters
-    ----------
-    version
-        The format it was read as: ``json``, ``html`` or ``text``.
-    trouble
-        What is wrong with the document although it could be read, or ``""``.
-    truncated
-        Whether the page had more items than are kept.
-    misfits
-        The number of values that did not fit each field's type, by its path; they are ``None`` in the items. Rows
-        without an identity were left out, and count for the fields of the key.
-    """
+    """A page and its rows as items, in page order."""
 
     items: tuple[Item, ...]
-    version: str
+    version: str  # the format it was read as: `json`, `html` or `text`
     title: str | None = None
     period_s: float | None = None
-    trouble: str = ""
-    truncated: bool = False
+    trouble: str = ""  # what is wrong with the document although it could be read, or `""`
+    truncated: bool = False  # whether the page had more items than are kept
+    # The number of values that did not fit each field's type, by its path; they are `None` in the items. Rows without
+    # an identity were left out, and count for the fields of the key.
     misfits: tuple[tuple[str, int], ...] = ()
 
 

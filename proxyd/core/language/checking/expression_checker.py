@@ -61,21 +61,11 @@ def _family_of(type_: FieldType) -> Family:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """The parameters and the result of a function.
+    """The parameters and the result of a function."""
 
-    Parameters
-    ----------
-    parameters
-        Families of the arguments; with ``variadic`` the last one repeats.
-    required
-        The least number of arguments.
-    result
-        Type of the result; ``None`` if it is that of the first argument.
-    """
-
-    parameters: tuple[Family, ...]
-    required: int
-    result: FieldType | None
+    parameters: tuple[Family, ...]  # families of the arguments; with `variadic` the last one repeats
+    required: int  # the least number of arguments
+    result: FieldType | None  # type of the result; `None` if it is that of the first argument
     variadic: bool = False
 
     def takes(self, count: int) -> bool:

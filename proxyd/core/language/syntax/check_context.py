@@ -16,39 +16,21 @@ from proxyd.core.model.profile import Domain
 
 @dataclass(frozen=True, slots=True)
 class CheckSettings:
-    """What the checker must know about the daemon.
+    """What the checker must know about the daemon."""
 
-    Parameters
-    ----------
-    chronon_s
-        Length of a chronon; durations are compared with it.
-    can_subscribe
-        Whether hubs can reach the daemon; if not, WEBSUB ON has no effect.
-    can_mail
-        Whether there is a mail server; if not, DELIVERY MAIL waits for one.
-    channel_schemes
-        The schemes that DELIVERY CHANNEL may use; ``None`` for every scheme.
-    has_channels
-        Whether the library that sends to channels is installed.
-    channel_problem
-        Returns why that library, or the network guard, refuses a channel's address, or ``None``.
-    browser_missing
-        Why no page can be rendered, or ``None``; FETCH BROWSER then waits for a browser.
-    accepted_before
-        Whether the texts were accepted before: what only other settings forbid is then a warning.
-    from_api
-        Whether the texts may hold DROP. The caller acts on it; the checker skips it.
-    """
-
-    chronon_s: float = 10.0
-    can_subscribe: bool = True
-    can_mail: bool = True
+    chronon_s: float = 10.0  # length of a chronon; durations are compared with it
+    can_subscribe: bool = True  # whether hubs can reach the daemon; if not, WEBSUB ON has no effect
+    can_mail: bool = True  # whether there is a mail server; if not, DELIVERY MAIL waits for one
+    # The schemes that DELIVERY CHANNEL may use; `None` for every scheme
     channel_schemes: frozenset[str] | None = None
-    has_channels: bool = True
+    has_channels: bool = True  # whether the library that sends to channels is installed
+    # Returns why that library, or the network guard, refuses a channel's address, or `None`
     channel_problem: Callable[[str], str | None] | None = None
+    # Why no page can be rendered, or `None`; FETCH BROWSER then waits for a browser
     browser_missing: str | None = None
+    # Whether the texts were accepted before: what only other settings forbid is then a warning
     accepted_before: bool = False
-    from_api: bool = False
+    from_api: bool = False  # whether the texts may hold DROP. The caller acts on it; the checker skips it.
 
 
 class Reporter:

@@ -71,33 +71,17 @@ class JsonForm(Enum):
 
 @dataclass(frozen=True)
 class Clause:
-    """A clause or option.
+    """A clause or option."""
 
-    Parameters
-    ----------
-    words
-        The words before its value, as users write them.
-    attribute
-        The attribute of the statement that it sets.
-    value
-        How its value is read, printed and checked.
-    is_located
-        Whether the value gets the place of the whole clause; other values know their own place.
-    adds_up
-        Whether it may be given several times; the attribute holds the values of all.
-    show_statement
-        Returns the whole clause for a statement if it prints several attributes.
-    form, json_name, description, examples
-        Its JSON form (``None``: no member of its own), the name of its member if that is not the attribute, and what
-        the description of the API says.
-    """
-
-    words: str
-    attribute: str
-    value: Value
-    is_located: bool = True
-    adds_up: bool = False
+    words: str  # the words before its value, as users write them
+    attribute: str  # the attribute of the statement that it sets
+    value: Value  # how its value is read, printed and checked
+    is_located: bool = True  # whether the value gets the place of the whole clause; other values know their own place
+    adds_up: bool = False  # whether it may be given several times; the attribute holds the values of all
+    # Returns the whole clause for a statement if it prints several attributes
     show_statement: Callable[[Any], str] | None = None
+    # Its JSON form (`None`: no member of its own), the name of its member if that is not the attribute, and what the
+    # description of the API says
     form: JsonForm | None = JsonForm.CLAUSE
     json_name: str = ""
     description: str | None = None

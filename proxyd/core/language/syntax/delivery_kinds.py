@@ -32,24 +32,13 @@ _LOG_NAME = re.compile(r"[\w-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class DeliveryPart:
-    """One part of a written delivery.
+    """One part of a written delivery."""
 
-    Parameters
-    ----------
-    name
-        The attribute that it sets and, except for the first part, its JSON member.
-    shape
-        ``str`` for a text in single quotes, ``int``, ``SecretRef``, or an enumeration whose values are keywords.
-    word
-        The keyword before it; a secret has a keyword of its own.
-    default
-        Its value if it is not written; ``None`` if it must be written.
-    """
-
-    name: str
+    name: str  # the attribute that it sets and, except for the first part, its JSON member
+    # `str` for a text in single quotes, `int`, `SecretRef`, or an enumeration whose values are keywords
     shape: type[str] | type[int] | type[SecretRef] | type[Enum] = str
-    word: str = ""
-    default: Any = None
+    word: str = ""  # the keyword before it; a secret has a keyword of its own
+    default: Any = None  # its value if it is not written; `None` if it must be written
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -77,28 +66,16 @@ class DeliveryPart:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryKind:
-    """A kind of delivery.
+    """A kind of delivery."""
 
-    Parameters
-    ----------
-    made
-        Its class; the class's ``kind`` is the JSON member of its first part, and in capitals its keyword.
-    noun
-        Its name for users, after an article.
-    parts
-        The parts after the keyword, in order. Each except the first is a JSON member of its own.
-    check
-        Reports errors in the values.
-    parts_fault
-        The error for JSON members that do not belong together, if there are several.
-    """
-
+    # Its class; the class's `kind` is the JSON member of its first part, and in capitals its keyword
     made: Callable[..., Delivery]
     kind: str
-    noun: str
+    noun: str  # its name for users, after an article
+    # The parts after the keyword, in order. Each except the first is a JSON member of its own.
     parts: tuple[DeliveryPart, ...]
-    check: Callable[[Values, Any, TextSpan], None]
-    parts_fault: str = ""
+    check: Callable[[Values, Any, TextSpan], None]  # reports errors in the values
+    parts_fault: str = ""  # the error for JSON members that do not belong together, if there are several
 
     @property
     def keyword(self) -> str:

@@ -30,22 +30,14 @@ _META_NAME = re.compile(r"[^\s\"'<>]{1,200}")
 
 @dataclass(frozen=True, slots=True)
 class ReaderKind:
-    """A reader; its value is its keyword.
-
-    Parameters
-    ----------
-    compile
-        Reads a selector; raises ``ValueError``, or its library's error, if the selector is invalid.
-    is_of_json
-        Whether it reads JSON documents; all others read web pages.
-    rows
-        The readers by which the fields of rows that it finds for EACH are read: every reader of the same documents, or
-        only these.
-    """
+    """A reader; its value is its keyword."""
 
     reader: Reader
+    # Reads a selector; raises `ValueError`, or its library's error, if the selector is invalid
     compile: Callable[[str], object]
-    is_of_json: bool = False
+    is_of_json: bool = False  # whether it reads JSON documents; all others read web pages
+    # The readers by which the fields of rows that it finds for EACH are read: every reader of the same documents, or
+    # only these
     rows: frozenset[Reader] | None = None
 
 
