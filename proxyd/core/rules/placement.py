@@ -262,7 +262,6 @@ class SourcePlacement:
             self._lay(planned, now_s, is_first=True)
 
     def _update_demands(self, planned: PlannedSource, outcome: ProbeOutcome, observation: Observation) -> None:
-        """Update the demands of a source with what was found."""
         now_s, programs, streams = outcome.finished_s, self._known.compiled.programs, self._known.streams
         if planned.demands.only_detects:
             return
@@ -273,7 +272,6 @@ class SourcePlacement:
             demand.found(Findings(now_s, planned.rate_per_s, events, demand.rule in fired, passing, counting_s))
 
     def _effective_time_s(self, coming: PlannedSource, week: WeekPlan) -> float | None:
-        """Return when the last probe that saw a source counts as made in the plan, if it is in the plan."""
         if coming.last_seen_s is None or coming.source_id not in week:
             return None
         return week.effective_time_s(coming.source_id, coming.last_seen_s)
@@ -326,7 +324,6 @@ class SourcePlacement:
         return placed
 
     def _record(self, source_id: str, now_s: float) -> SourceRecord | None:
-        """Return how a source stood before a restart, or with another planner."""
         record = self._records.get(source_id)
         return None if record is None else record.as_of(now_s)
 
@@ -434,15 +431,10 @@ def _demands_of(
     now_s: float,
     settings: PlannerSettings,
 ) -> Demands:
-    """Return the demands of a source's rules.
+    """Return the demands of a source's rules; what these have ``counted`` is by rule.
 
-    Parameters
-    ----------
-    counted
-        By rule.
-    before
-        The demands that were there before, or the record from before a restart. A demand continues if its rule still
-        asks for the same. Others begin at the NOW or the START of their rules.
+    A demand of ``before`` (there, or in the record from before a restart) continues if its rule asks for the same.
+    Others begin at the NOW or the START of their rules.
     """
     pairs: list[tuple[RuleProgram, RuleDemand]] = []
     kinds: set[tuple[int, Losses]] = set()
@@ -557,7 +549,6 @@ def _lost(programs: Sequence[RuleProgram], settings: PlannerSettings) -> Losses:
 
 
 def _steps(program: RuleProgram, part: float) -> tuple[Step, ...]:
-    """Return the steps of a rule's utility and window."""
     life_s, decay_s = program.life_s, program.decay_s
     if decay_s is None:
         return () if life_s is None else window(life_s, part)

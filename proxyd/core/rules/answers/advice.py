@@ -40,13 +40,7 @@ from proxyd.core.rules.programs.stream_state import StreamState
 
 
 def sample(program: RuleProgram, items: Sequence[Item], source_id: str, now_s: float) -> list[str]:
-    """Return the message of a rule for each item that its WHERE and its query let pass, as if all were new.
-
-    Raises
-    ------
-    EvaluationError
-        The rule's expressions exceed a limit.
-    """
+    """Return the message of a rule for each item that its WHERE and its query let pass; raises ``EvaluationError``."""
     meter = Meter()
     texts: list[str] = []
     for number, item in enumerate(items):
@@ -94,15 +88,7 @@ class Advice:
 
 
 def advise(settings: PlannerSettings, week: WeekPlan | None, coming: IntervalForecast) -> Advice:
-    """Return what other budgets would buy; this may take some seconds for a large fleet.
-
-    Parameters
-    ----------
-    week
-        The plan of the week, which is not changed.
-    coming
-        The outlook of the intervals in the time ahead.
-    """
+    """Return what other budgets would buy; this may take some seconds for a large fleet."""
     grid, planned_per_s = settings.grid, None if week is None else week.probes_per_s
     wanted = () if week is None or not planned_per_s else tuple((planned_per_s * _FACTORS).tolist())
     front: tuple[tuple[int, float], ...] = ()
@@ -134,14 +120,12 @@ def _outlook_of_rules(coming: IntervalForecast) -> tuple[IntervalOutlook, ...]:
 
 
 def _front(coming: IntervalForecast, capacity: Capacity, grid: ChrononGrid) -> tuple[tuple[int, float], ...]:
-    """Return some points of the Pareto set, including the last: intervals captured and their least mean delay."""
     front = pareto(coming.intervals, capacity)
     points = dict.fromkeys([*epsilon_cover(front, _FINE), *front.points[-1:]])
     return tuple((captured, delay * grid.length_s / captured) for captured, delay in points if captured)
 
 
 def _least_budget_per_s(coming: IntervalForecast, capacity: Capacity, grid: ChrononGrid) -> float | None:
-    """Return approximately the least even budget that captures all intervals, found by bisection."""
     low, high, wanted = 0.0, _MOST_TIMES, len(coming.intervals)
 
     def captures_all(times: float) -> bool:
@@ -168,11 +152,6 @@ def advice_of_all(parts: Sequence[Advice]) -> Advice:
     Numbers of probes and of intervals are added; means are weighted by items. What a budget buys is exact if the budget
     is divided so that most delay is saved. The front may be worse than that of a single planner, because planners do
     not lend each other budget.
-
-    Parameters
-    ----------
-    parts
-        The advice of each planner; one at least.
     """
     planned = [each.planned_per_s for each in parts if each.planned_per_s is not None]
     asking = [each for each in parts if each.rules]

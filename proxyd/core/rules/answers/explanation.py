@@ -298,7 +298,6 @@ class Explainer:
         return RulePolicy(name, because, promised, outlook.expected if outlook is not None and is_expected else None)
 
     def _reason(self, source_id: str, coming: PlannedProbe | None, expected: float | None) -> str:
-        """Return what speaks for the next probe, in words."""
         if coming is None:
             return ""
         settings, rule = self.known.settings.planner, coming.probe.rule or ""
@@ -338,7 +337,6 @@ class Explainer:
         return None if coming is not None or has_budget else "the budget allows no probe"
 
     def _constraints_of(self, planned: PlannedSource, now: Chronon) -> dict[str, Any]:
-        """Return the intervals that rules expect next, and the other constraints on a probe."""
         grid, now_s = self.known.grid, self.known.grid.start_s(now)
         laid = (demand for demand in planned.demands.copy().rules if demand.has_intervals)
         expected = {demand.rule: interval for demand in laid if (interval := demand.pending(now)) is not None}
@@ -373,7 +371,6 @@ class Explainer:
         return [misfit for misfit in found if misfit is not None]
 
     def _week_of(self, source: Source, now_s: float) -> tuple[float, ...]:
-        """Return the factors of the week by hour in UTC, independent of the source's zone."""
         week = self.planner.week
         if week is None or source.source_id not in week:
             return ()
@@ -382,7 +379,6 @@ class Explainer:
         return (*local[ahead:], *local[:ahead])
 
     def _prices_of(self, source: Source) -> dict[str, Any]:
-        """Return the price of a probe, if there is one, and what decides it."""
         week = self.planner.week
         if week is None and self.known.settings.planner.spend:
             return {}
@@ -398,7 +394,6 @@ class Explainer:
 
 
 def _picturing(source: Source, programs: Iterable[RuleProgram]) -> tuple[str, ...]:
-    """Return the rules that keep pictures of a source, which only a browser can take."""
     if source.rendering is None:
         return ()
     return tuple(sorted(each.rule.name for each in programs if each.rule.keeps_screenshot))
@@ -411,13 +406,7 @@ _PLANNED = frozenset({PolicyName.SUP, PolicyName.FBSUP})
 
 @dataclass(frozen=True, slots=True)
 class RuleWeek:
-    """What became of a rule's intervals in a week from Monday (UTC).
-
-    Examples
-    --------
-    >>> RuleWeek(0.0, "r", intervals=10, captured=9, in_time=8, utility=9.0).captured
-    9
-    """
+    """What became of a rule's intervals in a week from Monday (UTC)."""
 
     week_s: float  # when the week began, in unix seconds
     rule: str
@@ -431,11 +420,7 @@ class RuleWeek:
 
 @dataclass(frozen=True, slots=True)
 class KeptPromise:
-    """The share of its items' worth that a rule was promised, and the one that it got, in a week from Monday (UTC).
-
-    >>> KeptPromise(0.0, "r", intervals=10, promised=0.9, kept=0.95).kept > 0.9
-    True
-    """
+    """The share of its items' worth that a rule was promised, and the one that it got, in a week from Monday (UTC)."""
 
     week_s: float
     rule: str
@@ -483,15 +468,7 @@ def within(target: Target) -> str:
 def _policy_in_words(
     program: RuleProgram, settings: PlannerSettings, outlook: RuleOutlook | None, rate_per_s: float
 ) -> tuple[str, str]:
-    """Return the name of a rule's policy and the reason for it, with what may be expected of it.
-
-    Parameters
-    ----------
-    outlook
-        That of the plan of the week, if it has one.
-    rate_per_s
-        The rate of the source that is explained.
-    """
+    """Return the name of a rule's policy and the reason for it, with what its ``outlook`` in the plan lets expect."""
     named = program.rule.policy.name
     if named in _PLANNED:
         return named.value, f"the rule sets it{_comparison_text(program, rate_per_s)}"

@@ -31,8 +31,6 @@ _BLOCKS = frozenset(
 def texts_of(fields: Mapping[str, Value]) -> list[str]:
     """Return what people read of an item: its title, which may be empty, then its other texts, each in one line.
 
-    Examples
-    --------
     >>> texts_of({"channel.title": "All", "channel.item.title": "Sale", "channel.item.description": "<p>R&amp;D</p>"})
     ['Sale', 'R&D']
     >>> texts_of({"name": "Kettle", "price": 25, "link": "https://shop.example/1", "stock": "in stock"})
@@ -48,7 +46,6 @@ def texts_of(fields: Mapping[str, Value]) -> list[str]:
 
 
 def _is_of_feed(fields: Mapping[str, Value]) -> bool:
-    """Whether an item with these fields is of a feed."""
     return any(name.startswith(OF_ITEMS) for name in fields)
 
 

@@ -190,12 +190,7 @@ def compile_declaration(
 ) -> Swap:
     """Return a checked declaration ready to run in place of ``before``; what is declared alike is taken from there.
 
-    Parameters
-    ----------
-    accepted
-        Each rule's NOW, in unix seconds.
-    since_s
-        Since when each source is declared, in unix seconds.
+    ``accepted`` holds each rule's NOW, ``since_s`` since when each source is declared, in unix seconds.
     """
     return _Compilation(declaration, accepted, before, chronon_s).swap(since_s)
 
@@ -249,7 +244,6 @@ class _Compilation:
         return list(program.new_streams(each for each in dict.fromkeys(sources) if each not in was))
 
     def _differing(self) -> dict[str, None]:
-        """Return the sources that are new, gone or declared otherwise."""
         new, old = self._new.sources, self._old.sources
         found = {name: None for name, each in new.items() if (was := old.get(name)) is not each and was != each}
         found |= {name: None for name in old if name not in new}
@@ -304,7 +298,6 @@ class _Compilation:
         return found
 
     def _has_same_order(self) -> bool:
-        """Whether the rules that stay have the order that they had."""
         new, old = self._new.rules, self._old.rules
         return [name for name in new if name in old] == [name for name in old if name in new]
 
@@ -329,7 +322,6 @@ class _Compilation:
 
 
 def _sources_with_pictures(declaration: Declaration) -> set[str]:
-    """Return the sources of which some rule keeps pictures."""
     return {name for rule in declaration.rules.values() if rule.keeps_screenshot for name in rule.source_ids}
 
 

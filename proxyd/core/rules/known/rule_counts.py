@@ -81,13 +81,9 @@ class MatchingShare:
 class CaptureCounts:
     """Captured and missed execution intervals, and the utility ``gained``, at most 1 for each interval.
 
-    Examples
-    --------
     >>> both = CaptureCounts(captured=1, gained=1.0) + CaptureCounts(missed=1, gained=0.5)
-    >>> both.completeness, both.utility
-    (0.5, 0.75)
-    >>> CaptureCounts().completeness is None
-    True
+    >>> both.completeness, both.utility, CaptureCounts().completeness
+    (0.5, 0.75, None)
     """
 
     captured: int = 0
@@ -122,8 +118,6 @@ _ALL_MATCH = MatchingShare()
 class StreamTable(MutableMapping[tuple[str, str], StreamState]):
     """Streams by rule and source; the counts of each rule are kept up to date.
 
-    Examples
-    --------
     >>> streams = StreamTable()
     >>> for captured in (1, 2):
     ...     streams["r", "a"] = StreamState("r", "a", (), captured=captured)
@@ -330,7 +324,6 @@ class FailingRules:
         return now
 
     def _forget_failures(self, rule: str) -> FailingRule | None:
-        """Forget a rule's failures; return it with none if it had any."""
         before = self._known.pop(rule, None)
         return None if before is None else replace(before, failures=0, suspended_s=None)
 

@@ -176,8 +176,6 @@ class SourceState:
 
         A waiting time is limited to two days ahead.
 
-        Examples
-        --------
         >>> SourceState("s", "https://example.org/", last_start_s=60.0).as_of(50.0).last_start_s
         50.0
         """

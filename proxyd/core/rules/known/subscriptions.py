@@ -163,7 +163,6 @@ def _denial(known: Subscription, now_s: float) -> Subscription:
 
 
 def _after_push(known: Subscription, *, now_s: float) -> Subscription:
-    """Return the subscription after a push."""
     return replace(known, pushes=known.pushes + 1, last_push_s=now_s)
 
 

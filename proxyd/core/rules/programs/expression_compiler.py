@@ -96,25 +96,14 @@ class Compiler:
 
     ``aggregates`` collects the distinct aggregates, and at which place ``Row.aggregates`` must hold each. ``paths``
     and ``old_paths`` collect the lower-case paths of the fields that are read from items and from their old states.
-
-    Parameters
-    ----------
-    event_class
-        The class of the event: of ``OLD`` and ``NEW``, and of all fields if there are no ``tables``.
-    tables
-        The classes by name or alias, if an expression reads several.
-    own_class
-        The class of unqualified fields, if it differs from the event's.
-    mark
-        The decimal mark of texts in which a number is ambiguous, by the LOCALE of the rule's sources.
     """
 
     def __init__(
         self,
-        event_class: PageClass,
-        tables: Mapping[str, PageClass] = MappingProxyType({}),
-        own_class: PageClass | None = None,
-        mark: str | None = None,
+        event_class: PageClass,  # of OLD and NEW, and of all fields if there are no ``tables``
+        tables: Mapping[str, PageClass] = MappingProxyType({}),  # by name or alias, if an expression reads several
+        own_class: PageClass | None = None,  # of unqualified fields, if it differs from the event's
+        mark: str | None = None,  # the decimal mark where a number is ambiguous, by the LOCALE of the rule's sources
     ) -> None:
         self._mark = mark
         self._event_types = _types(event_class)
@@ -383,7 +372,6 @@ def _read_number(row: Row, mark: str | None, text: str) -> float | int | None:
 
 
 def _weigh_number(row: Row, value: Value) -> None:
-    """Count the search of a number in a text."""
     if isinstance(value, str):
         row.meter.scan(len(value))
         row.meter.spend(_STEPS_PER_NUMBER)

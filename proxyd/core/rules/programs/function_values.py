@@ -86,7 +86,6 @@ def _whole_count(count: float) -> int:
 
 
 def _round(value: Value, digits: Value = 0) -> Value:
-    """Return a number rounded half away from zero."""
     if not isinstance(value, int | float) or not isinstance(digits, int | float):
         return None
     if abs(digits) > _MOST_DIGITS:
@@ -117,7 +116,6 @@ def _replace(text: Value, old: Value, new: Value) -> Value:
 
 
 def _part(name: str) -> Callable[..., Value]:
-    """Return a function that extracts a part of a time, in UTC or a named zone."""
 
     def part(time_s: Value, zone: Value = None) -> Value:
         place = UTC if zone is None else all_zones().get(str(zone))
@@ -277,13 +275,8 @@ _OTHER_INSTRUCTIONS = 8  # that a search takes for each character besides those 
 class Regex:
     """A regular expression that is compiled at its first use.
 
-    Parameters
-    ----------
-    is_whole
-        Whether it is a LIKE: it must match a whole text, and its dots match line ends; otherwise it is searched.
+    As a LIKE (``is_whole``) it must match a whole text, and its dots match line ends; otherwise it is searched.
 
-    Examples
-    --------
     >>> from proxyd.core.rules.programs.expression_compiler import UNMETERED
     >>> Regex("b+c").matches("abbc", UNMETERED), Regex("b+c", is_whole=True).matches("abbc", UNMETERED)
     (True, False)
@@ -335,7 +328,6 @@ class Regex:
 
 
 def _check_read(pattern: str) -> None:
-    """Raise ``EvaluationError`` for a pattern read from a source that is too long."""
     if len(pattern) > MOST_PATTERN:
         raise EvaluationError(
             f"a pattern read from a source has {len(pattern)} characters; the limit is {MOST_PATTERN}"

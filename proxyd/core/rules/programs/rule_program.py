@@ -331,19 +331,16 @@ def _nullable_paths(rule: NotificationRule, classes: Iterable[PageClass]) -> fro
 
 
 def _paths_of_tests(expression: Expression) -> set[str]:
-    """Return the lower-case paths of the fields that an expression tests by IS NULL."""
     if isinstance(expression, IsNull) and isinstance(expression.operand, Column):
         return {expression.operand.path.lower()}
     return set().union(*map(_paths_of_tests, children(expression)))
 
 
 def _reads_probe(rule: NotificationRule) -> bool:
-    """Return whether a rule names a field of the probe."""
     return any(map(_names_probe, _read_expressions(rule)))
 
 
 def _read_expressions(rule: NotificationRule) -> list[Expression]:
-    """Return the expressions that a rule evaluates."""
     query, message = rule.query, rule.message.parts if rule.message is not None else ()
     then = rule.trigger.then
     read = [
@@ -366,12 +363,10 @@ def _names_probe(expression: Expression) -> bool:
 
 
 def _limiting_field(rule: NotificationRule) -> tuple[Expression, ...]:
-    """Return the field whose values have limits of their own, if there is one."""
     return () if rule.limit is None or rule.limit.key is None else (rule.limit.key,)
 
 
 def _common_mark(sources: Iterable[Source]) -> str | None:
-    """Return the decimal mark by LOCALE if it is the same for all sources."""
     marks = {Languages(locale).mark_of_locale for locale in {each.locale for each in sources}}
     return marks.pop() if len(marks) == 1 else None
 
@@ -454,15 +449,11 @@ def source_weights(programs: Iterable[RuleProgram], at_s: float) -> Floats | Non
 def importance_by_hour(terms: tuple[ImportanceTerm, ...], at_s: float) -> Floats:
     """Return the weight of each hour of the week of ``at_s``, from Monday 00:00 UTC, shape (168,).
 
-    The first term that holds decides; if none does, the weight is 1. A term holds for an hour if it holds at its
-    middle.
+    The first term that holds at the middle of an hour decides; if none does, the weight is 1.
 
-    Examples
-    --------
     >>> from decimal import Decimal
     >>> office = ImportanceTerm(Decimal(3), "Mon-Fri 09:00-18:00", "Europe/Berlin")
-    >>> weights = importance_by_hour((office,), 1_760_000_000.0)  # summer: two hours ahead of UTC
-    >>> weights[6:17].tolist()
+    >>> importance_by_hour((office,), 1_760_000_000.0)[6:17].tolist()  # summer: two hours ahead of UTC
     [1.0, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0, 1.0]
     """
     return _by_hour(terms, MONDAY_S + (at_s - MONDAY_S) // WEEK_S * WEEK_S)

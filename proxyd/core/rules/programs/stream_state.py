@@ -53,8 +53,6 @@ def aggregate_input(value: Value, aggregate: Aggregate) -> Value:
 class Total:
     """A running total that is enough for COUNT, SUM, MIN, MAX and AVG.
 
-    Examples
-    --------
     >>> total = Total().add(3).add(None).add(1)
     >>> [total.value(name) for name in ("COUNT", "SUM", "MIN", "MAX", "AVG")]
     [2, 4, 1, 3, 2.0]
@@ -132,10 +130,7 @@ class Window:
         return 1 + len(self.values) // 4
 
     def add(self, time_s: float, value: Value) -> Window:
-        """Return the window at ``time_s`` with a new value; null is not added.
-
-        Raises ``WorkLimitError`` if there are more than ``MOST_IN_WINDOW`` values, or ``MOST_CHARACTERS`` in texts.
-        """
+        """Return the window at ``time_s`` with a new value, if not null; raises ``WorkLimitError`` if it is full."""
         kept = [each for each in self.values if each[0] > time_s - self.length_s]
         if value is not None:
             kept.append((time_s, value))
@@ -147,10 +142,7 @@ class Window:
 
 
 def aggregate_of(aggregate: Aggregate, values: Sequence[Value], meter: Meter = UNMETERED) -> Value:
-    """Return an aggregate of values that passed its FILTER; for ``COUNT(*)`` any values but null will do.
-
-    Raises ``EvaluationError``.
-    """
+    """Return an aggregate of values that passed its FILTER, of COUNT(*) any but null; raises ``EvaluationError``."""
     meter.spend(_STEPS_PER_VALUE * len(values))
     meter.weigh(2 * sum(len(value) for value in values if isinstance(value, str)))
     known = [value for value in values if value is not None]

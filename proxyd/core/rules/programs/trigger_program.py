@@ -21,7 +21,7 @@ from proxyd.core.model.profile import FIRST, PageClass, Trigger
 from proxyd.core.planning.policies.rule_demand import FiringPattern
 from proxyd.core.rules.programs.expression_compiler import Closure, Compiler, Row, is_true
 from proxyd.core.rules.programs.meter import UNMETERED, Meter
-from proxyd.core.rules.programs.stream_state import Total, Window, aggregate_input, aggregate_of
+from proxyd.core.rules.programs.stream_state import StreamState, Total, Window, aggregate_input, aggregate_of
 
 _COUNT_ALL = Aggregate("COUNT")
 
@@ -85,7 +85,7 @@ class TriggerProgram:
         """Return whether an event passes WHERE, and so counts. Raises ``EvaluationError``."""
         return self.where is None or is_true(self.where(Row.of(event, meter=meter)))
 
-    def take(self, tally: Tally, event: UpdateEvent, meter: Meter = UNMETERED) -> Tally:
+    def take(self, tally: Tally | StreamState, event: UpdateEvent, meter: Meter = UNMETERED) -> Tally:
         """Return the tally with one more event; raises ``EvaluationError``."""
         row = Row.of(event, meter=meter)
         values = [each.taken(row) for each in self.counters]
@@ -104,8 +104,8 @@ class TriggerProgram:
             ),
         )
 
-    def fires(self, event: UpdateEvent, own: Tally, across: Tally, meter: Meter = UNMETERED) -> bool:
-        """Return whether the rule fires on an event that both tallies, the source's and the class's, have taken.
+    def fires(self, event: UpdateEvent, own: StreamState, across: StreamState, meter: Meter = UNMETERED) -> bool:
+        """Return whether the rule fires on an event that the source's and the class's stream have taken.
 
         Raises ``EvaluationError``.
         """
@@ -127,10 +127,10 @@ def _zero(counters: tuple[Counter, ...]) -> Tally:
     )
 
 
-def _value(counter: Counter, tally: Tally, index: int, meter: Meter) -> Value:
-    window = tally.windows[index]
+def _value(counter: Counter, stream: StreamState, index: int, meter: Meter) -> Value:
+    window = stream.windows[index]
     if window is None:
-        return tally.totals[index].value(counter.aggregate.function)
+        return stream.totals[index].value(counter.aggregate.function)
     return aggregate_of(counter.aggregate, [value for _, value in window.values], meter)
 
 
@@ -189,7 +189,7 @@ def compile_answer(
 
 
 def _sides(term: Expression) -> tuple[Expression, Expression] | None:
-    """Return the sides of an equality between a first event, which comes first, and its answer."""
+    """Return the sides of an equality between a first event and its answer, in this order."""
     if not (isinstance(term, Binary) and term.operator == "="):
         return None
     for one, other in ((term.left, term.right), (term.right, term.left)):

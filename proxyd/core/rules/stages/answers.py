@@ -181,14 +181,10 @@ _ANSWER_PREFIX = "ans_"  # of the ids of answers
 class _Watermark:
     """The time until which all of some sources have been seen.
 
-    Examples
-    --------
     >>> states = {name: SourceState(name, "", last_success_s=seen_s) for name, seen_s in (("a", 5.0), ("b", 7.0))}
     >>> mark = _Watermark(["a", "b"])
-    >>> mark.seen_s(states)
-    5.0
-    >>> mark.seen_s(states | {"a": SourceState("a", "", last_success_s=9.0)})
-    7.0
+    >>> mark.seen_s(states), mark.seen_s(states | {"a": SourceState("a", "", last_success_s=9.0)})
+    (5.0, 7.0)
     """
 
     def __init__(self, sources: Iterable[str]) -> None:
@@ -433,12 +429,10 @@ class AwaitedAnswers:
 
 
 def _is_answer(kept: JointInterval) -> bool:
-    """Whether an event is kept as an answer, not as a first event."""
     return kept.interval_id.startswith(_ANSWER_PREFIX)
 
 
 def _drop_oldest(kept: dict[str, JointInterval]) -> Iterator[IntervalStep]:
-    """Drop the oldest events beyond the limit."""
     for oldest in list(kept.values())[: max(0, len(kept) - MOST_WAITING)]:
         del kept[oldest.interval_id]
         yield IntervalStep(oldest, is_over=True)

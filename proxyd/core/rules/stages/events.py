@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import expm1, inf
@@ -38,7 +38,6 @@ def _evidence_of_history(items: Sequence[Item], seen_s: float) -> Evidence | Non
 
 
 def _plausible_event_times(items: Sequence[Item], seen_s: float) -> Sequence[float]:
-    """Return the sorted times of items without those that are likely to be wrong."""
     latest_s = seen_s + _CLOCK_TOLERANCE_S
     times = (item.published_s for item in items if item.published_s is not None and item.published_s <= latest_s)
     return plausible_times(sorted(min(time_s, seen_s) for time_s in times), seen_s)
@@ -80,27 +79,6 @@ def lost_items(
 _MISSING_AFTER = 3  # probes in a row that must not find a page before it counts as gone; 410 (gone) counts at once
 _EMPTY_AFTER = 2  # probes in a row that must find a list empty, or at first no page, before that counts
 _UPDATED = "channel.item.updated"
-
-
-@dataclass(frozen=True, slots=True)
-class _DocumentView:
-    """The stored state that a probe's items are compared with."""
-
-    shape: Shape
-    # the stored items of a feed that were found again; for other shapes, all stored items of the source
-    known: Mapping[str, Item]
-    has_updates: bool = False  # whether changed content is an event; always true if the shape is not a feed
-    is_whole: bool = True  # whether the items found are all that the source has
-    is_pushed: bool = False  # whether a hub pushed them; a pushed feed holds only new items
-    # when items that are gone were first missed, in unix seconds; ``None`` if that was not seen before
-    gone_s: float | None = None
-    # the fields in which an update must show, and those whose missing values say something
-    fields: Sequence[Field] = ()
-    nullable_paths: frozenset[str] = frozenset()
-    # ``quiet``, ``old``: ids of items that are no update, and of items that are no news, whatever ``known`` says: see
-    # ``Identities``
-    quiet: frozenset[str] = frozenset()
-    old: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +187,8 @@ def find_events(
         outcome = replace(outcome, detail=detail)
     if is_feed and not outcome.is_push:
         found = _without_old(context, outcome, found, shown)
+    if context.starts_afresh:
+        found = replace(found, known={})  # the stored items are another document's
     window = _window(context, outcome, found)
     if is_silent(context, outcome):
         window = replace(window, evidence=None)
@@ -274,23 +254,45 @@ def _gone_s(context: SourceContext, outcome: ProbeOutcome) -> float | None:
 
 
 def _window(context: SourceContext, outcome: ProbeOutcome, found: Identities) -> WindowEvents:
-    seen_s = outcome.finished_s
+    """Return what the items of an outcome, the whole window in document order, add to what is known.
+
+    Items of one time, or without one, are taken from the end of a document that lists the newest first.
+    At first contact every item is a seed: it is not an event, but its time is evidence.
+    """
+    state, seen_s, known = context.state, outcome.finished_s, found.known
     if outcome.kind in {OutcomeKind.SAME_BODY, OutcomeKind.NOT_MODIFIED}:
-        return _same_items(context.state, seen_s=seen_s)
-    view = _DocumentView(
-        context.shape,
-        {} if context.starts_afresh else found.known,
-        has_updates=EventKind.UPDATE in context.kinds_of_interest,
-        is_whole=not outcome.truncated,
-        is_pushed=outcome.is_push,
-        gone_s=_gone_s(context, outcome),
-        fields=context.page_class.fields,
-        nullable_paths=context.nullable_paths,
-        quiet=found.quiet,
-        old=found.old,
-    )
-    state, rate_per_s = context.state, lambda: context.rate_per_s(seen_s)
-    return replace(discover(outcome.items, view, state, seen_s=seen_s, rate_per_s=rate_per_s), renamed=found.renamed)
+        return WindowEvents(evidence=None if state.watched_s is None else ItemCount(state.watched_s, seen_s, 0))
+    items = _newest_first(_distrust_constant(outcome.items))[::-1]
+    new = [item for item in items if item.item_id not in known and item.item_id not in found.old]
+    edited = tuple(item for item in items if _is_edited(item, known) or _is_moved(item, known))
+    if state.first_contact_s is None or state.last_success_s is None:
+        return WindowEvents(
+            _seeds(new, state, seen_s), edited, _evidence_of_history(new, seen_s), renamed=found.renamed
+        )
+    is_feed, is_pushed = context.shape is Shape.FEED, outcome.is_push
+    is_first = is_feed and not is_pushed and is_first_page(state, items, known)
+    silent = _seeds(_silent(items, new, found.old, state, is_first=is_first), state, seen_s)
+    old = found.old.union(event.item.item_id for event in silent)
+    changes = list(_changes(context, outcome, items, replace(found, old=old)))
+    events = _clip_times(changes, replace(state, next_seq=state.next_seq + len(silent)), state.last_success_s, seen_s)
+    since_s = state.watched_s or state.last_success_s
+    if context.shape is Shape.PAGE:
+        return _page(context, WindowEvents(events, edited, renamed=found.renamed), since_s, seen_s)
+    news, lost = [item for item in new if item.item_id not in old], None
+    if is_feed and not is_pushed:
+        lost = lost_items(items, news, state, seen_s=seen_s, rate_per_s=lambda: context.rate_per_s(seen_s))
+    evidence = _evidence_of(events, since_s, seen_s, overflowed=lost is not None)
+    window = WindowEvents((*silent, *events), edited, evidence, lost or 0.0, found.renamed)
+    if not is_feed:
+        return window
+    told = found.quiet.union(event.item.item_id for event in events)
+    updates = [
+        _Change(EventKind.UPDATE, item, _time_of_update_s(item))
+        for item in edited
+        if item.item_id not in told and _is_edited(item, known)
+    ]
+    after = replace(state, next_seq=state.next_seq + len(window.events))
+    return replace(window, unawaited=_clip_times(updates, after, state.last_success_s, seen_s))
 
 
 def _unfit_values(context: SourceContext, item: Item) -> int:
@@ -300,50 +302,6 @@ def _unfit_values(context: SourceContext, item: Item) -> int:
         for declared in context.page_class.fields
         for value in [item.fields.get(declared.path.lower())]
     )
-
-
-def discover(
-    items: Sequence[Item], view: _DocumentView, state: SourceState, *, seen_s: float, rate_per_s: Callable[[], float]
-) -> WindowEvents:
-    """Return what ``items``, the whole window in document order, adds to what is known.
-
-    Items of one time, or without one, are taken from the end of a document that lists the newest first.
-    At first contact every item is a seed: it is not an event, but its time is evidence. ``rate_per_s`` is called only
-    if unseen items must be estimated.
-    """
-    items = _newest_first(_distrust_constant(items))[::-1]
-    new = [item for item in items if item.item_id not in view.known and item.item_id not in view.old]
-    edited = tuple(item for item in items if _is_edited(item, view.known) or _is_moved(item, view.known))
-    if state.first_contact_s is None or state.last_success_s is None:
-        return WindowEvents(_seeds(new, state, seen_s), edited, _evidence_of_history(new, seen_s))
-    silent = _seeds(_silent(items, new, view, state), state, seen_s)
-    quiet = view.old.union(event.item.item_id for event in silent)
-    changes = list(_changes(items, replace(view, old=quiet)))
-    events = _clip_times(changes, replace(state, next_seq=state.next_seq + len(silent)), state.last_success_s, seen_s)
-    since_s = state.watched_s or state.last_success_s
-    if view.shape is Shape.PAGE:
-        return _page(events, edited, since_s, seen_s, rate_per_s)
-    can_overflow = view.shape is Shape.FEED and not view.is_pushed
-    news = [item for item in new if item.item_id not in quiet]
-    lost = lost_items(items, news, state, seen_s=seen_s, rate_per_s=rate_per_s) if can_overflow else None
-    evidence = _evidence_of(events, since_s, seen_s, overflowed=lost is not None)
-    found = WindowEvents((*silent, *events), edited, evidence, lost or 0.0)
-    if view.shape is not Shape.FEED:
-        return found
-    told = view.quiet.union(event.item.item_id for event in events)
-    updates = [
-        _Change(EventKind.UPDATE, item, _time_of_update_s(item))
-        for item in edited
-        if item.item_id not in told and _is_edited(item, view.known)
-    ]
-    after = replace(state, next_seq=state.next_seq + len(found.events))
-    return replace(found, unawaited=_clip_times(updates, after, state.last_success_s, seen_s))
-
-
-def _same_items(state: SourceState, *, seen_s: float) -> WindowEvents:
-    """Return the result of a probe that found the source unchanged."""
-    since_s = state.watched_s
-    return WindowEvents(evidence=None if since_s is None else ItemCount(since_s, seen_s, 0))
 
 
 def _is_newest_first(items: Sequence[Item]) -> bool:
@@ -360,18 +318,21 @@ def _newest_first(items: Sequence[Item]) -> Sequence[Item]:
     return items if _is_newest_first(items) else items[::-1]
 
 
-def _silent(items: Sequence[Item], new: Sequence[Item], view: _DocumentView, state: SourceState) -> list[Item]:
-    """Return the items that are stored without being news by themselves.
+def _silent(
+    items: Sequence[Item], new: Sequence[Item], old: Collection[str], state: SourceState, *, is_first: bool
+) -> list[Item]:
+    """Return the items that are stored without being news by themselves; ``is_first`` says that this is a first page.
 
     Old ones lose their time, and so count for no rule. Those of a feed's first page keep it, and so count for rules
     that start before it; later than the first contact they are news, as are those without a time if the feed was
     surely empty before.
     """
-    old = [replace(item, published_s=None) for item in items if item.item_id in view.old]
-    if view.shape is not Shape.FEED or view.is_pushed or not is_first_page(state, items, view.known):
-        return old
+    known_before = [replace(item, published_s=None) for item in items if item.item_id in old]
+    if not is_first:
+        return known_before
     contact_s, is_surely_new = state.first_contact_s or 0.0, has_been_empty(state)
-    return [*old, *(each for each in new if (each.published_s or (inf if is_surely_new else 0.0)) <= contact_s)]
+    of_first = (each for each in new if (each.published_s or (inf if is_surely_new else 0.0)) <= contact_s)
+    return [*known_before, *of_first]
 
 
 def _is_edited(item: Item, known: Mapping[str, Item]) -> bool:
@@ -386,39 +347,39 @@ def _is_moved(item: Item, known: Mapping[str, Item]) -> bool:
     return None not in times_s and times_s[0] != times_s[1]
 
 
-def _changes(items: Sequence[Item], view: _DocumentView) -> Iterator[_Change]:
+def _changes(
+    context: SourceContext, outcome: ProbeOutcome, items: Sequence[Item], found: Identities
+) -> Iterator[_Change]:
     """Yield what happened, in the order of the items; removals come last."""
+    is_feed, fields, nullable_paths = context.shape is Shape.FEED, context.page_class.fields, context.nullable_paths
+    has_updates = not is_feed or EventKind.UPDATE in context.kinds_of_interest
     for item in items:
-        before = view.known.get(item.item_id)
-        if item.item_id in view.quiet or item.item_id in view.old:
+        before = found.known.get(item.item_id)
+        if item.item_id in found.quiet or item.item_id in found.old:
             continue
         if before is None:
             yield _Change(EventKind.INSERT, item, item.published_s)
-        elif (view.has_updates or view.shape is not Shape.FEED) and _is_update(item, before, view):
-            time_s = _time_of_update_s(item) if view.shape is Shape.FEED else None
-            yield _Change(EventKind.UPDATE, item, time_s, before)
-    if view.shape is not Shape.FEED and view.is_whole:
-        found = {item.item_id for item in items}
-        gone = (item for key, item in view.known.items() if key not in found)
-        yield from (_Change(EventKind.DELETE, item, view.gone_s) for item in gone)
+        elif has_updates and _is_update(item, before, fields, nullable_paths):
+            yield _Change(EventKind.UPDATE, item, _time_of_update_s(item) if is_feed else None, before)
+    if not is_feed and not outcome.truncated:
+        present, gone_s = {item.item_id for item in items}, _gone_s(context, outcome)
+        gone = (item for key, item in found.known.items() if key not in present)
+        yield from (_Change(EventKind.DELETE, item, gone_s) for item in gone)
 
 
-def _is_update(item: Item, before: Item, view: _DocumentView) -> bool:
-    """Return whether a known item's content changed so that one of its fields shows it, or may show it.
-
-    What lies beyond the stored part of a text cannot be shown. A value that comes back after a silence is none if it is
-    the last known one.
-    """
+def _is_update(item: Item, before: Item, fields: Sequence[Field], nullable_paths: frozenset[str]) -> bool:
+    """Return whether a known item's content changed so that one of its fields shows it, or may show it."""
     if before.content_hash == item.content_hash:
         return False
-    old = before.with_last_known(item, view.nullable_paths)
-    return not (view.fields and before.fields) or any(_differs(each, old, item) for each in view.fields)
+    # a value that comes back after a silence is no update if it is the last known one
+    old = before.with_last_known(item, nullable_paths)
+    return not (fields and before.fields) or any(_differs(each, old, item) for each in fields)
 
 
 def _differs(field: Field, before: Item, item: Item) -> bool:
     path = field.path.lower()
     old, new = before.fields.get(path), item.fields.get(path)
-    return differ(old, new, field.type, path) or is_cut(new)
+    return differ(old, new, field.type, path) or is_cut(new)  # beyond the stored part of a text nothing can be shown
 
 
 def _time_of_update_s(item: Item) -> float | None:
@@ -486,17 +447,12 @@ def _is_within(time_s: float | None, since_s: float, until_s: float) -> bool:
     return time_s is not None and since_s - _CLOCK_TOLERANCE_S <= time_s <= until_s + _CLOCK_TOLERANCE_S
 
 
-def _page(
-    events: tuple[StoredEvent, ...],
-    edited: tuple[Item, ...],
-    since_s: float,
-    seen_s: float,
-    rate_per_s: Callable[[], float],
-) -> WindowEvents:
+def _page(context: SourceContext, window: WindowEvents, since_s: float, seen_s: float) -> WindowEvents:
     """Return whether a one-item source changed; the number of changes, and of unseen overwrites, is estimated.
 
     For a Poisson process that expects ``x`` events, the expected number given at least one is ``x / (1 - exp(-x))``.
     """
-    expected = rate_per_s() * (seen_s - since_s) if events else 0.0
-    lost = expected / -expm1(-expected) - 1.0 if events and expected > 1e-9 else 0.0
-    return WindowEvents(events, edited, ChangedBit(since_s, seen_s, bool(events)), lost)
+    has_changed = bool(window.events)
+    expected = context.rate_per_s(seen_s) * (seen_s - since_s) if has_changed else 0.0
+    lost = expected / -expm1(-expected) - 1.0 if expected > 1e-9 else 0.0
+    return replace(window, evidence=ChangedBit(since_s, seen_s, has_changed), lost_items=lost)

@@ -128,7 +128,6 @@ def _find_former_identities(items: Sequence[Item], known: Mapping[str, Item]) ->
 
 
 def _characters(*items: Item) -> int:
-    """Return how many characters ``_is_former_reading`` would compare."""
     if not items[-1].is_mended:
         return 0
     return sum(len(str(item.fields.get(path) or "")) for item in items for path in _CONTENT)
@@ -250,16 +249,8 @@ def _find_reappearances(
 ) -> dict[str, Item]:
     """Return the stored items that go on under new identities, by their new identities.
 
-    Parameters
-    ----------
-    unknown
-        The items of the page that are not stored under their identities.
-    items, known
-        All items of the page, and the stored ones among them by identity.
-    shown
-        The items of the page before, as they are stored.
-    seen_s
-        The time of the answer, in unix seconds.
+    ``items`` are all of the page, ``known`` the stored ones among them, ``unknown`` the others; ``shown`` are the items
+    of the page before, as they are stored.
     """
     present = {name for item in items for name in (item.item_id, *item.former_ids)}
     found: dict[str, Item] = {}
@@ -357,7 +348,6 @@ def _by_session(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item],
 
 
 def _parameters(items: Iterable[Item]) -> dict[str, set[str]]:
-    """Return the values of each parameter in the links of items."""
     values: dict[str, set[str]] = {}
     for item in items:
         for part in normal_link(_text(item, LINK)).partition("?")[2].split("&"):
@@ -466,23 +456,8 @@ def has_been_empty(state: SourceState) -> bool:
 def find_old_items(
     items: Sequence[Item], known: Mapping[str, Item], shown: Sequence[Item], *, last_s: float, is_moved: bool
 ) -> frozenset[str]:
-    """Return the ids of unknown items that are no news.
+    """Return the ids of unknown items that are no news; ``items`` are in the order of their places, the newest first.
 
-    Parameters
-    ----------
-    items
-        The items of the page, from the newest to the oldest place.
-    known
-        The stored items by the identities of this page's items.
-    shown
-        The items of the page before, as they are stored.
-    last_s
-        When the feed was last read, in unix seconds.
-    is_moved
-        Whether a redirect led to the page.
-
-    Notes
-    -----
     A post that is deleted lets the next older one in at the foot of the page, and a page that grows many. An item among
     or before known ones is news, even if it is backdated. If a redirect leads to a page without one known item, it is
     another feed, of which only what is later than the last probe is news.

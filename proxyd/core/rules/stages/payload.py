@@ -329,7 +329,6 @@ def _notice(program: RuleProgram, outage: Outage, source: Source, deliveries: tu
 
 
 def _data(outage: Outage, source: Source) -> dict[str, Any]:
-    """Return what a notice says of an outage, the same for each rule."""
     since, until = minute_of(outage.since_s), minute_of(outage.until_s)
     said = f"proxyd was offline from {since} to {until}; failures in that time are not told"
     return {

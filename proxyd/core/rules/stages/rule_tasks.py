@@ -217,7 +217,7 @@ def advance(
                 continue
             taken = _take(program, stream, event, meter)
             taken_across = None if across is None else _take(program, across, event, meter)
-            fires = program.trigger.fires(event, _tally(taken), _tally(taken_across or taken), meter)
+            fires = program.trigger.fires(event, taken, taken_across or taken, meter)
         except WorkLimitError as error:
             failures.append(RuleFailure.of(program, event.source_id, error))
             break  # all others would fail too
@@ -320,12 +320,8 @@ def _passes(program: RuleProgram, event: UpdateEvent, meter: Meter) -> bool:
     return False
 
 
-def _tally(stream: StreamState) -> Tally:
-    return Tally(stream.totals, stream.windows)
-
-
 def _take(program: RuleProgram, stream: StreamState, event: UpdateEvent, meter: Meter) -> StreamState:
-    tally = program.trigger.take(_tally(stream), event, meter)
+    tally = program.trigger.take(stream, event, meter)
     meter.spend(len(stream.pending) >> 4)
     pending = _limit_pending((*stream.pending, _without_unread_fields(program, event)), meter)
     return replace(stream, totals=tally.totals, windows=tally.windows, pending=pending)

@@ -212,7 +212,6 @@ def _in_words(happening: _Happening, after: SourceHealth, error: str | None, pau
 
 
 def _error_of(outcome: ProbeOutcome) -> str:
-    """Return why a probe failed, in a line."""
     return " ".join((outcome.detail or outcome.kind.value).split())[:_MOST_ERROR]
 
 

@@ -134,7 +134,6 @@ def _after_push(state: SourceState, outcome: ProbeOutcome, found: WindowEvents, 
 
 
 def _counts(state: SourceState, found: WindowEvents) -> StateChanges:
-    """Return the numbers of a source after what was found."""
     arrivals = sum(not event.seed and event.kind is not EventKind.DELETE for event in found.events)
     return {
         "next_seq": state.next_seq + found.number_count,
@@ -181,8 +180,6 @@ def _after_success(state: SourceState, outcome: ProbeOutcome, found: WindowEvent
 class Calibration:
     """Sums over some probes of known sources: what was found, and what was predicted for the same gaps.
 
-    Examples
-    --------
     >>> day = Calibration(2, items=3, predicted_items=2.5, timed_items=3, delay_item_s=90.0, captured=3, missed=1)
     >>> day.mean_delay_s, day.predicted_mean_delay_s, day.completeness
     (30.0, None, 0.75)
@@ -354,7 +351,6 @@ def _chronons_hit(items: float, chronons: float) -> float:
 
 
 def _firing_share(program: RuleProgram, stream: StreamState) -> float:
-    """Return the share of items on which a rule fires."""
     trigger = program.trigger
     passing = 1.0 if trigger.where is None else (stream.count + 1) / (stream.seen + 1)
     if trigger.condition is None or trigger.firing.every > 1:
