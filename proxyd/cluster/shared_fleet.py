@@ -172,7 +172,7 @@ class Handovers:
             compiled = self._known.compiled
             lost = await asyncio.to_thread(_only_in, before, kept, self._known)
         self._sharing.release(replace(division_of(self._known), own=kept.own), lost)  # ties may be others by now
-        await in_parts(self._decider.placing(self._clock.time_s))
+        await in_parts(self._decider.placement.placing(self._clock.time_s))
         if lost:
             log.info("sources are another planner's now", sources=len(lost))
         return bool(lost)
@@ -217,7 +217,7 @@ class Handovers:
             return False
         now_s, captures = self._clock.time_s(), self._decider.captures
         gained = await asyncio.to_thread(
-            lambda: self._decider.neediest_first(_only_in(wanted, before, self._known), now_s)
+            lambda: self._decider.placement.neediest_first(_only_in(wanted, before, self._known), now_s)
         )
         await self._recall.pending_of(gained, now_s)
         captures.read_for(wanted)
@@ -227,7 +227,7 @@ class Handovers:
         records = await asyncio.to_thread(self._followed.records, gained)
         handover = Handover(records, list(subscriptions.values()), joint)
         self._sharing.take_over(wanted, gained, handover)
-        await in_parts(self._decider.placing(self._clock.time_s))
+        await in_parts(self._decider.placement.placing(self._clock.time_s))
         if gained:
             log.info("sources have come from other planners", sources=len(gained))
         return len(gained) > _MANY * len(self._decider.planner.sources)

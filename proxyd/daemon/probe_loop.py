@@ -110,7 +110,7 @@ class ProbeLoop:
                 self._choose(grid.chronon_at(now_s), now_s)
                 if self._ending is None and self._captures.is_overdue(now_s):
                     self._ending = tasks.create_task(self._end_overdue(now_s), name="end intervals")
-                if self._placing is None and self._decider.is_placing:
+                if self._placing is None and self._decider.placement.is_waiting:
                     self._placing = tasks.create_task(self._place(), name="place sources")
                 self._start_due(now_s, tasks)
                 next_s = grid.start_s(grid.chronon_at(now_s) + 1)
@@ -302,7 +302,7 @@ class ProbeLoop:
     async def _place(self) -> None:
         """Place the sources whose rules have begun or ended."""
         with ExitStack() as stack:
-            for parts, _ in enumerate(self._decider.placing(self._clock.time_s), 1):
+            for parts, _ in enumerate(self._decider.placement.placing(self._clock.time_s), 1):
                 if self._draining:
                     break
                 if parts == _MANY_PARTS:

@@ -6,7 +6,7 @@ explanations come out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 from types import MappingProxyType
@@ -25,14 +25,7 @@ from proxyd.core.planning.planner import Planner, switch_plan
 from proxyd.core.planning.queue.planned_source import SourceRecord
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rates.week_counts import WeekCounts
-from proxyd.core.rules.known.compiled import (
-    NOTHING_COMPILED,
-    Compiled,
-    Swap,
-    compile_declaration,
-    url_after_move,
-    validators,
-)
+from proxyd.core.rules.known.compiled import NOTHING_COMPILED, Swap, compile_declaration, url_after_move, validators
 from proxyd.core.rules.known.context import NO_CONTEXT, StoredContext
 from proxyd.core.rules.known.estimates import FleetRecord
 from proxyd.core.rules.known.knowledge import DeciderSettings, Knowledge
@@ -117,11 +110,7 @@ class Decider:
         swap = compile_declaration(
             declaration, accepted, declared, chronon_s=self.settings.grid.length_s, before=self.known.compiled
         )
-        return replace(swap, sources=self.neediest_first(swap.sources, now_s))
-
-    def neediest_first(self, sources: Iterable[str], now_s: float) -> list[str]:
-        """Return sources in the order in which to place them, those that have missed most first."""
-        return self.placement.neediest_first(sources, now_s)
+        return replace(swap, sources=self.placement.neediest_first(swap.sources, now_s))
 
     def declare(
         self,
@@ -136,7 +125,7 @@ class Decider:
         """Swap in a declaration; ``accepted`` holds each rule's NOW, ``declared`` since when each source is.
 
         ``swap`` is what ``compile`` returned for the same; without it, the declaration is compiled here. What did not
-        change is left alone. With ``in_parts`` the caller has sources placed by ``placing``.
+        change is left alone. With ``in_parts`` the caller has sources placed by ``placement.placing``.
 
         Sources that stay keep what was learned; streams keep the counts that the rule still counts if its NOW is
         unchanged. Returns the new streams whose START lies in the past of a known source, for ``recalls.replay``.
@@ -148,32 +137,15 @@ class Decider:
         known.compiled = swap.after.following(known.estimates.accepted)
         known.failing.keep(known.compiled.programs)
         backlog = self.recalls.follow(swap, now_s)
-        changed = (*swap.sources, *_sources_moving_otherwise(previous, known.compiled))
+        before, after = previous.moved, known.compiled.moved  # a move that is accepted or forgotten changes the address
+        moving = (name for name in sorted(before.keys() | after.keys()) if before.get(name) != after.get(name))
+        changed = (*swap.sources, *moving)
         self._allow_hubs(changed)
         self.captures.declare()
         self.placement.declare(changed, now_s)
         if not in_parts:
-            run_parts(self.placing(lambda: now_s))
+            run_parts(self.placement.placing(lambda: now_s))
         return backlog
-
-    @property
-    def is_placing(self) -> bool:
-        """Whether sources wait to be placed."""
-        return self.placement.is_waiting
-
-    def placing(self, now_s: Callable[[], float]) -> Chunked[None]:
-        """Place the sources that wait for it, in parts; ``now_s`` returns the time, in unix seconds."""
-        return self.placement.parts(now_s)
-
-    def placing_declared(self, now_s: Callable[[], float]) -> Chunked[None]:
-        """Place the sources that the last declaration changed, in parts; others may still wait then."""
-        parts = self.placement.parts(now_s)
-        while self.placement.has_changed_waiting():
-            yield next(parts)
-
-    def settle(self, source_id: str, now_s: float) -> None:
-        """Place a source now if it waits for that."""
-        self.placement.settle(source_id, now_s)
 
     def accept_move(self, source_id: str, now_s: float) -> SourceState | None:
         """Read a source where its permanent redirects lead, and return its new state; ``None`` if it has not moved.
@@ -219,7 +191,7 @@ class Decider:
         """
         now_s = self.settings.grid.start_s(now)
         self.placement.refresh(now)
-        for _ in self.placing(lambda: now_s):
+        for _ in self.placement.placing(lambda: now_s):
             if in_parts:
                 break
         self._hints.hasten_bursts(now_s)
@@ -287,9 +259,3 @@ class Decider:
         """Detect by a new plan of the week from now on, in parts; sources probed meanwhile are planned again."""
         self._hints.siblings = week.siblings
         return switch_plan(self.planner, week, self.settings.grid.chronon_at(now_s))
-
-
-def _sources_moving_otherwise(before: Compiled, after: Compiled) -> list[str]:
-    """Return the sources that are read at another address than before, because their move is accepted or forgotten."""
-    both = before.moved.keys() | after.moved.keys()
-    return [name for name in sorted(both) if before.moved.get(name) != after.moved.get(name)]

@@ -166,7 +166,7 @@ class Observing:
         self._placement.settle(outcome.source_id, outcome.finished_s)
         if observation is not None:
             self._placement.take_in(outcome, observation)
-        learn = partial(self._placement.update_demands_of, outcome=outcome, observation=observation)
+        learn = partial(self._placement.update_demands, outcome=outcome, observation=observation)
         if outcome.is_push:
             self._planner.note_push(outcome.source_id, outcome.finished_s, learn=learn)
         else:
@@ -297,7 +297,7 @@ class Observing:
         """Take in a source's new state, and return the counts of its week if they changed."""
         estimates, source = self._known.estimates, context.source
         if context.is_another_page:
-            estimates.forget_week(source.source_id)
+            estimates.weeks.pop(source.source_id, None)
         week = None if evidence is None else estimates.see(source, context.state, evidence, self._planner.week)
         self._hints.learn(source.source_id, evidence)
         estimates.keep(state)

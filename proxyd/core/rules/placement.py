@@ -8,14 +8,12 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from math import floor, inf
-from typing import NamedTuple
 
 import numpy as np
 
 from proxyd.core.model.chronon import Chronon, Target
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, host_of
 from proxyd.core.model.profile import PolicyName, Source, UtilityKind
-from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.chunks import Chunked
 from proxyd.core.planning.kernels.counted_events import MOST_KINDS
 from proxyd.core.planning.kernels.losses import NO_LOSSES, Losses, Step, halving, linear, merge_steps, window
@@ -71,7 +69,7 @@ class SourcePlacement:
     def declare(self, changed: Sequence[str], now_s: float) -> None:
         """Note which sources a new declaration has placed again, or removed.
 
-        ``parts`` does so in this order, before those that waited already.
+        ``placing`` does so in this order, before those that waited already.
         """
         rules_of = self._known.compiled.rules_of
         self._set_aside = {name: each for name, each in self._set_aside.items() if name in rules_of}
@@ -85,7 +83,7 @@ class SourcePlacement:
         self._declared_s = now_s
 
     def release(self, lost: Iterable[str]) -> None:
-        """Note that sources may have gone to other planners; ``parts`` removes those, and places the rest again."""
+        """Note that sources may have gone to other planners; ``placing`` removes those, and places the rest again."""
         self._place_again(lost)
 
     def _place_again(self, sources: Iterable[str]) -> None:
@@ -94,7 +92,7 @@ class SourcePlacement:
             self._set_aside.pop(source_id, None)
 
     def take_over(self, gained: Collection[str], records: Mapping[str, SourceRecord]) -> None:
-        """Note that sources have come from other planners; ``parts`` places them in this order.
+        """Note that sources have come from other planners; ``placing`` places them in this order.
 
         ``records`` says how they stood there.
         """
@@ -114,18 +112,12 @@ class SourcePlacement:
         per_s = sum(state.rate.events) / max(sum(state.rate.exposure_s), 1.0)
         return per_s * (now_s - state.last_start_s)
 
-    def has_changed_waiting(self) -> bool:
-        """Return whether sources that the last declaration changed are still to be placed."""
-        while self._changed and self._changed[-1] not in self._waiting:
-            self._changed.pop()
-        return bool(self._changed)
-
     @property
     def is_waiting(self) -> bool:
         """Whether sources are still to be placed."""
         return bool(self._waiting)
 
-    def parts(self, now_s: Callable[[], float], size: int = _PART) -> Chunked[None]:
+    def placing(self, now_s: Callable[[], float], size: int = _PART) -> Chunked[None]:
         """Place the sources that wait for it, in parts; another declaration may come in between."""
         while self._waiting:
             for source_id in list(islice(self._waiting, size)):
@@ -135,6 +127,15 @@ class SourcePlacement:
         self._changed = []
         self._records = {name: each for name, each in self._records.items() if name in self._known.paused}
         self._gained &= self._known.paused.keys()
+
+    def placing_declared(self, now_s: Callable[[], float]) -> Chunked[None]:
+        """Place the sources that the last declaration changed, in parts; others may still wait then."""
+        parts = self.placing(now_s)
+        while self._changed:
+            if self._changed[-1] in self._waiting:
+                yield next(parts)
+            else:
+                self._changed.pop()
 
     def settle(self, source_id: str, now_s: float) -> bool:
         """Place a source now if it waits for that; return whether it did."""
@@ -154,7 +155,7 @@ class SourcePlacement:
         if self._known.is_planned(source_id):
             if source_id in self._gained:
                 self._continue_state(source_id, now_s)
-            placed = self._place_outcome(self._known.compiled.sources[source_id], now_s)
+            placed = self._planned_form(self._known.compiled.sources[source_id], now_s)
             self._planner.put(placed, self._grid.chronon_at(now_s))
             if placed.demands.has_intervals:
                 self._laid[source_id] = None
@@ -217,10 +218,12 @@ class SourcePlacement:
             coming.saw(now_s, self._grid.chronon_at(now_s))
         elif outcome.kind.is_success:
             coming.saw(now_s, self._planner.in_flight.get(coming.source_id))
-        self._update_demands(coming, outcome, observation)
+        self.update_demands(coming, outcome, observation)
         spacing_s = max(self._planner.limits.hosts.spacing_s(coming.host), outcome.crawl_delay_s or 0.0)
         record = SourceRecord.of(coming, now_s, grid=self._grid)
-        counted_s = None if self._planner.week is None else self._effective_time_s(coming, self._planner.week)
+        week, counted_s = self._planner.week, None
+        if week is not None and coming.last_seen_s is not None and coming.source_id in week:
+            counted_s = week.effective_time_s(coming.source_id, coming.last_seen_s)
         return replace(record, expected_per_s=source.expected_per_s, host_spacing_s=spacing_s, counted_s=counted_s)
 
     def take_in(self, outcome: ProbeOutcome, observation: Observation) -> None:
@@ -244,10 +247,17 @@ class SourcePlacement:
         if outcome.crawl_delay_s is not None:
             self._planner.limits.hosts.space(planned.host, outcome.crawl_delay_s)
 
-    def update_demands_of(self, planned: PlannedSource, outcome: ProbeOutcome, observation: Observation | None) -> None:
+    def update_demands(self, planned: PlannedSource, outcome: ProbeOutcome, observation: Observation | None) -> None:
         """Update the demands of a source with what was found; the planner calls it while it takes the probe in."""
-        if observation is not None:
-            self._update_demands(planned, outcome, observation)
+        now_s, programs, streams = outcome.finished_s, self._known.compiled.programs, self._known.streams
+        if observation is None or planned.demands.only_detects:
+            return
+        fired = {record.rule for record in observation.rules.intervals}
+        for demand in [each for each in planned.demands.rules if (each.rule, planned.source_id) in streams]:
+            events = self._known.count(demand.rule, planned.source_id)
+            passing = self._known.matching_share(demand.rule, planned.source_id)
+            counting_s = now_s - _counts_since_s(programs[demand.rule])
+            demand.found(Findings(now_s, planned.rate_per_s, events, demand.rule in fired, passing, counting_s))
 
     # -- how
 
@@ -261,26 +271,11 @@ class SourcePlacement:
         if planned.last_seen_s is None and outcome.kind.is_success:
             self._lay(planned, now_s, is_first=True)
 
-    def _update_demands(self, planned: PlannedSource, outcome: ProbeOutcome, observation: Observation) -> None:
-        now_s, programs, streams = outcome.finished_s, self._known.compiled.programs, self._known.streams
-        if planned.demands.only_detects:
-            return
-        fired = {record.rule for record in observation.rules.intervals}
-        for demand in [each for each in planned.demands.rules if (each.rule, planned.source_id) in streams]:
-            events, passing = self._count_probes(demand.rule, planned.source_id)
-            counting_s = now_s - _counts_since_s(programs[demand.rule])
-            demand.found(Findings(now_s, planned.rate_per_s, events, demand.rule in fired, passing, counting_s))
-
-    def _effective_time_s(self, coming: PlannedSource, week: WeekPlan) -> float | None:
-        if coming.last_seen_s is None or coming.source_id not in week:
-            return None
-        return week.effective_time_s(coming.source_id, coming.last_seen_s)
-
     def _epoch_at(self, now: Chronon) -> int:
         """Return the number of the epoch that has begun by ``now``; epochs are counted from 1970, as restarts are."""
         return floor(self._grid.start_s(now) / self._known.settings.epoch_s + _ROUNDING)
 
-    def _place_outcome(self, source: Source, now_s: float) -> PlannedSource:
+    def _planned_form(self, source: Source, now_s: float) -> PlannedSource:
         """Return a source in the planner's form, with what the planner already knows of it."""
         old = self._planner.sources.get(source.source_id) or self._set_aside.pop(source.source_id, None)
         record = self._record(source.source_id, now_s) if old is None else None
@@ -381,22 +376,12 @@ class SourcePlacement:
         demands = self._shared.get(alike)
         if demands is None:
             demands = _demands_of(
-                programs,
-                {each.rule.name: self._count_probes(each.rule.name, source_id) for each in programs},
-                before,
-                source_id=source_id,
-                rate_per_s=rate_per_s,
-                now_s=now_s,
-                settings=self._known.settings.planner,
+                programs, self._known, before, source_id=source_id, rate_per_s=rate_per_s, now_s=now_s
             )
             if demands.only_detects and not any(each.rule.importance for each in programs):
                 self._shared[alike] = demands
         once = self._captures.single_demands(source_id)
         return replace(demands, once=once) if once else demands
-
-    def _count_probes(self, rule: str, source_id: str) -> Counted:
-        """Return what a rule has counted on a source, and what part of its items."""
-        return Counted(self._known.count(rule, source_id), self._known.matching_share(rule, source_id))
 
     def _lay(self, planned: PlannedSource, now_s: float, *, is_first: bool = False) -> None:
         """Lay planned intervals; after the first time only if one has passed, or a slow source's would never come.
@@ -414,32 +399,23 @@ def _full_window(state: SourceState) -> int | None:
     return state.shown if state.slides and state.shown else None
 
 
-class Counted(NamedTuple):
-    """The events that a rule has counted on a source, and the expected part of its items that it counts."""
-
-    events: int
-    passing: float
-
-
 def _demands_of(
     programs: Sequence[RuleProgram],
-    counted: Mapping[str, Counted],
+    known: Knowledge,
     before: Demands | SourceRecord | None,
     *,
     source_id: str,
     rate_per_s: float,
     now_s: float,
-    settings: PlannerSettings,
 ) -> Demands:
-    """Return the demands of a source's rules; what these have ``counted`` is by rule.
+    """Return the demands of a source's rules.
 
     A demand of ``before`` (there, or in the record from before a restart) continues if its rule asks for the same.
     Others begin at the NOW or the START of their rules.
     """
-    pairs: list[tuple[RuleProgram, RuleDemand]] = []
+    settings, pairs = known.settings.planner, list[tuple[RuleProgram, RuleDemand]]()
     kinds: set[tuple[int, Losses]] = set()
     for program in programs:
-        events, passing = counted[program.rule.name]
         losses, is_crowded = NO_LOSSES, False
         if is_counted(program):
             losses = _lost([program], settings)
@@ -456,8 +432,8 @@ def _demands_of(
             now_s=now_s,
             since_s=_counts_since_s(program),
             rate_per_s=rate_per_s,
-            count=events,
-            passing=passing,
+            count=known.count(program.rule.name, source_id),
+            passing=known.matching_share(program.rule.name, source_id),
             life_s=program.life_s,
             losses=losses,
             weight=program.weight,
@@ -465,8 +441,12 @@ def _demands_of(
             is_crowded=is_crowded,
         )
         pairs.append((program, _continue_demand(POLICIES[request.choice.name](request), request, before)))
+
+    def narrowest_s(program: RuleProgram) -> float:
+        return target_of(program, settings).parts[0][0] if settings.has_targets else 0.0
+
     # A probe is called by the first rule that it serves: the one that wants it soonest.
-    ranked = sorted(pairs, key=lambda pair: (not pair[1].detects, _narrowest_s(pair[0], settings)))
+    ranked = sorted(pairs, key=lambda pair: (not pair[1].detects, narrowest_s(pair[0])))
     demands = Demands([demand for _, demand in ranked], losses=_losses(pairs, settings))
     of_items = [program for program in programs if not program.is_of_source]
     weights = source_weights(of_items, now_s)
@@ -506,10 +486,6 @@ def target_of(program: RuleProgram, settings: PlannerSettings) -> Target:
     if steps:
         return Target(share, tuple((step.after, step.delay) for step in steps))
     return settings.default_target if rule.life is None else Target(share, ((inf, 1.0),))
-
-
-def _narrowest_s(program: RuleProgram, settings: PlannerSettings) -> float:
-    return target_of(program, settings).parts[0][0] if settings.has_targets else 0.0
 
 
 def _losses(pairs: Sequence[tuple[RuleProgram, RuleDemand]], settings: PlannerSettings) -> Losses:

@@ -214,10 +214,10 @@ async def test_collections_leave_out_what_is_there_while_many_sources_are_placed
     await settle(10)
     assert len(gc.callbacks) == callbacks  # few sources are not worth it
     await settle(35)
-    assert found.is_placing
+    assert found.placement.is_waiting
     assert len(gc.callbacks) == callbacks + 1
     await settle(500)
-    assert not found.is_placing
+    assert not found.placement.is_waiting
     assert len(gc.callbacks) == callbacks
     await asyncio.gather(loop.drain(0.0), clock.advance(10.0))
     await task

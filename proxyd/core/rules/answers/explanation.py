@@ -268,7 +268,7 @@ class Explainer:
             next_probe=next_probe,
             expected=expected,
             because=self._reason(source_id, next_probe, expected),
-            blocked_by=self._next_obstacle(source_id, planned, now_s, next_probe) or self._without_budget(next_probe),
+            blocked_by=self._next_obstacle(source_id, planned, now_s, next_probe),
             paused=self.known.paused.get(source_id),
             earliest_s=earliest if earliest > now_s else None,
             is_learning=state.first_contact_s is None or (planned is not None and planned.learns_until_s > now_s),
@@ -330,11 +330,10 @@ class Explainer:
         if planned is None:
             return "it is about to be planned" if source_id in self.known.compiled.rules_of else "no rule uses it"
         last_s = now_s if coming is None else max(now_s, coming.start_s - self.known.grid.length_s)
-        return self.planner.limits.obstacle_at(planned, last_s)
-
-    def _without_budget(self, coming: PlannedProbe | None) -> str | None:
-        has_budget = self.known.settings.planner.budget.mean_per_s > 0
-        return None if coming is not None or has_budget else "the budget allows no probe"
+        obstacle = self.planner.limits.obstacle_at(planned, last_s)
+        if obstacle is None and coming is None and not self.known.settings.planner.budget.mean_per_s > 0:
+            return "the budget allows no probe"
+        return obstacle
 
     def _constraints_of(self, planned: PlannedSource, now: Chronon) -> dict[str, Any]:
         grid, now_s = self.known.grid, self.known.grid.start_s(now)

@@ -158,10 +158,6 @@ class Estimates:
         first_s = now_s if state is None or state.first_contact_s is None else min(now_s, state.first_contact_s)
         return WeekCounts.begun(float(self.cycle.week_s(first_s)) + zone_s(source.zone, first_s))
 
-    def forget_week(self, source_id: str) -> None:
-        """Start the counts again, because the source is now another document."""
-        self.weeks.pop(source_id, None)
-
 
 def _mark(names: set[str], name: str, is_marked: bool) -> None:
     if is_marked:

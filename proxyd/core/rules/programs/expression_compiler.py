@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial, singledispatchmethod
@@ -238,7 +238,7 @@ class Compiler:
     @_closure.register
     def _case(self, node: Case) -> Closure:
         results = [self._closure(each) for each in node.results]
-        otherwise = _null if node.otherwise is None else self._closure(node.otherwise)
+        otherwise = self._literal(None) if node.otherwise is None else self._closure(node.otherwise)
         if node.operand is None:
             tests = [self._closure(each) for each in node.conditions]
             pairs = list(zip(tests, results, strict=True))
@@ -351,6 +351,19 @@ def _written_regex(pattern: Expression) -> Regex:
     return Regex(str(pattern.value))
 
 
+def columns_of(expression: Expression) -> Iterator[Column]:
+    """Yield the columns that an expression names."""
+    if isinstance(expression, Column):
+        yield expression
+    for child in children(expression):
+        yield from columns_of(child)
+
+
+def qualifiers_of(expression: Expression) -> set[str | None]:
+    """Return the names before the columns of an expression."""
+    return {each.qualifier for each in columns_of(expression)}
+
+
 def _size(expression: Expression) -> int:
     return _STEPS_PER_OPERATOR + sum(_size(each) for each in children(expression))
 
@@ -401,10 +414,6 @@ def is_true(value: Value) -> bool:
     (True, False, False)
     """
     return bool(value) if value is not None else False
-
-
-def _null(_row: Row) -> Value:
-    return None
 
 
 def _not(value: Value) -> Value:

@@ -146,7 +146,7 @@ def _usual_words(
     row: Mapping[str, Value], changes: Mapping[str, Any], source: str, key: Sequence[str]
 ) -> tuple[str, str]:
     """Return the title and the text of a row in the default wording; an updated one without a title has its key."""
-    head = title_of(row) if not changes else _name_failure(row, _TITLES, changes)
+    head = title_of(row) if not changes else _first_named(row, _TITLES, changes)
     values = [f"{_short(name)}: {_text(c['from'])} → {_text(c['to'])}" for name, c in changes.items() if "to" in c]
     differences = [change["difference"] for change in changes.values() if "difference" in change]
     link = link_of(row)
@@ -183,7 +183,7 @@ def title_of(row: Mapping[str, Value]) -> str:
     """Return the title of a row, else its first text, else its first value."""
     texts = [value for value in row.values() if isinstance(value, str) and value.strip()]
     others = [value for value in row.values() if value is not None and not isinstance(value, str)]
-    return _name_failure(row, _TITLES) or _text(next(iter([*texts, *others]), None))
+    return _first_named(row, _TITLES) or _text(next(iter([*texts, *others]), None))
 
 
 def link_of(row: Mapping[str, Value]) -> str:
@@ -192,10 +192,10 @@ def link_of(row: Mapping[str, Value]) -> str:
     >>> link_of({"channel.link": "https://a.example/", "channel.item.link": "https://a.example/1"})
     'https://a.example/1'
     """
-    return _name_failure(row, _LINKS)
+    return _first_named(row, _LINKS)
 
 
-def _name_failure(row: Mapping[str, Value], names: Sequence[str], without: Mapping[str, Any] | None = None) -> str:
+def _first_named(row: Mapping[str, Value], names: Sequence[str], without: Mapping[str, Any] | None = None) -> str:
     """Return the text of the first column with one of these names; those of items precede those of channels."""
     found: dict[str, str] = {}
     for column in sorted(row, key=lambda name: ".item." not in name):

@@ -105,7 +105,7 @@ class QueryProgram:
         examined = islice(self._join_tables(tables, meter), _MOST_EXAMINED)
         kept = [row for row in examined if self.where is None or is_true(self.where(row))]
         if self.aggregates or self.groups:
-            kept = [row for row in self._group_prices(kept, meter) if self.having is None or is_true(self.having(row))]
+            kept = [row for row in self._grouped(kept, meter) if self.having is None or is_true(self.having(row))]
         for order in reversed(self.order):
             kept = _sort_rows(kept, order, meter)
         meter.spend(_STEPS_PER_RESULT * min(len(kept), _MAX_ROWS))
@@ -126,7 +126,7 @@ class QueryProgram:
             rows = _join(rows, table, found, meter)
         return rows
 
-    def _group_prices(self, rows: Sequence[Row], meter: Meter) -> list[Row]:
+    def _grouped(self, rows: Sequence[Row], meter: Meter) -> list[Row]:
         """Return one row for each group, with its aggregates; without GROUP BY, no rows at all form one group."""
         grouped: dict[tuple[Value, ...], list[Row]] = defaultdict(list)
         for row in rows:
@@ -218,7 +218,7 @@ def compile_query(
         hidden=beside,
         where=where,
         groups=tuple(compiler.compile(_alias_columns(term, aliases)) for term in query.group_by),
-        aggregates=tuple(_aggregate_rows(compiler, each) for each in tuple(compiler.aggregates)),
+        aggregates=tuple(_compile_aggregate(compiler, each) for each in tuple(compiler.aggregates)),
         having=having,
         order=order,
         limit=query.limit,
@@ -261,7 +261,7 @@ def _keys(terms: Sequence[Expression], name: str, before: set[str]) -> tuple[Col
     return None
 
 
-def _aggregate_rows(compiler: Compiler, aggregate: Aggregate) -> _Aggregated:
+def _compile_aggregate(compiler: Compiler, aggregate: Aggregate) -> _Aggregated:
     argument = compiler.compile(aggregate.argument) if aggregate.argument is not None else None
     where = compiler.compile(aggregate.where) if aggregate.where is not None else None
     return _Aggregated(aggregate, argument, where)

@@ -32,12 +32,11 @@ from proxyd.core.model.profile import (
     PageClass,
     Source,
     Trigger,
-    Utility,
     UtilityKind,
 )
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rates.week_shapes import HOUR_S, HOURS
-from proxyd.core.rules.programs.expression_compiler import Closure, Compiler, Row, is_true
+from proxyd.core.rules.programs.expression_compiler import Closure, Compiler, Row, columns_of, is_true, qualifiers_of
 from proxyd.core.rules.programs.message_program import MessagePlan, message_plan
 from proxyd.core.rules.programs.meter import Meter
 from proxyd.core.rules.programs.query_program import QueryProgram, compile_query
@@ -281,7 +280,7 @@ def compile_rule(
     mark = mark or _common_mark(declaration.sources[each] for each in rule.source_ids)
     event_class = _class(declaration, rule.trigger.page_class.domain, rule.trigger.page_class.name)
     classes = [_class(declaration, each.page_class.domain, each.page_class.name) for each in rule.query.sources]
-    window = rule.life.window if rule.life else None
+    window, decay = rule.life.window if rule.life else None, rule.utility.length
     message = message_plan(rule, classes)
     then = rule.trigger.then
     answer_class = None if then is None else _class(declaration, then.page_class.domain, then.page_class.name)
@@ -312,12 +311,14 @@ def compile_rule(
         start_s=rule.start.resolve(accepted_s, chronon_s=chronon_s),
         end_s=rule.end.resolve(accepted_s, chronon_s=chronon_s),
         life_s=window.in_seconds(chronon_s=chronon_s) if window else None,
-        decay_s=_decay_s(rule.utility, chronon_s),
+        decay_s=None if decay is None else decay.in_seconds(chronon_s=chronon_s),
         counting=counting_of(rule.counted, [each.aggregate for each in trigger.counters]),
         chronon_s=chronon_s,
         limit_key=next((Compiler(event_class, mark=mark).compile(key) for key in _limiting_field(rule)), None),
         mark=mark,
-        reads_probe=_reads_probe(rule),
+        reads_probe=any(
+            each.path.lower() in PROBE_FIELDS for read in _read_expressions(rule) for each in columns_of(read)
+        ),
         nullable_paths=_nullable_paths(rule, [event_class, *classes, *filter(None, [answer_class])]),
         answer=compile_answer(rule.trigger, answer_class, event_class, chronon_s, mark),
         answer_sources=answer_sources,
@@ -336,10 +337,6 @@ def _paths_of_tests(expression: Expression) -> set[str]:
     return set().union(*map(_paths_of_tests, children(expression)))
 
 
-def _reads_probe(rule: NotificationRule) -> bool:
-    return any(map(_names_probe, _read_expressions(rule)))
-
-
 def _read_expressions(rule: NotificationRule) -> list[Expression]:
     query, message = rule.query, rule.message.parts if rule.message is not None else ()
     then = rule.trigger.then
@@ -354,12 +351,6 @@ def _read_expressions(rule: NotificationRule) -> list[Expression]:
     read += [each.expression for each in query.columns] + [each.expression for each in query.order_by]
     read += [each for each in message if not isinstance(each, str | MessageName)]
     return [each for each in read if each is not None]
-
-
-def _names_probe(expression: Expression) -> bool:
-    if isinstance(expression, Column):
-        return expression.path.lower() in PROBE_FIELDS
-    return any(_names_probe(child) for child in children(expression))
 
 
 def _limiting_field(rule: NotificationRule) -> tuple[Expression, ...]:
@@ -385,10 +376,6 @@ def _compile_again(sent: bytes) -> RuleProgram:
     return replace(program, joined=tuple(known))
 
 
-def _decay_s(utility: Utility, chronon_s: float) -> float | None:
-    return utility.length.in_seconds(chronon_s=chronon_s) if utility.length is not None else None
-
-
 def _class(declaration: Declaration, domain: str | None, name: str) -> PageClass:
     return declaration.domains[domain or ""].classes[name]
 
@@ -409,8 +396,8 @@ def _correlation(
     name = source.alias or page_class.name
     is_alone = len(query.sources) == 1
     terms = [*conjuncts(query.where), *conjuncts(source.on)]
-    own = [term for term in terms if _qualifiers(term) <= {None if is_alone else name, "NEW", "OLD"}]
-    related = [term for term in own if _qualifiers(term) & {"NEW", "OLD"}]
+    own = [term for term in terms if qualifiers_of(term) <= {None if is_alone else name, "NEW", "OLD"}]
+    related = [term for term in own if qualifiers_of(term) & {"NEW", "OLD"}]
     if not related:
         return None
     compiler = Compiler(event_class, {} if is_alone else {name: page_class}, page_class, mark)
@@ -420,15 +407,6 @@ def _correlation(
         return all(is_true(closure(row)) for closure in closures)
 
     return correlates
-
-
-def _qualifiers(expression: Expression) -> set[str | None]:
-    if isinstance(expression, Column):
-        return {expression.qualifier}
-    found: set[str | None] = set()
-    for child in children(expression):
-        found |= _qualifiers(child)
-    return found
 
 
 Floats = NDArray[np.float64]

@@ -6,20 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from proxyd.core.model.expression import (
-    Aggregate,
-    Binary,
-    Column,
-    Expression,
-    Literal,
-    children,
-    conjunction,
-    conjuncts,
-)
+from proxyd.core.model.expression import Aggregate, Binary, Expression, Literal, conjunction, conjuncts
 from proxyd.core.model.item import EventKind, UpdateEvent, Value
 from proxyd.core.model.profile import FIRST, PageClass, Trigger
 from proxyd.core.planning.policies.rule_demand import FiringPattern
-from proxyd.core.rules.programs.expression_compiler import Closure, Compiler, Row, is_true
+from proxyd.core.rules.programs.expression_compiler import Closure, Compiler, Row, is_true, qualifiers_of
 from proxyd.core.rules.programs.meter import UNMETERED, Meter
 from proxyd.core.rules.programs.stream_state import StreamState, Total, Window, aggregate_input, aggregate_of
 
@@ -172,8 +163,8 @@ def compile_answer(
         return None
     compiler = Compiler(page_class, {FIRST: first_class}, page_class, mark)
     terms = list(conjuncts(then.where))
-    own = conjunction(*(term for term in terms if not _names_first(term)))
-    both = conjunction(*(term for term in terms if _names_first(term)))
+    own = conjunction(*(term for term in terms if FIRST not in qualifiers_of(term)))
+    both = conjunction(*(term for term in terms if FIRST in qualifiers_of(term)))
     return AnswerProgram(
         kind=then.kind,
         page_class=page_class,
@@ -193,21 +184,9 @@ def _sides(term: Expression) -> tuple[Expression, Expression] | None:
     if not (isinstance(term, Binary) and term.operator == "="):
         return None
     for one, other in ((term.left, term.right), (term.right, term.left)):
-        if _names_first(one) and not _names_answer(one) and _names_answer(other) and not _names_first(other):
+        if qualifiers_of(one) == {FIRST} and FIRST not in (of_answer := qualifiers_of(other)) and of_answer:
             return one, other
     return None
-
-
-def _names_first(expression: Expression) -> bool:
-    if isinstance(expression, Column):
-        return expression.qualifier == FIRST
-    return any(_names_first(child) for child in children(expression))
-
-
-def _names_answer(expression: Expression) -> bool:
-    if isinstance(expression, Column):
-        return expression.qualifier != FIRST
-    return any(_names_answer(child) for child in children(expression))
 
 
 def compile_trigger(

@@ -258,13 +258,13 @@ class JointCaptures:
         outcome = found.outcome
         if outcome.kind is OutcomeKind.CHANGED and not outcome.is_push:
             self.shown.see(outcome.source_id, outcome.items)
-        steps = self._probe_event(outcome, found.events, history)
+        steps = self._obtain_from_probe(outcome, found.events, history)
         probe_end = _ProbeEnd(self._known, outcome.finished_s)
         at_firing: dict[str, Callable[[Firing], History]] = {}
         for firing in (each for each in firings if not self._awaited.takes(each.rule)):
             if firing.rule not in at_firing:
                 at_firing[firing.rule] = histories(history, self._programs[firing.rule], found.events)
-            steps.append(self._open_page(firing, probe_end, at_firing[firing.rule](firing)))
+            steps.append(self._open_interval(firing, probe_end, at_firing[firing.rule](firing)))
         return self._moves_of(steps + self._awaited.take_in(found, matches))
 
     def give_up(self, interval: JointInterval, history: History, now_s: float) -> Captured | None:
@@ -285,7 +285,7 @@ class JointCaptures:
             decided.setdefault((step.interval.rule, step.interval.event.source_id), []).extend(step.records)
         streams = {key: with_fates(self._known.streams[key], records) for key, records in decided.items()}
         self._known.keep_streams(streams.values())
-        wanted = [step.asks or self._filter_of(step.interval) for step in steps]
+        wanted = [step.asks or self._sources_of(step.interval) for step in steps]
         results = RuleResults(
             streams=tuple(streams.values()),
             intervals=tuple(record for step in steps for record in step.records),
@@ -298,7 +298,7 @@ class JointCaptures:
             sources=tuple(dict.fromkeys(source_id for names in wanted for source_id in names)),
         )
 
-    def _filter_of(self, interval: JointInterval) -> Iterator[str]:
+    def _sources_of(self, interval: JointInterval) -> Iterator[str]:
         """Yield the sources that an interval wants or wanted; a rule with THEN has its sources probed as planned."""
         if not self._awaited.takes(interval.rule):
             yield from interval.wanted
@@ -306,7 +306,7 @@ class JointCaptures:
 
     # -- steps
 
-    def _open_page(self, firing: Firing, probe_end: _ProbeEnd, history: History) -> IntervalStep:
+    def _open_interval(self, firing: Firing, probe_end: _ProbeEnd, history: History) -> IntervalStep:
         """Open the interval of a firing.
 
         For a query of another class it opens when the event is discovered, on the sources that correlate with the
@@ -319,7 +319,7 @@ class JointCaptures:
         done = list(self._seen_since(opened, counted_on, probe_end))
         done_ids = {each.source_id for each in done}
         late = (source_id for source_id in counted_on if source_id not in done_ids)
-        wanted = [*self._sources_that_correlate(program, event, probe_end), *late]
+        wanted = [*self._correlating_sources(program, event, probe_end), *late]
         deadline = None if program.life_s is None else opened + self._grid.ceil(program.life_s)
         waited_s = wait_s(map(probe_end.rate_per_s, wanted), chronon_s=self._grid.length_s)
         interval = JointInterval(
@@ -344,7 +344,9 @@ class JointCaptures:
             if seen_s is not None and self._grid.chronon_at(seen_s) >= opened:
                 yield Obtained(source_id, seen_s, captured=True)
 
-    def _probe_event(self, outcome: ProbeOutcome, found: Sequence[StoredEvent], history: History) -> list[IntervalStep]:
+    def _obtain_from_probe(
+        self, outcome: ProbeOutcome, found: Sequence[StoredEvent], history: History
+    ) -> list[IntervalStep]:
         """Return the steps of the intervals that opened before a probe started: its source captured or missed them."""
         source_id = outcome.source_id
         steps = []
@@ -399,13 +401,13 @@ class JointCaptures:
         url = self._known.compiled.url_of(interval.event.source_id)
         return Announcement(self._programs[interval.rule], interval, history, url, now_s)
 
-    def _sources_that_correlate(self, program: RuleProgram, event: UpdateEvent, probe_end: _ProbeEnd) -> list[str]:
+    def _correlating_sources(self, program: RuleProgram, event: UpdateEvent, probe_end: _ProbeEnd) -> list[str]:
         found: list[str] = []
         for each in program.joined:
             rows = {source: self.shown.get(source) for source in each.sources}
             condition = each.correlation if probe_end.steps < _MOST_CORRELATING else None
             meter = Meter(CORRELATION_LIMITS)
-            found += sources_that_correlate(event, rows, each.table, condition, meter)
+            found += _sources_that_correlate(event, rows, each.table, condition, meter)
             probe_end.steps += meter.steps
         return found
 
@@ -444,7 +446,7 @@ _LIVES = 2.0  # expected lives of a source after which its interval is assumed t
 _STEPS_PER_COPY = 12  # of a row
 
 
-def sources_that_correlate(
+def _sources_that_correlate(
     event: UpdateEvent,
     seen: Mapping[str, Sequence[Mapping[str, Value]] | None],
     table: str,

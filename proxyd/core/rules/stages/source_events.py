@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from proxyd.core.model.field_values import minute_of
@@ -52,7 +52,9 @@ def _silent_fields(context: SourceContext, outcome: ProbeOutcome) -> frozenset[s
     if context.shape is Shape.FEED:
         return frozenset()
     paths = (declared.path for declared in context.page_class.fields)
-    return frozenset(path for path in paths if not _has_value(path.lower(), outcome.items))
+    return frozenset(
+        path for path in paths if all(item.fields.get(path.lower()) in {None, ""} for item in outcome.items)
+    )
 
 
 def is_silent(context: SourceContext, outcome: ProbeOutcome) -> bool:
@@ -67,10 +69,6 @@ def is_silent(context: SourceContext, outcome: ProbeOutcome) -> bool:
 def _silent_after(context: SourceContext, outcome: ProbeOutcome) -> Collection[str]:
     """Return the fields that are silent after a success; a document that did not change has those of the last one."""
     return _silent_fields(context, outcome) if outcome.kind is OutcomeKind.CHANGED else context.state.health.silent
-
-
-def _has_value(path: str, items: Iterable[Item]) -> bool:
-    return any(item.fields.get(path) not in {None, ""} for item in items)
 
 
 def _health_after(context: SourceContext, outcome: ProbeOutcome) -> SourceHealth:
@@ -174,7 +172,8 @@ def _event(
     happening: _Happening,
 ) -> StoredEvent:
     """Return an event; its item is the source, with the awaited event as its id."""
-    error = None if outcome.kind.is_success else _error_of(outcome)
+    failure = " ".join((outcome.detail or outcome.kind.value).split())[:_MOST_ERROR]
+    error = None if outcome.kind.is_success else failure
     fields: dict[str, Value] = {
         "source.name": context.source.source_id,
         "source.url": context.source.url,
@@ -211,18 +210,11 @@ def _in_words(happening: _Happening, after: SourceHealth, error: str | None, pau
     return words.get(happening.kind)
 
 
-def _error_of(outcome: ProbeOutcome) -> str:
-    return " ".join((outcome.detail or outcome.kind.value).split())[:_MOST_ERROR]
-
-
 def with_probe(outcome: ProbeOutcome) -> ProbeOutcome:
     """Return an outcome whose items also say how their probe went."""
     facts: dict[str, Value] = {
         "probe.status": outcome.status,
         "probe.latency": max(0.0, outcome.finished_s - outcome.started_s),
     }
-    return replace(outcome, items=tuple(_with(item, facts) for item in outcome.items))
-
-
-def _with(item: Item, facts: Mapping[str, Value]) -> Item:
-    return replace(item, fields={**item.fields, **facts})
+    items = (replace(item, fields={**item.fields, **facts}) for item in outcome.items)
+    return replace(outcome, items=tuple(items))

@@ -424,10 +424,10 @@ async def test_a_probe_of_a_source_that_waits_to_be_placed_is_taken_in() -> None
     drive = Drive(decider(declaration(source("s"), rule("a"), rule("b", clauses="SET POLICY SUP")), now_s=T0))
     await drive.see(changed("s", [], T0))
     drive.decider.declare(declaration(source("s"), rule("a")), {"a": T0}, T0 + 10.0, in_parts=True)
-    assert drive.decider.is_placing
+    assert drive.decider.placement.is_waiting
     seen = await drive.see(changed("s", [item("x", T0 + 15.0)], T0 + 20.0))
     assert [each.rule for each in seen.rules.notifications] == ["a"]
-    assert not drive.decider.is_placing
+    assert not drive.decider.placement.is_waiting
     assert [each.rule for each in drive.decider.planner.sources["s"].demands.rules] == ["a"]
 
 
@@ -455,13 +455,13 @@ def test_sources_are_placed_in_parts_where_a_period_begins() -> None:
     sources = [source(f"s{number}") for number in range(120)]
     found = decider(declaration(*sources, rule("r", start='NOW + "20 SECONDS"')), now_s=T0)
     assert found.choose(NOW, in_parts=True) == []
-    assert not found.is_placing
+    assert not found.placement.is_waiting
     assert len(found.choose(NOW + 2, in_parts=True)) == 10
 
     def placed() -> int:
         return sum(bool(each.demands.rules) for each in found.planner.sources.values())
 
-    assert [placed(), *(placed() for _ in found.placing(lambda: T0 + 20.0))] == [50, 100, 120]
+    assert [placed(), *(placed() for _ in found.placement.placing(lambda: T0 + 20.0))] == [50, 100, 120]
     assert len(found.choose(NOW + 3, in_parts=True)) == 10
 
 
@@ -470,7 +470,7 @@ def test_no_source_is_probed_after_its_rule_has_ended_though_it_is_still_to_be_p
     found = decider(declaration(*sources, rule("r", end='NOW + "20 SECONDS"')), now_s=T0)
     assert len(found.choose(NOW + 1)) == 10
     assert found.choose(NOW + 2, in_parts=True) == []
-    assert found.is_placing
+    assert found.placement.is_waiting
     assert [found.choose(NOW + after, in_parts=True) for after in range(3, 9)] == [[]] * 6
     assert not any(each.demands.rules for each in found.planner.sources.values())
 
@@ -479,21 +479,21 @@ def test_a_source_that_is_added_while_others_are_placed_is_placed_first() -> Non
     sources = [source(f"s{number}") for number in range(120)]
     found = decider(declaration(), now_s=T0)
     found.declare(declaration(*sources, rule("r")), {"r": T0}, T0, in_parts=True)
-    next(found.placing(lambda: T0))
+    next(found.placement.placing(lambda: T0))
     found.declare(declaration(*sources, source("more"), rule("r")), {"r": T0}, T0, in_parts=True)
-    parts = list(found.placing_declared(lambda: T0))
+    parts = list(found.placement.placing_declared(lambda: T0))
     assert (len(parts), len(found.planner.sources)) == (1, 100)
     assert "more" in found.planner.sources
-    assert found.is_placing
-    assert list(found.placing_declared(lambda: T0)) == []
+    assert found.placement.is_waiting
+    assert list(found.placement.placing_declared(lambda: T0)) == []
 
 
 def test_all_that_is_declared_is_placed_though_the_last_of_it_was_placed_before() -> None:
     found = decider(declaration(), now_s=T0)
     found.declare(declaration(*(source(f"s{n}") for n in range(120)), rule("r")), {"r": T0}, T0, in_parts=True)
-    found.settle("s119", T0)
-    assert len(list(found.placing_declared(lambda: T0))) == 3
-    assert not found.is_placing
+    found.placement.settle("s119", T0)
+    assert len(list(found.placement.placing_declared(lambda: T0))) == 3
+    assert not found.placement.is_waiting
 
 
 def test_what_is_declared_within_a_chronon_is_probed_in_it() -> None:
