@@ -115,16 +115,11 @@ class Pushes:
         known = self._hubs.subscription_called(callback_id)
         if known is None:
             return None
-        answered = answer(known, query, now_s=self._clock.time_s())
-        if answered.subscription != known:
-            await self._keep(answered.subscription)
-            log.info(
-                "a hub called",
-                source=known.source_id,
-                hub=without_path(known.hub),
-                now=answered.subscription.status.value,
-            )
-        return answered.challenge
+        challenge, after = answer(known, query, now_s=self._clock.time_s())
+        if after != known:
+            await self._keep(after)
+            log.info("a hub called", source=known.source_id, hub=without_path(known.hub), now=after.status.value)
+        return challenge
 
     def is_subscribed(self, callback_id: str) -> bool:
         """Return whether a subscription has this callback."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from math import inf
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -24,19 +24,15 @@ from proxyd.core.planning.plan_preview import IntervalForecast
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
-from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.decider import Decider, PlanRecord
 from proxyd.core.rules.known.compiled import Compiled, Swap
 from proxyd.core.rules.known.estimates import FleetRecord
 from proxyd.core.rules.known.knowledge import DeciderSettings
-from proxyd.core.rules.known.state import SourceState
-from proxyd.core.rules.known.subscriptions import Subscription
 from proxyd.core.rules.programs.expression_compiler import Row
 from proxyd.core.rules.programs.message_program import word_rows
 from proxyd.core.rules.programs.meter import Meter
 from proxyd.core.rules.programs.rule_program import RuleProgram
-from proxyd.core.rules.programs.stream_state import StreamState
 
 
 def sample(program: RuleProgram, items: Sequence[Item], source_id: str, now_s: float) -> list[str]:
@@ -306,12 +302,7 @@ class Trial:
     # ``running_s``, ``wanted_s``: NOW of their rules; a rule of ``wanted`` that runs already keeps its NOW
     running_s: Mapping[str, float]
     wanted_s: Mapping[str, float]
-    # ``states``, ``streams``, ``subscriptions``, ``weeks``: what is known of sources, in the form that
-    # ``Decider.restore`` takes
-    states: Mapping[str, SourceState]
-    streams: Mapping[tuple[str, str], StreamState]
-    subscriptions: Mapping[str, Subscription]
-    weeks: Mapping[str, WeekCounts]
+    remembered: Mapping[str, Any]  # of sources, the arguments of ``Decider.restore``
     fleet: FleetRecord
     paused: Mapping[str, Suspension]
     now_s: float
@@ -325,9 +316,14 @@ class Trial:
         running, estimates = known.compiled.declaration, known.estimates
         running_s = {name: program.accepted_s for name, program in known.compiled.programs.items()}
         wanted_s = {name: running_s.get(name, now_s) for name in wanted.rules}
-        seen = dict(known.states), known.streams.copy(), decider.hubs.subscriptions(), dict(estimates.weeks)
+        remembered = {
+            "states": dict(known.states),
+            "streams": known.streams.copy(),
+            "subscriptions": decider.hubs.subscriptions(),
+            "weeks": dict(estimates.weeks),
+        }
         settings = _with_running_price(decider)
-        return cls(settings, running, wanted, running_s, wanted_s, *seen, estimates.record(), known.paused, now_s)
+        return cls(settings, running, wanted, running_s, wanted_s, remembered, estimates.record(), known.paused, now_s)
 
     @classmethod
     def of_difference(cls, decider: Decider, swap: Swap, now_s: float, asked_per_s: float) -> Trial:
@@ -344,10 +340,12 @@ class Trial:
             wanted,
             {name: swap.before.programs[name].accepted_s for name in running.rules},
             {name: swap.after.programs[name].accepted_s for name in wanted.rules},
-            {name: known.states[name] for name in names if name in known.states},
-            {pair: known.streams[pair] for pair in pairs if pair in known.streams},
-            {name: found for name in names if (found := hubs.of(name)) is not None},
-            {name: known.estimates.weeks[name] for name in names if name in known.estimates.weeks},
+            {
+                "states": {name: known.states[name] for name in names if name in known.states},
+                "streams": {pair: known.streams[pair] for pair in pairs if pair in known.streams},
+                "subscriptions": {name: found for name in names if (found := hubs.of(name)) is not None},
+                "weeks": {name: known.estimates.weeks[name] for name in names if name in known.estimates.weeks},
+            },
             known.estimates.record(),
             known.paused,
             now_s,
@@ -394,7 +392,7 @@ class Trial:
     def _try_declaration(self, declaration: Declaration, accepted_s: Mapping[str, float], budget: Budget) -> Decider:
         settings = replace(self.settings, planner=replace(self.settings.planner, budget=budget))
         tried = Decider(settings, np.random.Generator(np.random.PCG64(0)))
-        tried.restore(self.states, self.streams, self.subscriptions, weeks=self.weeks)
+        tried.restore(**self.remembered)
         tried.restore_plan(PlanRecord(fleet=self.fleet))
         tried.pause(self.paused, self.now_s)
         tried.declare(declaration, accepted_s, self.now_s)

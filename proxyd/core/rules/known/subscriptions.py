@@ -74,14 +74,6 @@ class Subscription:
         return now_s >= self.due_s
 
 
-@dataclass(frozen=True, slots=True)
-class _HubAnswer:
-    """The answer to a hub's call: the challenge, or ``None`` if we did not make the request."""
-
-    challenge: str | None
-    subscription: Subscription
-
-
 def discover_hubs(
     known: Subscription | None, source_id: str, url: str, links: HubLinks, *, now_s: float
 ) -> Subscription:
@@ -125,23 +117,23 @@ def _retry_s(failures: int, rng: np.random.Generator) -> float:
     return wait_s * (1.0 + JITTER * float(rng.random()))
 
 
-def answer(known: Subscription, query: Mapping[str, str], *, now_s: float) -> _HubAnswer:
-    """Return the answer to a hub's callback, and the subscription after it.
+def answer(known: Subscription, query: Mapping[str, str], *, now_s: float) -> tuple[str | None, Subscription]:
+    """Return the challenge to answer a hub's callback with, ``None`` if we did not ask, and the subscription after it.
 
     A hub may deny at any time. It may verify an outstanding request and grants a lease; a lease of minutes counts as a
     denial.
     """
     mode, challenge = query.get("hub.mode"), query.get("hub.challenge")
     if query.get("hub.topic") != known.topic:
-        return _HubAnswer(None, known)
+        return None, known
     if mode == "denied":
-        return _HubAnswer("", _denial(known, now_s))
+        return "", _denial(known, now_s)
     if mode != "subscribe" or not challenge or not known.is_asked:
-        return _HubAnswer(None, known)
+        return None, known
     granted = query.get("hub.lease_seconds", "")
     lease_s = float(granted) if granted.isascii() and granted.isdecimal() and len(granted) < 12 else LEASE_S
     if lease_s < SHORTEST_LEASE_S:
-        return _HubAnswer(challenge, _denial(known, now_s))
+        return challenge, _denial(known, now_s)
     lease_s = min(lease_s, LONGEST_LEASE_S)
     verified = replace(
         known,
@@ -153,17 +145,13 @@ def answer(known: Subscription, query: Mapping[str, str], *, now_s: float) -> _H
         failures=0,
         misses=0,
     )
-    return _HubAnswer(challenge, verified)
+    return challenge, verified
 
 
 def _denial(known: Subscription, now_s: float) -> Subscription:
     return replace(
         known, status=SubscriptionStatus.DENIED, is_asked=False, due_s=now_s + LONGEST_RETRY_S, lease_until_s=0.0
     )
-
-
-def _after_push(known: Subscription, *, now_s: float) -> Subscription:
-    return replace(known, pushes=known.pushes + 1, last_push_s=now_s)
 
 
 def _after_probe(known: Subscription, found: Sequence[StoredEvent], *, started_s: float) -> Subscription:
@@ -294,7 +282,7 @@ class Hubs:
             if before is not None and before.callback_id and after.hub != before.hub:
                 self._leave(before)
         if after is not None and outcome.is_push:
-            after = _after_push(after, now_s=outcome.finished_s)
+            after = replace(after, pushes=after.pushes + 1, last_push_s=outcome.finished_s)
         elif after is not None and outcome.kind.is_success:
             after = _after_probe(after, found, started_s=outcome.started_s)
         if after is None or after == before:

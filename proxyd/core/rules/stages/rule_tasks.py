@@ -21,6 +21,7 @@ from proxyd.core.rules.programs.trigger_program import Tally
 from proxyd.core.rules.stages.observation import Answer, Firing, RuleResults
 from proxyd.core.rules.stages.payload import Announcement, ProbeFacts, joint_notifications, notifications_of_firings
 
+_STEPS_PER_EVENT, _STEPS_TO_MEASURE = 150, 8
 R_co = TypeVar("R_co", covariant=True)
 
 
@@ -62,9 +63,7 @@ class RuleTask:
 
     def run(self, meter: Meter) -> RuleResults:
         """Return the advanced streams, and the notifications of the firings that this source alone decides."""
-        program = self.program
-        declared_s = self.facts.declared_s
-        step = advance(program, self.stream, self.counting, self.facts.grid, self.across, meter, declared_s=declared_s)
+        program, step = self.program, advance(self, meter)
         if not program.is_joint:
             told = notifications_of_firings(program, step.firings, self.history, self.found, meter, self.facts)
             failures = (*step.failures, *told.failures)
@@ -73,7 +72,7 @@ class RuleTask:
             return replace(step, firings=())
         if not self.is_answer:
             return step
-        given = answers(program, self.stream.source_id, self.found, meter, declared_s=declared_s)
+        given = _find_answers(self, meter)
         return replace(step, answers=given.answers, failures=(*step.failures, *given.failures))
 
     def failure(self, reason: str) -> RuleResults:
@@ -152,14 +151,6 @@ class RecallTask:
         return self.stream
 
 
-def run_task(task: Task[R_co], limits: Limits) -> R_co:
-    """Return the result of one task under ``limits``; worker processes call this."""
-    return task.run(Meter(limits))
-
-
-_STEPS_PER_EVENT, _STEPS_TO_MEASURE = 150, 8
-
-
 @dataclass(frozen=True, slots=True)
 class Backlog:
     """A new stream whose START lies in the past of a known source.
@@ -170,6 +161,11 @@ class Backlog:
     program: RuleProgram
     source: Source
     before_seq: int
+
+
+def run_task(task: Task[R_co], limits: Limits) -> R_co:
+    """Return the result of one task under ``limits``; worker processes call this."""
+    return task.run(Meter(limits))
 
 
 def with_fates(stream: StreamState, records: Sequence[IntervalRecord]) -> StreamState:
@@ -183,29 +179,21 @@ def with_fates(stream: StreamState, records: Sequence[IntervalRecord]) -> Stream
     )
 
 
-def advance(
-    program: RuleProgram,
-    stream: StreamState,
-    found: Sequence[StoredEvent],
-    grid: ChrononGrid,
-    across: StreamState | None = None,
-    meter: Meter = UNMETERED,
-    *,
-    declared_s: float = 0.0,
-) -> RuleResults:
-    """Return the stream after the events ``found`` by one probe, taken one by one in order.
+def advance(task: RuleTask, meter: Meter = UNMETERED) -> RuleResults:
+    """Return the streams of a task after the events that may count, taken one by one in order.
 
     Firings in one chronon share one interval, because the measures count updates in one chronon as one event. Seeds
     count if they are known to be younger than START; events outside [START, END) never count. Intervals that several
     sources must capture are not recorded here, because they have not ended yet. An event that does not pass WHERE does
     not count for the rule, nor does one on which the rule's expressions fail; once the meter is spent, no more count.
     """
+    program, stream, across, found, grid = task.program, task.stream, task.across, task.counting, task.facts.grid
     intervals: list[IntervalRecord] = []
     firings: list[Firing] = []
     failures: list[RuleFailure] = []
     overwritten: Sequence[Chronon | None] = ()
     for position, stored in enumerate(found):
-        if not counts(program, stored, declared_s):
+        if not counts(program, stored, task.facts.declared_s):
             continue
         event = program.own_view(stored.event(stream.source_id))
         if event is None:
@@ -242,16 +230,13 @@ def advance(
     return RuleResults(streams, tuple(intervals), failures=tuple(failures), firings=tuple(firings))
 
 
-def answers(
-    program: RuleProgram, source_id: str, found: Sequence[StoredEvent], meter: Meter, *, declared_s: float
-) -> RuleResults:
+def _find_answers(task: RuleTask, meter: Meter) -> RuleResults:
     """Return the events of a probe that may answer a rule's first events, and how its conditions failed on others."""
     kept: list[Answer] = []
     failures: list[RuleFailure] = []
-    answer = program.answer
-    if answer is None:
-        return RuleResults()
-    own = [each for each in found if each.kind is answer.kind and _in_period(program, each, declared_s)]
+    program, source_id, answer = task.program, task.stream.source_id, task.program.answer
+    assert answer is not None
+    own = [e for e in task.found if e.kind is answer.kind and _in_period(program, e, task.facts.declared_s)]
     for event in filter(None, (program.own_view(each.event(source_id)) for each in own)):
         try:
             meter.spend(_STEPS_PER_EVENT)

@@ -16,7 +16,8 @@ from proxyd.core.rules.known.state import StoredEvent
 from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.programs.stream_state import MOST_DISTINCT, MOST_IN_WINDOW, StreamState, Total, Window
 from proxyd.core.rules.programs.trigger_program import Tally
-from proxyd.core.rules.stages.rule_tasks import advance, recall_stream
+from proxyd.core.rules.stages.payload import ProbeFacts
+from proxyd.core.rules.stages.rule_tasks import RuleTask, advance, recall_stream
 from proxyd.store.rows import stream_row, stream_state
 from tests.fleets import decider, declaration, rule, source
 
@@ -39,7 +40,7 @@ def long_text(number: int) -> str:
 
 def after(rule_program: RuleProgram, texts: int) -> StreamState:
     found = [stored(number, long_text(number)) for number in range(1, texts + 1)]
-    step = advance(rule_program, rule_program.new_stream("s"), found, ChrononGrid(10.0))
+    step = advance(RuleTask(rule_program, rule_program.new_stream("s"), found, ProbeFacts("", ChrononGrid(10.0))))
     assert step.failures == ()
     return step.streams[0]
 
@@ -77,7 +78,7 @@ def test_distinct_values_of_an_earlier_version_are_known_again() -> None:
 def test_a_window_of_texts_has_a_limit() -> None:
     rule_program = program("MAX(title) OVER 24 HOURS = 'x'")
     found = [stored(number, long_text(number)) for number in range(1, 101)]
-    step = advance(rule_program, rule_program.new_stream("s"), found, ChrononGrid(10.0))
+    step = advance(RuleTask(rule_program, rule_program.new_stream("s"), found, ProbeFacts("", ChrononGrid(10.0))))
     assert [each.rule for each in step.failures] == ["r"]
     assert "4,000,000 characters" in step.failures[0].reason
     assert step.streams[0].count == 66

@@ -15,7 +15,8 @@ from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.stages.observation import Observation
-from proxyd.core.rules.stages.rule_tasks import advance
+from proxyd.core.rules.stages.payload import ProbeFacts
+from proxyd.core.rules.stages.rule_tasks import RuleTask, advance
 from proxyd.core.rules.stages.source_state import Calibration, Gap, predict
 from proxyd.store import open_store
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source, unchanged
@@ -87,7 +88,7 @@ def test_one_gap_predicts_the_mean_of_many(text: str) -> None:
     for _ in range(draws):
         times_s = np.sort(rng.uniform(0.0, gap_s, rng.poisson(3.0)))
         events = [replace(seed, event_s=T0 + t, seen_s=T0 + gap_s, seed=False) for t in times_s.tolist()]
-        step = advance(program, stream, events, GRID)
+        step = advance(RuleTask(program, stream, events, ProbeFacts("", GRID)))
         stream = step.streams[0]
         captured += sum(record.captured for record in step.intervals)
         missed += sum(not record.captured for record in step.intervals)
