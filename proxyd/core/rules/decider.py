@@ -79,10 +79,7 @@ class Decider:
         changes: Iterable[tuple[str, float]] = (),
         failing: Mapping[str, FailingRule] = MappingProxyType({}),
     ) -> None:
-        """Take over what a store remembers; the next ``declare`` is then taken in whole.
-
-        ``changes`` holds pairs of a source and the time of an item, oldest first.
-        """
+        """Take over what a store remembers, ``changes`` oldest first; the next ``declare`` is then taken in whole."""
         self.known.compiled = NOTHING_COMPILED
         self.known.streams.restore(streams.values())
         self.known.estimates.restore(states, weeks)
@@ -103,10 +100,7 @@ class Decider:
     def compile(
         self, declaration: Declaration, accepted: Mapping[str, float], declared: Mapping[str, float], now_s: float
     ) -> Swap:
-        """Return a declaration ready to run; this changes nothing, and may take long in another thread.
-
-        Its sources are in the order in which to place them.
-        """
+        """Return a declaration ready to run; this changes nothing, and may take long in another thread."""
         swap = compile_declaration(
             declaration, accepted, declared, chronon_s=self.settings.grid.length_s, before=self.known.compiled
         )
@@ -148,16 +142,13 @@ class Decider:
         return backlog
 
     def accept_move(self, source_id: str, now_s: float) -> SourceState | None:
-        """Read a source where its permanent redirects lead, and return its new state; ``None`` if it has not moved.
-
-        What is under way of the old address is not taken in any more.
-        """
+        """Read a source where its permanent redirects lead, and return its new state; ``None`` if it has not moved."""
         known = self.known
         source = known.compiled.sources[source_id]
         state = known.state_after_move(source, now_s)
         if state is None:
             return None
-        known.estimates.keep(state)
+        known.estimates.keep(state)  # what is under way of the old address is not taken in any more
         known.compiled = known.compiled.following(known.estimates.accepted)
         self._allow_hubs([source_id])
         self.placement.place(source_id, now_s)
@@ -244,11 +235,9 @@ class Decider:
         return run_parts(self.snapshot(now_s))
 
     def snapshot(self, now_s: float) -> Chunked[Fleet]:
-        """Gather the fleet in parts; ``switch_plan`` follows up sources that change after their part.
-
-        The order is that of the declaration, so that a plan does not depend on which sources were placed first.
-        """
+        """Gather the fleet in parts; ``switch_plan`` follows up sources that change after their part."""
         fleet = Fleet(self.known, self.planner.limits.hosts, now_s)
+        # in the order of the declaration, so that a plan does not depend on which sources were placed first
         for planned in self.planner.in_parts(self.known.compiled.sources):
             fleet.add(planned)
             yield

@@ -67,10 +67,7 @@ class SourcePlacement:
         self._records = dict(records)
 
     def declare(self, changed: Sequence[str], now_s: float) -> None:
-        """Note which sources a new declaration has placed again, or removed.
-
-        ``placing`` does so in this order, before those that waited already.
-        """
+        """Note which sources a new declaration has placed again, or removed, before those that wait already."""
         rules_of = self._known.compiled.rules_of
         self._set_aside = {name: each for name, each in self._set_aside.items() if name in rules_of}
         before = bool(self._waiting)
@@ -92,10 +89,7 @@ class SourcePlacement:
             self._set_aside.pop(source_id, None)
 
     def take_over(self, gained: Collection[str], records: Mapping[str, SourceRecord]) -> None:
-        """Note that sources have come from other planners; ``placing`` places them in this order.
-
-        ``records`` says how they stood there.
-        """
+        """Note that sources have come from other planners, and how they stood there; they are placed in this order."""
         self._place_again(gained)
         self._gained.update(gained)
         self._records.update(records)
@@ -145,10 +139,8 @@ class SourcePlacement:
         return is_waiting
 
     def place(self, source_id: str, now_s: float) -> None:
-        """Put in a source again that is declared otherwise now; remove it if it is planned no more.
-
-        A chronon may have begun before the declaration, whose rules begin with it.
-        """
+        """Put in a source again that is declared otherwise now; remove it if it is planned no more."""
+        # a chronon may have begun before the declaration, whose rules begin with it
         now_s = max(now_s, self._declared_s)
         self._waiting.pop(source_id, None)
         self._laid.pop(source_id, None)
@@ -331,10 +323,7 @@ class SourcePlacement:
             self._known.estimates.keep(state.resume(now_s))
 
     def _remember(self, log: ProbeLog, host: str, state: SourceState, record: SourceRecord | None) -> None:
-        """Restore the starts of a source's probes; if only the last is known, assume that all were made then.
-
-        The last one may be of a probe after the record, whose outcome was never recorded, because the process ended.
-        """
+        """Restore the starts of a source's probes; if only the last is known, assume that all were made then."""
         hosts, last_s = self._planner.limits.hosts, state.last_start_s
         assert last_s is not None
         if record is None:
@@ -342,6 +331,7 @@ class SourcePlacement:
             hosts.remember(host, last_s)
             return
         log.starts_s = list(record.starts_s)
+        # a probe after the record, whose outcome was never recorded, because the process ended
         if last_s > record.as_of_s:
             log.record(last_s)
         hosts.space(host, record.host_spacing_s)
@@ -366,12 +356,10 @@ class SourcePlacement:
     def _demands(
         self, source_id: str, rate_per_s: float, now_s: float, before: Demands | SourceRecord | None
     ) -> Demands:
-        """Return the demands of the active rules on a source; demands that were there before continue.
-
-        Demands that only detect do not change, so all sources of the same rules share theirs.
-        """
+        """Return the demands of the active rules on a source; demands that were there before continue."""
         asking = self._known.compiled.programs_of(source_id)
         programs = [each for each in asking if source_id in each.event_sources and each.is_active(now_s)]
+        # demands that only detect do not change, so all sources of the same rules share theirs
         alike = tuple(map(id, programs))
         demands = self._shared.get(alike)
         if demands is None:
@@ -384,11 +372,9 @@ class SourcePlacement:
         return replace(demands, once=once) if once else demands
 
     def _lay(self, planned: PlannedSource, now_s: float, *, is_first: bool = False) -> None:
-        """Lay planned intervals; after the first time only if one has passed, or a slow source's would never come.
-
-        A source that waits to be placed may have demands of rules that no longer ask for it.
-        """
+        """Lay planned intervals; after the first time only if one has passed, or a slow source's would never come."""
         streams = self._known.streams
+        # one that waits to be placed may have demands of rules that no longer ask for it
         for demand in [each for each in planned.demands.rules if (each.rule, planned.source_id) in streams]:
             count = self._known.count(demand.rule, planned.source_id)
             demand.lay(now_s, rate_per_s=planned.rate_per_s, count=count, is_first=is_first)
@@ -477,15 +463,12 @@ def _counts_since_s(program: RuleProgram) -> float:
 
 
 def target_of(program: RuleProgram, settings: PlannerSettings) -> Target:
-    """Return the share of its items' worth that a rule is to get, with times in seconds.
-
-    A rule that sets neither a life nor a decay has the default target.
-    """
+    """Return the share of its items' worth that a rule is to get, with times in seconds."""
     rule, steps = program.rule, _steps(program, 1.0)
     share = settings.default_share if rule.target is None else float(rule.target) / 100.0
     if steps:
         return Target(share, tuple((step.after, step.delay) for step in steps))
-    return settings.default_target if rule.life is None else Target(share, ((inf, 1.0),))
+    return settings.default_target if rule.life is None else Target(share, ((inf, 1.0),))  # neither a life nor a decay
 
 
 def _losses(pairs: Sequence[tuple[RuleProgram, RuleDemand]], settings: PlannerSettings) -> Losses:

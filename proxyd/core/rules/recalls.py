@@ -40,16 +40,13 @@ class Recalls:
     def _open_streams(
         self, program: RuleProgram, sources: Iterable[str], fresh: Iterable[StreamState]
     ) -> Iterator[Backlog]:
-        """Open the missing streams of a rule, and yield those through which the past must be replayed.
-
-        Most of them are in ``fresh``.
-        """
+        """Open the missing streams of a rule, and yield those through which the past must be replayed."""
         name, known = program.rule.name, self._known
         if program.trigger.counts_across:
             known.streams.setdefault((name, ""), program.new_stream(""))
         there = known.streams.of_rule(name)
         new = [source_id for source_id in dict.fromkeys(sources) if source_id not in there]
-        known.streams.begin(name, [each for each in fresh if each.source_id not in there])
+        known.streams.begin(name, [each for each in fresh if each.source_id not in there])  # most of them
         there = known.streams.of_rule(name)
         known.streams.begin(name, program.new_streams([source_id for source_id in new if source_id not in there]))
         for source_id in () if program.is_of_source else new:
@@ -60,10 +57,7 @@ class Recalls:
                 yield Backlog(program, known.compiled.sources[source_id], state.next_seq)
 
     def replay(self, entry: Backlog, stored: Sequence[StoredEvent], now_s: float) -> RuleTask:
-        """Return the replay of a source's stored events through a new stream; the streams of its result are to be kept.
-
-        Past joint intervals are counted by their rules, but are not notified.
-        """
+        """Return the replay of stored events through a new stream; the streams of its result are to be kept."""
         name, source_id = entry.program.rule.name, entry.source.source_id
         return RuleTask(
             entry.program,
@@ -71,7 +65,7 @@ class Recalls:
             stored,
             ProbeFacts(entry.source.url, self._known.grid, self._known.compiled.declaration_s(source_id), now_s),
             self._known.streams.get((name, "")),
-            is_replay=True,
+            is_replay=True,  # past joint intervals are counted, but not notified
             is_first=self._known.compiled.declaration.page_class(entry.source) == entry.program.event_class,
         )
 

@@ -107,10 +107,7 @@ class Fleet:
         return kind
 
     def close(self, week: WeekPlan | None, settings: PlannerSettings, changes: Sequence[tuple[int, str]]) -> Fleet:
-        """Add what does not depend on single sources: the running plan, the settings, and which sources changed when.
-
-        ``changes`` has the form that ``siblings_of`` takes. Returns the fleet itself.
-        """
+        """Add the running plan, the settings, and which sources changed when, in the form of ``siblings_of``."""
         self._changes = changes
         self._slot_factor = None if week is None else week.slot_factor
         self._trust = self._known.estimates.trust.share

@@ -443,10 +443,8 @@ def _part(compiled: Compiled, names: Iterable[str]) -> Declaration:
 
 
 def demand_per_s(decider: Decider) -> float:
-    """Return the probes a second that all sources ask for: at any price, and those that are worth their price.
-
-    The latter are those of the plan of the week; sources that it does not know yet are probed at even gaps.
-    """
+    """Return the probes a second that all sources ask for: at any price, and those that are worth their price."""
+    # sources that the plan does not know yet are probed at even gaps
     return _Others(run_all(demand_besides_week(decider.planner)), decider.planner.week).all_per_s
 
 

@@ -356,10 +356,8 @@ class Explainer:
         return self._still(self.known.estimates.silent, lambda state: bool(state.health.silent))
 
     def _still(self, names: set[str], holds: Callable[[SourceState], bool]) -> list[str]:
-        """Return those of the sources that are declared, and in whose present reading something holds; by name.
-
-        A start fills the sets of sources in another thread.
-        """
+        """Return those of the sources that are declared, and in whose present reading something holds; by name."""
+        # a start fills the sets in another thread
         found = ((name, self.known.compiled.sources.get(name)) for name in sorted(names.copy()))
         return [name for name, source in found if source is not None and holds(self.known.state(source))]
 
@@ -526,15 +524,13 @@ def _expectation_text(outlook: RuleOutlook | None) -> str:
 
 
 def _comparison_text(program: RuleProgram, rate_per_s: float) -> str:
-    """Return what a rule with planned intervals sees in time, and what AUTO would see with as many probes.
-
-    SUP probes once where the mean says that the n-th item is. The n-th item of a Poisson process is rarely there.
-    """
+    """Return what a rule with planned intervals sees in time, and what AUTO would see with as many probes."""
     from scipy.special import gammainc, pdtr
 
     every, life_s = program.trigger.firing.every, program.life_s
     if not rate_per_s > 0:
         return ""
+    # SUP probes once where the mean says that the n-th item is, and that of a Poisson process is rarely there
     gap_s = every / rate_per_s
     if life_s is None:
         seen = float(pdtr(every, every + 1) - pdtr(every - 1, every + 1))  # exactly so many items of a Poisson process

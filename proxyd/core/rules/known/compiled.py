@@ -23,10 +23,8 @@ _FEWEST_NOT_MODIFIED = 3
 
 
 def reading_of(source: Source, page_class: PageClass | None) -> str:
-    """Return the id of an address and the way it is read; what was learned of items holds only for the same id.
-
-    Feeds are read whole, regardless of the fields that their class declares: they need none.
-    """
+    """Return the id of an address and the way it is read; what was learned of items holds only for the same id."""
+    # feeds are read whole, whatever fields their class declares: they need none
     how = () if page_class is None or page_class.is_feed else (page_class.fields, page_class.each, page_class.key)
     asked: object = (source.url, how) if source.post is None else (source.url, how, source.post)
     shown = asked if source.rendering is None else (asked, source.rendering)
@@ -35,10 +33,7 @@ def reading_of(source: Source, page_class: PageClass | None) -> str:
 
 
 def probe_request(source: Source, declaration: Declaration, *, wants_picture: bool = False) -> ProbeRequest:
-    """Return the first request of a source; HTML pages obey robots.txt unless told otherwise.
-
-    Pictures are of pages that a browser renders. They are no part of the reading.
-    """
+    """Return the first request of a source; HTML pages obey robots.txt unless told otherwise."""
     page_class = declaration.page_class(source)
     obeys_robots = not page_class.is_feed if source.robots is None else source.robots
     return ProbeRequest(
@@ -51,30 +46,26 @@ def probe_request(source: Source, declaration: Declaration, *, wants_picture: bo
         auth=source.auth,
         post=source.post,
         rendering=source.rendering,
+        # pictures, which a browser takes, are no part of the reading
         wants_picture=wants_picture and source.rendering is not None,
         obeys_robots=obeys_robots,
     )
 
 
 def url_after_move(state: SourceState, source: Source) -> str | None:
-    """Return the address to ask instead of the declared one, or ``None`` if it has not moved permanently.
-
-    If a profile adds HEADER, AUTH or a BODY to requests, these are meant for the declared address, which is then always
-    asked first.
-    """
+    """Return the address to ask instead of the declared one, or ``None`` if it has not moved permanently."""
+    # these are meant for the declared address, which is then always asked first
     adds = bool(source.headers or source.auth) or source.post is not None
     return state.moved_url if state.moved_times >= MOVED_AFTER and not adds else None
 
 
 def validators(state: SourceState, *, now_s: float, rate_per_s: Callable[[], float]) -> Validators:
-    """Return the validators to send; none if a 304 would not be believed.
-
-    Some servers answer every request with 304. Therefore the whole document is fetched now and then: after a quiet time
-    in which the source's own rate expects several changes, or after many 304s. These are a small share of the probes: a
-    source that is quiet for long has a low rate, and a changed one is sent whole anyway.
-    """
+    """Return the validators to send; none if a 304 would not be believed."""
     if now_s < state.distrust_until_s:
         return NO_VALIDATORS
+    # Some servers answer every request with 304, so the whole document is fetched after a quiet time in which the rate
+    # expects several changes, or after many 304s. These are few probes: a source that is quiet for long has a low rate,
+    # and a changed one is sent whole anyway.
     quiet_s = 0.0 if state.full_s is None else now_s - state.full_s
     is_odd = state.not_modified >= _FEWEST_NOT_MODIFIED and rate_per_s() * quiet_s >= _EXPECTED_CHANGES
     return NO_VALIDATORS if is_odd or state.not_modified >= MOST_NOT_MODIFIED else state.validators
@@ -233,11 +224,8 @@ class _Compilation:
         return Swap(self._before, after, tuple(self._to_place), self._rules, self._gained, fresh)
 
     def _fresh(self, program: RuleProgram) -> list[StreamState]:
-        """Return streams of the sources that a rule had not before; there may be many, so they are made in advance.
-
-        At a start most are in the store.
-        """
-        if self._before is NOTHING_COMPILED:
+        """Return streams of the sources that a rule had not before; there may be many, so they are made in advance."""
+        if self._before is NOTHING_COMPILED:  # at a start most are in the store
             return []
         before, sources = self._old.rules.get(program.rule.name), program.rule.source_ids
         was = frozenset(() if before is None else before.source_ids)

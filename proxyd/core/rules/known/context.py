@@ -146,10 +146,7 @@ NO_CONTEXT = StoredContext()
 
 
 def store_query(context: SourceContext, outcome: ProbeOutcome, *, completes: bool) -> StoreQuery | None:
-    """Return what must be read to observe an outcome, or ``None`` if nothing must.
-
-    ``completes`` says that a joint interval waits for this source; a rule may then fire without a new event.
-    """
+    """Return what must be read to observe an outcome; ``completes`` says that a joint interval waits for it."""
     is_feed = context.shape is Shape.FEED
     programs = [program for program, _ in context.rules]
     histories = history_query(programs, context.source.source_id, outcome.finished_s)
@@ -166,7 +163,7 @@ def store_query(context: SourceContext, outcome: ProbeOutcome, *, completes: boo
         return replace(histories, item_ids=item_ids, fields=True)
     if not is_feed and (outcome.kind is OutcomeKind.CHANGED or outcome.is_missing):
         return replace(histories, item_ids=None, fields=True)
-    return histories if completes and histories.histories else None
+    return histories if completes and histories.histories else None  # a rule may fire without a new event
 
 
 def history_query(programs: Iterable[RuleProgram], source_id: str, now_s: float) -> StoreQuery:

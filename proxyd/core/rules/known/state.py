@@ -143,10 +143,8 @@ class SourceState:
     arrivals: int = 0  # how many items came or changed since first contact
 
     def learns_until_s(self, first_day_s: float) -> float:
-        """Return until when it counts as new (unix seconds); 0 if it does not, or was never seen.
-
-        Two arrivals tell its rate within a factor of two, in four of five cases.
-        """
+        """Return until when it counts as new (unix seconds); 0 if it does not, or was never seen."""
+        # two arrivals tell its rate within a factor of two, in four of five cases
         if self.first_contact_s is None or self.arrivals >= _KNOWN_ARRIVALS:
             return 0.0
         return self.first_contact_s + first_day_s
@@ -164,11 +162,9 @@ class SourceState:
         return max(self.last_success_s, self.last_push_s or self.last_success_s)
 
     def resume(self, now_s: float) -> SourceState:
-        """Return the state with which a new process continues.
-
-        Back-off from outcomes that settings, secrets or the browser caused is dropped, because these may have changed.
-        """
+        """Return the state with which a new process continues."""
         found = self.as_of(now_s)
+        # settings, secrets or the browser may have changed
         return replace(found, failures=0, not_before_s=0.0) if self.last_outcome in _OURS else found
 
     def as_of(self, now_s: float) -> SourceState:

@@ -77,13 +77,10 @@ class Subscription:
 def discover_hubs(
     known: Subscription | None, source_id: str, url: str, links: HubLinks, *, now_s: float
 ) -> Subscription:
-    """Return the subscription after a document named its hubs.
-
-    The known subscription is kept while the document names its hub and topic, and for a day after they changed, so that
-    a document that names another hub at each probe does not make us ask them all. Earlier failures are kept.
-    """
+    """Return the subscription after a document named its hubs."""
     if known is not None:
         same = known.hub in links.hubs and known.topic == links.topic
+        # a document that names another hub at each probe does not make us ask them all
         if same or now_s < known.chosen_s + _CHANGE_S:
             return known
     hub = next((hub for hub in links.hubs if hub.startswith("https:")), links.hubs[0])
@@ -92,12 +89,9 @@ def discover_hubs(
 
 
 def asking(known: Subscription, *, now_s: float, rng: np.random.Generator) -> Subscription:
-    """Return the subscription when a request is sent; if the previous request was not verified, that is a failure.
-
-    Unless the hub verifies it, it is requested again after an hour or after the back-off of its failures.
-    """
+    """Return the subscription when a request is sent; if the previous request was not verified, that is a failure."""
     failures = known.failures + known.is_asked
-    due_s = now_s + max(_VERIFY_WITHIN_S, _retry_s(failures, rng))
+    due_s = now_s + max(_VERIFY_WITHIN_S, _retry_s(failures, rng))  # unless the hub verifies it meanwhile
     return replace(known, is_asked=True, failures=failures, due_s=due_s)
 
 
@@ -155,13 +149,11 @@ def _denial(known: Subscription, now_s: float) -> Subscription:
 
 
 def _after_probe(known: Subscription, found: Sequence[StoredEvent], *, started_s: float) -> Subscription:
-    """Return the subscription after a probe saw its source and found the events ``found``, none of them pushed before.
-
-    Items of the last minute may still be on their way; items from before the verification do not count.
-    """
+    """Return the subscription after a probe ``found`` events of its source, none of them pushed before."""
     if not known.is_active(started_s):
         return known
     times = [event.event_s for event in found if not event.seed]
+    # items of the last minute may still be on their way
     if not any(known.verified_s < time_s < started_s - _GRACE_S for time_s in times):
         return replace(known, misses=0)
     if known.misses + 1 < _MISSES:

@@ -165,10 +165,7 @@ def notifications_of(data: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def heading(data: Mapping[str, Any], rule: str = "", *, most: int = _MOST_TITLE) -> str:
-    """Return a line for people about a notification or a digest: its first row, and how many more there are.
-
-    It may hold control characters from outside, but no line ends.
-    """
+    """Return a line about a notification or a digest: its first row, and how many more; control characters stay."""
     told = notifications_of(data)
     count = sum(len(each.get("items", ())) for each in told)
     more = f" and {count - 1} more" if count > 1 else ""

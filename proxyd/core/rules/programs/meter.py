@@ -74,20 +74,15 @@ class Meter:
             self.spend(characters >> _SCAN_BITS)
 
     def search(self, characters: int, instructions: int) -> None:
-        """Count the search of a pattern in a text; raises ``WorkLimitError``.
-
-        At worst re2 runs every instruction of the pattern on each character, but it hardly ever does. The worst case is
-        counted only where it would hold up the event loop.
-        """
+        """Count the search of a pattern in a text; raises ``WorkLimitError``."""
+        # At worst re2 runs every instruction of the pattern on each character, but it hardly ever does. The worst case
+        # is counted only where it would hold up the event loop.
         bits = _WORST_SEARCH_BITS if self._limits.is_on_loop else _SEARCH_BITS
         self.spend(1 + (characters * instructions >> bits))
 
     def count_compiling(self, instructions: int) -> None:
-        """Count the compiling of a pattern, which is done once; raises ``WorkLimitError``.
-
-        It is counted only where it would hold up the event loop, so that a rule takes as many steps every time.
-        """
-        if self._limits.is_on_loop:
+        """Count the compiling of a pattern, which is done once; raises ``WorkLimitError``."""
+        if self._limits.is_on_loop:  # elsewhere a rule takes as many steps every time
             self.spend(instructions)
 
     def compare(self, left: Value, right: Value) -> None:

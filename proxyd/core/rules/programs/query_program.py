@@ -98,11 +98,8 @@ class QueryProgram:
     old_paths: frozenset[str]
 
     def run(self, tables: Sequence[Sequence[Row]], meter: Meter = UNMETERED) -> list[ResultRow]:
-        """Return the result over the rows of each table, at most ``_MAX_ROWS`` rows; times are in ISO 8601.
-
-        Only the first ``_MOST_EXAMINED`` combinations of rows are examined. Raises ``EvaluationError``.
-        """
-        examined = islice(self._join_tables(tables, meter), _MOST_EXAMINED)
+        """Return the result over the rows of each table; times are in ISO 8601. Raises ``EvaluationError``."""
+        examined = islice(self._join_tables(tables, meter), _MOST_EXAMINED)  # of combinations of rows
         kept = [row for row in examined if self.where is None or is_true(self.where(row))]
         if self.aggregates or self.groups:
             kept = [row for row in self._grouped(kept, meter) if self.having is None or is_true(self.having(row))]

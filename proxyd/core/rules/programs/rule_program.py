@@ -198,13 +198,10 @@ class RuleProgram:
         return frozenset({own} if self.answer is None else {own, self.answer.kind})
 
     def own_view(self, event: UpdateEvent) -> UpdateEvent | None:
-        """Return an event as the rule sees it, or ``None`` if it is no update for the rule.
-
-        A field that speaks again has its last known value as ``OLD``, unless its missing value says something to the
-        rule; a value that comes back as it was is then no update.
-        """
+        """Return an event as the rule sees it, or ``None`` if it is no update for the rule."""
         if event.old is None or not event.old.last_known:
             return event
+        # what speaks again has its last known value, unless its missing value says something to the rule
         old = event.old.with_last_known(event.item, self.nullable_paths)
         if old is event.old:
             return event
@@ -251,15 +248,12 @@ class RuleProgram:
         return min(max(slope * _WEIGHED_S / self.decay_s, LEAST_WEIGHT), MOST_WEIGHT)
 
     def utility(self, delay_s: float, *, captured: bool) -> float:
-        """Return the value of a capture ``delay_s`` after its event.
-
-        A strict rule gains 1 if captured, else 0. A decay gives its value at the capture, even if the interval has
-        ended.
-        """
+        """Return the value of a capture ``delay_s`` after its event."""
         kind = self.rule.utility.kind
         if kind is UtilityKind.STRICT or self.decay_s is None:
             return 1.0 if captured else 0.0
         if kind is UtilityKind.LINEAR:
+            # a decay gives its value at the capture, even if the interval has ended
             return max(0.0, 1.0 - delay_s / self.decay_s)
         return float(0.5 ** (delay_s / self.decay_s))
 
@@ -273,10 +267,7 @@ def _short(value: Value) -> str:
 def compile_rule(
     rule: NotificationRule, declaration: Declaration, *, accepted_s: float, chronon_s: float, mark: str | None = None
 ) -> RuleProgram:
-    """Return the program of a checked rule that was first accepted at ``accepted_s`` (its NOW).
-
-    ``mark`` is the decimal mark by LOCALE, if the declaration does not hold the rule's sources.
-    """
+    """Return the program of a checked rule; ``mark`` is given if the declaration does not hold the rule's sources."""
     mark = mark or _common_mark(declaration.sources[each] for each in rule.source_ids)
     event_class = _class(declaration, rule.trigger.page_class.domain, rule.trigger.page_class.name)
     classes = [_class(declaration, each.page_class.domain, each.page_class.name) for each in rule.query.sources]

@@ -96,10 +96,7 @@ class TriggerProgram:
         )
 
     def fires(self, event: UpdateEvent, own: StreamState, across: StreamState, meter: Meter = UNMETERED) -> bool:
-        """Return whether the rule fires on an event that the source's and the class's stream have taken.
-
-        Raises ``EvaluationError``.
-        """
+        """Return whether the rule fires on an event that both streams have taken; raises ``EvaluationError``."""
         if self.condition is None:
             return True
         values = [
@@ -219,10 +216,7 @@ def _counter(aggregate: Aggregate, page_class: PageClass, chronon_s: float, mark
 
 
 def _firing_of(condition: Expression | None) -> FiringPattern:
-    """Return how often a condition fires, for planning: the cycle of ``COUNT(*) % X = r`` if it requires one.
-
-    Other conditions are planned as if every item could fire.
-    """
+    """Return how often a condition fires, for planning: the cycle of ``COUNT(*) % X = r`` if it requires one."""
     for term in conjuncts(condition):
         match term:
             case Binary(
@@ -232,4 +226,4 @@ def _firing_of(condition: Expression | None) -> FiringPattern:
             ):
                 if every > 0 and 0 <= r < every:
                     return FiringPattern(every, r)
-    return FiringPattern()
+    return FiringPattern()  # planned as if every item could fire

@@ -103,10 +103,7 @@ class Answers:
         self._places = None if self.answer.keys is None else self._by_key()
 
     def first_of(self, first: UpdateEvent) -> UpdateEvent | None:
-        """Return the first event that answers a first one, or ``None``; raises ``WorkLimitError``.
-
-        A pair whose condition fails is no answer.
-        """
+        """Return the first event that answers a first one, or ``None``; raises ``WorkLimitError``."""
         self.meter.spend(_STEPS_PER_EVENT)
         begin = bisect_right(self._times, (first.time_s, -1))
         for place in self._candidates(first, begin):

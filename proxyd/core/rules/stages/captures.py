@@ -363,10 +363,7 @@ class JointCaptures:
         return steps
 
     def _given_up(self, interval: JointInterval, history: History, now_s: float) -> IntervalStep | None:
-        """End an interval without the sources that it still wants, or return ``None`` if it changed meanwhile.
-
-        The first time the partial notification is made; the interval then waits for a supplement until its second end.
-        """
+        """End an interval without the sources that it still wants, or return ``None`` if it changed meanwhile."""
         if self._open.get(interval.interval_id) != interval:
             return None
         if interval.told is not None:
@@ -375,6 +372,7 @@ class JointCaptures:
             return IntervalStep(interval, is_over=True, announced=announced)
         announced = self._announce(interval, history, now_s)
         told = tuple(each.source_id for each in interval.obtained)
+        # it now waits for a supplement until its second end
         after = replace(interval, told=told, ends_s=now_s + LONGEST_S)
         self._open.keep(after)
         records = (self._record(interval, source_id, now_s, captured=False) for source_id in interval.wanted)
@@ -494,14 +492,11 @@ def _obtain(
     seen_s: float,
     grid: ChrononGrid,
 ) -> JointInterval:
-    """Return the interval after one of its sources was seen by a probe that started after the interval opened.
-
-    Under a window the source is captured up to the deadline; under *overwrite* it is captured unless it was updated in
-    a chronon later than the one in which the interval opened.
-    """
+    """Return the interval after one of its sources was seen by a probe that started after the interval opened."""
     if interval.deadline is not None:
         captured = grid.chronon_at(seen_s) <= interval.deadline
     else:
+        # under *overwrite* it is captured unless it was updated in a later chronon
         captured = not any(not e.seed and grid.chronon_at(e.event_s) > interval.opened for e in found)
     obtained = Obtained(source_id, seen_s, captured, tuple(rows[:_MOST_ROWS]))
     return replace(

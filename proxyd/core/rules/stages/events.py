@@ -57,12 +57,7 @@ def _evidence_of(events: Sequence[StoredEvent], since_s: float, seen_s: float, *
 def lost_items(
     items: Sequence[Item], new: Sequence[Item], state: SourceState, *, seen_s: float, rate_per_s: Callable[[], float]
 ) -> float | None:
-    """Return the estimated number of items lost if the window overflowed, or ``None`` if it did not.
-
-    The window overflowed if all its items are new and the oldest is newer than anything that could be seen before. The
-    gap is filled at the rate that the window itself shows; without item times, the estimated rate says how many items
-    there should have been.
-    """
+    """Return the estimated number of items lost if a window of new items misses what was seen, else ``None``."""
     if not items or len(new) < len(items) or state.next_seq == 1 or state.last_success_s is None:
         return None
     times = _plausible_event_times(items, seen_s)
@@ -72,6 +67,7 @@ def lost_items(
     if gap_s <= 0:
         return None
     span_s = times[-1] - times[0]
+    # the gap is filled at the rate that the window itself shows
     rate = (len(times) - 1) / span_s if span_s > 0 else rate_per_s()
     return max(0.0, rate * gap_s - 1.0)
 
@@ -163,10 +159,7 @@ class _Change:
 def find_events(
     context: SourceContext, outcome: ProbeOutcome, known: Mapping[str, Item], shown: Sequence[Item] = ()
 ) -> Discovery:
-    """Return the events in an outcome.
-
-    ``known`` holds the stored items that are needed, ``shown`` those that a feed showed last, if they were read.
-    """
+    """Return the events in an outcome; ``known`` holds the stored items needed, ``shown`` the last ones if read."""
     outcome = _as_it_counts(context, with_probe(outcome) if context.reads_probe else outcome)
     if not (outcome.is_push or outcome.kind.is_success or _has_vanished(context, outcome)):
         return Discovery(outcome, is_doubtful=_is_missed(context, outcome))

@@ -49,11 +49,7 @@ class Identities:
 def find_identities(
     items: Sequence[Item], known: Mapping[str, Item], shown: Sequence[Item] = (), *, seen_s: float = 0.0
 ) -> Identities:
-    """Return which stored items the items of a feed are.
-
-    ``known`` holds the stored items, by their own or a former identity; ``shown`` those that the feed showed last.
-    ``seen_s`` is the time of the answer, in unix seconds.
-    """
+    """Return which stored items the items of a feed are; ``known`` holds stored ones also by a former identity."""
     known = {**known, **{item.item_id: item for item in shown if item.item_id in known}}  # these have their fields
     found = _find_former_identities(items, known)
     unknown = [item for item in items if item.item_id not in found.known and item.item_id not in found.old]
@@ -73,10 +69,7 @@ def find_identities(
 
 
 def find_row_identities(items: Sequence[Item], known: Mapping[str, Item], page_class: PageClass) -> Identities:
-    """Return which stored rows a page shows; ``known`` holds all stored ones.
-
-    A row joins one that vanished if their keys differ only in spelling, and no other row of both pages has that key.
-    """
+    """Return which stored rows a page shows; ``known`` holds all stored ones."""
     found = _find_former_identities(items, known)
     own = {item.item_id for item in items}
     vanished = [item for name, item in found.known.items() if name not in own]
@@ -90,6 +83,7 @@ def find_row_identities(items: Sequence[Item], known: Mapping[str, Item], page_c
         values = tuple(normal_value(item.fields.get(path), types[path], path) for path in paths)
         return None if None in values else values  # a text that is no number has no value, and is not any other text
 
+    # keys that differ only in spelling, and that no other row of both pages has
     pairs = Pages(items, list(found.known.values()), found.known).pairs(key, unknown, vanished)
     renamed = tuple((pair.before.item_id, pair.item.item_id) for pair in pairs)
     gone = {former for former, _ in renamed}
@@ -151,19 +145,14 @@ def _words(item: Item, path: str) -> list[str]:
 
 
 def _is_duplicate(item: Item, same: Item) -> bool:
-    """Return whether an earlier version dropped an item as a duplicate of the same one.
-
-    Items of one guid that have no time and other titles are told apart by their places on the page.
-    """
+    """Return whether an earlier version dropped an item as a duplicate of the same one."""
+    # items of one guid without times are told apart by their places on the page
     has_place = item.published_s is None and item.fields.get(TITLE) != same.fields.get(TITLE)
     return not (has_place or _is_later(item, same.published_s))
 
 
 def _same(items: Sequence[Item], stored: Item) -> Item:
-    """Return which of the items that share a former identity is the stored one.
-
-    It is the only one with its link and title, else the one of its time, else the oldest.
-    """
+    """Return the stored item: the only one with its link and title, else the one of its time, else the oldest."""
     alike = [item for item in items if _heading(item) == _heading(stored) != (None, None)]
     if len(alike) == 1:
         return alike[0]
@@ -278,16 +267,14 @@ def _by_address(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item],
 def _by_link_and_title(
     pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item], _seen_s: float
 ) -> Iterable[_Pair]:
-    """Return the pairs with one link, one title and times that agree.
-
-    A lone item with a later time is news: the only item of a feed may be called "Weather today" every day.
-    """
+    """Return the pairs with one link, one title and times that agree."""
 
     def key(item: Item) -> tuple[str, str] | None:
         link, title = _text(item, LINK), normal_text(_text(item, TITLE))
         return (normal_link(link).partition("#")[0], title) if link and title else None
 
     pairs = [pair for pair in pages.pairs(key, unknown, vanished) if _may_share_fragment(pair)]
+    # a lone item with a later time is news: it may be called "Weather today" every day
     return _of_fitting_time(pages, pairs, are_same=pages.are_most(pairs))
 
 
@@ -311,15 +298,13 @@ def _may_share_fragment(pair: _Pair) -> bool:
 
 
 def _by_title(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item], _seen_s: float) -> Iterable[_Pair]:
-    """Return the pairs with one title, if all their links changed in one way or their times are equal.
-
-    A session in every link changes one parameter in all of them, and a move to another site changes the host.
-    """
+    """Return the pairs with one title, if all their links changed in one way or their times are equal."""
 
     def key(item: Item) -> str | None:
         return normal_text(_text(item, TITLE)) or None
 
     pairs = pages.pairs(key, [item for item in unknown if _text(item, LINK)], [i for i in vanished if _text(i, LINK)])
+    # a session in every link changes one parameter in all of them, and a move changes the host
     ways: dict[tuple[str, Hashable] | None, list[_Pair]] = {}
     for pair in pairs:
         ways.setdefault(_way_of_change(pair), []).append(pair)
@@ -331,10 +316,8 @@ def _by_title(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item], _
 
 
 def _by_session(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item], _seen_s: float) -> Iterable[_Pair]:
-    """Return the pairs with one title, and with one link apart from the parameters that changed in all links.
-
-    A feed may call all of its items "News", so that titles alone do not tell them apart.
-    """
+    """Return the pairs with one title, and with one link apart from the parameters that changed in all links."""
+    # a feed may call all of its items "News", so titles alone do not tell them apart
     before, now = _parameters(pages.shown), _parameters(pages.items)
     noise = {name for name in before.keys() & now.keys() if before[name].isdisjoint(now[name])}
 
@@ -358,20 +341,15 @@ def _parameters(items: Iterable[Item]) -> dict[str, set[str]]:
 
 
 def _tell_apart(way: tuple[str, Hashable], pairs: Sequence[_Pair]) -> bool:
-    """Return False if an earlier step changed otherwise in each link, and their last steps are the same.
-
-    In ``/watch/a1/index.html`` the earlier step is no session: it names the item.
-    """
+    """Return False if an earlier step changed otherwise in each link, and their last steps are the same."""
+    # in ``/watch/a1/index.html`` the earlier step is no session: it names the item
     links = [[normal_link(_text(each, LINK)).split("/") for each in (pair.before, pair.item)] for pair in pairs]
     changes = {(before[number], now[number]) for before, now in links for number in [way[1]] if isinstance(number, int)}
     return len(changes) <= 1 or len({now[-1] for _, now in links}) == len(pairs)
 
 
 def _way_of_change(pair: _Pair) -> tuple[str, Hashable] | None:
-    """Return in which one way a link changed: its host, parameters of its query, or one step of its path.
-
-    The last step names the item, so it must change alike in all links; an earlier one may hold a session of each link.
-    """
+    """Return in which one way a link changed: its host, parameters of its query, or one step of its path."""
     old, new = (urlsplit(f"//{normal_link(_text(each, LINK))}") for each in (pair.before, pair.item))
     if old.netloc != new.netloc:
         return ("host", (old.netloc, new.netloc)) if (old.path, old.query) == (new.path, new.query) else None
@@ -383,6 +361,7 @@ def _way_of_change(pair: _Pair) -> tuple[str, Hashable] | None:
     if len(differing) != 1 or old.path.count("/") != new.path.count("/"):
         return None
     number, before, now = differing[0]
+    # the last step names the item, so it must change alike in all links; an earlier one may hold a session of each
     is_last = number == len(steps) - 1
     return ("step", (number, before, now)) if is_last else ("session", number)
 
@@ -435,14 +414,12 @@ def _text(item: Item, path: str) -> str:
 
 
 def is_first_page(state: SourceState, items: Sequence[Item], known: Mapping[str, Item]) -> bool:
-    """Return whether a feed shows its items for the first time: before, it showed none, or only an error.
-
-    A lone item that several others replace, most of which are not later, was an error ("Bridge returned error 500").
-    """
+    """Return whether a feed shows its items for the first time: before, it showed none, or only an error."""
     if state.next_seq == 1:
         return True
     if state.next_seq > 2 or len(items) == 1 or any(item.item_id in known for item in items):
         return False
+    # a lone item that others, mostly not later, replace was an error ("Bridge returned error 500")
     later = sum(state.newest_s is not None and _is_later(item, state.newest_s) for item in items)
     return 2 * later < len(items)
 
@@ -487,14 +464,11 @@ def _last_known(items: Sequence[Item], known: Mapping[str, Item], shown: Sequenc
 
 
 def _foot_s(items: Sequence[Item]) -> float | None:
-    """Return the time at the foot of a page that is in order but for what is pinned to its top, else ``None``.
-
-    A pinned item is older than what enters at the foot of its page.
-    """
+    """Return the time at the foot of a page that is in order but for what is pinned to its top, else ``None``."""
     times = [item.published_s for item in items if item.published_s is not None]
     steps = enumerate(pairwise(times[::-1]), 1)
     ordered = next((count for count, (below, above) in steps if above < below), len(times))
-    return times[-1] if 2 * ordered > len(times) else None
+    return times[-1] if 2 * ordered > len(times) else None  # a pinned item is older than what enters at the foot
 
 
 def _oldest_s(items: Iterable[Item], *, default: float) -> float:

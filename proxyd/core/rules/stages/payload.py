@@ -52,11 +52,8 @@ def notifications_of_firings(
     meter: Meter,
     facts: ProbeFacts,
 ) -> RuleResults:
-    """Return the notifications of a rule's firings.
-
-    A rule's history includes the items that the probe itself ``found``.
-    """
-    until = histories(history, program, found)
+    """Return the notifications of a rule's firings."""
+    until = histories(history, program, found)  # history includes what the probe itself found
 
     def make(firing: Firing) -> Notification | None:
         meter.spend(sum(map(len, history.values())) >> 8)
@@ -102,10 +99,7 @@ def _make_all(program: RuleProgram, makers: Iterable[tuple[str, Callable[[], Not
 def _notification_of_firing(
     program: RuleProgram, firing: Firing, history: History, meter: Meter, facts: ProbeFacts
 ) -> Notification | None:
-    """Return the notification of a rule whose interval a single source captured or missed.
-
-    Returns ``None`` if the query gives no rows and the rule does not ask for such notifications.
-    """
+    """Return the notification that a single source decides, unless it is empty and the rule sends no such ones."""
     meter.spend(_STEPS_PER_NOTIFICATION)
     event, record = firing.events[-1], firing.record
     data = _head(program, event, facts.url, record.start, record.deadline, facts.grid)
@@ -267,10 +261,7 @@ def body_of(data: Mapping[str, Any], made_s: float) -> bytes:
 
 
 def histories(history: History, program: RuleProgram, found: Sequence[StoredEvent]) -> Callable[[Firing], History]:
-    """Return what gives a rule's history at each of its firings: with what the probe ``found`` up to its event.
-
-    A firing takes the beginning of one list; to look at all events for each of 10,000 firings took seconds.
-    """
+    """Return what gives a rule's history at each of its firings: with what the probe ``found`` up to its event."""
     own = {key: rows for key, rows in history.items() if key[0] == program.rule.name}
     if not own:
         return lambda _: own
@@ -281,7 +272,7 @@ def histories(history: History, program: RuleProgram, found: Sequence[StoredEven
     whole = {key: [*rows, *now] if is_own[key] else rows for key, rows in own.items()}
 
     def until(firing: Firing) -> History:
-        count = bisect_right(seqs, firing.record.seq)
+        count = bisect_right(seqs, firing.record.seq)  # to look at all events for each of 10,000 firings took seconds
         return {key: rows[: len(own[key]) + count] if is_own[key] else rows for key, rows in whole.items()}
 
     return until

@@ -109,10 +109,7 @@ def tasks_of(
 
 @dataclass(frozen=True, slots=True)
 class JointTask:
-    """Makes the notification of an interval that several sources had to capture.
-
-    ``picture`` is the hash of the picture that the completing probe took.
-    """
+    """Makes the notification of an interval; ``picture`` is the hash of the picture that the completing probe took."""
 
     announced: Announcement
     grid: ChrononGrid
@@ -253,10 +250,7 @@ def _find_answers(task: RuleTask, meter: Meter) -> RuleResults:
 def recall_stream(
     program: RuleProgram, stream: StreamState, found: Iterable[UpdateEvent], now_s: float, meter: Meter = UNMETERED
 ) -> StreamState:
-    """Return a restored stream with the events since it last fired, and with its windows filled again.
-
-    ``found`` holds the events of its sources inside the rule's period; what failed when it was first seen fails again.
-    """
+    """Return a restored stream with the events since it last fired, and with its windows filled again."""
     try:
         events = [e for e in sorted(found, key=lambda e: (e.time_s, e.seq)) if _passes(program, e, meter)]
         tally = _recall_windows(program, events, now_s, meter)
@@ -288,10 +282,7 @@ def _skip_failures() -> Iterator[None]:
 
 
 def refill_stream(program: RuleProgram, stream: StreamState, found: Iterable[UpdateEvent]) -> StreamState:
-    """Return a stream whose events since it last fired hold what the rule's query reads now, after an edit.
-
-    Events that are not ``found`` stay as they are.
-    """
+    """Return a stream whose pending events hold what an edited query reads, as far as they are ``found``."""
     stored = {(event.source_id, event.seq): event for event in found}
     pending = (
         _without_unread_fields(program, stored.get((event.source_id, event.seq), event)) for event in stream.pending
@@ -342,11 +333,7 @@ def _without_unread_fields(program: RuleProgram, event: UpdateEvent) -> UpdateEv
 
 
 def counts(program: RuleProgram, item: StoredEvent, declared_s: float = 0.0) -> bool:
-    """Return whether an event is of the rule's kind and inside its period.
-
-    On a source that was declared later than the rule, at ``declared_s``, NOW is that time. Many feeds truncate times to
-    whole seconds, so an item that appeared in the second of START and was not there before counts.
-    """
+    """Return whether an event is of the rule's kind and inside its period; NOW is never before ``declared_s``."""
     return program.wants(item.item, item.kind) and _in_period(program, item, declared_s)
 
 

@@ -43,14 +43,11 @@ def source_news(context: SourceContext, outcome: ProbeOutcome) -> tuple[SourceHe
 
 
 def _silent_fields(context: SourceContext, outcome: ProbeOutcome) -> frozenset[str]:
-    """Return the fields that have no value anywhere in a document, or ``ITEMS`` if it has no items.
-
-    Items of feeds often lack fields, so of a feed only the items themselves are missed.
-    """
+    """Return the fields that have no value anywhere in a document, or ``ITEMS`` if it has no items."""
     if not outcome.items:
         return frozenset({ITEMS})
     if context.shape is Shape.FEED:
-        return frozenset()
+        return frozenset()  # items of feeds often lack fields
     paths = (declared.path for declared in context.page_class.fields)
     return frozenset(
         path for path in paths if all(item.fields.get(path.lower()) in {None, ""} for item in outcome.items)

@@ -62,16 +62,14 @@ def after_redirects(state: SourceState, outcome: ProbeOutcome) -> SourceState:
 
 
 def _after_document(state: SourceState, outcome: ProbeOutcome, found: WindowEvents) -> StateChanges:
-    """Return the changes to the state: count 304s, and distrust them if a whole document shows what they denied.
-
-    The same validators with other content are proof. New items dated between the last whole document and the last 304
-    may have been backdated, so two such documents in a row are required.
-    """
+    """Return the changes to the state: count 304s, and distrust them if a whole document shows what they denied."""
     if outcome.kind is OutcomeKind.NOT_MODIFIED:
         return {"not_modified": state.not_modified + 1}
     after: StateChanges = {"full_s": outcome.finished_s, "not_modified": 0}
     if state.not_modified == 0 or outcome.kind is not OutcomeKind.CHANGED:
         return after
+    # The same validators with other content are proof. New items may have been backdated, so two such documents in a
+    # row are required.
     has_same = outcome.validators == state.validators != NO_VALIDATORS
     doubts = state.doubts + 1 if _was_denied(state, found) else 0
     if (found.events and has_same) or doubts >= 2:
@@ -143,13 +141,10 @@ def _counts(state: SourceState, found: WindowEvents) -> StateChanges:
 
 
 def _shown(state: SourceState, outcome: ProbeOutcome, found: WindowEvents) -> StateChanges:
-    """Return how many items a feed shows; old ones slid off if it shows as many as before, including new ones.
-
-    If it shows fewer items than before, some were removed, and its window is unknown; so is that of an empty feed.
-    """
+    """Return how many items a feed shows; old ones slid off if it shows as many as before, including new ones."""
     shown = len(outcome.items)
     new = sum(event.kind is EventKind.INSERT and not event.seed for event in found.events)
-    if not shown:
+    if not shown:  # the window of a feed is unknown if some items were removed, or if it is empty
         return {"shown": 0, "slides": False}
     has_slid = 0 < state.shown <= shown < state.shown + new
     return {"shown": shown, "slides": (state.slides and shown >= state.shown) or has_slid or found.lost_items > 0}
