@@ -73,24 +73,17 @@ def validators(state: SourceState, *, now_s: float, rate_per_s: Callable[[], flo
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A declaration and what is derived from it, by source and by rule.
-
-    ``since_s`` says since when each source is declared, in unix seconds. ``rules_of`` holds the rules of each source,
-    in the order of their declaration, and no sources without rules. ``asked_hosts`` counts the sources with rules on
-    each host. ``moved`` holds the sources that are asked at another address than the declared one, because their move
-    was accepted. ``edges`` are the beginnings and ends of periods that may lie ahead, in unix seconds, ascending, each
-    with its rule.
-    """
+    """A declaration and what is derived from it, by source and by rule."""
 
     declaration: Declaration
-    since_s: Mapping[str, float]
+    since_s: Mapping[str, float]  # since when each source is declared, in unix seconds
     requests: Mapping[str, ProbeRequest]
     programs: Mapping[str, RuleProgram]
-    rules_of: Mapping[str, Sequence[str]]
-    asked_hosts: Mapping[str, int] = field(default_factory=dict)
+    rules_of: Mapping[str, Sequence[str]]  # in the order of their declaration; without sources that no rule asks for
+    asked_hosts: Mapping[str, int] = field(default_factory=dict)  # how many sources with rules each has
     sources: Mapping[str, Source] = field(default_factory=dict)
-    moved: Mapping[str, AcceptedMove] = field(default_factory=dict)
-    edges: Sequence[tuple[float, str]] = ()
+    moved: Mapping[str, AcceptedMove] = field(default_factory=dict)  # sources whose move was accepted
+    edges: Sequence[tuple[float, str]] = ()  # beginnings and ends of periods to come, ascending, with their rules
 
     @property
     def hosts(self) -> int:

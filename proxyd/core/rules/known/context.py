@@ -132,14 +132,11 @@ class StoreQuery:
 
 @dataclass(frozen=True, slots=True)
 class StoredContext:
-    """The result of a query: items by id, and histories by rule and position of the table that reads them.
-
-    ``shown`` holds the items that the source showed last, if they were asked for.
-    """
+    """The result of a query: items by id, and histories by rule and position of the table that reads them."""
 
     items: Mapping[str, Item] = field(default_factory=dict)
     history: History = field(default_factory=dict)
-    shown: Sequence[Item] = ()
+    shown: Sequence[Item] = ()  # by the source last, if they were asked for
 
 
 NO_CONTEXT = StoredContext()

@@ -25,18 +25,13 @@ _FIRST_PLAN = 8  # the first plan is made after this part of the time between tw
 
 
 class Estimates:
-    """States, rates and weeks of sources, by name.
-
-    ``off`` names the sources whose models predict badly, ``failing`` those whose last probe failed, ``silent`` those
-    that show no items or a field without a value, and ``moved`` those that a permanent redirect leads elsewhere, as
-    they were last read. ``accepted`` holds the moves that were accepted.
-    """
+    """States, rates and weeks of sources, by name, as they were last read."""
 
     def __init__(self, prior_mean_per_s: float, cycle: Cycle) -> None:
         self.states: dict[str, SourceState] = {}
-        self.off: set[str] = set()
+        self.off: set[str] = set()  # whose models predict badly
         self.failing: set[str] = set()
-        self.silent: set[str] = set()
+        self.silent: set[str] = set()  # that show no items, or a field without a value
         self.moved: set[str] = set()
         self.accepted: dict[str, AcceptedMove] = {}
         self.weeks: dict[str, WeekCounts] = {}
@@ -85,10 +80,13 @@ class Estimates:
         old = self.states.get(state.source_id)
         self.blend.replace(old.rate if old else NO_EVIDENCE, state.rate)
         self.states[state.source_id] = state
-        _mark(self.off, state.source_id, state.fit.is_off)
-        _mark(self.failing, state.source_id, state.failures > 0)
-        _mark(self.silent, state.source_id, bool(state.health.silent))
-        _mark(self.moved, state.source_id, state.health.moved is not None)
+        for names, is_marked in (
+            (self.off, state.fit.is_off),
+            (self.failing, state.failures > 0),
+            (self.silent, bool(state.health.silent)),
+            (self.moved, state.health.moved is not None),
+        ):
+            (names.add if is_marked else names.discard)(state.source_id)
         if state.health.accepted is not None:
             self.accepted[state.source_id] = state.health.accepted
         else:
@@ -157,13 +155,6 @@ class Estimates:
         """Return the counts of a source that has shown nothing since its first contact; these are not stored."""
         first_s = now_s if state is None or state.first_contact_s is None else min(now_s, state.first_contact_s)
         return WeekCounts.begun(float(self.cycle.week_s(first_s)) + zone_s(source.zone, first_s))
-
-
-def _mark(names: set[str], name: str, is_marked: bool) -> None:
-    if is_marked:
-        names.add(name)
-    else:
-        names.discard(name)
 
 
 @dataclass(frozen=True, slots=True)

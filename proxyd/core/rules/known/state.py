@@ -198,33 +198,24 @@ _DONE_S = ("newest_s", "last_start_s", "last_success_s", "last_push_s", "full_s"
 
 @dataclass(frozen=True, slots=True)
 class IntervalRecord:
-    """An actual execution interval and its fate; ``deadline`` is ``None`` if nothing has ended it yet.
-
-    ``exact`` says whether the event's time was the item's own; otherwise it is a bound from the probes around it.
-    ``utility`` is the utility gained, at most 1. If not ``seen``, no probe saw the source before the interval was given
-    up.
-    """
+    """An actual execution interval and its fate."""
 
     rule: str
     source_id: str
     seq: int
     start: Chronon
-    deadline: Chronon | None
+    deadline: Chronon | None  # ``None`` if nothing has ended it yet
     probed: Chronon
     captured: bool
-    exact: bool
+    exact: bool  # whether the event's time was the item's own; otherwise it is a bound from the probes around it
     delay_s: float
-    utility: float = 0.0
-    seen: bool = True
+    utility: float = 0.0  # that was gained, at most 1
+    seen: bool = True  # by a probe before it was given up
 
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """A firing ready to be sent; every receiver gets the same ``body``, byte for byte, each time it is sent.
-
-    ``limited_by`` names the source or the value whose limit it counts toward; it is empty if all of the rule share one.
-    ``picture`` is the hash of the picture of its page, if the rule keeps one.
-    """
+    """A firing ready to be sent; every receiver gets the same ``body``, byte for byte, each time it is sent."""
 
     notification_id: str
     rule: str
@@ -234,8 +225,8 @@ class Notification:
     late: bool
     body: bytes
     deliveries: tuple[Delivery, ...]
-    limited_by: str = ""
-    picture: str | None = None
+    limited_by: str = ""  # the source or the value whose limit it counts toward, if not that of the rule
+    picture: str | None = None  # the hash of that of its page, if the rule keeps one
 
 
 @dataclass(frozen=True, slots=True)

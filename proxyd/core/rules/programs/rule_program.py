@@ -82,36 +82,29 @@ class AwaitedEvent:
 
 @dataclass(frozen=True, slots=True)
 class RuleProgram:
-    """A rule ready to run: its period in unix seconds, its life and the length of its utility's decay in seconds.
-
-    ``event_sources`` are the sources whose events its trigger takes, in order, with the ``answer_sources`` of its THEN;
-    ``table_sources`` are those of each table of its query. ``answer`` is the THEN.
-    ``counting`` says what its counters count; ``limit_key`` returns the value that has a limit of its own. ``mark`` is
-    the decimal mark by the LOCALE that its sources share.
-    ``reads_probe`` says whether it reads how the probe went that found an item. The missing values of the fields in
-    ``nullable_paths``, in lower case, say something to it, or are missing by design.
-    """
+    """A rule ready to run: its period in unix seconds, its life and the length of its utility's decay in seconds."""
 
     rule: NotificationRule
     trigger: TriggerProgram
     query: QueryProgram
     message: MessagePlan
     event_class: PageClass
-    event_sources: AbstractSet[str]
-    table_sources: tuple[tuple[str, ...], ...]
+    event_sources: AbstractSet[str]  # whose events its trigger takes, in order, with those of its THEN
+    table_sources: tuple[tuple[str, ...], ...]  # of each table of its query
     joined: tuple[_JoinedClass, ...]
     accepted_s: float
     start_s: float
     end_s: float
     life_s: float | None
     decay_s: float | None
-    counting: str
+    counting: str  # what its counters count
     chronon_s: float
-    limit_key: Closure | None = None
-    mark: str | None = None
-    reads_probe: bool = False
+    limit_key: Closure | None = None  # returns the value that has a limit of its own
+    mark: str | None = None  # the decimal mark by the LOCALE that its sources share
+    reads_probe: bool = False  # whether it reads how the probe went that found an item
+    # fields, in lower case, whose missing values say something to it, or are missing by design
     nullable_paths: frozenset[str] = frozenset()
-    answer: AnswerProgram | None = None
+    answer: AnswerProgram | None = None  # its THEN
     answer_sources: tuple[str, ...] = ()
 
     def __reduce__(self) -> tuple[Callable[[bytes], RuleProgram], tuple[bytes]]:

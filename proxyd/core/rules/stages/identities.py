@@ -199,6 +199,7 @@ class Pages:
     known: Mapping[str, Item]  # the stored items by the identities of this page's items
     # the stored items that are known to go on under new identities, by their new identities
     joined: Mapping[str, Item] = field(default_factory=dict)
+    seen_s: float = 0.0  # the time of the answer, in unix seconds
 
     def pairs(
         self, key: Callable[[Item], Hashable | None], unknown: Iterable[Item], vanished: Iterable[Item]
@@ -249,12 +250,12 @@ def _find_reappearances(
         left = [item for item in unknown if item.item_id not in found]
         if not (vanished and left):
             break
-        pages = Pages(items, shown, known, found)
-        found |= {pair.item.item_id: pair.before for pair in list(find(pages, left, vanished, seen_s))}
+        pages = Pages(items, shown, known, found, seen_s)
+        found |= {pair.item.item_id: pair.before for pair in list(find(pages, left, vanished))}
     return found
 
 
-def _by_address(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item], _seen_s: float) -> Iterable[_Pair]:
+def _by_address(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item]) -> Iterable[_Pair]:
     """Return the pairs whose identities are two spellings of one address."""
 
     def key(item: Item) -> str | None:
@@ -264,9 +265,7 @@ def _by_address(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item],
     return pages.pairs(key, unknown, vanished)
 
 
-def _by_link_and_title(
-    pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item], _seen_s: float
-) -> Iterable[_Pair]:
+def _by_link_and_title(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item]) -> Iterable[_Pair]:
     """Return the pairs with one link, one title and times that agree."""
 
     def key(item: Item) -> tuple[str, str] | None:
@@ -297,7 +296,7 @@ def _may_share_fragment(pair: _Pair) -> bool:
     return len(fragments) == 1 or "" in fragments
 
 
-def _by_title(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item], _seen_s: float) -> Iterable[_Pair]:
+def _by_title(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item]) -> Iterable[_Pair]:
     """Return the pairs with one title, if all their links changed in one way or their times are equal."""
 
     def key(item: Item) -> str | None:
@@ -315,7 +314,7 @@ def _by_title(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item], _
             yield from (pair for pair in alike if pair.has_same_time)
 
 
-def _by_session(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item], _seen_s: float) -> Iterable[_Pair]:
+def _by_session(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item]) -> Iterable[_Pair]:
     """Return the pairs with one title, and with one link apart from the parameters that changed in all links."""
     # a feed may call all of its items "News", so titles alone do not tell them apart
     before, now = _parameters(pages.shown), _parameters(pages.items)
@@ -366,7 +365,7 @@ def _way_of_change(pair: _Pair) -> tuple[str, Hashable] | None:
     return ("step", (number, before, now)) if is_last else ("session", number)
 
 
-def _by_content(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item], seen_s: float) -> Iterable[_Pair]:
+def _by_content(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item]) -> Iterable[_Pair]:
     """Return the pairs with equal texts, and with equal times unless times say nothing."""
     titles = {_text(item, TITLE) for item in unknown} & {_text(item, TITLE) for item in vanished}
     alike = [item for item in (*pages.items, *pages.shown) if _text(item, TITLE) in titles]
@@ -374,7 +373,9 @@ def _by_content(pages: Pages, unknown: Sequence[Item], vanished: Sequence[Item],
         return []
     pairs = pages.pairs(lambda item: _content_of(item) if _text(item, TITLE) in titles else None, unknown, vanished)
     is_whole = len(pairs) == len(pages.items) == len(pages.shown)
-    if 2 * len(pairs) >= len(unknown) and _are_of_one_answer([pair.item for pair in pairs], seen_s, is_whole=is_whole):
+    if 2 * len(pairs) >= len(unknown) and _are_of_one_answer(
+        [pair.item for pair in pairs], pages.seen_s, is_whole=is_whole
+    ):
         return pairs
     return [pair for pair in pairs if pair.has_same_time]
 

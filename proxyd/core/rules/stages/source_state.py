@@ -270,15 +270,12 @@ def _with_findings(
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """The time that a probe covers: (``since_s``, ``until_s``] of a source, in unix seconds.
-
-    ``is_page`` says that the source has one item, ``is_timed`` that its items carry their time.
-    """
+    """The time that a probe covers: (``since_s``, ``until_s``] of a source, in unix seconds."""
 
     since_s: float
     until_s: float
-    is_page: bool = False
-    is_timed: bool = True
+    is_page: bool = False  # it has one item
+    is_timed: bool = True  # its items carry their time
 
 
 def predict(
