@@ -259,6 +259,7 @@ class Explainer:
         rate_per_s = self.known.estimates.rate_per_s(state, source, now_s)
         stop = now + self.known.grid.ceil(self.known.settings.epoch_s)
         earliest = self.planner.limits.earliest_s(planned) if planned else -inf
+        pictured = (program.rule.name for program in programs if program.rule.keeps_screenshot)
         next_probe = preview_source(self.planner, source_id, Epoch(now, stop)) if planned else None
         expected = self._expectation(source, planned, next_probe)
         return Explanation(
@@ -282,7 +283,7 @@ class Explainer:
             misfit=self.known.estimates.misfit(source_id),
             rate_range_per_day=self.known.estimates.rate_range_per_day(state, rate_per_s, now_s),
             policies={program.rule.name: self._policy(program, rate_per_s) for program in programs},
-            picturing=_picturing(source, programs),
+            picturing=tuple(sorted(pictured if source.rendering is not None else ())),  # only a browser takes pictures
             **self._prices_of(source),
             week=self._week_of(source, now_s) if with_week else (),
             **(self._constraints_of(planned, now) if planned else {}),
@@ -388,12 +389,6 @@ class Explainer:
             "has_targets": self.known.settings.planner.has_targets,
             "spends_all": self.known.settings.planner.spend,
         }
-
-
-def _picturing(source: Source, programs: Iterable[RuleProgram]) -> tuple[str, ...]:
-    if source.rendering is None:
-        return ()
-    return tuple(sorted(each.rule.name for each in programs if each.rule.keeps_screenshot))
 
 
 _UNITS = ((604800.0, "week"), (86400.0, "day"), (3600.0, "hour"), (60.0, "minute"), (1.0, "second"))

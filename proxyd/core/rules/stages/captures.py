@@ -26,6 +26,11 @@ from proxyd.core.rules.stages.observation import Answer, Firing, RuleResults
 from proxyd.core.rules.stages.payload import Announcement, histories
 from proxyd.core.rules.stages.rule_tasks import with_fates
 
+_MOST_ROWS = 1000  # of one source in a query
+_LIVES = 2.0  # expected lives of a source after which its interval is assumed to have ended
+_STEPS_PER_COPY = 12  # of a row
+_MOST_CORRELATING = 150_000  # steps for all events of one probe, about 0.1 s; events after that wait for all sources
+
 
 class OpenIntervals:
     """Open joint intervals by id, in the order in which they were opened."""
@@ -81,7 +86,6 @@ class Captured:
 
 
 _NOTHING_CAPTURED = Captured(RuleResults())
-_MOST_CORRELATING = 150_000  # steps for all events of one probe, about 0.1 s; events after that wait for all sources
 
 
 @dataclass(slots=True)
@@ -437,11 +441,6 @@ def _sources_to_count(program: RuleProgram, event: UpdateEvent) -> list[str]:
     if not program.trigger.counts_across:
         return []
     return [source_id for source_id in program.event_sources if source_id != event.source_id]
-
-
-_MOST_ROWS = 1000  # of one source in a query
-_LIVES = 2.0  # expected lives of a source after which its interval is assumed to have ended
-_STEPS_PER_COPY = 12  # of a row
 
 
 def _sources_that_correlate(

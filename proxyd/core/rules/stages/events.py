@@ -93,11 +93,6 @@ class WindowEvents:
     # ``old`` is not known
     unawaited: tuple[StoredEvent, ...] = ()
 
-    @property
-    def number_count(self) -> int:
-        """The number of events and unawaited updates, which share the numbers of a source."""
-        return len(self.events) + len(self.unawaited)
-
 
 _NO_EVENTS = WindowEvents()
 
@@ -162,7 +157,9 @@ def find_events(
     """Return the events in an outcome; ``known`` holds the stored items needed, ``shown`` the last ones if read."""
     outcome = _as_it_counts(context, with_probe(outcome) if context.reads_probe else outcome)
     if not (outcome.is_push or outcome.kind.is_success or _has_vanished(context, outcome)):
-        return Discovery(outcome, is_doubtful=_is_missed(context, outcome))
+        # a page that was there before, but is missed not yet often enough to be gone
+        is_known_page = context.shape is not Shape.FEED and context.state.first_contact_s is not None
+        return Discovery(outcome, is_doubtful=outcome.is_missing and is_known_page)
     if _is_emptied(context, outcome, known):
         detail = f"{outcome.detail}; if the next probe finds no rows either, they count as deleted"
         unseen = replace(outcome, kind=OutcomeKind.SAME_BODY, validators=NO_VALIDATORS, body_hash=None, detail=detail)
@@ -225,11 +222,6 @@ def _has_vanished(context: SourceContext, outcome: ProbeOutcome) -> bool:
     needed = _EMPTY_AFTER if context.state.first_contact_s is None else _MISSING_AFTER
     is_missing_again = outcome.is_missing and context.state.missing + 1 >= needed
     return outcome.kind is OutcomeKind.GONE or is_missing_again
-
-
-def _is_missed(context: SourceContext, outcome: ProbeOutcome) -> bool:
-    """Return whether a page that was there before was not found, but not yet often enough to be gone."""
-    return outcome.is_missing and context.shape is not Shape.FEED and context.state.first_contact_s is not None
 
 
 def _is_emptied(context: SourceContext, outcome: ProbeOutcome, known: Mapping[str, Item]) -> bool:

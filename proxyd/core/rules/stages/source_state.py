@@ -134,7 +134,7 @@ def _after_push(state: SourceState, outcome: ProbeOutcome, found: WindowEvents, 
 def _counts(state: SourceState, found: WindowEvents) -> StateChanges:
     arrivals = sum(not event.seed and event.kind is not EventKind.DELETE for event in found.events)
     return {
-        "next_seq": state.next_seq + found.number_count,
+        "next_seq": state.next_seq + len(found.events) + len(found.unawaited),
         "unawaited": state.unawaited + len(found.unawaited),
         "arrivals": state.arrivals + arrivals + len(found.unawaited),
     }
