@@ -21,7 +21,7 @@ import numpy as np
 
 from proxyd.core.planning.allocation.prices import HostLimits
 from proxyd.core.planning.allocation.probe_allocator import FleetDemand, FleetLimits, ProbeAllocator, WeekGrid
-from proxyd.core.planning.allocation.timetable import Floats, Ints
+from proxyd.core.planning.kernels.numba_kernels import Floats, Ints
 
 Line = dict[str, object]
 T = TypeVar("T")

@@ -152,20 +152,13 @@ class WeekTrust:
     The rest of a week is taken as even: what came in a few hours of the past often comes in others, above all if it
     came in batches.
 
-    Parameters
-    ----------
-    likelihoods
-        Logarithm of the likelihood of the items for each share of the learned weeks, from 0 to 1 in equal steps; the
-        newest items count most.
-
-    Examples
-    --------
     >>> new, many, few = WeekTrust(), np.full(1000, 2.0), np.full(250, 0.5)
     >>> as_learned = new.seen(many, even=500.0, shaped=1000.0).seen(few, even=500.0, shaped=250.0)
     >>> round(new.share, 1), as_learned.share > 0.9, new.seen(few, even=250.0, shaped=500.0).share < 0.1
     (0.8, True, True)
     """
 
+    # The logarithm of the likelihood of the items for each share of the learned weeks; the newest items count most.
     likelihoods: tuple[float, ...] = _TRUSTED
 
     @property
@@ -237,12 +230,8 @@ def common_shapes(counts: ArrayLike, passed: ArrayLike, *, most: int = 8, disper
 def belonging(counts: Floats, expected: Floats, shapes: Floats) -> Ints:
     """Return the likeliest shape of each source.
 
-    Parameters
-    ----------
-    counts
-        Items of each source by hour of the week, shape (sources, 168), or any multiple of them.
-    expected
-        Factors of each shape over the hours that each source was observed, shape (sources, shapes).
+    ``counts`` are items by hour of the week, shape (sources, 168), or any multiple of them, and ``expected`` the
+    factors of each shape over the hours that each source was observed, shape (sources, shapes).
     """
     likeliest: Ints = np.argmax(_likelihoods(counts, expected, shapes), axis=1)
     return likeliest
@@ -312,15 +301,8 @@ def _freedom(shape: Floats) -> float:
 
 
 def dispersion_of(weekly: Sequence[ArrayLike] | Floats) -> float:
-    """Return variance over mean of the items by hour, from several weeks of counts, at least 1.
+    """Return variance over mean of the items by hour, from several weeks of counts, shape (weeks, 168); at least 1.
 
-    Parameters
-    ----------
-    weekly
-        Items of all sources by hour, shape (weeks, 168).
-
-    Examples
-    --------
     >>> dispersion_of([[2.0] * 168, [2.0] * 168])
     1.0
     """
@@ -337,18 +319,9 @@ def dispersion_of(weekly: Sequence[ArrayLike] | Floats) -> float:
 class WeekSums:
     """Integrals of a week shape, exact between any two times, in plain floats, because a probe needs only two or three.
 
-    Parameters
-    ----------
-    factors
-        Factors of equal parts of the week from Monday 00:00 on, mean 1.
-
-    Notes
-    -----
     With ``F(t)`` the integral of the factor and ``H(t)`` that of ``F``, both from Monday on, ``F(t) - F(s)`` items come
     in ``(s, t]``, and they have waited ``H(t) - H(s) - F(s) (t - s)`` at ``t``.
 
-    Examples
-    --------
     >>> even = WeekSums([1.0] * 168)
     >>> even.between(0.0, 60.0)
     (60.0, 1800.0)

@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from proxyd.core.planning.kernels.numba_kernels import flat, kernel
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from proxyd.core.planning.kernels.numba_kernels import Floats, Ints, flat, kernel
 
 _EXACT = 1e-9
 _RARE = 1e-9

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from proxyd.core.errors import SchedulingError
-
-Floats = NDArray[np.float64]
+from proxyd.core.planning.kernels.numba_kernels import Floats
 
 
 @dataclass(frozen=True, eq=False)

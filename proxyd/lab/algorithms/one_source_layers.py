@@ -5,14 +5,10 @@ from __future__ import annotations
 from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
 from proxyd.core.planning.kernels.costs import Prefix
-from proxyd.core.planning.kernels.numba_kernels import flat, kernel
+from proxyd.core.planning.kernels.numba_kernels import Floats, Ints, flat, kernel
 from proxyd.core.planning.kernels.one_source import Grid, OneSourceSchedule
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 def all_optimal(prefix: Prefix, grid: Grid, probes: int) -> list[OneSourceSchedule | None]:

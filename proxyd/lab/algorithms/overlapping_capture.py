@@ -18,15 +18,13 @@ from proxyd.core.planning.capture.earliest_deadline import (
     OPEN,
     Capacity,
     CaptureSchedule,
-    Floats,
-    Ints,
     Jobs,
     Spans,
     are_disjoint,
     check_weights,
     edf,
 )
-from proxyd.core.planning.kernels.numba_kernels import kernel
+from proxyd.core.planning.kernels.numba_kernels import Floats, Ints, kernel
 
 _TOLERANCE = 1e-6
 _CERTIFIED_CHRONONS = 2_000_000

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from proxyd.core.errors import SchedulingError
+from proxyd.core.planning.kernels.numba_kernels import Floats
 
-Floats = NDArray[np.float64]
 _BISECTIONS = 80
 _NEWTON_STEPS = 25
 

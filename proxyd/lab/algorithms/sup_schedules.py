@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from proxyd.core.model.schedule import ExecutionInterval
-from proxyd.core.planning.capture.earliest_deadline import OPEN, CaptureSchedule, Ints, Spans, timeline
-from proxyd.core.planning.kernels.numba_kernels import kernel
+from proxyd.core.planning.capture.earliest_deadline import OPEN, CaptureSchedule, Spans, timeline
+from proxyd.core.planning.kernels.numba_kernels import Ints, kernel
 
 _BEFORE_ALL = -(2**62)
 
@@ -42,17 +42,6 @@ def sup(intervals: Iterable[ExecutionInterval]) -> CaptureSchedule:
 def least_delay_sup(intervals: Iterable[ExecutionInterval]) -> CaptureSchedule:
     """Return the fewest probes that capture every interval, placed with the least total delay; O(E log E).
 
-    Raises
-    ------
-    ValueError
-        An interval has no end.
-
-    Notes
-    -----
-    Source: ``docs/algorithms.md`` (least delay among minimum-probe schedules). See ``least_delay_arrays``.
-
-    Examples
-    --------
     >>> spans = [(0, 5), (3, 9), (7, 9)]
     >>> intervals = [ExecutionInterval("a", "r", start, deadline) for start, deadline in spans]
     >>> least_delay_sup(intervals).probes, sup(intervals).delay, least_delay_sup(intervals).delay
@@ -64,20 +53,9 @@ def least_delay_sup(intervals: Iterable[ExecutionInterval]) -> CaptureSchedule:
 def sup_arrays(sources: ArrayLike, starts: ArrayLike, deadlines: ArrayLike) -> tuple[Ints, Ints]:
     """Return sources and chronons of SUP's probes, in that order: ``sup`` without objects.
 
-    Parameters
-    ----------
-    sources
-        Whole numbers, starting at 0, shape (E,).
-    starts, deadlines
-        First and last chronon of each interval, shape (E,).
+    ``sources`` are whole numbers from 0 on; a ``ValueError`` says that shapes differ, or that an interval ends before
+    it starts or has no end.
 
-    Raises
-    ------
-    ValueError
-        The shapes differ, a source is negative, or an interval ends before it starts or has no end.
-
-    Examples
-    --------
     >>> [column.tolist() for column in sup_arrays([1, 0, 1], [0, 3, 4], [5, 9, 7])]
     [[0, 1], [9, 5]]
     """

@@ -9,7 +9,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from proxyd.lab.algorithms.detection_frequencies import Floats, paper_bound, periodic_cost, tight_bound
+from proxyd.core.planning.kernels.numba_kernels import Floats, Ints
+from proxyd.lab.algorithms.detection_frequencies import paper_bound, periodic_cost, tight_bound
 from proxyd.lab.algorithms.probe_cycles import best_powers, golden, powers_of_two
 from proxyd.lab.algorithms.step_policies import (
     AdaptivePolicy,
@@ -18,7 +19,6 @@ from proxyd.lab.algorithms.step_policies import (
     DuePolicy,
     GreedyPolicy,
     IndexPolicy,
-    Ints,
     LearningIndexPolicy,
 )
 from proxyd.lab.papers.figure import Figure

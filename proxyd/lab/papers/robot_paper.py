@@ -8,9 +8,9 @@ from math import exp, inf, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from proxyd.core.planning.kernels.numba_kernels import Floats
 from proxyd.lab.algorithms.probe_cycles import GOLDEN, golden
 from proxyd.lab.algorithms.robot_frequencies import (
-    Floats,
     GammaAccess,
     cycle_staleness,
     drawn_staleness,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from proxyd.core.planning.kernels.numba_kernels import Floats, Ints
 from proxyd.core.rates.rate_blend import (
     DEFAULT_MEAN_PER_S,
     HALF_LIVES_S,
@@ -117,10 +118,6 @@ class FleetModel:
             self._passed *= fade
             self._week_s += WEEK_S
             self._weekly = [*self._weekly[1 - _KEPT_WEEKS :], np.zeros(HOURS)]
-
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 class FleetRates:

@@ -18,6 +18,7 @@ from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.model.profile import Declaration, PolicyName
 from proxyd.core.planning.chunks import run_all
 from proxyd.core.planning.kernels.golden_turns import turns
+from proxyd.core.planning.kernels.numba_kernels import Floats, Ints
 from proxyd.core.planning.policies.registry import POLICIES as LANGUAGE
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.rates.evidence import ItemTimes
@@ -30,8 +31,6 @@ from proxyd.core.rules.known.estimates import FleetRecord
 from proxyd.core.rules.known.knowledge import DeciderSettings
 from proxyd.core.rules.known.state import SourceState
 from proxyd.lab.replay.replay import (
-    Floats,
-    Ints,
     MeasuredDelays,
     ProbesMade,
     ReplayPolicy,

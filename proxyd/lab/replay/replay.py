@@ -12,10 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from proxyd.core.model.chronon import Chronon, ChrononGrid, Epoch
 from proxyd.core.model.outcome import OutcomeKind
 from proxyd.core.model.schedule import captures, delays_s, found_s
+from proxyd.core.planning.kernels.numba_kernels import Floats, Ints
 from proxyd.lab.traces import Trace
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 _EVERY = slice(None)
 
 

@@ -16,6 +16,7 @@ from proxyd.core.planning.allocation.week_plan import by_slot
 from proxyd.core.planning.kernels.costs import Prefix
 from proxyd.core.planning.kernels.golden_turns import turns
 from proxyd.core.planning.kernels.losses import MISSED_S, NO_LOSSES, Losses, by_rate, index_of, window
+from proxyd.core.planning.kernels.numba_kernels import Floats, Ints
 from proxyd.core.planning.policies.rule_demand import Findings, FiringPattern, PlannedInterval
 from proxyd.core.planning.policies.sup import IntervalDemand
 from proxyd.core.rates.bursts import BIN_S, Bursts, concentrations, late_share
@@ -26,7 +27,7 @@ from proxyd.lab.algorithms.one_source_baselines import parameter_for
 from proxyd.lab.algorithms.probe_cycles import best_powers, powers_of_two
 from proxyd.lab.algorithms.step_policies import CyclePolicy, DetectionPolicy, DuePolicy, GreedyPolicy, Wic
 from proxyd.lab.replay.fleet_model import FleetModel
-from proxyd.lab.replay.replay import Floats, Ints, Terms
+from proxyd.lab.replay.replay import Terms
 
 DAY_S = 86400.0
 _LEAST_RATE = 1e-12

@@ -18,8 +18,9 @@ from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.model.schedule import ExecutionInterval
 from proxyd.core.planning.capture.earliest_deadline import Capacity
+from proxyd.core.planning.kernels.numba_kernels import Floats
 from proxyd.core.rates.week_bins import WEEK_S
-from proxyd.lab.replay.replay import Floats, Terms, split
+from proxyd.lab.replay.replay import Terms, split
 from proxyd.lab.replay.stored_history import Past, middle_of, past_of
 from proxyd.lab.traces import Trace, model_trace, noisy_events, parse_trace
 

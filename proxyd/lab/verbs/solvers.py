@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from proxyd.core.errors import InvalidScheduleError
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.planning.kernels.costs import Prefix
+from proxyd.core.planning.kernels.numba_kernels import Floats
 from proxyd.core.planning.kernels.one_source import Grid, OneSourceSchedule, optimal
 from proxyd.lab.algorithms.detection_frequencies import paper_bound, periodic_cost, tight_bound
 from proxyd.lab.algorithms.off_grid import algorithm_10, improve_exactly
@@ -28,7 +29,6 @@ from proxyd.lab.algorithms.robot_frequencies import (
     evenly_spaced,
     randomise,
 )
-from proxyd.lab.replay.replay import Floats
 from proxyd.lab.verbs.replay_input import CsvRates, read_week
 from proxyd.terminal.text_tables import number
 

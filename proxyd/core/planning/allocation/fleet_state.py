@@ -16,13 +16,12 @@ from proxyd.core.model.chronon import Target
 from proxyd.core.planning.allocation.prices import HostLimits
 from proxyd.core.planning.allocation.targets import FleetTargets
 from proxyd.core.planning.kernels.losses import Losses, Step
+from proxyd.core.planning.kernels.numba_kernels import Floats, Ints
 from proxyd.core.rates.siblings import Siblings
 from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rates.week_shapes import WeekShapes
 
 SLOT_S = 1800.0
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,10 +22,11 @@ from proxyd.core.planning.allocation.prices import (
     slot_loads,
 )
 from proxyd.core.planning.allocation.targets import FleetTargets, RuleOutlook, TargetPrices
-from proxyd.core.planning.allocation.timetable import LEVELS, Floats, Ints, Timetable
+from proxyd.core.planning.allocation.timetable import LEVELS, Timetable
 from proxyd.core.planning.kernels.costs import prefix_sums
 from proxyd.core.planning.kernels.golden_turns import turn, turns
 from proxyd.core.planning.kernels.losses import NO_LOSSES, Losses
+from proxyd.core.planning.kernels.numba_kernels import Floats, Ints
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 
 _SAMPLE = 10_000  # number of sources that represent a larger fleet in the search for the slots' prices

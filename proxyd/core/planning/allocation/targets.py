@@ -13,8 +13,9 @@ import numpy as np
 from proxyd.core.model.chronon import Target
 from proxyd.core.model.schedule import Constraint
 from proxyd.core.planning.allocation.prices import Frequencies, Prices
-from proxyd.core.planning.allocation.timetable import LEVELS, Floats, Ints
+from proxyd.core.planning.allocation.timetable import LEVELS
 from proxyd.core.planning.kernels.losses import STEPS, Losses, index_of
+from proxyd.core.planning.kernels.numba_kernels import Floats, Ints
 from proxyd.core.rates.bursts import HELPS
 
 _BISECTIONS = 26

@@ -18,13 +18,11 @@ from proxyd.core.planning.allocation.targets import RuleOutlook
 from proxyd.core.planning.kernels.counted_events import ItemsLine
 from proxyd.core.planning.kernels.golden_turns import turns
 from proxyd.core.planning.kernels.losses import MISSED_S, NO_LOSSES, Losses, by_rate, index_of
+from proxyd.core.planning.kernels.numba_kernels import Floats, Ints
 from proxyd.core.planning.policies.doe import doe_slots
 from proxyd.core.rates.bursts import BIN_S
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rates.week_shapes import WeekShapes, WeekSums
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 class WeekPlan:

@@ -12,9 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyd.core.planning.kernels.numba_kernels import kernel
-
-Ints = NDArray[np.int64]
+from proxyd.core.planning.kernels.numba_kernels import Ints, kernel
 
 # Rows of the table of jobs, shape (5, jobs): slot 0 means not placed, -1 means no next or previous job in the slot.
 FIRST, LAST, SLOT, NEXT, PREVIOUS = range(5)

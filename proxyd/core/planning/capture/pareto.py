@@ -13,12 +13,12 @@ from proxyd.core.planning.capture.capture_kernels import cheapest_first, tables
 from proxyd.core.planning.capture.earliest_deadline import (
     Capacity,
     CaptureSchedule,
-    Ints,
     Jobs,
     Spans,
     are_disjoint,
     earliest_deadline_first,
 )
+from proxyd.core.planning.kernels.numba_kernels import Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,9 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyd.core.planning.kernels.losses import Losses
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from proxyd.core.planning.kernels.numba_kernels import Floats, Ints
 
 MOST_COUNTED = 64
 """The largest n that is planned by its counts: the table grows with its square, and firings are rare then."""

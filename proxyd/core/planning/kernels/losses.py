@@ -9,15 +9,12 @@ from math import log, log1p
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from proxyd.core.planning.kernels.costs import prefix_sums
 from proxyd.core.planning.kernels.golden_turns import turns
-from proxyd.core.planning.kernels.numba_kernels import flat, kernel
+from proxyd.core.planning.kernels.numba_kernels import Floats, Ints, flat, kernel
 from proxyd.core.rates.week_bins import WEEK_S
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 MISSED_S = 3 * WEEK_S
 """The waiting that counts as much as an item that is missed; because of it slow sources are still probed at times."""

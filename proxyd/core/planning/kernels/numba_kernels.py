@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T", bound=np.generic)
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 HAS_NUMBA = find_spec("numba") is not None
 
@@ -81,8 +83,6 @@ def kernel(function: Callable[P, R]) -> Kernel[P, R]:
 
 
 def flat(array: NDArray[T]) -> NDArray[T]:
-    """Return the fastest form for a kernel: the array itself if kernels are compiled, otherwise a list of its entries.
-
-    Kernels index and fill both forms; Python is several times faster on lists.
-    """
+    """Return the fastest form for a kernel: the array if kernels are compiled, otherwise a list of its entries."""
+    # Kernels index and fill both forms; Python is several times faster on lists.
     return array if HAS_NUMBA else cast("NDArray[T]", array.tolist())

@@ -6,15 +6,12 @@ from dataclasses import dataclass
 from math import inf
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from proxyd.core.errors import InvalidScheduleError
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.planning.kernels.costs import Prefix
-from proxyd.core.planning.kernels.numba_kernels import flat, kernel
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from proxyd.core.planning.kernels.numba_kernels import Floats, Ints, flat, kernel
 
 _BISECTIONS = 200
 

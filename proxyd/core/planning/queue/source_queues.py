@@ -10,11 +10,11 @@ from math import inf
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.schedule import Constraint, Reason
 from proxyd.core.planning.allocation.week_plan import WeekPlan
+from proxyd.core.planning.kernels.numba_kernels import Floats, Ints
 from proxyd.core.planning.queue.due_times import NEVER_CHRONONS, DueTime, DueTimes
 from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
@@ -235,8 +235,6 @@ class _WakeQueue:
         return self._spans[0] * _SPAN if self._spans else None
 
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 _Gains: TypeAlias = Callable[[Ints], Floats]
 _LIMITS = (Constraint.BUDGET, Constraint.OVERLOAD)
 _UNPLANNED, _OF_ITS_OWN = -1, -2  # sources that the plan of the week does not know, or whose rule says their worth
