@@ -16,7 +16,7 @@ from proxyd.core.planning.allocation.probe_allocator import FleetDemand, FleetLi
 from proxyd.core.planning.allocation.targets import FleetTargets, TargetPrices
 from proxyd.core.planning.allocation.timetable import Timetable
 from proxyd.core.planning.kernels.losses import Losses, Step, by_rate
-from proxyd.core.rates.bursts import HELPS
+from proxyd.core.rates.siblings import HELPS
 
 Floats = NDArray[np.float64]
 MISSED = 1008.0

@@ -1,9 +1,8 @@
 """Politeness rules: when the next request may start. No I/O; nothing here waits."""
 
-from proxyd.core.politeness.connectivity import Connectivity, Outage
 from proxyd.core.politeness.endpoints import EndpointLimits, Endpoints, retry_after_s
+from proxyd.core.politeness.faults import Connectivity, Outage, ProberTrust, may_be_its_own
 from proxyd.core.politeness.host_budgets import HostBudgets, PolitenessBudget, ProbeLog
-from proxyd.core.politeness.prober_trust import ProberTrust, may_be_its_own
 from proxyd.core.politeness.throttle import (
     BackOff,
     HostThrottle,

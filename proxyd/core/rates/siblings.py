@@ -1,4 +1,4 @@
-"""Siblings: sources that change together, such as the pages of one release. If one changed, the others may have."""
+"""Sources that change together: siblings, such as the pages of one release, and bursts of a group's changes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyd.core.rates.week_bins import WEEK_S
+from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
+from proxyd.core.rates.week_shapes import dispersion_of
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -137,3 +138,224 @@ def _block(block: Ints, now: csr_array, apart: Sequence[csr_array], count: Float
     probability = (found - chance) / count[first]
     kept = (first != other) & (found > chance + _SIGMAS * np.sqrt(chance) + 2.0) & (probability > _LEAST)
     return first[kept], other[kept], probability[kept]
+
+
+BIN_S = 1800.0  # items that come within this time may belong to one burst
+KEPT = 48  # bins in which a burst is looked for; what older ones held is known by then
+_CALM = 10.0  # weight of the assumption that items come independently, in squares of expected items
+_MOST_K = 1e6
+_PER_WEEK = round(WEEK_S / TOGETHER_S)
+_BY_CHANCE = 3.0  # so many times the changes expected at once may be coincidences
+_HELP = 0.15  # the part of its chance to be found that an item lends to each other one of its burst
+HELPS: Floats = np.concatenate([[0.0], 2.0 ** (np.arange(-24, 17) / 2)])
+"""The arguments for which ``unhelped`` is given."""
+
+
+def together(changes: Sequence[tuple[int, object]], now_s: float) -> float:
+    """Return how many sources change together: the variance over mean of the fleet's changes in two hours, at least 1.
+
+    Each change says less by this factor than if sources changed independently. Hours of the week and whole weeks with
+    more changes than others are not taken for batches. It is 1 until two weeks of changes are known.
+
+    Parameters
+    ----------
+    changes
+        As in ``siblings_of``; only those of the last 52 weeks count.
+
+    Notes
+    -----
+    Source: ``docs/decisions/update-rates.md``.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(1)
+    >>> times = [number for number, count in enumerate(rng.poisson(0.5, 84 * 52)) for _ in range(count)]
+    >>> [round(together([(time, n) for time in times for n in range(size)], 52 * WEEK_S)) for size in (1, 10)]
+    [1, 10]
+    """
+    last = int(now_s // TOGETHER_S)
+    numbers = np.fromiter((number for number, _ in changes), np.int64, len(changes))
+    first = max(last - round(_LONGEST_S / TOGETHER_S), int(numbers.min(initial=last)))
+    weeks = (last - first) // _PER_WEEK
+    places = numbers - (last - weeks * _PER_WEEK)
+    counts = np.bincount(places[(places >= 0) & (numbers < last)], minlength=weeks * _PER_WEEK)
+    return dispersion_of(counts.reshape(weeks, _PER_WEEK).astype(np.float64))
+
+
+def late_share(changes: Sequence[tuple[int, int]], group_of: Ints, now_s: float) -> Floats:
+    """Return which part of its late items a group keeps although one of them lets the others be found earlier.
+
+    An item that comes together with n others has n more chances to be found in time, because a probe that finds one of
+    them brings the others forward. If a share c is found in time by probes that the rates call for, and each find lends
+    the part q of its chance, then ``(1 - c) ** (q n)`` of the late ones stay late.
+
+    Parameters
+    ----------
+    changes, group_of
+        As in ``concentrations``.
+
+    Returns
+    -------
+    The mean of ``exp(-q n x)`` over each group's items of the last year, for each x of ``HELPS``, which is ``-log(1 -
+    c)``; shape (groups, len(HELPS)). Only what exceeds three times the mean number of changes counts in n; q is 0.15.
+
+    Notes
+    -----
+    Source: ``docs/decisions/planner-prices.md``.
+
+    Examples
+    --------
+    >>> together = [(number, source) for number in range(0, 1000, 100) for source in range(101)]
+    >>> left = late_share(together, np.zeros(101, dtype=np.int64), 1000 * TOGETHER_S)
+    >>> left.shape == (1, len(HELPS)), left[0, [0, -1]].round(2).tolist()
+    (True, [1.0, 0.0])
+    """
+    groups, last = int(group_of.max(initial=-1)) + 1, int(now_s // TOGETHER_S)
+    first = last - round(_LONGEST_S / TOGETHER_S)
+    known = [(number, source) for number, source in changes if first <= number < last]
+    left = np.ones((groups, len(HELPS)))
+    if not known:
+        return left
+    numbers, sources = np.array(known, dtype=np.int64).T
+    span = int(numbers.max()) + 1
+    places, counts = np.unique(group_of[sources] * span + numbers, return_counts=True)
+    group = places // span
+    passed = last - int(numbers.min())
+    chance = np.bincount(group, weights=counts, minlength=groups) / passed
+    others = np.maximum(counts - 1 - _BY_CHANCE * chance[group], 0.0)
+    late = np.exp(-_HELP * others[:, None] * HELPS)
+    total = np.bincount(group, weights=counts, minlength=groups)
+    some = total > 0
+    left[some] = 0.0
+    np.add.at(left, group, late * (counts / total[group])[:, None])
+    return left
+
+
+def concentrations(
+    changes: Sequence[tuple[int, int]], group_of: Ints, rates_per_s: Floats, weeks: tuple[Floats, Ints], now_s: float
+) -> Floats:
+    """Return how independently the sources of each group change, shape (groups,).
+
+    In a bin in which E changes of a group are expected, N come with mean E and variance ``E + E^2 / k``: they are
+    Poisson, and the sources share a random factor of the rate, Gamma with mean 1 and variance ``1 / k``. The
+    concentration k is large if they come independently, and small if they come together.
+
+    Parameters
+    ----------
+    changes
+        Pairs of the number of the two hours (``TOGETHER_S``) and the source, each pair once.
+    group_of, rates_per_s
+        Group and rate of each source, shape (sources,).
+    weeks
+        Factors by equal parts of the week, shape (shapes, parts), and the shape of each source, (sources,).
+
+    Returns
+    -------
+    The concentrations for bins of ``BIN_S``.
+
+    Notes
+    -----
+    Source: ``docs/decisions/update-rates.md``; the method of moments.
+
+    Examples
+    --------
+    >>> even = (np.ones((1, 168)), np.zeros(10, dtype=np.int64))
+    >>> together = [(number, source) for number in range(0, 1000, 100) for source in range(10)]
+    >>> apart = [(number, number // 10 % 10) for number in range(0, 1000, 10)]
+    >>> rates = np.full(10, 10 / (1000 * TOGETHER_S))
+    >>> groups = np.zeros(10, dtype=np.int64)
+    >>> [float(concentrations(each, groups, rates, even, 1000 * TOGETHER_S)[0].round(3)) for each in (together, apart)]
+    [0.004, 250000.0]
+    """
+    groups = int(group_of.max(initial=-1)) + 1
+    shapes, shape_of = weeks
+    last = int(now_s // TOGETHER_S)
+    numbers = np.array([number for number, _ in changes], dtype=np.int64)
+    sources = np.array([source for _, source in changes], dtype=np.int64)
+    first = max(int((now_s - _LONGEST_S) // TOGETHER_S), int(numbers.min(initial=last)))
+    known = (numbers >= first) & (numbers < last)
+    group, number = group_of[sources[known]], numbers[known] - first
+    passed = np.bincount((np.arange(first, last) - round(MONDAY_S / TOGETHER_S)) % _PER_WEEK, minlength=_PER_WEEK)
+    parts = shapes.reshape(len(shapes), _PER_WEEK, -1).mean(axis=2)
+    rates = np.zeros((groups, len(shapes)))
+    np.add.at(rates, (group_of, shape_of), rates_per_s * TOGETHER_S)
+    found_in_all = np.bincount(group, minlength=groups)
+    of_group = rates @ parts  # the changes expected in each part of the week, (groups, parts)
+    of_group *= (found_in_all / np.maximum(of_group @ passed, 1e-300))[:, None]
+    # The sum of (N - E)^2 - E over all bins, from those with changes: the others contribute E^2 - E.
+    places, counts = np.unique(group * (last - first + 1) + number, return_counts=True)
+    at, part = places // (last - first + 1), (places % (last - first + 1) + first - round(MONDAY_S / TOGETHER_S))
+    expected = of_group[at, part % _PER_WEEK]
+    squares = of_group**2 @ passed
+    excess = squares - of_group @ passed
+    np.add.at(excess, at, counts**2 - 2.0 * counts * expected)
+    k = (squares + _CALM * (BIN_S / TOGETHER_S)) / np.maximum(excess, 1e-300)
+    of_bins: Floats = np.minimum(k, _MOST_K) * (BIN_S / TOGETHER_S)
+    return of_bins
+
+
+class Bursts:
+    """The shared factor of a group's rates in each of the last ``KEPT`` bins, from what its probes found.
+
+    Parameters
+    ----------
+    k
+        The concentration of the group.
+
+    Notes
+    -----
+    Source: ``docs/decisions/update-rates.md``. A shared frailty: after N of E expected items were found in a bin, its
+    factor is Gamma with mean ``(k + N) / (k + E)``.
+
+    Examples
+    --------
+    >>> bursts, now_s = Bursts(0.01), 100 * BIN_S
+    >>> bursts.note_look(np.array([98 * BIN_S]), now_s, np.full((1, KEPT), 0.02))
+    >>> bursts.found([99 * BIN_S + 60.0, 99 * BIN_S + 70.0])
+    >>> bursts.factors(now_s)[-3:].round(1).tolist()
+    [1.0, 0.3, 67.0]
+    """
+
+    def __init__(self, k: float = _MOST_K) -> None:
+        self.k = k
+        self._expected: dict[int, float] = {}
+        self._found: dict[int, float] = {}
+
+    @staticmethod
+    def bins(now_s: float) -> Ints:
+        """Return the numbers of the last bins that begin before a time, oldest first, shape (KEPT,)."""
+        last = int(np.ceil(now_s / BIN_S))
+        return np.arange(last - KEPT, last)
+
+    def note_look(self, since_s: Floats, now_s: float, expected: Floats) -> None:
+        """Note probes of sources, which were last seen at ``since_s``.
+
+        Parameters
+        ----------
+        since_s
+            Shape (sources,).
+        expected
+            The items that each source's rate expects in each whole bin of ``bins(now_s)``, shape (sources, KEPT).
+        """
+        bins = self.bins(now_s)
+        seen = np.clip(np.minimum(bins + 1.0, now_s / BIN_S) - np.maximum(bins, since_s[:, None] / BIN_S), 0.0, 1.0)
+        for number, more in zip(bins.tolist(), (seen * expected).sum(axis=0).tolist(), strict=True):
+            if more > 0:
+                self._expected[number] = self._expected.get(number, 0.0) + more
+        for known in (self._expected, self._found):
+            for number in [number for number in known if number < bins[0]]:
+                del known[number]
+
+    def found(self, times_s: Iterable[float]) -> None:
+        """Note the times of items that these probes found."""
+        for number in (int(time_s // BIN_S) for time_s in times_s):
+            self._found[number] = self._found.get(number, 0.0) + 1.0
+
+    def factors(self, now_s: float) -> Floats:
+        """Return the expected factor of the rates in each of ``bins(now_s)``, shape (KEPT,)."""
+        bins = self.bins(now_s).tolist()
+        expected, found = (
+            np.array([known.get(number, 0.0) for number in bins]) for known in (self._expected, self._found)
+        )
+        factors: Floats = (self.k + found) / (self.k + expected)
+        return factors

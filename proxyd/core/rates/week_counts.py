@@ -86,18 +86,10 @@ def pack(counts: ArrayLike) -> bytes:
 def fleet_shapes(weeks: Sequence[WeekCounts], now_s: ArrayLike, *, most: int = 8, together: float = 1.0) -> WeekShapes:
     """Return shared week shapes and the one that each source follows.
 
-    Shapes are learned from the sources with the most items; items that come in batches count less.
+    Shapes are learned from the sources with the most items; items that come in batches count less. If ``together``
+    sources change at once (``rates.siblings.together``), their items say less of the shapes that they share, though not
+    of each source's own week. ``now_s`` is one time, or one for each source if their weeks are in different zones.
 
-    Parameters
-    ----------
-    now_s
-        One time, or one for each source if their weeks are in different zones.
-    together
-        How many sources change together, as ``rates.bursts.together`` finds it: their items say less of the shapes that
-        they share, though not of each source's own week.
-
-    Examples
-    --------
     >>> office = ItemTimes(0.0, 4 * WEEK_S, tuple(day * 86400.0 + 36_000.0 + n for day in range(28) for n in range(9)))
     >>> shapes = fleet_shapes([WeekCounts.begun(0.0).seen(office)], 4 * WEEK_S).shapes
     >>> bool(shapes[0, 10] > 5 * shapes[0, 20])

@@ -19,8 +19,7 @@ from proxyd.core.planning.kernels.losses import MISSED_S, NO_LOSSES, Losses, by_
 from proxyd.core.planning.kernels.numba_kernels import Floats, Ints
 from proxyd.core.planning.policies.rule_demand import Findings, FiringPattern, PlannedInterval
 from proxyd.core.planning.policies.sup import IntervalDemand
-from proxyd.core.rates.bursts import BIN_S, Bursts, concentrations, late_share
-from proxyd.core.rates.siblings import FRESH_S, RecentChanges, siblings_of
+from proxyd.core.rates.siblings import BIN_S, FRESH_S, Bursts, RecentChanges, concentrations, late_share, siblings_of
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rates.week_shapes import WeekShapes
 from proxyd.lab.algorithms.one_source_baselines import parameter_for

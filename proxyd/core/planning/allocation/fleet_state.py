@@ -52,8 +52,8 @@ class FleetState:
     passing: Floats | None = None  # the part of the items that a rule counts; ``weights`` are multiplied by it
     host_of: Ints | None = None
     host_per_s: Floats | None = None  # how many probes each host takes, shape (hosts,)
-    host_k: Floats | None = None  # how independently the sources of each host change (``rates.bursts``), (hosts,)
-    together: float = 1.0  # how many sources change together, as ``rates.bursts.together`` finds it
+    host_k: Floats | None = None  # how independently the sources of each host change (``rates.siblings``), (hosts,)
+    together: float = 1.0  # how many sources change together, as ``rates.siblings.together`` finds it
 
     @property
     def shapes_to_plan_by(self) -> WeekShapes:

@@ -16,7 +16,7 @@ from proxyd.core.planning.allocation.prices import Frequencies, Prices
 from proxyd.core.planning.allocation.timetable import LEVELS
 from proxyd.core.planning.kernels.losses import STEPS, Losses, index_of
 from proxyd.core.planning.kernels.numba_kernels import Floats, Ints
-from proxyd.core.rates.bursts import HELPS
+from proxyd.core.rates.siblings import HELPS
 
 _BISECTIONS = 26
 _CLOSE, _CLOSE_MISSES = 0.002, 0.2  # a share that misses its target by less, also as a part of the misses, is met
@@ -33,7 +33,7 @@ class FleetTargets:
     rules_of: Sequence[tuple[int, ...]]  # the rules of each kind of source
     kind_of: Ints  # shape (sources,)
     group_of: Ints | None = None  # sources that help each other, shape (sources,); ``None`` if none do
-    unhelped: Floats | None = None  # what stays late of each group (``rates.bursts.late_share``), (groups, HELPS)
+    unhelped: Floats | None = None  # what stays late of each group (``rates.siblings.late_share``), (groups, HELPS)
     late: float = 1.0  # after so long the items of a burst let others be found
     missed: float = inf  # the waiting that counts as much as a missed item
     matching: Floats | None = None  # the share of items that each rule counts, source by source as ``rules_of``

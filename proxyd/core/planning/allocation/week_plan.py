@@ -20,7 +20,7 @@ from proxyd.core.planning.kernels.golden_turns import turns
 from proxyd.core.planning.kernels.losses import MISSED_S, NO_LOSSES, Losses, by_rate, index_of
 from proxyd.core.planning.kernels.numba_kernels import Floats, Ints
 from proxyd.core.planning.policies.doe import doe_slots
-from proxyd.core.rates.bursts import BIN_S
+from proxyd.core.rates.siblings import BIN_S
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rates.week_shapes import WeekShapes, WeekSums
 
@@ -335,7 +335,7 @@ class _HostGroups:
 
     names: Sequence[str]
     of_source: Ints
-    k: Floats  # the concentration of each host (``rates.bursts``)
+    k: Floats  # the concentration of each host (``rates.siblings``)
     order: Ints  # the numbers of the sources, host by host
     first: Ints  # where each host begins, shape (hosts + 1,)
 

@@ -6,7 +6,7 @@ import pytest
 
 from proxyd.core.model.outcome import OutcomeKind
 from proxyd.core.politeness import ProberTrust
-from proxyd.core.politeness.prober_trust import FEWEST, MOST_REST_S, PROBATION, REST_S
+from proxyd.core.politeness.faults import FEWEST, MOST_REST_S, PROBATION, REST_S
 
 FAILS, ANSWERS = OutcomeKind.BLOCKED, OutcomeKind.NOT_MODIFIED
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from proxyd.core.rates.bursts import BIN_S, KEPT, Bursts, concentrations, together
-from proxyd.core.rates.siblings import TOGETHER_S
+from proxyd.core.rates.siblings import BIN_S, KEPT, TOGETHER_S, Bursts, concentrations, together
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from proxyd.core.language import SourceText, check
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
-from proxyd.core.politeness.connectivity import Connectivity
+from proxyd.core.politeness.faults import Connectivity
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.stages.observation import Observation
 from proxyd.notify.channels.message_forms import chat_text, payload, subject
