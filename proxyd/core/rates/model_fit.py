@@ -67,7 +67,11 @@ def _deviance(found: float, expected: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class SourceModel:
-    """What is expected of a source: its mean rate, and its week if that is known."""
+    """What is expected of a source: its mean rate, and its week if that is known.
+
+    >>> SourceModel(0.5).expect(0.0, 60.0)
+    (30.0, 900.0)
+    """
 
     rate_per_s: float
     sums: WeekSums | None = None  # of its week's shape; ``None`` for an even week

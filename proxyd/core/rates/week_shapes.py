@@ -23,7 +23,11 @@ _TRUSTED = tuple((3.0 * np.log(np.maximum(np.linspace(0.0, 1.0, 11), 0.01))).tol
 
 
 def week_hours(times_s: ArrayLike) -> Ints:
-    """Return the hour of the week of each unix time, 0 for Monday 00:00 to 01:00 UTC."""
+    """Return the hour of the week of each unix time, 0 for Monday 00:00 to 01:00 UTC.
+
+    >>> week_hours([4 * 86400.0, 4 * 86400.0 - 1.0])
+    array([  0, 167])
+    """
     hours = np.floor((np.asarray(times_s, dtype=np.float64) - MONDAY_S) / HOUR_S).astype(np.int64)
     return hours % HOURS
 

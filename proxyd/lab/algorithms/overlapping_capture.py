@@ -21,7 +21,6 @@ from proxyd.core.planning.capture.earliest_deadline import (
     Jobs,
     Spans,
     are_disjoint,
-    check_weights,
     edf,
 )
 from proxyd.core.planning.kernels.numba_kernels import Floats, Ints, kernel
@@ -74,7 +73,7 @@ def greedy_capture(
     given = list(intervals)
     spans = Spans.of(given)
     jobs = Jobs.of(spans, capacity)
-    worth = check_weights(weights, len(spans))
+    worth = _check_weights(weights, len(spans))
     order = np.argsort(jobs.first, kind="stable")
     by_start = jobs.part(order)
     columns = np.stack([by_start.sources, by_start.first, by_start.last])
@@ -113,7 +112,7 @@ def lp_bound(intervals: Iterable[ExecutionInterval], capacity: Capacity, weights
     """
     spans = Spans.of(intervals)
     jobs = Jobs.of(spans, capacity)
-    worth = check_weights(weights, len(spans))[jobs.index]
+    worth = _check_weights(weights, len(spans))[jobs.index]
     if not len(jobs):
         return 0.0
     serves, slots = _program(jobs)
@@ -238,7 +237,7 @@ def most_weight(intervals: Iterable[ExecutionInterval], weights: ArrayLike, capa
     (['b', 'c'], 8.0, True)
     """
     spans = Spans.of(intervals)
-    given = check_weights(weights, len(spans))
+    given = _check_weights(weights, len(spans))
     jobs = Jobs.of(spans, capacity)
     table, slots = tables(jobs.first, jobs.last, jobs.room)
     take_in_order(np.argsort(-given[jobs.index], kind="stable"), table, slots)
@@ -300,3 +299,15 @@ def fits(found: CaptureSchedule, capacity: Capacity) -> bool:
     chronons = np.array([chronon for _, chronon in found.probes], dtype=np.int64) - capacity.epoch.start
     used = np.bincount(chronons, minlength=len(capacity.epoch))
     return bool(np.all(used <= capacity.probes))
+
+
+def _check_weights(weights: ArrayLike | None, count: int) -> Floats:
+    """Return the weights as an array of shape (count,), 1 each for ``None``; a ``ValueError`` if they do not fit."""
+    if weights is None:
+        return np.ones(count)
+    found = np.asarray(weights, dtype=np.float64)
+    if found.shape != (count,):
+        raise ValueError(f"{count} intervals need as many weights, not {found.size}")
+    if not np.all(np.isfinite(found)) or np.any(found < 0):
+        raise ValueError("weights must be finite and not negative")
+    return found

@@ -67,7 +67,11 @@ def row_places(prices: Floats, weighted_rates: Floats) -> Floats:
 
 
 def row_place(price: float, weighted_rate: float) -> float:
-    """Return the same as ``row_places`` for one source whose rate is above 0."""
+    """Return the same as ``row_places`` for one source whose rate is above 0.
+
+    >>> row_place(8.0, 0.5) == row_places(np.array([8.0]), np.array([0.5]))[0]
+    np.True_
+    """
     level = log2(price) - log2(weighted_rate)
     return min(max((level - _LOWEST) * PER_OCTAVE, 0.0), len(LEVELS) - 1.0)
 

@@ -91,7 +91,12 @@ class FleetDemand:
 
 
 class WeekCosts:
-    """Costs between any two times for sources of some week shapes, at rate and weight 1 (``kernels.costs.Prefix``)."""
+    """Costs between any two times for sources of some week shapes, at rate and weight 1 (``kernels.costs.Prefix``).
+
+    >>> costs = WeekCosts(np.array([[1.0, 1.0, 4.0, 2.0]]))
+    >>> costs.between(np.array([0, 0]), np.array([0.0, 6.0]), np.array([2.0, 8.0])).tolist()
+    [1.0, 3.5]
+    """
 
     def __init__(self, shapes: Floats, importance: ArrayLike | None = None) -> None:
         factors = shapes / shapes.mean(axis=1, keepdims=True)
@@ -547,7 +552,11 @@ def _same(one: Floats | None, other: Floats | None) -> bool:
 
 
 def largest(index: Floats, c: int) -> Ints:
-    """Return the positions of the c largest values, ties to the lower position."""
+    """Return the positions of the c largest values, ties to the lower position.
+
+    >>> largest(np.array([1.0, 3.0, 3.0]), 2)
+    array([1, 2])
+    """
     if c >= len(index):
         return np.arange(len(index))
     if c <= 0:

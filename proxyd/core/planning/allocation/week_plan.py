@@ -382,7 +382,11 @@ def _losses(state: FleetState) -> tuple[Sequence[Losses], Ints]:
 
 
 def by_slot(shapes: Floats, slots: int) -> Floats:
-    """Return factors by slot from factors by hour, shape (shapes, slots): the mean over the time that a slot covers."""
+    """Return factors by slot from factors by hour, shape (shapes, slots): the mean over the time that a slot covers.
+
+    >>> by_slot(np.arange(168.0)[None, :], 336)[0, :4]
+    array([0., 0., 1., 1.])
+    """
     hours = shapes.shape[1]
     sums = np.concatenate([np.zeros((len(shapes), 1)), np.cumsum(shapes, axis=1)], axis=1)
     edges = np.arange(slots + 1) * (hours / slots)
@@ -415,7 +419,19 @@ class SharePoint:
 
 
 def share_trade(allocator: ProbeAllocator, shares: Iterable[float]) -> list[SharePoint]:
-    """Return the probes that each share takes if all rules had it as their target, regardless of the budget."""
+    """Return the probes that each share takes if all rules had it as their target, regardless of the budget.
+
+    >>> from proxyd.core.planning.kernels.losses import Step
+    >>> from proxyd.core.model.chronon import Target
+    >>> from proxyd.core.planning.allocation.targets import FleetTargets
+    >>> nobody, late = np.zeros(1, dtype=np.int64), [Losses((Step(48.0, 0.0),))]
+    >>> demand = FleetDemand(WeekGrid(1800.0), np.ones((1, 336)), nobody, [1e-5], last_s=0.0, losses=late)
+    >>> targets = FleetTargets([Target(0.9, ((48.0, 1.0),))], [(0,)], nobody)
+    >>> fleet = ProbeAllocator(demand, FleetLimits(1.0, targets=targets), now_s=0.0)
+    >>> few, many = share_trade(fleet, [0.8, 0.99])
+    >>> few.probes_per_s < many.probes_per_s
+    True
+    """
     slot_s, items, found = allocator.grid.slot_s, allocator.rate_per_s, []
     for share in shares:
         at_share = allocator.at_share(share)
@@ -433,6 +449,13 @@ def trade(allocator: ProbeAllocator, budgets: Iterable[float]) -> list[TradePoin
     For each source the delay follows from the timetable at the price. Completeness is the share of items after which no
     other item of the source comes before the next probe, ``(1 - exp(-x)) / x`` with x items to a probe. Delays are
     convex in the number of probes, so the points of all prices are the best trade-offs.
+
+    >>> rates = [8.0 / 86400.0, 2.0 / 86400.0]
+    >>> demand = FleetDemand(WeekGrid(43200.0), np.ones((1, 14)), np.zeros(2, dtype=np.int64), rates, last_s=0.0)
+    >>> fleet = ProbeAllocator(demand, FleetLimits(probes_per_slot=1.5), now_s=0.0)
+    >>> few, many = trade(fleet, [1e-5, 3e-5])
+    >>> few.delay_s > 2 * many.delay_s, few.captured < many.captured
+    (True, True)
     """
     every = max(1, len(allocator.rate_per_s) // _SAMPLE)
     sampled = turns(np.arange(len(allocator.rate_per_s))) < 1 / every

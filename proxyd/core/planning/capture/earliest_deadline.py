@@ -71,7 +71,11 @@ def earliest_deadline_first(jobs: Jobs, sources: Ints, room: Ints) -> tuple[Ints
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Capacity:
-    """``C_j`` for each chronon of an epoch."""
+    """``C_j`` for each chronon of an epoch.
+
+    >>> Capacity.of(lambda chronon: chronon % 2, Epoch(0, 4)).probes.tolist()
+    [0, 1, 0, 1]
+    """
 
     epoch: Epoch
     probes: Ints
@@ -212,15 +216,3 @@ def are_disjoint(sources: Ints, first: Ints, last: Ints) -> bool:
     order = np.lexsort((first, sources))
     same = np.diff(sources[order]) == 0
     return not bool(np.any(same & (first[order][1:] <= last[order][:-1])))
-
-
-def check_weights(weights: ArrayLike | None, count: int) -> Floats:
-    """Return the weights as an array of shape (count,), 1 each for ``None``; a ``ValueError`` if they do not fit."""
-    if weights is None:
-        return np.ones(count)
-    found = np.asarray(weights, dtype=np.float64)
-    if found.shape != (count,):
-        raise ValueError(f"{count} intervals need as many weights, not {found.size}")
-    if not np.all(np.isfinite(found)) or np.any(found < 0):
-        raise ValueError("weights must be finite and not negative")
-    return found

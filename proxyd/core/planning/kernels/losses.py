@@ -98,7 +98,11 @@ NO_LOSSES = Losses()
 
 
 def window(life: float, delay: float) -> tuple[Step, ...]:
-    """Return the steps of items that are lost after ``life`` slots; one counts as ``delay`` slots of waiting."""
+    """Return the steps of items that are lost after ``life`` slots; one counts as ``delay`` slots of waiting.
+
+    >>> window(2.0, delay=100.0)
+    (Step(after=2.0, delay=100.0),)
+    """
     return (Step(life, delay),)
 
 

@@ -36,14 +36,22 @@ def auto(request: RuleRequest) -> RuleDemand:
 
 
 def goes_by_count(firing: FiringPattern, *, has_importance: bool) -> bool:
-    """Return whether AUTO goes by the items counted since a rule last fired."""
+    """Return whether AUTO goes by the items counted since a rule last fired.
+
+    >>> goes_by_count(FiringPattern(3), has_importance=False), goes_by_count(FiringPattern(), has_importance=False)
+    (True, False)
+    """
     # For n = 1 there is nothing to count. Above ``MOST_COUNTED``, and with an importance, each item is valued alike.
     return 1 < firing.every <= MOST_COUNTED and not has_importance
 
 
 @dataclass(slots=True)
 class DetectionDemand(RuleDemand):
-    """A probe when the waiting items are worth its price, at the time that the plan of the week chose."""
+    """A probe when the waiting items are worth its price, at the time that the plan of the week chose.
+
+    >>> DetectionDemand("r").reason
+    <Reason.DETECTION: 'detection'>
+    """
 
     is_priced: ClassVar[bool] = True
     detects: ClassVar[bool] = True

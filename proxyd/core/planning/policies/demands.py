@@ -142,7 +142,11 @@ def detection_index(rate_per_s: float, waited_s: float, weight: float = 1.0) -> 
 
 @dataclass(slots=True)
 class OnceDemand(RuleDemand):
-    """One probe between two chronons, both inclusive, for an interval that an event on another source opened."""
+    """One probe between two chronons, both inclusive, for an interval that an event on another source opened.
+
+    >>> OnceDemand("r", opened=3, deadline=5).pending(0)
+    PlannedInterval(start=3, deadline=5)
+    """
 
     has_deadline: ClassVar[bool] = True
     reason: ClassVar[Reason] = Reason.INTERVAL
