@@ -62,12 +62,8 @@ async def serve_api(
     """Serve the API while the context is open; yields the addresses on which it listens.
 
     With several ``planners``, another one is asked what this one does not know, and for turns at the hosts of its
-    sources if this process makes requests in ``turns`` of its own.
-
-    Raises
-    ------
-    ConfigError
-        The address or the socket is in use, or the address is not one of this machine.
+    sources if this process makes requests in ``turns`` of its own. Raises ``ConfigError``: the address or the socket is
+    in use, or the address is not one of this machine.
     """
     async with AsyncExitStack() as stack:
         ask = read = None

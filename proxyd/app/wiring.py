@@ -378,12 +378,8 @@ async def open_channels(
 def request_of(settings: Settings, target: str, api_texts: Sequence[SourceText]) -> ProbeRequest:
     """Return a request that probes an address as a feed, or a source as a profile or one of ``api_texts`` declares it.
 
-    Raises
-    ------
-    NotFoundError
-        ``target`` is neither an address nor the name of a source.
-    ConfigError, ProfileError
-        The profiles cannot be read.
+    Raises ``NotFoundError``: ``target`` is neither an address nor the name of a source; ``ConfigError`` or
+    ``ProfileError``: the profiles cannot be read.
     """
     if "://" in target:
         return ProbeRequest(target, target)

@@ -74,10 +74,8 @@ class WorkerPool(Generic[R]):
     async def run(self, *job: object) -> R:
         """Return what the function returns for a job, or raise the ``ProxydError`` that it raises.
 
-        Raises
-        ------
-        WorkerFailedError
-            It took too long, its process died, it needed too much memory or it raised an unexpected error.
+        Raises ``WorkerFailedError``: it took too long, its process died, it needed too much memory or it raised an
+        unexpected error.
         """
         return cast("R", await asyncio.get_running_loop().run_in_executor(self._threads, self._run, job))
 

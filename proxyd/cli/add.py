@@ -151,12 +151,8 @@ def _remove_from(written: str, file: Path, settings: Settings) -> Watch:
 def _watch_to_add(options: argparse.Namespace, url: str, found: str, old: Watch | None) -> Watch:
     """Return the WATCH that the arguments ask for; it edits ``old`` if there is one.
 
-    ``found`` is the built-in class that reads the address.
-
-    Raises
-    ------
-    ConfigError, ProfileError
-        The arguments do not make a WATCH.
+    ``found`` is the built-in class that reads the address. Raises ``ConfigError`` or ``ProfileError``: the arguments do
+    not make a WATCH.
     """
     from proxyd.core.language import Watch, parse, with_options_of
     from proxyd.core.language.watch_wishes import WatchWish, watch_text
@@ -191,10 +187,7 @@ def _written(watch: Watch) -> str:
 def _samples(texts: Sequence[SourceText], settings: Settings, watch: Watch, outcome: ProbeOutcome) -> list[str]:
     """Return the messages that the present items would give; none if the rule waits for a change of them.
 
-    Raises
-    ------
-    ProfileError
-        The texts have errors.
+    Raises ``ProfileError``: the texts have errors.
     """
     from proxyd.app.check_settings import check_declaration
     from proxyd.core.language import BUILT_IN

@@ -160,12 +160,8 @@ class NatsConnection:
     async def send(self, subject: str, data: bytes = b"", *, reply: str = "") -> None:
         """Send a message, in parts if it is too large for one; nobody may receive it.
 
-        With a ``reply``, a server that knows nobody who receives the message says so at that subject.
-
-        Raises
-        ------
-        ClusterError
-            Nothing was sent.
+        With a ``reply``, a server that knows nobody who receives the message says so at that subject. Raises
+        ``ClusterError``: nothing was sent.
         """
         if not self.is_up:
             raise ClusterError(_AWAY)

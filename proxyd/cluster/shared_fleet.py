@@ -391,10 +391,8 @@ class SharedFleet(Gate):
     async def _run_declaration(self, load: Callable[[], Awaitable[None]]) -> None:
         """Run the declaration, as its planner or as another one has stored it; wait until there is one.
 
-        Raises
-        ------
-        ConfigError, ProfileError
-            This planner looks after the declaration, the directory has errors, and nothing else is stored.
+        Raises ``ConfigError`` or ``ProfileError``: this planner looks after the declaration, the directory has errors,
+        and nothing else is stored.
         """
         await self._shares.has_looked.wait()
         while not self._declarations.has_started:

@@ -40,10 +40,7 @@ _RETIRED = frozenset(
 def load(file: Path | None = None, *, environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
     """Return the settings from ``overrides``, the environment and a TOML file.
 
-    Raises
-    ------
-    ConfigError
-        Lists every problem, each with its key.
+    Raises ``ConfigError``: lists every problem, each with its key.
     """
     env = os.environ if environ is None else environ  # noqa: TID251 - this is the one place
     problems: list[str] = []

@@ -15,12 +15,8 @@ from proxyd.core.language import MAX_FILE_BYTES, SourceText, is_list, list_names
 def read_directory(folder: Path) -> list[SourceText]:
     """Return the ``*.profile`` texts of a directory, in order of name, and the lists that they name.
 
-    Raises
-    ------
-    ConfigError
-        The directory does not exist, or it or one of its files cannot be read, is not a regular file or is too large.
-    ProfileError
-        A file is not UTF-8.
+    Raises ``ConfigError``: the directory does not exist, or it or one of its files cannot be read, is not a regular
+    file or is too large; ``ProfileError``: a file is not UTF-8.
     """
     try:  # glob treats an unreadable folder as empty
         if not folder.is_dir():
@@ -49,10 +45,7 @@ def _lists_of(texts: Sequence[SourceText], folder: Path) -> list[SourceText]:
 def write_text(path: Path, text: str) -> None:
     """Replace a profile as a whole, because the daemon may be reading its folder; who may read it stays, and a link.
 
-    Raises
-    ------
-    ConfigError
-        It cannot be written.
+    Raises ``ConfigError``: it cannot be written.
     """
     target = path.resolve()
     new = target.with_name(f".{target.name}.new")

@@ -221,10 +221,7 @@ class Declarations:
     async def start(self) -> None:
         """Load the directory; if it has errors, run on the last good declaration in the store.
 
-        Raises
-        ------
-        ConfigError, ProfileError
-            The directory has errors, and the store has no declaration.
+        Raises ``ConfigError`` or ``ProfileError``: the directory has errors, and the store has no declaration.
         """
         async with self._turn:
             week = asyncio.create_task(last_week(self._decider.settings, self._store.plan), name="remembered plan")
@@ -329,18 +326,10 @@ class Declarations:
     ) -> DeclarationChanges:
         """Add texts to the API's declaration, replacing those with the same names; ``DROP`` removes.
 
-        Raises
-        ------
-        ProfileError
-            Every error, with its position in the texts.
-        ConflictError
-            A file declares the name.
-        NotFoundError
-            ``DROP`` of a name that the API never declared.
-        ChangedError
-            ``only_if`` rejects the profile's current text, or ``instead_of`` does not run any more.
-        BusyError
-            Another planner looks after the declaration.
+        Raises ``ProfileError``: every error, with its position in the texts; ``ConflictError``: a file declares the
+        name; ``NotFoundError``: ``DROP`` of a name that the API never declared; ``ChangedError``: ``only_if`` rejects
+        the profile's current text, or ``instead_of`` does not run any more; ``BusyError``: another planner looks after
+        the declaration.
         """
         await self._may_change()
         async with self._turn:

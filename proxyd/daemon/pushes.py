@@ -128,10 +128,7 @@ class Pushes:
     async def push(self, callback_id: str, content_type: str | None, signature: str | None, body: bytes) -> None:
         """Observe a pushed document; one without a valid signature is ignored.
 
-        Raises
-        ------
-        BusyError
-            Other pushes, or one of this source, are being read: the hub should try again.
+        Raises ``BusyError``: other pushes, or one of this source, are being read: the hub should try again.
         """
         known = self._hubs.subscription_called(callback_id)
         if known is None:

@@ -46,10 +46,7 @@ def parse_document(
 ) -> ParsedDocument:
     """Return what a class reads from a document; without a class, a feed. ``languages`` settle ambiguous numbers.
 
-    Raises
-    ------
-    FeedParseError
-        The document has no such content.
+    Raises ``FeedParseError``: the document has no such content.
     """
     if page_class is None or page_class.is_feed:
         return _with_numbers(parse_feed(body, content_type, url), page_class, languages)
@@ -203,12 +200,8 @@ class ParserPool(WorkerPool[ParsedDocument]):
     ) -> ParsedDocument:
         """Return what a class reads from ``body``; without a class, a feed.
 
-        Raises
-        ------
-        ParserFailedError
-            The parser hung, died twice or raised an unexpected error.
-        FeedParseError
-            The document has no such content.
+        Raises ``ParserFailedError``: the parser hung, died twice or raised an unexpected error; ``FeedParseError``: the
+        document has no such content.
         """
         try:
             return await self.run(body, content_type, url, page_class, languages)

@@ -34,14 +34,8 @@ from proxyd.store.sql_store import SqlStore
 async def back_up(database: str | Path, target: Path) -> None:
     """Write a consistent copy to ``target``, which must not exist, and check it; a daemon may keep running.
 
-    Raises
-    ------
-    NotFoundError
-        The database does not exist.
-    ConflictError
-        ``target`` already exists.
-    StoreError
-        The database cannot be read, or the copy is damaged; then the database is damaged too.
+    Raises ``NotFoundError``: the database does not exist; ``ConflictError``: ``target`` already exists; ``StoreError``:
+    the database cannot be read, or the copy is damaged; then the database is damaged too.
     """
     _must_be_new(target)
     with whole_or_nothing(target):
@@ -88,14 +82,9 @@ async def restore(database: str | Path, source: Path, *, stamp: str, replaces: b
     """Replace a database that no daemon holds with a backup, and migrate it to the newest schema.
 
     An existing file is renamed with ``stamp``, and its new name is returned. If ``replaces`` is set, the rows in
-    PostgreSQL are deleted in the transaction that restores.
-
-    Raises
-    ------
-    NotFoundError
-        The backup does not exist.
-    StoreError
-        The backup is damaged or not a proxyd database, a daemon holds the database, or PostgreSQL is not empty.
+    PostgreSQL are deleted in the transaction that restores. Raises ``NotFoundError``: the backup does not exist;
+    ``StoreError``: the backup is damaged or not a proxyd database, a daemon holds the database, or PostgreSQL is not
+    empty.
     """
     await asyncio.to_thread(check_file, source)
     with _newest(source, next_to=None if is_postgresql(database) else Path(database)) as newest:
@@ -243,10 +232,7 @@ def is_postgresql(database: str | Path) -> bool:
 def owner_lock(database: str | Path) -> AbstractContextManager[None]:
     """Hold a database file for this process only; PostgreSQL needs no such lock, as its sessions hold their own.
 
-    Raises
-    ------
-    StoreError
-        Another process holds it, or its folder cannot be written.
+    Raises ``StoreError``: another process holds it, or its folder cannot be written.
     """
     return nullcontext() if is_postgresql(database) else file_lock(Path(database))
 
@@ -266,12 +252,8 @@ def open_connections(
 async def open_store(database: str | Path, grid: ChrononGrid) -> AsyncIterator[SqlStore]:
     """Open the database, migrate it to the newest schema and yield its store.
 
-    The caller holds a file's ``owner_lock`` and runs ``store.writer.run()``.
-
-    Raises
-    ------
-    StoreError
-        A daemon of another version uses the database.
+    The caller holds a file's ``owner_lock`` and runs ``store.writer.run()``. Raises ``StoreError``: a daemon of another
+    version uses the database.
     """
     async with open_connections(database) as connections:
         if is_postgresql(database) and not await connections.writer.call(is_newest):
@@ -284,10 +266,7 @@ async def open_store(database: str | Path, grid: ChrononGrid) -> AsyncIterator[S
 async def connect_alone(database: str | Path) -> AsyncIterator[StoreConnections]:
     """Open connections to a database and keep every daemon out of it.
 
-    Raises
-    ------
-    StoreError
-        A daemon uses the database.
+    Raises ``StoreError``: a daemon uses the database.
     """
     with owner_lock(database):
         async with open_connections(database) as connections:
@@ -307,12 +286,8 @@ async def _lock_out(connections: StoreConnections) -> None:
 async def copy_database(source: str | Path, target: str | Path) -> dict[str, int]:
     """Copy a whole database to one that is empty or does not exist yet; return the number of rows in each table.
 
-    It copies a single snapshot, completely or not at all; no daemon may use either database.
-
-    Raises
-    ------
-    StoreError
-        The target is not empty, the source lacks the newest tables, or a daemon uses one of them.
+    It copies a single snapshot, completely or not at all; no daemon may use either database. Raises ``StoreError``: the
+    target is not empty, the source lacks the newest tables, or a daemon uses one of them.
     """
     async with connect_alone(source) as reading, connect_alone(target) as writing:
         await migrate(writing.writer)

@@ -54,12 +54,8 @@ class PastSource:
 def read_past(database: Path) -> list[PastSource]:
     """Return the events of each declared source with any, by name; not those of an address that it used to have.
 
-    Raises
-    ------
-    NotFoundError
-        The file does not exist.
-    StoreError
-        The file is not a database of this version, or cannot be read.
+    Raises ``NotFoundError``: the file does not exist; ``StoreError``: the file is not a database of this version, or
+    cannot be read.
     """
     if not database.is_file():
         raise NotFoundError(

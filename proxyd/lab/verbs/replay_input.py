@@ -97,12 +97,7 @@ class CsvRates:
 def _read_rows(path: Path, required: Sequence[str], optional: Sequence[str] = ()) -> Iterator[_CsvRow]:
     """Yield the rows of a CSV file with a header; columns come in any order, and blank lines are skipped.
 
-    Raises
-    ------
-    ConfigError
-        The file cannot be opened.
-    TraceError
-        A line is invalid.
+    Raises ``ConfigError``: the file cannot be opened; ``TraceError``: a line is invalid.
     """
     file, names = str(path), None
     reader = csv.reader(_text(path).splitlines(keepends=True), strict=True)

@@ -76,12 +76,9 @@ class ChannelAddresses:
     def open(self, url: str) -> Any:
         """Return apprise's service at an address.
 
-        The text is never split: apprise would send to every address that it finds in one.
-
-        Raises
-        ------
-        ChannelAddressError
-            It is not exactly one address, its scheme is not allowed, or apprise or the guard refuses it.
+        The text is never split: apprise would send to every address that it finds in one. Raises
+        ``ChannelAddressError``: it is not exactly one address, its scheme is not allowed, or apprise or the guard
+        refuses it.
         """
         scheme = channel_scheme(url)
         if scheme is None:
@@ -150,12 +147,8 @@ class AppriseChannel:
     async def deliver(self, message: Message) -> str:
         """Return once the service took the text, in as many messages as it needs.
 
-        The next attempt goes on with the message that failed.
-
-        Raises
-        ------
-        DeliveryError
-            Not retryable if the address is refused, if apprise is missing, or if the guard refuses the service's host.
+        The next attempt goes on with the message that failed. Raises ``DeliveryError``: not retryable if the address is
+        refused, if apprise is missing, or if the guard refuses the service's host.
         """
         if not has_channels():
             raise DeliveryError("proxyd[apprise] is not installed: install it, restart and replay", retryable=False)

@@ -52,11 +52,8 @@ class MailChannel:
     async def deliver(self, message: Message) -> str:
         """Return the server's answer once it took the mail.
 
-        Raises
-        ------
-        DeliveryError
-            A permanent refusal (5xx) of the recipient or the text is not retryable. Everything else is: if the server
-            refuses us, or none is set, the operator can fix that.
+        Raises ``DeliveryError``: a permanent refusal (5xx) of the recipient or the text is not retryable. Everything
+        else is: if the server refuses us, or none is set, the operator can fix that.
         """
         settings = self._settings
         if not settings.host:

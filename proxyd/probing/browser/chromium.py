@@ -97,16 +97,9 @@ class Chromium:
     async def render(self, asked: FetchRequest, rendering: Rendering, trace: ProbeTrace) -> FetchResponse:
         """Return the response of the document with the page as its body, once its scripts have run.
 
-        Validators and freshness of the document are left out, because they say nothing about what scripts load.
-
-        Raises
-        ------
-        NoBrowserError
-            The browser cannot be reached, or died.
-        FetchTimeoutError
-            The page was not there in time, or nothing matched WAIT FOR.
-        ProbeError
-            The document could not be fetched, or is not a web page.
+        Validators and freshness of the document are left out, because they say nothing about what scripts load. Raises
+        ``NoBrowserError``: the browser cannot be reached, or died; ``FetchTimeoutError``: the page was not there in
+        time, or nothing matched WAIT FOR; ``ProbeError``: the document could not be fetched, or is not a web page.
         """
         async with self._turns:
             browser = await self._connect_browser()

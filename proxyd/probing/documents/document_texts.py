@@ -32,12 +32,8 @@ def looks_like_json(body: bytes) -> bool:
 def load_json(body: bytes, content_type: str | None = None) -> Json:
     """Return the value of a JSON document.
 
-    ``NaN`` and overflowing numbers (``1e999``) become null. Nesting is as deep as the interpreter allows.
-
-    Raises
-    ------
-    UnreadableDocumentError
-        The document is not JSON; the message names the line.
+    ``NaN`` and overflowing numbers (``1e999``) become null. Nesting is as deep as the interpreter allows. Raises
+    ``UnreadableDocumentError``: the document is not JSON; the message names the line.
     """
     text = decode(body, content_type, DocumentKind.JSON)
     try:

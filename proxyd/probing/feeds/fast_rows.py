@@ -111,10 +111,7 @@ class Rows:
 def rows_of(body: bytes, content_type: str | None) -> Rows:
     """Return the rows of a strictly well-formed feed in UTF-8.
 
-    Raises
-    ------
-    DeclinedError
-        It is another kind of document, or contains something subtle.
+    Raises ``DeclinedError``: it is another kind of document, or contains something subtle.
     """
     _check_bytes(body, content_type)
     rows = Rows()

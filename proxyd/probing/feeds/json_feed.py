@@ -111,12 +111,7 @@ class _Feed(_Written):
 def parse_json_feed(body: bytes, content_type: str | None = None, url: str = "") -> ParsedFeed:
     """Return the JSON Feed in ``body``, recognised by its version, regardless of the media type.
 
-    Raises
-    ------
-    NotAFeedError
-        The document is JSON of another kind.
-    UnreadableDocumentError
-        It is not valid JSON.
+    Raises ``NotAFeedError``: the document is JSON of another kind; ``UnreadableDocumentError``: it is not valid JSON.
     """
     document = load_json(body, content_type)
     found = _VERSION.fullmatch(_text(document.get("version")) or "") if isinstance(document, dict) else None

@@ -40,14 +40,8 @@ def parse_sitemap(body: bytes, content_type: str | None = None, url: str = "") -
     """Return a sitemap as a feed: link and guid are the URL, updated and pubDate the time of its last change.
 
     A news sitemap's title and publication date are read too. If there are more URLs than are kept, the most recently
-    changed ones are kept.
-
-    Raises
-    ------
-    UnsafeDocumentError
-        It declares entities.
-    NotAFeedError
-        Nothing in it can be read.
+    changed ones are kept. Raises ``UnsafeDocumentError``: it declares entities; ``NotAFeedError``: nothing in it can be
+    read.
     """
     parser = etree.XMLParser(
         encoding="utf-8", recover=True, resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False

@@ -43,10 +43,7 @@ class _CleanXml:
 def clean_xml(body: bytes, content_type: str | None) -> _CleanXml:
     """Return the document in UTF-8, well-formed if its markup can be mended.
 
-    Raises
-    ------
-    UnsafeDocumentError
-        The document declares entities, as it was sent or cleaned.
+    Raises ``UnsafeDocumentError``: the document declares entities, as it was sent or cleaned.
     """
     text = _decode_part(body, content_type)
     legal = ILLEGAL.sub("", text)

@@ -295,14 +295,8 @@ async def read_decoded(
 ) -> bytes:
     """Return the decoded body; stop as soon as it, or what was sent, exceeds ``limit``.
 
-    ``count`` gets the size of every decoded piece, also of a body that is refused.
-
-    Raises
-    ------
-    TooLargeError, DecompressionBombError
-        The body exceeds ``limit``.
-    FetchError
-        The body cannot be decoded, or is truncated.
+    ``count`` gets the size of every decoded piece, also of a body that is refused. Raises ``TooLargeError`` or
+    ``DecompressionBombError``: the body exceeds ``limit``; ``FetchError``: the body cannot be decoded, or is truncated.
     """
     decoder = Decoder(encoding, unpacks=unpacks)
     pieces: list[bytes] = []

@@ -231,15 +231,10 @@ class Fetcher:
     async def fetch(self, request: FetchRequest, trace: ProbeTrace | None = None) -> FetchResponse:
         """Return the response after redirects, with any status.
 
-        Raises
-        ------
-        BlockedAddressError
-            The guard refused a URL or an address, of the first request or of a redirect.
-        FetchTimeoutError
-            It took longer than allowed, or a host's queue was too long.
-        FetchError
-            The response could not be obtained, was truncated or too long, or redirected endlessly; or the request's
-            gate raised an error.
+        Raises ``BlockedAddressError``: the guard refused a URL or an address, of the first request or of a redirect;
+        ``FetchTimeoutError``: it took longer than allowed, or a host's queue was too long; ``FetchError``: the response
+        could not be obtained, was truncated or too long, or redirected endlessly; or the request's gate raised an
+        error.
         """
         target, permanent_url, only_permanent = _parse_url(request.url), None, True
         home = target if request.home in {None, request.url} else _parse_url(request.home or "")

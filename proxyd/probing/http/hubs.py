@@ -40,10 +40,7 @@ class HubClient:
     async def request(self, url: str, form: Mapping[str, str]) -> None:
         """Post a form; return once the hub accepted it.
 
-        Raises
-        ------
-        FetchError, FetchTimeoutError
-            The hub could not be reached, answered too late, or refused.
+        Raises ``FetchError`` or ``FetchTimeoutError``: the hub could not be reached, answered too late, or refused.
         """
         target = read_url(url)
         for _ in range(_MOST_REDIRECTS + 1):

@@ -149,14 +149,9 @@ class Robots:
     async def __call__(self, url: URL, trace: ProbeTrace) -> float:
         """Return the seconds between requests that the origin of ``url`` asks for.
 
-        It is a ``RequestGate``; ``trace`` records the requests that it needed, and the delay.
-
-        Raises
-        ------
-        DisallowedError
-            The robots.txt forbids it, or the server failed to provide it.
-        ProbeError
-            The host could not be reached, or the guard refused it.
+        It is a ``RequestGate``; ``trace`` records the requests that it needed, and the delay. Raises
+        ``DisallowedError``: the robots.txt forbids it, or the server failed to provide it; ``ProbeError``: the host
+        could not be reached, or the guard refused it.
         """
         rules = await self._rules(url, trace)
         origin = url.origin()

@@ -128,12 +128,8 @@ def parse_html_page(text: str, url: str, page_class: PageClass, languages: Langu
     """Return the rows of an HTML page; without EACH the page is one row.
 
     The value of an element is its readable text; of ``<meta>`` its content; for a Timestamp the ``datetime`` of
-    ``<time>``, and for a URL its ``href`` or ``src``, if it has them.
-
-    Raises
-    ------
-    UnreadableDocumentError, SelectorError
-        The page has none of the content that the class reads.
+    ``<time>``, and for a URL its ``href`` or ``src``, if it has them. Raises ``UnreadableDocumentError`` or
+    ``SelectorError``: the page has none of the content that the class reads.
     """
     page = _page(text, page_class)
     rows = [page] if page_class.each is None else _rows(page, page_class.each)

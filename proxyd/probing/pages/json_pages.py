@@ -86,13 +86,9 @@ def parse_json_page(
 ) -> ParsedPage:
     """Return the rows of a JSON page; only LOCALE says how a text with an ambiguous number is meant.
 
-    Without EACH the document is one row. A field takes its selector's first match; an object or a list is JSON text
-    for a String, and does not fit other types.
-
-    Raises
-    ------
-    UnreadableDocumentError, SelectorError
-        The document is not JSON, or has none of the content that the class reads.
+    Without EACH the document is one row. A field takes its selector's first match; an object or a list is JSON text for
+    a String, and does not fit other types. Raises ``UnreadableDocumentError`` or ``SelectorError``: the document is not
+    JSON, or has none of the content that the class reads.
     """
     document = load_json(body, content_type)
     try:
@@ -137,10 +133,8 @@ def _raw(node: JSONPathNode | None, field: Field) -> Raw:
 def matches(document: Json, selector: str) -> Iterator[Json]:
     """Yield the values that a selector finds in a document.
 
-    Raises
-    ------
-    UnreadableDocumentError, SelectorError
-        The document is nested too deeply, or the selector cannot be read.
+    Raises ``UnreadableDocumentError`` or ``SelectorError``: the document is nested too deeply, or the selector cannot
+    be read.
     """
     try:
         yield from map(_value, _query(selector).finditer(document))

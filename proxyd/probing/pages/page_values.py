@@ -224,10 +224,7 @@ def page_of(
 ) -> ParsedPage:
     """Return rows as a page; of rows with the same identity only the first is kept.
 
-    Raises
-    ------
-    UnreadableDocumentError
-        There are rows, but none has an identity.
+    Raises ``UnreadableDocumentError``: there are rows, but none has an identity.
     """
     kept = list(islice(rows, MOST_ITEMS + 1))
     builder = _Rows(page_class, url, marks)

@@ -118,16 +118,9 @@ async def renew_lease(
 async def keep(lease: Lease, url: str, take: Take, taken: Callable[[], object]) -> None:
     """Wait for the lock, call ``taken``, and renew the lease; run it on an event loop that does nothing else.
 
-    ``take`` tries to hold the lock in a session, and returns whether it does.
-
-    Raises
-    ------
-    StoreUnreachableError
-        The database was unreachable before the lock was taken.
-    LeaseLostError
-        The lease could not be renewed in time.
-    StoreError
-        A newer proxyd made the tables.
+    ``take`` tries to hold the lock in a session, and returns whether it does. Raises ``StoreUnreachableError``: the
+    database was unreachable before the lock was taken; ``LeaseLostError``: the lease could not be renewed in time;
+    ``StoreError``: a newer proxyd made the tables.
     """
     try:
         async with session_with_lease(url, lease.role, lease.length_s) as session:

@@ -242,14 +242,8 @@ async def sharing(
     """Share a role's work with other processes; ``name`` is that of this machine, ``rest_s`` that of a ``Member``.
 
     The first planner makes the tables, or brings them to the newest schema once no other version works on them. Others
-    wait for that.
-
-    Raises
-    ------
-    StoreUnreachableError
-        The database is unreachable.
-    StoreError
-        A newer proxyd made the tables, or one that divides work otherwise.
+    wait for that. Raises ``StoreUnreachableError``: the database is unreachable; ``StoreError``: a newer proxyd made
+    the tables, or one that divides work otherwise.
     """
     number, secret = secrets.randbelow(_MOST_MEMBERS) + 1, secrets.token_urlsafe(32)
     member = Member(role, name, number, address, secret, rest_s=rest_s)

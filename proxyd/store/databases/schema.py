@@ -31,10 +31,7 @@ log = structlog.get_logger("store")
 async def migrate(writer: Connections, revision: str = "head") -> None:
     """Migrate the tables to ``revision``; if several processes try at once, one does it.
 
-    Raises
-    ------
-    StoreError
-        A newer proxyd made these tables.
+    Raises ``StoreError``: a newer proxyd made these tables.
     """
     await writer.call(lambda connection: upgrade(connection, revision))
 
@@ -116,12 +113,8 @@ async def copy_between(source: StoreConnections, target: StoreConnections) -> di
 def _copy_tables(source: Connection, target: Connection) -> dict[str, int]:
     """Copy every row into existing, empty tables; return the number of rows in each.
 
-    The caller commits. ``source`` should read from a single snapshot.
-
-    Raises
-    ------
-    StoreError
-        The target is not empty, or either database lacks the newest tables.
+    The caller commits. ``source`` should read from a single snapshot. Raises ``StoreError``: the target is not empty,
+    or either database lacks the newest tables.
     """
     for connection, name in ((source, "the database to copy from"), (target, "the database to copy to")):
         if not is_newest(connection):

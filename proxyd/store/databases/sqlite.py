@@ -91,12 +91,7 @@ def end_when(over: Event | None, connection: sqlite3.Connection) -> None:
 def file_lock(database: Path) -> Iterator[None]:
     """Hold the database for this process only.
 
-    Raises
-    ------
-    StoreInUseError
-        Another process holds it.
-    StoreError
-        The file or its folder cannot be written.
+    Raises ``StoreInUseError``: another process holds it; ``StoreError``: the file or its folder cannot be written.
     """
     try:
         database.parent.mkdir(parents=True, exist_ok=True)

@@ -202,12 +202,7 @@ def trouble_rule(profile: CreateProfile) -> InsertNotification:
 def find_watch(statements: Iterable[Statement], url: str, name: str | None) -> Watch | None:
     """Return the WATCH of an address with a name; without a name the one named by its address, or the only one.
 
-    Returns ``None`` if there is none.
-
-    Raises
-    ------
-    ConfigError
-        Without a name, several others fit.
+    Returns ``None`` if there is none. Raises ``ConfigError``: without a name, several others fit.
     """
     found = [each for each in statements if isinstance(each, Watch) and each.url.value == url]
     named = [each for each in found if each.name.value == (name or each.address.value)]
