@@ -153,8 +153,11 @@ class Observing:
                     break
         else:
             return None
-        joint = await self._notify_joint(announced, outcome.finished_s, evaluation, _picture_of(outcome))
-        return replace(observation, rules=RuleResults.merge([observation.rules, joint]), probe=probe)
+        rules = observation.rules
+        if announced:
+            joint = await self._notify_joint(announced, outcome.finished_s, evaluation, _picture_of(outcome))
+            rules = RuleResults.merge([rules, joint])
+        return replace(observation, rules=rules, probe=probe)
 
     def finish(self, outcome: ProbeOutcome, observation: Observation | None) -> None:
         """Let the planner continue with a source after its observation was recorded.

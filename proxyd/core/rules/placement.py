@@ -147,7 +147,7 @@ class SourcePlacement:
         if self._known.is_planned(source_id):
             if source_id in self._gained:
                 self._continue_state(source_id, now_s)
-            placed = self._planned_form(self._known.compiled.sources[source_id], now_s)
+            placed = self._plan_of(self._known.compiled.sources[source_id], now_s)
             self._planner.put(placed, self._grid.chronon_at(now_s))
             if placed.demands.has_intervals:
                 self._laid[source_id] = None
@@ -267,7 +267,7 @@ class SourcePlacement:
         """Return the number of the epoch that has begun by ``now``; epochs are counted from 1970, as restarts are."""
         return floor(self._grid.start_s(now) / self._known.settings.epoch_s + _ROUNDING)
 
-    def _planned_form(self, source: Source, now_s: float) -> PlannedSource:
+    def _plan_of(self, source: Source, now_s: float) -> PlannedSource:
         """Return a source in the planner's form, with what the planner already knows of it."""
         old = self._planner.sources.get(source.source_id) or self._set_aside.pop(source.source_id, None)
         record = self._record(source.source_id, now_s) if old is None else None

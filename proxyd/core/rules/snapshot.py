@@ -163,7 +163,7 @@ class Fleet:
             even=np.array(self._even) if any(self._even) else None,
             host_of=host_of,
             host_per_s=self._host_per_s,
-            host_k=concentrations(self._numbered_changes, host_of, rates, of_week, self._week_s),
+            host_k=concentrations(self._changes_by_number, host_of, rates, of_week, self._week_s),
             together=batches,
         )
 
@@ -172,7 +172,7 @@ class Fleet:
         return dict(zip(_COLUMNS, np.concatenate(self._rows).T.copy(), strict=True))
 
     @cached_property
-    def _numbered_changes(self) -> list[tuple[int, int]]:
+    def _changes_by_number(self) -> list[tuple[int, int]]:
         """Which sources, by number, changed when."""
         numbers = {source_id: number for number, source_id in enumerate(self.source_ids)}
         return [(at, numbers[source_id]) for at, source_id in self._changes if source_id in numbers]
@@ -190,7 +190,7 @@ class Fleet:
             self._rules_of,
             self._kind_of,
             host_of,
-            late_share(self._numbered_changes, host_of, self._week_s),
+            late_share(self._changes_by_number, host_of, self._week_s),
             late=BIN_S / self._cycle.speed + self._known.grid.length_s,
             missed=MISSED_S / self._cycle.speed,
             matching=np.array(self._matching),

@@ -102,7 +102,7 @@ class QueryProgram:
         examined = islice(self._join_tables(tables, meter), _MOST_EXAMINED)  # of combinations of rows
         kept = [row for row in examined if self.where is None or is_true(self.where(row))]
         if self.aggregates or self.groups:
-            kept = [row for row in self._grouped(kept, meter) if self.having is None or is_true(self.having(row))]
+            kept = [row for row in self._group_rows(kept, meter) if self.having is None or is_true(self.having(row))]
         for order in reversed(self.order):
             kept = _sort_rows(kept, order, meter)
         meter.spend(_STEPS_PER_RESULT * min(len(kept), _MAX_ROWS))
@@ -123,7 +123,7 @@ class QueryProgram:
             rows = _join(rows, table, found, meter)
         return rows
 
-    def _grouped(self, rows: Sequence[Row], meter: Meter) -> list[Row]:
+    def _group_rows(self, rows: Sequence[Row], meter: Meter) -> list[Row]:
         """Return one row for each group, with its aggregates; without GROUP BY, no rows at all form one group."""
         grouped: dict[tuple[Value, ...], list[Row]] = defaultdict(list)
         for row in rows:

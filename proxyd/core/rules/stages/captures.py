@@ -276,7 +276,7 @@ class JointCaptures:
         if self._awaited.takes(interval.rule):
             step = self._awaited.give_up(interval, now_s)
         else:
-            step = self._given_up(interval, history, now_s)
+            step = self._end_overdue(interval, history, now_s)
         return None if step is None else self._moves_of([step])
 
     def _moves_of(self, steps: Sequence[IntervalStep]) -> Captured:
@@ -366,7 +366,7 @@ class JointCaptures:
             steps.append(self._step(after, records, history, outcome.finished_s, asks=(source_id,)))
         return steps
 
-    def _given_up(self, interval: JointInterval, history: History, now_s: float) -> IntervalStep | None:
+    def _end_overdue(self, interval: JointInterval, history: History, now_s: float) -> IntervalStep | None:
         """End an interval without the sources that it still wants, or return ``None`` if it changed meanwhile."""
         if self._open.get(interval.interval_id) != interval:
             return None
