@@ -117,6 +117,10 @@ class Compiler:
         """Return a closure from a row to the expression's value; it counts each of its operators as evaluated."""
         return _count_steps(self._closure(expression), _size(expression))
 
+    def compile_optional(self, expression: Expression | None) -> Closure | None:
+        """Return the closure of an expression that a rule may leave out."""
+        return None if expression is None else self.compile(expression)
+
     def compile_sides(self, left: Expression, right: Expression) -> tuple[Closure, Closure]:
         """Return closures to the values that the two sides of a comparison compare; they count as ``compile`` does."""
         one, other = self._operands(left, right)

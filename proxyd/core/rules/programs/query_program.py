@@ -200,8 +200,8 @@ def compile_query(
     aliases = {column.alias.lower(): column.expression for column in columns if column.alias}
     outputs = _outputs(compiler, columns)
     beside = _outputs(compiler, [OutputColumn(expression) for expression in hidden])
-    where = compiler.compile(query.where) if query.where is not None else None
-    having = compiler.compile(query.having) if query.having is not None else None
+    where = compiler.compile_optional(query.where)
+    having = compiler.compile_optional(query.having)
     order = tuple(
         _Order(compiler.compile(_alias_columns(term.expression, aliases)), term.descending, bool(term.nulls_first))
         for term in query.order_by
@@ -215,7 +215,10 @@ def compile_query(
         hidden=beside,
         where=where,
         groups=tuple(compiler.compile(_alias_columns(term, aliases)) for term in query.group_by),
-        aggregates=tuple(_compile_aggregate(compiler, each) for each in tuple(compiler.aggregates)),
+        aggregates=tuple(
+            _Aggregated(each, compiler.compile_optional(each.argument), compiler.compile_optional(each.where))
+            for each in tuple(compiler.aggregates)
+        ),
         having=having,
         order=order,
         limit=query.limit,
@@ -239,7 +242,7 @@ def _table(
         name=name,
         page_class=page_class,
         over_s=source.over.in_seconds(chronon_s=chronon_s) if source.over is not None else None,
-        on=compiler.compile(source.on) if source.on is not None else None,
+        on=compiler.compile_optional(source.on),
         is_left=source.left_join,
         key=compiler.compile(keys[0]) if keys else None,
         other_key=compiler.compile(keys[1]) if keys else None,
@@ -256,12 +259,6 @@ def _keys(terms: Sequence[Expression], name: str, before: set[str]) -> tuple[Col
                 if other == name and own in before:
                     return right, left
     return None
-
-
-def _compile_aggregate(compiler: Compiler, aggregate: Aggregate) -> _Aggregated:
-    argument = compiler.compile(aggregate.argument) if aggregate.argument is not None else None
-    where = compiler.compile(aggregate.where) if aggregate.where is not None else None
-    return _Aggregated(aggregate, argument, where)
 
 
 def _alias_columns(expression: Expression, aliases: Mapping[str, Expression]) -> Expression:

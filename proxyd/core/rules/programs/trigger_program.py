@@ -168,8 +168,8 @@ def compile_answer(
         within_s=then.within.in_seconds(chronon_s=chronon_s),
         is_absent=then.is_absent,
         is_elsewhere=page_class != first_class,
-        where=None if own is None else compiler.compile(own),
-        pair=None if both is None else compiler.compile(both),
+        where=compiler.compile_optional(own),
+        pair=compiler.compile_optional(both),
         keys=next((compiler.compile_sides(*sides) for term in terms if (sides := _sides(term)) is not None), None),
         paths=frozenset(compiler.paths),
         old_paths=frozenset(compiler.old_paths),
@@ -191,8 +191,8 @@ def compile_trigger(
 ) -> TriggerProgram:
     """Return the program of a checked trigger on ``page_class``; ``mark`` is that of the LOCALE of its sources."""
     compiler = Compiler(page_class, mark=mark)
-    where = compiler.compile(trigger.where) if trigger.where is not None else None
-    condition = compiler.compile(trigger.condition) if trigger.condition is not None else None
+    where = compiler.compile_optional(trigger.where)
+    condition = compiler.compile_optional(trigger.condition)
     aggregates: Sequence[Aggregate] = tuple(compiler.aggregates)
     counters = [_counter(aggregate, page_class, chronon_s, mark) for aggregate in aggregates]
     return TriggerProgram(
@@ -209,8 +209,8 @@ def _counter(aggregate: Aggregate, page_class: PageClass, chronon_s: float, mark
     compiler = Compiler(page_class, mark=mark)
     return Counter(
         aggregate,
-        argument=compiler.compile(aggregate.argument) if aggregate.argument is not None else None,
-        where=compiler.compile(aggregate.where) if aggregate.where is not None else None,
+        argument=compiler.compile_optional(aggregate.argument),
+        where=compiler.compile_optional(aggregate.where),
         over_s=aggregate.over.in_seconds(chronon_s=chronon_s) if aggregate.over is not None else None,
     )
 
