@@ -88,27 +88,9 @@ def discover_hubs(
     return Subscription(source_id, url, hub, links.topic, failures=failures, due_s=due_s, chosen_s=now_s)
 
 
-def asking(known: Subscription, *, now_s: float, rng: np.random.Generator) -> Subscription:
-    """Return the subscription when a request is sent; if the previous request was not verified, that is a failure."""
-    failures = known.failures + known.is_asked
-    due_s = now_s + max(_VERIFY_WITHIN_S, _retry_s(failures, rng))  # unless the hub verifies it meanwhile
-    return replace(known, is_asked=True, failures=failures, due_s=due_s)
-
-
 def after_acceptance(known: Subscription, *, now_s: float) -> Subscription:
     """Return the subscription after the hub accepted the request; a renewed subscription stays active meanwhile."""
     return known if known.is_active(now_s) else replace(known, status=SubscriptionStatus.REQUESTED)
-
-
-def after_refusal(known: Subscription, *, now_s: float, rng: np.random.Generator) -> Subscription:
-    """Return the subscription after a request failed; the wait for the next try doubles from 5 minutes to a day."""
-    failures = known.failures + 1
-    return replace(known, is_asked=False, failures=failures, due_s=now_s + _retry_s(failures, rng))
-
-
-def _retry_s(failures: int, rng: np.random.Generator) -> float:
-    wait_s = min(LONGEST_RETRY_S, FIRST_RETRY_S * 2.0 ** min(max(0, failures - 1), 32))
-    return wait_s * (1.0 + JITTER * float(rng.random()))
 
 
 def answer(known: Subscription, query: Mapping[str, str], *, now_s: float) -> tuple[str | None, Subscription]:
@@ -193,13 +175,20 @@ class Hubs:
         for each in [each for each in self._known.values() if not is_ours(each)]:
             self._forget(each)
 
-    def asking(self, subscription: Subscription, now_s: float) -> Subscription:
-        """Return a subscription whose hub is being asked."""
-        return asking(subscription, now_s=now_s, rng=self._rng)
+    def asking(self, known: Subscription, now_s: float) -> Subscription:
+        """Return a subscription whose hub is being asked; a previous request that was not verified is a failure."""
+        failures = known.failures + known.is_asked
+        due_s = now_s + max(_VERIFY_WITHIN_S, self._retry_s(failures))  # unless the hub verifies it meanwhile
+        return replace(known, is_asked=True, failures=failures, due_s=due_s)
 
-    def refuse(self, subscription: Subscription, now_s: float) -> Subscription:
-        """Return a subscription after its hub refused a request."""
-        return after_refusal(subscription, now_s=now_s, rng=self._rng)
+    def refuse(self, known: Subscription, now_s: float) -> Subscription:
+        """Return a subscription after a request failed; the wait for the next try doubles from 5 minutes to a day."""
+        failures = known.failures + 1
+        return replace(known, is_asked=False, failures=failures, due_s=now_s + self._retry_s(failures))
+
+    def _retry_s(self, failures: int) -> float:
+        wait_s = min(LONGEST_RETRY_S, FIRST_RETRY_S * 2.0 ** min(max(0, failures - 1), 32))
+        return wait_s * (1.0 + JITTER * float(self._rng.random()))
 
     def allow(self, source_id: str, url: str | None) -> None:
         """Allow a subscription for a source at this address alone, or none; another is to be cancelled."""

@@ -15,9 +15,7 @@ from proxyd.core.rules.known.subscriptions import (
     Subscription,
     SubscriptionStatus,
     after_acceptance,
-    after_refusal,
     answer,
-    asking,
     discover_hubs,
 )
 
@@ -26,10 +24,6 @@ URL, TOPIC = "https://example.org/feed", "https://example.org/topic"
 HOUR_S = 3600.0
 ASKED = Subscription("s", URL, "https://hub.example/", TOPIC, callback_id="c", secret="k", is_asked=True)
 GRANTED = {"hub.mode": "subscribe", "hub.topic": TOPIC, "hub.challenge": "x", "hub.lease_seconds": "864000"}
-
-
-def rng() -> np.random.Generator:
-    return np.random.Generator(np.random.PCG64(1))
 
 
 def links(hub: str = "https://hub.example/", topic: str = TOPIC) -> HubLinks:
@@ -72,7 +66,7 @@ def test_a_lease_of_minutes_is_as_good_as_a_denial() -> None:
 def test_a_hub_that_accepts_and_never_verifies_is_asked_less_and_less() -> None:
     known, waits, now_s = replace(ASKED, is_asked=False), [], T0
     for _ in range(12):
-        known = after_acceptance(asking(known, now_s=now_s, rng=rng()), now_s=now_s)
+        known = after_acceptance(hubs().asking(known, now_s), now_s=now_s)
         waits.append(known.due_s - now_s)
         now_s = known.due_s
     assert waits[0] == HOUR_S
@@ -84,7 +78,7 @@ def test_a_document_that_names_another_hub_at_each_probe_makes_us_ask_one_a_day(
     known = discover_hubs(None, "s", URL, links(), now_s=T0)
     for n in range(1, 24):
         assert discover_hubs(known, "s", URL, links(f"https://hub{n}.example/"), now_s=T0 + n * HOUR_S) == known
-    failed = after_refusal(known, now_s=T0 + 24 * HOUR_S, rng=rng())
+    failed = hubs().refuse(known, T0 + 24 * HOUR_S)
     changed = discover_hubs(failed, "s", URL, links("https://other.example/"), now_s=T0 + 25 * HOUR_S)
     assert (changed.hub, changed.failures, changed.due_s) == ("https://other.example/", 1, failed.due_s)
 
