@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from proxyd.core.errors import RuleSyntaxError
 from proxyd.core.language.syntax.nodes import SourceText
@@ -100,20 +100,35 @@ class _Scanner:
         self._errors: list[RuleSyntaxError] = []
 
     def scan(self) -> Scan:
-        text, places, keep, position = self._text, self._places, self._tokens.append, 0
-        while (match := _TOKEN.match(text, position)) is not None and (kind := match.lastgroup) is not None:
-            start, position = match.span(kind)
-            if kind in ("WORD", "SIGN"):  # most tokens; a list of 20,000 sources has 180,000
-                value = text[start:position]
-                word = value if kind == "SIGN" else get_keyword(value) or ""
-                keep(_as_token((kind, value, places[start], places[position - 1] + 1, word, False)))
-            elif kind in ("QUOTED", "TEXT"):
-                position = self._take_quoted("TEXT" if kind == "TEXT" else "QUOTED", start - 1, position + 1)
-            else:
-                position = self._take(match, kind)
-        end = places[len(text)]
-        keep(Lexeme("END", "", end, end))
+        position: int | None = 0
+        while position is not None:
+            position = self._scan_from(position)
+        end = self._places[len(self._text)]
+        self._tokens.append(Lexeme("END", "", end, end))
         return Scan(self._tokens, self._comments, self._errors)
+
+    def _scan_from(self, position: int) -> int | None:
+        """Keep tokens until one is not as its quotes or numbers say; return where reading continues then."""
+        text, places, keep, before = self._text, self._places, self._tokens.append, ""
+        for match in _TOKEN.finditer(text, position):  # a list of 20,000 sources has 180,000 tokens
+            kind: Any = match.lastgroup
+            if kind is None:
+                return None
+            start, stop = match.span(kind)
+            value = text[start:stop]
+            if kind in ("WORD", "SIGN"):
+                before = word = value if kind == "SIGN" else get_keyword(value) or ""
+                keep(_as_token((kind, value, places[start], places[stop - 1] + 1, word, False)))
+            elif kind in ("QUOTED", "TEXT") and "\n" not in value and before not in ("QUERY", "TRIGGER"):
+                mark = text[start - 1]
+                value = value.replace(mark * 2, mark) if mark in value else value
+                keep(_as_token((kind, value, places[start - 1], places[stop] + 1, "", False)))
+            else:
+                is_quoted = kind in ("QUOTED", "TEXT")
+                goes_on = self._take_quoted(kind, start - 1, stop + 1) if is_quoted else self._take(match, kind)
+                if goes_on != match.end():
+                    return goes_on
+        return None
 
     def _take(self, match: re.Match[str], kind: str) -> int:
         """Keep a match that is neither a word, a sign nor a text; return where reading continues."""

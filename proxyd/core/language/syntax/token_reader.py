@@ -70,9 +70,10 @@ class TokenReader:
         token = self.token
         if token.stop > self._limit:  # a quote that is closed far away makes one statement of megabytes
             raise UnexpectedTokenError(Complaint(TOO_LONG, token.start, token.stop))
-        self.at += 1
-        self.token = self.tokens[self.at]
-        self._expected.clear()
+        self.at = at = self.at + 1
+        self.token = self.tokens[at]
+        if self._expected:
+            self._expected.clear()
         return token
 
     def is_at(self, word: str) -> bool:
