@@ -17,7 +17,6 @@ from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.schedule import Constraint, Probe, Reason
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.chunks import Chunked, chunks, run_all
-from proxyd.core.planning.policies.rule_demand import CountedAhead
 from proxyd.core.planning.queue.candidates import Candidate, Candidates
 from proxyd.core.planning.queue.due_times import DueTimes
 from proxyd.core.planning.queue.planned_source import PlannedSource, ProbeLimits
@@ -66,9 +65,9 @@ class Planner:
         self.limit = Constraint.BUDGET
         self.spent = 0
         self._debt = UnitDebt()
-        self._due_times = DueTimes(settings)
-        self.queues = SourceQueues(settings, self._due_times)
-        self._candidates = Candidates(settings, self._due_times)
+        self.due_times = DueTimes(settings)
+        self.queues = SourceQueues(settings, self.due_times)
+        self._candidates = Candidates(settings, self.due_times)
         self._coming: WeekPlan | None = None
 
     # -- inputs from the daemon
@@ -85,7 +84,7 @@ class Planner:
 
     def change_to(self, week: WeekPlan) -> None:
         """Detect by another plan; its sources keep sleeping until they are rescheduled."""
-        self._due_times.week, self._coming = week, None
+        self.due_times.week, self._coming = week, None
         self.queues.renumber(week)
 
     def in_parts(self, order: Iterable[str] | None = None) -> Iterator[list[PlannedSource]]:
@@ -196,7 +195,7 @@ class Planner:
         for week in (self.week, self._coming):
             if week is not None:
                 source.follow(week)
-        self.queues.sleep(source, self._due_times.wake(source, now))
+        self.queues.sleep(source, self.due_times.wake(source, now))
 
     def wake_due(self, now: Chronon) -> None:
         """Wake the sources whose time has come, so that the next choice has less to do."""
@@ -262,26 +261,13 @@ class Planner:
             yield
         part._debt = self._debt.copy()
         if part.sources:
-            part._due_times.week = deepcopy(self.week)
+            part.due_times.week = deepcopy(self.week)
         return part
 
     @property
     def week(self) -> WeekPlan | None:
         """The plan of the week, if there is one."""
-        return self._due_times.week
-
-    @property
-    def price_item_s(self) -> float | None:
-        """The delay that a detection probe must save, in item-seconds; ``None`` before targets have a price."""
-        return self._due_times.price_item_s
-
-    def gap_without_plan_s(self, source: PlannedSource) -> float:
-        """Return how long after a probe a source that the plan of the week does not know is due."""
-        return self._due_times.gap_without_plan_s(source)
-
-    def items_ahead(self, source_id: str) -> dict[str, CountedAhead]:
-        """Return the item that each rule which counts waits for on a source, if it was seen and items are expected."""
-        return self._due_times.items_ahead(self.sources[source_id])
+        return self.due_times.week
 
     def postponements(self, source_id: str) -> dict[Constraint, int]:
         """Return how often each constraint held back a source's probes."""
@@ -308,14 +294,14 @@ class Planner:
             self.queues.note_look(source.source_id, self.limit)
             return
         source.skipped_s = self.settings.grid.start_s(now + 1)
-        self.queues.sleep(source, self._due_times.wake(source, now))
+        self.queues.sleep(source, self.due_times.wake(source, now))
 
     def _wait_for_turns(self, sources: Iterable[PlannedSource], now: Chronon) -> None:
         """Let sources that are not due sleep until their hosts may have a turn for them; thousands may share a host."""
         for source in sources:
             turn_s = self.limits.hosts.turn_s(source.host, self.limits.earliest_s(source))
             turn = max(now + 1, self.settings.grid.chronon_at(turn_s))
-            self.queues.sleep_until(source, min(turn, self._due_times.wake(source, now + 1)))
+            self.queues.sleep_until(source, min(turn, self.due_times.wake(source, now + 1)))
 
 
 def switch_plan(planner: Planner, week: WeekPlan, now: Chronon) -> Chunked[None]:

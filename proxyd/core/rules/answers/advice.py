@@ -417,7 +417,7 @@ def _with_running_price(decider: Decider) -> DeciderSettings:
     settings, planner = decider.settings, decider.planner
     if settings.planner.has_targets:
         return settings
-    return replace(settings, planner=replace(settings.planner, price_item_s=planner.price_item_s))
+    return replace(settings, planner=replace(settings.planner, price_item_s=planner.due_times.price_item_s))
 
 
 def _sources_that_differ(swap: Swap) -> list[str]:
@@ -456,7 +456,7 @@ def demand_besides_week(planner: Planner) -> Chunked[float]:
         asked += sum(
             source.demands.demand_per_s(length_s)
             if week is not None and source.source_id in week
-            else _demand_of(source, length_s, planner.gap_without_plan_s(source))
+            else _demand_of(source, length_s, planner.due_times.gap_without_plan_s(source))
             for source in part
         )
         yield

@@ -305,7 +305,7 @@ class Explainer:
         programs = self.known.compiled.programs_of(source_id) if settings.has_targets else ()
         targets = [(target_of(each, settings), each.rule.name) for each in programs if each.rule.policy.leaves_times]
         target, judged = min(targets, key=lambda found: found[0].parts[0][0], default=(None, ""))
-        counted = self.planner.items_ahead(source_id).get(rule)
+        counted = self.planner.due_times.items_ahead(self.planner.sources[source_id]).get(rule)
         matching = self.known.matching_share(judged, source_id) if judged else 1.0
         chance = None if expected is None else -expm1(-expected * matching)
         return str(ProbeCase(coming.probe.reason, rule, chance, target, counted))
@@ -343,7 +343,7 @@ class Explainer:
         host_free_s = self.planner.limits.hosts.earliest_s(planned.host)
         return {
             "intervals": {rule: (grid.start_s(i.start), grid.start_s(i.deadline + 1)) for rule, i in expected.items()},
-            "counted": self.planner.items_ahead(planned.source_id),
+            "counted": self.planner.due_times.items_ahead(self.planner.sources[planned.source_id]),
             "host_free_s": host_free_s if host_free_s > now_s else None,
             "fresh_until_s": planned.fresh_until_s if planned.fresh_until_s > now_s else None,
         }
@@ -382,7 +382,7 @@ class Explainer:
             return {}
         price_item_s = None if week is None else week.price_of(source.source_id)
         without_host = None if week is None else week.price_without_host(source.source_id)
-        fleet_price_item_s = without_host or self.planner.price_item_s
+        fleet_price_item_s = without_host or self.planner.due_times.price_item_s
         return {
             "price_item_s": price_item_s or fleet_price_item_s,
             "fleet_price_item_s": fleet_price_item_s,

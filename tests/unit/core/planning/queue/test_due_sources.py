@@ -49,7 +49,7 @@ def planner_of(kinds: list[tuple[str, int]]) -> Planner:
 @given(st.lists(st.tuples(st.sampled_from(KINDS), st.integers(1, 500)), min_size=1, max_size=20))
 def test_they_come_as_if_each_had_been_looked_at(kinds: list[tuple[str, int]]) -> None:
     planner = planner_of(kinds)
-    candidates = Candidates(planner.settings, planner._due_times).of(list(planner.sources.values()), NOW)
+    candidates = Candidates(planner.settings, planner.due_times).of(list(planner.sources.values()), NOW)
     expected = [candidate.source.source_id for candidate in sorted(candidates.values())]
     reasons = {name: candidate.reason for name, candidate in candidates.items()}
     chosen = planner.choose(NOW)
