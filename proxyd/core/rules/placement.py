@@ -487,16 +487,14 @@ def _losses(pairs: Sequence[tuple[RuleProgram, RuleDemand]], settings: PlannerSe
 
 
 def _lost(programs: Sequence[RuleProgram], settings: PlannerSettings) -> Losses:
-    """Return what items lose while they wait, with lives in seconds, in parts of an item of the heaviest rule.
-
-    If the targets decide, a rule without a life has that of its target.
-    """
+    """Return what items lose while they wait, with lives in seconds, in parts of an item of the heaviest rule."""
     heaviest = max((program.weight for program in programs), default=1.0) or 1.0
     parts: dict[float, float] = {}
     overwritten = 0.0
     for program in programs:
         weight, life = program.weight / heaviest, program.rule.life
         steps = _steps(program, weight)
+        # if the targets decide, a rule without a life has that of its target
         if not steps and life is None and settings.has_targets:
             steps = tuple(Step(after, part * weight) for after, part in settings.default_target.parts)
         for step in merge_steps(steps):  # a life ends several steps of a utility at once

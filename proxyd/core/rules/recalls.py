@@ -89,10 +89,7 @@ class Recalls:
         return self._known.has(stream.source_id) if stream.source_id else self._known.has_rule(stream.rule)
 
     def recall(self, stream: StreamState, stored: Mapping[str, Sequence[StoredEvent]], now_s: float) -> RecallTask:
-        """Return what restores the part of a stream that is not stored with it, from stored events of its sources.
-
-        These are the events since it last fired, and those within its windows. Keep the stream that it returns.
-        """
+        """Return what restores the events and windows of a stream, which are not stored with it."""
         program = self._known.compiled.programs[stream.rule]
         found = (
             program.own_view(each.event(source_id))

@@ -327,10 +327,7 @@ class Trial:
 
     @classmethod
     def of_difference(cls, decider: Decider, swap: Swap, now_s: float, asked_per_s: float) -> Trial:
-        """Return a trial of what differs; this may be done in another thread.
-
-        ``asked_per_s`` is what ``demand_besides_week`` returns for the running fleet.
-        """
+        """Return a trial of what differs; ``asked_per_s`` is ``demand_besides_week`` of the running fleet."""
         known, hubs, names = decider.known, decider.hubs, _sources_that_differ(swap)
         running, wanted = _part(swap.before, names), _part(swap.after, names)
         pairs = [(rule.name, name) for rule in running.rules.values() for name in ("", *rule.source_ids)]

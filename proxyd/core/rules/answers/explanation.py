@@ -246,10 +246,7 @@ class Explainer:
         return (yield from PlanForecast.of(self.planner, Epoch(now, now + grid.ceil(length_s))))
 
     def explain(self, source_id: str, now: Chronon, *, with_week: bool = True) -> Explanation | None:
-        """Return why and when a source is probed next, or ``None`` if it is not declared.
-
-        Without ``with_week`` the factors of its week are left out.
-        """
+        """Return why and when a source is probed next, or ``None`` if it is not declared."""
         source = self.known.compiled.sources.get(source_id)
         if source is None:
             return None

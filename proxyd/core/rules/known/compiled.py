@@ -172,10 +172,7 @@ def compile_declaration(
     chronon_s: float,
     before: Compiled = NOTHING_COMPILED,
 ) -> Swap:
-    """Return a checked declaration ready to run in place of ``before``; what is declared alike is taken from there.
-
-    ``accepted`` holds each rule's NOW, ``since_s`` since when each source is declared, in unix seconds.
-    """
+    """Return a declaration, by each rule's NOW and each source's beginning, ready to run in place of ``before``."""
     return _Compilation(declaration, accepted, before, chronon_s).swap(since_s)
 
 

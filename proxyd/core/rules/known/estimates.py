@@ -97,14 +97,10 @@ class Estimates:
         return self.blend.rate_per_s(state.rate, now_s, expect_per_s=source.expected_per_s)
 
     def see(self, source: Source, before: SourceState, evidence: Evidence, week: WeekPlan | None) -> WeekCounts | None:
-        """Learn from the evidence of a probe; return the week's counts, or ``None`` if they did not change.
-
-        Items are counted in the source's own time zone. ``before`` is the state at the time of the probe, ``week`` the
-        plan that predicted its items.
-        """
+        """Learn from the evidence of a probe; return the week's counts, or ``None`` if they did not change."""
         if before.rate.as_of_s is not None and source.expect is None:  # a first contact says nothing about half-lives
             self.blend.weigh(before.rate, evidence)
-        told = self.cycle.evidence(evidence, zone_s(source.zone, evidence.until_s))
+        told = self.cycle.evidence(evidence, zone_s(source.zone, evidence.until_s))  # in the source's own time zone
         sums, timed = None if week is None else week.sums(source.source_id), item_times(told)
         if week is not None and sums is not None and timed is not None:
             rate_per_s = self.rate_per_s(before, source, evidence.since_s)

@@ -295,15 +295,11 @@ class FailingRules:
         now_s: float,
         undecided: Container[str] = (),
     ) -> tuple[FailingRule, ...]:
-        """Count the failures of finished evaluations, and return the new states of the rules that this changed.
-
-        Each of ``ended`` is a rule and its failures in one evaluation; without failures it succeeded. Rules in
-        ``undecided`` have not succeeded yet, because their notifications are still to be made.
-        """
+        """Count the failures of evaluations that ``ended``, and return the states of rules that this changed."""
         found = [
             self._count_failure(rule, failures[-1], now_s) if failures else self._forget_failures(rule.name)
             for rule, failures in ended
-            if failures or rule.name not in undecided
+            if failures or rule.name not in undecided  # the notifications of others are still to be made
         ]
         return tuple(each for each in found if each is not None)
 

@@ -35,10 +35,7 @@ class Counter:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The aggregates of a trigger: totals since START, and the windows of aggregates over a recent time.
-
-    The total of a windowed aggregate is not used. Windows are rebuilt from stored events after a restart.
-    """
+    """The aggregates of a trigger: totals since START, and windows of those over a recent time."""
 
     totals: tuple[Total, ...]
     windows: tuple[Window | None, ...]

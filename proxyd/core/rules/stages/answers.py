@@ -411,10 +411,7 @@ class AwaitedAnswers:
         events: tuple[UpdateEvent, ...] = (),
         obtained: tuple[Obtained, ...] = (),
     ) -> IntervalStep:
-        """Announce a first event that was decided at ``fired_s``, as was found at ``now_s``; both in unix seconds.
-
-        ``events`` are the first one and an answer of its own class, ``obtained`` holds one of another class.
-        """
+        """Announce a first event, with its answer if any, that was decided at ``fired_s`` as was found at ``now_s``."""
         program, first = waiting.program, kept.event
         decided = UpdateEvent(first.source_id, first.seq, first.kind, first.item, fired_s, now_s, first.exact)
         record = actual_interval(program, decided, None, self._known.grid)

@@ -450,11 +450,7 @@ def _sources_that_correlate(
     condition: Closure | None,
     meter: Meter,
 ) -> list[str]:
-    """Return the sources that may have a row for an event: a row meets ``condition``, or the rows are unknown.
-
-    ``seen`` holds the last rows seen of each source, ``None`` before first contact. Without a condition all sources
-    correlate. So do the remaining ones once the meter is spent.
-    """
+    """Return the sources that may have a row for an event: a row ``seen`` meets ``condition``, or none is known."""
     row = Row.of(event, meter=meter)
 
     def may(rows: Sequence[Mapping[str, Value]] | None) -> bool:

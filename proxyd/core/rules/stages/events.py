@@ -433,11 +433,9 @@ def _is_within(time_s: float | None, since_s: float, until_s: float) -> bool:
 
 
 def _page(context: SourceContext, window: WindowEvents, since_s: float, seen_s: float) -> WindowEvents:
-    """Return whether a one-item source changed; the number of changes, and of unseen overwrites, is estimated.
-
-    For a Poisson process that expects ``x`` events, the expected number given at least one is ``x / (1 - exp(-x))``.
-    """
+    """Return whether a one-item source changed; the number of changes, and of unseen overwrites, is estimated."""
     has_changed = bool(window.events)
+    # of a Poisson process that expects x events, x / (1 - exp(-x)) are expected given at least one
     expected = context.rate_per_s(seen_s) * (seen_s - since_s) if has_changed else 0.0
     lost = expected / -expm1(-expected) - 1.0 if expected > 1e-9 else 0.0
     return replace(window, evidence=ChangedBit(since_s, seen_s, has_changed), lost_items=lost)

@@ -351,17 +351,14 @@ def _in_period(program: RuleProgram, item: StoredEvent, declared_s: float) -> bo
 def actual_interval(
     program: RuleProgram, event: UpdateEvent, overwritten: Chronon | None, grid: ChrononGrid
 ) -> IntervalRecord:
-    """Return the actual interval that ``event`` opened, and whether the probe that found it came in time.
-
-    ``overwritten`` is the chronon of the next event of the source, ``None`` if none is known.
-    """
+    """Return the actual interval that ``event`` opened, and whether the probe that found it came in time."""
     start = grid.chronon_at(event.time_s)
     probed = grid.chronon_at(event.seen_s)
     deadline: Chronon | None
     if program.life_s is not None:
         deadline = start + grid.ceil(program.life_s)
     else:
-        deadline = None if overwritten is None else overwritten - 1
+        deadline = None if overwritten is None else overwritten - 1  # the next event of the source ends it
     captured = deadline is None or probed <= deadline
     delay_s = max(0.0, event.seen_s - event.time_s)
     return IntervalRecord(
