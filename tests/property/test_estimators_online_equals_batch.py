@@ -9,8 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyd.core.rates.evidence import ChangedBit, Evidence, ItemCount, ItemTimes
-from proxyd.core.rates.rate_blend import NO_EVIDENCE, Blend, RateEvidence, posterior_means
+from proxyd.core.rates.rate_blend import (
+    NO_EVIDENCE,
+    Blend,
+    ChangedBit,
+    Evidence,
+    ItemCount,
+    ItemTimes,
+    RateEvidence,
+    posterior_means,
+)
 
 HALF_LIFE_S = 1000.0
 DECAY = log(2) / HALF_LIFE_S

@@ -2,10 +2,12 @@
 
 from proxyd.core.politeness.endpoints import EndpointLimits, Endpoints, retry_after_s
 from proxyd.core.politeness.faults import Connectivity, Outage, ProberTrust, may_be_its_own
-from proxyd.core.politeness.host_budgets import HostBudgets, PolitenessBudget, ProbeLog
-from proxyd.core.politeness.throttle import (
+from proxyd.core.politeness.host_budgets import (
     BackOff,
+    HostBudgets,
     HostThrottle,
+    PolitenessBudget,
+    ProbeLog,
     ScopeBlocks,
     Throttles,
     back_off,

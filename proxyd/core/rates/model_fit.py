@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from math import expm1, log
 
-from proxyd.core.rates.evidence import ChangedBit, Evidence, ItemCount, ItemTimes
+from proxyd.core.rates.rate_blend import ChangedBit, Evidence, ItemCount, ItemTimes
 from proxyd.core.rates.week_bins import WEEK_S, Cycle
 from proxyd.core.rates.week_shapes import WeekSums
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from proxyd.core.rates.evidence import Evidence, ItemTimes
+from proxyd.core.rates.rate_blend import Evidence, ItemTimes
 
 WEEK_S = 604_800.0
 MONDAY_S = 345_600.0  # unix time 0 was a Thursday

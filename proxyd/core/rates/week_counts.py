@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from proxyd.core.rates.evidence import Evidence, ItemCount, ItemTimes
+from proxyd.core.rates.rate_blend import Evidence, ItemCount, ItemTimes
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.core.rates.week_shapes import (
     HOUR_S,

@@ -19,7 +19,7 @@ from proxyd.core.model.profile import Source
 from proxyd.core.model.schedule import Probe, Reason
 from proxyd.core.planning.planner import Planner
 from proxyd.core.politeness import Connectivity
-from proxyd.core.rates.evidence import Evidence
+from proxyd.core.rates.rate_blend import Evidence
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.known.context import NO_CONTEXT, History, SourceContext, StoredContext, StoreQuery, store_query
 from proxyd.core.rules.known.knowledge import Knowledge

@@ -21,8 +21,7 @@ from proxyd.core.planning.kernels.golden_turns import turns
 from proxyd.core.planning.kernels.numba_kernels import Floats, Ints
 from proxyd.core.planning.policies.registry import POLICIES as LANGUAGE
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
-from proxyd.core.rates.evidence import ItemTimes
-from proxyd.core.rates.rate_blend import NO_EVIDENCE, Blend
+from proxyd.core.rates.rate_blend import NO_EVIDENCE, Blend, ItemTimes
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.decider import Decider, PlanRecord

@@ -60,7 +60,7 @@ def _family_of(type_: FieldType) -> Family:
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class _Function:
     """The parameters and the result of a function."""
 
     parameters: tuple[Family, ...]  # families of the arguments; with `variadic` the last one repeats
@@ -78,28 +78,28 @@ class Function:
 
 
 _TEXT, _NUMBER, _ANY = Family.TEXT, Family.NUMBER, Family.ANY
-_PART = Function((Family.TIME, _TEXT), 1, FieldType.INTEGER)
+_PART = _Function((Family.TIME, _TEXT), 1, FieldType.INTEGER)
 
-FUNCTIONS: Mapping[str, Function] = {
-    "ABS": Function((_NUMBER,), 1, None),
+FUNCTIONS: Mapping[str, _Function] = {
+    "ABS": _Function((_NUMBER,), 1, None),
     "DAY": _PART,
     "HOUR": _PART,
     "MINUTE": _PART,
     "MONTH": _PART,
     "WEEKDAY": _PART,
     "YEAR": _PART,
-    "COALESCE": Function((_ANY,), 1, None, variadic=True),
-    "DIFF": Function((_TEXT, _TEXT), 2, FieldType.STRING),
-    "LENGTH": Function((_TEXT,), 1, FieldType.INTEGER),
-    "LOWER": Function((_TEXT,), 1, FieldType.STRING),
-    "NUMBER": Function((_TEXT, _TEXT), 1, FieldType.DECIMAL),
-    "NULLIF": Function((_ANY, _ANY), 2, None),
-    "REGEXP_SUBSTR": Function((_TEXT, _TEXT), 2, FieldType.STRING),
-    "REPLACE": Function((_TEXT, _TEXT, _TEXT), 3, FieldType.STRING),
-    "ROUND": Function((_NUMBER, _NUMBER), 1, FieldType.DECIMAL),
-    "SUBSTR": Function((_TEXT, _NUMBER, _NUMBER), 2, FieldType.STRING),
-    "TRIM": Function((_TEXT,), 1, FieldType.STRING),
-    "UPPER": Function((_TEXT,), 1, FieldType.STRING),
+    "COALESCE": _Function((_ANY,), 1, None, variadic=True),
+    "DIFF": _Function((_TEXT, _TEXT), 2, FieldType.STRING),
+    "LENGTH": _Function((_TEXT,), 1, FieldType.INTEGER),
+    "LOWER": _Function((_TEXT,), 1, FieldType.STRING),
+    "NUMBER": _Function((_TEXT, _TEXT), 1, FieldType.DECIMAL),
+    "NULLIF": _Function((_ANY, _ANY), 2, None),
+    "REGEXP_SUBSTR": _Function((_TEXT, _TEXT), 2, FieldType.STRING),
+    "REPLACE": _Function((_TEXT, _TEXT, _TEXT), 3, FieldType.STRING),
+    "ROUND": _Function((_NUMBER, _NUMBER), 1, FieldType.DECIMAL),
+    "SUBSTR": _Function((_TEXT, _NUMBER, _NUMBER), 2, FieldType.STRING),
+    "TRIM": _Function((_TEXT,), 1, FieldType.STRING),
+    "UPPER": _Function((_TEXT,), 1, FieldType.STRING),
 }
 """By name in capitals. ``SUBSTR`` counts characters from 1; every argument that is null makes the result null, except
 for ``COALESCE`` (its first value that is not null) and ``NULLIF``."""

@@ -11,9 +11,8 @@ import numpy as np
 
 from proxyd.core.model.profile import Source
 from proxyd.core.planning.allocation.week_plan import WeekPlan
-from proxyd.core.rates.evidence import Evidence, ItemTimes, item_times
 from proxyd.core.rates.model_fit import NO_FIT, ModelFit, SourceModel
-from proxyd.core.rates.rate_blend import HALF_LIVES_S, NO_EVIDENCE, Blend
+from proxyd.core.rates.rate_blend import HALF_LIVES_S, NO_EVIDENCE, Blend, Evidence, ItemTimes, item_times
 from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rates.week_shapes import WeekSums, WeekTrust

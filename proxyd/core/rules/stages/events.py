@@ -11,7 +11,7 @@ from proxyd.core.model.field_values import coerce, differ
 from proxyd.core.model.item import EventKind, Item, is_cut
 from proxyd.core.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome
 from proxyd.core.model.profile import Field
-from proxyd.core.rates.evidence import ChangedBit, Evidence, ItemCount, ItemTimes, plausible_times
+from proxyd.core.rates.rate_blend import ChangedBit, Evidence, ItemCount, ItemTimes, plausible_times
 from proxyd.core.rules.known.context import Shape, SourceContext
 from proxyd.core.rules.known.state import ITEMS, SourceState, StoredEvent
 from proxyd.core.rules.stages.identities import (

@@ -9,7 +9,7 @@ from math import ceil, inf
 import numpy as np
 
 from proxyd.core.planning.planner import Planner
-from proxyd.core.rates.evidence import Evidence, ItemTimes, item_times
+from proxyd.core.rates.rate_blend import Evidence, ItemTimes, item_times
 from proxyd.core.rates.siblings import FRESH_S, KEPT, Bursts, RecentChanges, Siblings
 from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rules.known.state import StoredEvent

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from proxyd.core.rates.evidence import ChangedBit, ItemCount, ItemTimes
-from proxyd.core.rates.rate_blend import NO_EVIDENCE, Blend
+from proxyd.core.rates.rate_blend import NO_EVIDENCE, Blend, ChangedBit, ItemCount, ItemTimes
 from proxyd.lab.replay.fleet_model import FleetRates
 
 DAY_S = 86400.0

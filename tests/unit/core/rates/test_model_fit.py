@@ -8,8 +8,8 @@ from math import exp, log
 import numpy as np
 import pytest
 
-from proxyd.core.rates.evidence import ChangedBit, ItemCount, ItemTimes
 from proxyd.core.rates.model_fit import NO_FIT, ModelFit, SourceModel
+from proxyd.core.rates.rate_blend import ChangedBit, ItemCount, ItemTimes
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S, Cycle
 from proxyd.core.rates.week_shapes import HOURS, WeekSums
 

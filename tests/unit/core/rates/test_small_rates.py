@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from proxyd.core.rates.evidence import ItemCount, ItemTimes, item_times
 from proxyd.core.rates.model_fit import ModelFit, SourceModel
-from proxyd.core.rates.rate_blend import NO_EVIDENCE, Blend, RateEvidence
+from proxyd.core.rates.rate_blend import NO_EVIDENCE, Blend, ItemCount, ItemTimes, RateEvidence, item_times
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S, Cycle
 from proxyd.core.rates.week_shapes import WeekShapes, week_hours
 

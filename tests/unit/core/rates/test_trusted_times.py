@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from proxyd.core.rates.evidence import plausible_times
+from proxyd.core.rates.rate_blend import plausible_times
 from tests.fleets import changed, decider, declaration, item, rule, source
 
 DAY_S = 86400.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from proxyd.core.rates.evidence import ChangedBit, ItemCount, ItemTimes
+from proxyd.core.rates.rate_blend import ChangedBit, ItemCount, ItemTimes
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rates.week_counts import HALF_LIFE_S, WeekCounts, dispersion, fleet_shapes
 from proxyd.core.rates.week_shapes import HOUR_S, HOURS, common_shapes

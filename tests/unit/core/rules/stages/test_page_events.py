@@ -15,7 +15,7 @@ from proxyd.core.model.item import EventKind, Item, Value
 from proxyd.core.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome, Validators
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
-from proxyd.core.rates.evidence import ChangedBit, ItemCount
+from proxyd.core.rates.rate_blend import ChangedBit, ItemCount
 from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.knowledge import DeciderSettings

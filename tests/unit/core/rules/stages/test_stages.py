@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
-from proxyd.core.rates.evidence import ItemCount, ItemTimes
+from proxyd.core.rates.rate_blend import ItemCount, ItemTimes
 from proxyd.core.rules.stages.observation import Observation
 from tests.fleets import WEBHOOK, Drive, changed, decider, declaration, item, rule, source, unchanged
 
