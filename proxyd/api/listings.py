@@ -32,6 +32,7 @@ from proxyd.core.model.field_values import parse_iso
 from proxyd.core.model.profile import Declaration, NotificationRule, Profile
 from proxyd.core.model.suspension import Subject
 from proxyd.core.rules.answers.advice import Advice, advice_of_all
+from proxyd.daemon.declared_texts import origin
 from proxyd.daemon.source_choices import SourceChoice, SourceKind
 
 _PART, _RULES_PART = 2, 50  # sources, and rules, that take some milliseconds
@@ -99,8 +100,7 @@ class ProfileListings:
             shown.append(self._rule(each, room))
         counts = self._plans.capture_counts([each.name for each in rules])
         muted = self._suspensions.of(Subject.PROFILE, declared.name)
-        origin = self._profiles.origin(declared.file)
-        return wire.ProfileListed(**payloads.profile(declared, origin, shown, counts, muted))
+        return wire.ProfileListed(**payloads.profile(declared, origin(declared.file), shown, counts, muted))
 
     def list_rules(self, window: wire.ListWindow) -> wire.Page[wire.Rule]:
         """List the rules, by name, with the share of events that each notified in time."""
@@ -120,9 +120,9 @@ class ProfileListings:
     def _rule(self, declared: NotificationRule, room: _Room) -> wire.Rule:
         counts = self._plans.capture_counts([declared.name])
         muted = self._suspensions.mute_of(declared.name, declared.profiles)
-        failing = self._suspensions.failing(declared.name)
-        origin = self._profiles.origin(declared.file)
-        return payloads.rule(declared, room.take(declared.source_ids), origin, counts, muted, failing)
+        failing = self._suspensions.failing.of(declared.name)
+        sources, declared_in = room.take(declared.source_ids), origin(declared.file)
+        return payloads.rule(declared, sources, declared_in, counts, muted, failing)
 
     def list_domains(self, window: wire.ListWindow) -> wire.Page[wire.DomainShown]:
         """List the domains, by name, with their page classes."""

@@ -228,7 +228,7 @@ def build(
         evaluation=evaluation,
         choices=SourceChoices(decider.known, clock),
     )
-    news = _connect_signals(declarations, loops)
+    news = _connect_signals(declarations, recall, loops)
     supervisor = Supervisor(parts.supervision, clock, store.ping)
     daemon = Daemon(declarations, store, loops, clock, metrics, settings, supervisor)
     queries = _queries(parts, decider, declarations, loops, news, metrics)
@@ -249,12 +249,12 @@ def build(
     )
 
 
-def _connect_signals(declarations: Declarations, loops: Loops) -> Signal:
+def _connect_signals(declarations: Declarations, recall: StreamRecall, loops: Loops) -> Signal:
     """Let the loops tell each other what has changed; return the signal of news for live pages."""
     news, notifying = Signal(), loops.notifying
     news.listen(notifying.wake)
     declarations.suspensions.released.listen(notifying.wake)
-    for each in (declarations.news, loops.observer.news):
+    for each in (recall.news, loops.observer.news):
         each.listen(news.notify)
     declarations.declared.listen(notifying.wake_pings)
     return news

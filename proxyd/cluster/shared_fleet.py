@@ -436,8 +436,8 @@ class SharedFleet(Gate):
             self.released.notify()
         if not self.controls:
             await self._follow_declaration()
-        await declarations.follow_suspensions()
-        async with declarations.turn:
+        await declarations.suspensions.follow_others()
+        async with declarations.suspensions.turn:
             is_settled = self._noted == declarations.digest and self._shares.all_run(declarations.digest)
             may_take = is_settled or not (division_of(self._known).ties or division_of(self._known).expected)
             if (may_take and self._handovers.gains(own)) or self._clock.monotonic_s() >= self._next_read_s:
@@ -506,7 +506,7 @@ class SharedFleet(Gate):
     async def _busy_shards(self) -> set[int]:
         """Return the shards in which something is under way, or that are not given up yet."""
         division, sources = division_of(self._known), self._known.compiled.declaration.sources
-        if self._declarations.turn.locked() and not self._is_reading:
+        if self._declarations.suspensions.turn.locked() and not self._is_reading:
             return set(range(SHARDS))
         there = (sources[each].url for each in self._under_way() if each in sources)
         sending = map(shard_of, await self._sending())

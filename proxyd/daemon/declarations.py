@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from hashlib import sha256
-from operator import attrgetter
 from pathlib import Path
 
 import structlog
@@ -32,10 +30,7 @@ from proxyd.core.language import (
     DropStatement,
     Parsed,
     SourceText,
-    Statement,
     StatementKind,
-    Watch,
-    WrittenAddress,
     counters_to_restart,
     is_list,
     no_such,
@@ -49,25 +44,22 @@ from proxyd.core.planning.kernels.numba_kernels import load_libraries
 from proxyd.core.rules.answers.advice import PlanCost, Trial, demand_besides_week, differs_little
 from proxyd.core.rules.known.compiled import Swap
 from proxyd.core.rules.known.knowledge import Ownership
-from proxyd.core.rules.known.rule_counts import FailingRule
 from proxyd.daemon.declared_texts import (
-    API_TEXT,
     NOTHING_DECLARED,
     NOTHING_PARSED,
     CheckedTexts,
     DeclarationChanges,
+    GivenTexts,
     OnlyIf,
     check_texts,
     key_of,
     only_profile,
-    origin,
     read_sent,
     texts_of,
 )
 from proxyd.daemon.plan_loop import LoadSources, in_parts, last_week, load_sources, restore
 from proxyd.daemon.rule_evaluation import StreamRecall
 from proxyd.daemon.suspensions import Suspensions
-from proxyd.store import StoredText
 from proxyd.store.followed_rows import StoredDeclaration
 
 
@@ -178,23 +170,19 @@ class Declarations:
         self._decider = decider = recall.decider
         self._known = decider.known
         self._recall = recall
-        self.news = recall.news
         self._clock = clock
         self._settings = settings
         self._metrics = metrics
         self._secrets = secrets
         self.declared = Signal()  # notified whenever a declaration has been swapped in
-        self._files: list[SourceText] = []
-        self._api: dict[str, str] = {}
         self._load_sources = load or partial(load_sources, store)
-        self._texts = NOTHING_DECLARED
+        self._given = GivenTexts((), {})
+        self.texts = NOTHING_DECLARED
+        self.digest = ""  # of the texts that run here
         self._is_sound = False  # whether the files that run would be accepted now
-        self.suspensions = Suspensions(decider, store, clock)
-        self._turn = self.suspensions.turn  # one declaration at a time, from its check to its swap
+        self.suspensions = Suspensions(decider, store, clock)  # its turn: one declaration at a time, from check to swap
         self._started = asyncio.Event()
         self.gate = Gate()
-        self.digest = ""  # of the texts that run here
-        self._failing: Mapping[str, FailingRule] = {}  # as stored, when other planners were followed last
 
     @property
     def declaration(self) -> Declaration:
@@ -206,24 +194,12 @@ class Declarations:
         """Whether the store's state has been loaded."""
         return self._started.is_set()
 
-    def origin(self, file: str) -> str:
-        """Return ``api`` or the file that holds a declaration."""
-        return origin(file)
-
-    def address_of(self, source: str) -> WrittenAddress | None:
-        """Return where the address of a source is written."""
-        return self._texts.address_of(source)
-
-    def watch_of(self, rule: str) -> Watch | None:
-        """Return the WATCH that declares a rule over the API; ``None`` if another statement or a file does."""
-        return self._texts.watch_of(rule)
-
     async def start(self) -> None:
         """Load the directory; if it has errors, run on the last good declaration in the store.
 
         Raises ``ConfigError`` or ``ProfileError``: the directory has errors, and the store has no declaration.
         """
-        async with self._turn:
+        async with self.suspensions.turn:
             week = asyncio.create_task(last_week(self._decider.settings, self._store.plan), name="remembered plan")
             try:
                 await self._load(week)
@@ -234,23 +210,21 @@ class Declarations:
 
     async def _load(self, week: asyncio.Task[WeekPlan | None]) -> None:
         """Load the directory, or what is stored, while the plan of the ``week`` is made again."""
-        stored = await self._store.declarations.load_texts()
-        self._api = {text.name: text.text for text in stored if text.origin == "api"}
+        stored = GivenTexts.of_stored(await self._store.declarations.load_texts())
         meanings = await self._store.declarations.meanings()
         try:
             files = await asyncio.to_thread(self._folder.read)
-            await self._swap(files, self._api, week=week)
+            await self._swap(replace(stored, files=files), week=week)
             self._is_sound = True
             self._metrics.reload_ok.set(1)
         except (ConfigError, ProfileError) as error:
             self._metrics.reload_ok.set(0)
-            if not stored:
+            if not stored.all():
                 raise
             log.error(  # noqa: TRY400 - a user's errors, not ours: no traceback
                 "profiles have errors; running on the last good declaration", errors=_without_texts(error)
             )
-            files = [SourceText(x.name, x.text) for x in stored if x.origin == "file"]
-            await self._swap(files, self._api, accepted_before=True, week=week)
+            await self._swap(stored, accepted_before=True, week=week)
         for rule in self.declaration.rules.values():
             if (changed := what_changed(rule, meanings.get(rule.name, MEANING))) is not None:
                 log.warning("a rule means something else since this version", rule=rule.name, now=changed)
@@ -258,18 +232,11 @@ class Declarations:
 
     # -- several planners
 
-    @property
-    def turn(self) -> asyncio.Lock:
-        """The lock that is held while a declaration is swapped in."""
-        return self._turn
-
     async def follow(self, found: StoredDeclaration) -> bool:
         """Run what another planner has accepted and stored; return whether that was complete."""
-        files = [SourceText(each.name, each.text) for each in found.texts if each.origin == "file"]
-        api = {each.name: each.text for each in found.texts if each.origin == "api"}
-        texts, now_s = [*files, *texts_of(api)], self._clock.time_s()
-        async with self._turn:
-            checked = await self._check(texts, accepted_before=True)
+        given, now_s = GivenTexts.of_stored(found.texts), self._clock.time_s()
+        async with self.suspensions.turn:
+            checked = await self._check(given.all(), accepted_before=True)
             declaration = checked.declaration
             if not _are_in(declaration, found):
                 return False
@@ -279,20 +246,9 @@ class Declarations:
             await self._store.declarations.follow(declaration.rules.values())
             await self.suspensions.read(declaration)
             await self._run(checked, found.accepted, found.declared, now_s)
-            self._files, self._api = files, api
-            self.digest = await asyncio.to_thread(_digest, texts)
+            self._given, self.digest = given, await asyncio.to_thread(given.digest)
         self._started.set()
         return True
-
-    async def follow_suspensions(self) -> None:
-        """Follow what another planner has paused, muted and resumed, and which rules failed there."""
-        failing = await self._store.failing.load()
-        async with self._turn:
-            await self.suspensions.read(self.declaration)
-            if failing != self._failing:
-                self._failing = failing
-                self._known.failing.restore(failing)
-                self._known.failing.keep(self._known.compiled.programs)
 
     # -- files and the API
 
@@ -305,10 +261,10 @@ class Declarations:
         """Check the files and swap all of them in; return the errors that prevented it, which are also logged."""
         await self._started.wait()
         try:
-            async with self._turn:
+            async with self.suspensions.turn:
                 files = await asyncio.to_thread(self._folder.read)
-                is_same = self._is_sound and files == self._files
-                changes = _NO_CHANGES if is_same else await self._swap(files, self._api)
+                is_same = self._is_sound and files == self._given.files
+                changes = _NO_CHANGES if is_same else await self._swap(replace(self._given, files=files))
                 self._is_sound = True
         except (ConfigError, ProfileError) as error:
             self._metrics.reload_ok.set(0)
@@ -332,11 +288,11 @@ class Declarations:
         the declaration.
         """
         await self._may_change()
-        async with self._turn:
+        async with self.suspensions.turn:
             if instead_of is not None and instead_of is not self.declaration:
                 raise ChangedError("the declaration has changed meanwhile")
-            api, warnings = await self._with(texts, only_if)
-            return replace(await self._swap(self._files, api), warnings=warnings)
+            given, warnings = await self._with(texts, only_if)
+            return replace(await self._swap(given), warnings=warnings)
 
     async def _may_change(self) -> None:
         """Wait for the start; raise ``BusyError`` if another planner looks after the declaration."""
@@ -344,23 +300,17 @@ class Declarations:
         if not self.gate.controls:
             raise BusyError("another planner looks after the declaration; try again in a few seconds")
 
-    def _look(self, parsed: Sequence[Parsed], only_if: OnlyIf | None) -> None:
-        """Raise ``ChangedError`` if a text's profile has changed since its sender read it."""
-        if only_if is not None:
-            name = only_if.profile if only_if.profile is not None else only_profile(parsed[0])
-            self._must_take(name, only_if.takes)
-
     def _must_take(self, name: str, takes: Callable[[str], bool]) -> None:
         """Raise ``ChangedError`` unless ``takes`` accepts a profile's text, which is empty if it does not exist."""
-        if not takes(self.text_of(name) if name in self.declaration.profiles else ""):
+        if not takes(self.texts.text_of(name) if name in self.declaration.profiles else ""):
             raise ChangedError(f"profile {name!r} has changed since it was read; read it again")
 
     async def try_out(self, *texts: str | Parsed, only_if: OnlyIf | None = None) -> tuple[DeclarationChanges, PlanCost]:
         """Check texts for the API; return their changes and their demand on the budget. Raises as ``declare`` does."""
         await self._may_change()
-        async with self._turn:
-            api, warnings = await self._with(texts, only_if)
-            checked = await self._check([*self._files, *texts_of(api)])
+        async with self.suspensions.turn:
+            given, warnings = await self._with(texts, only_if)
+            checked = await self._check(given.all())
             await in_parts(self._decider.placement.placing(self._clock.time_s))
             trial = await self._trial(checked.declaration, self._clock.time_s())
             changes = await asyncio.to_thread(changes_of, self.declaration, checked.declaration)
@@ -379,32 +329,32 @@ class Declarations:
 
     async def _with(
         self, texts: Sequence[str | Parsed], only_if: OnlyIf | None
-    ) -> tuple[dict[str, str], tuple[RuleError, ...]]:
-        """Return the API's declaration with more texts added, and the warnings about these.
+    ) -> tuple[GivenTexts, tuple[RuleError, ...]]:
+        """Return the texts that run with more of the API added, and the warnings about these.
 
         Raises ``ChangedError`` unless ``only_if`` accepts.
         """
         parsed, new = await asyncio.to_thread(read_sent, texts)
-        self._look(parsed, only_if)
-        statements = [statement for each in parsed for statement in each.statements]
-        api = dict(self._api)
-        for statement in statements:
+        if only_if is not None:
+            self._must_take(only_profile(parsed[0]) if only_if.profile is None else only_if.profile, only_if.takes)
+        files, api = self._given.files, dict(self._given.api)
+        for statement in [statement for each in parsed for statement in each.statements]:
             kind, name = statement.kind, statement.name.value
-            self._refuse_owned(kind, name)
+            self.texts.refuse_owned(kind, name)
             if isinstance(statement, DropStatement) and api.pop(key_of(kind, name), None) is None:
                 raise NotFoundError(f"DROP: the API has not declared a {kind.value.lower()} {name!r}")
         api = {key: value for key, value in api.items() if key not in new}
         added = {each.source: each for each in parsed}
-        checked = await self._check([*self._files, *texts_of(api), *added], added, from_api=True)
-        if _streams_of(checked.declaration) > MOST_STREAMS:
+        checked = await self._check([*files, *texts_of(api), *added], added, from_api=True)
+        if sum(len(rule.source_ids) for rule in checked.declaration.rules.values()) > MOST_STREAMS:
             await asyncio.to_thread(self._refuse_many, checked)
         sent = {each.source.text for each in parsed}
-        return api | new, tuple(each for each in checked.warnings if each.text in sent)
+        return GivenTexts(files, api | new), tuple(each for each in checked.warnings if each.text in sent)
 
     def _refuse_many(self, checked: CheckedTexts) -> None:
         """Raise ``ConflictError`` if the API would add streams beyond ``MOST_STREAMS``; those of files do not count."""
         streams = checked.written.pairs_of_api(checked.declaration)
-        if streams > max(MOST_STREAMS, self._texts.pairs_of_api(self.declaration)):
+        if streams > max(MOST_STREAMS, self.texts.pairs_of_api(self.declaration)):
             raise ConflictError(
                 f"through the API, rules would lead to {streams} pairs of a rule and a source; at most {MOST_STREAMS} "
                 "are allowed: let rules name fewer sources with FROM SOURCES, or declare them in files"
@@ -416,45 +366,28 @@ class Declarations:
         Raises ``ChangedError`` if ``only_if`` rejects its text.
         """
         await self._may_change()
-        async with self._turn:
+        async with self.suspensions.turn:
             if only_if is not None and name in self.declaration.profiles:
                 self._must_take(name, only_if)
-            self._refuse_owned(StatementKind.PROFILE, name)
+            self.texts.refuse_owned(StatementKind.PROFILE, name)
             if name not in self.declaration.profiles:
                 raise no_such("profile", name, self.declaration.profiles)
             gone = {key_of(StatementKind.PROFILE, name)}
-            gone.update(self._texts.files_of_rules_only_in(name))
-            return await self._swap(self._files, {key: text for key, text in self._api.items() if key not in gone})
-
-    def text_of(self, profile: str) -> str:
-        """Return the text of a profile and its rules in canonical layout."""
-        return self._texts.text_of(profile)
-
-    def written_of(self, profile: str) -> tuple[str, list[Statement]]:
-        """Return the text of a profile, and its statements with what each WATCH stands for, of one declaration."""
-        texts = self._texts
-        return texts.text_of(profile), texts.statements_of(profile)
-
-    def _refuse_owned(self, kind: StatementKind, name: str) -> None:
-        file = self._texts.file_of(kind, name)
-        if file is not None and origin(file) != API_TEXT:
-            raise ConflictError(f"{kind.value.lower()} {name!r} is declared in {file}; change it there")
+            gone.update(self.texts.files_of_rules_only_in(name))
+            api = {key: text for key, text in self._given.api.items() if key not in gone}
+            return await self._swap(replace(self._given, api=api))
 
     async def _swap(
         self,
-        files: Sequence[SourceText],
-        api: dict[str, str],
+        given: GivenTexts,
         *,
         accepted_before: bool = False,
         week: asyncio.Task[WeekPlan | None] | None = None,
     ) -> DeclarationChanges:
         """Accept texts and run them; at a start ``week`` returns the plan of the week that was stored."""
-        texts = [*files, *texts_of(api)]
-        checked = await self._check(texts, accepted_before=accepted_before)
+        checked = await self._check(given.all(), accepted_before=accepted_before)
         declaration, now_s = checked.declaration, self._clock.time_s()
-        stored = [StoredText(f.file, "file", f.text) for f in files]
-        stored += [StoredText(name, "api", text) for name, text in api.items()]
-        accepted = await self._store.declarations.accept(stored, declaration.rules.values(), now_s)
+        accepted = await self._store.declarations.accept(given.stored(), declaration.rules.values(), now_s)
         if week is not None:
             await restore(self._decider, self._store, self._load_sources, await week, now_s)
         await self.suspensions.follow(declaration)
@@ -462,8 +395,7 @@ class Declarations:
         if self._known.owned.is_whole:
             self.digest = ""  # a plan that is made meanwhile may be for either
         changes = await self._run(checked, accepted, declared, now_s)
-        self._files, self._api = list(files), dict(api)
-        self.digest = await asyncio.to_thread(_digest, texts)
+        self._given, self.digest = given, await asyncio.to_thread(given.digest)
         return changes
 
     async def _run(
@@ -488,7 +420,7 @@ class Declarations:
             await self._store.move([self._known.states[name] for name in sorted(forgotten)])
         if self.gate.controls and (changes.removed or not self._started.is_set()):
             await self._store.failing.keep(self._known.failing.all().keys())
-        self._texts = checked.written
+        self.texts = checked.written
         await self._store.forget_streams(changes.removed)  # an observation may have been committed after ``accept``
         await self._recall.rows_of_queries()
         await self._recall.refill(requeried, now_s)
@@ -510,7 +442,7 @@ class Declarations:
 
     def _moves_of(self) -> list[RuleError]:
         """Return a warning at the address of each source that is read at another one, because it has moved."""
-        moved = {name: self.address_of(name) for name in sorted(self._known.compiled.moved)}
+        moved = {name: self.texts.address_of(name) for name in sorted(self._known.compiled.moved)}
         accepted = self._known.estimates.accepted
         return [written.warning(accepted[name].url) for name, written in moved.items() if written is not None]
 
@@ -524,21 +456,12 @@ class Declarations:
     ) -> CheckedTexts:
         """Check in a thread: a large declaration takes seconds, and probes must go on."""
         settings = replace(self._settings, from_api=from_api, accepted_before=accepted_before)
-        return await asyncio.to_thread(check_texts, texts, parsed, settings, self._texts)
+        return await asyncio.to_thread(check_texts, texts, parsed, settings, self.texts)
 
 
 def _are_in(declaration: Declaration, found: StoredDeclaration) -> bool:
     """Return whether the times of all rules and sources were stored when a declaration was read."""
     return found.accepted.keys() >= declaration.rules.keys() and found.declared.keys() >= declaration.sources.keys()
-
-
-def _digest(texts: Iterable[SourceText]) -> str:
-    """Return a digest of what runs, by which planners compare theirs."""
-    found = sha256()
-    for each in sorted(texts, key=attrgetter("file")):
-        for part in (each.file, each.text):
-            found.update(f"{len(part)}:{part}".encode())
-    return found.hexdigest()
 
 
 def _without_texts(error: ConfigError | ProfileError) -> str:
@@ -551,8 +474,3 @@ def _warn_of_secrets(declaration: Declaration, secrets: ResolveSecret) -> None:
         for delivery in rule.deliveries:
             if isinstance(delivery, WebhookDelivery) and secrets(delivery.secret) is None:
                 log.warning("a webhook's secret is not set", rule=rule.name, secret=delivery.secret.name)
-
-
-def _streams_of(declaration: Declaration) -> int:
-    """Return how many streams a declaration opens: one for each source of each rule."""
-    return sum(len(rule.source_ids) for rule in declaration.rules.values())

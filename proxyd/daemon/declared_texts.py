@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from itertools import chain
+from operator import attrgetter
 from types import MappingProxyType
 
 from proxyd.core.errors import ConflictError, ProfileError, RuleCheckError, RuleError
@@ -34,6 +36,7 @@ from proxyd.core.language import (
     written_address,
 )
 from proxyd.core.model.profile import Declaration
+from proxyd.store import StoredText
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,38 @@ NOTHING_PARSED: Mapping[SourceText, Parsed] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class _DeclaredTexts:
+class GivenTexts:
+    """The texts of a declaration: the files of the profiles directory, and what was sent to the API, by key."""
+
+    files: Sequence[SourceText]
+    api: Mapping[str, str]
+
+    @classmethod
+    def of_stored(cls, stored: Sequence[StoredText]) -> GivenTexts:
+        """Return what ``stored`` returned."""
+        files = [SourceText(each.name, each.text) for each in stored if each.origin == "file"]
+        return cls(files, {each.name: each.text for each in stored if each.origin == API_TEXT})
+
+    def all(self) -> list[SourceText]:
+        """Return all texts, those of the API last."""
+        return [*self.files, *texts_of(self.api)]
+
+    def stored(self) -> list[StoredText]:
+        """Return the texts as they are stored."""
+        files = [StoredText(each.file, "file", each.text) for each in self.files]
+        return [*files, *(StoredText(name, API_TEXT, text) for name, text in self.api.items())]
+
+    def digest(self) -> str:
+        """Return a digest of the texts, by which planners compare what they run; takes long if there are many."""
+        found = sha256()
+        for each in sorted(self.all(), key=attrgetter("file")):
+            for part in (each.file, each.text):
+                found.update(f"{len(part)}:{part}".encode())
+        return found.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredTexts:
     """The texts of a declaration, read; most texts of the next one are the same."""
 
     # What each text says, and the same by file
@@ -78,7 +112,7 @@ class _DeclaredTexts:
     checked: Checked | None  # what they mean
 
     @classmethod
-    def of(cls, checked: Checked) -> _DeclaredTexts:
+    def of(cls, checked: Checked) -> DeclaredTexts:
         """Return the texts of a checked declaration."""
         written = [_by_file(each) for each in checked.texts]
         expanded = [
@@ -97,12 +131,14 @@ class _DeclaredTexts:
             checked,
         )
 
-    def file_of(self, kind: StatementKind, name: str) -> str | None:
-        """Return the file that declares something, or the name of the API's text; ``None`` if nothing does."""
-        return self._declaration_of(kind, name)[0]
+    def refuse_owned(self, kind: StatementKind, name: str) -> None:
+        """Raise ``ConflictError`` if a file declares something."""
+        file, _ = self._declaration_of(kind, name)
+        if file is not None and origin(file) != API_TEXT:
+            raise ConflictError(f"{kind.value.lower()} {name!r} is declared in {file}; change it there")
 
     def _declaration_of(self, kind: StatementKind, name: str) -> tuple[str | None, Statement | None]:
-        """Return the file and the statement that declare something."""
+        """Return the file, or the name of the API's text, and the statement that declare something."""
         return self.declared.get(kind, {}).get(name, (None, None))
 
     def address_of(self, source: str) -> WrittenAddress | None:
@@ -148,7 +184,7 @@ class _DeclaredTexts:
         return found
 
 
-NOTHING_DECLARED = _DeclaredTexts(NOTHING_PARSED, {}, (), (), {}, None)
+NOTHING_DECLARED = DeclaredTexts(NOTHING_PARSED, {}, (), (), {}, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +193,7 @@ class CheckedTexts:
 
     declaration: Declaration
     warnings: Sequence[RuleError]
-    written: _DeclaredTexts
+    written: DeclaredTexts
 
 
 def origin(file: str) -> str:
@@ -191,14 +227,14 @@ def read_sent(texts: Sequence[str | Parsed]) -> tuple[list[Parsed], dict[str, st
 
 
 def check_texts(
-    texts: Sequence[SourceText], parsed: Mapping[SourceText, Parsed], settings: CheckSettings, before: _DeclaredTexts
+    texts: Sequence[SourceText], parsed: Mapping[SourceText, Parsed], settings: CheckSettings, before: DeclaredTexts
 ) -> CheckedTexts:
     """Return the declaration of all texts together, some parsed and checked before; raises ``ProfileError``."""
     found = ((text, parsed.get(text) or before.parsed.get(text)) for text in texts)
     checked = check_parsed([each or parse(text.text, text.file) for text, each in found], settings, before.checked)
     if checked.declaration is None:
         raise ProfileError(checked.errors)
-    return CheckedTexts(checked.declaration, checked.warnings, _DeclaredTexts.of(checked))
+    return CheckedTexts(checked.declaration, checked.warnings, DeclaredTexts.of(checked))
 
 
 def only_profile(parsed: Parsed) -> str:

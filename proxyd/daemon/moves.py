@@ -14,6 +14,7 @@ from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.compiled import Compiled
 from proxyd.core.rules.known.state import PROPOSED_AFTER_S
 from proxyd.daemon.declarations import Declarations
+from proxyd.daemon.declared_texts import API_TEXT, origin
 from proxyd.daemon.observer import Observer
 from proxyd.store import SqlStore
 
@@ -81,8 +82,8 @@ class Moves:
 
     def places(self, sources: Iterable[str]) -> dict[str, _MovePlace]:
         """Return the file and line that declare each source, without those that were declared over the API."""
-        found = (self._declarations.address_of(source) for source in sources)
-        written = [each for each in found if each is not None and self._is_file(each.text.file)]
+        found = (self._declarations.texts.address_of(source) for source in sources)
+        written = [each for each in found if each is not None and origin(each.text.file) != API_TEXT]
         lines = lines_of(written)
         return {each.source_id: _MovePlace(each.text.file, lines[each.source_id]) for each in written}
 
@@ -108,9 +109,6 @@ class Moves:
     @property
     def _declaration(self) -> Declaration:
         return self._known.compiled.declaration
-
-    def _is_file(self, name: str) -> bool:
-        return self._declarations.origin(name) == name
 
     def _of_all(self, sources: Sequence[str]) -> list[SourceMove]:
         """Return the moves of some sources; this may be done in a thread, while another declaration comes."""
@@ -144,7 +142,7 @@ class Moves:
     def _said(self, source: str, url: str) -> str:
         """Return what was done, and what to write so that it lasts without the database."""
         said = f"source {source} is read at {url} from now on"
-        written, place = self._declarations.address_of(source), self.places([source]).get(source)
+        written, place = self._declarations.texts.address_of(source), self.places([source]).get(source)
         if written is None or written.url.value == url:
             return said
         where = f"in {place.file}, line {place.line}" if place else "where you declare it, and send that again"

@@ -17,7 +17,7 @@ from proxyd.core.model.profile import Declaration
 from proxyd.core.model.suspension import Key, Subject, Suspension, lasting, mute_of, suspensions_of_sources
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.rule_counts import FailingRule
-from proxyd.store import SqlStore, Suspended
+from proxyd.store import SqlStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +43,19 @@ def _all_of(known: dict[Key, Suspension]) -> Iterable[Suspension]:
 class Suspensions:
     """The paused sources and the muted rules and profiles; ``released`` is notified when deliveries may go again.
 
+    ``failing`` are the rules that failed the last time they were evaluated.
     ``turn`` is held from the check of a name to its suspension, and while a declaration is checked and swapped in.
     """
 
     def __init__(self, decider: Decider, store: SqlStore, clock: Clock) -> None:
         self._decider = decider
-        self._store = store.suspensions
-        self._failing = store.failing
+        self.failing = decider.known.failing
+        self._store = store
         self._clock = clock
         self.turn = asyncio.Lock()
         self.released = Signal()
         self._known: Mapping[Key, Suspension] = {}
+        self._failed_there: Mapping[str, FailingRule] = {}  # as stored when other planners were followed last
         self._has_started = False
         self._changed = Signal()
         self._stopped = False
@@ -91,13 +93,23 @@ class Suspensions:
 
         Call it with ``turn`` held, before the declaration is swapped in.
         """
-        self._store.follow(declaration)
-        found = lasting(await self._store.load(), declaration, self._clock.time_s())
+        self._store.suspensions.follow(declaration)
+        found = lasting(await self._store.suspensions.load(), declaration, self._clock.time_s())
         if found != self._known or not self._has_started:
             self._known = found
             self._decider.pause(suspensions_of_sources(self._known), self._clock.time_s())
             self._changed.notify()
         self._has_started = True
+
+    async def follow_others(self) -> None:
+        """Follow what another planner has paused, muted and resumed, and which rules failed there."""
+        failing = await self._store.failing.load()
+        async with self.turn:
+            await self.read(self._declaration)
+            if failing != self._failed_there:
+                self._failed_there = failing
+                self.failing.restore(failing)
+                self.failing.keep(self._decider.known.compiled.programs)
 
     # -- queries and commands
 
@@ -117,13 +129,15 @@ class Suspensions:
     async def pause(self, source: str, by: str) -> SuspensionChange:
         """Probe a source no more."""
         async with self.turn:
-            key = self._source(source)
+            self._must_have_started()
+            if source not in self._declaration.sources:
+                raise no_such_source(source, self._declaration)
+            key = Subject.SOURCE, source
             if (before := self._known.get(key)) is not None:
                 return SuspensionChange(f"source {source} was already paused, {before.told}", before, is_new=False)
             suspension = Suspension(*key, self._clock.time_s(), by)
             await self._change(lambda known: [*known.values(), suspension], self._declaration)
-        said = f"source {source} is paused: it is not probed until it is resumed"
-        return SuspensionChange(said, suspension)
+        return SuspensionChange(f"source {source} is paused: it is not probed until it is resumed", suspension)
 
     async def resume(self, name: str, *, subject: Subject | None = None) -> SuspensionChange:
         """Probe a paused source again, or evaluate a rule again that failed too often."""
@@ -137,24 +151,14 @@ class Suspensions:
         return SuspensionChange(f"source {name} is probed again", None)
 
     async def _resume_rule(self, name: str) -> SuspensionChange:
-        failing = self._decider.known.failing
-        if not failing.is_suspended(name):
+        if not self.failing.is_suspended(name):
             muted = (
                 "; it is muted: `proxyd unmute` sends its notifications" if (Subject.RULE, name) in self._known else ""
             )
             return SuspensionChange(f"rule {name} is not suspended{muted}", None, is_new=False)
-        failing.resume(name)
-        await self._failing.keep(failing.all().keys())
-        said = f"rule {name} is evaluated again, on what its sources show from now on"
-        return SuspensionChange(said, None)
-
-    def failing_rules(self) -> Iterable[str]:
-        """Return the names of the rules that failed the last time they were evaluated."""
-        return self._decider.known.failing.all()
-
-    def failing(self, rule: str) -> FailingRule | None:
-        """Return how a rule failed the last time it was evaluated, or ``None`` if it did not."""
-        return self._decider.known.failing.of(rule)
+        self.failing.resume(name)
+        await self._store.failing.keep(self.failing.all().keys())
+        return SuspensionChange(f"rule {name} is evaluated again, on what its sources show from now on", None)
 
     async def mute(
         self, name: str, by: str, *, subject: Subject | None = None, until_s: float | None = None
@@ -205,7 +209,7 @@ class Suspensions:
     ) -> int:
         """Store the edited suspensions, follow them, and return how many notifications may go, or were dropped."""
         now_s = self._clock.time_s()
-        found: Suspended = await self._store.change(edit, declaration, now_s, dropped=frozenset(dropped))
+        found = await self._store.suspensions.change(edit, declaration, now_s, dropped=frozenset(dropped))
         if edit is _all_of:
             for key in self._known.keys() - found.suspensions.keys():
                 log.info("a suspension has ended", subject=key[0].value, name=key[1])
@@ -215,12 +219,6 @@ class Suspensions:
             self.released.notify()
         self._changed.notify()
         return found.released
-
-    def _source(self, name: str) -> Key:
-        self._must_have_started()
-        if name not in self._declaration.sources:
-            raise no_such_source(name, self._declaration)
-        return Subject.SOURCE, name
 
     def _meant(self, name: str, subject: Subject | None, *kinds: Subject) -> Key:
         """Return which of these kinds a name means; raises if it means none, or several."""

@@ -393,11 +393,11 @@ async def test_what_is_watched_already_is_edited_and_said_so(browser: Browser) -
     answer, _ = await browser.post("/add", form)
     assert answer.status == 303
     profiles = browser.api.control.declarations
-    assert "ILIKE '%kernel%'" in profiles.text_of("default")
+    assert "ILIKE '%kernel%'" in profiles.texts.text_of("default")
     await browser.get("/")
     answer, _ = await browser.post("/add", form | {"words": "rust, go", "to": ""})
     assert answer.status == 303
-    text = profiles.text_of("default")
+    text = profiles.texts.text_of("default")
     assert "'%rust%'" in text
     assert "'%kernel%'" not in text
     assert "TELL MAIL 'me@example.org'" in text

@@ -45,11 +45,9 @@ class World:
     def fresh(self) -> tuple[Declarations, Decider]:
         """Return what a process that starts now has."""
         found = decider(declaration(), now_s=T0)
-        declarations = Declarations(
-            self.folder, stream_recall(found, self.store), self.clock, CheckSettings(), Metrics(), lambda ref: b"s"
-        )
-        declarations.news.listen(lambda: self.rung.append(self.clock.time_s()))
-        return declarations, found
+        recall = stream_recall(found, self.store)
+        recall.news.listen(lambda: self.rung.append(self.clock.time_s()))
+        return Declarations(self.folder, recall, self.clock, CheckSettings(), Metrics(), lambda ref: b"s"), found
 
 
 @pytest.fixture
@@ -147,7 +145,7 @@ async def test_a_list_beside_the_profile_is_followed(world: World) -> None:
     assert "many/example.org/b" not in profiles.declaration.sources
     await profiles.reload_if_changed()
     assert "many/example.org/b" in profiles.declaration.sources
-    address = profiles.address_of("many/example.org/b")
+    address = profiles.texts.address_of("many/example.org/b")
     assert address is not None
     assert (address.text.file, address.line) == (str(world.folder / "many.csv"), 2)
     with pytest.raises(ConflictError, match=r"declared in .*many\.csv; change it there"):

@@ -53,10 +53,10 @@ async def test_it_is_suspended_over_restarts_until_it_is_resumed(folder: Path) -
         await fail(built, 4, 1)
     async with process(folder, bad, sound) as built:
         await fail(built, 3, 11)
-        found = built.queries.suspensions.failing("bad")
+        found = built.queries.suspensions.failing.of("bad")
         assert found is not None
         assert (found.failures, found.suspended_s) == (5, T0 + 11)
-        assert built.queries.suspensions.failing("sound") is None
+        assert built.queries.suspensions.failing.of("sound") is None
     async with process(folder, bad, sound) as built:
         assert built.decider.known.failing.is_suspended("bad")
         assert built.decider.known.streams["sound", "s"].count == 7
@@ -73,7 +73,7 @@ async def test_an_edit_while_the_daemon_is_down_starts_it_again(folder: Path) ->
         await fail(built, 5, 1)
         assert built.decider.known.failing.is_suspended("bad")
     async with process(folder, rule("bad", where=f"NOT {BAD}")) as built:
-        assert built.queries.suspensions.failing("bad") is None
+        assert built.queries.suspensions.failing.of("bad") is None
         assert await built.resources.store.failing.load() == {}
 
 

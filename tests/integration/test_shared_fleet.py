@@ -249,7 +249,7 @@ async def test_a_shard_is_given_up_when_nothing_is_under_way_there(both: Both) -
     assert await both.one.shares.busy() == LOWER - {FIRST_SHARD} | {shard}  # the others were not given up yet
     await both.one.fleet.look()
     assert await both.one.shares.busy() == {shard}
-    async with both.one.declarations.turn:
+    async with both.one.declarations.suspensions.turn:
         assert await both.one.shares.busy() == {*range(SHARDS)}
     both.one.under_way = set()
     assert await both.one.shares.busy() == set()

@@ -58,8 +58,8 @@ class ProfileHandlers:
         return answer
 
     def _written(self, name: str) -> tuple[str, wire.DeclarationWritten]:
-        text, statements = self._profiles.written_of(name)
-        return text, declaration_of(statements)
+        texts = self._profiles.texts  # once: another declaration may come meanwhile
+        return texts.text_of(name), declaration_of(texts.statements_of(name))
 
     async def declare(self, request: web.Request) -> wire.ChangesMade | web.Response:
         """Declare a text of the rule language, or the same structure as JSON.

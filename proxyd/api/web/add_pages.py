@@ -137,7 +137,7 @@ class AddPages:
     def _watch_at(self, url: str, title: str) -> Watch | None:
         """Return the WATCH of an address that goes by its address or by its title."""
         name = next((watch.name.value for watch in _watches(parse(watch_text(WatchWish(url))))), "")
-        found = (self._profiles.watch_of(each) for each in (name, title))
+        found = (self._profiles.texts.watch_of(each) for each in (name, title))
         return next((watch for watch in found if watch is not None and watch.url.value == url), None)
 
     def _free(self, title: str) -> str:
@@ -181,7 +181,7 @@ class AddPages:
         """Return a text whose WATCH keeps the options of the one that it replaces, and that one, if there is one."""
         parsed = parse(text)
         (watch,) = _watches(parsed) or (None,)
-        old = None if watch is None else self._profiles.watch_of(watch.name.value)
+        old = None if watch is None else self._profiles.texts.watch_of(watch.name.value)
         if watch is None or old is None:
             return text, None
         others = [each for each in parsed.statements if each is not watch]

@@ -77,7 +77,7 @@ class Editor:
     async def profile(self, request: web.Request) -> web.Response:
         """Show one profile in the editor, or read-only if a file declares it."""
         name = request.match_info["name"]
-        text = await asyncio.to_thread(self._profiles.text_of, name)
+        text = await asyncio.to_thread(self._profiles.texts.text_of, name)
         found = await self._listings.profiles.get_profile(name)  # raises if it is gone by now
         return self._editor(request, name=name, text=text, tag=etag_of(text), found=found)
 
@@ -123,7 +123,7 @@ class Editor:
 
     async def _text_now(self, name: str) -> str:
         is_known = name in self._profiles.declaration.profiles
-        return await asyncio.to_thread(self._profiles.text_of, name) if is_known else ""
+        return await asyncio.to_thread(self._profiles.texts.text_of, name) if is_known else ""
 
     async def _verdict(self, text: str, *, saved: dict[str, str] | None = None) -> _Verdict:
         """Return what a text would change and cost, or changed if it was ``saved``, or its errors.

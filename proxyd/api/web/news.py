@@ -124,7 +124,7 @@ class News:
             failing=_Named.of(self._plans.failing()),
             silent=_Named.of(self._plans.silent()),
             moved=_Named.of(list(await self._moves.proposals())),
-            failing_rules=_Named.of(list(self._suspensions.failing_rules())),
+            failing_rules=_Named.of(list(self._suspensions.failing.all())),
             paused=names[Subject.SOURCE],
             muted_rules=names[Subject.RULE],
             muted_profiles=names[Subject.PROFILE],
