@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from math import inf
 
 import structlog
@@ -17,7 +17,6 @@ from proxyd.base.interpreter import growing
 from proxyd.base.metrics import Metrics
 from proxyd.base.ports import Clock, Transport, Unmade
 from proxyd.core.model.chronon import Chronon
-from proxyd.core.model.outcome import ProbeRequest
 from proxyd.core.planning.queue.probe_slots import LateStarts, OverloadLimiter, PlannedProbe
 from proxyd.core.rules.decider import Decider
 from proxyd.daemon.observer import Observer
@@ -58,6 +57,178 @@ class _BudgetUse:
         return self._planned / self._allowed if self._allowed else 0.0
 
 
+class _WaitingProbes:
+    """The chosen probes that have not started, by the times of their starts.
+
+    One that is late waits until this chronon has room for it.
+    """
+
+    def __init__(self) -> None:
+        self._heap: list[_Due] = []
+        self._late: deque[PlannedProbe] = deque()  # due in this chronon while the loop stood still
+        self._starts = LateStarts()
+        self._room = inf  # for late probes in this chronon
+
+    def begin_chronon(self, length_s: float, capacity: int, *, room: float = inf) -> None:
+        """Let so many late probes start in a new chronon, in as many parts as its budget allows."""
+        self._room = room
+        self._starts.use_parts(length_s, capacity)
+
+    def put(self, planned: PlannedProbe, start_s: float) -> None:
+        """Keep a probe until its start."""
+        heappush(self._heap, _Due(start_s, planned.probe.source_id, planned))
+
+    def put_late(self, planned: PlannedProbe) -> None:
+        """Keep a probe whose time is over."""
+        self._late.append(planned)
+
+    def set_late_aside(self, now_s: float) -> None:
+        """Let the probes whose time is over wait for room."""
+        for _ in range(_MOST_SET_ASIDE):
+            if not self._heap or not self._starts.is_late(self._heap[0].start_s, now_s):
+                return
+            self._late.append(heappop(self._heap).planned)
+
+    def take_due(self, now_s: float) -> PlannedProbe | None:
+        """Take a probe that may start now, a late one only if none is on time."""
+        if self._heap and self._heap[0].start_s <= now_s:
+            return heappop(self._heap).planned
+        if self._late and self._room > 0 and self._starts.next_s <= now_s:
+            return self._late.popleft()
+        return None
+
+    def note_start(self, now_s: float, units: int) -> None:
+        """Note the start of a probe that costs so many units of the budget."""
+        self._room -= 1
+        self._starts.note_start(now_s, units)
+
+    def next_s(self) -> float:
+        """Return when the next probe may start."""
+        next_s = self._heap[0].start_s if self._heap else inf
+        return min(next_s, self._starts.next_s) if self._late and self._room > 0 else next_s
+
+    def take_all(self) -> list[PlannedProbe]:
+        """Take out all, in order of their planned starts."""
+        taken = [*self._late, *(due.planned for due in sorted(self._heap))]
+        self._late.clear()
+        self._heap.clear()
+        return taken
+
+    def take_of(self, is_gone: Callable[[str], bool]) -> list[PlannedProbe]:
+        """Take out the probes of some sources."""
+        waiting = [*(due.planned for due in self._heap), *self._late]
+        self._heap = [due for due in self._heap if not is_gone(due.source_id)]
+        heapify(self._heap)
+        self._late = deque(each for each in self._late if not is_gone(each.probe.source_id))
+        return [each for each in waiting if is_gone(each.probe.source_id)]
+
+
+class _ProbeChoice:
+    """Chooses the probes of each chronon, and says which of them start now."""
+
+    def __init__(self, decider: Decider, clock: Clock, metrics: Metrics) -> None:
+        self.waiting = _WaitingProbes()
+        self.chosen_s = -inf  # when probes were chosen last
+        self._decider = decider
+        self._planner = decider.planner
+        self._clock = clock
+        self._metrics = metrics
+        self._reached: Chronon | None = None  # for which probes were chosen, or to which they were carried
+        self._started = 0  # since probes were chosen
+        self._choose_again_s = -inf
+        self._overload = OverloadLimiter()
+        self._used = _BudgetUse()
+        self._is_ahead = False  # of the machine's clock, which was put back
+
+    def choose(self, now: Chronon, now_s: float) -> None:
+        """Choose once in each chronon; give back the probes that an earlier one did not start."""
+        if self._reached is not None and now <= self._reached:
+            return
+        waiting, known = self.waiting.take_all(), self._decider.known
+        if self._reached == now - 1 and waiting and now_s < self._choose_again_s:
+            self._carry(waiting, now)
+            return
+        if self._reached == now - 1:
+            self._overload.after(self._started, dropped=len(waiting))
+        for planned in waiting:
+            self.drop(planned)
+        self._reached, self._started = now, 0
+        length_s = known.grid.length_s
+        self.waiting.begin_chronon(length_s, self._planner.settings.capacity(now))
+        # After a start, or a freeze that began in an earlier chronon, there is only room for what is left of this one
+        from_s = now_s if now_s - known.grid.start_s(now) > _LATE_S else -inf
+        began_s = self._clock.monotonic_s()
+        chosen = self._decider.choose(now, self._overload.most, from_s=from_s, in_parts=True)
+        took_s = self._clock.monotonic_s() - began_s
+        for planned in chosen:
+            self.waiting.put(planned, planned.start_s)
+            self._metrics.planned.labels(planned.probe.reason.value).inc()
+        self._metrics.rules_suspended.set(known.failing.suspended)
+        self._metrics.planned_sources.set(len(self._planner.sources))
+        held_back = Counter(held for _, held in self._planner.held_back)
+        held_back[self._planner.limit] += self._planner.passed_over
+        for constraint, count in held_back.items():
+            self._metrics.postponed.labels(constraint).inc(count)
+        self._count_budget(now, self._planner.spent)
+        self._note_clock()
+        self._choose_again_s = self._clock.time_s() + _TIMES_CHOOSING * took_s
+        if took_s > length_s and (late := known.grid.chronon_at(self._clock.time_s())) > now:
+            self._carry(self.waiting.take_all(), late)
+
+    def _carry(self, waiting: Iterable[PlannedProbe], now: Chronon) -> None:
+        """Keep probes that were not started for a later chronon, as its budget allows; they are not ranked again."""
+        capacity = self._planner.settings.capacity(now)
+        self._reached = now
+        self.waiting.begin_chronon(self._decider.known.grid.length_s, capacity, room=capacity)
+        for planned in waiting:
+            if (carried := self._planner.carry(planned, now)) is None:
+                self.drop(planned)
+            else:
+                self.waiting.put_late(carried)
+        self._count_budget(now, 0)
+
+    def _count_budget(self, now: Chronon, spent: int) -> None:
+        now_s, capacity = self._clock.time_s(), self._planner.settings.capacity(now)
+        self.chosen_s = now_s
+        self._metrics.allowed.inc(capacity)
+        self._metrics.budget_used.set(self._used.add(now_s, spent, capacity))
+
+    def _note_clock(self) -> None:
+        """Log once that the machine's clock was set back, and once that it has caught up."""
+        ahead_s = self._clock.time_s() - self._clock.wall_s()
+        is_ahead = ahead_s > _NOTED_JUMP_S
+        self._metrics.clock_ahead.set(ahead_s if is_ahead else 0.0)
+        if is_ahead and not self._is_ahead:
+            remedy = "time runs at half speed until the clock has caught up; restart proxyd to follow it at once"
+            log.warning("the machine's clock was put back", seconds=round(ahead_s), remedy=remedy)
+        self._is_ahead = is_ahead
+
+    def drop(self, planned: PlannedProbe) -> None:
+        """Give a probe back that is not made."""
+        self._metrics.dropped.inc()
+        self._planner.drop(planned, self._clock.time_s())
+
+    def take_due(self, now_s: float) -> Iterator[PlannedProbe]:
+        """Yield the probes that start now: a few, so that other tasks do not wait, and late ones as the budget allows.
+
+        One whose host was asked later than planned is postponed, or dropped.
+        """
+        self.waiting.set_late_aside(now_s)
+        for _ in range(_MOST_STARTED):
+            if (planned := self.waiting.take_due(now_s)) is None:
+                return
+            at_s, source_id = self._planner.start(planned, now_s), planned.probe.source_id
+            if at_s >= self._decider.known.grid.start_s(planned.probe.chronon + 1):
+                self.drop(planned)
+            elif at_s > now_s:
+                self.waiting.put(planned, at_s)
+            else:
+                self._started += 1
+                source = self._planner.sources.get(source_id)
+                self.waiting.note_start(now_s, 1 if source is None else source.probe_units)
+                yield planned
+
+
 class ProbeLoop:
     """Owns time for the decider: reads the clock, asks, acts, records.
 
@@ -75,59 +246,48 @@ class ProbeLoop:
         tracer: Tracer = NO_TRACES,
     ) -> None:
         self._decider = decider
-        self._planner = decider.planner
-        self._captures = decider.captures
-        self._known = decider.known
         self._transport = transport
-        self._tracer = tracer
         self._observer = observer
         self._clock = clock
         self._metrics = metrics
-        self._heap: list[_Due] = []
-        self._late: deque[PlannedProbe] = deque()  # due in this chronon while the loop stood still
-        self._late_starts = LateStarts()
-        self._reached: Chronon | None = None  # for which probes were chosen, or to which they were carried
-        self._started = 0  # since probes were chosen
-        self._room = inf  # for late probes in this chronon
-        self._choose_again_s = -inf
-        self._overload = OverloadLimiter()
+        self._tracer = tracer
+        self._choice = _ProbeChoice(decider, clock, metrics)
         self._tasks: set[asyncio.Task[None]] = set()
         self._wake = Signal()
-        self._draining = False
-        self._is_ahead = False
         self._ending: asyncio.Task[None] | None = None
         self._placing: asyncio.Task[None] | None = None
-        self._used = _BudgetUse()
-        self.last_chosen_s = float("-inf")
         self._unanswered_since_s: float | None = None
+        self.is_draining = False  # whether no more probes are started
 
     async def run(self) -> None:
         """Probe until ``drain``."""
-        grid = self._known.grid
+        grid = self._decider.known.grid
         async with asyncio.TaskGroup() as tasks:
-            while not self._draining:
+            while not self.is_draining:
                 now_s = self._clock.time_s()
-                self._choose(grid.chronon_at(now_s), now_s)
-                if self._ending is None and self._captures.is_overdue(now_s):
+                self._choice.choose(grid.chronon_at(now_s), now_s)
+                if self._ending is None and self._decider.captures.is_overdue(now_s):
                     self._ending = tasks.create_task(self._end_overdue(now_s), name="end intervals")
                 if self._placing is None and self._decider.placement.is_waiting:
                     self._placing = tasks.create_task(self._place(), name="place sources")
-                self._start_due(now_s, tasks)
-                next_s = grid.start_s(grid.chronon_at(now_s) + 1)
-                if self._heap:
-                    next_s = min(next_s, self._heap[0].start_s)
-                if self._late and self._room > 0:
-                    next_s = min(next_s, self._late_starts.next_s)
+                for planned in self._choice.take_due(now_s):
+                    self._start(planned, now_s, tasks)
+                next_s = min(grid.start_s(grid.chronon_at(now_s) + 1), self._choice.waiting.next_s())
                 await self._wake.sleep(self._clock, next_s - self._clock.time_s())
 
     async def drain(self, timeout_s: float) -> None:
         """Start no more probes; wait for the running ones, then give them up: nothing of them is recorded."""
-        self._draining = True
+        self.is_draining = True
         self._wake.notify()
         if self._tasks:
             _, late = await asyncio.wait(list(self._tasks), timeout=timeout_s)
             for task in late:
                 task.cancel()
+
+    @property
+    def last_chosen_s(self) -> float:
+        """When probes were chosen last, in unix seconds."""
+        return self._choice.chosen_s
 
     def silence_s(self, now_s: float) -> float:
         """Seconds since the first probe that has started since the last outcome, or 0."""
@@ -135,136 +295,23 @@ class ProbeLoop:
 
     def under_way(self) -> set[str]:
         """Return the sources of which a probe or an observation has not ended; all that may record something."""
-        return self._observer.under_way().union(self._planner.in_flight)
+        return self._observer.under_way().union(self._decider.planner.in_flight)
 
     def give_back(self) -> None:
         """Give back the planned probes of sources that are another planner's now."""
-        waiting, self._heap = self._heap, []
-        for due in waiting:
-            if self._known.has(due.source_id):
-                heappush(self._heap, due)
-            else:
-                self._drop(due.planned)
-        late, self._late = self._late, deque()
-        for planned in late:
-            if self._known.has(planned.probe.source_id):
-                self._late.append(planned)
-            else:
-                self._drop(planned)
-
-    @property
-    def is_draining(self) -> bool:
-        """Whether no more probes are started."""
-        return self._draining
-
-    def _choose(self, now: Chronon, now_s: float) -> None:
-        """Choose once in each chronon; give back the probes that an earlier one did not start."""
-        # After a start, or a freeze that began in an earlier chronon, there is only room for what is left of this one
-        if self._reached is not None and now <= self._reached:
-            return
-        waiting = self._waiting()
-        if self._reached == now - 1 and waiting and now_s < self._choose_again_s:
-            self._carry(waiting, now)
-            return
-        if self._reached == now - 1:
-            self._overload.after(self._started, dropped=len(waiting))
-        for planned in waiting:
-            self._drop(planned)
-        self._reached, self._started, self._room = now, 0, inf
-        self._late_starts.use_parts(self._known.grid.length_s, self._planner.settings.capacity(now))
-        from_s = now_s if now_s - self._known.grid.start_s(now) > _LATE_S else -inf
-        began_s = self._clock.monotonic_s()
-        chosen = self._decider.choose(now, self._overload.most, from_s=from_s, in_parts=True)
-        took_s = self._clock.monotonic_s() - began_s
-        for planned in chosen:
-            heappush(self._heap, _Due(planned.start_s, planned.probe.source_id, planned))
-            self._metrics.planned.labels(planned.probe.reason.value).inc()
-        self._metrics.rules_suspended.set(self._known.failing.suspended)
-        self._metrics.planned_sources.set(len(self._planner.sources))
-        held_back = Counter(held for _, held in self._planner.held_back)
-        held_back[self._planner.limit] += self._planner.passed_over
-        for constraint, count in held_back.items():
-            self._metrics.postponed.labels(constraint).inc(count)
-        self._count_budget(now, self._planner.spent)
-        self._note_clock()
-        self._choose_again_s = self._clock.time_s() + _TIMES_CHOOSING * took_s
-        if took_s > self._known.grid.length_s and (late := self._known.grid.chronon_at(self._clock.time_s())) > now:
-            self._carry(self._waiting(), late)
-
-    def _waiting(self) -> list[PlannedProbe]:
-        """Take out the probes that were not started, in order of their planned starts."""
-        waiting = [*self._late, *(due.planned for due in sorted(self._heap))]
-        self._late.clear()
-        self._heap.clear()
-        return waiting
-
-    def _carry(self, waiting: Iterable[PlannedProbe], now: Chronon) -> None:
-        """Keep probes that were not started for a later chronon, as its budget allows; they are not ranked again."""
-        capacity = self._planner.settings.capacity(now)
-        self._reached, self._room = now, capacity
-        self._late_starts.use_parts(self._known.grid.length_s, capacity)
-        for planned in waiting:
-            if (carried := self._planner.carry(planned, now)) is None:
-                self._drop(planned)
-            else:
-                self._late.append(carried)
-        self._count_budget(now, 0)
-
-    def _note_clock(self) -> None:
-        """Log once that the machine's clock was set back, and once that it has caught up."""
-        ahead_s = self._clock.time_s() - self._clock.wall_s()
-        is_ahead = ahead_s > _NOTED_JUMP_S
-        self._metrics.clock_ahead.set(ahead_s if is_ahead else 0.0)
-        if is_ahead and not self._is_ahead:
-            remedy = "time runs at half speed until the clock has caught up; restart proxyd to follow it at once"
-            log.warning("the machine's clock was put back", seconds=round(ahead_s), remedy=remedy)
-        self._is_ahead = is_ahead
-
-    def _count_budget(self, now: Chronon, spent: int) -> None:
-        now_s, capacity = self._clock.time_s(), self._planner.settings.capacity(now)
-        self.last_chosen_s = now_s
-        self._metrics.allowed.inc(capacity)
-        self._metrics.budget_used.set(self._used.add(now_s, spent, capacity))
-
-    def _drop(self, planned: PlannedProbe) -> None:
-        self._metrics.dropped.inc()
-        self._planner.drop(planned, self._clock.time_s())
+        known = self._decider.known
+        for planned in self._choice.waiting.take_of(lambda source_id: not known.has(source_id)):
+            self._choice.drop(planned)
 
     def _give_up(self, planned: PlannedProbe, why: Unmade) -> None:
         """Let a probe be planned again; one that may have been made counts against its source's budget."""
         if why is Unmade.NOT_BEGUN:
-            self._drop(planned)
+            self._choice.drop(planned)
             return
         self._metrics.lost.inc()
-        self._planner.finish(planned.probe.source_id, self._clock.time_s(), seen=False)
-
-    def _start_due(self, now_s: float, tasks: asyncio.TaskGroup) -> None:
-        """Start due probes, a few at once so that other tasks do not wait, and late ones as the budget allows."""
-        for _ in range(_MOST_SET_ASIDE):
-            if not self._heap or not self._late_starts.is_late(self._heap[0].start_s, now_s):
-                break
-            self._late.append(heappop(self._heap).planned)
-        for _ in range(_MOST_STARTED):
-            if self._heap and self._heap[0].start_s <= now_s:
-                self._start(heappop(self._heap).planned, now_s, tasks)
-            elif self._late and self._room > 0 and self._late_starts.next_s <= now_s:
-                self._start(self._late.popleft(), now_s, tasks)
-            else:
-                return
+        self._decider.planner.finish(planned.probe.source_id, self._clock.time_s(), seen=False)
 
     def _start(self, planned: PlannedProbe, now_s: float, tasks: asyncio.TaskGroup) -> None:
-        """Start a probe; postpone it if its host was asked later than planned, or drop it."""
-        at_s = self._planner.start(planned, now_s)
-        if at_s >= self._known.grid.start_s(planned.probe.chronon + 1):
-            self._drop(planned)
-            return
-        if at_s > now_s:
-            heappush(self._heap, _Due(at_s, planned.probe.source_id, planned))
-            return
-        self._started += 1
-        self._room -= 1
-        source = self._planner.sources.get(planned.probe.source_id)
-        self._late_starts.note_start(now_s, 1 if source is None else source.probe_units)
         if self._unanswered_since_s is None:
             self._unanswered_since_s = now_s
         task = tasks.create_task(self._probe(planned), name=f"probe {planned.probe.source_id}")
@@ -274,12 +321,14 @@ class ProbeLoop:
     async def _probe(self, planned: PlannedProbe) -> None:
         request = self._decider.request(planned.probe.source_id, self._clock.time_s())
         if request is None:  # the source was removed after its probe was planned
-            self._drop(planned)
+            self._choice.drop(planned)
             return
         facts = {"source": planned.probe.source_id, "reason": planned.probe.reason.value}
         begun_s = min(planned.start_s, self._clock.wall_s())
         with self._tracer.span("probe", facts, begun_s=begun_s) as span:
-            async with self._transport.probe(self._with_trace(request)) as outcome:
+            if trace := self._tracer.context():  # the prober goes on with this step
+                request = replace(request, trace=trace)
+            async with self._transport.probe(request) as outcome:
                 if isinstance(outcome, Unmade):
                     self._give_up(planned, outcome)
                     span.fail(outcome.value)
@@ -290,11 +339,6 @@ class ProbeLoop:
                 span.note(outcome=outcome.kind.value, lateness_s=lateness_s)
                 await self._observer.take_in(outcome, reading=request.reading, probe=planned.probe)
 
-    def _with_trace(self, request: ProbeRequest) -> ProbeRequest:
-        """Return the request with its trace step, for the prober."""
-        trace = self._tracer.context()
-        return replace(request, trace=trace) if trace else request
-
     async def _end_overdue(self, now_s: float) -> None:
         await self._observer.end_overdue(now_s)
         self._ending = None
@@ -303,7 +347,7 @@ class ProbeLoop:
         """Place the sources whose rules have begun or ended."""
         with ExitStack() as stack:
             for parts, _ in enumerate(self._decider.placement.placing(self._clock.time_s), 1):
-                if self._draining:
+                if self.is_draining:
                     break
                 if parts == _MANY_PARTS:
                     stack.enter_context(growing())

@@ -119,7 +119,7 @@ async def live(api: Running, *, days: float, of: Mapping[str, tuple[Week, float]
             assert request is not None
             await control.observer.take_in(found.probe(request), reading=request.reading, probe=planned.probe)
 
-    control.probes.last_chosen_s = clock.time_s()
+    control.probes._choice.chosen_s = clock.time_s()
 
 
 async def plan(api: Running) -> None:
