@@ -36,6 +36,7 @@ from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.compiled import compile_declaration
 from proxyd.core.rules.known.knowledge import DeciderSettings
 from proxyd.daemon import Planning
+from tests.fleets import KeptPlan
 
 Line = dict[str, object]
 
@@ -152,7 +153,7 @@ async def lag_beside(work: Awaitable[None]) -> Lag:
 
 async def plan_line(decider: Decider, what: str) -> Line:
     """Time a plan of the week from snapshot to taking over, and the lag of the loop meanwhile."""
-    planning = Planning(decider, SystemClock(), Metrics(), every_s=3600.0)
+    planning = Planning(decider, SystemClock(), Metrics(), KeptPlan(), every_s=3600.0)
     began, used_s = perf_counter(), process_time()
     lag = await lag_beside(planning.plan())
     seconds, used_s = perf_counter() - began, process_time() - used_s

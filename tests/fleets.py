@@ -29,6 +29,7 @@ from proxyd.core.rules.stages.rule_tasks import Task
 from proxyd.daemon import Observer, ProbeLoop
 from proxyd.daemon.rule_evaluation import StreamRecall
 from proxyd.store import SqlStore
+from proxyd.store.plan_rows import SqlPlanRecord, StoredPlan
 from proxyd.tracing import NO_TRACES, Tracer
 
 DOMAIN = """CREATE DOMAIN "D" AS CLASS::RSS(channel.item.title:String, channel.item.link:URL,
@@ -168,6 +169,19 @@ def probe_loop(
     return ProbeLoop(
         found, transport, observer(found, memory, clock, metrics, evaluation, tracer), clock, metrics, tracer
     )
+
+
+class KeptPlan(SqlPlanRecord):
+    """The last plan of the week, in memory."""
+
+    def __init__(self) -> None:
+        self.plan: StoredPlan | None = None
+
+    async def load(self) -> StoredPlan | None:
+        return self.plan
+
+    async def save(self, plan: StoredPlan) -> None:
+        self.plan = plan
 
 
 def observer(

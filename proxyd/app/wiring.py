@@ -210,13 +210,7 @@ def build(
     clock, store = parts.clock, parts.store
     observer = Observer(decider, store, clock, metrics, evaluation, parts.tracer)
     probes = ProbeLoop(decider, parts.transport, observer, clock, metrics, parts.tracer)
-    planning = Planning(
-        decider,
-        clock,
-        metrics,
-        every_s=settings.plan_every,
-        plans=store.plan,
-    )
+    planning = Planning(decider, clock, metrics, store.plan, every_s=settings.plan_every)
     loops = Loops(
         probes=probes,
         observer=observer,

@@ -9,10 +9,7 @@ from enum import Enum
 from typing import Protocol, TypeAlias
 
 from proxyd.core.model.delivery import SecretRef, WebhookDelivery
-from proxyd.core.model.item import Item
-from proxyd.core.model.notations import Languages
 from proxyd.core.model.outcome import Picture, ProbeOutcome, ProbeRequest
-from proxyd.core.model.profile import PageClass
 from proxyd.core.rules.known.context import StoredContext, StoreQuery
 from proxyd.core.rules.stages.observation import Observation, RuleResults
 
@@ -104,34 +101,6 @@ class Memory(Protocol):
 
     async def record(self, observation: Observation) -> None:
         """Store everything that one probe changed, completely or not at all; returns once it cannot be lost."""
-
-
-class Hub(Protocol):
-    """Sends requests to a WebSub hub."""
-
-    async def request(self, url: str, form: Mapping[str, str]) -> None:
-        """Send a request; return once the hub accepted it, or raise ``ProbeError``."""
-
-
-class PushParser(Protocol):
-    """Reads documents that hubs push."""
-
-    async def parse(
-        self, body: bytes, content_type: str | None, url: str, page_class: PageClass | None, languages: Languages
-    ) -> _ParsedItems:
-        """Return its items or raise ``ProbeError``."""
-
-
-class _ParsedItems(Protocol):
-    """The items of a document."""
-
-    @property
-    def items(self) -> tuple[Item, ...]:
-        """The items, in page order."""
-
-    @property
-    def truncated(self) -> bool:
-        """Whether the document had more items."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from hashlib import sha256
-from typing import Protocol, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import structlog
 
@@ -22,16 +22,7 @@ from proxyd.core.rules.known.knowledge import DeciderSettings
 from proxyd.core.rules.known.state import SourceState
 from proxyd.store import SqlStore, StoredPlan
 from proxyd.store.followed_rows import RememberedSources
-
-
-class _PlanMemory(Protocol):
-    """Keeps the last plan of the week."""
-
-    def load(self) -> Awaitable[StoredPlan | None]:
-        """Return the last plan, or ``None`` if none was made."""
-
-    def save(self, plan: StoredPlan) -> Awaitable[None]:
-        """Store a plan in place of the last one."""
+from proxyd.store.plan_rows import SqlPlanRecord
 
 
 def _settings_of_plan(settings: DeciderSettings) -> str:
@@ -78,7 +69,7 @@ async def restore(decider: Decider, store: SqlStore, load: LoadSources, week: We
     decider.restore_plan(PlanRecord(found.records, await store.plan.load_fleet(), week))
 
 
-async def last_week(settings: DeciderSettings, plans: _PlanMemory) -> WeekPlan | None:
+async def last_week(settings: DeciderSettings, plans: SqlPlanRecord) -> WeekPlan | None:
     """Return the last plan of the week, made again; ``None`` if there is none, or it was made with other settings."""
     stored = await plans.load()
     is_ours = stored is not None and stored.settings == _settings_of_plan(settings)
@@ -117,10 +108,10 @@ class Planning:
         decider: Decider,
         clock: Clock,
         metrics: Metrics,
+        plans: SqlPlanRecord,
         *,
         every_s: float,
         run_in_thread: Callable[[Make], Awaitable[WeekPlan | None]] = asyncio.to_thread,
-        plans: _PlanMemory | None = None,
     ) -> None:
         self._decider = decider
         self._estimates = decider.known.estimates
@@ -142,9 +133,7 @@ class Planning:
 
     async def _wait_for_first(self) -> None:
         now_s = self._clock.time_s()
-        stored = (
-            await self._plans.load() if self._plans is not None and self._decider.planner.week is not None else None
-        )
+        stored = await self._plans.load() if self._decider.planner.week is not None else None
         self._begun_s = now_s if stored is None else min(stored.begun_s, now_s)
         if stored is not None:
             await self._rest(min(stored.made_s, now_s))
@@ -177,18 +166,20 @@ class Planning:
 
         def make() -> WeekPlan | None:
             state = fleet.state()
-            if state is not None and self._plans is not None:
-                packed.append(pack(state))
-            return None if state is None else WeekPlan.of(state)
+            if state is None:
+                return None
+            packed.append(pack(state))
+            return WeekPlan.of(state)
 
         week = await self._run_in_thread(make)
         if week is None:
             return
         await in_parts(self._decider.switch_plan(week, self._clock.time_s()))
-        if self._plans is not None:
-            begun_s, settings = self._begun_s, _settings_of_plan(self._decider.settings)
-            begun_s = made_s if begun_s is None else begun_s
-            await self._plans.save(StoredPlan(begun_s, made_s, settings, packed[0]))
+        begun_s, settings = (
+            made_s if self._begun_s is None else self._begun_s,
+            _settings_of_plan(self._decider.settings),
+        )
+        await self._plans.save(StoredPlan(begun_s, made_s, settings, packed[0]))
         self._metrics.plan_s.set(self._clock.monotonic_s() - began_s)
         self._metrics.probe_price.set(week.price_item_s / 3600.0)
         log.info(

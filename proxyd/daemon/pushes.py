@@ -14,7 +14,7 @@ import structlog
 
 from proxyd.base.clock import Signal
 from proxyd.base.metrics import Metrics
-from proxyd.base.ports import Clock, Hub, PushParser
+from proxyd.base.ports import Clock
 from proxyd.core.errors import BusyError, ProbeError
 from proxyd.core.model.notations import Languages
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
@@ -22,6 +22,7 @@ from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.subscriptions import LEASE_S, Subscription, after_acceptance, answer
 from proxyd.daemon.observer import Observer
 from proxyd.net import without_path
+from proxyd.probing import HubClient, Parse
 from proxyd.store import SqlStore
 
 log = structlog.get_logger("hubs")
@@ -35,8 +36,8 @@ _MOST_LEAVING = 10_000
 class PushParts:
     """The parts that only pushes need; ``public_url`` is empty if hubs cannot reach the daemon."""
 
-    hub: Hub
-    parser: PushParser
+    hub: HubClient
+    parser: Parse
     public_url: str
 
 

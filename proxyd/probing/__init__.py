@@ -7,7 +7,7 @@ from proxyd.probing.http.fetcher import HIDDEN, Exchange, Fetcher, FetchLimits, 
 from proxyd.probing.http.hubs import HubClient
 from proxyd.probing.http.robots import Robots, robots_limits
 from proxyd.probing.pages.page_values import ParsedPage
-from proxyd.probing.prober import HttpProber, LocalTransport, NoBrowser, Render
+from proxyd.probing.prober import HttpProber, LocalTransport, NoBrowser, Parse, Render
 
 __all__ = [
     "HIDDEN",
@@ -20,6 +20,7 @@ __all__ = [
     "HubClient",
     "LocalTransport",
     "NoBrowser",
+    "Parse",
     "ParsedDocument",
     "ParsedFeed",
     "ParsedPage",

@@ -25,20 +25,18 @@ from proxyd.core.errors import DeliveryError, FetchError
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.delivery import MailDelivery
 from proxyd.core.model.field_values import iso_time
-from proxyd.core.model.notations import Languages
 from proxyd.core.model.outcome import OutcomeKind, Picture, ProbeOutcome
-from proxyd.core.model.profile import PageClass
 from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.stages.observation import RuleResults
 from proxyd.daemon import PushParts
-from proxyd.probing import LocalTransport
-from proxyd.probing.feeds.feed_items import ParsedFeed
+from proxyd.probing import HubClient, LocalTransport
 from proxyd.store import SqlStore, open_store
 from proxyd.store.access_rows import Scope
 from proxyd.store.databases import tables as t
 from tests.databases import migrated_file
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, PoissonOrigin, rule, source
+from tests.origin import InlineParser
 
 T0 = 1_000_000_000.0
 _OUTCOME = ProbeOutcome("s", OutcomeKind.CHANGED, T0, T0, 200)
@@ -49,15 +47,11 @@ class RefusingChannel:
         raise DeliveryError("status 500")
 
 
-class NoHub:
+class NoHub(HubClient):
+    def __init__(self) -> None:
+        """Need nothing: no request is sent."""
+
     async def request(self, url: str, form: Mapping[str, str]) -> None:
-        raise FetchError
-
-
-class NoParser:
-    async def parse(
-        self, body: bytes, content_type: str | None, url: str, page_class: PageClass | None, languages: Languages
-    ) -> ParsedFeed:
         raise FetchError
 
 
@@ -126,7 +120,7 @@ def offline_parts(settings: Settings, store: SqlStore, clock: Clock, prober: Pro
         store=store,
         transport=LocalTransport(prober),
         prober=prober,
-        pushes=PushParts(NoHub(), NoParser(), ""),
+        pushes=PushParts(NoHub(), InlineParser(), ""),
         channel=RefusingChannel(),
         secrets=SecretStore(settings, {"SECRET_A": "x"}),
         rng=np.random.default_rng(1),

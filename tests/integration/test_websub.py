@@ -26,9 +26,7 @@ from proxyd.base.clock import SystemClock
 from proxyd.config import SecretStore, load
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import Item
-from proxyd.core.model.notations import Languages
 from proxyd.core.model.outcome import HubLinks
-from proxyd.core.model.profile import PageClass
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rules.known.subscriptions import Subscription, SubscriptionStatus
@@ -36,24 +34,18 @@ from proxyd.daemon import PushParts
 from proxyd.daemon.pushes import is_signed
 from proxyd.net import Guard, HostTokens, make_session
 from proxyd.probing import HubClient, LocalTransport
-from proxyd.probing.document_parser import ParsedDocument, parse_document
+from proxyd.probing.document_parser import ParsedDocument
 from proxyd.store import SqlStore, open_store
 from proxyd.store.told_rows import Wanted
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, PoissonOrigin, changed, item, rule, source
+from tests.origin import InlineParser
 
 T0 = 1_000_000_000.0
 DAY_S = 86400.0
 TOPIC = "https://example.org/feed"
 FEED = """<?xml version="1.0"?><rss version="2.0"><channel><title>f</title>
 <item><guid>{0}</guid><title>{0}</title><pubDate>{1}</pubDate></item></channel></rss>"""
-
-
-class InlineParser:
-    async def parse(
-        self, body: bytes, content_type: str | None, url: str, page_class: PageClass | None, languages: Languages
-    ) -> ParsedDocument:
-        return parse_document(body, content_type, url, page_class, languages)
 
 
 @dataclass

@@ -33,7 +33,17 @@ from proxyd.daemon import Planning
 from proxyd.probing import LocalTransport
 from tests.examples import examples
 from tests.fakes import FakeClock, settle
-from tests.fleets import PoissonOrigin, RecordingMemory, decider, declaration, probe_loop, rule, source, unchanged
+from tests.fleets import (
+    KeptPlan,
+    PoissonOrigin,
+    RecordingMemory,
+    decider,
+    declaration,
+    probe_loop,
+    rule,
+    source,
+    unchanged,
+)
 from tests.policies import LIVES, SET_POLICY
 from tests.rehearsal import Origins, rehearse
 
@@ -201,7 +211,7 @@ async def run_daemon(
     recorded = RecordingDecider(found)
     origin = FailingOrigin(fleet.times_s(), clock.time_s, fate) if prober is None else prober(clock.time_s)
     loop = probe_loop(found, LocalTransport(origin), RecordingMemory(), clock, metrics)
-    planning = Planning(found, clock, metrics, every_s=fleet.plan_every_s or 1e9, run_in_thread=at_once)
+    planning = Planning(found, clock, metrics, KeptPlan(), every_s=fleet.plan_every_s or 1e9, run_in_thread=at_once)
     tasks = asyncio.gather(loop.run(), planning.run())
     await settle()
     for chronon in range(CHRONONS):

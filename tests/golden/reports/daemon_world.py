@@ -33,7 +33,7 @@ from proxyd.store.told_rows import Wanted
 from tests.databases import migrated_file
 from tests.fakes import FakeClock, settle
 from tests.golden.reports.case import T0, Answer, Case
-from tests.integration.api_world import NoHub, NoParser
+from tests.integration.api_world import NoHub
 from tests.origin import InlineParser, head, raw
 
 _LOOPBACK = Guard([ip_network("127.0.0.0/8")])
@@ -221,7 +221,7 @@ async def _resources(world: World, settings: Settings, folder: Path, port: int, 
         store=store,
         transport=LocalTransport(prober),
         prober=prober,
-        pushes=PushParts(NoHub(), NoParser(), ""),
+        pushes=PushParts(NoHub(), InlineParser(), ""),
         channel=make_channels(ChannelResources(settings, session, Guard([]), clock, stack.callback)),
         secrets=secrets,
         rng=np.random.default_rng(1),

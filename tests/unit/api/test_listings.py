@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 
@@ -12,7 +12,7 @@ from proxyd.api.listings import ProfileListings
 from proxyd.api.peers import NO_PEERS
 from proxyd.api.queries import Queries
 from proxyd.core.model.profile import Declaration
-from proxyd.core.rules.known.rule_counts import CaptureCounts
+from proxyd.core.rules.known.rule_counts import CaptureCounts, FailingRules
 from tests.fleets import declaration, rule, source
 
 DECLARED = declaration(source("a"), rule("r"))
@@ -27,16 +27,14 @@ class Known:
     declaration: Declaration
     has_started: bool = True
 
-    def origin(self, _file: str) -> str:
-        return "api"
-
     def capture_counts(self, _rules: object) -> CaptureCounts:
         return CaptureCounts()
 
     def of(self, *_named: object) -> None:
         return None
 
-    mute_of = failing = of
+    mute_of = of
+    failing: ClassVar = FailingRules()
 
 
 def listings(profiles: int, rules: int, sources: int) -> ProfileListings:

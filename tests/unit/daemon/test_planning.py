@@ -16,9 +16,8 @@ from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.chunks import PART
 from proxyd.core.rules.decider import Decider, PlanRecord
 from proxyd.daemon import Planning
-from proxyd.store import StoredPlan
 from tests.fakes import FakeClock, settle
-from tests.fleets import Drive, changed, decider, declaration, item, rule, source
+from tests.fleets import Drive, KeptPlan, changed, decider, declaration, item, rule, source
 
 T0 = 1_000_000_000.0
 
@@ -36,7 +35,7 @@ async def at_once(make: Callable[[], WeekPlan | None]) -> WeekPlan | None:
 
 async def test_what_was_learned_before_is_planned_at_once_and_then_every_so_often() -> None:
     found, clock, metrics = await known(), FakeClock(T0), Metrics()
-    planning = Planning(found, clock, metrics, every_s=60.0, run_in_thread=at_once)
+    planning = Planning(found, clock, metrics, KeptPlan(), every_s=60.0, run_in_thread=at_once)
     task = asyncio.create_task(planning.run())
     await clock.someone_sleeps()
     first = found.planner.week
@@ -51,7 +50,7 @@ async def test_what_was_learned_before_is_planned_at_once_and_then_every_so_ofte
 
 async def test_where_nothing_is_known_the_first_plan_waits_for_something_to_be_learned() -> None:
     found, clock = decider(declaration(source("s"), rule("r")), now_s=T0), FakeClock(T0)
-    planning = Planning(found, clock, Metrics(), every_s=60.0, run_in_thread=at_once)
+    planning = Planning(found, clock, Metrics(), KeptPlan(), every_s=60.0, run_in_thread=at_once)
     task = asyncio.create_task(planning.run())
     await clock.someone_sleeps()
     assert found.planner.week is None
@@ -64,7 +63,7 @@ async def test_where_nothing_is_known_the_first_plan_waits_for_something_to_be_l
 
 async def test_plans_come_more_often_at_first() -> None:
     found, clock = await known(), FakeClock(T0)
-    planning = Planning(found, clock, Metrics(), every_s=86400.0, run_in_thread=at_once)
+    planning = Planning(found, clock, Metrics(), KeptPlan(), every_s=86400.0, run_in_thread=at_once)
     task = asyncio.create_task(planning.run())
     await clock.someone_sleeps()
     made_h: list[int] = []
@@ -78,28 +77,15 @@ async def test_plans_come_more_often_at_first() -> None:
     await task
 
 
-class Kept:
-    """The last plan, in memory."""
-
-    def __init__(self) -> None:
-        self.plan: StoredPlan | None = None
-
-    async def load(self) -> StoredPlan | None:
-        return self.plan
-
-    async def save(self, plan: StoredPlan) -> None:
-        self.plan = plan
-
-
 async def test_a_restart_changes_neither_the_plan_nor_when_the_next_one_is_made() -> None:
-    clock, kept, made_h = FakeClock(T0), Kept(), list[int]()
+    clock, kept, made_h = FakeClock(T0), KeptPlan(), list[int]()
     found = await known()
     for hour in range(30):
         before = kept.plan
         if before is not None:
             found = await known()
             found.restore_plan(PlanRecord(week=WeekPlan.of(unpack(before.body))))
-        planning = Planning(found, clock, Metrics(), every_s=86400.0, run_in_thread=at_once, plans=kept)
+        planning = Planning(found, clock, Metrics(), kept, every_s=86400.0, run_in_thread=at_once)
         task = asyncio.create_task(planning.run())
         await clock.someone_sleeps()
         await clock.advance(3600.0)
@@ -120,7 +106,7 @@ async def test_a_probe_that_ends_while_the_plan_is_made_counts_in_it_and_none_is
         await go.wait()
         return week
 
-    task = asyncio.create_task(Planning(found, clock, Metrics(), every_s=1e6, run_in_thread=waiting).plan())
+    task = asyncio.create_task(Planning(found, clock, Metrics(), KeptPlan(), every_s=1e6, run_in_thread=waiting).plan())
     await made.wait()
     now = found.settings.grid.chronon_at(T0 + 40_000.0)
     (planned,) = found.choose(now)
@@ -148,7 +134,7 @@ async def test_the_plan_is_made_in_another_thread(monkeypatch: pytest.MonkeyPatc
         return state(taken)
 
     monkeypatch.setattr(fleet, "state", noting)
-    await Planning(found, clock, Metrics(), every_s=60.0).plan()
+    await Planning(found, clock, Metrics(), KeptPlan(), every_s=60.0).plan()
     await settle()
     assert threads
     assert threads[0] != threading.get_ident()
@@ -169,7 +155,7 @@ async def test_the_loop_runs_between_the_parts_of_the_snapshot_and_of_the_change
             await asyncio.sleep(0)
 
     beside = asyncio.create_task(take_turns())
-    await Planning(found, clock, Metrics(), every_s=60.0, run_in_thread=at_once).plan()
+    await Planning(found, clock, Metrics(), KeptPlan(), every_s=60.0, run_in_thread=at_once).plan()
     beside.cancel()
     assert turns.count(True) >= 3  # while pages are gathered, and while the plan learns what was probed since
     assert turns.count(False) >= 2  # while they are planned again
