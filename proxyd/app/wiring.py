@@ -223,7 +223,7 @@ def build(
         choices=SourceChoices(decider.known, clock),
     )
     news = _connect_signals(declarations, recall, loops)
-    supervisor = Supervisor(parts.supervision, clock, store.ping)
+    supervisor = Supervisor(parts.supervision, clock, store.writer.ping)
     daemon = Daemon(declarations, store, loops, clock, metrics, settings, supervisor)
     queries = _queries(parts, decider, declarations, loops, news, metrics)
     return Built(

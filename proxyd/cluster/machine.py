@@ -324,7 +324,7 @@ class Machine:
     async def _prove_alive(self) -> None:
         """Return once the store of each role whose work this machine does has committed something."""
         for store in tuple(self.stores.values()):
-            await store.ping()
+            await store.writer.ping()
 
     async def _wait_for_planners(self, seconds: float) -> None:
         """Wait to look again whether planners of another version have ended; for ever until the lease is taken."""

@@ -223,7 +223,7 @@ class Handovers:
         captures.read_for(wanted)
         await self._recall.rows_of_queries()
         subscriptions = await self._store.subscriptions.load()
-        joint = await self._store.load_joint_intervals()
+        joint = await self._store.plan.load_joint_intervals()
         records = await asyncio.to_thread(self._followed.records, gained)
         handover = Handover(records, list(subscriptions.values()), joint)
         self._sharing.take_over(wanted, gained, handover)

@@ -61,7 +61,7 @@ async def restore(decider: Decider, store: SqlStore, load: LoadSources, week: We
         await asyncio.to_thread(_resume_states, found.states, now_s),
         found.streams,
         await store.subscriptions.load() if is_alone else {},
-        await store.load_joint_intervals() if is_alone else (),
+        await store.plan.load_joint_intervals() if is_alone else (),
         found.weeks,
         await store.load_changes(limit=MOST_CHANGES),
         await store.failing.load(),

@@ -143,7 +143,7 @@ class StreamRecall:
             items = await self.store.present_items(source_id)
             if shown.get(source_id) is None:  # a probe may have shown newer ones meanwhile
                 shown.see(source_id, items)
-        await self.store.forget_joint_intervals(self._captures.take_orphans())
+        await self.store.plan.forget_joint_intervals(self._captures.take_orphans())
 
     async def _events_of(self, program: RuleProgram, stream: StreamState, now_s: float) -> dict[str, list[StoredEvent]]:
         """Return the stored events that a stream must see again, by source."""

@@ -65,7 +65,7 @@ class DaemonVitals:
         # Migrations ran before anything listened
         try:
             async with asyncio.timeout(_PING_S):
-                await self.store.ping()
+                await self.store.writer.ping()
             writes = True
         except (StoreError, TimeoutError):
             writes = False

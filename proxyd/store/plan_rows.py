@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import accumulate, takewhile
 from sys import intern
@@ -20,7 +20,7 @@ from proxyd.core.rules.stages.observation import Observation
 from proxyd.store import rows
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import StoreReader
-from proxyd.store.statements import execute_many, upsert
+from proxyd.store.statements import delete_named, execute_many, upsert
 from proxyd.store.writer import Writer
 
 MOST_DELETED = 100  # pictures in one commit: each may have half a megabyte
@@ -90,7 +90,7 @@ def joint_row(interval: JointInterval) -> dict[str, Any]:
     return {"interval_id": interval.interval_id, "rule": interval.rule, "body": text}
 
 
-def joint_interval(row: Row[Any]) -> JointInterval:
+def _joint_interval(row: Row[Any]) -> JointInterval:
     """Return the interval that ``joint_row`` wrote."""
     body = json.loads(row.body)
     return JointInterval(
@@ -159,9 +159,7 @@ class StoredPlan:
 class SqlPlanRecord:
     """Stores how the planner stands: with each observation, and with each plan of the week."""
 
-    def __init__(
-        self, writer: Writer, read: StoreReader, read_each: ReadEach, part: Callable[[], int] = lambda: 0
-    ) -> None:
+    def __init__(self, writer: Writer, read: StoreReader, read_each: ReadEach, part: Callable[[], int]) -> None:
         self._writer = writer
         self._part = part
         self._read = read
@@ -196,10 +194,20 @@ class SqlPlanRecord:
         row = {"plan_id": 1 + self._part()} | {field.name: getattr(plan, field.name) for field in fields(plan)}
         await self._writer.submit(lambda connection: execute_many(connection, _UPSERT_PLAN, [row]))
 
-    def write(self, connection: Connection, observations: Iterable[Observation]) -> None:
-        """Write the states of sources, how the planner stands with them, and what they share."""
-        found = list(observations)
-        execute_many(connection, _UPSERT_SOURCE, [rows.source_row(o.state, o.record) for o in found])
-        execute_many(connection, _HINT, [rows.hint_row(hint) for o in found for hint in o.hints])
-        shared = [o.fleet for o in found if o.fleet is not None]
-        execute_many(connection, _UPSERT_FLEET, [rows.fleet_row(each, self._part()) for each in shared[-1:]])
+    async def load_joint_intervals(self) -> list[JointInterval]:
+        """Return the open intervals that span several sources."""
+        return await self._read_each(select(t.joint_intervals), _joint_interval)
+
+    async def forget_joint_intervals(self, interval_ids: Sequence[str]) -> None:
+        """Delete intervals that are no longer awaited."""
+        if interval_ids:
+            c = t.joint_intervals.c.interval_id
+            await self._writer.submit(lambda connection: delete_named(connection, t.joint_intervals, c, interval_ids))
+
+
+def record_sources(connection: Connection, observations: Sequence[Observation], part: int) -> None:
+    """Write the states of sources, how the planner stands with them, and what they share."""
+    execute_many(connection, _UPSERT_SOURCE, [rows.source_row(o.state, o.record) for o in observations])
+    execute_many(connection, _HINT, [rows.hint_row(hint) for o in observations for hint in o.hints])
+    shared = [o.fleet for o in observations if o.fleet is not None]
+    execute_many(connection, _UPSERT_FLEET, [rows.fleet_row(each, part) for each in shared[-1:]])

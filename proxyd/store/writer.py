@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
 from proxyd.core.errors import ProxydError, StoreError, StoreUnreachableError
 from proxyd.store.databases.connections import Connections
@@ -52,6 +52,10 @@ class Writer:
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._queue.put_nowait(_Queued(write, done))
         return await done
+
+    async def ping(self) -> None:
+        """Prove that writes are committed."""
+        await self.submit(lambda connection: connection.execute(text("SELECT 1")))
 
     async def run(self) -> None:
         """Commit batches until ``close``."""

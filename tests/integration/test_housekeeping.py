@@ -59,7 +59,7 @@ async def test_a_job_that_is_an_hour_late_still_runs_once() -> None:
 
 async def test_housekeeping_starts_and_ends_with_its_context(store: SqlStore) -> None:
     async with Housekeeping(store, FakeClock(), Metrics(), settings()).running():
-        await store.ping()
+        await store.writer.ping()
 
 
 async def test_a_chore_that_hangs_does_not_hold_up_the_end_and_is_no_error(

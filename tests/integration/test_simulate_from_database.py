@@ -167,7 +167,7 @@ async def test_it_reads_beside_a_running_daemon(database: Path, capsys: pytest.C
             before = state_of(database.parent)
             found = await asyncio.to_thread(rows, capsys, "--from-database", "--policies", "uniform")
             after = state_of(database.parent)
-            await store.ping()
+            await store.writer.ping()
     assert found[0]["sources"] == 3
     assert {name for name in before if not name.endswith("-shm")} <= set(after)
     assert before[database.name] == after[database.name]

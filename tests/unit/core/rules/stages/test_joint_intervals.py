@@ -96,7 +96,7 @@ async def test_an_open_interval_outlives_a_restart(tmp_path: Path) -> None:
         await store.record(observation)
         again = decider()
         states, streams = dict(drive.decider.known.states), dict(drive.decider.known.streams)
-        again.restore(states, streams, {}, await store.load_joint_intervals())
+        again.restore(states, streams, {}, await store.plan.load_joint_intervals())
         again.declare(declared(), {"r": T0}, T0 + 400)
         again.captures.shown.see("acme", [quote("acme", 1.5)])
         resume = Drive(again)
@@ -104,7 +104,7 @@ async def test_an_open_interval_outlives_a_restart(tmp_path: Path) -> None:
         seen = await resume.see(unchanged("acme", T0 + 415))
         assert b'"items":[{"channel.item.title":"acme","last":1.5}]' in seen.rules.notifications[0].body
         await store.record(seen)
-        assert await store.load_joint_intervals() == []
+        assert await store.plan.load_joint_intervals() == []
 
 
 async def test_a_stream_that_counted_nothing_goes_on_after_a_restart() -> None:
@@ -167,18 +167,18 @@ async def test_an_open_interval_sees_after_a_restart_what_its_pages_showed_and_i
             await store.record(observation)
         again = decider()
         known = drive.decider.known
-        again.restore(dict(known.states), dict(known.streams), {}, await store.load_joint_intervals())
+        again.restore(dict(known.states), dict(known.streams), {}, await store.plan.load_joint_intervals())
         again.declare(declared(), {"r": T0}, T0 + 400)
         recall = stream_recall(again, store)
         await recall.rows_of_queries()
         seen = await Drive(again).see(unchanged("acme", T0 + 415))
         assert b'"items":[{"channel.item.title":"acme","last":1.5}]' in seen.rules.notifications[0].body
-        assert len(await store.load_joint_intervals()) == 1  # what was seen is not recorded yet
+        assert len(await store.plan.load_joint_intervals()) == 1  # what was seen is not recorded yet
         later = decider()
-        later.restore(dict(known.states), dict(known.streams), {}, await store.load_joint_intervals())
+        later.restore(dict(known.states), dict(known.streams), {}, await store.plan.load_joint_intervals())
         later.declare(replace(declared(), rules={}), {}, T0 + 430)
         await stream_recall(later, store).rows_of_queries()
-        assert await store.load_joint_intervals() == []
+        assert await store.plan.load_joint_intervals() == []
 
 
 async def test_many_events_at_once_look_at_rates_once_and_at_a_bounded_number_of_rows(
