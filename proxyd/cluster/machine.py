@@ -29,7 +29,6 @@ from proxyd.base.ports import Transport
 from proxyd.cluster.division import division_of
 from proxyd.cluster.messages import OUTBOX
 from proxyd.cluster.planner_processes import processes, wait_for_end
-from proxyd.cluster.shared_fleet import StoredFleet, share_fleet
 from proxyd.config import SecretStore, Settings, supervision
 from proxyd.core.errors import ClusterError, ConfigError, LeaseLostError, StoreUnreachableError
 from proxyd.core.model.chronon import ChrononGrid
@@ -40,12 +39,14 @@ from proxyd.notify import Channels, LeasedChannel
 from proxyd.probing import LocalTransport
 from proxyd.store import SqlStore
 from proxyd.store.databases.shards import FIRST_SHARD, OwnShards, shard_of
+from proxyd.store.followed_rows import FollowedFleet
 from proxyd.tracing import NO_TRACES, Tracer
 
 try:
     from proxyd.cluster.batch_prober import BatchProber, ProberSettings
     from proxyd.cluster.link import ClusterSettings, NatsConnection, open_link
     from proxyd.cluster.nats_transport import NatsTransport, TransportSettings
+    from proxyd.cluster.shared_fleet import share_fleet
     from proxyd.store.databases.lease import Leased
     from proxyd.store.databases.membership import Member, Membership, Shares, sharing
 except ModuleNotFoundError as error:  # the optional dependency is not installed
@@ -183,7 +184,7 @@ class Machine:
             transport = self._transport(joined)
             parts = self._parts(joined, transport, lambda: shares.own)
             distant = None if self.link is None else DistantNotifier(self.link.ring, self.clock)
-            stored = StoredFleet(parts.store)
+            stored = FollowedFleet(parts.store.read_each)
             built = app.build(settings, parts, metrics=self.metrics, notifying=distant, load=stored.sources)
             share_fleet(built, shares, stored)
             await self._step_up()
@@ -352,7 +353,7 @@ class Machine:
             queue_s=_QUEUE * self.settings.chronon,
             patience_s=_PATIENCE * (self.settings.probe_timeout + self.settings.host_spacing),
         )
-        made = NatsTransport(self.link, self.clock, self.metrics, settings, may_send, shares)
+        made = NatsTransport(self.link, self.clock, self.metrics, settings, shares, may_send)
         shares.let_succeed(made)
         return made
 

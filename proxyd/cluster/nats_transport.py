@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import Protocol
 
 import structlog
 
@@ -47,32 +46,9 @@ from proxyd.cluster.redirect_turns import Asked, GivenTurns, HostQueue, Key, Sen
 from proxyd.core.errors import ClusterError, StoreUnreachableError, UnreadableError
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.core.politeness import ProberTrust, may_be_its_own
+from proxyd.store.databases.membership import Shares
 
 _AGAIN_S = 0.5
-
-
-class _PlannersOfProbers(Protocol):
-    """The planners that share the probers."""
-
-    @property
-    def members(self) -> int:
-        """How many they are; this one at least."""
-
-    def keep_probers(self, probers: Callable[[], Collection[str]]) -> Awaitable[Collection[str]]:
-        """Record the ids of the probers that may have work of this one, for those that take over; return them."""
-
-
-class _OnePlanner:
-    """The only one."""
-
-    members = 1
-
-    async def keep_probers(self, probers: Callable[[], Collection[str]]) -> Collection[str]:
-        """Record nothing: nobody takes over."""
-        return probers()
-
-
-_ONE_PLANNER = _OnePlanner()
 
 
 class _KnownProbers:
@@ -81,7 +57,7 @@ class _KnownProbers:
     Probers get into the roster once they are recorded. ``living`` is what the absent ones are to be told.
     """
 
-    def __init__(self, roster: ProberRoster, planners: _PlannersOfProbers) -> None:
+    def __init__(self, roster: ProberRoster, planners: Shares) -> None:
         self.roster = roster
         self.absent: set[str] = set()
         self.living = Living((), uuid.uuid4().hex)
@@ -193,8 +169,8 @@ class NatsTransport:
         clock: Clock,
         metrics: Metrics,
         settings: TransportSettings,
+        planners: Shares,
         may_send: MaySend = always,
-        planners: _PlannersOfProbers = _ONE_PLANNER,
         now_s: Callable[[], float] = awake_or_asleep_s,
     ) -> None:
         self._link = link

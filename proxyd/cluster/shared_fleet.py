@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import islice
 from math import inf, sqrt
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import structlog
 
@@ -26,18 +26,9 @@ from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.daemon.declarations import Declarations, Gate
 from proxyd.daemon.plan_loop import in_parts
 from proxyd.daemon.rule_evaluation import StreamRecall
-from proxyd.store import SqlStore
+from proxyd.store.databases.membership import Shares
 from proxyd.store.databases.shards import FIRST_SHARD, SHARDS, shard_of
-from proxyd.store.followed_rows import FollowedTexts, RememberedSources, SharedSources, StoredDeclaration
-
-
-@dataclass(frozen=True, slots=True)
-class Handover:
-    """What the store remembers of sources that come from another planner, in addition to what ``follow`` reads."""
-
-    records: Mapping[str, SourceRecord] = field(default_factory=dict)
-    subscriptions: Sequence[Subscription] = ()
-    joint: Sequence[JointInterval] = ()
+from proxyd.store.followed_rows import FollowedFleet
 
 
 class Sharing:
@@ -83,26 +74,31 @@ class Sharing:
         self._hubs.release(lambda each: self._looks_after(each, division))
         self._placement.release(lost)
 
-    def take_over(self, division: Division, gained: Collection[str], before: Handover) -> None:
+    def take_over(
+        self,
+        division: Division,
+        gained: Collection[str],
+        records: Mapping[str, SourceRecord],
+        stored: Iterable[Subscription],
+        open_joint: Sequence[JointInterval],
+    ) -> None:
         """Take sources over from other planners: ``division`` says what is ours now, ``gained`` which were not before.
 
-        What these planners have stored was passed to ``follow``; ``before`` is the rest. ``Decider.placing`` then
-        places them, after ``recalls.lost`` has restored the events of their streams.
+        What else these planners have stored was passed to ``follow``. ``Decider.placing`` then places the sources,
+        after ``recalls.lost`` has restored the events of their streams.
         """
         known, old = self._known, division_of(self._known)
-        new_rules = {each.rule for each in before.joint if each.rule in known.compiled.programs}
+        new_rules = {each.rule for each in open_joint if each.rule in known.compiled.programs}
         new_rules = {name for name in new_rules if not known.has_rule(name)}
         subscriptions = [
-            each
-            for each in before.subscriptions
-            if self._looks_after(each, division) and not self._looks_after(each, old)
+            each for each in stored if self._looks_after(each, division) and not self._looks_after(each, old)
         ]
         known.owned = division
-        self._captures.take_over(each for each in before.joint if each.rule in new_rules and known.has_rule(each.rule))
+        self._captures.take_over(each for each in open_joint if each.rule in new_rules and known.has_rule(each.rule))
         self._hubs.take_over(subscriptions)
         for each in subscriptions if known.settings.subscribes else ():  # others are allowed once they are placed
             self._hubs.allow(each.source_id, known.address_of_pushes(each.source_id))
-        self._placement.take_over(gained, before.records)
+        self._placement.take_over(gained, records)
 
     def _looks_after(self, subscription: Subscription, division: Division) -> bool:
         """Whether a division gives us a subscription: with its source, or by its address if that was removed."""
@@ -136,27 +132,19 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class _Follower(Protocol):
-    """What is stored of the sources, by whatever planner."""
-
-    def catch_up(self, is_wanted: Callable[[str], bool]) -> Awaitable[RememberedSources]:
-        """Return what was stored since the last look of the sources that are wanted; the first time all of that."""
-
-    def records(self, sources: Iterable[str]) -> Mapping[str, SourceRecord]:
-        """Return how the planners stood with some sources at the last look."""
-
-
 class Handovers:
     """Keeps a decider in step with the planners that share its work."""
 
-    def __init__(self, recall: StreamRecall, followed: _Follower, clock: Clock) -> None:
+    def __init__(self, recall: StreamRecall, followed: FollowedFleet, clock: Clock) -> None:
         self._recall = recall
         self._decider = recall.decider
         self._known = recall.decider.known
         self._sharing = Sharing(recall.decider)
-        self._store: SqlStore = recall.store
+        self._store = recall.store
         self._followed = followed
         self._clock = clock
+        self.is_reading = False
+        self._read_at_s = self._next_read_s = -inf  # when what others wrote was read, and is read again
 
     async def give_up(self, own: frozenset[int]) -> bool:
         """Leave the sources of all shards but ``own`` to other planners; return whether there were any.
@@ -181,8 +169,23 @@ class Handovers:
         """Leave sources to other planners; ``division`` says what is ours now."""
         self._sharing.release(division, lost)
 
+    @property
+    def is_reading_due(self) -> bool:
+        """Whether it is time to ``catch_up``, even if no sources come."""
+        return self._clock.monotonic_s() >= self._next_read_s
+
     async def catch_up(self) -> None:
-        """Take in, in parts, what other planners have stored."""
+        """Take in what other planners have stored; note when to do it again."""
+        began_s, self.is_reading = self._clock.monotonic_s(), True
+        try:
+            await self._follow_others()
+        finally:
+            self.is_reading = False
+        now_s = self._clock.monotonic_s()
+        self._next_read_s = now_s + rest_s(now_s - began_s, began_s - self._read_at_s)
+        self._read_at_s = began_s
+
+    async def _follow_others(self) -> None:
         found, now_s = await self._followed.catch_up(self._is_of_another), self._clock.time_s()
         for states in _parts(found.states):
             self._sharing.follow(states.values(), (), {}, now_s)
@@ -225,8 +228,7 @@ class Handovers:
         subscriptions = await self._store.subscriptions.load()
         joint = await self._store.plan.load_joint_intervals()
         records = await asyncio.to_thread(self._followed.records, gained)
-        handover = Handover(records, list(subscriptions.values()), joint)
-        self._sharing.take_over(wanted, gained, handover)
+        self._sharing.take_over(wanted, gained, records, subscriptions.values(), joint)
         await in_parts(self._decider.placement.placing(self._clock.time_s))
         if gained:
             log.info("sources have come from other planners", sources=len(gained))
@@ -254,27 +256,6 @@ _MOST_SHARE_OF_PARTS = 0.02  # of the time, to compute our part of the budget
 log = structlog.get_logger("planners")
 
 
-class _OwnShares(Protocol):
-    """The shards that this planner has, and what is known of the other planners."""
-
-    own: frozenset[int]
-    has_looked: asyncio.Event
-
-    def all_run(self, digest: str) -> bool:
-        """Whether all planners ran this declaration at the last look."""
-
-    def note_runs(self, digest: str) -> Awaitable[None]:
-        """Let the others know which declaration this planner runs."""
-
-    def follow(
-        self,
-        sleep: Callable[[float], Awaitable[None]],
-        changed: Callable[[], object],
-        busy: Callable[[], Awaitable[Collection[int]]],
-    ) -> Awaitable[None]:
-        """Take free shards, and give some up to planners that have fewer, until cancelled."""
-
-
 def rest_s(read_s: float, unread_s: float) -> float:
     """Return how long to leave unread what other planners write, after it took ``read_s`` to read ``unread_s`` of it.
 
@@ -290,34 +271,25 @@ def rest_s(read_s: float, unread_s: float) -> float:
     return max(_LOOK_S, read_s / _MOST_SHARE_OF_READING - read_s, min(usual_s, second_s))
 
 
-class StoredFleet:
-    """What the database holds of the sources and the declaration, by whatever planner; of tables only what is new."""
+class _BudgetShare:
+    """Has a planner spend its part of the budget, which changes with the sources and with their rates."""
 
-    def __init__(self, store: SqlStore) -> None:
-        self._store = store
-        self._sources = SharedSources()
-        self._declared = FollowedTexts()
+    def __init__(self, decider: Decider, clock: Clock) -> None:
+        self._decider = decider
+        self._clock = clock
+        self._computed_for: tuple[object, ...] = (None, None, None)
+        self._again_s = 0.0
 
-    async def catch_up(self, is_wanted: Callable[[str], bool]) -> RememberedSources:
-        """Return what was stored of the sources since the last look, for those that are wanted."""
-        return await self._sources.catch_up(self._store.read_each, is_wanted)
-
-    def records(self, sources: Iterable[str]) -> dict[str, SourceRecord]:
-        """Return how the planners stood with some sources at the last look."""
-        return self._sources.records(sources)
-
-    async def changes(self) -> int:
-        """Return a number that grows whenever something of the stored declaration has changed."""
-        return await self._declared.catch_up(self._store.read_each)
-
-    async def declaration(self) -> StoredDeclaration | None:
-        """Return the declaration that was stored when ``changes`` looked, or ``None`` if there was none."""
-        return await asyncio.to_thread(self._declared.declaration)
-
-    async def sources(self) -> RememberedSources:
-        """Return what is stored of all sources, for a start."""
-        found = await self.catch_up(lambda _source: True)
-        return replace(found, records=self.records(found.states))
+    async def update(self) -> None:
+        """Compute our part again if the sources have changed, or after a while, as rates are learned."""
+        known, began_s = self._decider.known, self._clock.monotonic_s()
+        shared = (known.owned, known.compiled, known.paused)
+        is_same = all(one is other for one, other in zip(shared, self._computed_for, strict=True))
+        if is_same and began_s < self._again_s:
+            return
+        self._decider.planner.share(await asyncio.to_thread(part_of_budget, known, self._clock.time_s()))
+        now_s = self._clock.monotonic_s()
+        self._computed_for, self._again_s = shared, now_s + max(_RESHARED_S, (now_s - began_s) / _MOST_SHARE_OF_PARTS)
 
 
 class SharedFleet(Gate):
@@ -328,8 +300,8 @@ class SharedFleet(Gate):
 
     def __init__(
         self,
-        shares: _OwnShares,
-        stored: StoredFleet,
+        shares: Shares,
+        stored: FollowedFleet,
         recall: StreamRecall,
         declarations: Declarations,
         busy: Sequence[Callable[[], Collection[str]]],
@@ -342,9 +314,8 @@ class SharedFleet(Gate):
         """
         self._shares = shares
         self._stored = stored
-        self._decider = recall.decider
         self._known = recall.decider.known
-        self._store = recall.store
+        self._history = recall.store.history
         self._handovers = Handovers(recall, stored, clock)
         self._declarations = declarations
         self._busy = busy
@@ -352,10 +323,7 @@ class SharedFleet(Gate):
         self._clock = clock
         self._changes = -1  # of the declaration, up to which it runs here
         self._noted = ""
-        self._shared: tuple[object, ...] = (None, None, None)  # what our part of the budget was computed for
-        self._reshared_s = 0.0
-        self._is_reading = False
-        self._read_at_s = self._next_read_s = -inf  # what others wrote was read, and is read again
+        self._budget_share = _BudgetShare(recall.decider, clock)
         self._wake = Signal()
         self.controls = False
         self._in_control = asyncio.Event()
@@ -440,8 +408,8 @@ class SharedFleet(Gate):
         async with declarations.suspensions.turn:
             is_settled = self._noted == declarations.digest and self._shares.all_run(declarations.digest)
             may_take = is_settled or not (division_of(self._known).ties or division_of(self._known).expected)
-            if (may_take and self._handovers.gains(own)) or self._clock.monotonic_s() >= self._next_read_s:
-                await self._catch_up()
+            if (may_take and self._handovers.gains(own)) or self._handovers.is_reading_due:
+                await self._handovers.catch_up()
             has_many_more = may_take and await self._handovers.take(own & self._shares.own)
         if FIRST_SHARD in own and not self.controls:  # last: sources would wait until the profiles are read
             self.controls = True
@@ -449,31 +417,20 @@ class SharedFleet(Gate):
                 await declarations.reload()
             self._take_control()
         await self._note_runs()
-        await self._share_budget()
+        await self._budget_share.update()
         if has_many_more:  # the plan depends on our part of the budget
             self.many_gained.notify()
-        newest = await self._store.history.newest_position()
+        newest = await self._history.newest_position()
         if newest != self._newest:
             self._newest = newest
             self.told.notify()
         self.looked.notify()
 
-    async def _catch_up(self) -> None:
-        """Take in what other planners have stored; note when to do it again."""
-        began_s, self._is_reading = self._clock.monotonic_s(), True
-        try:
-            await self._handovers.catch_up()
-        finally:
-            self._is_reading = False
-        now_s = self._clock.monotonic_s()
-        self._next_read_s = now_s + rest_s(now_s - began_s, began_s - self._read_at_s)
-        self._read_at_s = began_s
-
     async def _follow_declaration(self) -> bool:
         """Run the declaration as it is stored; return whether that was done."""
         changes = await self._stored.changes()
         if changes != self._changes:
-            found = await self._stored.declaration()
+            found = await asyncio.to_thread(self._stored.declaration)
             if found is not None and await self._declarations.follow(found):
                 self._changes = changes
         return changes == self._changes
@@ -489,31 +446,20 @@ class SharedFleet(Gate):
             await self._shares.note_runs(digest)
             self._noted = digest
 
-    async def _share_budget(self) -> None:
-        """Spend our part of the budget, which changes with the sources, and with their rates as these are learned."""
-        known, began_s = self._known, self._clock.monotonic_s()
-        shared = (known.owned, known.compiled, known.paused)
-        is_same = all(one is other for one, other in zip(shared, self._shared, strict=True))
-        if is_same and began_s < self._reshared_s:
-            return
-        self._decider.planner.share(await asyncio.to_thread(part_of_budget, known, self._clock.time_s()))
-        now_s = self._clock.monotonic_s()
-        self._shared, self._reshared_s = shared, now_s + max(_RESHARED_S, (now_s - began_s) / _MOST_SHARE_OF_PARTS)
-
     def _under_way(self) -> set[str]:
         return {source_id for each in self._busy for source_id in each()}
 
     async def _busy_shards(self) -> set[int]:
         """Return the shards in which something is under way, or that are not given up yet."""
         division, sources = division_of(self._known), self._known.compiled.declaration.sources
-        if self._declarations.suspensions.turn.locked() and not self._is_reading:
+        if self._declarations.suspensions.turn.locked() and not self._handovers.is_reading:
             return set(range(SHARDS))
         there = (sources[each].url for each in self._under_way() if each in sources)
         sending = map(shard_of, await self._sending())
         return {*map(division.shard_of, there), *sending, *((division.own or frozenset()) - self._shares.own)}
 
 
-def share_fleet(built: Built, shares: _OwnShares, stored: StoredFleet) -> None:
+def share_fleet(built: Built, shares: Shares, stored: FollowedFleet) -> None:
     """Let a daemon that does not run yet plan only a share of the sources, in step with other planners."""
     known, notifying = built.decider.known, built.notifying
     known.owned = Division(frozenset(), scope_of=built.decider.settings.throttle_scope)

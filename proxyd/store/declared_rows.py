@@ -34,6 +34,12 @@ class StoredText:
     text: str
 
 
+def in_order(texts: Sequence[StoredText]) -> list[StoredText]:
+    """Return texts as they are declared: files by name, then what was sent over the API, in order."""
+    files = sorted((each for each in texts if each.origin == "file"), key=attrgetter("name"))
+    return [*files, *(each for each in texts if each.origin != "file")]
+
+
 class SqlDeclarations:
     """Stores the declaration; ``digests`` and ``limits`` hold those of its rules, by name.
 
@@ -55,8 +61,7 @@ class SqlDeclarations:
         self._texts = self._declared = None  # another process may have changed them
         found = await self._read(select(t.texts).order_by(t.texts.c.position))
         texts = [StoredText(row.name, row.origin, row.text) for row in found]
-        files = sorted((each for each in texts if each.origin == "file"), key=attrgetter("name"))
-        return [*files, *(each for each in texts if each.origin != "file")]
+        return in_order(texts)
 
     async def meanings(self) -> dict[str, int]:
         """Return under which meaning of the language each rule was accepted last."""

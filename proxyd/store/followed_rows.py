@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from operator import attrgetter, itemgetter
+from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
 from sqlalchemy import BigInteger, ColumnElement, Row, Select, Table, Text, cast, func, literal_column, select, tuple_
@@ -16,7 +16,7 @@ from proxyd.core.rules.known.state import SourceState
 from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.store import rows
 from proxyd.store.databases import tables as t
-from proxyd.store.declared_rows import StoredText
+from proxyd.store.declared_rows import StoredText, in_order
 from proxyd.store.plan_rows import ReadEach
 
 T = TypeVar("T")
@@ -103,19 +103,35 @@ class RememberedSources:
     weeks: Mapping[str, WeekCounts]
 
 
-class SharedSources:
-    """What is remembered of each source, by a planner that shares the sources with others.
+@dataclass(frozen=True, slots=True)
+class StoredDeclaration:
+    """The texts of a declaration, when its rules were accepted and since when its sources are declared (unix seconds).
+
+    It was read while another process may have changed it, so something may be missing.
+    """
+
+    texts: Sequence[StoredText]
+    accepted: Mapping[str, float]
+    declared: Mapping[str, float]
+
+
+class FollowedFleet:
+    """What the database holds of the sources and the declaration, by whatever planner; of tables only what is new.
 
     It keeps of each source only how its planner stood with it, as it is stored.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, read_each: ReadEach) -> None:
+        self._read_each = read_each
         self._sources = FollowedRows(t.sources, rows.kept_record)
         self._streams = FollowedRows(t.streams, lambda _row: None)
         self._weeks = FollowedRows(t.weeks, lambda _row: None)
+        self._texts = FollowedRows(t.texts, lambda row: (row.position, StoredText(row.name, row.origin, row.text)))
+        self._rules = FollowedRows(t.rules, lambda row: float(row.accepted_s))
+        self._declared = FollowedRows(t.declared, lambda row: float(row.declared_s))
 
-    async def catch_up(self, read_each: ReadEach, is_wanted: Callable[[str], bool]) -> RememberedSources:
-        """Read what has changed, in parts, and return that of the sources that are wanted.
+    async def catch_up(self, is_wanted: Callable[[str], bool]) -> RememberedSources:
+        """Read what has changed of the sources, in parts, and return that of those that are wanted.
 
         The records are left out: ``records`` returns those.
         """
@@ -136,9 +152,9 @@ class SharedSources:
                 weeks[row.source_id] = rows.week_counts(row)
 
         await asyncio.gather(
-            self._sources.catch_up(read_each, note_source),
-            self._streams.catch_up(read_each, note_stream),
-            self._weeks.catch_up(read_each, note_week),
+            self._sources.catch_up(self._read_each, note_source),
+            self._streams.catch_up(self._read_each, note_stream),
+            self._weeks.catch_up(self._read_each, note_week),
         )
         return RememberedSources(states, {}, streams, weeks)
 
@@ -148,38 +164,20 @@ class SharedSources:
         found = ((source_id, rows.source_record(each)) for source_id, each in kept if each is not None)
         return {source_id: record for source_id, record in found if record is not None}
 
+    async def sources(self) -> RememberedSources:
+        """Return what is stored of all sources, for a start."""
+        found = await self.catch_up(lambda _source: True)
+        return replace(found, records=self.records(found.states))
 
-@dataclass(frozen=True, slots=True)
-class StoredDeclaration:
-    """The texts of a declaration, when its rules were accepted and since when its sources are declared (unix seconds).
-
-    It was read while another process may have changed it, so something may be missing.
-    """
-
-    texts: Sequence[StoredText]
-    accepted: Mapping[str, float]
-    declared: Mapping[str, float]
-
-
-class FollowedTexts:
-    """The texts of the declaration, and since when what they declare is there."""
-
-    def __init__(self) -> None:
-        self._texts = FollowedRows(t.texts, lambda row: (row.position, StoredText(row.name, row.origin, row.text)))
-        self._rules = FollowedRows(t.rules, lambda row: float(row.accepted_s))
-        self._sources = FollowedRows(t.declared, lambda row: float(row.declared_s))
-
-    async def catch_up(self, read_each: ReadEach) -> int:
-        """Read what has changed, in parts; return a number that grows whenever something has."""
-        for each in (self._texts, self._rules, self._sources):
-            await each.catch_up(read_each)
-        return self._texts.changes + self._rules.changes + self._sources.changes
+    async def changes(self) -> int:
+        """Read what has changed of the declaration, in parts; return a number that grows whenever something has."""
+        for each in (self._texts, self._rules, self._declared):
+            await each.catch_up(self._read_each)
+        return self._texts.changes + self._rules.changes + self._declared.changes
 
     def declaration(self) -> StoredDeclaration | None:
-        """Return what was there at the last look, or ``None`` if nothing was ever declared."""
+        """Return what ``changes`` found, or ``None`` if nothing was ever declared; many texts take long."""
         if not self._texts.values:
             return None
         texts = [text for _, text in sorted(self._texts.values.values(), key=itemgetter(0))]
-        files = sorted((each for each in texts if each.origin == "file"), key=attrgetter("name"))
-        ordered = [*files, *(each for each in texts if each.origin != "file")]
-        return StoredDeclaration(ordered, dict(self._rules.values), dict(self._sources.values))
+        return StoredDeclaration(in_order(texts), dict(self._rules.values), dict(self._declared.values))

@@ -21,6 +21,7 @@ from proxyd.core.model.outcome import HubLinks, OutcomeKind, ProbeOutcome, Probe
 from proxyd.probing import LocalTransport
 from tests.acceptance.support import eventually
 from tests.servers import nats_server
+from tests.unit.cluster.bus import OnePlanner
 
 FULL = {
     "status": 200,
@@ -97,7 +98,7 @@ async def distant(prober: Prober, clock: SystemClock, folder: Path) -> AsyncIter
         settings = ClusterSettings([server.url], "test")
         async with open_link(settings) as ours, open_link(settings) as theirs, asyncio.TaskGroup() as tasks:
             times = TransportSettings(1, hold_s=15.0, spacing_s=0.0, queue_s=30.0, patience_s=60.0)
-            transport = NatsTransport(ours, clock, Metrics(), times)
+            transport = NatsTransport(ours, clock, Metrics(), times, OnePlanner())
             tasks.create_task(transport.run(no_strays))
             worker = BatchProber(theirs, prober, clock, Metrics(), ProberSettings("p", 64, 1.0))
             tasks.create_task(worker.run())

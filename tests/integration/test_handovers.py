@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,7 +15,6 @@ from proxyd.core.language import SourceText, check
 from proxyd.core.model.chronon import Budget, ChrononGrid
 from proxyd.core.model.item import Item
 from proxyd.core.model.profile import Declaration
-from proxyd.core.planning.queue.planned_source import SourceRecord
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.context import NO_CONTEXT
@@ -24,7 +23,7 @@ from proxyd.store import SqlStore, rows
 from proxyd.store.backups import open_connections
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.shards import SHARDS
-from proxyd.store.followed_rows import RememberedSources, SharedSources
+from proxyd.store.followed_rows import FollowedFleet
 from tests.databases import migrate
 from tests.fakes import FakeClock
 from tests.fleets import changed, item, stream_recall
@@ -63,20 +62,6 @@ def declared() -> Declaration:
     return checked.declaration
 
 
-class AllRows:
-    """What is stored of the sources, read anew at each look, as far as it has changed."""
-
-    def __init__(self, store: SqlStore) -> None:
-        self._store = store
-        self._followed = SharedSources()
-
-    async def catch_up(self, is_wanted: Callable[[str], bool]) -> RememberedSources:
-        return await self._followed.catch_up(self._store.read_each, is_wanted)
-
-    def records(self, sources: Iterable[str]) -> dict[str, SourceRecord]:
-        return self._followed.records(sources)
-
-
 class Planner:
     """A planner that shares the sources with others, over the store of all."""
 
@@ -87,7 +72,7 @@ class Planner:
         declaration = declared()
         self.decider.declare(declaration, dict.fromkeys(declaration.rules, T0), T0)
         self._store = store
-        self.handovers = Handovers(stream_recall(self.decider, store), AllRows(store), clock)
+        self.handovers = Handovers(stream_recall(self.decider, store), FollowedFleet(store.read_each), clock)
 
     async def see(self, name: str, items: list[Item], at_s: float) -> None:
         """Let a source show items."""
@@ -213,12 +198,12 @@ async def test_what_was_given_up_is_asked_no_more(fleets: tuple[Fleet, Fleet]) -
 async def test_of_our_own_sources_only_the_newest_records_are_kept(fleets: tuple[Fleet, Fleet]) -> None:
     _, shared = fleets
     await shared.divide(ALL, frozenset(), frozenset())
-    followed, read = SharedSources(), shared.store.read_each
+    followed = FollowedFleet(shared.store.read_each)
     for new in (2, 1):
         await shared.clock.advance(600.0)
         await shared.probe("s0", new)
         await shared.probe("s3", new)
-        found = await followed.catch_up(read, lambda name: name != "s0")
+        found = await followed.catch_up(lambda name: name != "s0")
         assert found.states.keys() == found.weeks.keys() == {"s3"}
         assert "s0" not in {source_id for _, source_id in found.streams}
     stored = {row.source_id: rows.source_record(row) for row in await shared.store.read(select(t.sources))}

@@ -30,6 +30,7 @@ from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from tests.acceptance.support import eventually
 from tests.contract.test_transports import Hosts
 from tests.servers import NatsServer, free_port, nats_server
+from tests.unit.cluster.bus import OnePlanner
 
 HOLD_S = 6.0  # a busy machine may hold up all that runs here for a second or two
 CLOCK = SystemClock()
@@ -76,7 +77,7 @@ async def cluster_of(hold_s: float = HOLD_S) -> AsyncIterator[Cluster]:
         link = await stack.enter_async_context(open_link(ClusterSettings([server.url], "test")))
         metrics = Metrics()
         times = TransportSettings(1, hold_s, spacing_s=0.0, queue_s=30.0, patience_s=60.0)
-        transport = NatsTransport(link, CLOCK, metrics, times)
+        transport = NatsTransport(link, CLOCK, metrics, times, OnePlanner())
         found = Cluster(server, transport, link, metrics, stack)
 
         async def take(outcome: ProbeOutcome, *, reading: str, is_doubtful: bool) -> bool:

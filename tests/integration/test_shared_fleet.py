@@ -11,7 +11,7 @@ import pytest
 
 from proxyd.base.metrics import Metrics
 from proxyd.cluster.division import Division
-from proxyd.cluster.shared_fleet import Handovers, SharedFleet, StoredFleet
+from proxyd.cluster.shared_fleet import Handovers, SharedFleet
 from proxyd.core.errors import BusyError
 from proxyd.core.language import CheckSettings
 from proxyd.core.model.chronon import ChrononGrid
@@ -22,7 +22,9 @@ from proxyd.core.rules.stages.observation import RuleResults
 from proxyd.daemon import Declarations
 from proxyd.store import SqlStore
 from proxyd.store.backups import open_connections
+from proxyd.store.databases.membership import Shares
 from proxyd.store.databases.shards import FIRST_SHARD, SHARDS, shard_of
+from proxyd.store.followed_rows import FollowedFleet
 from proxyd.store.suspension_rows import record_failing
 from tests.databases import migrate
 from tests.fakes import FakeClock
@@ -36,7 +38,7 @@ LOWER, UPPER = frozenset(range(SHARDS // 2)), frozenset(range(SHARDS // 2, SHARD
 
 
 @dataclass
-class Shares:
+class GivenShares(Shares):
     """Shards that a test gives, and what all planners run."""
 
     name: str
@@ -58,10 +60,10 @@ class Shares:
 class Planner:
     """One of several planners over a database."""
 
-    def __init__(self, folder: Path, store: SqlStore, clock: FakeClock, shares: Shares) -> None:
+    def __init__(self, folder: Path, store: SqlStore, clock: FakeClock, shares: GivenShares) -> None:
         self.decider = decider(declaration(), now_s=T0)
         self.decider.known.owned = Division(frozenset())
-        self.shares, self.store, stored = shares, store, StoredFleet(store)
+        self.shares, self.store, stored = shares, store, FollowedFleet(store.read_each)
         recall = stream_recall(self.decider, store)
         parts = (CheckSettings(), Metrics(), lambda _: b"s", stored.sources)
         self.declarations = Declarations(folder, recall, clock, *parts)
@@ -118,7 +120,7 @@ async def both(tmp_path: Path, postgresql: PostgresServer) -> AsyncIterator[Both
         stores = [SqlStore(each, ChrononGrid(10.0)) for each in (first, second)]
         async with stores[0].writer.running(), stores[1].writer.running():
             one, two = (
-                Planner(tmp_path, store, clock, Shares(name, runs, own))
+                Planner(tmp_path, store, clock, GivenShares(name, runs, own))
                 for store, name, own in zip(stores, ("one", "two"), (LOWER, UPPER), strict=True)
             )
             await one.start()

@@ -16,6 +16,7 @@ from proxyd.cluster.link import Handler, Received, ServerState
 from proxyd.cluster.nats_transport import NatsTransport, TransportSettings
 from proxyd.core.errors import ClusterError, LeaseLostError, StoreUnreachableError
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
+from proxyd.store.databases.membership import Shares
 from tests.fakes import FakeClock, settle
 
 HOLD_S = 8.0
@@ -138,6 +139,18 @@ class Origin:
         return ProbeOutcome(request.source_id, self.kind, began_s, self.clock.time_s() + self.ahead_s)
 
 
+class OnePlanner(Shares):
+    """The only planner, which nobody succeeds."""
+
+    members = 1
+
+    def __init__(self) -> None:
+        """Share nothing."""
+
+    async def keep_probers(self, probers: Callable[[], Collection[str]]) -> Collection[str]:
+        return probers()
+
+
 @dataclass
 class Planners:
     """So many planners, of which each keeps its probers by its term."""
@@ -184,7 +197,7 @@ class Machines:
         times = TransportSettings(term, HOLD_S, spacing_s=spacing_s, queue_s=queue_s, patience_s=60.0)
 
         sharing = Planners(planners, term, self.kept, self.fails)
-        parts = (link, clock, self.metrics, times, may_send, sharing, clock.monotonic_s)
+        parts = (link, clock, self.metrics, times, sharing, may_send, clock.monotonic_s)
         made = NatsTransport(*parts)  # type: ignore[arg-type]
 
         async def take(outcome: ProbeOutcome, *, reading: str, is_doubtful: bool) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from proxyd.cluster.division import UNDIVIDED, Division
-from proxyd.cluster.shared_fleet import Handover, Sharing
+from proxyd.cluster.shared_fleet import Sharing
 from proxyd.core.language import CheckSettings, SourceText, check
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.core.model.profile import Declaration
@@ -92,7 +92,7 @@ async def test_another_planner_that_follows_goes_on_at_the_new_address() -> None
     Sharing(other).follow([drive.decider.known.states["s"]], (), {}, T0 + 20)
     Sharing(other).follow_moves()
     assert other.known.compiled.sources["s"].url == NEW
-    Sharing(other).take_over(Division(frozenset(range(SHARDS))), ["s"], Handover())
+    Sharing(other).take_over(Division(frozenset(range(SHARDS))), ["s"], {}, (), ())
     for _ in other.placement.placing(lambda: T0 + 20):
         pass
     assert request_of(other).url == NEW
@@ -109,7 +109,7 @@ async def test_the_hub_of_a_moved_source_is_looked_after_by_its_planner() -> Non
     assert drive.decider.hubs.subscriptions() == {"s": kept}
     Sharing(drive.decider).release(theirs, ["s"])
     assert not drive.decider.hubs.subscriptions()
-    Sharing(drive.decider).take_over(ours, ["s"], Handover(subscriptions=[kept]))
+    Sharing(drive.decider).take_over(ours, ["s"], {}, [kept], ())
     assert drive.decider.hubs.subscriptions() == {"s": kept}
 
 
