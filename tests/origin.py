@@ -14,7 +14,7 @@ from aiohttp import web
 from multidict import CIMultiDictProxy
 from yarl import URL
 
-from proxyd.core.model.notations import NO_LANGUAGES, Languages
+from proxyd.core.model.decimal_marks import NO_LANGUAGES, Languages
 from proxyd.core.model.profile import PageClass
 from proxyd.probing import ParsedDocument, parse_document
 

@@ -18,10 +18,10 @@ from proxyd.api.query_readers import (
     cursor_after,
     cursor_of,
     filter_of_request,
+    index_after,
     known_declaration,
     page_of,
-    part_of,
-    place_after,
+    page_of_names,
 )
 from proxyd.api.wire import converters as payloads
 from proxyd.api.wire import explained
@@ -72,7 +72,7 @@ class ProfileListings:
     async def list_profiles(self, window: wire.ListWindow) -> wire.Page[wire.ProfileListed]:
         """List the profiles, by name."""
         declaration, room = self._profiles.declaration, _Room()
-        names, next_cursor = part_of(sorted(declaration.profiles), window)
+        names, next_cursor = page_of_names(sorted(declaration.profiles), window)
         rules_of = await asyncio.to_thread(_rules_of, names, declaration)
         items: list[wire.ProfileListed] = []
         rules = 0
@@ -105,7 +105,7 @@ class ProfileListings:
     def list_rules(self, window: wire.ListWindow) -> wire.Page[wire.Rule]:
         """List the rules, by name, with the share of events that each notified in time."""
         declared = self._profiles.declaration.rules
-        names, next_cursor = part_of(sorted(declared), window)
+        names, next_cursor = page_of_names(sorted(declared), window)
         room = _Room()
         items = [self._rule(declared[name], room) for name in names]
         return wire.Page[wire.Rule](items=items, next_cursor=next_cursor)
@@ -127,14 +127,14 @@ class ProfileListings:
     def list_domains(self, window: wire.ListWindow) -> wire.Page[wire.DomainShown]:
         """List the domains, by name, with their page classes."""
         domains = self._profiles.declaration.domains
-        names, next_cursor = part_of(sorted(domains), window)
+        names, next_cursor = page_of_names(sorted(domains), window)
         items = [payloads.domain(domains[name]) for name in names]
         return wire.Page[wire.DomainShown](items=items, next_cursor=next_cursor)
 
     async def list_sources(self, asked: wire.SourcesWindow) -> wire.Page[wire.SourceListed]:
         """List the sources, by name: state, rate, next probe and its reason."""
         chosen = await self._choices.choose(await asyncio.to_thread(self._choice, asked))
-        first = place_after(chosen, asked.cursor)
+        first = index_after(chosen, asked.cursor)
         names = chosen[first : first + asked.limit]
         after = first + len(names)
         items: list[wire.SourceListed] = []

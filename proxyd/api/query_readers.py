@@ -64,13 +64,13 @@ def cursor_after(names: Sequence[str], count: int) -> str:
     return cursor_of(f"{count} {names[count - 1]}")
 
 
-def place_after(names: Sequence[str], cursor: str | None) -> int:
+def index_after(names: Sequence[str], cursor: str | None) -> int:
     """Return where a list goes on, which may have changed since the cursor was made.
 
     >>> names = ["b", "a"]
-    >>> place_after(names, None), place_after(names, cursor_after(names, 1))
+    >>> index_after(names, None), index_after(names, cursor_after(names, 1))
     (0, 1)
-    >>> place_after(["c", *names], cursor_after(names, 1))
+    >>> index_after(["c", *names], cursor_after(names, 1))
     2
     """
     value = _read_cursor(cursor)
@@ -86,10 +86,10 @@ def place_after(names: Sequence[str], cursor: str | None) -> int:
         return place
 
 
-def part_of(names: Sequence[str], window: wire.ListWindow) -> tuple[Sequence[str], str | None]:
+def page_of_names(names: Sequence[str], window: wire.ListWindow) -> tuple[Sequence[str], str | None]:
     """Return a page of sorted names, and the cursor of the next page.
 
-    >>> part_of(["a", "b"], wire.ListWindow(limit=1, cursor=cursor_of("a")))
+    >>> page_of_names(["a", "b"], wire.ListWindow(limit=1, cursor=cursor_of("a")))
     (['b'], None)
     """
     after = _read_cursor(window.cursor)

@@ -61,9 +61,9 @@ async def serve_api(
 ) -> AsyncIterator[list[str]]:
     """Serve the API while the context is open; yields the addresses on which it listens.
 
-    With several ``planners``, another one is asked what this one does not know, and for turns at the hosts of its
-    sources if this process makes requests in ``turns`` of its own. Raises ``ConfigError``: the address or the socket is
-    in use, or the address is not one of this machine.
+    With several ``planners``, requests that this one cannot answer are forwarded. ``turns`` are the host turns of this
+    process, if it makes requests; they are shared with the other planners. Raises ``ConfigError``: the address or the
+    socket is in use, or the address is not one of this machine.
     """
     async with AsyncExitStack() as stack:
         ask = read = None

@@ -84,7 +84,7 @@ class Sharing:
     ) -> None:
         """Take sources over from other planners: ``division`` says what is ours now, ``gained`` which were not before.
 
-        What else these planners have stored was passed to ``follow``. ``Decider.placing`` then places the sources,
+        What else these planners have stored was passed to ``follow``. ``SourcePlacement.place_in_parts`` places them
         after ``recalls.lost`` has restored the events of their streams.
         """
         known, old = self._known, division_of(self._known)
@@ -160,7 +160,7 @@ class Handovers:
             compiled = self._known.compiled
             lost = await asyncio.to_thread(_only_in, before, kept, self._known)
         self._sharing.release(replace(division_of(self._known), own=kept.own), lost)  # ties may be others by now
-        await in_parts(self._decider.placement.placing(self._clock.time_s))
+        await in_parts(self._decider.placement.place_in_parts(self._clock.time_s))
         if lost:
             log.info("sources are another planner's now", sources=len(lost))
         return bool(lost)
@@ -229,7 +229,7 @@ class Handovers:
         joint = await self._store.plan.load_joint_intervals()
         records = await asyncio.to_thread(self._followed.records, gained)
         self._sharing.take_over(wanted, gained, records, subscriptions.values(), joint)
-        await in_parts(self._decider.placement.placing(self._clock.time_s))
+        await in_parts(self._decider.placement.place_in_parts(self._clock.time_s))
         if gained:
             log.info("sources have come from other planners", sources=len(gained))
         return len(gained) > _MANY * len(self._decider.planner.sources)

@@ -311,7 +311,7 @@ class Declarations:
         async with self.suspensions.turn:
             given, warnings = await self._with(texts, only_if)
             checked = await self._check(given.all())
-            await in_parts(self._decider.placement.placing(self._clock.time_s))
+            await in_parts(self._decider.placement.place_in_parts(self._clock.time_s))
             trial = await self._trial(checked.declaration, self._clock.time_s())
             changes = await asyncio.to_thread(changes_of, self.declaration, checked.declaration)
         return replace(changes, warnings=warnings), await asyncio.to_thread(trial.cost)
@@ -433,10 +433,11 @@ class Declarations:
         for warning in [*checked.warnings, *self._moves_of()]:
             log.warning(warning.message, file=warning.file, line=warning.line)
         if self._started.is_set():  # what other planners have now is removed before they are told
-            placing = self._decider.placement.placing_declared if moving is None else self._decider.placement.placing
-            await in_parts(placing(self._clock.time_s))
+            placement = self._decider.placement
+            place = placement.place_declared_in_parts if moving is None else placement.place_in_parts
+            await in_parts(place(self._clock.time_s))
         else:  # most are placed while others are probed
-            next(self._decider.placement.placing(self._clock.time_s), None)
+            next(self._decider.placement.place_in_parts(self._clock.time_s), None)
         self.declared.notify()
         return changes
 

@@ -160,7 +160,7 @@ class Planning:
     async def plan(self) -> None:
         """Make a plan from the current knowledge and put it into use."""
         made_s, packed = self._clock.time_s(), list[bytes]()
-        await in_parts(self._decider.placement.placing(self._clock.time_s))
+        await in_parts(self._decider.placement.place_in_parts(self._clock.time_s))
         fleet = await in_parts(self._decider.snapshot(made_s))
         began_s = self._clock.monotonic_s()
 

@@ -114,7 +114,7 @@ class PlanQueries:
         if len(names) > _MOST_ASKED:
             raise ConflictError(f"{name} has {len(names)} sources; at most {_MOST_ASKED} are probed at once on request")
         for each in names:
-            self._decider.placement.settle(each, self._clock.time_s())
+            self._decider.placement.place_if_waiting(each, self._clock.time_s())
         there = [each for each in names if each in self._planner.sources]
         if not names:
             raise ConflictError(f"{name} has no source yet")

@@ -346,7 +346,7 @@ class ProbeLoop:
     async def _place(self) -> None:
         """Place the sources whose rules have begun or ended."""
         with ExitStack() as stack:
-            for parts, _ in enumerate(self._decider.placement.placing(self._clock.time_s), 1):
+            for parts, _ in enumerate(self._decider.placement.place_in_parts(self._clock.time_s), 1):
                 if self.is_draining:
                     break
                 if parts == _MANY_PARTS:

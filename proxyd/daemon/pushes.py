@@ -16,7 +16,7 @@ from proxyd.base.clock import Signal
 from proxyd.base.metrics import Metrics
 from proxyd.base.ports import Clock
 from proxyd.core.errors import BusyError, ProbeError
-from proxyd.core.model.notations import Languages
+from proxyd.core.model.decimal_marks import Languages
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.subscriptions import LEASE_S, Subscription, after_acceptance, answer

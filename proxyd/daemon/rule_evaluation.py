@@ -179,6 +179,6 @@ class StreamRecall:
             task = self._recalls.replay(entry, events, now_s)
             async with self._evaluation.turn([task]):
                 (results,) = await self._evaluation.run([task])
-                if self.decider.known.is_unmoved(task.program, task.stream, task.across):
+                if self.decider.known.is_unchanged(task.program, task.stream, task.across):
                     self.decider.known.keep_streams(results.streams)
                     return results

@@ -10,9 +10,9 @@ from typing import Protocol, TypeAlias
 
 from proxyd.base.worker_pool import WorkerLimits, WorkerPool
 from proxyd.core.errors import WorkerFailedError
+from proxyd.core.model.decimal_marks import NO_LANGUAGES, Languages
 from proxyd.core.model.field_values import normal_text, plain_text
 from proxyd.core.model.item import Item
-from proxyd.core.model.notations import NO_LANGUAGES, Languages
 from proxyd.core.model.numbers import plain_number, read_number
 from proxyd.core.model.profile import PREVIEW, PREVIEW_FIELD, FieldType, PageClass, Reader
 from proxyd.core.model.text_blocks import BLOCK_GAP

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from proxyd.base.ports import Prober, TakeStray, Unmade, always
 from proxyd.core.errors import LeaseLostError, ProbeError
+from proxyd.core.model.decimal_marks import NO_LANGUAGES, Languages
 from proxyd.core.model.field_values import normal_link
-from proxyd.core.model.notations import NO_LANGUAGES, Languages
 from proxyd.core.model.outcome import HubLinks, OutcomeKind, ProbeOutcome, ProbeRequest, Validators
 from proxyd.core.texts.safe_text import one_line
 from proxyd.net import absolute, read_links

@@ -63,7 +63,7 @@ class Watch:
         found = (await self.get("alerts")).get("alerts", [])
         return {alert["labels"]["alertname"] for alert in found if alert["state"] == "firing"}
 
-    async def rings(self, name: str) -> dict[str, Any]:
+    async def ring_if_due(self, name: str) -> dict[str, Any]:
         """Wait until an alert fires and a receiver was told of it; return what it was told."""
 
         async def rung() -> bool:
@@ -177,7 +177,7 @@ async def test_faults_of_a_daemon_reach_somebody(tmp_path: Path) -> None:
             await eventually(lambda: healthy(watch), "all is well")
 
             w.daemon.declare("CREATE NONSENSE", "broken")
-            told = await watch.rings("ProxydReloadFailed")
+            told = await watch.ring_if_due("ProxydReloadFailed")
             assert told["annotations"]["runbook_url"] == "docs/runbook.md#proxydreloadfailed"
             assert told["annotations"]["summary"].endswith(f"127.0.0.1:{w.daemon.port} runs on the old ones")
             (w.daemon.profiles / "broken.profile").unlink()
@@ -188,12 +188,12 @@ async def test_faults_of_a_daemon_reach_somebody(tmp_path: Path) -> None:
             await eventually(mended, "the mended profile ends the alert")
 
             throttles = True
-            told = await watch.rings("ProxydOriginsThrottle")
+            told = await watch.ring_if_due("ProxydOriginsThrottle")
             assert re.fullmatch(r"[\d.]+% of the probes are answered 429 or 503", told["annotations"]["summary"])
             assert told["labels"]["severity"] == "warning"
 
             await w.daemon.kill()
-            told = await watch.rings("ProxydDown")
+            told = await watch.ring_if_due("ProxydDown")
             assert told["labels"] | {"severity": "critical", "job": "proxyd"} == told["labels"]
 
             async def nobody_plans() -> bool:

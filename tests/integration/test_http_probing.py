@@ -22,7 +22,7 @@ from aiohttp.abc import ResolveResult
 from backports import zstd
 
 from proxyd.base.ports import Unmade
-from proxyd.core.model.notations import NO_LANGUAGES, Languages
+from proxyd.core.model.decimal_marks import NO_LANGUAGES, Languages
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest, Validators
 from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass, Reader
 from proxyd.net import Guard, HostTokens, SessionLimits, make_session

@@ -8,8 +8,8 @@ import pickle
 import pytest
 
 from proxyd.core.language import SourceText, check
+from proxyd.core.model.decimal_marks import Languages
 from proxyd.core.model.item import EventKind, Item, UpdateEvent
-from proxyd.core.model.notations import Languages
 from proxyd.core.rules.programs.rule_program import compile_rule
 from proxyd.probing import parse_document
 from proxyd.probing.documents.probe_failures import UnreadableDocumentError

@@ -135,7 +135,7 @@ async def test_edits_lead_where_the_last_declaration_leads_at_once(edits: list[A
         found.pause({name: Suspension(Subject.SOURCE, name, now_s, "ada", None) for name in paused}, now_s)
         found.declare(wanted, accepted, now_s, in_parts=True)
         rates.may_place(now_s, now_s + 60.0)
-        some = found.placement.placing(repeat(now_s).__next__, size=1)
+        some = found.placement.place_in_parts(repeat(now_s).__next__, size=1)
         for _ in range(parts):
             next(some, None)
         if probed in found.known.compiled.sources:
@@ -178,5 +178,5 @@ async def test_a_source_is_seen_before_it_is_placed_without_a_rule_that_asked_fo
     found.declare(wanted, {"r": T0}, T0 + 60.0, in_parts=True)
     assert found.placement.is_waiting
     await drive.see(changed("s", [item("1", T0 + 60.0)], T0 + 120.0))
-    found.placement.settle("s", T0 + 120.0)
+    found.placement.place_if_waiting("s", T0 + 120.0)
     assert [each.rule for each in found.planner.sources["s"].demands.rules] == ["r"]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyd.core.model.notations import mark_of
+from proxyd.core.model.decimal_marks import mark_of
 from proxyd.core.model.numbers import plain_number, read_number
 from tests.examples import examples
 

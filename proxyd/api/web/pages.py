@@ -275,7 +275,7 @@ def titles_of(news: list[wire.NotificationListed]) -> dict[str, str]:
 
 
 def changes_of(news: list[wire.NotificationListed]) -> dict[str, str]:
-    """Return the first lines of what changed, by the id of the notification that tells of it."""
+    """Return the first lines of what changed, by the id of the notification that reports it."""
     found = {}
     for each in news:
         data = each.body.get("data", {})

@@ -15,7 +15,7 @@ from unicodedata import decimal as digit_of
 
 from price_parser import parse_price
 
-from proxyd.core.model.notations import COMMA, POINT
+from proxyd.core.model.decimal_marks import COMMA, POINT
 
 LONGEST_NUMBER = 200
 """Characters of a text in which a number is looked for, so that no text costs more than 0.2 ms."""

@@ -171,7 +171,7 @@ class Planner:
             self._sleep(source, self.settings.grid.chronon_at(now_s))
 
     def carry(self, planned: PlannedProbe, now: Chronon) -> PlannedProbe | None:
-        """Return a probe that was not reached in its chronon as one of ``now``; ``None`` if it is to be planned again.
+        """Plan a probe that its chronon did not reach for ``now``; return ``None`` if it must be planned again.
 
         The caller keeps within the budget of ``now``.
         """
@@ -204,7 +204,10 @@ class Planner:
     # -- decisions
 
     def choose(self, now: Chronon, most: float = inf, *, from_s: float = -inf) -> list[PlannedProbe]:
-        """Return the probes to start in chronon ``now``: at most ``most``, none before ``from_s``."""
+        """Choose the probes to start in chronon ``now``: at most ``most``, none before ``from_s``.
+
+        They take their slots of hosts and budget. ``held_back``, ``limit`` and ``spent`` say how the choice went.
+        """
         self.queues.wake_up(now, self.sources)
         self.held_back = []
         start_s = self.settings.grid.start_s(now)
@@ -272,7 +275,7 @@ class Planner:
     def postponements(self, source_id: str) -> dict[Constraint, int]:
         """Return how often each constraint held back a source's probes."""
         source = self.sources[source_id]
-        return dict(Counter(source.postponed) + self.queues.times_without_room(source_id))
+        return dict(Counter(source.postponed) + self.queues.count_passed_over(source_id))
 
     def _take(self, candidate: Candidate, now: Chronon, at_s: float) -> PlannedProbe:
         source = candidate.source

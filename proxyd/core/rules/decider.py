@@ -224,7 +224,7 @@ class Decider:
         """Swap in a declaration; ``accepted`` holds each rule's NOW, ``declared`` since when each source is.
 
         ``swap`` is what ``compile`` returned for the same; without it, the declaration is compiled here. What did not
-        change is left alone. With ``in_parts`` the caller has sources placed by ``placement.placing``.
+        change is left alone. With ``in_parts`` the caller has sources placed by ``placement.place_in_parts``.
 
         Sources that stay keep what was learned; streams keep the counts that the rule still counts if its NOW is
         unchanged. Returns the new streams whose START lies in the past of a known source, for ``recalls.replay``.
@@ -243,7 +243,7 @@ class Decider:
         self.captures.declare()
         self.placement.declare(changed, now_s)
         if not in_parts:
-            run_parts(self.placement.placing(lambda: now_s))
+            run_parts(self.placement.place_in_parts(lambda: now_s))
         return backlog
 
     def accept_move(self, source_id: str, now_s: float) -> SourceState | None:
@@ -287,16 +287,16 @@ class Decider:
         """
         now_s = self.settings.grid.start_s(now)
         self.placement.refresh(now)
-        for _ in self.placement.placing(lambda: now_s):
+        for _ in self.placement.place_in_parts(lambda: now_s):
             if in_parts:
                 break
         self._hints.hasten_bursts(now_s)
-        return [each for each in self.planner.choose(now, most, from_s=from_s) if self._is_still_asked(each, now_s)]
+        return [each for each in self.planner.choose(now, most, from_s=from_s) if self._keep_or_drop(each, now_s)]
 
-    def _is_still_asked(self, planned: PlannedProbe, now_s: float) -> bool:
-        """Return whether a rule still asks for a probe of a source that may wait to be placed; else drop the probe."""
+    def _keep_or_drop(self, planned: PlannedProbe, now_s: float) -> bool:
+        """Return True if a rule still asks for this probe, else give it back; places its source first if that waits."""
         source_id = planned.probe.source_id
-        if not self.placement.settle(source_id, now_s):
+        if not self.placement.place_if_waiting(source_id, now_s):
             return True
         source = self.planner.sources.get(source_id)
         if source is not None and (source.demands or source.asked is not None):

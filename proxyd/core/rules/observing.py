@@ -1,4 +1,4 @@
-"""The way of an outcome: what it says, what it means for the rules, what is learned of it, what follows.
+"""How an outcome is handled: find events, evaluate rules, learn, and decide what follows.
 
 ``Observing.observe`` is the whole story; ``finish`` is what happens once its observation is recorded.
 """
@@ -166,7 +166,7 @@ class Observing:
         """
         if observation is not None and observation.bug is not None:
             outcome = observation.outcome
-        self._placement.settle(outcome.source_id, outcome.finished_s)
+        self._placement.place_if_waiting(outcome.source_id, outcome.finished_s)
         if observation is not None:
             self._placement.take_in(outcome, observation)
         learn = partial(self._placement.update_demands, outcome=outcome, observation=observation)
@@ -245,15 +245,17 @@ class Observing:
             return False
         if known.state(context.source) != context.state:
             return False
-        return all(known.is_unmoved(task.program, task.stream, task.across) for task in draft.tasks)
+        return all(known.is_unchanged(task.program, task.stream, task.across) for task in draft.tasks)
 
     def _take_in(
         self, draft: _Draft, results: RuleResults, matches: Sequence[Match]
     ) -> tuple[Observation, Sequence[Announcement]]:
-        """Learn what an outcome says, and what it means for the rules but for the joint intervals that it ends."""
+        """Apply an outcome to all that is known; the joint intervals that it ends are notified later."""
         outcome, found = draft.outcome, draft.found
-        self._placement.settle(outcome.source_id, outcome.finished_s)  # one that waits to be placed has no record yet
-        outage = tuple(self._outage_ended_by(draft.context, outcome))
+        self._placement.place_if_waiting(
+            outcome.source_id, outcome.finished_s
+        )  # one that waits to be placed has no record yet
+        outage = tuple(self._end_outage(draft.context, outcome))
         context = self._with_plan(draft.context, outcome)
         judged = calibrate(context, found, results.intervals)
         state = replace(next_state(context, found, judged, rng=self._rng), health=draft.health)
@@ -277,8 +279,8 @@ class Observing:
         )
         return self._with_restart(observation, outcome), captured.announcements
 
-    def _outage_ended_by(self, context: SourceContext, outcome: ProbeOutcome) -> Iterable[Notification]:
-        """Take in what an outcome says of our connection, and return the notices of the outage that it ends."""
+    def _end_outage(self, context: SourceContext, outcome: ProbeOutcome) -> Iterable[Notification]:
+        """Record what an outcome says of our connection, and return the notices of the outage that it ends."""
         health = context.state.health
         own = health.failing is not None and (health.is_sure or context.is_sure)
         since_s = -inf if own else inf if health.failing is None else health.failing.since_s
@@ -318,7 +320,7 @@ class Observing:
     async def _notify_joint(
         self, announced: Iterable[Announcement], now_s: float, evaluation: Evaluation, picture: str | None = None
     ) -> RuleResults:
-        """Return the notifications of joint intervals, and how their rules fail now."""
+        """Evaluate the messages of ended joint intervals, and count the failures of their rules."""
         tasks = [JointTask(each, self._known.grid, picture) for each in announced]
         made = await evaluation.run(tasks)
         ended = [(task.program.rule, each.failures) for task, each in zip(tasks, made, strict=True)]

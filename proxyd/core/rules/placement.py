@@ -80,7 +80,7 @@ class SourcePlacement:
         self._declared_s = now_s
 
     def release(self, lost: Iterable[str]) -> None:
-        """Note that sources may have gone to other planners; ``placing`` removes those, and places the rest again."""
+        """Note that sources may have gone to other planners; ``place_in_parts`` removes those and places the rest."""
         self._place_again(lost)
 
     def _place_again(self, sources: Iterable[str]) -> None:
@@ -111,27 +111,27 @@ class SourcePlacement:
         """Whether sources are still to be placed."""
         return bool(self._waiting)
 
-    def placing(self, now_s: Callable[[], float], size: int = _PART) -> Chunked[None]:
+    def place_in_parts(self, now_s: Callable[[], float], size: int = _PART) -> Chunked[None]:
         """Place the sources that wait for it, in parts; another declaration may come in between."""
         while self._waiting:
             for source_id in list(islice(self._waiting, size)):
-                self.settle(source_id, now_s())
+                self.place_if_waiting(source_id, now_s())
             self._planner.wake_due(self._grid.chronon_at(now_s()))
             yield
         self._changed = []
         self._records = {name: each for name, each in self._records.items() if name in self._known.paused}
         self._gained &= self._known.paused.keys()
 
-    def placing_declared(self, now_s: Callable[[], float]) -> Chunked[None]:
+    def place_declared_in_parts(self, now_s: Callable[[], float]) -> Chunked[None]:
         """Place the sources that the last declaration changed, in parts; others may still wait then."""
-        parts = self.placing(now_s)
+        parts = self.place_in_parts(now_s)
         while self._changed:
             if self._changed[-1] in self._waiting:
                 yield next(parts)
             else:
                 self._changed.pop()
 
-    def settle(self, source_id: str, now_s: float) -> bool:
+    def place_if_waiting(self, source_id: str, now_s: float) -> bool:
         """Place a source now if it waits for that; return whether it did."""
         is_waiting = source_id in self._waiting
         if is_waiting:
@@ -164,7 +164,7 @@ class SourcePlacement:
         epoch = self._epoch_at(now)
         if self._epoch is not None and epoch > self._epoch:
             for source_id in list(self._laid):
-                self.settle(source_id, now_s)
+                self.place_if_waiting(source_id, now_s)
                 if (planned := self._planner.sources.get(source_id)) is not None:
                     self._lay(planned, now_s)
                     self._planner.reschedule(source_id, now)

@@ -285,7 +285,7 @@ class DeciderPolicy:
     def choose(self, now: Chronon, room: int) -> Ints:
         """Return the decider's choice, with a new plan of the week every day."""
         terms, now_s = self._terms, self._terms.grid.start_s(now)
-        if self._day.rings(now):
+        if self._day.ring_if_due(now):
             probes_per_s = max(1, self._left) / (terms.stop_s - now_s)
             if (week := self._decider.fleet(now_s).plan(probes_per_s=probes_per_s)) is not None:
                 run_all(self._decider.switch_plan(week, now_s))

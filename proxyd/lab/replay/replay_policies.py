@@ -70,7 +70,7 @@ class Timer:
         self._period = max(1, terms.grid.ceil(period_s))
         self._next = terms.epoch.start
 
-    def rings(self, now: Chronon) -> bool:
+    def ring_if_due(self, now: Chronon) -> bool:
         """Return whether a period has passed since the last ring; the first call rings at once."""
         if now < self._next:
             return False
@@ -128,8 +128,8 @@ class AutoPolicy:
         self._grid = WeekGrid(terms.slot_s)
         weeks = self._learner.slots(terms.epoch.start, self._grid)
         self._day, self._week = Timer(terms, DAY_S), Timer(terms, WEEK_S)
-        self._day.rings(terms.epoch.start)  # the first day's prices and week shapes exist already
-        self._week.rings(terms.epoch.start)
+        self._day.ring_if_due(terms.epoch.start)  # the first day's prices and week shapes exist already
+        self._week.ring_if_due(terms.epoch.start)
         self._left = terms.probes
         self._learner.refresh(terms.epoch.start)
         rates = self._learner.rates_per_s(terms.epoch.start)
@@ -143,7 +143,7 @@ class AutoPolicy:
 
     def choose(self, now: Chronon, room: int) -> Ints:
         """Return the due sources; if the remaining budget fills every chronon, all of it is spent."""
-        if self._day.rings(now):
+        if self._day.ring_if_due(now):
             self._reprice(now)
         most = self._terms.per_chronon
         spend = most is not None and self._left >= most * (self._terms.epoch.stop - now)
@@ -175,7 +175,7 @@ class AutoPolicy:
     def _reprice(self, now: Chronon) -> None:
         terms = self._terms
         self._learner.refresh(now)
-        if self._week.rings(now):
+        if self._week.ring_if_due(now):
             weeks = self._learner.slots(now, self._grid)
             rates, now_s = self._learner.rates_per_s(now), terms.grid.start_s(now)
             self._planner.reshape(*self._curves(weeks, rates))
@@ -243,7 +243,7 @@ class _StepPolicy:
 
     def choose(self, now: Chronon, room: int) -> Ints:
         """Return the policy's choice for the pace of this chronon."""
-        if self._policy is None or self._timer.rings(now):
+        if self._policy is None or self._timer.ring_if_due(now):
             self._learner.refresh(now)
             self._policy = self._make(self._learner.rates_per_s(now) * self._terms.grid.length_s)
         count = min(room, self._terms.even(now))
@@ -268,7 +268,7 @@ class LearnedGreedyPolicy:
 
     def choose(self, now: Chronon, room: int) -> Ints:
         """Return the sources with the most expected items."""
-        if self._week.rings(now):
+        if self._week.ring_if_due(now):
             self._learner.refresh(now)
             self._policy.rates = self._learner.rates_per_s(now) * self._terms.grid.length_s
         return self._policy.choose(now - self._terms.epoch.start, min(room, self._terms.even(now)))
@@ -417,7 +417,7 @@ class EdfPolicy:
 
     def choose(self, now: Chronon, room: int) -> Ints:
         """Return the sources of the open intervals that end first."""
-        if self._epoch.rings(now):
+        if self._epoch.ring_if_due(now):
             self._own.renew(now)
         while self._sleeping and self._sleeping[0][0] <= now:
             self._open_next(heappop(self._sleeping)[1], now)

@@ -18,7 +18,7 @@ from typing import TypeAlias
 from lxml import etree, html
 from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
-from proxyd.core.model.notations import NO_LANGUAGES, Languages
+from proxyd.core.model.decimal_marks import NO_LANGUAGES, Languages
 from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass, Reader, css_parts
 from proxyd.probing.documents.document_texts import MOST_ITEMS, cap, clean, words
 from proxyd.probing.documents.probe_failures import SelectorError, UnreadableDocumentError

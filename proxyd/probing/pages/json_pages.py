@@ -17,7 +17,7 @@ from iregexp_check import check
 from jsonpath_rfc9535 import JSONPathEnvironment, JSONPathError, JSONPathNode, JSONPathQuery
 from jsonpath_rfc9535.function_extensions import ExpressionType, FilterFunction
 
-from proxyd.core.model.notations import NO_LANGUAGES, Languages
+from proxyd.core.model.decimal_marks import NO_LANGUAGES, Languages
 from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass, Reader
 from proxyd.probing.documents.document_texts import MOST_ITEMS, Json, load_json
 from proxyd.probing.documents.probe_failures import SelectorError, UnreadableDocumentError

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from proxyd.core.errors import ProbeError
+from proxyd.core.model.decimal_marks import NO_LANGUAGES, Languages
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.item import Item, Value
-from proxyd.core.model.notations import NO_LANGUAGES, Languages
 from proxyd.core.model.profile import PageClass
 from proxyd.probing import ParsedDocument, ParsedFeed, ParsedPage, parse_document
 

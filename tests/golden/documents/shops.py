@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from proxyd.core.language import BUILT_IN
-from proxyd.core.model.notations import NO_LANGUAGES, Languages
+from proxyd.core.model.decimal_marks import NO_LANGUAGES, Languages
 from proxyd.core.model.profile import PageClass
 from tests.golden.documents.case import Case
 from tests.golden.documents.pages import page_class

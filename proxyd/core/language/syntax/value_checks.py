@@ -15,9 +15,9 @@ from proxyd.core.language.syntax.check_context import CheckSettings, Reporter
 from proxyd.core.language.syntax.readers import selector_problem
 from proxyd.core.language.syntax.words import did_you_mean
 from proxyd.core.model.chronon import WallTime, read_clock, zone_names
+from proxyd.core.model.decimal_marks import LANGUAGE_NAMES, LANGUAGES, mark_of
 from proxyd.core.model.delivery import SECRET_PREFIX, SecretRef
 from proxyd.core.model.expression import Duration, TextSpan, Unit
-from proxyd.core.model.notations import LANGUAGE_NAMES, LANGUAGES, mark_of
 from proxyd.core.model.profile import Digest, Extraction, Reader
 
 _LONGEST_ADDRESS = 4096  # a longer one is not asked

@@ -60,8 +60,8 @@ def edf(intervals: Iterable[ExecutionInterval], capacity: Capacity) -> CaptureSc
 def earliest_deadline_first(jobs: Jobs, sources: Ints, room: Ints) -> tuple[Ints, Ints]:
     """Return the jobs that get a probe and their slots, in order of slots.
 
-    Jobs of one of the ``sources`` are served together; their numbers are below n, or below the number of the intervals'
-    sources. ``room`` is that of ``Jobs.room``.
+    Jobs of the same source share a probe. ``sources`` numbers them, below n or below the number of sources. ``room`` is
+    that of ``Jobs.room``.
     """
     arrivals = np.argsort(jobs.first, kind="stable")
     head = np.full(int(sources.max()) + 1 if len(sources) else 0, -1, dtype=np.int64)
@@ -134,7 +134,7 @@ class Jobs:
         return Jobs(self.index[which], self.sources[which], self.first[which], self.last[which], self.room, self.epoch)
 
     def chronons(self, slots: Ints) -> Ints:
-        """Return the chronons of slot numbers."""
+        """Return the chronons of these slots."""
         return slots + (self.epoch.start - 1)
 
 

@@ -160,9 +160,9 @@ class SourceQueues:
         for queue in (self.unseen, self.required, self.due):
             queue.note_look(source_id, limit)
 
-    def times_without_room(self, source_id: str) -> Counter[Constraint]:
+    def count_passed_over(self, source_id: str) -> Counter[Constraint]:
         """Return how often there was no room for a source."""
-        counts = (queue.times_without_room(source_id) for queue in (self.unseen, self.required, self.due))
+        counts = (queue.count_passed_over(source_id) for queue in (self.unseen, self.required, self.due))
         return sum(counts, Counter[Constraint]())
 
 
@@ -296,7 +296,7 @@ class ReadyQueue:
         if place is None:
             return
         source = self._sources[place]
-        for limit, passed in self.times_without_room(source_id).items():
+        for limit, passed in self.count_passed_over(source_id).items():
             source.postpone(limit, passed)
         del self._place[source_id]
         last = self._sources.pop()
@@ -399,7 +399,7 @@ class ReadyQueue:
             self._kept[place, 3 + _LIMITS.index(limit)] += 1
             self._looked_at += 1
 
-    def times_without_room(self, source_id: str) -> Counter[Constraint]:
+    def count_passed_over(self, source_id: str) -> Counter[Constraint]:
         """Return how often a source was passed over since it was put, by the limit that left no room."""
         place = self._place.get(source_id)
         if place is None:

@@ -197,7 +197,7 @@ class Knowledge:
         for stream in streams:
             self.streams[stream.rule, stream.source_id] = stream
 
-    def is_unmoved(self, program: RuleProgram, stream: StreamState, across: StreamState | None) -> bool:
+    def is_unchanged(self, program: RuleProgram, stream: StreamState, across: StreamState | None) -> bool:
         """Whether a rule and its streams, on one source and across all, are still these."""
         is_same = self.streams.get((stream.rule, stream.source_id)) is stream
         is_same = is_same and self.streams.get((stream.rule, "")) is across

@@ -13,10 +13,10 @@ import re2
 
 from proxyd.core.errors import EvaluationError
 from proxyd.core.model.chronon import all_zones
+from proxyd.core.model.decimal_marks import mark_of
 from proxyd.core.model.expression import LIKE_MEMORY_BYTES, CastType, re2_options
 from proxyd.core.model.field_values import coerce, iso_time
 from proxyd.core.model.item import Value
-from proxyd.core.model.notations import mark_of
 from proxyd.core.model.numbers import read_number
 from proxyd.core.model.profile import FieldType
 from proxyd.core.model.text_blocks import diff_blocks

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyd.core.language import During, counting_of, format_after, parse_during
+from proxyd.core.model.decimal_marks import Languages
 from proxyd.core.model.expression import Column, Expression, FromClass, IsNull, Select, children, conjuncts
 from proxyd.core.model.field_values import differ
 from proxyd.core.model.item import EventKind, Item, UpdateEvent, Value, is_cut
-from proxyd.core.model.notations import Languages
 from proxyd.core.model.profile import (
     PROBE_FIELDS,
     SOURCE_CLASS,

@@ -255,7 +255,7 @@ class JointCaptures:
     def take_in(
         self, found: Discovery, firings: Sequence[Firing], history: History, matches: Sequence[Match] = ()
     ) -> Captured:
-        """Return what a probe captured or missed, what its joint ``firings`` opened, and what was answered.
+        """Update the joint intervals with what a probe found and its joint ``firings``, and return what changed.
 
         The streams of the rules must already hold what the probe found.
         """
@@ -269,7 +269,7 @@ class JointCaptures:
             if firing.rule not in at_firing:
                 at_firing[firing.rule] = histories(history, self._programs[firing.rule], found.events)
             steps.append(self._open_interval(firing, probe_end, at_firing[firing.rule](firing)))
-        return self._moves_of(steps + self._awaited.take_in(found, matches))
+        return self._apply_steps(steps + self._awaited.take_in(found, matches))
 
     def give_up(self, interval: JointInterval, history: History, now_s: float) -> Captured | None:
         """End an interval without the sources that it still wants, or return ``None`` if it changed meanwhile."""
@@ -277,10 +277,10 @@ class JointCaptures:
             step = self._awaited.give_up(interval, now_s)
         else:
             step = self._end_overdue(interval, history, now_s)
-        return None if step is None else self._moves_of([step])
+        return None if step is None else self._apply_steps([step])
 
-    def _moves_of(self, steps: Sequence[IntervalStep]) -> Captured:
-        """Count the intervals that were decided, and return all that changed."""
+    def _apply_steps(self, steps: Sequence[IntervalStep]) -> Captured:
+        """Count the intervals that steps have decided, and return all that changed."""
         if not steps:
             return _NOTHING_CAPTURED
         self._first_end_s = min(self._first_end_s, *(step.interval.ends_s for step in steps if not step.is_over), inf)
@@ -323,7 +323,7 @@ class JointCaptures:
         done = list(self._seen_since(opened, counted_on, probe_end))
         done_ids = {each.source_id for each in done}
         late = (source_id for source_id in counted_on if source_id not in done_ids)
-        wanted = [*self._correlating_sources(program, event, probe_end), *late]
+        wanted = [*self._correlated_sources(program, event, probe_end), *late]
         deadline = None if program.life_s is None else opened + self._grid.ceil(program.life_s)
         waited_s = wait_s(map(probe_end.rate_per_s, wanted), chronon_s=self._grid.length_s)
         interval = JointInterval(
@@ -403,13 +403,13 @@ class JointCaptures:
         url = self._known.compiled.url_of(interval.event.source_id)
         return Announcement(self._programs[interval.rule], interval, history, url, now_s)
 
-    def _correlating_sources(self, program: RuleProgram, event: UpdateEvent, probe_end: _ProbeEnd) -> list[str]:
+    def _correlated_sources(self, program: RuleProgram, event: UpdateEvent, probe_end: _ProbeEnd) -> list[str]:
         found: list[str] = []
         for each in program.joined:
             rows = {source: self.shown.get(source) for source in each.sources}
             condition = each.correlation if probe_end.steps < _MOST_CORRELATING else None
             meter = Meter(CORRELATION_LIMITS)
-            found += _sources_that_correlate(event, rows, each.table, condition, meter)
+            found += _find_correlated_sources(event, rows, each.table, condition, meter)
             probe_end.steps += meter.steps
         return found
 
@@ -443,7 +443,7 @@ def _sources_to_count(program: RuleProgram, event: UpdateEvent) -> list[str]:
     return [source_id for source_id in program.event_sources if source_id != event.source_id]
 
 
-def _sources_that_correlate(
+def _find_correlated_sources(
     event: UpdateEvent,
     seen: Mapping[str, Sequence[Mapping[str, Value]] | None],
     table: str,

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from proxyd.core.model.notations import LANGUAGES, mark_of, mark_of_page
+from proxyd.core.model.decimal_marks import LANGUAGES, mark_of, mark_of_page
 from proxyd.core.model.numbers import LONGEST_NUMBER, currency_in, plain_number, read_number
 
 PRICES = [

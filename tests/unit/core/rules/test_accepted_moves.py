@@ -93,7 +93,7 @@ async def test_another_planner_that_follows_goes_on_at_the_new_address() -> None
     Sharing(other).follow_moves()
     assert other.known.compiled.sources["s"].url == NEW
     Sharing(other).take_over(Division(frozenset(range(SHARDS))), ["s"], {}, (), ())
-    for _ in other.placement.placing(lambda: T0 + 20):
+    for _ in other.placement.place_in_parts(lambda: T0 + 20):
         pass
     assert request_of(other).url == NEW
     assert other.planner.sources["s"].host == "new.example"

@@ -461,7 +461,7 @@ def test_sources_are_placed_in_parts_where_a_period_begins() -> None:
     def placed() -> int:
         return sum(bool(each.demands.rules) for each in found.planner.sources.values())
 
-    assert [placed(), *(placed() for _ in found.placement.placing(lambda: T0 + 20.0))] == [50, 100, 120]
+    assert [placed(), *(placed() for _ in found.placement.place_in_parts(lambda: T0 + 20.0))] == [50, 100, 120]
     assert len(found.choose(NOW + 3, in_parts=True)) == 10
 
 
@@ -479,20 +479,20 @@ def test_a_source_that_is_added_while_others_are_placed_is_placed_first() -> Non
     sources = [source(f"s{number}") for number in range(120)]
     found = decider(declaration(), now_s=T0)
     found.declare(declaration(*sources, rule("r")), {"r": T0}, T0, in_parts=True)
-    next(found.placement.placing(lambda: T0))
+    next(found.placement.place_in_parts(lambda: T0))
     found.declare(declaration(*sources, source("more"), rule("r")), {"r": T0}, T0, in_parts=True)
-    parts = list(found.placement.placing_declared(lambda: T0))
+    parts = list(found.placement.place_declared_in_parts(lambda: T0))
     assert (len(parts), len(found.planner.sources)) == (1, 100)
     assert "more" in found.planner.sources
     assert found.placement.is_waiting
-    assert list(found.placement.placing_declared(lambda: T0)) == []
+    assert list(found.placement.place_declared_in_parts(lambda: T0)) == []
 
 
 def test_all_that_is_declared_is_placed_though_the_last_of_it_was_placed_before() -> None:
     found = decider(declaration(), now_s=T0)
     found.declare(declaration(*(source(f"s{n}") for n in range(120)), rule("r")), {"r": T0}, T0, in_parts=True)
-    found.placement.settle("s119", T0)
-    assert len(list(found.placement.placing_declared(lambda: T0))) == 3
+    found.placement.place_if_waiting("s119", T0)
+    assert len(list(found.placement.place_declared_in_parts(lambda: T0))) == 3
     assert not found.placement.is_waiting
 
 

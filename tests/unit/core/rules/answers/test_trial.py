@@ -143,7 +143,7 @@ def test_a_planner_without_sources_tells_what_the_sources_of_others_would_cost()
     mine, theirs = source("a", host="a.example"), [source(f"b{n}", host=f"b{n}.example") for n in range(2)]
     found, more = running(mine, *theirs, rule("r", clauses=EVERY_TENTH)), rule("s", clauses=EVERY_TENTH)
     Sharing(found).release(Division(frozenset()), list(found.planner.sources))
-    run_all(found.placement.placing(lambda: T0))
+    run_all(found.placement.place_in_parts(lambda: T0))
     found.planner.share(0.0)
     cost = small_trial(found, declaration(mine, *theirs, more), T0).cost()
     assert not found.planner.sources
