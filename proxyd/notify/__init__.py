@@ -5,7 +5,7 @@ from proxyd.notify.channels.apprise_channel import AppriseChannel
 from proxyd.notify.channels.channel_routing import Channels, LeasedChannel, make_channels
 from proxyd.notify.channels.mail import MailChannel, MailSettings
 from proxyd.notify.channels.message_forms import sent_text
-from proxyd.notify.channels.webhook import EndpointGoneError, WebhookChannel, WebhookMessages, known_secret
+from proxyd.notify.channels.webhook import EndpointGoneError, WebhookChannel, known_secret
 from proxyd.notify.dispatcher import Dispatcher, DispatcherSettings
 from proxyd.notify.pings import Pings
 
@@ -21,7 +21,6 @@ __all__ = [
     "MailSettings",
     "Pings",
     "WebhookChannel",
-    "WebhookMessages",
     "known_secret",
     "make_channels",
     "sent_text",

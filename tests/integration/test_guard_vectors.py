@@ -17,6 +17,7 @@ import pytest
 import pytest_asyncio
 from aiohttp.abc import AbstractResolver
 
+from proxyd.base.ports import Message
 from proxyd.core.errors import BlockedAddressError, DeliveryError, FetchError
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.net import Guard, HostTokens, SessionLimits, make_session
@@ -113,7 +114,7 @@ async def deliver(url: str, guard: Guard, *, times: int = 1, resolver: AbstractR
     async with make_session(guard, contact="x", resolver=resolver or NamesResolver(), limits=ONCE) as session:
         channel = WebhookChannel(session, guard, FakeClock(), timeout_s=5.0)
         for _ in range(times):
-            await channel.deliver("m", url, "secret", b"{}", 1e9)
+            await channel.deliver(Message("m", "r", url, b"{}", 1e9, secret="secret"))
 
 
 @pytest.mark.parametrize("obeys_robots", [False, True], ids=["page", "robots"])

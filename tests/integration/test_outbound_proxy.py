@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from proxyd.base.ports import Message
 from proxyd.core.errors import DeliveryError
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.net import Guard, HostTokens, make_session
@@ -121,4 +122,5 @@ async def test_webhooks_go_through_the_proxy_as_well() -> None:
 async def deliver(proxy: Proxy, url: str, *, userinfo: str = "") -> None:
     guard = Guard()
     async with make_session(guard, contact="x", resolver=NamesResolver(**PUBLIC), proxy=proxy.url(userinfo)) as session:
-        await WebhookChannel(session, guard, FakeClock(), timeout_s=10.0).deliver("m", url, "secret", b"{}", 1e9)
+        channel = WebhookChannel(session, guard, FakeClock(), timeout_s=10.0)
+        await channel.deliver(Message("m", "r", url, b"{}", 1e9, secret="secret"))

@@ -21,8 +21,8 @@ from proxyd.base.clock import SystemClock
 from proxyd.base.ports import Message
 from proxyd.core.errors import DeliveryError
 from proxyd.core.model.delivery import WebhookForm
-from proxyd.net import Guard, HostTokens, make_session
-from proxyd.notify import Channels, WebhookMessages
+from proxyd.net import Guard, make_session
+from proxyd.notify import Channels
 from proxyd.notify.channels.webhook import EndpointGoneError, WebhookChannel, signing_keys
 from tests.fakes import FakeClock
 
@@ -50,6 +50,10 @@ async def channel(guard: Guard = LOOPBACK, timeout_s: float = 5.0) -> AsyncItera
         yield WebhookChannel(session, guard, FakeClock(), timeout_s=timeout_s)
 
 
+def sent(url: str, secret: str | bytes = WHSEC, *, at_s: float = 1e9) -> Message:
+    return Message("msg_1", "r", url, BODY, at_s, secret=secret)
+
+
 def answering(status: int, text: str = "", headers: dict[str, str] | None = None) -> Handler:
     async def handle(_request: web.BaseRequest) -> web.StreamResponse:
         return web.Response(status=status, text=text, headers=headers)
@@ -60,14 +64,14 @@ def answering(status: int, text: str = "", headers: dict[str, str] | None = None
 async def failure(handler: Handler, timeout_s: float = 5.0) -> DeliveryError:
     async with receiving(handler) as url, channel(timeout_s=timeout_s) as hook:
         with pytest.raises(DeliveryError) as caught:
-            await hook.deliver("msg_1", url, WHSEC, BODY, 1e9)
+            await hook.deliver(sent(url))
     return caught.value
 
 
 @pytest.mark.parametrize("coding", ["br", "gzip", "deflate", "zstd", "UTF-8", "gzip, br", "none"])
 async def test_an_answer_in_an_odd_coding_is_an_answer(coding: str) -> None:
     async with receiving(answering(200, "ok", {"Content-Encoding": coding})) as url, channel() as hook:
-        assert await hook.deliver("msg_1", url, WHSEC, BODY, 1e9) == "the receiver answered 200"
+        assert await hook.deliver(sent(url)) == "the receiver answered 200"
     failed = await failure(answering(500, "no disk", {"Content-Encoding": coding}))
     assert failed.message == "the receiver answered 500: no disk"
 
@@ -99,7 +103,7 @@ async def test_the_receiver_can_verify_the_signature(secret: str | bytes, receiv
 
     now_s = SystemClock().time_s()
     async with receiving(handle) as url, channel() as hook:
-        await hook.deliver("msg_1", url, secret, BODY, now_s)
+        await hook.deliver(sent(url, secret, at_s=now_s))
     headers, body = seen[0]
     assert Webhook(receivers_key).verify(body, headers) == json.loads(BODY)
     assert body == BODY
@@ -112,7 +116,7 @@ async def test_the_receiver_can_verify_the_signature(secret: str | bytes, receiv
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
 async def test_every_2xx_is_success(status: int) -> None:
     async with receiving(answering(status)) as url, channel() as hook:
-        await hook.deliver("msg_1", url, WHSEC, BODY, 1e9)
+        await hook.deliver(sent(url))
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 408, 425, 429, 500, 503])
@@ -146,7 +150,7 @@ async def test_a_receiver_that_does_not_answer_is_retried() -> None:
         pass
     async with channel() as hook:
         with pytest.raises(DeliveryError) as caught:
-            await hook.deliver("msg_1", url, WHSEC, BODY, 1e9)
+            await hook.deliver(sent(url))
     assert caught.value.retryable
 
 
@@ -171,7 +175,7 @@ async def test_refused_addresses_are_not_retried_and_nobody_arrives(url: str) ->
 
     async with receiving(handle) as here, channel(Guard()) as hook:
         with pytest.raises(DeliveryError) as caught:
-            await hook.deliver("msg_1", url.format(url=here), WHSEC, BODY, 1e9)
+            await hook.deliver(sent(url.format(url=here)))
     assert arrived == []
     assert not caught.value.retryable
     assert "hunter2" not in str(caught.value)
@@ -182,19 +186,11 @@ async def test_a_bad_secret_is_not_retried_and_not_told(secret: str | bytes, cap
     caplog.set_level(logging.DEBUG)
     async with channel() as hook:
         with pytest.raises(DeliveryError) as caught:
-            await hook.deliver("msg_1", "http://127.0.0.1:1/", secret, BODY, 1e9)
+            await hook.deliver(sent("http://127.0.0.1:1/", secret))
     error = caught.value
     assert not error.retryable
     assert "hunter2" not in f"{error!r} {error.__cause__!r} {caplog.text}"
     assert error.__suppress_context__ or error.__context__ is None
-
-
-async def test_each_request_takes_the_token_of_its_host() -> None:
-    clock = FakeClock()
-    tokens = HostTokens(clock, 5.0)
-    async with receiving(answering(200)) as url, make_session(LOOPBACK, contact="x") as session:
-        await WebhookChannel(session, LOOPBACK, clock, tokens=tokens).deliver("m", url, WHSEC, BODY, 1e9)
-    assert len(tokens) == 1
 
 
 class Receiver:
@@ -222,7 +218,7 @@ async def sent_in(form: WebhookForm, secret: bytes | str, *, times: int = 1) -> 
     """Return what a receiver gets of one message in a form."""
     receiver = Receiver()
     async with receiving(receiver) as url, channel() as hook:
-        ways = Channels({"webhook": WebhookMessages(hook)})
+        ways = Channels({"webhook": hook})
         now_s = SystemClock().time_s()
         for _ in range(times):
             message = Message("ntf_1", "a b/ž", url, NOTIFICATION, now_s, form=form.value, secret=secret)
@@ -241,7 +237,7 @@ async def test_the_github_form_is_signed_as_its_receivers_verify_it() -> None:
 async def test_version_2_of_the_payload_is_what_is_signed() -> None:
     receiver = Receiver()
     async with receiving(receiver) as url, channel() as hook:
-        ways = Channels({"webhook": WebhookMessages(hook)})
+        ways = Channels({"webhook": hook})
         now_s = SystemClock().time_s()
         await ways.deliver(Message("ntf_1", "a", url, NOTIFICATION, now_s, payload=2, secret=WHSEC))
     ((headers, body),) = receiver.seen
@@ -296,5 +292,5 @@ def test_a_secret_that_is_not_text_is_one_key() -> None:
 async def test_a_webhook_without_a_secret_is_not_sent() -> None:
     async with channel() as hook:
         with pytest.raises(DeliveryError, match="the webhook has no secret; give it one with SECRET") as caught:
-            await WebhookMessages(hook).deliver(Message("msg_1", "r", "http://127.0.0.1:9/", BODY, 1e9, "webhook"))
+            await hook.deliver(Message("msg_1", "r", "http://127.0.0.1:9/", BODY, 1e9, "webhook"))
     assert not caught.value.retryable

@@ -27,9 +27,9 @@ from proxyd.tracing import NO_TRACES
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from proxyd.base.ports import Channel, Clock, Message, ResolveSecret
+    from proxyd.base.ports import Clock, Message, ResolveSecret
     from proxyd.core.model.delivery import SecretRef
-    from proxyd.net import Guard, HostTokens
+    from proxyd.net import Guard
     from proxyd.notify.channels import ChannelResources
     from proxyd.tracing import Tracer
 
@@ -56,16 +56,10 @@ def known_secret(resolve: ResolveSecret, ref: SecretRef) -> bytes:
 
 
 class WebhookChannel:
-    """Delivers notifications by signed POST requests; it neither retries nor follows redirects.
+    """Delivers notifications by signed POST requests, each in its own form; it neither retries nor follows redirects.
 
-    Parameters
-    ----------
-    tokens
-        Spaces the requests to one host, if given; waiting for them does not count towards ``timeout_s``.
-    timeout_s
-        Limit for connecting, sending and reading the answer together.
-    tracer
-        Names the trace step of each request, which receivers get as ``traceparent``.
+    ``timeout_s`` limits connecting, sending and reading the answer together. ``tracer`` names the trace step of each
+    request, which receivers get as ``traceparent``.
     """
 
     def __init__(
@@ -74,54 +68,33 @@ class WebhookChannel:
         guard: Guard,
         clock: Clock,
         *,
-        tokens: HostTokens | None = None,
         timeout_s: float = 15.0,
         tracer: Tracer = NO_TRACES,
     ) -> None:
         self._session = session
         self._guard = guard
         self._clock = clock
-        self._tokens = tokens
         self._timeout_s = timeout_s
         self._tracer = tracer
 
-    async def deliver(
-        self,
-        notification_id: str,
-        url: str,
-        secret: bytes | str,
-        body: bytes,
-        attempt_time_s: float,
-        *,
-        form: WebhookForm = WebhookForm.STANDARD,
-    ) -> str:
-        """Return the receiver's answer once it accepted ``body`` with a 2xx status.
+    async def deliver(self, message: Message) -> str:
+        """Return the receiver's answer once it accepted the message with a 2xx status.
 
-        Parameters
-        ----------
-        notification_id
-            The same on every attempt, so that receivers can recognize repetitions.
-        secret
-            ``whsec_`` and base64, or any other text or bytes, used unchanged; several values, separated by white
-            space or commas, all sign, so that one can replace another.
-        attempt_time_s
-            Unix seconds for ``webhook-timestamp``; receivers refuse old ones, so each attempt needs its own.
-        form
-            Which headers sign it; ``body`` is sent unchanged.
-
-        Raises
-        ------
-        EndpointGoneError
-            The receiver answered 410.
-        DeliveryError
-            Anything else went wrong; ``retryable`` says whether trying again can help.
+        The secret is ``whsec_`` and base64, or any other text or bytes, used unchanged; several values, separated by
+        white space or commas, all sign, so that one can replace another. Raises ``EndpointGoneError``: the receiver
+        answered 410; ``DeliveryError``: anything else went wrong, and ``retryable`` says whether trying again can help.
         """
-        headers = _headers(notification_id, secret, body, attempt_time_s, form)
+        if message.secret is None:
+            raise DeliveryError("the webhook has no secret; give it one with SECRET", retryable=False)
+        form = WebhookForm(message.form)
+        body = webhook_body(message.message_id, message.rule, message.body, form=form, version=message.payload)
+        # receivers refuse old timestamps, so each attempt has its own
+        headers = _headers(message.message_id, message.secret, body, message.attempt_s, form)
         if context := self._tracer.context():
             headers["traceparent"] = context
-        target = self._target(url)
-        if self._tokens is not None:
-            await self._tokens.take(target.raw_host or "")
+        return await self._post(self._target(message.endpoint), body, headers)
+
+    async def _post(self, target: URL, body: bytes, headers: dict[str, str]) -> str:
         async with (
             _client_errors(self._timeout_s),
             asyncio.timeout(self._timeout_s),
@@ -153,29 +126,10 @@ class WebhookChannel:
         )
 
 
-class WebhookMessages:
-    """The Channel port over webhooks: each message in its own form."""
-
-    def __init__(self, webhook: WebhookChannel) -> None:
-        self._webhook = webhook
-
-    async def deliver(self, message: Message) -> str:
-        """Return the receiver's answer once it accepted the message."""
-        if message.secret is None:
-            raise DeliveryError("the webhook has no secret; give it one with SECRET", retryable=False)
-        form = WebhookForm(message.form)
-        body = webhook_body(message.message_id, message.rule, message.body, form=form, version=message.payload)
-        return await self._webhook.deliver(
-            message.message_id, message.endpoint, message.secret, body, message.attempt_s, form=form
-        )
-
-
-def open_webhooks(resources: ChannelResources) -> Channel:
+def open_webhooks(resources: ChannelResources) -> WebhookChannel:
     """Return the webhook channel."""
     timeout_s, tracer = resources.settings.delivery_timeout, resources.tracer
-    return WebhookMessages(
-        WebhookChannel(resources.session, resources.guard, resources.clock, timeout_s=timeout_s, tracer=tracer)
-    )
+    return WebhookChannel(resources.session, resources.guard, resources.clock, timeout_s=timeout_s, tracer=tracer)
 
 
 def signing_keys(secret: bytes | str) -> list[bytes]:

@@ -8,13 +8,16 @@ from email.policy import default
 from typing import Any, cast
 
 import pytest
+from aiohttp import ClientSession
+from yarl import URL
 
 from proxyd.base.ports import Gathered, Message
-from proxyd.core.model.delivery import WebhookForm
 from proxyd.core.model.outcome import Picture
-from proxyd.notify import WebhookChannel, WebhookMessages
+from proxyd.net import Guard
+from proxyd.notify import WebhookChannel
 from proxyd.notify.channels.mail import compose
 from proxyd.notify.channels.message_forms import cloudevent, digest, payload, plain_text, sent_text, subject
+from tests.fakes import FakeClock
 
 
 def body(name: str, *titles: str | None, **data: Any) -> bytes:
@@ -144,15 +147,16 @@ def test_an_event_of_no_single_source_has_no_subject() -> None:
     assert json.loads(cloudevent("1", "R", body("1", "a")))["subject"] == "s"
 
 
-class Sink:
-    """Stands in for the session of webhooks, and keeps the bodies that are posted."""
+class Sink(WebhookChannel):
+    """Webhooks that keep the bodies that are posted."""
 
     def __init__(self) -> None:
+        super().__init__(cast("ClientSession", None), Guard(), FakeClock())
         self.bodies: list[bytes] = []
 
-    async def deliver(self, *arguments: Any, form: WebhookForm) -> str:
-        self.bodies.append(arguments[3])
-        return form.value
+    async def _post(self, target: URL, body: bytes, headers: dict[str, str]) -> str:
+        self.bodies.append(body)
+        return "accepted"
 
 
 @pytest.mark.parametrize(("form", "version"), [("STANDARD", 1), ("STANDARD", 2), ("GITHUB", 2), ("CLOUDEVENTS", 2)])
@@ -160,7 +164,7 @@ async def test_what_is_shown_of_a_webhook_is_what_it_gets(form: str, version: in
     recorded = body("n1", "Café", message={"title": "Café", "rows": ["Café"]})
     sink = Sink()
     message = Message("n1", "R", "https://r.example/", recorded, 0.0, form=form, payload=version, secret="x")
-    await WebhookMessages(cast("WebhookChannel", sink)).deliver(message)
+    await sink.deliver(message)
     title, text = sent_text("n1", "R", recorded, kind="webhook", form=form, version=version)
     assert title == ""
     assert json.loads(text) == json.loads(sink.bodies[0])
