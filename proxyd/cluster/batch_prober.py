@@ -225,7 +225,6 @@ class BatchProber:
                     log.debug("no planner can be asked yet", error=error.message)
 
     def _greeting_s(self) -> float:
-        """Return when the next hello is due."""
         if self._is_called:
             return -inf
         if self._greeted_s == -inf:  # the first one is said once a server is connected
@@ -250,7 +249,6 @@ class BatchProber:
         self._to_greet.notify()
 
     def _hear(self, received: Received) -> None:
-        """Take in what a planner says."""
         try:
             if received.last_word == "batch":
                 self._take(BATCHES.read(received.data))
@@ -341,12 +339,10 @@ class BatchProber:
             await self._link.send(report_to(batch.term), REPORTS.write(report))
 
     def _left_s(self, held: _Held) -> float:
-        """Return for how long a batch is still ours."""
         session = self._sessions.get(held.batch.term)
         return -inf if session is None else session.left_s(held.until_s, self._now_s())
 
     def _is_ours(self, held: _Held) -> bool:
-        """Whether a request of a batch may be made."""
         return self._left_s(held) > 0.0
 
     async def _work(self, held: _Held) -> None:
@@ -375,7 +371,6 @@ class BatchProber:
     # -- reports
 
     async def _report(self, batch: Batch, number: int, outcome: ProbeOutcome) -> None:
-        """Report the result of a request."""
         reading, placed = batch.requests[number].reading, self._place_outcome(batch, outcome)
         report = ProbeReport(batch.batch_id, number, self.prober_id, reading, batch.sent_s, placed)
         key = (batch.batch_id, number)
@@ -404,7 +399,6 @@ class BatchProber:
             log.debug("a report cannot be sent yet", error=error.message)
 
     async def _send_again(self) -> None:
-        """Send each report again that no planner has recorded for long."""
         while True:
             await self._to_send.sleep(self._clock, _SHORTEST_WAIT_S if self._unrecorded else inf)
             for report in [each for each in self._unrecorded.values() if each.again_s <= self._now_s()]:
@@ -495,5 +489,4 @@ class _PlannerSession:
         return max(0.0, self._at_most_s(now_s) - then_s)
 
     def _at_most_s(self, now_s: float) -> float:
-        """Return what the planner's clock shows at most."""
         return self._shown_s + (now_s - self._as_of_s) * (1.0 + _CLOCK_DRIFT)

@@ -254,7 +254,6 @@ class Machine:
             wake()
 
     async def _probe(self, link: NatsConnection, works_on: asyncio.Event) -> None:
-        """Make probes until the planner has ended."""
         given = self.settings
         settings = ProberSettings(self.name, given.prober_hosts, given.drain_timeout, given.host_spacing)
         prober = BatchProber(link, self.network.prober, self.clock, self.metrics, settings)
@@ -342,7 +341,6 @@ class Machine:
     # -- parts
 
     def _transport(self, joined: Membership) -> Transport:
-        """Return what brings a planner's requests to probers."""
         shares, may_send = joined.shares, joined.lease.is_held
         if self.link is None:
             return LocalTransport(self.network.prober, may_send)
@@ -406,7 +404,6 @@ async def serve(settings: Settings) -> None:
 
 
 def _serve_beside(settings: Settings) -> None:
-    """Run one of the other planner processes of a machine."""
     configure(settings.log_format, settings.log_level)
     asyncio.run(serve(settings))
 

@@ -250,7 +250,6 @@ class NatsTransport:
                     task.cancel()
 
     async def _call(self) -> None:
-        """Let every prober say hello."""
         self._called_s = self._now_s()
         await self._link.send(CALL)
         self._must_call = False
@@ -282,7 +281,6 @@ class NatsTransport:
         return self._tasks.create_task(work, name=name)
 
     def _busy(self) -> list[str]:
-        """Return the probers that have batches."""
         return [each.prober_id for each in self._sent.values()]
 
     # -- requests

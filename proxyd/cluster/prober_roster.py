@@ -113,7 +113,6 @@ class ProberRoster:
             member.batches.discard(batch_id)
 
     def _forget(self, now_s: float) -> None:
-        """Forget the probers that have not been heard for long."""
         gone = [prober_id for prober_id, member in self._members.items() if now_s > member.heard_s + _FORGOTTEN_S]
         for prober_id in gone:
             del self._members[prober_id]

@@ -92,7 +92,6 @@ class RedirectTurns:
             self._note_silent(host)
 
     async def _ask(self, turn: TurnMessage, awaited: _Awaited) -> None:
-        """Ask once, and wait for a second or until the turn is given."""
         awaited.unheard += 1
         with suppress(ClusterError):
             await self._link.send(TURN, TURNS.write(turn))

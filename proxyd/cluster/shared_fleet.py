@@ -236,7 +236,6 @@ class Handovers:
 
 
 def _only_in(one: Division, other: Division, known: Knowledge) -> list[str]:
-    """Return the sources that one division has and another one has not."""
     sources = known.compiled.declaration.sources
     return [name for name, source in sources.items() if one.has(source.url) and not other.has(source.url)]
 

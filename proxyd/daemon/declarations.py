@@ -141,7 +141,6 @@ def changes_of(running: Declaration, wanted: Declaration) -> DeclarationChanges:
 
 
 def _rules_with_new_query(running: Declaration, wanted: Declaration) -> frozenset[str]:
-    """Return the rules whose query is edited."""
     both = running.rules.keys() & wanted.rules.keys()
     return frozenset(name for name in both if running.rules[name].query != wanted.rules[name].query)
 
@@ -317,7 +316,6 @@ class Declarations:
         return replace(changes, warnings=warnings), await asyncio.to_thread(trial.cost)
 
     async def _trial(self, wanted: Declaration, now_s: float) -> Trial:
-        """Return a trial of a declaration, whose new rules would be accepted now."""
         running = self._known.compiled
         accepted = dict.fromkeys(wanted.rules, now_s)
         accepted |= {name: each.accepted_s for name, each in running.programs.items() if name in accepted}

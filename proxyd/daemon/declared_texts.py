@@ -269,7 +269,6 @@ def _what_is_unfit(statement: Statement, printed: str) -> str | None:
 
 
 def _is_of(profile: str, statement: Statement) -> bool:
-    """Return whether a statement declares a profile or a rule of it."""
     match statement:
         case CreateProfile():
             return statement.name.value == profile

@@ -103,7 +103,6 @@ class Housekeeping:
         self._metrics.items_bytes.set(sizes.total_bytes)
 
     async def _expire_items(self) -> int:
-        """Delete the oldest days of items if all of them are too large."""
         sizes = await measure_items(self._store.read)
         since_s = fitting_since_s(sizes, self._settings.items_bytes)
         deleted = 0

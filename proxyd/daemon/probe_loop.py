@@ -344,7 +344,6 @@ class ProbeLoop:
         self._ending = None
 
     async def _place(self) -> None:
-        """Place the sources whose rules have begun or ended."""
         with ExitStack() as stack:
             for parts, _ in enumerate(self._decider.placement.place_in_parts(self._clock.time_s), 1):
                 if self.is_draining:

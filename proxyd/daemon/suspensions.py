@@ -243,7 +243,6 @@ class Suspensions:
             raise BusyError("the daemon is starting; try again in a few seconds")
 
     def _rules(self, key: Key) -> list[str]:
-        """Return the rules that a suspension mutes."""
         if key[0] is Subject.RULE:
             return [key[1]]
         return [name for name, rule in self._declaration.rules.items() if key[1] in rule.profiles]

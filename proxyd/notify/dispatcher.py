@@ -265,6 +265,5 @@ class Dispatcher:
 
 
 def _shown(delivery: DueDelivery) -> str:
-    """Return an endpoint for the log."""
     is_webhook = delivery.kind == "webhook"
     return without_path(delivery.endpoint) if is_webhook else shown_endpoint(delivery.kind, delivery.endpoint)

@@ -18,7 +18,6 @@ from proxyd.store.declared_rows import StoredText
 from proxyd.store.plan_rows import StoredPlan
 from proxyd.store.seen_events import read_past
 from proxyd.store.sql_store import SqlStore
-from proxyd.store.suspension_rows import Suspended
 
 __all__ = [
     "KEPT_ANSWERS_S",
@@ -26,7 +25,6 @@ __all__ = [
     "StoreConnections",
     "StoredPlan",
     "StoredText",
-    "Suspended",
     "back_up",
     "check_copy",
     "copy_database",

@@ -317,7 +317,6 @@ def intervals_of_rule(rule: str, since_s: float) -> Select[*tuple[Any, ...]]:
 
 
 def _latest_of_each(intervals: Iterable[DecidedInterval]) -> tuple[DecidedInterval, ...]:
-    """Return the last interval of each source."""
     return tuple({each.source_id: each for each in intervals}.values())
 
 

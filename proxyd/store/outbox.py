@@ -265,7 +265,6 @@ def _due_query(*, is_shared: bool) -> Select[*tuple[Any, ...]]:
 
 
 def _next_query(*, is_shared: bool) -> Select[*tuple[Any, ...]]:
-    """Return the query of when a delivery is due next."""
     o, lanes = t.outbox.c, _waiting_lanes()
     of_lane = and_(o.state == "pending", o.lane == lanes.c.lane, _is_open(is_shared=is_shared))
     return select(func.min(o.next_s)).select_from(lanes.outerjoin(t.outbox, of_lane))

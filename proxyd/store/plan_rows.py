@@ -60,7 +60,6 @@ async def expire_pictures(writer: Writer, *, most_bytes: int) -> int:
 
 
 def _delete_unused(connection: Connection) -> int:
-    """Delete some of the pictures that no notification has, and return how many."""
     has_one = select(t.notifications.c.position).where(t.notifications.c.picture == _c.sha256).exists()
     some = select(_c.sha256).where(~has_one).limit(MOST_DELETED)
     return connection.execute(delete(t.pictures).where(_c.sha256.in_(some))).rowcount
@@ -91,7 +90,6 @@ def joint_row(interval: JointInterval) -> dict[str, Any]:
 
 
 def _joint_interval(row: Row[Any]) -> JointInterval:
-    """Return the interval that ``joint_row`` wrote."""
     body = json.loads(row.body)
     return JointInterval(
         interval_id=row.interval_id,
@@ -208,6 +206,11 @@ class SqlPlanRecord:
 def record_sources(connection: Connection, observations: Sequence[Observation], part: int) -> None:
     """Write the states of sources, how the planner stands with them, and what they share."""
     execute_many(connection, _UPSERT_SOURCE, [rows.source_row(o.state, o.record) for o in observations])
-    execute_many(connection, _HINT, [rows.hint_row(hint) for o in observations for hint in o.hints])
+    hints = [
+        {"of_source": hint.source_id, "items": hint.items, "since_at_s": hint.since_s}
+        for o in observations
+        for hint in o.hints
+    ]
+    execute_many(connection, _HINT, hints)
     shared = [o.fleet for o in observations if o.fleet is not None]
     execute_many(connection, _UPSERT_FLEET, [rows.fleet_row(each, part) for each in shared[-1:]])

@@ -10,11 +10,14 @@ from sqlalchemy import ColumnElement, Connection, and_, bindparam, cast, exists,
 
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import EventKind
-from proxyd.core.rules.known.state import Notification
+from proxyd.core.model.schedule import Probe
+from proxyd.core.rules.known.state import IntervalRecord, Notification, StoredEvent
 from proxyd.core.rules.stages.observation import Observation, RuleResults
+from proxyd.core.rules.stages.source_state import Calibration
 from proxyd.store import rows
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import LOCKS, NEWS
+from proxyd.store.databases.shards import shard_of
 from proxyd.store.digest_rows import LimitTimes, exceeding
 from proxyd.store.plan_rows import joint_row, record_sources
 from proxyd.store.rows import DigestTimes
@@ -24,6 +27,14 @@ from proxyd.store.webhook_states import held, state_of
 
 _CHUNK = 500
 log = structlog.get_logger("store")
+_NOTIFICATION_FIELDS = (
+    *("notification_id", "rule", "source_id", "event_s", "created_s"),
+    *("late", "body", "limited_by", "picture"),
+)
+_UNAWAITED_COLUMNS = (
+    *("source_id", "seq", "item_id", "content_hash", "fields"),
+    *("published_s", "event_s", "seen_s", "exact"),
+)
 
 _of_item = and_(
     t.items.c.source_id == bindparam("of_source"), t.items.c.item_id == bindparam("of_item"), t.items.c.gone_s.is_(None)
@@ -50,7 +61,7 @@ _kept_recently = exists().where(
     _recent.c.seen_s > bindparam("recent_s"),
 )
 _UNAWAITED: dict[str, ColumnElement[Any]] = {
-    name: cast(bindparam(f"new_{name}"), t.changes.c[name].type) for name in rows.UNAWAITED_COLUMNS
+    name: cast(bindparam(f"new_{name}"), t.changes.c[name].type) for name in _UNAWAITED_COLUMNS
 }
 _INSERT_UNAWAITED = insert(t.changes).from_select(  # with the fields that the item still has
     [*_UNAWAITED, "kind", "old_hash", "old_fields"],
@@ -75,11 +86,20 @@ def record_observations(connection: Connection, observations: Sequence[Observati
     """Write what probes changed; ``part`` is which of the sources this process has."""
     record_sources(connection, observations, part)
     events = [(o.state.source_id, event) for o in observations for event in o.found.events]
-    renamed = [rows.row_of_new_identity(o, *names) for o in observations for names in o.found.window.renamed]
+    renamed = [
+        {"of_source": o.state.source_id, "of_item": old_id, "new_id": new_id}
+        for o in observations
+        for old_id, new_id in o.found.window.renamed
+    ]
     execute_many(connection, _RENAME_ITEM, renamed)
-    afresh = [rows.afresh_row(o) for o in observations if o.found.starts_afresh]
+    # what is stored of a source that starts afresh is of an earlier address or reading
+    afresh = [_at_end(o) for o in observations if o.found.starts_afresh]
     execute_many(connection, _MARK_ALL_GONE, afresh)
-    gone = [rows.gone_row(*each) for each in events if each[1].kind is EventKind.DELETE]
+    gone = [
+        {"of_source": source_id, "of_item": event.item.item_id, "seen_at_s": event.seen_s}
+        for source_id, event in events
+        if event.kind is EventKind.DELETE
+    ]
     execute_many(connection, _MARK_GONE, gone)
     inserted = [rows.item_row(*each) for each in events if each[1].kind is EventKind.INSERT]
     execute_many(connection, _INSERT_ITEM, inserted)
@@ -90,23 +110,21 @@ def record_observations(connection: Connection, observations: Sequence[Observati
         if event.kind is not EventKind.INSERT and event.kind in o.found.kept_kinds
     ]
     execute_many(connection, _INSERT_CHANGE, changed)
-    aside = [
-        rows.row_of_unawaited_update(o.state.source_id, event) for o in observations for event in o.found.unawaited
-    ]
+    aside = [_unawaited_row(o.state.source_id, event) for o in observations for event in o.found.unawaited]
     execute_many(connection, _INSERT_UNAWAITED, aside)
     of_sources = [rows.source_event_row(o.state.source_id, each) for o in observations for each in o.source_events]
     execute_many(connection, _INSERT_SOURCE_EVENT, of_sources)
     execute_many(
         connection, _EDIT_ITEM, [rows.edit_row(o, item) for o in observations for item in o.found.window.edited]
     )
-    present = [rows.present_row(o, item_id) for o in observations for item_id in o.found.present]
+    present = [_at_end(o) | {"of_item": item_id} for o in observations for item_id in o.found.present]
     execute_many(connection, _MARK_PRESENT, present)
     weeks = [rows.week_row(o.state.source_id, o.week) for o in observations if o.week is not None]
     execute_many(connection, _UPSERT_WEEK, weeks)
     told = [(o, o.calibration) for o in observations if o.calibration is not None]
-    accounts = [rows.account_row(*each, part) for each in told]
+    accounts = [_account_row(*each, part) for each in told]
     execute_many(connection, _ADD_ACCOUNT, accounts)
-    probes = [rows.probe_row(o, o.probe) for o in observations if o.probe is not None]
+    probes = [_probe_row(o, o.probe) for o in observations if o.probe is not None]
     execute_many(connection, _INSERT_PROBE, probes)
 
 
@@ -122,7 +140,7 @@ def record_results(
         # Readers go on after the highest position: none may be committed after a higher one
         connection.execute(select(func.pg_advisory_xact_lock(LOCKS, NEWS)))
     execute_many(connection, _UPSERT_STREAM, [rows.stream_row(stream) for each in results for stream in each.streams])
-    intervals = [rows.interval_row(record, grid) for each in results for record in each.intervals]
+    intervals = [_interval_row(record, grid) for each in results for record in each.intervals]
     execute_many(connection, _INSERT_INTERVAL, intervals)
     if failing := [one for each in results for one in each.failing]:
         record_failing(connection, failing)
@@ -146,18 +164,92 @@ def record_notifications(
     digests: Mapping[str, DigestTimes],
     limits: Mapping[str, LimitTimes],
 ) -> None:
-    """Write notifications, and a delivery to each of their receivers; those of ``muted`` rules are kept back."""
+    """Write notifications, and a delivery to each of their receivers; one that exceeds a limit is not sent.
+
+    Those of ``muted`` rules wait until these are no longer muted, gathered ones for the end of their period.
+    """
     unanswered, limited = held(connection), exceeding(connection, sent, limits)
-    marks = [{"is_muted": one.rule in muted, "is_limited": one.notification_id in limited} for one in sent]
-    made = [rows.notification_row(one, **mark) for one, mark in zip(sent, marks, strict=True)]
+    made, outbox = list[dict[str, Any]](), list[dict[str, Any]]()
+    for one in sent:
+        digest, is_muted, is_limited = digests.get(one.rule), one.rule in muted, one.notification_id in limited
+        row = {name: getattr(one, name) for name in _NOTIFICATION_FIELDS}
+        made.append(row | {"muted": is_muted, "limited": is_limited})
+        for delivery in _outbox_rows(one, digest):
+            if is_limited:
+                state = "limited"
+            elif is_muted:
+                state = "muted"
+            else:
+                state = state_of(delivery, unanswered) if digest is None else "gathering"
+            outbox.append(delivery | {"state": state, "done_s": one.created_s if is_limited else None})
     execute_many(connection, _INSERT_NOTIFICATION, made)
-
-    def may_go(row: Mapping[str, Any]) -> str:
-        return state_of(row, unanswered)
-
-    outbox = [
-        row
-        for one, mark in zip(sent, marks, strict=True)
-        for row in rows.outbox_rows(one, digests.get(one.rule), may_go, **mark)
-    ]
     execute_many(connection, _INSERT_OUTBOX, outbox)
+
+
+def _at_end(observation: Observation) -> dict[str, Any]:
+    return {"of_source": observation.state.source_id, "seen_at_s": observation.outcome.finished_s}
+
+
+def _account_row(observation: Observation, account: Calibration, part: int) -> dict[str, Any]:
+    """Return what to add to the row of ``accounts`` for a part of the sources and the day on which the probe ended."""
+    row = {name: getattr(account, name) for name in rows.ACCOUNT_FIELDS}
+    return row | {"day": int(observation.outcome.finished_s // rows.DAY_S), "part": part}
+
+
+def _probe_row(observation: Observation, probe: Probe) -> dict[str, Any]:
+    outcome, found = observation.outcome, observation.found
+    delays_s = found.delays_s
+    return {
+        "source_id": probe.source_id,
+        "started_s": outcome.started_s,
+        "finished_s": outcome.finished_s,
+        "reason": probe.reason.value,
+        "rule": probe.rule,
+        "outcome": outcome.kind.value,
+        "status": outcome.status,
+        "detail": outcome.detail[: rows.MOST_DETAIL],
+        "items": sum(event.kind is EventKind.INSERT and not event.seed for event in found.events),
+        "updates": found.updates,
+        # the mean of the new items whose own time is known
+        "delay_s": sum(delays_s) / len(delays_s) if delays_s else None,
+        "body_bytes": outcome.body_bytes,
+    }
+
+
+def _unawaited_row(source_id: str, stored: StoredEvent) -> dict[str, Any]:
+    """Return the parameters that keep an update that no rule awaits, unless one was kept within a day before it."""
+    row = rows.change_row(source_id, stored)
+    return {f"new_{name}": row[name] for name in _UNAWAITED_COLUMNS} | {"recent_s": stored.seen_s - rows.DAY_S}
+
+
+def _interval_row(record: IntervalRecord, grid: ChrononGrid) -> dict[str, Any]:
+    return {
+        "rule": record.rule,
+        "source_id": record.source_id,
+        "seq": record.seq,
+        "start_s": grid.start_s(record.start),
+        # the end of the last chronon
+        "deadline_s": None if record.deadline is None else grid.start_s(record.deadline + 1),
+        "probed_s": grid.start_s(record.probed),
+        "captured": record.captured,
+        "exact": record.exact,
+        "delay_s": record.delay_s,
+        "utility": record.utility,
+        "seen": record.seen,
+    }
+
+
+def _outbox_rows(sent: Notification, digest: DigestTimes | None) -> list[dict[str, Any]]:
+    """Return a row of ``outbox`` for every delivery of a notification, without its state."""
+    waits = {
+        "next_s": sent.created_s if digest is None else digest.end_s(sent.created_s),
+        "most_items": None if digest is None else digest.digest.at_most,
+        "attempts": 0,
+    }
+    return [
+        {"notification_id": sent.notification_id, "endpoint": each.endpoint, "shard": shard_of(each.endpoint)}
+        | {"lane": rows.lane(sent.rule, each.endpoint)}
+        | rows.way_of(each)
+        | waits
+        for each in sent.deliveries
+    ]

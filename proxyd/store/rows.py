@@ -6,7 +6,7 @@ import json
 import re
 import unicodedata
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from sys import intern
@@ -15,33 +15,22 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from sqlalchemy import Row
 
 from proxyd.core.errors import BadSearchError
-from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.delivery import Delivery, WebhookDelivery
 from proxyd.core.model.item import EventKind, Item, Value
 from proxyd.core.model.outcome import NO_VALIDATORS, Validators
 from proxyd.core.model.profile import Digest
-from proxyd.core.model.schedule import Probe
 from proxyd.core.planning.queue.planned_source import SourceRecord
 from proxyd.core.rates.model_fit import NO_FIT, ModelFit
 from proxyd.core.rates.rate_blend import RateEvidence
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.answers.shown_events import texts_of
 from proxyd.core.rules.known.estimates import FleetRecord
-from proxyd.core.rules.known.state import (
-    UNKNOWN_HEALTH,
-    IntervalRecord,
-    Notification,
-    SourceHealth,
-    SourceState,
-    StoredEvent,
-)
+from proxyd.core.rules.known.state import UNKNOWN_HEALTH, SourceHealth, SourceState, StoredEvent
 from proxyd.core.rules.known.subscriptions import Subscription, SubscriptionStatus
 from proxyd.core.rules.programs.stream_state import StreamState, Total, distinct_hash
-from proxyd.core.rules.stages.hints import SiblingHint
 from proxyd.core.rules.stages.observation import Observation
 from proxyd.core.rules.stages.source_state import Calibration
 from proxyd.store.databases import tables as t
-from proxyd.store.databases.shards import shard_of
 
 MOST_DETAIL = 1000  # characters
 DAY_S = 86400.0
@@ -56,10 +45,6 @@ _OFTEN_ZERO = ("not_before_s", "fresh_until_s", "lost_items", "distrust_until_s"
 _OFTEN_SAME = ("source_id", "last_outcome")
 _SHORT = 100  # characters of totals that are shared
 _WRITTEN = {"validators", "rate", "fit", "health"}  # in other forms than those of the state
-UNAWAITED_COLUMNS = (
-    *("source_id", "seq", "item_id", "content_hash", "fields"),
-    *("published_s", "event_s", "seen_s", "exact"),
-)
 MOVED_COLUMNS = ("url", "reading", "moved_url", "moved_times", "health")
 _STATE_FIELDS = tuple(field.name for field in fields(SourceState) if field.name not in _WRITTEN)
 
@@ -108,11 +93,6 @@ def source_record(row: Row[Any] | _KeptRecord) -> SourceRecord | None:
     return SourceRecord.of_values(json.loads(row.record) | {name: getattr(row, name) for name in _HIDDEN})
 
 
-def hint_row(hint: SiblingHint) -> dict[str, Any]:
-    """Return the parameters that note how many items may wait at a sibling."""
-    return {"of_source": hint.source_id, "items": hint.items, "since_at_s": hint.since_s}
-
-
 def fleet_row(record: FleetRecord, part: int = 0) -> dict[str, Any]:
     """Return the row of ``fleet`` for a part of the sources."""
     return {"fleet_id": 1 + part, "record": json.dumps(asdict(record))}
@@ -149,35 +129,9 @@ def _share_text(text: str | None) -> str | None:
     return None if text is None else intern(text)
 
 
-def account_row(observation: Observation, account: Calibration, part: int = 0) -> dict[str, Any]:
-    """Return what to add to the row of ``accounts`` for a part of the sources and the day on which the probe ended."""
-    row = {name: getattr(account, name) for name in ACCOUNT_FIELDS}
-    return row | {"day": int(observation.outcome.finished_s // DAY_S), "part": part}
-
-
 def account(row: Row[Any]) -> Calibration:
     """Return the account of one day."""
     return Calibration(*(getattr(row, name) for name in ACCOUNT_FIELDS))
-
-
-def probe_row(observation: Observation, probe: Probe) -> dict[str, Any]:
-    """Return a row of ``probes``; the delay is the mean of the new items whose own time is known."""
-    outcome, found = observation.outcome, observation.found
-    delays_s = found.delays_s
-    return {
-        "source_id": probe.source_id,
-        "started_s": outcome.started_s,
-        "finished_s": outcome.finished_s,
-        "reason": probe.reason.value,
-        "rule": probe.rule,
-        "outcome": outcome.kind.value,
-        "status": outcome.status,
-        "detail": outcome.detail[:MOST_DETAIL],
-        "items": sum(event.kind is EventKind.INSERT and not event.seed for event in found.events),
-        "updates": found.updates,
-        "delay_s": sum(delays_s) / len(delays_s) if delays_s else None,
-        "body_bytes": outcome.body_bytes,
-    }
 
 
 _LAST_KNOWN = ""  # no field has an empty path
@@ -233,26 +187,6 @@ def edit_row(observation: Observation, item: Item) -> dict[str, Any]:
     }
 
 
-def row_of_new_identity(observation: Observation, old_id: str, new_id: str) -> dict[str, Any]:
-    """Return the parameters that give a known item a new identity."""
-    return {"of_source": observation.state.source_id, "of_item": old_id, "new_id": new_id}
-
-
-def present_row(observation: Observation, item_id: str) -> dict[str, Any]:
-    """Return the parameters that record when an item was last shown."""
-    return {"of_source": observation.state.source_id, "of_item": item_id, "seen_at_s": observation.outcome.finished_s}
-
-
-def gone_row(source_id: str, stored: StoredEvent) -> dict[str, Any]:
-    """Return the parameters that record when an item disappeared."""
-    return {"of_source": source_id, "of_item": stored.item.item_id, "seen_at_s": stored.seen_s}
-
-
-def afresh_row(observation: Observation) -> dict[str, Any]:
-    """Return the parameters that record that all stored items of a source belong to an earlier address or reading."""
-    return {"of_source": observation.state.source_id, "seen_at_s": observation.outcome.finished_s}
-
-
 def item(row: Row[Any]) -> Item:
     """Return the item of a row of ``items`` or ``changes``, without fields if they were not read."""
     return _item(row.item_id, getattr(row, "fields", None), row.published_s, row.content_hash)
@@ -279,12 +213,6 @@ def change_row(source_id: str, stored: StoredEvent) -> dict[str, Any]:
         "seen_s": stored.seen_s,
         "exact": stored.exact,
     }
-
-
-def row_of_unawaited_update(source_id: str, stored: StoredEvent) -> dict[str, Any]:
-    """Return the parameters that keep an update that no rule awaits, unless one was kept within a day before it."""
-    row = change_row(source_id, stored)
-    return {f"new_{name}": row[name] for name in UNAWAITED_COLUMNS} | {"recent_s": stored.seen_s - DAY_S}
 
 
 def event_of_change(row: Row[Any]) -> StoredEvent:
@@ -378,23 +306,6 @@ def _hashes(stored: str | list[Any]) -> frozenset[int]:
     return frozenset(int.from_bytes(packed[at : at + 8]) for at in range(0, len(packed), 8))
 
 
-def interval_row(record: IntervalRecord, grid: ChrononGrid) -> dict[str, Any]:
-    """Return a row of ``intervals``; its end is the end of the last chronon."""
-    return {
-        "rule": record.rule,
-        "source_id": record.source_id,
-        "seq": record.seq,
-        "start_s": grid.start_s(record.start),
-        "deadline_s": None if record.deadline is None else grid.start_s(record.deadline + 1),
-        "probed_s": grid.start_s(record.probed),
-        "captured": record.captured,
-        "exact": record.exact,
-        "delay_s": record.delay_s,
-        "utility": record.utility,
-        "seen": record.seen,
-    }
-
-
 def week_row(source_id: str, week: WeekCounts) -> dict[str, Any]:
     """Return a row of ``weeks``."""
     return {
@@ -409,43 +320,6 @@ def week_row(source_id: str, week: WeekCounts) -> dict[str, Any]:
 def week_counts(row: Any) -> WeekCounts:
     """Return the counts in a row of ``weeks``."""
     return WeekCounts(row.counts, row.squares, row.since_s, row.as_of_s)
-
-
-def notification_row(sent: Notification, *, is_muted: bool = False, is_limited: bool = False) -> dict[str, Any]:
-    """Return a row of ``notifications``."""
-    names = ("notification_id", "rule", "source_id", "event_s", "created_s", "late", "body", "limited_by", "picture")
-    return {name: getattr(sent, name) for name in names} | {"muted": is_muted, "limited": is_limited}
-
-
-def outbox_rows(
-    sent: Notification,
-    digest: DigestTimes | None,
-    state_of: Callable[[Mapping[str, Any]], str],
-    *,
-    is_muted: bool = False,
-    is_limited: bool = False,
-) -> list[dict[str, Any]]:
-    """Return a row of ``outbox`` for every delivery of a notification; ``state_of`` says whether one may go.
-
-    A rule's gathered notifications wait for the end of their period; those of a muted rule wait until it is no longer
-    muted. One that exceeds its rule's limit is not sent.
-    """
-    waits = {
-        "next_s": sent.created_s if digest is None else digest.end_s(sent.created_s),
-        "most_items": None if digest is None else digest.digest.at_most,
-    }
-    found = [
-        {"notification_id": sent.notification_id, "endpoint": each.endpoint, "lane": lane(sent.rule, each.endpoint)}
-        | way_of(each)
-        | {"attempts": 0, "done_s": sent.created_s if is_limited else None, "shard": shard_of(each.endpoint)}
-        | waits
-        for each in sent.deliveries
-    ]
-    if is_limited:
-        return [row | {"state": "limited"} for row in found]
-    if is_muted:
-        return [row | {"state": "muted"} for row in found]
-    return [row | {"state": state_of(row) if digest is None else "gathering"} for row in found]
 
 
 @dataclass(frozen=True, slots=True)

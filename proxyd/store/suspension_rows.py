@@ -66,7 +66,7 @@ def _moves_of(before: Sequence[str], **values: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Suspended:
+class _Suspended:
     """All suspensions after a change, and the number of notifications that it released or dropped."""
 
     suspensions: Mapping[Key, Suspension]
@@ -115,13 +115,13 @@ class SqlSuspensions:
         now_s: float,
         *,
         dropped: Collection[str] = (),
-    ) -> Suspended:
+    ) -> _Suspended:
         """Replace the suspensions by the edited ones that still hold, and keep back or release deliveries accordingly.
 
         The kept notifications of the rules ``dropped``, if these are no longer muted, are never sent.
         """
 
-        def write(connection: Connection) -> Suspended:
+        def write(connection: Connection) -> _Suspended:
             if self._is_shared:
                 connection.execute(select(func.pg_advisory_xact_lock(LOCKS, NEWS)))
             stored = _load_suspensions(connection)
@@ -132,7 +132,7 @@ class SqlSuspensions:
             muted = rules_to_mute(wanted, declaration)
             count = _settle(connection, muted, declaration.rules, now_s, dropped)
             self._muted, self._declaration = muted, declaration
-            return Suspended(wanted, count)
+            return _Suspended(wanted, count)
 
         return await self._writer.submit(write)
 

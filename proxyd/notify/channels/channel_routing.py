@@ -34,7 +34,6 @@ class LogChannel:
 
 
 def _open_log(_resources: ChannelResources) -> LogChannel:
-    """Return the log channel."""
     return LogChannel()
 
 

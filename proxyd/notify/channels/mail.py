@@ -38,7 +38,6 @@ class MailSettings:
     password: str = ""
 
     def __repr__(self) -> str:
-        """Return a text without the password."""
         return f"MailSettings({self.host}:{self.port}, {self.tls}, {self.sender})"
 
 
@@ -113,7 +112,6 @@ def compose(message: Message, sender: str) -> EmailMessage:
 
 
 def _attach(mail: EmailMessage, picture: Picture, rule: str) -> None:
-    """Attach a picture as a file that is called after its rule."""
     main, _, kind = picture.media_type.partition("/")
     name = _NOT_IN_NAMES.sub("-", one_line(rule, _LONGEST_NAME)) or "screenshot"
     mail.add_attachment(picture.data, maintype=main, subtype=kind, filename=f"{name}.{kind}")
@@ -121,7 +119,6 @@ def _attach(mail: EmailMessage, picture: Picture, rule: str) -> None:
 
 @contextmanager
 def _smtp_errors(timeout_s: float) -> Iterator[None]:
-    """Turn the SMTP client's errors into ``DeliveryError``."""
     try:
         yield
     except aiosmtplib.SMTPRecipientsRefused as error:

@@ -217,7 +217,6 @@ def _without(url: URL, text: str) -> str:
 
 @asynccontextmanager
 async def _client_errors(timeout_s: float) -> AsyncIterator[None]:
-    """Turn the HTTP client's errors into ``DeliveryError``."""
     try:
         yield
     except TimeoutError as error:
