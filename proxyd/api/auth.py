@@ -153,7 +153,7 @@ class Quotas:
             self._windows = {name: each for name, each in self._windows.items() if each[0] > limit_s}
 
 
-async def tell_left(request: web.Request, response: web.StreamResponse) -> None:
+async def add_quota_headers(request: web.Request, response: web.StreamResponse) -> None:
     """Add the remaining quota of the bearer to the headers of a response."""
     if (left := request.get(LEFT)) is not None:
         response.headers.update(left.headers)

@@ -93,7 +93,7 @@ async def listening_at(
 
 
 @web.middleware
-async def sending(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def limit_send_time(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Send the answer within ``SEND_S``; the library would wait for a client that never reads."""
     answer = await handler(request)
     try:
@@ -117,7 +117,7 @@ _OTHER_HOST = (
 )
 
 
-def admission(hosts: AbstractSet[str] | None) -> Middleware:
+def refuse_foreign_hosts(hosts: AbstractSet[str] | None) -> Middleware:
     """Return a middleware that refuses encoded bodies, and requests for other hosts than ``hosts`` and IP addresses."""
     # A website whose name was rebound to our address sends its own name, and must not read an answer. `None` allows all
     # hosts.

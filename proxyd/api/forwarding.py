@@ -150,7 +150,7 @@ def knows_secret(request: web.Request, planners: Planners) -> bool:
     return bool(planners.secret) and hmac.compare_digest(told.encode(errors="replace"), planners.secret.encode())
 
 
-def asking(planners: Planners, forwarding: Forwarding) -> Middleware:
+def forward_unknown(planners: Planners, forwarding: Forwarding) -> Middleware:
     """Return a middleware that has each request answered by the planner that knows, unless it was forwarded here."""
 
     @web.middleware
@@ -167,7 +167,7 @@ def asking(planners: Planners, forwarding: Forwarding) -> Middleware:
     return ask
 
 
-def reading(planners: Planners) -> Middleware:
+def refuse_changes(planners: Planners) -> Middleware:
     """Return a middleware that refuses changes here, and says which planner makes them."""
 
     @web.middleware

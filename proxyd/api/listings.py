@@ -14,7 +14,6 @@ from proxyd.api import wire
 from proxyd.api.peers import NO_PEERS, Peers
 from proxyd.api.queries import Queries
 from proxyd.api.query_readers import (
-    before,
     cursor_after,
     cursor_of,
     filter_of_request,
@@ -22,6 +21,7 @@ from proxyd.api.query_readers import (
     known_declaration,
     page_of,
     page_of_names,
+    read_position,
 )
 from proxyd.api.wire import converters as payloads
 from proxyd.api.wire import explained
@@ -238,19 +238,19 @@ class _PlanListings:
 
     async def list_probes(self, source_id: str, window: wire.ListWindow) -> wire.Page[wire.ProbeMade]:
         """List the probes of a source in the last week, newest first, with their reasons and outcomes."""
-        found = await self._plans.made_probes(source_id, before=before(window.cursor), limit=window.limit + 1)
+        found = await self._plans.made_probes(source_id, before=read_position(window.cursor), limit=window.limit + 1)
         found, next_cursor = page_of(found, window.limit)
         return wire.Page[wire.ProbeMade](items=wire.ProbeMade.list_of(found), next_cursor=next_cursor)
 
     async def list_items(self, source_id: str, window: wire.ListWindow) -> wire.Page[wire.ItemEvent]:
         """List what happened to the items of a source, newest first: what came, changed and went away."""
-        found = await self._plans.shown_events(source_id, before=before(window.cursor), limit=window.limit + 1)
+        found = await self._plans.shown_events(source_id, before=read_position(window.cursor), limit=window.limit + 1)
         found, next_cursor = page_of(found, window.limit)
         return wire.Page[wire.ItemEvent](items=[payloads.item_event(each) for each in found], next_cursor=next_cursor)
 
     async def search_items(self, asked: wire.SearchWindow) -> wire.Page[wire.ItemFound]:
         """Search the stored items of all sources, or of one: those with all words, those seen last first."""
-        at, limit = before(asked.cursor), asked.limit + 1
+        at, limit = read_position(asked.cursor), asked.limit + 1
         found = await self._items.search(asked.q, source_id=asked.source, before=at, limit=limit)
         found, next_cursor = page_of(found, asked.limit)
         return wire.Page[wire.ItemFound](items=[payloads.item_found(each) for each in found], next_cursor=next_cursor)
@@ -284,7 +284,7 @@ class _DeliveryListings:
     async def list_notifications(self, asked: wire.Found) -> wire.Page[wire.NotificationListed]:
         """List notifications, newest first, each with its deliveries."""
         which = filter_of_request(asked, self._profiles, since=asked.since)
-        found = await self._history.find_notifications(which, before=before(asked.cursor), limit=asked.limit)
+        found = await self._history.find_notifications(which, before=read_position(asked.cursor), limit=asked.limit)
         items = await asyncio.to_thread(lambda: [payloads.notification(each) for each in found.rows])
         next_cursor = None if found.rest is None else cursor_of(str(found.rest))
         return wire.Page[wire.NotificationListed](items=items, next_cursor=next_cursor)
@@ -300,7 +300,7 @@ class _DeliveryListings:
 
     async def list_dead_letters(self, window: wire.ListWindow) -> wire.Page[wire.DeadLetter]:
         """List the deliveries that were given up, newest first."""
-        found = await self._history.dead_letters(before=before(window.cursor), limit=window.limit + 1)
+        found = await self._history.dead_letters(before=read_position(window.cursor), limit=window.limit + 1)
         found, next_cursor = page_of(found, window.limit)
         return wire.Page[wire.DeadLetter](items=wire.DeadLetter.list_of(found), next_cursor=next_cursor)
 

@@ -25,10 +25,10 @@ class _Positioned(Protocol):
 
 Each = TypeVar("Each", bound=_Positioned)
 _LARGEST = 2**63 - 1
-_FOREIGN = "cursor is not valid; pass on a next_cursor as it is"
+_BAD_CURSOR = "cursor is not valid; pass on a next_cursor as it is"
 
 
-def position(text: str, complaint: str) -> int:
+def parse_position(text: str, complaint: str) -> int:
     """Return a position; raises with ``complaint`` if ``text`` is not one."""
     if not (text.isascii() and text.isdecimal() and len(text) <= 19):
         raise BadRequestError(complaint)
@@ -45,13 +45,13 @@ def _read_cursor(cursor: str | None) -> str | None:
     try:
         return None if cursor is None else base64.urlsafe_b64decode(cursor.encode()).decode()
     except ValueError as error:
-        raise BadRequestError(_FOREIGN) from error
+        raise BadRequestError(_BAD_CURSOR) from error
 
 
-def before(cursor: str | None) -> int | None:
+def read_position(cursor: str | None) -> int | None:
     """Return the position in a cursor."""
     value = _read_cursor(cursor)
-    return None if value is None else position(value, _FOREIGN)
+    return None if value is None else parse_position(value, _BAD_CURSOR)
 
 
 def page_of(rows: list[Each], limit: int) -> tuple[list[Each], str | None]:
@@ -77,7 +77,7 @@ def index_after(names: Sequence[str], cursor: str | None) -> int:
     if value is None:
         return 0
     count, _, name = value.partition(" ")
-    place = position(count, _FOREIGN)
+    place = parse_position(count, _BAD_CURSOR)
     if 0 < place <= len(names) and names[place - 1] == name:
         return place
     try:

@@ -17,10 +17,16 @@ from aiohttp.typedefs import Middleware
 
 from proxyd import __version__
 from proxyd.api import wire
-from proxyd.api.auth import Quota, Quotas, require, tell_left
-from proxyd.api.connection_limits import CONNECTIONS, ConnectionLimits, admission, listening_at, sending
+from proxyd.api.auth import Quota, Quotas, add_quota_headers, require
+from proxyd.api.connection_limits import (
+    CONNECTIONS,
+    ConnectionLimits,
+    limit_send_time,
+    listening_at,
+    refuse_foreign_hosts,
+)
 from proxyd.api.endpoint import MOST_BYTES, Endpoint, listing, pattern
-from proxyd.api.forwarding import Planners, asking, open_forwarding, reading
+from proxyd.api.forwarding import Planners, forward_unknown, open_forwarding, refuse_changes
 from proxyd.api.listings import Listings
 from proxyd.api.peers import NO_PEERS, AskedPeers, Peers, add_answers
 from proxyd.api.problems import Handler, problems
@@ -70,7 +76,11 @@ async def serve_api(
         peers: Peers = NO_PEERS
         if planners is not None:
             forwarding = await stack.enter_async_context(open_forwarding())
-            ask, read, peers = asking(planners, forwarding), reading(planners), AskedPeers(forwarding, planners)
+            ask, read, peers = (
+                forward_unknown(planners, forwarding),
+                refuse_changes(planners),
+                AskedPeers(forwarding, planners),
+            )
         public = make_app(queries, trusted=False, quota=settings.quota, hosts=settings.hosts, planners=ask, peers=peers)
         local = make_app(queries, trusted=True, planners=read, peers=peers)
         if planners is not None:
@@ -183,8 +193,10 @@ def make_app(
     and ``peers`` are asked for what they know.
     """
     others = [] if planners is None else [planners]
-    app = web.Application(middlewares=[sending, admission(hosts), *others, problems], client_max_size=MOST_BYTES)
-    app.on_response_prepare.append(tell_left)
+    app = web.Application(
+        middlewares=[limit_send_time, refuse_foreign_hosts(hosts), *others, problems], client_max_size=MOST_BYTES
+    )
+    app.on_response_prepare.append(add_quota_headers)
     quotas = None if quota is None else Quotas(quota)
     callbacks, streams, listings = Callbacks(queries), Streams(queries, stream_settings), Listings(queries, peers)
     app.on_shutdown.append(streams.end)

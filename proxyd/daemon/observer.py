@@ -96,7 +96,7 @@ class Observer:
         stored = NO_CONTEXT
         if needed.histories:
             stored = await self._memory.known(interval.event.source_id, needed)
-        results = await self._decider.observing.give_up(interval, stored, now_s, self._evaluation)
+        results = await self._decider.observing.end_overdue(interval, stored, now_s, self._evaluation)
         if results is not None:
             await self._commit(self._memory.record_results(results), results)
             self._count_results(results)

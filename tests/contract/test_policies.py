@@ -85,7 +85,7 @@ def follow(demand: RuleDemand, chronons: Sequence[Chronon], seed: int = 1) -> It
         demand.note_probe(now)
         new = int(rng.poisson(RATE_PER_S * (at_s - seen.last_s)))
         events, seen.last_s = events + new, at_s
-        demand.found(Findings(at_s, RATE_PER_S, events, fired=new > 0, counting_s=at_s - T0 + 600.0))
+        demand.note_findings(Findings(at_s, RATE_PER_S, events, fired=new > 0, counting_s=at_s - T0 + 600.0))
 
 
 @pytest.fixture(params=POLICIES, ids=lambda name: name.value)

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from proxyd.api.forwarding import Peer, asking, open_forwarding
+from proxyd.api.forwarding import Peer, forward_unknown, open_forwarding
 from proxyd.api.listings import Listings
 from proxyd.api.peers import AskedPeers, add_answers
 from proxyd.api.problems import Handler
@@ -71,7 +71,7 @@ async def two_planners(api: Running) -> AsyncIterator[World]:
 
     async with open_forwarding() as forwarding:
         apps = [
-            make_app(api.control.queries, trusted=False, planners=asking(each, forwarding), peers=peers)
+            make_app(api.control.queries, trusted=False, planners=forward_unknown(each, forwarding), peers=peers)
             for each in (own, others)
             for peers in [AskedPeers(forwarding, each)]
         ]

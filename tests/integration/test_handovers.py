@@ -89,7 +89,7 @@ class Planner:
         """End the intervals whose time is over."""
         for interval, needed in self.decider.captures.overdue(now_s):
             known = await self._store.known(interval.event.source_id, needed) if needed.histories else NO_CONTEXT
-            results = await self.decider.observing.give_up(interval, known, now_s)
+            results = await self.decider.observing.end_overdue(interval, known, now_s)
             assert results is not None
             await self._store.record_results(results)
 

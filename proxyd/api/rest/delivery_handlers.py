@@ -9,7 +9,7 @@ from aiohttp import web
 
 from proxyd.api import wire
 from proxyd.api.auth import new_token
-from proxyd.api.connection_limits import admission, sending
+from proxyd.api.connection_limits import limit_send_time, refuse_foreign_hosts
 from proxyd.api.endpoint import Endpoint, json_response, listing, read_body, read_bytes
 from proxyd.api.listings import Listings
 from proxyd.api.problems import problem
@@ -63,7 +63,7 @@ async def _not_here(request: web.Request) -> web.StreamResponse:
 
 def health_app(handlers: HealthHandlers, hosts: AbstractSet[str] | None = None) -> web.Application:
     """Return the application of a process without an API."""
-    app = web.Application(middlewares=[sending, admission(hosts)])
+    app = web.Application(middlewares=[limit_send_time, refuse_foreign_hosts(hosts)])
     app.add_routes([web.route(each.method, each.path, each.respond) for each in handlers.endpoints()])
     app.router.add_route("*", "/{path:.*}", _not_here)
     return app

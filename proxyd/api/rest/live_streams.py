@@ -17,7 +17,7 @@ from proxyd.api.auth import BEARER
 from proxyd.api.endpoint import read_query
 from proxyd.api.problems import later
 from proxyd.api.queries import Queries
-from proxyd.api.query_readers import filter_of_request, known_declaration, position
+from proxyd.api.query_readers import filter_of_request, known_declaration, parse_position
 from proxyd.base.clock import wait_until
 from proxyd.core.errors import NotFoundError
 from proxyd.core.language.syntax.words import no_such
@@ -189,7 +189,7 @@ def _listener(request: web.Request, response: web.StreamResponse, which: Callabl
 
 
 def _last_event(text: str | None) -> int | None:
-    return position(text, "Last-Event-ID is not valid; pass on the id of an event") if text else None
+    return parse_position(text, "Last-Event-ID is not valid; pass on the id of an event") if text else None
 
 
 def _which(profiles: Declarations, asked: wire.Which) -> Callable[[], Wanted]:

@@ -126,7 +126,7 @@ class Planner:
             return
         source.asked = None
         if seen:
-            source.saw(now_s, chronon)
+            source.note_seen(now_s, chronon)
         learn(source)  # before the source is rescheduled, once: due times may take 0.3 ms
         self.reschedule(source_id, self.settings.grid.chronon_at(now_s))
 
@@ -156,7 +156,7 @@ class Planner:
         """Note that a hub showed the new items of a source; this is as good as a probe, and free."""
         source = self.sources.get(source_id)
         if source is not None:
-            source.saw(now_s, self.settings.grid.chronon_at(now_s))
+            source.note_seen(now_s, self.settings.grid.chronon_at(now_s))
             learn(source)
             self.reschedule(source_id, self.settings.grid.chronon_at(now_s))
 

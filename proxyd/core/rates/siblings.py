@@ -45,7 +45,7 @@ class RecentChanges:
         self._bins: deque[tuple[int, str]] = deque(maxlen=MOST_CHANGES)
         self._last: dict[str, int] = {}
 
-    def saw(self, source_id: str, times_s: Iterable[float]) -> None:
+    def note_changes(self, source_id: str, times_s: Iterable[float]) -> None:
         """Remember the times of a source's items."""
         for number in sorted({int(time_s // TOGETHER_S) for time_s in times_s}):
             if number > self._last.get(source_id, -1):
@@ -311,7 +311,7 @@ class Bursts:
     --------
     >>> bursts, now_s = Bursts(0.01), 100 * BIN_S
     >>> bursts.note_look(np.array([98 * BIN_S]), now_s, np.full((1, KEPT), 0.02))
-    >>> bursts.found([99 * BIN_S + 60.0, 99 * BIN_S + 70.0])
+    >>> bursts.note_items([99 * BIN_S + 60.0, 99 * BIN_S + 70.0])
     >>> bursts.factors(now_s)[-3:].round(1).tolist()
     [1.0, 0.3, 67.0]
     """
@@ -346,7 +346,7 @@ class Bursts:
             for number in [number for number in known if number < bins[0]]:
                 del known[number]
 
-    def found(self, times_s: Iterable[float]) -> None:
+    def note_items(self, times_s: Iterable[float]) -> None:
         """Note the times of items that these probes found."""
         for number in (int(time_s // BIN_S) for time_s in times_s):
             self._found[number] = self._found.get(number, 0.0) + 1.0

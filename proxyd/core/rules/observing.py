@@ -149,7 +149,7 @@ class Observing:
                 answered = self._captures.match_tasks(results.firings, results.answers, outcome.source_id)
                 matches = await evaluation.run(answered)
                 if self._is_current(draft):
-                    observation, announced = self._take_in(draft, results, matches)
+                    observation, announced = self._apply(draft, results, matches)
                     break
         else:
             return None
@@ -168,7 +168,7 @@ class Observing:
             outcome = observation.outcome
         self._placement.place_if_waiting(outcome.source_id, outcome.finished_s)
         if observation is not None:
-            self._placement.take_in(outcome, observation)
+            self._placement.note_observation(outcome, observation)
         learn = partial(self._placement.update_demands, outcome=outcome, observation=observation)
         if outcome.is_push:
             self._planner.note_push(outcome.source_id, outcome.finished_s, learn=learn)
@@ -180,11 +180,11 @@ class Observing:
             if observation.found.is_doubtful and outcome.source_id in self._planner.sources:
                 self._planner.ask(outcome.source_id, outcome.finished_s, Reason.CONFIRMATION)
 
-    async def give_up(
+    async def end_overdue(
         self, interval: JointInterval, stored: StoredContext, now_s: float, evaluation: Evaluation = AT_ONCE
     ) -> RuleResults | None:
         """End an overdue joint interval and return what to record, or ``None`` if it changed meanwhile."""
-        captured = self._captures.give_up(interval, stored.history, now_s)
+        captured = self._captures.end_overdue(interval, stored.history, now_s)
         if captured is None:
             return None
         self._placement.ask_once(captured.sources, now_s)
@@ -247,7 +247,7 @@ class Observing:
             return False
         return all(known.is_unchanged(task.program, task.stream, task.across) for task in draft.tasks)
 
-    def _take_in(
+    def _apply(
         self, draft: _Draft, results: RuleResults, matches: Sequence[Match]
     ) -> tuple[Observation, Sequence[Announcement]]:
         """Apply an outcome to all that is known; the joint intervals that it ends are notified later."""
@@ -262,7 +262,7 @@ class Observing:
         week = self._learn(context, found.window.evidence, state)
         subscription = self._hubs.follow(outcome, found.events)
         self._known.keep_streams(results.streams)
-        captured = self._captures.take_in(found, results.firings, draft.history, matches)
+        captured = self._captures.update(found, results.firings, draft.history, matches)
         self._placement.ask_once(captured.sources, outcome.finished_s)
         failures = tuple(failure for match in matches for failure in match.failures)
         failing = self._count_failures(draft, (*results.failures, *failures))

@@ -207,9 +207,9 @@ class SourcePlacement:
         coming = replace(planned, demands=planned.demands.copy())
         self._follow(coming, outcome, observation)
         if outcome.is_push:
-            coming.saw(now_s, self._grid.chronon_at(now_s))
+            coming.note_seen(now_s, self._grid.chronon_at(now_s))
         elif outcome.kind.is_success:
-            coming.saw(now_s, self._planner.in_flight.get(coming.source_id))
+            coming.note_seen(now_s, self._planner.in_flight.get(coming.source_id))
         self.update_demands(coming, outcome, observation)
         spacing_s = max(self._planner.limits.hosts.spacing_s(coming.host), outcome.crawl_delay_s or 0.0)
         record = SourceRecord.of(coming, now_s, grid=self._grid)
@@ -218,7 +218,7 @@ class SourcePlacement:
             counted_s = week.effective_time_s(coming.source_id, coming.last_seen_s)
         return replace(record, expected_per_s=source.expected_per_s, host_spacing_s=spacing_s, counted_s=counted_s)
 
-    def take_in(self, outcome: ProbeOutcome, observation: Observation) -> None:
+    def note_observation(self, outcome: ProbeOutcome, observation: Observation) -> None:
         """Tell the planner when an outcome lets its source be probed again, and when it should be."""
         planned = self._planner.sources.get(outcome.source_id)
         if planned is None:
@@ -249,7 +249,7 @@ class SourcePlacement:
             events = self._known.count(demand.rule, planned.source_id)
             passing = self._known.matching_share(demand.rule, planned.source_id)
             counting_s = now_s - _counts_since_s(programs[demand.rule])
-            demand.found(Findings(now_s, planned.rate_per_s, events, demand.rule in fired, passing, counting_s))
+            demand.note_findings(Findings(now_s, planned.rate_per_s, events, demand.rule in fired, passing, counting_s))
 
     # -- how
 

@@ -75,7 +75,7 @@ def greedy_capture(
     jobs = Jobs.of(spans, capacity)
     worth = _check_weights(weights, len(spans))
     order = np.argsort(jobs.first, kind="stable")
-    by_start = jobs.part(order)
+    by_start = jobs.select(order)
     columns = np.stack([by_start.sources, by_start.first, by_start.last])
     probes = _greedy(columns, worth[by_start.index], jobs.room, np.zeros(len(spans.names)))
     found = spans.schedule(probes[0], jobs.chronons(probes[1]), exact=False, weights=worth)

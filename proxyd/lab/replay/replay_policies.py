@@ -85,7 +85,7 @@ class _ReplayHints:
         self._terms, self._changes = terms, RecentChanges()
         self._hidden, self._seen_s = np.zeros(terms.sources), np.full(terms.sources, terms.start_s)
         for source, times in enumerate(terms.history):
-            self._changes.saw(str(source), times.tolist())
+            self._changes.note_changes(str(source), times.tolist())
         self.refresh(terms.start_s)
 
     def refresh(self, now_s: float) -> None:
@@ -110,7 +110,7 @@ class _ReplayHints:
         for source, times in zip(probed.tolist(), found, strict=True):
             if not times.size:
                 continue
-            self._changes.saw(str(source), times.tolist())
+            self._changes.note_changes(str(source), times.tolist())
             newest_s = float(times.max())
             siblings = self._siblings.get(str(source), ()) if now_s - newest_s <= FRESH_S else ()
             for sibling, items in ((int(name), items) for name, items in siblings):
@@ -168,7 +168,7 @@ class AutoPolicy:
         slots = (bins - round(MONDAY_S / BIN_S)) % shapes.shape[1]
         expected = planner.rate_per_s[probed, None] * BIN_S * shapes[planner.shape_of[probed]][:, slots]
         self._bursts.note_look(self._seen_s[probed], now_s, expected)
-        self._bursts.found(times_s)
+        self._bursts.note_items(times_s)
         self._seen_s[probed] = now_s
         planner.burst(self._everyone, bins, self._bursts.factors(now_s), now_s=now_s, next_s=next_s)
 
@@ -386,7 +386,7 @@ class _Demanding:
         now_s = self.terms.grid.start_s(now)
         for source, rate, found in zip(probed.tolist(), rates.tolist(), new.tolist(), strict=True):
             demand, count = self.demands[source], int(self._found[source])
-            demand.found(Findings(now_s, rate, count, found > 0))
+            demand.note_findings(Findings(now_s, rate, count, found > 0))
         return rates
 
     def pending(self, source: int, now: Chronon) -> PlannedInterval:

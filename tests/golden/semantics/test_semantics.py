@@ -215,7 +215,7 @@ class World:
         sent: list[Notification] = []
         for interval, needed in self.decider.captures.overdue(at_s):
             known = await self.memory.known(interval.event.source_id, needed)
-            results = await self.decider.observing.give_up(interval, known, at_s)
+            results = await self.decider.observing.end_overdue(interval, known, at_s)
             assert results is not None
             self.keep(results)
             sent += results.notifications

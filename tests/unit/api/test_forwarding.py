@@ -12,7 +12,7 @@ from aiohttp import ClientPayloadError, ClientSession, web
 from aiohttp.test_utils import TestServer
 from yarl import URL
 
-from proxyd.api.forwarding import Peer, asking, open_forwarding
+from proxyd.api.forwarding import Peer, forward_unknown, open_forwarding
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Known:
 async def asked(peer: Peer) -> AsyncIterator[ClientSession]:
     """Yield a client of a planner that forwards everything to another one."""
     async with open_forwarding() as forwarding:
-        app = web.Application(middlewares=[asking(Known(peer), forwarding)])
+        app = web.Application(middlewares=[forward_unknown(Known(peer), forwarding)])
         app.add_routes([web.get("/metrics", _own)])
         async with TestServer(app) as server, ClientSession(server.make_url("/"), auto_decompress=False) as session:
             yield session

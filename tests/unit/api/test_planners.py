@@ -13,7 +13,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from structlog.testing import capture_logs
 
 from proxyd.api import wire
-from proxyd.api.forwarding import Forwarding, Peer, asking, reading
+from proxyd.api.forwarding import Forwarding, Peer, forward_unknown, refuse_changes
 from proxyd.api.peers import AskedPeers, add_answers
 from proxyd.api.problems import Handler, problems
 from proxyd.api.wire import explained
@@ -91,7 +91,7 @@ class Sent(Forwarding):
 
 @asynccontextmanager
 async def listening(planners: Planners, sent: Sent) -> AsyncIterator[TestClient[web.Request, web.Application]]:
-    app = make_app(no_queries(), trusted=False, planners=asking(planners, sent))
+    app = make_app(no_queries(), trusted=False, planners=forward_unknown(planners, sent))
     async with TestClient(TestServer(app)) as client:
         yield client
 
@@ -155,7 +155,7 @@ async def test_what_was_asked_by_another_planner_is_answered_here() -> None:
     ],
 )  # fmt: skip
 async def test_the_socket_of_a_planner_that_follows_changes_nothing(first: Peer | None, status: int, said: str) -> None:
-    app = make_app(no_queries(), trusted=True, planners=reading(Planners(first=first)))
+    app = make_app(no_queries(), trusted=True, planners=refuse_changes(Planners(first=first)))
     async with TestClient(TestServer(app)) as client:
         assert (await client.get("/healthz")).status == 200
         refused = await client.post("/api/v1/pause", data=b"x")

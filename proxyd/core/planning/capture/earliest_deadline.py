@@ -129,7 +129,7 @@ class Jobs:
     def __len__(self) -> int:
         return len(self.index)
 
-    def part(self, which: NDArray[np.bool_] | Ints) -> Jobs:
+    def select(self, which: NDArray[np.bool_] | Ints) -> Jobs:
         """Return some of the jobs, or all in another order, by mask or by index."""
         return Jobs(self.index[which], self.sources[which], self.first[which], self.last[which], self.room, self.epoch)
 

@@ -59,7 +59,7 @@ class ParetoFront:
         if not 0 <= captured <= most:
             raise InvalidScheduleError(f"{captured} intervals cannot be captured, only 0 to {most}")
         taken = np.isin(self._jobs.index, self.captured[:captured])
-        part = self._jobs.part(taken)
+        part = self._jobs.select(taken)
         room = np.bincount(self.used[:captured] - (part.epoch.start - 1), minlength=len(part.room))
         chosen, slots = earliest_deadline_first(part, np.arange(len(part)), room)
         return self.spans.schedule(part.sources[chosen], part.chronons(slots), exact=self.exact)
@@ -96,7 +96,7 @@ def pareto(intervals: Iterable[ExecutionInterval], capacity: Capacity) -> Pareto
     """
     spans = Spans.of(intervals)
     jobs = Jobs.of(spans, capacity)
-    by_start = jobs.part(np.argsort(spans.starts[jobs.index], kind="stable"))
+    by_start = jobs.select(np.argsort(spans.starts[jobs.index], kind="stable"))
     starts = spans.starts[by_start.index] - (capacity.epoch.start - 1)
     table, slots = tables(by_start.first, by_start.last, by_start.room)
     ends = np.searchsorted(by_start.first, np.arange(len(by_start.room)), side="right")

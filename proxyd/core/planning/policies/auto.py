@@ -147,6 +147,6 @@ class CountedDemand(RuleDemand):
         """Count as many items as are expected to have come."""
         self.count += round(items * self.passing)
 
-    def found(self, found: Findings) -> None:
+    def note_findings(self, found: Findings) -> None:
         """Take in what the rule has counted."""
         self.count, self.passing = found.events, found.passing

@@ -90,7 +90,7 @@ class PacedDemand(RuleDemand):
         if self.policy is PolicyName.ADAPTIVE and since_s > 0:
             self.own_rate_per_s = max(1, events) / since_s
 
-    def found(self, found: Findings) -> None:
+    def note_findings(self, found: Findings) -> None:
         """Count what was found."""
         self.count(found.events, found.counting_s)
 

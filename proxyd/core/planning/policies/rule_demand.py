@@ -212,7 +212,7 @@ class RuleDemand:
     def expect_items(self, items: float) -> None:
         """Note that so many items are expected to have come before a probe; ``found`` corrects it."""
 
-    def found(self, found: Findings) -> None:
+    def note_findings(self, found: Findings) -> None:
         """Take in what a probe showed."""
 
     def lay(self, now_s: float, *, rate_per_s: float, count: int, is_first: bool = False) -> None:

@@ -115,7 +115,7 @@ class IntervalDemand(RuleDemand):
         if planned is None or not interval.start <= planned.deadline <= interval.deadline:
             self._extra = interval
 
-    def found(self, found: Findings) -> None:
+    def note_findings(self, found: Findings) -> None:
         """Follow the new rate, and add an interval for what the probe did not find."""
         # The items expected so far stay, and the next ones come at the new rate: a new anchor would push away the first
         # interval of a source that other rules probe more often. Intervals that kept their rate until it had moved by a

@@ -88,7 +88,7 @@ class PlannedSource:
         if self.last_seen_s is not None:
             week.follow(self.source_id, self.rate_per_s, self.weight_at_price, self.last_seen_s)
 
-    def saw(self, now_s: float, chronon: Chronon | None) -> None:
+    def note_seen(self, now_s: float, chronon: Chronon | None) -> None:
         """Note that its state was seen; ``chronon`` is the one in which the probe was chosen, ``None`` if none was."""
         # Until its items are counted, as many as expected are taken to have come.
         passed_s = now_s - (now_s if self.last_seen_s is None else self.last_seen_s)

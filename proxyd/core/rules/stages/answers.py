@@ -305,7 +305,7 @@ class AwaitedAnswers:
         kept = [each.event for each in waiting.answers.values()] if firsts else []
         return MatchTask(waiting.program, source_id, dict(concerned), kept, firsts, given)
 
-    def take_in(self, found: Discovery, matches: Iterable[Match]) -> list[IntervalStep]:
+    def update(self, found: Discovery, matches: Iterable[Match]) -> list[IntervalStep]:
         """Return what a probe changed: firsts that began to wait or were answered, and all that need not wait longer.
 
         The streams of the rules, and the state of the source, must already hold what the probe found.
@@ -316,7 +316,7 @@ class AwaitedAnswers:
             steps += self._end_decided(found.outcome.source_id, now_s)
         return steps
 
-    def give_up(self, kept: JointInterval, now_s: float) -> IntervalStep | None:
+    def end_overdue(self, kept: JointInterval, now_s: float) -> IntervalStep | None:
         """End what has waited too long; ``None`` if it no longer waits. Where nothing answered, that is announced."""
         waiting = self._waiting[kept.rule]
         if waiting.group_of(kept).pop(kept.interval_id, None) is None:

@@ -252,7 +252,7 @@ class JointCaptures:
         with_answers = (each for each in firings if self._awaited.takes(each.rule))
         return self._awaited.match_tasks(with_answers, given, source_id)
 
-    def take_in(
+    def update(
         self, found: Discovery, firings: Sequence[Firing], history: History, matches: Sequence[Match] = ()
     ) -> Captured:
         """Update the joint intervals with what a probe found and its joint ``firings``, and return what changed.
@@ -269,12 +269,12 @@ class JointCaptures:
             if firing.rule not in at_firing:
                 at_firing[firing.rule] = histories(history, self._programs[firing.rule], found.events)
             steps.append(self._open_interval(firing, probe_end, at_firing[firing.rule](firing)))
-        return self._apply_steps(steps + self._awaited.take_in(found, matches))
+        return self._apply_steps(steps + self._awaited.update(found, matches))
 
-    def give_up(self, interval: JointInterval, history: History, now_s: float) -> Captured | None:
+    def end_overdue(self, interval: JointInterval, history: History, now_s: float) -> Captured | None:
         """End an interval without the sources that it still wants, or return ``None`` if it changed meanwhile."""
         if self._awaited.takes(interval.rule):
-            step = self._awaited.give_up(interval, now_s)
+            step = self._awaited.end_overdue(interval, now_s)
         else:
             step = self._end_overdue(interval, history, now_s)
         return None if step is None else self._apply_steps([step])

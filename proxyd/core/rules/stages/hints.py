@@ -46,7 +46,7 @@ class Hints:
     def restore(self, changes: Iterable[tuple[str, float]]) -> None:
         """Take over pairs of a source and the time of an item, oldest first."""
         for source_id, time_s in changes:
-            self._changes.saw(source_id, [self._cycle.week_s(time_s)])
+            self._changes.note_changes(source_id, [self._cycle.week_s(time_s)])
 
     def changes(self) -> list[tuple[int, str]]:
         """Return which sources changed when, in the form that ``siblings_of`` takes."""
@@ -57,7 +57,7 @@ class Hints:
         if evidence is None:
             return
         if isinstance(evidence, ItemTimes):
-            self._changes.saw(source_id, (self._cycle.week_s(time_s) for time_s in evidence.times_s))
+            self._changes.note_changes(source_id, (self._cycle.week_s(time_s) for time_s in evidence.times_s))
         seen = item_times(evidence)
         if seen is not None:
             self._learn_burst(source_id, seen)
@@ -74,7 +74,7 @@ class Hints:
         now_s = float(self._cycle.week_s(seen.until_s))
         since_s = float(self._cycle.week_s(seen.since_s))
         bursts.note_look(np.array([since_s]), now_s, week.expect(source_id, bursts.bins(now_s))[None, :])
-        bursts.found(float(self._cycle.week_s(time_s)) for time_s in seen.times_s[-KEPT * KEPT :])
+        bursts.note_items(float(self._cycle.week_s(time_s)) for time_s in seen.times_s[-KEPT * KEPT :])
         self._probed[planned.host] = source_id
 
     def siblings_to_probe(self, source_id: str, events: Sequence[StoredEvent], now_s: float) -> tuple[SiblingHint, ...]:

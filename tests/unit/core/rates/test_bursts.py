@@ -43,7 +43,7 @@ def test_a_few_finds_raise_the_factor_and_empty_probes_lower_it() -> None:
     bursts, now_s = Bursts(0.02), 1000 * BIN_S
     since_s = np.full(10, 999 * BIN_S)
     bursts.note_look(since_s, now_s, np.full((10, KEPT), 0.01))
-    bursts.found([999.5 * BIN_S] * 3)
+    bursts.note_items([999.5 * BIN_S] * 3)
     high = bursts.factors(now_s)[-1]
     bursts.note_look(since_s, now_s, np.full((10, KEPT), 0.01))
     assert 10 < bursts.factors(now_s)[-1] < high
@@ -63,7 +63,7 @@ def test_old_bins_are_forgotten() -> None:
     for number in range(3 * KEPT):
         now_s = (number + 1) * BIN_S
         bursts.note_look(np.array([number * BIN_S]), now_s, np.full((1, KEPT), 5.0))
-        bursts.found([now_s - 60.0])
+        bursts.note_items([now_s - 60.0])
     assert len(bursts._expected) <= KEPT
     assert len(bursts._found) <= KEPT
 

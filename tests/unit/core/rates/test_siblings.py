@@ -16,7 +16,7 @@ STOP_S = MONDAY_S + WEEKS * WEEK_S
 def saw(times_s: dict[str, np.ndarray]) -> RecentChanges:
     changes = RecentChanges()
     for time_s, name in sorted((time_s, name) for name, times in times_s.items() for time_s in times.tolist()):
-        changes.saw(name, [time_s])
+        changes.note_changes(name, [time_s])
     return changes
 
 

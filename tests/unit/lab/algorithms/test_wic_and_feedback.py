@@ -155,5 +155,5 @@ def test_adaptive_may_have_no_probe_in_a_step() -> None:
 
 def test_a_demand_that_was_never_anchored_follows_the_first_rate() -> None:
     demand = IntervalDemand("r", FiringPattern(1), None, feedback=False, grid=ChrononGrid(1.0))
-    demand.found(Findings(0.0, rate_per_s=0.1, events=0, fired=False))
+    demand.note_findings(Findings(0.0, rate_per_s=0.1, events=0, fired=False))
     assert demand.pending(0) == PlannedInterval(10, 19)

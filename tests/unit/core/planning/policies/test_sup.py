@@ -38,7 +38,7 @@ def starts(demand: IntervalDemand, number: int, now: int) -> list[int]:
 @pytest.mark.parametrize("feedback", [False, True], ids=["SUP", "FBSUP"])
 def test_intervals_are_as_far_apart_as_the_present_rate_has_them(feedback: bool) -> None:
     demand = demand_of(every=3, rate_per_s=0.068, feedback=feedback)
-    demand.found(Findings(60.0, rate_per_s=0.1, events=3, fired=True))
+    demand.note_findings(Findings(60.0, rate_per_s=0.1, events=3, fired=True))
     gaps = [later - begin for begin, later in pairwise(starts(demand, 30, 60))]
     assert set(gaps[1:]) <= {29, 30, 31}
 
@@ -47,7 +47,7 @@ def test_intervals_are_as_far_apart_as_the_present_rate_has_them(feedback: bool)
 def test_as_many_intervals_begin_as_the_rates_expect_firings(rates: list[float], every: int) -> None:
     demand, begun, expected = demand_of(every=every, rate_per_s=rates[0]), 0, 0.0
     for step, rate_per_s in enumerate(rates):
-        demand.found(Findings(float(step * STEP_S), rate_per_s=rate_per_s, events=0, fired=False))
+        demand.note_findings(Findings(float(step * STEP_S), rate_per_s=rate_per_s, events=0, fired=False))
         expected += min(rate_per_s, every) * STEP_S / every
         for now in range(step * STEP_S, (step + 1) * STEP_S):
             while (interval := demand.pending(now)) is not None and interval.start <= now:
@@ -59,7 +59,7 @@ def test_as_many_intervals_begin_as_the_rates_expect_firings(rates: list[float],
 def test_a_rate_that_is_learned_often_pushes_no_interval_away() -> None:
     demand = demand_of(every=1, rate_per_s=0.001)
     for now in range(0, 900, 10):
-        demand.found(Findings(float(now), rate_per_s=0.001 + 1e-7 * (now % 3), events=0, fired=False))
+        demand.note_findings(Findings(float(now), rate_per_s=0.001 + 1e-7 * (now % 3), events=0, fired=False))
     interval = demand.pending(900)
     assert interval is not None
     assert 995 <= interval.start <= 1000

@@ -140,7 +140,7 @@ async def test_a_page_that_no_probe_saw_in_time_was_missed_unseen() -> None:
     drive = await reported()
     ((interval, needed),) = drive.decider.captures.overdue(T0 + 2 * 86400.0)
     known = await drive.memory.known("news", needed)
-    results = await drive.decider.observing.give_up(interval, known, T0 + 2 * 86400.0)
+    results = await drive.decider.observing.end_overdue(interval, known, T0 + 2 * 86400.0)
     assert results is not None
     assert [(each.source_id, each.captured, each.seen) for each in results.intervals] == [("acme", False, False)]
 
