@@ -30,7 +30,7 @@ from proxyd.core.rates.model_fit import ModelFit
 from proxyd.core.rules.known.state import IntervalRecord, SourceState
 from proxyd.core.rules.stages.source_state import Calibration
 from proxyd.daemon import reports
-from proxyd.store import SqlStore
+from proxyd.store.writer import Writer
 from tests.fakes import no_queries
 from tests.fleets import DOMAIN, changed, item, rule, source
 from tests.integration.api_world import T0, RefusingChannel, Running, running_api, told
@@ -698,10 +698,10 @@ async def test_a_receiver_that_takes_the_test_message_gets_notifications_again(
 async def test_a_daemon_whose_store_cannot_write_is_not_ready(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def fail(_store: SqlStore) -> None:
+    async def fail(_writer: Writer) -> None:
         raise StoreError("the disk is full")
 
-    monkeypatch.setattr(SqlStore, "ping", fail)
+    monkeypatch.setattr(Writer, "ping", fail)
     async with running.client.get("/readyz") as answer:
         assert answer.status == 503
         checks = (await answer.json())["checks"]
