@@ -47,7 +47,6 @@ try:
     from proxyd.cluster.link import ClusterSettings, NatsConnection, open_link
     from proxyd.cluster.nats_transport import NatsTransport, TransportSettings
     from proxyd.cluster.shared_fleet import share_fleet
-    from proxyd.store.databases.lease import Leased
     from proxyd.store.databases.membership import Member, Membership, Shares, sharing
 except ModuleNotFoundError as error:  # the optional dependency is not installed
     raise ConfigError(
@@ -299,21 +298,21 @@ class Machine:
         await self.standby.aclose()
         self.is_standing_by = self.is_waiting = False
 
-    async def _work(self, leased: Leased, store: SqlStore, work: Callable[[], Awaitable[None]]) -> None:
+    async def _work(self, joined: Membership, store: SqlStore, work: Callable[[], Awaitable[None]]) -> None:
         """Do a role's work as long as this machine has the lease."""
-        role = leased.lease.role
+        role = joined.lease.role
         log.info("sharing the work", role=role)
         self._note(role, active=True)
         self.stores[role] = store
         try:
             async with asyncio.TaskGroup() as tasks:
-                losing = tasks.create_task(leased.lost(), name=f"end of the {role}")
+                losing = tasks.create_task(joined.lost(), name=f"end of the {role}")
                 await work()
                 losing.cancel()
         except* StoreUnreachableError:
-            if leased.lease.is_held():
+            if joined.lease.is_held():
                 raise
-            await leased.lost()  # the next machine ends our sessions: the lease tells why, their errors do not
+            await joined.lost()  # the next machine ends our sessions: the lease tells why, their errors do not
 
     def _note(self, role: str, *, active: bool) -> None:
         """Report whether this machine does a role's work; a planner without other machines does all of it."""
@@ -355,14 +354,14 @@ class Machine:
         shares.let_succeed(made)
         return made
 
-    def _parts(self, leased: Leased, transport: Transport, shards: OwnShards | None = None) -> app.Resources:
+    def _parts(self, joined: Membership, transport: Transport, shards: OwnShards | None = None) -> app.Resources:
         return app.Resources(
             clock=self.clock,
-            store=SqlStore(leased.connections, ChrononGrid(self.settings.chronon), shards),
+            store=SqlStore(joined.connections, ChrononGrid(self.settings.chronon), shards),
             transport=transport,
             prober=self.network.prober,
             pushes=PushParts(self.network.hubs, self.network.parser, self.settings.public_url),
-            channel=LeasedChannel(self.channels, leased.lease.is_held),
+            channel=LeasedChannel(self.channels, joined.lease.is_held),
             secrets=SecretStore(self.settings),
             rng=np.random.default_rng(),  # noqa: TID251 - here and in ``wiring`` one is made
             tracer=self.tracer,

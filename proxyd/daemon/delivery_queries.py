@@ -23,6 +23,7 @@ from proxyd.daemon.declarations import Declarations
 from proxyd.notify import Dispatcher, Pings, known_secret, sent_text
 from proxyd.store import SqlStore
 from proxyd.store.told_rows import NotificationTrace, SentText, StoredNotification
+from proxyd.store.webhook_states import KnownWebhook
 
 log = structlog.get_logger("notify")
 
@@ -119,19 +120,6 @@ class DistantNotifier:
 
 
 @dataclass(frozen=True, slots=True)
-class _WebhookStatus:
-    """A webhook, whether it answered its ping, and the rules that it permanently ``refused``."""
-
-    endpoint: str
-    form: str
-    secret_name: str
-    state: str
-    since_s: float
-    detail: str
-    refused: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class _DeliveryTest:
     """A receiver's answer to a test message; ``error`` is ``None`` if it accepted."""
 
@@ -199,23 +187,13 @@ class DeliveryQueries:
         secret = known_secret(self.secrets.resolve, delivery.secret)
         return replace(message, form=delivery.form.value, secret=secret)
 
-    async def webhooks(self) -> list[_WebhookStatus]:
+    async def webhooks(self) -> list[KnownWebhook]:
         """Return every webhook, whether it answered its ping, and the rules that it accepts no more."""
         refused: dict[tuple[str, str], list[str]] = defaultdict(list)
         for disabled in await self.store.list_disabled_endpoints():
             refused[disabled.endpoint, disabled.declared].append(disabled.rule)
-        return [
-            _WebhookStatus(
-                endpoint=each.endpoint,
-                form=each.form,
-                secret_name=each.secret_name,
-                state=each.state,
-                since_s=each.since_s,
-                detail=each.detail,
-                refused=tuple(refused[each.endpoint, each.declared]),
-            )
-            for each in await self.store.webhooks.all()
-        ]
+        known = await self.store.webhooks.all()
+        return [replace(each, refused=tuple(refused[each.endpoint, each.declared])) for each in known]
 
     async def replay(self, notification_id: str | None) -> int:
         """Send a notification again, or every dead delivery."""

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from types import MappingProxyType
-from typing import TypeAlias
 
 from proxyd.base.ports import Clock
 from proxyd.core.errors import BusyError, ConflictError
@@ -16,7 +14,7 @@ from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rules.answers.advice import Advice, advise
-from proxyd.core.rules.answers.explanation import Explainer, Explanation, RuleWeek
+from proxyd.core.rules.answers.explanation import Explainer, Explanation
 from proxyd.core.rules.answers.shown_events import ShownEvent, shown_event
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.compiled import Compiled
@@ -40,15 +38,9 @@ class _AskedProbe:
     is_under_way: bool = False
 
 
-_MOST_WEEKS = 4  # that are remembered
-_Totals: TypeAlias = Mapping[str, RuleWeek]
-_NOTHING: tuple[int | None, _Totals] = (None, MappingProxyType({}))
-
-
 _DAY_S = 86400.0
 _MOST_ASKED = 1000  # sources of one request to probe now
 _ADVICE_KEPT_S = 60.0
-_MOST_PROMISES = 1000  # of rules and weeks, in a report
 
 
 @dataclass(frozen=True, slots=True)

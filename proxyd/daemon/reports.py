@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -109,11 +110,10 @@ class Reports:
 
     async def _promises(self, since_s: float) -> tuple[list[KeptPromise], int]:
         """Return what rules kept of their promises in each week since a time, of many the worst, and their number."""
-        worst: list[KeptPromise] = []
-        count = 0
+        worst, count = list[KeptPromise](), 0
         week_s = MONDAY_S + (since_s - MONDAY_S) // WEEK_S * WEEK_S
         while week_s < self._clock.time_s():
-            found = await self._kept_by_all(week_s)
+            found = await self._kept(partial(self._weeks.of, week_s, self._within_s))
             count += len(found)
             worst = await asyncio.to_thread(fallen_shortest, [*worst, *found], _MOST_PROMISES)
             week_s += WEEK_S
@@ -121,12 +121,9 @@ class Reports:
 
     async def kept(self, source_id: str) -> list[KeptPromise]:
         """Return what rules kept of their promises for a source in the last seven days."""
-        since_s, within_s, read = self._clock.time_s() - WEEK_S, self._within_s, self._history.rule_week
-        return await self._kept(lambda: read(since_s, since_s + WEEK_S, within_s, source_id=source_id))
-
-    async def _kept_by_all(self, week_s: float) -> list[KeptPromise]:
-        """Return what all rules kept of their promises in the week that began then."""
-        return await self._kept(lambda: self._weeks.of(week_s, self._within_s))
+        since_s = self._clock.time_s() - WEEK_S
+        until_s, within_s = since_s + WEEK_S, self._within_s
+        return await self._kept(partial(self._history.rule_week, since_s, until_s, within_s, source_id=source_id))
 
     async def _kept(self, read: Callable[[], Awaitable[list[RuleWeek]]]) -> list[KeptPromise]:
         """Return what rules kept of their promises, if they have targets; only then are their intervals read."""

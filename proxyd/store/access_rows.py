@@ -11,7 +11,7 @@ from sqlalchemy import Connection, delete, insert, select
 from proxyd.core.errors import ConflictError, NotFoundError
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import StoreReader
-from proxyd.store.statements import execute_many, upsert
+from proxyd.store.statements import Upsert, execute_many
 from proxyd.store.writer import Writer
 
 Scope: TypeAlias = Literal["read", "write", "admin"]
@@ -43,7 +43,7 @@ class StoredAnswer:
 
 
 KEPT_ANSWERS_S = 86400.0
-_UPSERT_ANSWER = upsert(t.answers)
+_UPSERT_ANSWER = Upsert(t.answers)
 
 
 class SqlAccess:

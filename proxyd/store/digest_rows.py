@@ -74,12 +74,12 @@ class SqlDigests:
     One transaction fixes a digest's contents and its body; later notifications make another digest.
     """
 
-    def __init__(self, writer: Writer, read: StoreReader, shards: OwnShards | None = None) -> None:
+    def __init__(self, writer: Writer, read: StoreReader, shards: OwnShards | None) -> None:
         self._writer = writer
         self._read = read
         self._shards = shards
 
-    async def next_s(self) -> float | None:
+    async def next_digest_s(self) -> float | None:
         """Return when the next digest is due, in unix seconds, or ``None`` if there is nothing to gather."""
         o = t.outbox.c
         ours, states = _in_shards(self._shards), ("gathering", "released")
@@ -87,7 +87,7 @@ class SqlDigests:
         found = [(await self._read(query))[0][0] for query in queries]
         return min((each for each in found if each is not None), default=None)
 
-    async def make(self, now_s: float, compose: Callable[[Gathered], bytes]) -> None:
+    async def make_digests(self, now_s: float, compose: Callable[[Gathered], bytes]) -> None:
         """Make a digest of each period that is over for each lane, and one of released deliveries for each receiver."""
         o = t.outbox.c
         query = select(o.lane).where(o.state == "gathering", o.next_s <= now_s, _in_shards(self._shards)).distinct()

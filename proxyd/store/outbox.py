@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -29,7 +29,7 @@ from sqlalchemy import (
     update,
 )
 
-from proxyd.base.ports import DueDelivery, Gathered
+from proxyd.base.ports import DueDelivery
 from proxyd.core.errors import NotFoundError
 from proxyd.core.model.outcome import Picture
 from proxyd.core.model.profile import NotificationRule
@@ -66,7 +66,7 @@ class DisabledEndpoint:
     detail: str
 
 
-class SqlOutbox:
+class SqlOutbox(SqlDigests):
     """The Outbox port, and the queries and commands of people.
 
     With ``shards`` only deliveries of these are due.
@@ -75,12 +75,9 @@ class SqlOutbox:
     def __init__(
         self, writer: Writer, read: StoreReader, read_for_people: StoreReader, shards: OwnShards | None = None
     ) -> None:
-        self._writer = writer
-        self._read = read
+        super().__init__(writer, read, shards)
         self._read_for_people = read_for_people
-        self._shards = shards
         self.webhooks = SqlWebhooks(writer, read, shards)
-        self._digests = SqlDigests(writer, read, shards)
         is_shared = shards is not None
         self._due, self._next = _due_query(is_shared=is_shared), _next_query(is_shared=is_shared)
         self._accepted: deque[tuple[DueDelivery, float, dict[str, Any]]] = deque()
@@ -184,16 +181,6 @@ class SqlOutbox:
                 f"no delivery of {notification_id!r} can be sent again: it was sent nowhere, or still waits"
             )
         return count
-
-    # -- digests
-
-    async def next_digest_s(self) -> float | None:
-        """Return when the next digest is due, or ``None`` if there is nothing to gather."""
-        return await self._digests.next_s()
-
-    async def make_digests(self, now_s: float, compose: Callable[[Gathered], bytes]) -> None:
-        """Make the digests that are due; each is one delivery with the composed body."""
-        await self._digests.make(now_s, compose)
 
     # -- endpoints
 

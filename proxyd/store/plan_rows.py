@@ -20,7 +20,7 @@ from proxyd.core.rules.stages.observation import Observation
 from proxyd.store import rows
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import StoreReader
-from proxyd.store.statements import delete_named, execute_many, upsert
+from proxyd.store.statements import Upsert, delete_named, execute_many
 from proxyd.store.writer import Writer
 
 MOST_DELETED = 100  # pictures in one commit: each may have half a megabyte
@@ -126,7 +126,7 @@ def _item_body(found: Item) -> list[Any]:
 
 
 T = TypeVar("T")
-_UPSERT_SOURCE, _UPSERT_FLEET, _UPSERT_PLAN = upsert(t.sources), upsert(t.fleet), upsert(t.plans)
+_UPSERT_SOURCE, _UPSERT_FLEET, _UPSERT_PLAN = Upsert(t.sources), Upsert(t.fleet), Upsert(t.plans)
 _HINT = (
     update(t.sources)
     .where(t.sources.c.source_id == bindparam("of_source"))

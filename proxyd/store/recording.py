@@ -21,7 +21,7 @@ from proxyd.store.databases.shards import shard_of
 from proxyd.store.digest_rows import LimitTimes, exceeding
 from proxyd.store.plan_rows import joint_row, record_sources
 from proxyd.store.rows import DigestTimes
-from proxyd.store.statements import add_up, delete_named, execute_many, upsert
+from proxyd.store.statements import Upsert, delete_named, execute_many
 from proxyd.store.suspension_rows import record_failing
 from proxyd.store.webhook_states import held, state_of
 
@@ -39,8 +39,8 @@ _UNAWAITED_COLUMNS = (
 _of_item = and_(
     t.items.c.source_id == bindparam("of_source"), t.items.c.item_id == bindparam("of_item"), t.items.c.gone_s.is_(None)
 )
-_UPSERT_STREAM, _UPSERT_JOINT = upsert(t.streams), upsert(t.joint_intervals)
-_UPSERT_WEEK, _ADD_ACCOUNT = upsert(t.weeks), add_up(t.accounts)
+_UPSERT_STREAM, _UPSERT_JOINT = Upsert(t.streams), Upsert(t.joint_intervals)
+_UPSERT_WEEK, _ADD_ACCOUNT = Upsert(t.weeks), Upsert(t.accounts, adds=True)
 _INSERT_ITEM, _INSERT_CHANGE, _INSERT_INTERVAL = insert(t.items), insert(t.changes), insert(t.intervals)
 _INSERT_PROBE, _INSERT_SOURCE_EVENT = insert(t.probes), insert(t.source_events)
 _INSERT_NOTIFICATION, _INSERT_OUTBOX = insert(t.notifications), insert(t.outbox)

@@ -27,7 +27,7 @@ from proxyd.store.history import SqlHistory, SqlItemSearch
 from proxyd.store.outbox import SqlOutbox
 from proxyd.store.plan_rows import SqlPlanRecord, record_pictures
 from proxyd.store.recording import not_stored, record_notifications, record_observations, record_results
-from proxyd.store.statements import delete_named, execute_many, is_one_of, upsert
+from proxyd.store.statements import Upsert, delete_named, execute_many, is_one_of
 from proxyd.store.suspension_rows import SqlFailingRules, SqlSuspensions
 from proxyd.store.writer import Writer, take_all
 
@@ -35,7 +35,7 @@ T = TypeVar("T")
 _CHUNK = 500
 _MOST_SHOWN = 1_000  # items that are compared with new ones
 _MOST_HISTORY = 10_000  # items that a table of a query reads
-_UPSERT_SUBSCRIPTION = upsert(t.subscriptions)
+_UPSERT_SUBSCRIPTION = Upsert(t.subscriptions)
 _MOVE = (
     update(t.sources)
     .where(t.sources.c.source_id == bindparam("of_source"))

@@ -15,8 +15,8 @@ from sqlalchemy.sql.functions import GenericFunction
 _MOST_PARAMETERS = 10_000  # a statement may have 32,767 with PostgreSQL, and 32,766 at least with SQLite
 
 
-class _Upsert:
-    """An upsert, which each database spells differently: overwrites rows with the same keys."""
+class Upsert:
+    """Writes rows over existing ones with the same keys, or ``adds`` to these, as each database spells it."""
 
     def __init__(self, table: Table, *, adds: bool = False) -> None:
         self._statements = {
@@ -37,16 +37,6 @@ def _upsert(statement: postgresql.Insert | sqlite.Insert, table: Table, *, adds:
         if c.name not in keys
     }
     return statement.on_conflict_do_update(index_elements=keys, set_=changed)
-
-
-def upsert(table: Table) -> _Upsert:
-    """Return a statement that writes whole rows, over existing ones with the same keys."""
-    return _Upsert(table)
-
-
-def add_up(table: Table) -> _Upsert:
-    """Return a statement that inserts rows, or adds to existing ones with the same keys."""
-    return _Upsert(table, adds=True)
 
 
 class _TextsOf(GenericFunction[str]):
@@ -77,10 +67,10 @@ def day_of(time_s: ColumnElement[float]) -> ColumnElement[int]:
     return cast(func.round(cast(time_s / 86400.0 - 0.5, Numeric)), BigInteger)  # halves of numerics are rounded up
 
 
-def execute_many(connection: Connection, statement: Executable | _Upsert, values: list[dict[str, Any]]) -> None:
+def execute_many(connection: Connection, statement: Executable | Upsert, values: list[dict[str, Any]]) -> None:
     """Run a statement with each of ``values``, which may be empty."""
     if values:
-        connection.execute(statement.of(connection) if isinstance(statement, _Upsert) else statement, values)
+        connection.execute(statement.of(connection) if isinstance(statement, Upsert) else statement, values)
 
 
 def delete_named(connection: Connection, table: Table, column: ColumnElement[Any], names: Sequence[str]) -> None:

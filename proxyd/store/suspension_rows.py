@@ -15,10 +15,10 @@ from proxyd.core.rules.known.rule_counts import FailingRule
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import LOCKS, NEWS, StoreReader
 from proxyd.store.rows import as_type, rule_of
-from proxyd.store.statements import delete_named, execute_many, upsert
+from proxyd.store.statements import Upsert, delete_named, execute_many
 from proxyd.store.writer import Writer
 
-_UPSERT = upsert(t.failing_rules)
+_UPSERT = Upsert(t.failing_rules)
 
 
 class SqlFailingRules:

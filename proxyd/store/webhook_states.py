@@ -42,8 +42,8 @@ class _Answer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _KnownWebhook:
-    """A declared webhook, and the time since which it is in its state."""
+class KnownWebhook:
+    """A declared webhook, the time since which it is in its state, and the rules that it permanently ``refused``."""
 
     endpoint: str
     form: str
@@ -52,6 +52,7 @@ class _KnownWebhook:
     state: str
     since_s: float
     detail: str
+    refused: tuple[str, ...] = ()
 
     @property
     def declared(self) -> str:
@@ -104,10 +105,10 @@ class SqlWebhooks:
             connection.execute(_RELEASE, [_of(key)])
             stored[key] = state.value
 
-    async def all(self) -> list[_KnownWebhook]:
+    async def all(self) -> list[KnownWebhook]:
         """Return every webhook."""
         query = select(t.webhooks).order_by(*(t.webhooks.c[name] for name in _KEY))
-        return [as_type(_KnownWebhook, row) for row in await self._read(query)]
+        return [as_type(KnownWebhook, row) for row in await self._read(query)]
 
     def declare(self, connection: Connection, rules: Iterable[NotificationRule], now_s: float) -> None:
         """Forget the webhooks that are no longer declared, and record the new ones as unconfirmed."""

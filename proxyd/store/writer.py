@@ -98,20 +98,12 @@ class Writer:
             batch.append(queued)
         return batch
 
-    def _drain(self) -> list[_Queued]:
-        rest = []
-        while not self._queue.empty():
-            queued = self._queue.get_nowait()
-            if queued is not None:
-                rest.append(queued)
-        return rest
-
     def _give_up(self, batch: list[_Queued], error: StoreError) -> None:
+        """Fail the writes of a batch, and those that wait."""
         self._failed = error
-        self._fail([*batch, *self._drain()], error)
-
-    @staticmethod
-    def _fail(batch: list[_Queued], error: StoreError) -> None:
+        while not self._queue.empty():
+            if (queued := self._queue.get_nowait()) is not None:
+                batch.append(queued)
         for queued in batch:
             if not queued.done.done():
                 queued.done.set_exception(error)

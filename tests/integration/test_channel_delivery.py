@@ -17,9 +17,8 @@ from aiohttp.test_utils import TestServer
 from proxyd.base.ports import Message
 from proxyd.core.errors import DeliveryError
 from proxyd.net import Guard
-from proxyd.notify import AppriseChannel
 from proxyd.notify.channels import apprise_channel as channel
-from proxyd.notify.channels.apprise_channel import ChannelAddressError, ChannelAddresses
+from proxyd.notify.channels.apprise_channel import AppriseChannel, ChannelAddressError, ChannelAddresses
 from tests.addresses import NAMES, REFUSED
 
 apprise = pytest.importorskip("apprise")

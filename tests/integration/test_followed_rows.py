@@ -16,11 +16,11 @@ from proxyd.store.backups import open_connections
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.postgresql import postgresql_url
 from proxyd.store.followed_rows import FollowedRows, is_since
-from proxyd.store.statements import execute_many, upsert
+from proxyd.store.statements import Upsert, execute_many
 from tests.databases import migrate
 from tests.servers import PostgresServer
 
-_UPSERT = upsert(t.declared)
+_UPSERT = Upsert(t.declared)
 SOURCES = ("abc", "defgh")  # of each of two who write at once
 
 

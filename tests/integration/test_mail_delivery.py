@@ -20,7 +20,7 @@ from aiosmtpd.smtp import AuthResult, Envelope
 
 from proxyd.base.ports import Message
 from proxyd.core.errors import DeliveryError
-from proxyd.notify import MailChannel, MailSettings
+from proxyd.notify.channels.mail import MailChannel, MailSettings
 from tests.servers import free_port
 
 pytestmark = pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS")

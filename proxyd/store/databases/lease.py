@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from math import inf
 from typing import Any, TypeAlias
@@ -15,7 +14,7 @@ from sqlalchemy import Connection, Select, select
 
 from proxyd.base.clock import awake_or_asleep_s
 from proxyd.core.errors import LeaseLostError, StoreUnreachableError
-from proxyd.store.databases.connections import StoreConnections, on_own_loop
+from proxyd.store.databases.connections import on_own_loop
 from proxyd.store.databases.postgresql import SessionConnection, session_with_lease, wait_for_answer
 from proxyd.store.databases.schema import is_newest
 
@@ -81,19 +80,6 @@ class Lease:
     def end(self) -> None:
         """Work no more: the lock may be another's."""
         self._until_s = -inf
-
-
-@dataclass(frozen=True, slots=True)
-class Leased:
-    """The lease to a role's work, and connections whose writes are refused once another machine has taken over."""
-
-    connections: StoreConnections
-    lease: Lease
-    _renewing: asyncio.Task[None]
-
-    async def lost(self) -> None:
-        """Wait until another machine may take over; then raise ``LeaseLostError``, which says why."""
-        await asyncio.shield(self._renewing)
 
 
 @asynccontextmanager

@@ -18,7 +18,7 @@ from sqlalchemy.dialects.postgresql import insert as insert_new
 from proxyd.core.errors import StoreError, StoreUnreachableError
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import MEMBERS, StoreConnections
-from proxyd.store.databases.lease import LONGEST_TURN, Lease, Leased, renew_lease
+from proxyd.store.databases.lease import LONGEST_TURN, Lease, renew_lease
 from proxyd.store.databases.postgresql import (
     LOCK_OF,
     SessionConnection,
@@ -222,10 +222,17 @@ class Shares:
 
 
 @dataclass(frozen=True, slots=True)
-class Membership(Leased):
-    """What a process has that shares a role's work."""
+class Membership:
+    """What a process has that shares a role's work: its writes are refused once another machine has taken over."""
 
+    connections: StoreConnections
+    lease: Lease
+    _renewing: asyncio.Task[None]
     shares: Shares
+
+    async def lost(self) -> None:
+        """Wait until another machine may take over; then raise ``LeaseLostError``, which says why."""
+        await asyncio.shield(self._renewing)
 
 
 @asynccontextmanager

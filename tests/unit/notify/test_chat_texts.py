@@ -13,8 +13,7 @@ import pytest
 from proxyd.base.ports import Message
 from proxyd.core.errors import DeliveryError
 from proxyd.net import Guard
-from proxyd.notify import AppriseChannel
-from proxyd.notify.channels.apprise_channel import MOST_MESSAGES, ChannelAddresses, ChatForm
+from proxyd.notify.channels.apprise_channel import MOST_MESSAGES, AppriseChannel, ChannelAddresses, ChatForm
 
 apprise = pytest.importorskip("apprise")
 requests: Any = pytest.importorskip("requests")

@@ -16,7 +16,8 @@ from proxyd.core.errors import DeliveryError
 from proxyd.core.model.delivery import SecretRef
 from proxyd.core.model.outcome import Picture
 from proxyd.core.politeness import EndpointLimits
-from proxyd.notify import Dispatcher, DispatcherSettings, EndpointGoneError
+from proxyd.notify import Dispatcher, DispatcherSettings
+from proxyd.notify.channels.webhook import EndpointGoneError
 from tests.fakes import FakeClock, settle
 
 T0 = 1000.0
