@@ -139,7 +139,7 @@ async def open_forwarding() -> AsyncIterator[Forwarding]:
         yield Forwarding(session)
 
 
-def forwarded_session(request: web.Request, planners: Planners) -> str | None:
+def session_from_peer(request: web.Request, planners: Planners) -> str | None:
     """Return the session for which another planner asks, as it tells it; ``None`` unless it knows our secret."""
     return request.headers.get(_SESSION_HEADER) if knows_secret(request, planners) else None
 

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from proxyd.api import wire
 from proxyd.api.endpoint import json_response, read_body
-from proxyd.api.forwarding import PEER_PATHS, SECRET_HEADER, Forwarding, Peer, Planners, forwarded_session, knows_secret
+from proxyd.api.forwarding import PEER_PATHS, SECRET_HEADER, Forwarding, Peer, Planners, knows_secret, session_from_peer
 from proxyd.api.problems import Handler, problem
 from proxyd.core.rules.answers.advice import Advice
 from proxyd.net.http_values import LONGEST_URL
@@ -76,7 +76,7 @@ class Peers(Protocol):
     async def page_of_source(self, request: web.Request, source: str, session: str) -> web.StreamResponse | None:
         """Return the page of a source from the planner that plans it; ``None`` if this one does."""
 
-    def forwarded_session(self, request: web.Request) -> str | None:
+    def session_from_peer(self, request: web.Request) -> str | None:
         """Return the session for which another planner asks, as it tells it; ``None`` for all other requests."""
 
 
@@ -105,7 +105,7 @@ class _NoPeers:
     async def page_of_source(self, _request: web.Request, _source: str, _session: str) -> None:
         """Return none."""
 
-    def forwarded_session(self, _request: web.Request) -> None:
+    def session_from_peer(self, _request: web.Request) -> None:
         """Return none."""
 
 
@@ -149,9 +149,9 @@ class AskedPeers:
         planner = self._planners.answering(source)
         return None if planner is None else await self._forwarding.pass_on(request, planner, session=session)
 
-    def forwarded_session(self, request: web.Request) -> str | None:
+    def session_from_peer(self, request: web.Request) -> str | None:
         """Return the session for which another planner asks, as it tells it; ``None`` for all other requests."""
-        return forwarded_session(request, self._planners)
+        return session_from_peer(request, self._planners)
 
     async def turn(self, host: str, spacing_s: float) -> None:
         """Wait until a request to a host may start, if another planner has its sources and answers."""

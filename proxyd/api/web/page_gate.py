@@ -110,7 +110,7 @@ class PageGate:
         if not answer.prepared:
             answer.headers.update(_HEADERS)
             answer.headers.setdefault("Cache-Control", "no-store")
-            if self._peers.forwarded_session(request) is not None and SIGNED in request:
+            if self._peers.session_from_peer(request) is not None and SIGNED in request:
                 answer.headers[NOTES_HEADER] = written_notes(request[SIGNED].session.lend())
         return answer
 
@@ -127,7 +127,7 @@ class PageGate:
             return problem(403, "Forbidden", "the request came from another site")
         if route.scope is None:
             return await route.handler(request)
-        told = self._peers.forwarded_session(request)
+        told = self._peers.session_from_peer(request)
         if told is None:
             signed = await self._sessions.find(request.cookies.get(COOKIE, ""))
         else:

@@ -77,7 +77,7 @@ class SourceContext:
         return any(program.reads_probe for program, _ in self.rules)
 
     @property
-    def awaited_kinds(self) -> frozenset[EventKind]:
+    def kinds_to_await(self) -> frozenset[EventKind]:
         """The kinds of events that rules wait for."""
         return frozenset(kind for program, _ in self.rules for kind in program.kinds)
 
@@ -152,7 +152,7 @@ def store_query(context: SourceContext, outcome: ProbeOutcome, *, completes: boo
         return replace(
             histories,
             item_ids=item_ids,
-            fields=EventKind.UPDATE in context.awaited_kinds,
+            fields=EventKind.UPDATE in context.kinds_to_await,
             former_ids=tuple(dict.fromkeys(name for item in outcome.items for name in item.former_ids)),
             shown=not outcome.is_push and context.state.first_contact_s is not None,
         )

@@ -323,7 +323,7 @@ class JointCaptures:
         done = list(self._seen_since(opened, counted_on, probe_end))
         done_ids = {each.source_id for each in done}
         late = (source_id for source_id in counted_on if source_id not in done_ids)
-        wanted = [*self._correlated_sources(program, event, probe_end), *late]
+        wanted = [*self._sources_to_correlate(program, event, probe_end), *late]
         deadline = None if program.life_s is None else opened + self._grid.ceil(program.life_s)
         waited_s = wait_s(map(probe_end.rate_per_s, wanted), chronon_s=self._grid.length_s)
         interval = JointInterval(
@@ -403,7 +403,7 @@ class JointCaptures:
         url = self._known.compiled.url_of(interval.event.source_id)
         return Announcement(self._programs[interval.rule], interval, history, url, now_s)
 
-    def _correlated_sources(self, program: RuleProgram, event: UpdateEvent, probe_end: _ProbeEnd) -> list[str]:
+    def _sources_to_correlate(self, program: RuleProgram, event: UpdateEvent, probe_end: _ProbeEnd) -> list[str]:
         found: list[str] = []
         for each in program.joined:
             rows = {source: self.shown.get(source) for source in each.sources}

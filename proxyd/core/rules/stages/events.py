@@ -190,7 +190,7 @@ def find_events(
         unfit_values=outcome.misfits + sum(_unfit_values(context, event.item) for event in window.events),
         starts_afresh=context.starts_afresh,
         changed_guids=found.changed_guids,
-        kept_kinds=context.awaited_kinds,
+        kept_kinds=context.kinds_to_await,
     )
 
 
@@ -337,7 +337,7 @@ def _changes(
 ) -> Iterator[_Change]:
     """Yield what happened, in the order of the items; removals come last."""
     is_feed, fields, nullable_paths = context.shape is Shape.FEED, context.page_class.fields, context.nullable_paths
-    has_updates = not is_feed or EventKind.UPDATE in context.awaited_kinds
+    has_updates = not is_feed or EventKind.UPDATE in context.kinds_to_await
     for item in items:
         before = found.known.get(item.item_id)
         if item.item_id in found.quiet or item.item_id in found.old:
