@@ -47,17 +47,14 @@ log = structlog.get_logger("api")
 
 @dataclass(frozen=True, slots=True)
 class ApiSettings:
-    """Where the API listens; ``socket_address`` is the form of the socket's path that the kernel accepts.
-
-    ``quota`` applies to each token; ``None`` means no limit. Requests may be for ``hosts`` and for IP addresses.
-    """
+    """Where the API listens."""
 
     host: str
     port: int
     socket: Path
-    socket_address: str
-    quota: Quota | None = None
-    hosts: frozenset[str] = frozenset({"localhost"})
+    socket_address: str  # the form of the socket's path that the kernel accepts
+    quota: Quota | None = None  # of each token; `None` means no limit
+    hosts: frozenset[str] = frozenset({"localhost"})  # for which requests may be, and for IP addresses
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
 
 

@@ -105,22 +105,18 @@ class Memory(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message to one endpoint; ``body`` is as it was recorded.
+    """A message to one endpoint."""
 
-    ``kind`` is its delivery's; ``form``, ``payload`` (a version) and ``secret`` are a webhook's, ``picture`` is a
-    mail's. ``message_id`` is the same on every attempt, ``attempt_s`` is unix seconds by the machine's clock.
-    """
-
-    message_id: str
+    message_id: str  # the same on every attempt
     rule: str
     endpoint: str
-    body: bytes
-    attempt_s: float
-    kind: str = "webhook"
-    form: str = "STANDARD"
-    payload: int = 1
+    body: bytes  # as it was recorded
+    attempt_s: float  # unix seconds by the machine's clock
+    kind: str = "webhook"  # of its delivery
+    form: str = "STANDARD"  # a webhook's
+    payload: int = 1  # a webhook's version of the body
     secret: bytes | str | None = None
-    picture: Picture | None = None
+    picture: Picture | None = None  # a mail's
 
 
 class Channel(Protocol):
@@ -139,20 +135,15 @@ class ResolveSecret(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DueDelivery:
-    """One notification, or one digest of several, on its way to one endpoint.
+    """One notification, or one digest of several, on its way to one endpoint; times are unix seconds."""
 
-    Its lane is the pair of its rule and that endpoint. ``position`` orders deliveries; times are unix seconds. If
-    ``is_disabled``, the endpoint has asked for no more. ``picture`` is the hash of the notification's picture, which a
-    digest does not have.
-    """
-
-    position: int
+    position: int  # deliveries are in this order
     notification_id: str
     rule: str
     endpoint: str
     secret_kind: str
     secret_name: str
-    lane: str
+    lane: str  # the pair of its rule and its endpoint
     attempts: int
     first_attempt_s: float | None
     event_s: float
@@ -162,8 +153,8 @@ class DueDelivery:
     form: str = "STANDARD"
     payload: int = 1
     is_digest: bool = False
-    is_disabled: bool = False
-    picture: str | None = None
+    is_disabled: bool = False  # the endpoint has asked for no more
+    picture: str | None = None  # the hash of the notification's picture, which a digest does not have
 
 
 @dataclass(frozen=True, slots=True)

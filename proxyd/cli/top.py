@@ -78,19 +78,16 @@ Listing: TypeAlias = tuple[str, Sequence[str], list[tuple[TopRow, list[str]]], s
 
 @dataclass(frozen=True, slots=True)
 class TopState:
-    """The screen (state, sources or source) and what was chosen on it; ``before`` is where ``source`` was opened.
-
-    ``text`` is part of the names of the sources that are listed. A marked row that is gone counts by its ``number``.
-    """
+    """The screen (state, sources or source) and what was chosen on it."""
 
     screen: str = "state"
-    text: str = ""
+    text: str = ""  # part of the names of the sources that are listed
     is_typing: bool = False
     order: SourceOrder = "name"
     marked: str = ""
-    number: int = 0
+    number: int = 0  # of the marked row, by which it counts once it is gone
     source: str = ""
-    before: TopState | None = None
+    before: TopState | None = None  # where `source` was opened
 
     def place(self, rows: Sequence[TopRow]) -> int:
         """Return the number of the marked row, 0 if there are no rows."""

@@ -24,16 +24,14 @@ _MOST_SCOPES = 65_536
 
 @dataclass(slots=True)
 class _HostTurn:
-    """One host: the holder of ``lock`` is next, and keeps ``leaving`` until its request was sent.
-
-    ``users`` counts the running requests, the holder and the queue.
-    """
+    """One host."""
 
     slots: asyncio.Semaphore
     log: ProbeLog
+    # Who holds it is next, and keeps `leaving` until its request was sent
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     leaving: asyncio.Lock = field(default_factory=asyncio.Lock)
-    users: int = 0
+    users: int = 0  # the number of running requests, the holder and the queue
 
     @property
     def last_grant_s(self) -> float | None:

@@ -44,18 +44,14 @@ _HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class WebRoute:
-    """A route of the dashboard.
-
-    ``scope`` is required of the session's token, ``None`` means no session; ``most_bytes`` is the maximum size of a
-    body if it is not the usual one. A route that ``is_of_source`` is answered by the planner of the source ``name``.
-    """
+    """A route of the dashboard."""
 
     method: Literal["GET", "POST"]
     path: str
-    scope: Scope | None
+    scope: Scope | None  # required of the session's token; `None` means no session
     handler: Handler
-    most_bytes: int | None = None
-    is_of_source: bool = False
+    most_bytes: int | None = None  # the maximum size of a body if it is not the usual one
+    is_of_source: bool = False  # answered by the planner of the source `name`
 
 
 class PageGate:

@@ -383,14 +383,7 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class NotificationRule:
-    """Query, trigger, period and utility, and the options that a rule may set.
-
-    ``source_ids`` are the sources of the trigger and query, resolved by the checker. ``target`` is the share of its
-    items, in percent, that is to be seen in time. ``deliveries`` and ``digest`` include the defaults of its profiles.
-    ``fingerprint`` changes exactly when the trigger class, the condition or FROM SOURCES change. ``counted`` changes
-    exactly when the events that its counters see do: as long as it is the same, an edited rule keeps every counter
-    whose expression stays.
-    """
+    """Query, trigger, period and utility, and the options that a rule may set."""
 
     name: str
     profiles: tuple[str, ...]
@@ -399,18 +392,20 @@ class NotificationRule:
     start: TimePoint
     end: TimePoint
     utility: Utility
-    source_ids: tuple[str, ...]
+    source_ids: tuple[str, ...]  # the sources of the trigger and query, resolved by the checker
     life: Life | None = None
-    target: Decimal | None = None
+    target: Decimal | None = None  # the share of its items, in percent, that is to be seen in time
     importance: tuple[ImportanceTerm, ...] = ()
     policy: PolicyChoice = PolicyChoice(PolicyName.AUTO)
-    deliveries: tuple[Delivery, ...] = ()
+    deliveries: tuple[Delivery, ...] = ()  # these and `digest` include the defaults of its profiles
     digest: Digest | None = None
     limit: NotificationLimit | None = None
     sends_empty: bool = False
     keeps_screenshot: bool = False
     message: MessageTemplate | None = None
-    fingerprint: str = ""
+    fingerprint: str = ""  # changes exactly when the trigger class, the condition or FROM SOURCES change
+    # Changes exactly when the events that its counters see do: as long as it is the same, an edited rule keeps every
+    # counter whose expression stays
     counted: str = ""
     file: str = field(default="<text>", compare=False)
 

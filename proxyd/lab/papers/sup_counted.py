@@ -28,20 +28,17 @@ _SMALL = replace(SYNTHETIC_2, name="a quarter of Synthetic 2", pages=198, events
 
 @dataclass(frozen=True, slots=True)
 class _CountedDuel:
-    """SUP and fbSUP for one rule and model, and the counted plan with as many probes; means over traces.
-
-    ``at_sup`` and ``at_feedback`` are the utilities of the counted plan with the probes of SUP and of fbSUP.
-    """
+    """SUP and fbSUP for one rule and model, and the counted plan with as many probes; means over traces."""
 
     model: str
     every: int
     life: int | None
     sup_probes: float
     sup: float
-    at_sup: float
+    at_sup: float  # the utility of the counted plan with the probes of SUP
     feedback_probes: float
     feedback: float
-    at_feedback: float
+    at_feedback: float  # the utility of the counted plan with the probes of fbSUP
 
     @property
     def lead(self) -> float:

@@ -49,19 +49,15 @@ class _WicSetting:
 
 @dataclass(frozen=True, slots=True)
 class _Duel:
-    """SUP's probes and utility for rule X, and WIC's probes for the same utility; means over traces.
-
-    ``told`` is ``PLANNED`` or ``CHANCES``. ``reached`` is false if WIC's largest budget did not suffice in some
-    trace: then ``wic_probes`` is a lower bound.
-    """
+    """SUP's probes and utility for rule X, and WIC's probes for the same utility; means over traces."""
 
     setting: _WicSetting
-    told: str
+    told: str  # `PLANNED` or `CHANCES`
     every: int
     sup_probes: float
     utility: float
     wic_probes: float
-    reached: bool
+    reached: bool  # whether WIC's largest budget sufficed in each trace; otherwise `wic_probes` is a lower bound
 
     @property
     def ratio(self) -> float:

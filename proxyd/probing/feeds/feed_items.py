@@ -107,12 +107,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class FeedEntry:
-    """One item as in its document, before it is bounded and hashed.
-
-    ``other_title`` is the title of another vocabulary (``itunes:title``), used if the item has no title, and
-    ``is_plain`` says that the title is no HTML. ``former_texts`` are description, content and link as an earlier
-    version read them, if that was otherwise.
-    """
+    """One item as in its document, before it is bounded and hashed."""
 
     identity: Identity
     title: str | None = None
@@ -126,8 +121,9 @@ class FeedEntry:
     published_s: float | None = None
     updated_s: float | None = None
     revision: str | None = None  # other content that changes with a revision
-    other_title: str | None = None
-    is_plain: bool = False
+    other_title: str | None = None  # of another vocabulary (`itunes:title`), used if the item has no title
+    is_plain: bool = False  # the title is no HTML
+    # Description, content and link as an earlier version read them, if that was otherwise
     former_texts: tuple[str | None, str | None, str | None] | None = None
 
     def item(self, channel_fields: Mapping[str, Value]) -> Item:

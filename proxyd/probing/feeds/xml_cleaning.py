@@ -29,15 +29,11 @@ _CONTROLS_BUT_SHIFTS = bytes({*_CONTROLS} - {0x0E, 0x0F, 0x1B})  # ISO 2022 says
 
 @dataclass(frozen=True, slots=True)
 class _CleanXml:
-    """A document in UTF-8 without what XML forbids.
-
-    ``trouble`` says what was wrong, or is ``""``. ``is_mended`` is also true if entities of HTML were replaced, but not
-    if only ampersands were escaped.
-    """
+    """A document in UTF-8 without what XML forbids."""
 
     body: bytes
-    trouble: str = ""
-    is_mended: bool = False
+    trouble: str = ""  # what was wrong, or ""
+    is_mended: bool = False  # also true if entities of HTML were replaced, but not if only ampersands were escaped
 
 
 def clean_xml(body: bytes, content_type: str | None) -> _CleanXml:

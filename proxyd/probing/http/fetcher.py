@@ -81,24 +81,19 @@ class Exchange:
 
 @dataclass(slots=True)
 class ProbeTrace:
-    """The steps of a fetch so far, recorded even if it fails.
+    """The steps of a fetch so far, recorded even if it fails."""
 
-    ``exchanges`` are kept only if ``is_shown``: nobody looks at those of the daemon's probes. ``remarks`` are shown to
-    people with the outcome. ``is_answered`` says whether bytes of any answer came, and ``certificate`` is the hash of
-    one that was not trusted. ``may_send`` is asked before each request: before a connection is opened for it, which may
-    take long, and once there is one.
-    """
-
-    is_shown: bool = True
+    is_shown: bool = True  # only then `exchanges` are kept: nobody looks at those of the daemon's probes
+    # Asked before each request: before a connection is opened for it, which may take long, and once there is one
     may_send: MaySend = always
     requests: int = 0
     started_s: float | None = None
     body_bytes: int = 0
-    is_answered: bool = False
-    certificate: str = ""
+    is_answered: bool = False  # whether bytes of any answer came
+    certificate: str = ""  # the hash of one that was not trusted
     exchanges: list[Exchange] = field(default_factory=list)
     crawl_delay_s: float | None = None
-    remarks: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)  # shown to people with the outcome
 
     def count_bytes(self, number: int) -> None:
         """Add decoded bytes."""

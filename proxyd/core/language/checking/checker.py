@@ -34,18 +34,14 @@ from proxyd.core.model.profile import Declaration, Domain, NotificationRule, Pro
 
 @dataclass(frozen=True)
 class Checked:
-    """A declaration, or all errors that prevent it. Warnings do not prevent it.
-
-    ``texts`` are what was checked, and ``expanded`` the same with what each WATCH stands for. ``memory`` is for the
-    check of the next declaration.
-    """
+    """A declaration, or all errors that prevent it. Warnings do not prevent it."""
 
     declaration: Declaration | None
     errors: tuple[RuleError, ...] = ()
     warnings: tuple[RuleError, ...] = ()
-    texts: Sequence[Parsed] = ()
-    expanded: Sequence[Parsed] = ()
-    memory: CheckMemory | None = None
+    texts: Sequence[Parsed] = ()  # what was checked
+    expanded: Sequence[Parsed] = ()  # the same with what each WATCH stands for
+    memory: CheckMemory | None = None  # for the check of the next declaration
 
 
 class _Checker:

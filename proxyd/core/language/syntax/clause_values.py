@@ -61,16 +61,12 @@ _POLICIES = tuple(name.value for name in PolicyName)
 
 
 class Value(NamedTuple):
-    """How the value of a clause is read, printed, and checked by itself, whatever the other clauses are.
+    """How the value of a clause is read, printed, and checked by itself, whatever the other clauses are."""
 
-    A dictionary that ``read`` returns has the values of several attributes. ``choices`` are the words that a value is
-    written as, if it is one of few.
-    """
-
-    read: Callable[[TokenReader], Any]
+    read: Callable[[TokenReader], Any]  # a dictionary that it returns has the values of several attributes
     show: Callable[[Any], str] = str
     check: Callable[[Values, Any, TextSpan], None] | None = None
-    choices: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()  # the words that a value is written as, if it is one of few
 
 
 def constant(word: str = "", check: Callable[[Values, Any, TextSpan], None] | None = None) -> Value:

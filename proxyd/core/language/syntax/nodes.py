@@ -286,15 +286,12 @@ class Unread:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """The statements of one text and every error found while reading it.
-
-    ``tail_comments`` are those after the last statement. ``broken`` holds the names that faulty statements declare, so
-    that these names do not count as unknown elsewhere. A list of addresses has ``lines`` instead of statements.
-    """
+    """The statements of one text and every error found while reading it."""
 
     source: SourceText
     statements: tuple[Statement, ...]
     errors: tuple[RuleError, ...] = ()
-    tail_comments: tuple[str, ...] = ()
+    tail_comments: tuple[str, ...] = ()  # those after the last statement
+    # Names that faulty statements declare, so that they do not count as unknown elsewhere
     broken: tuple[Broken, ...] = ()
-    lines: tuple[ListLine, ...] = ()
+    lines: tuple[ListLine, ...] = ()  # of a list of addresses, which has no statements
