@@ -224,11 +224,8 @@ def is_plausible(outcome: ProbeOutcome) -> bool:
     """
     values = [getattr(outcome, each.name) for each in fields(outcome)]
     numbers = [each for each in values if isinstance(each, int | float)]
-    return all(map(_is_number, numbers)) and outcome.started_s <= outcome.finished_s < _LARGEST
-
-
-def _is_number(number: float) -> bool:
-    return isfinite(number) and abs(number) < _LARGEST
+    is_sound = all(isfinite(each) and abs(each) < _LARGEST for each in numbers)
+    return is_sound and outcome.started_s <= outcome.finished_s < _LARGEST
 
 
 def by_our_clock(outcome: ProbeOutcome, *, sent_s: float, arrived_s: float) -> ProbeOutcome:

@@ -186,7 +186,7 @@ class Handovers:
         self._read_at_s = began_s
 
     async def _follow_others(self) -> None:
-        found, now_s = await self._followed.catch_up(self._is_of_another), self._clock.time_s()
+        found, now_s = await self._followed.catch_up(lambda name: not self._known.has(name)), self._clock.time_s()
         for states in _parts(found.states):
             self._sharing.follow(states.values(), (), {}, now_s)
             await asyncio.sleep(0)
@@ -197,9 +197,6 @@ class Handovers:
             self._sharing.follow((), (), weeks, now_s)
             await asyncio.sleep(0)
         self._sharing.follow_moves()
-
-    def _is_of_another(self, source_id: str) -> bool:
-        return not self._known.has(source_id)
 
     def gains(self, own: frozenset[int]) -> bool:
         """Whether ``take`` would take sources of the shards ``own``, so that ``catch_up`` is needed before."""

@@ -237,7 +237,9 @@ class Declarations:
         async with self.suspensions.turn:
             checked = await self._check(given.all(), accepted_before=True)
             declaration = checked.declaration
-            if not _are_in(declaration, found):
+            has_times = found.accepted.keys() >= declaration.rules.keys()
+            has_times = has_times and found.declared.keys() >= declaration.sources.keys()
+            if not has_times:  # the other planner was still writing them when they were read
                 return False
             if not self._started.is_set():
                 week = await last_week(self._decider.settings, self._store.plan)
@@ -453,18 +455,13 @@ class Declarations:
         from_api: bool = False,
         accepted_before: bool = False,
     ) -> CheckedTexts:
-        """Check in a thread: a large declaration takes seconds, and probes must go on."""
         settings = replace(self._settings, from_api=from_api, accepted_before=accepted_before)
+        # A large declaration takes seconds, and probes must go on
         return await asyncio.to_thread(check_texts, texts, parsed, settings, self.texts)
 
 
-def _are_in(declaration: Declaration, found: StoredDeclaration) -> bool:
-    """Return whether the times of all rules and sources were stored when a declaration was read."""
-    return found.accepted.keys() >= declaration.rules.keys() and found.declared.keys() >= declaration.sources.keys()
-
-
 def _without_texts(error: ConfigError | ProfileError) -> str:
-    """Return errors for the log, without the profiles' texts: they may hold secrets."""
+    # the log must not show the profiles' texts, which may hold secrets
     return error.without_texts if isinstance(error, ProfileError) else str(error)
 
 

@@ -261,9 +261,10 @@ def _parse_text(text: str | Parsed) -> Parsed:
 
 
 def _what_is_unfit(statement: Statement, printed: str) -> str | None:
-    """Return why a statement cannot be kept by the API; printing may lengthen it: it doubles the quotes in names."""
+    """Return why a statement cannot be kept by the API."""
     if isinstance(statement, CreateSources):
         return "CREATE SOURCES is for files of the profiles directory; send a CREATE SOURCE for each address"
+    # printing doubles the quotes in names, so what was short enough may be too long now
     unfit = what_is_unfit(SourceText("", printed), MAX_STATEMENT_BYTES)
     return None if unfit is None else unfit.message
 

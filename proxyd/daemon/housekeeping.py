@@ -95,7 +95,6 @@ class Housekeeping:
         log.info("expired", rows=deleted)
 
     async def _measure(self) -> None:
-        """Measure how much is stored; at the start, beside everything else."""
         self._show(await measure_items(self._store.read))
 
     def _show(self, sizes: ItemSizes) -> None:
@@ -200,11 +199,10 @@ async def measure_lag(clock: Clock, metrics: Metrics) -> NoReturn:
 
 
 async def _measure_disk(folder: Path, metrics: Metrics) -> None:
-    """Measure the free space on a folder's disk; an unreadable disk counts as full."""
     try:
         found = await asyncio.to_thread(shutil.disk_usage, folder)
     except OSError:
-        metrics.disk_free.set(0)
+        metrics.disk_free.set(0)  # an unreadable disk counts as full
     else:
         metrics.disk_free.set(found.free)
         metrics.disk_size.set(found.total)

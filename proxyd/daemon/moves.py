@@ -111,7 +111,7 @@ class Moves:
         return self._known.compiled.declaration
 
     def _of_all(self, sources: Sequence[str]) -> list[SourceMove]:
-        """Return the moves of some sources; this may be done in a thread, while another declaration comes."""
+        # once, because another declaration may come while this runs in a thread
         compiled, places = self._known.compiled, self.places(sources)
         return [move for name in sources for move in self._moves(compiled, name, places.get(name))]
 

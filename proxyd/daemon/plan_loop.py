@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from hashlib import sha256
 from typing import TypeAlias, TypeVar
 
@@ -19,7 +19,6 @@ from proxyd.core.rates.siblings import MOST_CHANGES
 from proxyd.core.rules.decider import Decider, PlanRecord
 from proxyd.core.rules.known.estimates import until_next_plan_s
 from proxyd.core.rules.known.knowledge import DeciderSettings
-from proxyd.core.rules.known.state import SourceState
 from proxyd.store import SqlStore, StoredPlan
 from proxyd.store.followed_rows import RememberedSources
 from proxyd.store.plan_rows import SqlPlanRecord
@@ -58,7 +57,7 @@ async def restore(decider: Decider, store: SqlStore, load: LoadSources, week: We
     is_alone = decider.known.owned.is_whole  # otherwise these come with the sources that are taken over
     await asyncio.to_thread(
         decider.restore,
-        await asyncio.to_thread(_resume_states, found.states, now_s),
+        await asyncio.to_thread(lambda: {name: state.resume(now_s) for name, state in found.states.items()}),
         found.streams,
         await store.subscriptions.load() if is_alone else {},
         await store.plan.load_joint_intervals() if is_alone else (),
@@ -83,11 +82,6 @@ def _week_of(stored: StoredPlan) -> WeekPlan | None:
     except ValueError as error:
         log.warning("the stored plan cannot be read; another is made", reason=str(error))
         return None
-
-
-def _resume_states(states: Mapping[str, SourceState], now_s: float) -> dict[str, SourceState]:
-    """Return the states with which a new process continues; this takes long for many sources."""
-    return {source_id: state.resume(now_s) for source_id, state in states.items()}
 
 
 log = structlog.get_logger("plan")

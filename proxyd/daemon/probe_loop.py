@@ -176,7 +176,8 @@ class _ProbeChoice:
             self._carry(self.waiting.take_all(), late)
 
     def _carry(self, waiting: Iterable[PlannedProbe], now: Chronon) -> None:
-        """Keep probes that were not started for a later chronon, as its budget allows; they are not ranked again."""
+        """Keep probes that were not started for a later chronon, as its budget allows."""
+        # They are not ranked again: that is what took too long
         capacity = self._planner.settings.capacity(now)
         self._reached = now
         self.waiting.begin_chronon(self._decider.known.grid.length_s, capacity, room=capacity)

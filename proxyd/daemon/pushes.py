@@ -179,20 +179,16 @@ class Pushes:
     # -- requests to hubs
 
     async def _subscribe(self, wanted: Subscription) -> bool:
-        """Return whether a hub accepts a request; it may verify before it answers, so its callback is stored first."""
+        """Return whether a hub accepts a request."""
         if not wanted.callback_id:
             wanted = replace(wanted, callback_id=secrets.token_urlsafe(24), secret=secrets.token_urlsafe(32))
         asked = self._hubs.asking(wanted, self._clock.time_s())
-        await self._keep(asked)
+        await self._keep(asked)  # first, because the hub may verify before it answers
         try:
             await self._parts.hub.request(wanted.hub, self._form("subscribe", wanted))
         except ProbeError as error:
-            log.warning(
-                "a hub refuses",
-                source=wanted.source_id,
-                hub=without_path(wanted.hub),
-                detail=error.message,
-            )
+            hub = without_path(wanted.hub)
+            log.warning("a hub refuses", source=wanted.source_id, hub=hub, detail=error.message)
             if (now := self._subscription_still_asking(asked)) is not None:
                 await self._keep(self._hubs.refuse(now, self._clock.time_s()))
             return False

@@ -104,7 +104,7 @@ class _Named:
 
 
 def _merge_names(names: Sequence[str], more: Iterable[str], keys: Mapping[str, str]) -> Sequence[str]:
-    """Return sorted names and more of them, sorted; the former are copied in runs."""
+    """Return sorted names and more of them, sorted."""
     found, place = list[str](), 0
     for name in sorted(more, key=keys.__getitem__):
         after = bisect(names, keys[name], lo=place, key=keys.__getitem__)
@@ -178,11 +178,11 @@ class SourceChoices:
         return names
 
     def _of_kind(self, kind: SourceKind, names: Sequence[str], compiled: Compiled) -> Iterator[str]:
-        """Yield the sources of a kind; the stored state of one may be that of another address."""
         estimates, holds = self._known.estimates, _KINDS[kind]
         marked = {SourceKind.FAILING: estimates.failing, SourceKind.SILENT: estimates.silent}
         for name in marked[kind].copy() if kind in marked else names:
             source = compiled.sources.get(name)
+            # the stored state may be that of another address
             if source is not None and holds(estimates.state(source, compiled.reading(name))):
                 yield name
 

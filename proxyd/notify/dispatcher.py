@@ -118,11 +118,10 @@ class Dispatcher:
             return frozenset(each.endpoint for each in self._busy.values())
 
     async def _make_digests(self) -> None:
-        """Make the digests whose period is over; read the outbox only if one may be due."""
         async with self._digesting:
             now_s = self._clock.time_s()
             if self._digests_s is None or self._digests_s > now_s:
-                return
+                return  # the outbox is read only if one may be due
             due_s = await self._outbox.next_digest_s()
             if due_s is not None and due_s <= now_s:
                 await self._outbox.make_digests(now_s, digest)
@@ -157,10 +156,10 @@ class Dispatcher:
         return True
 
     async def _pause_s(self, shut: Mapping[str, float]) -> float:
-        """Return for how long nothing is due; a busy lane wakes the dispatcher when it is done."""
+        """Return for how long nothing is due."""
         now_s = self._clock.time_s()
         next_s = await self._outbox.next_delivery_s(busy=set(self._busy), shut=shut)
-        wait_s = _IDLE_S
+        wait_s = _IDLE_S  # a busy lane wakes us when it is done
         if next_s is not None:
             wait_s = next_s - now_s if next_s > now_s else _HELD_S
         for opens_s in (*shut.values(), *([] if self._digests_s is None else [self._digests_s])):
@@ -168,7 +167,7 @@ class Dispatcher:
         return max(_SHORTEST_S, wait_s)
 
     async def _deliver(self, delivery: DueDelivery) -> None:
-        """Make one attempt; it frees the endpoint with the answer, and the lane once that is recorded."""
+        # The endpoint is free with the answer, the lane once that is recorded: its next message must not come earlier
         try:
             answer = await self._attempt(delivery)
             await self._record(delivery, answer)

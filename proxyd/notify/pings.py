@@ -111,10 +111,11 @@ class Pings:
         raise AssertionError  # the ladder ends
 
     def _wait_s(self, unconfirmed: UnconfirmedWebhook, attempts: int, refusal: DeliveryError) -> float | None:
-        """Return how long to wait before the next attempt, or ``None`` after the last; restarts reset no count."""
+        """Return how long to wait before the next attempt, or ``None`` after the last."""
         if not refusal.retryable:
             return None
         wait_s = retry_after_s(attempts, asked_s=refusal.retry_after_s, rng=self._rng)
+        # by the time of the declaration: a restart must not begin the ladder again
         is_late = wait_s is None or self._clock.time_s() + wait_s > unconfirmed.since_s + _LONGEST_S
         return None if is_late else wait_s
 

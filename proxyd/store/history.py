@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -234,7 +234,7 @@ class SqlHistory:
         findings = await self._read(_findings_of(notification))
         return NotificationTrace(
             notification,
-            _latest_of_each(rows.as_type(DecidedInterval, row) for row in intervals),
+            tuple({row.source_id: rows.as_type(DecidedInterval, row) for row in intervals}.values()),  # the last ones
             tuple(rows.as_type(FoundEvent, row) for row in findings),
             tuple(await self.delivery_attempts(notification_id)),
         )
@@ -316,10 +316,6 @@ def intervals_of_rule(rule: str, since_s: float) -> Select[*tuple[Any, ...]]:
     )
 
 
-def _latest_of_each(intervals: Iterable[DecidedInterval]) -> tuple[DecidedInterval, ...]:
-    return tuple({each.source_id: each for each in intervals}.values())
-
-
 def _findings_of(notification: StoredNotification) -> Select[*tuple[Any, ...]]:
     """Return a query of all events that the probe of a notification's event found, in order."""
     seen_s = _time_s(_data(notification).get("event", {}).get("seen"))
@@ -351,7 +347,7 @@ def _time_s(text: str | None) -> float:
 
 
 def _shown(made: type[rows.Typed], row: Row[Any]) -> rows.Typed:
-    """Return a row's value for people, without the channel's address, which holds secrets."""
+    # the address of a channel holds secrets
     return rows.as_type(made, row, endpoint=shown_endpoint(row.kind, row.endpoint))
 
 

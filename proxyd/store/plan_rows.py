@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import Connection, Row, Select, bindparam, delete, func, insert, select, update
 
-from proxyd.core.model.item import EventKind, Item, UpdateEvent, Value
+from proxyd.core.model.item import EventKind, Item, UpdateEvent
 from proxyd.core.model.outcome import Picture
 from proxyd.core.planning.queue.planned_source import SourceRecord
 from proxyd.core.rules.known.estimates import FleetRecord
@@ -100,13 +100,11 @@ def _joint_interval(row: Row[Any]) -> JointInterval:
         deadline=body["deadline"],
         ends_s=body["ends_s"],
         wanted=tuple(body["wanted"]),
-        obtained=tuple(_row_of_obtained(*each) for each in body["obtained"]),
+        obtained=tuple(
+            Obtained(source_id, seen_s, captured, tuple(seen)) for source_id, seen_s, captured, seen in body["obtained"]
+        ),
         told=None if body["told"] is None else tuple(body["told"]),
     )
-
-
-def _row_of_obtained(source_id: str, seen_s: float, captured: bool, rows: list[dict[str, Value]]) -> Obtained:
-    return Obtained(source_id, seen_s, captured, tuple(rows))
 
 
 def _event_body(event: UpdateEvent) -> dict[str, Any]:

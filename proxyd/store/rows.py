@@ -114,7 +114,7 @@ def source_state(row: Row[Any]) -> SourceState:
     for name in _OFTEN_ZERO:
         values[name] = values[name] or 0.0
     for name in _OFTEN_SAME:
-        values[name] = _share_text(values[name])
+        values[name] = None if values[name] is None else intern(values[name])  # otherwise each row keeps its own
     return SourceState(
         **values,
         validators=NO_VALIDATORS if validators == (None, None) else Validators(*validators),
@@ -122,11 +122,6 @@ def source_state(row: Row[Any]) -> SourceState:
         fit=NO_FIT if not fit or fit == _NO_FIT else ModelFit(*fit),
         health=UNKNOWN_HEALTH if health == _NO_HEALTH else SourceHealth.of_values(json.loads(health)),
     )
-
-
-def _share_text(text: str | None) -> str | None:
-    """Return one object for equal texts; otherwise each row would keep its own."""
-    return None if text is None else intern(text)
 
 
 def account(row: Row[Any]) -> Calibration:
@@ -264,7 +259,8 @@ def stream_row(stream: StreamState) -> dict[str, Any]:
 def stream_state(row: Row[Any]) -> StreamState:
     """Return the state that ``stream_row`` wrote, without its pending events and windows."""
     values = dict(zip(_STREAM_COLUMNS, row, strict=True))
-    totals = _totals(values.pop("counts"))
+    text = values.pop("counts")
+    totals = _share_totals(text) if len(text) <= _SHORT else _read_totals(text)
     for name in ("rule", "source_id", "counting"):
         values[name] = intern(values[name])
     for name in ("fired_s", "utility"):
@@ -272,12 +268,7 @@ def stream_state(row: Row[Any]) -> StreamState:
     return StreamState(**values, totals=totals)
 
 
-def _totals(text: str) -> tuple[Total, ...]:
-    """Return the totals of a stream; short ones are shared, because many streams have the same."""
-    return _share_totals(text) if len(text) <= _SHORT else _read_totals(text)
-
-
-@lru_cache(4096)
+@lru_cache(4096)  # many streams have the same short totals
 def _share_totals(text: str) -> tuple[Total, ...]:
     return _read_totals(text)
 

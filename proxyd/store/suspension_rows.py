@@ -128,7 +128,11 @@ class SqlSuspensions:
             wanted = lasting(edit(dict(stored)), declaration, now_s)
             if wanted != stored:
                 connection.execute(delete(t.suspensions))
-                execute_many(connection, insert(t.suspensions), [_row(each) for each in wanted.values()])
+                execute_many(
+                    connection,
+                    insert(t.suspensions),
+                    [asdict(each) | {"subject": each.subject.value} for each in wanted.values()],
+                )
             muted = rules_to_mute(wanted, declaration)
             count = _settle(connection, muted, declaration.rules, now_s, dropped)
             self._muted, self._declaration = muted, declaration
@@ -143,10 +147,6 @@ def _load_suspensions(connection: Connection) -> dict[Key, Suspension]:
 
 def _suspension(row: Any) -> Suspension:
     return as_type(Suspension, row, subject=Subject(row.subject))
-
-
-def _row(each: Suspension) -> dict[str, Any]:
-    return asdict(each) | {"subject": each.subject.value}
 
 
 def _settle(

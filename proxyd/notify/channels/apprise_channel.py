@@ -38,7 +38,7 @@ def has_channels() -> bool:
 
 @cache
 def _load_apprise() -> ModuleType:
-    """Return apprise, which is slow to import and which most users never need."""
+    # here, because it is slow to import and most users never need it
     apprise = import_module("apprise")
     _forget_environment(import_module("requests").Session)
     logging.getLogger("apprise").setLevel(logging.CRITICAL)  # its log lines name chats and tokens
@@ -46,8 +46,8 @@ def _load_apprise() -> ModuleType:
 
 
 def _forget_environment(session: type[Any]) -> None:
-    """Let sessions of the library that apprise asks services with read no environment."""
-    # They followed HTTP_PROXY, so that the guard saw the proxy's address alone, and sent passwords of .netrc
+    # Sessions of the library with which apprise asks services followed HTTP_PROXY, so that the guard saw the proxy's
+    # address alone, and sent passwords of .netrc
     begin = session.__init__
 
     @wraps(begin)
@@ -215,7 +215,8 @@ _notes: ContextVar[tuple[float, _Refusal] | None] = ContextVar("_notes", default
 
 @contextmanager
 def _note_refusals(now_s: float) -> Iterator[_Refusal]:
-    """Yield what a service answers if it refuses: apprise says only whether it took a message."""
+    """Yield what a service answers if it refuses."""
+    # apprise says only whether it took a message
     _watch_answers()
     refusal = _Refusal()
     token = _notes.set((now_s, refusal))
@@ -381,7 +382,7 @@ def _escape_words(text: str, scheme: str, *, draws_markdown: bool) -> str:
 
 
 def _units(text: str) -> int:
-    """Return the length of a text in UTF-16, which is never less than a service counts."""
+    # the length in UTF-16 is never less than what a service counts
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 

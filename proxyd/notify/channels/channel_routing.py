@@ -33,16 +33,12 @@ class LogChannel:
         return "it was written to the log"
 
 
-def _open_log(_resources: ChannelResources) -> LogChannel:
-    return LogChannel()
-
-
 OPENERS: Mapping[str, Callable[[ChannelResources], Channel]] = MappingProxyType(
     {
         WebhookDelivery.kind: open_webhooks,
         MailDelivery.kind: open_mail,
         ChannelDelivery.kind: open_apprise,
-        LogDelivery.kind: _open_log,
+        LogDelivery.kind: lambda _resources: LogChannel(),
     }
 )
 """The function that opens the channel of each kind of delivery."""

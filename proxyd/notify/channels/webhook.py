@@ -189,17 +189,17 @@ def _headers(
 
 
 async def _excerpt(response: aiohttp.ClientResponse) -> str:
-    """Return the beginning of the answer for people, or ``""``; what cannot be read is ignored."""
+    """Return the beginning of the answer for people, or ``""``."""
     try:
         data = _plain(await read_some(response, _DETAIL_BYTES - 1))
     except (aiohttp.ClientError, zlib.error):
-        return ""
+        return ""  # the status is enough
     text = one_line(_without(response.url, data.decode("utf-8", "replace")), 200)
     return f": {text}" if text else ""
 
 
 def _plain(data: bytes) -> bytes:
-    """Return the beginning of a body that may be gzip, in which many receivers answer unasked."""
+    # many receivers answer in gzip, unasked
     return zlib.decompressobj(31).decompress(data, _DETAIL_BYTES) if data.startswith(b"\x1f\x8b") else data
 
 
