@@ -222,6 +222,6 @@ def test_a_plan_makes_as_many_probes_as_the_budget_leaves() -> None:
     week = policy._decider.fleet(terms.start_s).plan(probes_per_s=480 / (terms.stop_s - terms.start_s))
     assert week is not None
     run_all(policy._decider.switch_plan(week, terms.start_s))
-    with patch.object(policy, "_day", type("Never", (), {"rings": lambda self, now: False})()):
+    with patch.object(policy, "_day", type("Never", (), {"ring_if_due": lambda self, now: False})()):
         made = replay(after, policy, terms)
     assert made.count == pytest.approx(480, rel=0.12)
