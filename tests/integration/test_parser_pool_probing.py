@@ -28,6 +28,8 @@ def play(body: bytes, content_type: str | None = None, url: str = "", *_: object
     elif word == "die-once" and not Path(rest).exists():
         Path(rest).touch()
         os.kill(os.getpid(), signal.SIGKILL)
+    elif word == "terminate":
+        os.kill(os.getpid(), signal.SIGTERM)
     elif word == "eat":
         bytearray(int(rest) << 20)
     elif word == "raise":
@@ -35,6 +37,12 @@ def play(body: bytes, content_type: str | None = None, url: str = "", *_: object
     elif word == "refuse":
         raise NotAFeedError("no feed", links=("a",))
     return ParsedFeed((), f"{os.getpid()}", title=url)
+
+
+async def test_a_signal_to_the_whole_group_ends_no_document() -> None:
+    async with ParserPool(play, workers=1) as pool:
+        before = await pool.parse(b"fine")
+        assert await pool.parse(b"terminate") == before  # by the same process
 
 
 async def test_a_real_document_crosses_to_a_worker_and_back() -> None:
