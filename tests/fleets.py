@@ -21,7 +21,7 @@ from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.context import NO_CONTEXT, HistoryQuery, StoredContext, StoreQuery
 from proxyd.core.rules.known.knowledge import DeciderSettings
 from proxyd.core.rules.known.state import StoredEvent
-from proxyd.core.rules.observing import AT_ONCE, AtOnce, Evaluation
+from proxyd.core.rules.outcome_decider import AT_ONCE, AtOnce, Evaluation
 from proxyd.core.rules.programs.meter import Meter
 from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.core.rules.stages.observation import Observation, RuleResults
@@ -218,12 +218,12 @@ class Drive:
         self.memory = RecordingMemory()
 
     async def see(self, outcome: ProbeOutcome) -> Observation:
-        needed = self.decider.observing.query_for(outcome)
+        needed = self.decider.outcomes.query_for(outcome)
         known = await self.memory.known(outcome.source_id, needed) if needed is not None else NO_CONTEXT
         observation = self.decider.observe(outcome, known)
         assert observation is not None
         await self.memory.record(observation)
-        self.decider.observing.finish(outcome, observation)
+        self.decider.outcomes.finish(outcome, observation)
         return observation
 
 

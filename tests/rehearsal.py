@@ -151,5 +151,5 @@ def take_in(decider: Decider, origins: Origins, planned: PlannedProbe) -> bool:
     planner = decider.planner
     planner.start(planned, at_s)
     outcome, known = origins.answer(planned.probe.source_id, at_s)
-    decider.observing.finish(outcome, decider.observe(outcome, known))
+    decider.outcomes.finish(outcome, decider.observe(outcome, known))
     return outcome.kind.is_success

@@ -16,7 +16,7 @@ from proxyd.core.model.schedule import Probe
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.context import NO_CONTEXT, StoreQuery
 from proxyd.core.rules.known.state import JointInterval
-from proxyd.core.rules.observing import Evaluation
+from proxyd.core.rules.outcome_decider import Evaluation
 from proxyd.core.rules.stages.observation import Observation, RuleResults
 from proxyd.core.rules.stages.source_state import Calibration
 from proxyd.daemon.rule_evaluation import log_failures
@@ -53,18 +53,18 @@ class Observer:
 
         Returns whether the source still exists, and is read as ``reading`` says if that is given.
         """
-        observing, source_id = self._decider.observing, outcome.source_id
+        outcomes, source_id = self._decider.outcomes, outcome.source_id
         facts: dict[str, Fact] = {"source": source_id, "is_push": outcome.is_push}
         async with self.turn(source_id):
             with self._tracer.span("observe", facts, parent=outcome.trace):
-                needed = observing.query_for(outcome)
+                needed = outcomes.query_for(outcome)
                 stored = await self._memory.known(source_id, needed) if needed is not None else NO_CONTEXT
-                observation = await observing.observe(outcome, stored, self._evaluation, reading=reading, probe=probe)
+                observation = await outcomes.observe(outcome, stored, self._evaluation, reading=reading, probe=probe)
                 if observation is not None:
                     recording = self._memory.record(observation)
                     await self._commit(recording, observation.rules, items=len(observation.found.events))
                     self._count(observation)
-                observing.finish(outcome, observation)
+                outcomes.finish(outcome, observation)
         return observation is not None
 
     async def take_stray(self, outcome: ProbeOutcome, *, reading: str, is_doubtful: bool = False) -> bool:
@@ -96,7 +96,7 @@ class Observer:
         stored = NO_CONTEXT
         if needed.histories:
             stored = await self._memory.known(interval.event.source_id, needed)
-        results = await self._decider.observing.end_overdue(interval, stored, now_s, self._evaluation)
+        results = await self._decider.outcomes.end_overdue(interval, stored, now_s, self._evaluation)
         if results is not None:
             await self._commit(self._memory.record_results(results), results)
             self._count_results(results)
@@ -149,7 +149,7 @@ class Observer:
         self._count_results(observation.rules)
 
     def _log_connection(self) -> None:
-        is_up = not self._decider.observing.connection.is_down
+        is_up = not self._decider.outcomes.connection.is_down
         if is_up != self._was_up:
             self._was_up = is_up
             self._metrics.connection_up.set(is_up)

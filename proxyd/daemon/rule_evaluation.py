@@ -17,7 +17,7 @@ from proxyd.core.errors import WorkerFailedError
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.rule_counts import RuleFailure
 from proxyd.core.rules.known.state import StoredEvent
-from proxyd.core.rules.observing import Evaluation
+from proxyd.core.rules.outcome_decider import Evaluation
 from proxyd.core.rules.programs.meter import QUICK_LIMITS, WORK_LIMITS, Limits, Meter
 from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.programs.stream_state import MAX_PENDING, StreamState

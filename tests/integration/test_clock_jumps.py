@@ -32,12 +32,12 @@ async def started(folder: Path, store: SqlStore, now_s: float) -> Decider:
 
 async def see(store: SqlStore, found: Decider, names: tuple[str, ...], at_s: float) -> None:
     outcome = changed("s", [item(name) for name in names], at_s)
-    needed = found.observing.query_for(outcome)
+    needed = found.outcomes.query_for(outcome)
     assert needed is not None
     observation = found.observe(outcome, await store.known("s", needed))
     assert observation is not None
     await store.record(observation)
-    found.observing.finish(outcome, observation)
+    found.outcomes.finish(outcome, observation)
 
 
 def profiles(folder: Path) -> Path:

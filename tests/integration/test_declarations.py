@@ -67,7 +67,7 @@ async def see(store: SqlStore, found: Decider, *names: str, at_s: float) -> None
     observation = found.observe(outcome, known)
     assert observation is not None
     await store.record(observation)
-    found.observing.finish(outcome, observation)
+    found.outcomes.finish(outcome, observation)
 
 
 async def test_two_texts_sent_at_once_are_both_declared(world: World) -> None:
@@ -424,7 +424,7 @@ async def test_a_query_over_the_past_reads_what_was_stored(world: World) -> None
     await see(world.store, found, at_s=T0 + 10)
     await see(world.store, found, "x", at_s=T0 + 20)
     outcome = changed("s", [item("x", T0 + 19), item("y", T0 + 29)], T0 + 30)
-    needed = found.observing.query_for(outcome)
+    needed = found.outcomes.query_for(outcome)
     assert needed is not None
     observation = found.observe(outcome, await world.store.known("s", needed))
     assert observation is not None

@@ -94,12 +94,12 @@ async def database_of_the_version_before(path: Path, items: list[dict[str, Any]]
 
 async def see(store: SqlStore, found: Decider, items: tuple[Item, ...], at_s: float) -> Observation:
     outcome = changed("s", items, at_s)
-    needed = found.observing.query_for(outcome)
+    needed = found.outcomes.query_for(outcome)
     assert needed is not None
     observation = found.observe(outcome, await store.known("s", needed))
     assert observation is not None
     await store.record(observation)
-    found.observing.finish(outcome, observation)
+    found.outcomes.finish(outcome, observation)
     return observation
 
 

@@ -78,18 +78,18 @@ class Planner:
         """Let a source show items."""
         found = self.decider
         outcome = changed(name, items, at_s)
-        needed = found.observing.query_for(outcome)
+        needed = found.outcomes.query_for(outcome)
         known = NO_CONTEXT if needed is None else await self._store.known(name, needed)
         observation = found.observe(outcome, known)
         assert observation is not None
         await self._store.record(observation)
-        found.observing.finish(outcome, observation)
+        found.outcomes.finish(outcome, observation)
 
     async def end_overdue(self, now_s: float) -> None:
         """End the intervals whose time is over."""
         for interval, needed in self.decider.captures.overdue(now_s):
             known = await self._store.known(interval.event.source_id, needed) if needed.histories else NO_CONTEXT
-            results = await self.decider.observing.end_overdue(interval, known, now_s)
+            results = await self.decider.outcomes.end_overdue(interval, known, now_s)
             assert results is not None
             await self._store.record_results(results)
 

@@ -81,7 +81,7 @@ def run(items_s: Sequence[Times], policy: str, *, is_killed: bool = False) -> Ru
             observation = found.observe(*origins.answer(name, at_s), probe=planned.probe)
             assert observation is not None
             stored.record(observation)
-            found.observing.finish(observation.outcome, observation)
+            found.outcomes.finish(observation.outcome, observation)
     return Run([np.array(requests[name]) for name in names], down_s)
 
 

@@ -90,7 +90,7 @@ def told(course: Sequence[tuple[str, str]]) -> Iterator[Told]:
             continue
         observation = found.observe(outcome(source, seen, 60.0 * number))
         assert observation is not None
-        found.observing.finish(observation.outcome, observation)
+        found.outcomes.finish(observation.outcome, observation)
         notices = [each for each in observation.rules.notifications if kind_of(each) != "offline"]
         made = {each.notification_id for each in notices}
         assert len(made) == len(observation.source_events)

@@ -95,7 +95,7 @@ class Scene:
                 observation = found.observe(outcome, known, probe=planned.probe)
                 assert observation is not None
                 stored.record(observation)
-                found.observing.finish(outcome, observation)
+                found.outcomes.finish(outcome, observation)
         return made
 
 

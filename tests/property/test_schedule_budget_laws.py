@@ -351,7 +351,7 @@ def test_a_restart_breaks_no_budget(fleet: Fleet, after: int) -> None:
                 starts.append((planned.start_s, planned.probe.source_id))
                 found.planner.start(planned, planned.start_s)
                 outcome = unchanged(planned.probe.source_id, planned.start_s)
-                found.observing.finish(outcome, found.observe(outcome))
+                found.outcomes.finish(outcome, found.observe(outcome))
         last = found
     assert_within_budgets(fleet, last, starts)
 
@@ -364,7 +364,7 @@ async def test_an_outage_blames_no_source_and_ends_without_a_burst(fleet: Fleet)
         fleet, fate=lambda at_s: OutcomeKind.TIMEOUT if 100 <= at_s - START_S < 300 else None
     )
     assert_within_budgets(fleet, found, origin.started)
-    if found.observing.connection.is_down:
+    if found.outcomes.connection.is_down:
         assert len(set(fleet.hosts)) >= 3
 
 
@@ -375,7 +375,7 @@ def test_while_nobody_answers_failures_do_not_count() -> None:
         for n, host in enumerate(hosts):
             at_s = START_S + round_s + n
             outcome = ProbeOutcome(host, OutcomeKind.UNREACHABLE, at_s, at_s)
-            found.observing.finish(outcome, found.observe(outcome))
+            found.outcomes.finish(outcome, found.observe(outcome))
     assert [found.known.states[host].failures for host in hosts] == [1, 1, 0, 0]
     assert all(found.known.states[host].not_before_s <= START_S + 2003.0 + 330.0 for host in hosts)
 

@@ -32,7 +32,7 @@ from proxyd.core.rules.known.knowledge import DeciderSettings, Knowledge
 from proxyd.core.rules.known.rule_counts import FailingRule
 from proxyd.core.rules.known.state import JointInterval, SourceState, StoredEvent
 from proxyd.core.rules.known.subscriptions import Hubs, Subscription
-from proxyd.core.rules.observing import Observing, finish_at_once
+from proxyd.core.rules.outcome_decider import OutcomeDecider, finish_at_once
 from proxyd.core.rules.placement import SourcePlacement
 from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.programs.stream_state import StreamState
@@ -170,7 +170,9 @@ class Decider:
         self._rng = rng
         self._hints = Hints(self.planner, settings.cycle, settings.grid.length_s)
         self.placement = SourcePlacement(self.known, self.planner, self.captures, self.hubs, rng)
-        self.observing = Observing(self.known, self.planner, self.captures, self.hubs, self._hints, self.placement, rng)
+        self.outcomes = OutcomeDecider(
+            self.known, self.planner, self.captures, self.hubs, self._hints, self.placement, rng
+        )
 
     # -- declarations
 
@@ -282,7 +284,7 @@ class Decider:
     ) -> list[PlannedProbe]:
         """Return at most ``most`` probes to start in chronon ``now`` and not before ``from_s`` (unix seconds).
 
-        Each is in flight until ``Observing.finish``. With ``in_parts`` the caller places all but the first of the
+        Each is in flight until ``OutcomeDecider.finish``. With ``in_parts`` the caller places all but the first of the
         sources that wait.
         """
         now_s = self.settings.grid.start_s(now)
@@ -325,8 +327,8 @@ class Decider:
         reading: str | None = None,
         probe: Probe | None = None,
     ) -> Observation | None:
-        """Take in an outcome as ``Observing.observe`` does; rules run here, however long they take."""
-        return finish_at_once(self.observing.observe(outcome, stored, reading=reading, probe=probe))
+        """Take in an outcome as ``OutcomeDecider.observe`` does; rules run here, however long they take."""
+        return finish_at_once(self.outcomes.observe(outcome, stored, reading=reading, probe=probe))
 
     def note_subscription(self, subscription: Subscription, now_s: float) -> None:
         """Take in the new state of a subscription."""

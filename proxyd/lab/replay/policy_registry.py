@@ -301,7 +301,7 @@ class DeciderPolicy:
         cuts = np.searchsorted(item_of, np.arange(1, len(probed)))
         for source, times in zip(probed.tolist(), np.split(times_s, cuts), strict=True):
             outcome, known = _outcome(str(source), times, now_s)
-            self._decider.observing.finish(outcome, self._decider.observe(outcome, known))
+            self._decider.outcomes.finish(outcome, self._decider.observe(outcome, known))
 
 
 def _outcome(source_id: str, times_s: Floats, now_s: float) -> tuple[ProbeOutcome, StoredContext]:

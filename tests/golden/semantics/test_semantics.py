@@ -162,12 +162,12 @@ class World:
         if step.seen == "restart":
             return self.restart(at_s)
         outcome = self.outcome(step, at_s)
-        needed = self.decider.observing.query_for(outcome)
+        needed = self.decider.outcomes.query_for(outcome)
         known = await self.memory.known(step.source, needed) if needed is not None else NO_CONTEXT
         observation = self.decider.observe(outcome, known)
         assert observation is not None
         await self.memory.record(observation)
-        self.decider.observing.finish(outcome, observation)
+        self.decider.outcomes.finish(outcome, observation)
         self.keep(observation.rules)
         return list(observation.rules.notifications)
 
@@ -215,7 +215,7 @@ class World:
         sent: list[Notification] = []
         for interval, needed in self.decider.captures.overdue(at_s):
             known = await self.memory.known(interval.event.source_id, needed)
-            results = await self.decider.observing.end_overdue(interval, known, at_s)
+            results = await self.decider.outcomes.end_overdue(interval, known, at_s)
             assert results is not None
             self.keep(results)
             sent += results.notifications

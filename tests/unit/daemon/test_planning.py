@@ -113,7 +113,7 @@ async def test_a_probe_that_ends_while_the_plan_is_made_counts_in_it_and_none_is
     assert planned.probe.reason is Reason.DETECTION
     seen_s = planned.start_s
     outcome = changed("s", [item("new", T0 + 39_000.0)], seen_s)
-    found.observing.finish(outcome, found.observe(outcome))
+    found.outcomes.finish(outcome, found.observe(outcome))
     go.set()
     await task
     assert found.planner.week is not None

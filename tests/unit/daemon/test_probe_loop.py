@@ -81,7 +81,7 @@ async def test_a_document_that_cannot_be_taken_in_fails_its_source_alone(monkeyp
             raise OverflowError("too large")
         return find_events(context, outcome, *others)
 
-    monkeypatch.setattr("proxyd.core.rules.observing.find_events", failing)
+    monkeypatch.setattr("proxyd.core.rules.outcome_decider.find_events", failing)
     with capture_logs() as logged:
         assert await taking.take_in(changed("a", [item("x")], T0))
         assert await taking.take_in(changed("b", [item("x")], T0))

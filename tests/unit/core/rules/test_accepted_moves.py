@@ -191,7 +191,7 @@ async def test_a_probe_that_was_under_way_does_not_undo_the_move() -> None:
     drive = await moved(accept=False)
     reading, outcome = request_of(drive.decider).reading, redirected(T0 + 20, "b", "a")
     moving = Meanwhile(lambda: drive.decider.accept_move("s", T0 + 10))
-    assert await drive.decider.observing.observe(outcome, evaluation=moving, reading=reading) is None
+    assert await drive.decider.outcomes.observe(outcome, evaluation=moving, reading=reading) is None
     assert not moving.is_waiting
     assert request_of(drive.decider).url == NEW
 

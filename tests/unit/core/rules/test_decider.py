@@ -45,7 +45,7 @@ def test_nothing_is_probed_before_start_and_after_end() -> None:
         for planned in found.choose(chronon):
             probed.append(chronon - NOW)
             outcome = unchanged("a", planned.start_s) if len(probed) > 1 else changed("a", [], planned.start_s)
-            found.observing.finish(outcome, found.observe(outcome))
+            found.outcomes.finish(outcome, found.observe(outcome))
     assert probed == [2, 3, 4, 5]
 
 
@@ -113,7 +113,7 @@ def test_a_throttled_host_is_left_alone_as_a_whole() -> None:
     )
     assert reasons(found, NOW) == [("a", Reason.FIRST_CONTACT)]
     throttled = ProbeOutcome("a", OutcomeKind.THROTTLED, T0, T0, 429, retry_after_s=100.0)
-    found.observing.finish(throttled, found.observe(throttled))
+    found.outcomes.finish(throttled, found.observe(throttled))
     waiting = Explainer.of(found).explain("b", NOW + 1)
     assert waiting is not None
     assert (waiting.blocked_by, waiting.earliest_s) == ("throttled host", T0 + 100.0)
@@ -134,7 +134,7 @@ def test_a_source_that_goes_on_throttling_silences_its_neighbours_for_a_minute_a
             throttled = ProbeOutcome(name, OutcomeKind.THROTTLED, at_s, at_s, 429)
             outcome = throttled if name == "bad" else changed(name, [], at_s)
             good += [chronon] if name == "good" else []
-            found.observing.finish(outcome, found.observe(outcome))
+            found.outcomes.finish(outcome, found.observe(outcome))
     assert len(good) > 500
     bad = Explainer.of(found).explain("bad", NOW + 720)
     assert bad is not None
@@ -146,7 +146,7 @@ def test_a_limit_that_ends_before_the_next_probe_does_not_delay_it() -> None:
     found = decider(declaration(source("a"), rule("r", clauses="SET POLICY UNIFORM(1 HOUR)")), now_s=T0)
     assert reasons(found, NOW) == [("a", Reason.FIRST_CONTACT)]
     read = changed("a", [], T0)
-    found.observing.finish(read, found.observe(read))
+    found.outcomes.finish(read, found.observe(read))
     waiting = Explainer.of(found).explain("a", NOW + 1)
     assert waiting is not None
     assert waiting.next_probe is not None
@@ -180,7 +180,7 @@ def test_a_uniform_rule_is_probed_at_its_period_and_keeps_its_phase_over_a_reloa
         for planned in found.choose(chronon):
             probed.append(chronon - NOW)
             outcome = changed("a", [], planned.start_s)
-            found.observing.finish(outcome, found.observe(outcome))
+            found.outcomes.finish(outcome, found.observe(outcome))
     assert probed == [0, 3, 9, 15]  # at first contact, then in the phase of the source
 
 
@@ -223,7 +223,7 @@ def test_the_new_address_is_contacted_though_the_old_one_just_answered() -> None
     assert asked is not None
     found.declare(declaration(source("a", host="new.example"), rule("r")), {"r": T0}, T0 + 1)
     late = changed("a", [], T0 + 5)
-    found.observing.finish(late, found.observe(late, reading=asked.reading))
+    found.outcomes.finish(late, found.observe(late, reading=asked.reading))
     assert [p.probe.source_id for c in range(NOW + 1, NOW + 5) for p in found.choose(c)] == ["a"]
 
 
@@ -248,7 +248,7 @@ def test_a_probe_that_failed_or_was_dropped_does_not_use_up_its_period() -> None
     found.planner.drop(planned, T0)
     planned = found.choose(NOW + 1)[0]
     failed = ProbeOutcome("a", OutcomeKind.TIMEOUT, planned.start_s, planned.start_s)
-    found.observing.finish(failed, found.observe(failed))
+    found.outcomes.finish(failed, found.observe(failed))
     again = [chronon - NOW for chronon in range(NOW + 2, NOW + 100) if found.choose(chronon)]
     assert again
     assert again[0] < 40
@@ -260,7 +260,7 @@ def test_an_absurd_rate_or_a_leap_of_the_clock_costs_no_time(clauses: str) -> No
     found = decider(declared, now_s=T0)
     first = changed("a", [item(str(n), T0 - 0.001 * n) for n in range(1, 2000)], T0)
     found.choose(NOW)
-    found.observing.finish(first, found.observe(first))
+    found.outcomes.finish(first, found.observe(first))
     leap = NOW + 10**7
     chosen = found.choose(leap)
     assert [p.probe.source_id for p in chosen] == ["a"]
@@ -288,7 +288,7 @@ def test_equal_deadlines_starve_nobody() -> None:
         for planned in found.choose(chronon):
             probes[planned.probe.source_id] = probes.get(planned.probe.source_id, 0) + 1
             outcome = changed(planned.probe.source_id, [], planned.start_s)
-            found.observing.finish(outcome, found.observe(outcome))
+            found.outcomes.finish(outcome, found.observe(outcome))
     assert len(probes) == 6
     assert max(probes.values()) <= min(probes.values()) + 2
 
@@ -335,7 +335,7 @@ def test_a_host_that_throttles_all_its_sources_is_asked_less_and_less() -> None:
             throttled = ProbeOutcome(
                 planned.probe.source_id, OutcomeKind.THROTTLED, planned.start_s, planned.start_s, 429
             )
-            found.observing.finish(throttled, found.observe(throttled))
+            found.outcomes.finish(throttled, found.observe(throttled))
     rounds = [later - earlier for earlier, later in pairwise(asked) if later - earlier > 30.0]
     assert 5 <= len(rounds) <= 7
     assert all(later > 1.5 * earlier for earlier, later in pairwise(rounds))
@@ -361,7 +361,7 @@ def test_what_an_origin_says_of_its_freshness_puts_off_the_next_probe(
     found = decider(declaration(source("a", options=options), rule("r")), now_s=T0, settings={"source_spacing_s": 10.0})
     assert reasons(found, NOW) == [("a", Reason.FIRST_CONTACT)]
     read = spell(changed("a", [item("x", T0 - 50.0), item("y", T0 - 20.0)], T0), **first)
-    found.observing.finish(read, found.observe(read))
+    found.outcomes.finish(read, found.observe(read))
     waiting = Explainer.of(found).explain("a", NOW + 2)
     assert waiting is not None
     if wait_s is None:
@@ -374,9 +374,9 @@ def test_a_feeds_own_rhythm_holds_on_a_304_too() -> None:
     found = decider(declaration(source("a"), rule("r")), now_s=T0, settings={"source_spacing_s": 10.0})
     found.choose(NOW)
     read = spell(changed("a", [item("x", T0 - 50.0)], T0), period_s=1800.0)
-    found.observing.finish(read, found.observe(read))
+    found.outcomes.finish(read, found.observe(read))
     again = unchanged("a", T0 + 1900.0)
-    found.observing.finish(again, found.observe(again))
+    found.outcomes.finish(again, found.observe(again))
     waiting = Explainer.of(found).explain("a", NOW + 191)
     assert waiting is not None
     assert waiting.earliest_s == T0 + 3700.0
@@ -414,7 +414,7 @@ async def test_a_probe_under_way_is_evaluated_again_for_a_rule_that_has_come() -
     outcome = changed("s", [item("x", T0 + 15.0)], T0 + 20.0)
     more = replace(declaration(source("s"), rule("a"), rule("b")), sources=declared.sources)
     declaring = Meanwhile(lambda: drive.decider.declare(more, {"a": T0, "b": T0 + 10.0}, T0 + 10.0))
-    observation = await drive.decider.observing.observe(outcome, evaluation=declaring)
+    observation = await drive.decider.outcomes.observe(outcome, evaluation=declaring)
     assert not declaring.is_waiting
     assert observation is not None
     assert [each.rule for each in observation.rules.notifications] == ["a", "b"]
@@ -444,7 +444,7 @@ def test_a_declaration_may_come_while_an_observation_is_recorded(after: Declarat
     outcome = changed("s", [item("x", T0)], T0 + 1.0)
     observation = found.observe(outcome)
     found.declare(after, dict.fromkeys(after.rules, T0 + 2.0), T0 + 2.0, in_parts=True)
-    found.observing.finish(outcome, observation)
+    found.outcomes.finish(outcome, observation)
     planned = found.planner.sources.get("s")
     asking = [] if planned is None else [demand.rule for demand in planned.demands.rules]
     assert asking == [name for name, each in after.rules.items() if "s" in each.source_ids]

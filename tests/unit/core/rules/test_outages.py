@@ -114,7 +114,7 @@ async def test_hosts_that_send_anything_are_told_at_once_and_are_no_outage(certi
     drive = await well()
     outcomes = [failed(name, T0 + 600, certificates[n : n + 1]) for n, name in enumerate("abc")]
     assert await failures(drive, *outcomes) == ["a: failure", "b: failure", "c: failure"]
-    assert not drive.decider.observing.connection.is_down
+    assert not drive.decider.outcomes.connection.is_down
     assert await failures(drive, answered("d", T0 + 900)) == []
 
 
@@ -122,7 +122,7 @@ async def test_a_certificate_that_all_hosts_show_is_that_of_a_captive_portal() -
     drive = await well()
     portal = [failed(name, T0 + 600 + number, "x") for number, name in enumerate("abc")]
     assert await failures(drive, *portal) == ["a: failure"]  # it could still be its own
-    assert drive.decider.observing.connection.is_down
+    assert drive.decider.outcomes.connection.is_down
     assert await failures(drive, failed("d", T0 + 700, "x"), failed("a", T0 + 710, "x")) == []
     assert await failures(drive, answered("d", T0 + 900)) == ["d: offline"]
     assert await failures(drive, failed("b", T0 + 910, "x")) == ["b: failure"]

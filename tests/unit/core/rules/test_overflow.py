@@ -100,4 +100,4 @@ def test_a_rule_with_a_number_of_its_own_is_not_asked_earlier() -> None:
 def see(found: Decider, items: list[Item], at_s: float) -> None:
     known = StoredContext({each.item_id: each for each in items if (each.published_s or 0.0) < at_s - 700.0})
     outcome = changed("s", items, at_s)
-    found.observing.finish(outcome, found.observe(outcome, known))
+    found.outcomes.finish(outcome, found.observe(outcome, known))

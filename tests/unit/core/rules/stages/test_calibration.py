@@ -48,7 +48,7 @@ async def probed(found: Decider, times_s: np.ndarray, every_s: float, until_s: f
         outcome, known = origins.answer("s", at_s)
         observation = found.observe(outcome, known)
         assert observation is not None
-        found.observing.finish(outcome, observation)
+        found.outcomes.finish(outcome, observation)
         seen.append(observation)
     return seen
 
@@ -181,7 +181,7 @@ async def test_a_source_whose_week_turns_is_planned_evenly_and_told_so(tmp_path:
                 outcome, known = origins.answer(name, at_s)
                 observation = found.observe(outcome, known)
                 assert observation is not None
-                found.observing.finish(outcome, observation)
+                found.outcomes.finish(outcome, observation)
                 if observation.state.fit.week_off_since_s is not None:
                     off_s.setdefault(name, at_s)
         for state in found.known.states.values():

@@ -140,7 +140,7 @@ async def test_a_page_that_no_probe_saw_in_time_was_missed_unseen() -> None:
     drive = await reported()
     ((interval, needed),) = drive.decider.captures.overdue(T0 + 2 * 86400.0)
     known = await drive.memory.known("news", needed)
-    results = await drive.decider.observing.end_overdue(interval, known, T0 + 2 * 86400.0)
+    results = await drive.decider.outcomes.end_overdue(interval, known, T0 + 2 * 86400.0)
     assert results is not None
     assert [(each.source_id, each.captured, each.seen) for each in results.intervals] == [("acme", False, False)]
 
@@ -193,7 +193,7 @@ async def test_many_events_at_once_look_at_rates_once_and_at_a_bounded_number_of
 
     news = [item("beta" if n == 59 else f"n{n}", T0 + 305) for n in range(60)]
     outcome = changed("news", news, T0 + 310)
-    needed = drive.decider.observing.query_for(outcome)
+    needed = drive.decider.outcomes.query_for(outcome)
     assert needed is not None
     known = await drive.memory.known("news", needed)
     monkeypatch.setattr(Knowledge, "rate_per_s", counted)

@@ -324,7 +324,7 @@ async def test_a_page_that_goes_back_after_a_push_is_read_again() -> None:
 
 async def test_a_page_of_more_rows_than_are_read_asks_only_for_those_it_shows() -> None:
     found = await contacted(CAME, items=[row("a", 1)])
-    needed = found.decider.observing.query_for(replace(changed("s", [row("b", 1)], T0 + 100), truncated=True))
+    needed = found.decider.outcomes.query_for(replace(changed("s", [row("b", 1)], T0 + 100), truncated=True))
     assert needed is not None
     assert needed.item_ids == ("b",)
 

@@ -1,6 +1,6 @@
 """How an outcome is handled: find events, evaluate rules, learn, and decide what follows.
 
-``Observing.observe`` is the whole story; ``finish`` is what happens once its observation is recorded.
+``OutcomeDecider.observe`` is the whole story; ``finish`` is what happens once its observation is recorded.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ class _Draft:
     bug: Exception | None = None
 
 
-class Observing:
-    """Takes outcomes into what is known of sources and rules, and lets the planner go on."""
+class OutcomeDecider:
+    """Decides what an outcome leads to: takes it into what is known, and lets the planner go on."""
 
     def __init__(
         self,
