@@ -1,7 +1,7 @@
 """The planner of the daemon at 10,000 to a million sources: its plan of the week, what that does to the loop, memory.
 
 Run ``python benchmarks/planning.py`` (some minutes, and 4 GiB); ``--quick`` for small sizes, ``--json`` for machines.
-The plan is made by the daemon's own ``Planning``, in its thread; beside it a task sleeps 5 ms at a time and measures by
+The plan is made by the daemon's own ``PlanLoop``, in its thread; beside it a task sleeps 5 ms at a time and measures by
 how much it wakes up late. Nothing here is asserted: the figures are in docs/decisions/large-fleets.md.
 """
 
@@ -35,7 +35,7 @@ from proxyd.core.rates.week_counts import WeekCounts, pack
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.compiled import compile_declaration
 from proxyd.core.rules.known.knowledge import DeciderSettings
-from proxyd.daemon import Planning
+from proxyd.daemon import PlanLoop
 from tests.fleets import KeptPlan
 
 Line = dict[str, object]
@@ -153,9 +153,9 @@ async def lag_beside(work: Awaitable[None]) -> Lag:
 
 async def plan_line(decider: Decider, what: str) -> Line:
     """Time a plan of the week from snapshot to taking over, and the lag of the loop meanwhile."""
-    planning = Planning(decider, SystemClock(), Metrics(), KeptPlan(), every_s=3600.0)
+    plan_loop = PlanLoop(decider, SystemClock(), Metrics(), KeptPlan(), every_s=3600.0)
     began, used_s = perf_counter(), process_time()
-    lag = await lag_beside(planning.plan())
+    lag = await lag_beside(plan_loop.plan())
     seconds, used_s = perf_counter() - began, process_time() - used_s
     lags = {"lag_p50_ms": lag.ms(0.5), "lag_p99_ms": lag.ms(0.99), "lag_max_ms": lag.ms(1.0)}
     return {

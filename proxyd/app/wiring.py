@@ -42,12 +42,12 @@ from proxyd.daemon import (
     Declarations,
     DeliveryQueries,
     FeedDiscovery,
+    LocalNotifier,
     Loops,
     Moves,
     Notifier,
-    Notifying,
     Observer,
-    Planning,
+    PlanLoop,
     PlanQueries,
     ProbeLoop,
     Pushes,
@@ -140,7 +140,7 @@ class Resources:
     tracer: Tracer = NO_TRACES
 
 
-def make_notifier(settings: Settings, parts: Resources, metrics: Metrics) -> Notifier:
+def make_notifier(settings: Settings, parts: Resources, metrics: Metrics) -> LocalNotifier:
     """Return the notifier, which pings new webhooks first."""
     dispatcher = Dispatcher(
         parts.store,
@@ -160,7 +160,7 @@ def make_notifier(settings: Settings, parts: Resources, metrics: Metrics) -> Not
         dispatcher.wake,
         asks=settings.ping_webhooks,
     )
-    return Notifier(dispatcher, pings)
+    return LocalNotifier(dispatcher, pings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +175,8 @@ class Built:
     probes: ProbeLoop
     observer: Observer
     pushes: Pushes
-    notifying: Notifying
-    planning: Planning
+    notifier: Notifier
+    plan_loop: PlanLoop
     news: Signal
     metrics: Metrics
     resources: Resources
@@ -187,7 +187,7 @@ def build(
     parts: Resources,
     *,
     metrics: Metrics | None = None,
-    notifying: Notifying | None = None,
+    notifier: Notifier | None = None,
     load: LoadSources | None = None,
 ) -> Built:
     """Return a daemon over ``parts``; it delivers in this process unless another notifier is given.
@@ -210,13 +210,13 @@ def build(
     clock, store = parts.clock, parts.store
     observer = Observer(decider, store, clock, metrics, evaluation, parts.tracer)
     probes = ProbeLoop(decider, parts.transport, observer, clock, metrics, parts.tracer)
-    planning = Planning(decider, clock, metrics, store.plan, every_s=settings.plan_every)
+    plan_loop = PlanLoop(decider, clock, metrics, store.plan, every_s=settings.plan_every)
     loops = Loops(
         probes=probes,
         observer=observer,
         pushes=Pushes(decider, observer, store, clock, metrics, parts.pushes),
-        notifying=notifying or make_notifier(settings, parts, metrics),
-        planning=planning,
+        notifier=notifier or make_notifier(settings, parts, metrics),
+        plan_loop=plan_loop,
         suspensions=declarations.suspensions,
         transport=parts.transport,
         evaluation=evaluation,
@@ -235,8 +235,8 @@ def build(
         probes,
         observer,
         loops.pushes,
-        loops.notifying,
-        planning,
+        loops.notifier,
+        plan_loop,
         news,
         metrics,
         parts,
@@ -245,12 +245,12 @@ def build(
 
 def _connect_signals(declarations: Declarations, recall: StreamRecall, loops: Loops) -> Signal:
     """Let the loops tell each other what has changed; return the signal of news for live pages."""
-    news, notifying = Signal(), loops.notifying
-    news.listen(notifying.wake)
-    declarations.suspensions.released.listen(notifying.wake)
+    news, notifier = Signal(), loops.notifier
+    news.listen(notifier.wake)
+    declarations.suspensions.released.listen(notifier.wake)
     for each in (recall.news, loops.observer.news):
         each.listen(news.notify)
-    declarations.declared.listen(notifying.wake_pings)
+    declarations.declared.listen(notifier.wake_pings)
     return news
 
 
@@ -270,7 +270,7 @@ def _queries(
         items=store.items,
         news=news,
         discovery=FeedDiscovery(parts.prober),
-        deliveries=DeliveryQueries(declarations, store, loops.notifying, parts.channel, parts.secrets, clock),
+        deliveries=DeliveryQueries(declarations, store, loops.notifier, parts.channel, parts.secrets, clock),
         access=store.access,
         callbacks=loops.pushes,
         vitals=DaemonVitals(decider.known, Explainer.of(decider), store, probes, parts.transport, metrics, clock),

@@ -184,7 +184,7 @@ class Machine:
             parts = self._parts(joined, transport, lambda: shares.own)
             distant = None if self.link is None else DistantNotifier(self.link.ring, self.clock)
             stored = FollowedFleet(parts.store.read_each)
-            built = app.build(settings, parts, metrics=self.metrics, notifying=distant, load=stored.sources)
+            built = app.build(settings, parts, metrics=self.metrics, notifier=distant, load=stored.sources)
             share_fleet(built, shares, stored)
             await self._step_up()
             known = built.decider.known

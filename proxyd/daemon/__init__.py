@@ -2,11 +2,11 @@
 
 from proxyd.daemon.daemon import Daemon, Loops, Supervisor
 from proxyd.daemon.declarations import Declarations
-from proxyd.daemon.delivery_queries import DeliveryQueries, DistantNotifier, Notifier, Notifying
+from proxyd.daemon.delivery_queries import DeliveryQueries, DistantNotifier, LocalNotifier, Notifier
 from proxyd.daemon.discovery import FeedDiscovery
 from proxyd.daemon.moves import Moves
 from proxyd.daemon.observer import Observer
-from proxyd.daemon.plan_loop import Planning
+from proxyd.daemon.plan_loop import PlanLoop
 from proxyd.daemon.plan_queries import PlanQueries
 from proxyd.daemon.probe_loop import ProbeLoop
 from proxyd.daemon.pushes import Pushes, PushParts
@@ -21,13 +21,13 @@ __all__ = [
     "DeliveryQueries",
     "DistantNotifier",
     "FeedDiscovery",
+    "LocalNotifier",
     "Loops",
     "Moves",
     "Notifier",
-    "Notifying",
     "Observer",
+    "PlanLoop",
     "PlanQueries",
-    "Planning",
     "ProbeLoop",
     "PushParts",
     "Pushes",

@@ -17,10 +17,10 @@ from proxyd.base.ports import Clock, Transport
 from proxyd.config import Settings, Supervision
 from proxyd.core.errors import StoreError
 from proxyd.daemon.declarations import Declarations
-from proxyd.daemon.delivery_queries import Notifying
+from proxyd.daemon.delivery_queries import Notifier
 from proxyd.daemon.housekeeping import Housekeeping, measure_lag
 from proxyd.daemon.observer import Observer
-from proxyd.daemon.plan_loop import Planning
+from proxyd.daemon.plan_loop import PlanLoop
 from proxyd.daemon.probe_loop import ProbeLoop
 from proxyd.daemon.pushes import Pushes
 from proxyd.daemon.rule_evaluation import RuleEvaluation
@@ -87,8 +87,8 @@ class Loops:
     probes: ProbeLoop
     observer: Observer
     pushes: Pushes
-    notifying: Notifying
-    planning: Planning
+    notifier: Notifier
+    plan_loop: PlanLoop
     suspensions: Suspensions
     transport: Transport
     evaluation: RuleEvaluation
@@ -157,9 +157,9 @@ class Daemon:
             running.create_task(self._look_after(), name="declaration")
             running.create_task(self._loops.probes.run(), name="probes")
             running.create_task(self._loops.pushes.run(), name="pushes")
-            running.create_task(self._loops.notifying.run(), name="notifying")
+            running.create_task(self._loops.notifier.run(), name="notifying")
             running.create_task(self._loops.transport.run(self._loops.observer.take_stray), name="transport")
-            running.create_task(self._loops.planning.run(), name="planning")
+            running.create_task(self._loops.plan_loop.run(), name="planning")
             passing.append(running.create_task(self._declarations.gate.run(), name="planners"))
             keeping_ready = self._loops.choices.follow(self._declarations.declared)
             passing.append(running.create_task(keeping_ready, name="names of sources"))
@@ -194,10 +194,10 @@ class Daemon:
         self._supervisor.stopping()
         loops, timeout_s = self._loops, self._settings.drain_timeout
         loops.pushes.stop()
-        loops.planning.stop()
+        loops.plan_loop.stop()
         loops.suspensions.stop()
         keeping = [self._housekeeping.drain(timeout_s)] if self._keeps_house else []
-        await asyncio.gather(self._end_probes(timeout_s), loops.notifying.drain(timeout_s), *keeping)
+        await asyncio.gather(self._end_probes(timeout_s), loops.notifier.drain(timeout_s), *keeping)
         self._drained.set()
 
     async def _end_probes(self, timeout_s: float) -> None:

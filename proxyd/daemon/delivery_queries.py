@@ -28,7 +28,7 @@ from proxyd.store.webhook_states import KnownWebhook
 log = structlog.get_logger("notify")
 
 
-class Notifying(Protocol):
+class Notifier(Protocol):
     """Delivers what is in the outbox, and pings new webhooks first."""
 
     def wake(self) -> None:
@@ -48,7 +48,7 @@ class Notifying(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Notifier:
+class LocalNotifier:
     """Delivers in this process."""
 
     dispatcher: Dispatcher
@@ -133,7 +133,7 @@ class DeliveryQueries:
 
     profiles: Declarations
     store: SqlStore
-    notifying: Notifying
+    notifier: Notifier
     channel: Channel
     secrets: SecretStore
     clock: Clock
@@ -174,8 +174,8 @@ class DeliveryQueries:
         await self.store.enable(rule, delivery.endpoint)
         if isinstance(delivery, WebhookDelivery):
             await self.store.webhooks.record_ping(delivery, WebhookState.CONFIRMED, self.clock.time_s(), said)
-            self.notifying.wake_pings()
-        self.notifying.wake()
+            self.notifier.wake_pings()
+        self.notifier.wake()
         return _DeliveryTest(shown, None)
 
     def _test_message(self, delivery: Delivery, rule: str) -> Message:
@@ -198,7 +198,7 @@ class DeliveryQueries:
     async def replay(self, notification_id: str | None) -> int:
         """Send a notification again, or every dead delivery."""
         count = await self.store.replay(notification_id, self.clock.time_s())
-        self.notifying.wake()
+        self.notifier.wake()
         return count
 
 

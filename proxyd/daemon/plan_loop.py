@@ -89,7 +89,7 @@ Make: TypeAlias = Callable[[], "WeekPlan | None"]
 T = TypeVar("T")
 
 
-class Planning:
+class PlanLoop:
     """Makes the plan of the week every ``every_s``, at first more often; probes follow the old plan until then.
 
     After a restart the stored plan holds until its time is over. Without one the first plan comes at once if weeks were

@@ -117,7 +117,7 @@ class World:
             built = build(settings, parts)
             await built.declarations.start()
             tasks = [asyncio.create_task(built.declarations.suspensions.run())]
-            tasks += [asyncio.create_task(built.notifying.run())] if delivers else []
+            tasks += [asyncio.create_task(built.notifier.run())] if delivers else []
             try:
                 yield Process(built, self.inbox, self.clock)
             finally:

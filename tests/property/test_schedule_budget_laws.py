@@ -29,7 +29,7 @@ from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.politeness import PolitenessBudget
 from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rules.decider import Decider
-from proxyd.daemon import Planning
+from proxyd.daemon import PlanLoop
 from proxyd.probing import LocalTransport
 from tests.examples import examples
 from tests.fakes import FakeClock, settle
@@ -211,15 +211,15 @@ async def run_daemon(
     recorded = RecordingDecider(found)
     origin = FailingOrigin(fleet.times_s(), clock.time_s, fate) if prober is None else prober(clock.time_s)
     loop = probe_loop(found, LocalTransport(origin), RecordingMemory(), clock, metrics)
-    planning = Planning(found, clock, metrics, KeptPlan(), every_s=fleet.plan_every_s or 1e9, run_in_thread=at_once)
-    tasks = asyncio.gather(loop.run(), planning.run())
+    plan_loop = PlanLoop(found, clock, metrics, KeptPlan(), every_s=fleet.plan_every_s or 1e9, run_in_thread=at_once)
+    tasks = asyncio.gather(loop.run(), plan_loop.run())
     await settle()
     for chronon in range(CHRONONS):
         if chronon in stalls:
             clock.jump(3.5 * CHRONON_S)
         else:
             await clock.advance(CHRONON_S)
-    planning.stop()
+    plan_loop.stop()
     await asyncio.gather(loop.drain(0.0), clock.advance(CHRONON_S))
     await tasks
     return found, recorded, origin, metrics

@@ -94,7 +94,7 @@ class World:
             rounds = 0 if self._is_busy() else rounds + 1
 
     def _is_busy(self) -> bool:
-        dispatcher: Any = getattr(self.daemon.notifying, "dispatcher", None)
+        dispatcher: Any = getattr(self.daemon.notifier, "dispatcher", None)
         under_way = self.daemon.probes._tasks or (dispatcher is not None and dispatcher._busy)
         return bool(under_way) or self.clock.sleepers < self.delivers + self.runs
 
@@ -198,7 +198,7 @@ async def running(case: Case, folder: Path, patch: pytest.MonkeyPatch) -> AsyncI
         world.built = build(settings, await _resources(world, settings, folder, port, stack))
         await world.daemon.declarations.start()
         await stack.enter_async_context(world.daemon.daemon._loops.evaluation)
-        loops = [world.daemon.notifying] * world.delivers + [world.daemon.probes] * world.runs
+        loops = [world.daemon.notifier] * world.delivers + [world.daemon.probes] * world.runs
         tasks = [asyncio.create_task(loop.run()) for loop in loops]
         try:
             yield world

@@ -15,7 +15,7 @@ from proxyd.core.planning.allocation.fleet_state import FleetState, unpack
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.chunks import PART
 from proxyd.core.rules.decider import Decider, PlanRecord
-from proxyd.daemon import Planning
+from proxyd.daemon import PlanLoop
 from tests.fakes import FakeClock, settle
 from tests.fleets import Drive, KeptPlan, changed, decider, declaration, item, rule, source
 
@@ -35,8 +35,8 @@ async def at_once(make: Callable[[], WeekPlan | None]) -> WeekPlan | None:
 
 async def test_what_was_learned_before_is_planned_at_once_and_then_every_so_often() -> None:
     found, clock, metrics = await known(), FakeClock(T0), Metrics()
-    planning = Planning(found, clock, metrics, KeptPlan(), every_s=60.0, run_in_thread=at_once)
-    task = asyncio.create_task(planning.run())
+    plan_loop = PlanLoop(found, clock, metrics, KeptPlan(), every_s=60.0, run_in_thread=at_once)
+    task = asyncio.create_task(plan_loop.run())
     await clock.someone_sleeps()
     first = found.planner.week
     assert first is not None
@@ -44,27 +44,27 @@ async def test_what_was_learned_before_is_planned_at_once_and_then_every_so_ofte
     assert price == (found.settings.planner.price_item_s or 0.0) / 3600.0
     await clock.advance(61.0)
     assert found.planner.week is not first
-    planning.stop()
+    plan_loop.stop()
     await task
 
 
 async def test_where_nothing_is_known_the_first_plan_waits_for_something_to_be_learned() -> None:
     found, clock = decider(declaration(source("s"), rule("r")), now_s=T0), FakeClock(T0)
-    planning = Planning(found, clock, Metrics(), KeptPlan(), every_s=60.0, run_in_thread=at_once)
-    task = asyncio.create_task(planning.run())
+    plan_loop = PlanLoop(found, clock, Metrics(), KeptPlan(), every_s=60.0, run_in_thread=at_once)
+    task = asyncio.create_task(plan_loop.run())
     await clock.someone_sleeps()
     assert found.planner.week is None
     await Drive(found).see(changed("s", [item("a", T0 - 60.0)], T0))
     await clock.advance(61.0)
     assert found.planner.week is not None
-    planning.stop()
+    plan_loop.stop()
     await task
 
 
 async def test_plans_come_more_often_at_first() -> None:
     found, clock = await known(), FakeClock(T0)
-    planning = Planning(found, clock, Metrics(), KeptPlan(), every_s=86400.0, run_in_thread=at_once)
-    task = asyncio.create_task(planning.run())
+    plan_loop = PlanLoop(found, clock, Metrics(), KeptPlan(), every_s=86400.0, run_in_thread=at_once)
+    task = asyncio.create_task(plan_loop.run())
     await clock.someone_sleeps()
     made_h: list[int] = []
     week = found.planner.week
@@ -73,7 +73,7 @@ async def test_plans_come_more_often_at_first() -> None:
         if found.planner.week is not week:
             made_h, week = [*made_h, hour], found.planner.week
     assert made_h == [3, 6, 12, 24, 48]
-    planning.stop()
+    plan_loop.stop()
     await task
 
 
@@ -85,13 +85,13 @@ async def test_a_restart_changes_neither_the_plan_nor_when_the_next_one_is_made(
         if before is not None:
             found = await known()
             found.restore_plan(PlanRecord(week=WeekPlan.of(unpack(before.body))))
-        planning = Planning(found, clock, Metrics(), kept, every_s=86400.0, run_in_thread=at_once)
-        task = asyncio.create_task(planning.run())
+        plan_loop = PlanLoop(found, clock, Metrics(), kept, every_s=86400.0, run_in_thread=at_once)
+        task = asyncio.create_task(plan_loop.run())
         await clock.someone_sleeps()
         await clock.advance(3600.0)
         if kept.plan is not before:
             made_h.append(hour + 1)
-        planning.stop()
+        plan_loop.stop()
         await task
     assert made_h == [1, 3, 6, 12, 24]  # the first at once
 
@@ -106,7 +106,7 @@ async def test_a_probe_that_ends_while_the_plan_is_made_counts_in_it_and_none_is
         await go.wait()
         return week
 
-    task = asyncio.create_task(Planning(found, clock, Metrics(), KeptPlan(), every_s=1e6, run_in_thread=waiting).plan())
+    task = asyncio.create_task(PlanLoop(found, clock, Metrics(), KeptPlan(), every_s=1e6, run_in_thread=waiting).plan())
     await made.wait()
     now = found.settings.grid.chronon_at(T0 + 40_000.0)
     (planned,) = found.choose(now)
@@ -134,7 +134,7 @@ async def test_the_plan_is_made_in_another_thread(monkeypatch: pytest.MonkeyPatc
         return state(taken)
 
     monkeypatch.setattr(fleet, "state", noting)
-    await Planning(found, clock, Metrics(), KeptPlan(), every_s=60.0).plan()
+    await PlanLoop(found, clock, Metrics(), KeptPlan(), every_s=60.0).plan()
     await settle()
     assert threads
     assert threads[0] != threading.get_ident()
@@ -155,7 +155,7 @@ async def test_the_loop_runs_between_the_parts_of_the_snapshot_and_of_the_change
             await asyncio.sleep(0)
 
     beside = asyncio.create_task(take_turns())
-    await Planning(found, clock, Metrics(), KeptPlan(), every_s=60.0, run_in_thread=at_once).plan()
+    await PlanLoop(found, clock, Metrics(), KeptPlan(), every_s=60.0, run_in_thread=at_once).plan()
     beside.cancel()
     assert turns.count(True) >= 3  # while pages are gathered, and while the plan learns what was probed since
     assert turns.count(False) >= 2  # while they are planned again
