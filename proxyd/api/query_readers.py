@@ -14,7 +14,7 @@ from proxyd.core.language.syntax.words import no_such
 from proxyd.core.model.field_values import parse_iso
 from proxyd.core.model.profile import Declaration
 from proxyd.daemon.declarations import Declarations
-from proxyd.store.told_rows import Wanted
+from proxyd.store.listed_rows import Wanted
 
 
 class _Positioned(Protocol):

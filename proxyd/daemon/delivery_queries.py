@@ -22,7 +22,7 @@ from proxyd.core.model.outcome import Picture
 from proxyd.daemon.declarations import Declarations
 from proxyd.notify import Dispatcher, Pings, known_secret, sent_text
 from proxyd.store import SqlStore
-from proxyd.store.told_rows import NotificationTrace, SentText, StoredNotification
+from proxyd.store.listed_rows import NotificationTrace, SentText, StoredNotification
 from proxyd.store.webhook_states import KnownWebhook
 
 log = structlog.get_logger("notify")

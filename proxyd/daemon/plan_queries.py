@@ -22,7 +22,7 @@ from proxyd.core.rules.known.rule_counts import CaptureCounts
 from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.plan_loop import in_parts
 from proxyd.store import SqlStore
-from proxyd.store.told_rows import DecidedInterval, MadeProbe, SeenItem
+from proxyd.store.listed_rows import DecidedInterval, MadeProbe, SeenItem
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,10 +42,7 @@ from proxyd.core.rules.stages.source_state import Calibration
 from proxyd.store import rows
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import Connections, StoreReader
-from proxyd.store.plan_rows import read_picture
-from proxyd.store.rows import Search, in_postgresql, in_sqlite, search_of
-from proxyd.store.statements import day_of, is_one_of
-from proxyd.store.told_rows import (
+from proxyd.store.listed_rows import (
     DeadDelivery,
     DecidedInterval,
     DeliveryAttempt,
@@ -60,6 +57,9 @@ from proxyd.store.told_rows import (
     StoredNotifications,
     Wanted,
 )
+from proxyd.store.plan_rows import read_picture
+from proxyd.store.rows import Search, in_postgresql, in_sqlite, search_of
+from proxyd.store.statements import day_of, is_one_of
 
 _FEW = 100_000  # intervals that are found faster by their numbers than by their times
 _SAME_S = 0.0006  # times in a notification are rounded to the millisecond

@@ -16,7 +16,7 @@ from playwright.async_api import Browser, Page, Request, expect
 from proxyd.api.auth import new_token
 from proxyd.lab.traces import Week
 from proxyd.store.access_rows import Scope
-from proxyd.store.told_rows import Wanted
+from proxyd.store.listed_rows import Wanted
 from tests.acceptance.support import DOMAIN, World, eventually, rule_text, world
 from tests.integration.api_world import Running, running_api
 from tests.integration.dashboard_world import HOSTILE, TITLED, WEEKS, live

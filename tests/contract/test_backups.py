@@ -23,7 +23,7 @@ from proxyd.core.rules.known.state import Notification, SourceState
 from proxyd.store import SqlStore, back_up, copy_database, open_store, owner_lock, restore, vacuum
 from proxyd.store.backups import check_file
 from proxyd.store.databases.sqlite import copy_file, sync
-from proxyd.store.told_rows import Wanted
+from proxyd.store.listed_rows import Wanted
 from tests.contract.test_store import ENDPOINT
 from tests.observations import observed
 from tests.servers import PostgresServer

@@ -24,9 +24,9 @@ from proxyd.core.rules.stages.observation import RuleResults
 from proxyd.store import SqlStore, open_store
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.shards import shard_of
+from proxyd.store.listed_rows import DeliveryAttempt, Wanted
 from proxyd.store.outbox import DisabledEndpoint, SqlOutbox
 from proxyd.store.retention import expire
-from proxyd.store.told_rows import DeliveryAttempt, Wanted
 from tests.fleets import WEBHOOK, declaration, rule, source
 
 OUTCOME = ProbeOutcome("s", OutcomeKind.CHANGED, 1.0, 2.0, 200)

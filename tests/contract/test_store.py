@@ -36,8 +36,8 @@ from proxyd.store import SqlStore, StoredPlan, StoredText, copy_database, open_s
 from proxyd.store.access_rows import Token
 from proxyd.store.databases.tables import items, metadata, sources
 from proxyd.store.history import MOST_BYTES
+from proxyd.store.listed_rows import StoredNotifications, Wanted
 from proxyd.store.retention import expire
-from proxyd.store.told_rows import StoredNotifications, Wanted
 from proxyd.store.writer import MAX_BATCH
 from tests.fleets import declaration, rule, source
 from tests.observations import altered, observed

@@ -13,8 +13,8 @@ from proxyd.core.model.suspension import Key, Subject, Suspension
 from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.stages.observation import RuleResults
 from proxyd.store import SqlStore
+from proxyd.store.listed_rows import Wanted
 from proxyd.store.retention import expire
-from proxyd.store.told_rows import Wanted
 from tests.fleets import WEBHOOK, declaration, rule, source
 
 LOG, MAIL = LogDelivery("one"), MailDelivery("a@example.org")

@@ -13,7 +13,7 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.rules.decider import Decider
 from proxyd.daemon import Declarations
 from proxyd.store import SqlStore, open_store
-from proxyd.store.told_rows import Wanted
+from proxyd.store.listed_rows import Wanted
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, changed, decider, declaration, item, rule, source, stream_recall
 

@@ -28,7 +28,7 @@ from proxyd.daemon import Declarations
 from proxyd.daemon.declared_texts import OnlyIf
 from proxyd.daemon.plan_queries import PlanQueries
 from proxyd.store import SqlStore, open_store
-from proxyd.store.told_rows import Wanted
+from proxyd.store.listed_rows import Wanted
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, WEBHOOK, changed, decider, declaration, item, rule, source, stream_recall
 

@@ -22,7 +22,7 @@ from proxyd.core.model.outcome import Picture
 from proxyd.daemon.housekeeping import Housekeeping, back_up, make_scheduler, newest_backup_s
 from proxyd.store import SqlStore, open_store
 from proxyd.store.databases.sqlite import sqlite_connections
-from proxyd.store.told_rows import Wanted
+from proxyd.store.listed_rows import Wanted
 from tests.fakes import FakeClock
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source
 

@@ -19,7 +19,7 @@ from proxyd.app.server import ApiSettings, serve_api
 from proxyd.client import ApiError, Client, StreamEvent, UnreachableError
 from proxyd.client.wire import EventReader
 from proxyd.config import socket_address
-from proxyd.store.told_rows import StoredNotification
+from proxyd.store.listed_rows import StoredNotification
 from tests.fakes import FakeClock
 from tests.fleets import changed, item, rule
 from tests.integration.api_world import T0, Running, running_api, told

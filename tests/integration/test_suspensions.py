@@ -23,7 +23,7 @@ from proxyd.core.rules.stages.observation import RuleResults
 from proxyd.daemon.suspensions import Suspensions
 from proxyd.notify.channels.message_forms import digest
 from proxyd.store import open_store
-from proxyd.store.told_rows import Wanted
+from proxyd.store.listed_rows import Wanted
 from tests.databases import migrated_file
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, PoissonOrigin, changed, item, rule, source

@@ -36,7 +36,7 @@ from proxyd.net import Guard, HostTokens, make_session
 from proxyd.probing import HubClient, LocalTransport
 from proxyd.probing.document_parser import ParsedDocument
 from proxyd.store import SqlStore, open_store
-from proxyd.store.told_rows import Wanted
+from proxyd.store.listed_rows import Wanted
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, PoissonOrigin, changed, item, rule, source
 from tests.origin import InlineParser

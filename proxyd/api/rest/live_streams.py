@@ -22,7 +22,7 @@ from proxyd.base.clock import wait_until
 from proxyd.core.errors import NotFoundError
 from proxyd.core.language.syntax.words import no_such
 from proxyd.daemon.declarations import Declarations
-from proxyd.store.told_rows import StoredNotification, Wanted
+from proxyd.store.listed_rows import StoredNotification, Wanted
 
 _HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",

@@ -24,7 +24,7 @@ from proxyd.core.language.syntax.words import no_such
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.rules.programs.message_program import heading
 from proxyd.core.texts.safe_text import for_xml, is_web
-from proxyd.store.told_rows import StoredNotification, Wanted
+from proxyd.store.listed_rows import StoredNotification, Wanted
 
 _NEWEST = 100
 _ATOM, _JSON = "application/atom+xml", "application/feed+json"

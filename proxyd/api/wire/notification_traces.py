@@ -12,7 +12,7 @@ from proxyd.api.wire.delivery_models import Attempt, IntervalShown
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.outcome import OutcomeKind
-from proxyd.store.told_rows import DecidedInterval, DeliveryAttempt, NotificationTrace
+from proxyd.store.listed_rows import DecidedInterval, DeliveryAttempt, NotificationTrace
 
 _MOST_SHOWN = 20
 _OF_SOURCE = {kind.value for kind in EventKind if kind.is_of_source}  # these have no interval

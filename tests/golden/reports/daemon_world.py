@@ -29,7 +29,7 @@ from proxyd.notify import ChannelResources, make_channels
 from proxyd.notify.channels.message_forms import chat_text
 from proxyd.probing import Fetcher, HttpProber, LocalTransport
 from proxyd.store import open_store
-from proxyd.store.told_rows import Wanted
+from proxyd.store.listed_rows import Wanted
 from tests.databases import migrated_file
 from tests.fakes import FakeClock, settle
 from tests.golden.reports.case import T0, Answer, Case

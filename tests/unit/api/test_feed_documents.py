@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyd.api.rest.profile_feeds import Entry, Feed, atom, entry, json_feed
-from proxyd.store.told_rows import StoredNotification
+from proxyd.store.listed_rows import StoredNotification
 
 ATOM = "{http://www.w3.org/2005/Atom}"
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=40)

@@ -17,7 +17,7 @@ from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.programs.message_program import heading
 from proxyd.notify.channels.mail import compose
 from proxyd.notify.channels.message_forms import chat_text, cloudevent, digest, html_text, payload, plain_text, subject
-from proxyd.store.told_rows import StoredNotification
+from proxyd.store.listed_rows import StoredNotification
 from tests.fleets import Drive, changed, decider
 
 T0 = 1_000_000_000.0

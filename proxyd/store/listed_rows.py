@@ -1,4 +1,4 @@
-"""What the store tells about probes, items, intervals, notifications and their deliveries."""
+"""Rows that the store reads to be listed: probes, items, intervals, notifications and their deliveries."""
 
 from __future__ import annotations
 
