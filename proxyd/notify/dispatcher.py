@@ -15,7 +15,7 @@ from proxyd.base.ports import Channel, Clock, DueDelivery, Message, Outbox, Reso
 from proxyd.core.errors import DeliveryError
 from proxyd.core.model.delivery import SecretRef, shown_endpoint
 from proxyd.core.model.outcome import Picture
-from proxyd.core.politeness import EndpointLimits, Endpoints, retry_after_s
+from proxyd.core.politeness import EndpointLimits, Endpoints, wait_after_attempt_s
 from proxyd.net import without_path
 from proxyd.notify.channels.message_forms import digest
 from proxyd.notify.channels.webhook import EndpointGoneError, MissingSecretError, known_secret
@@ -219,7 +219,7 @@ class Dispatcher:
         now_s = self._clock.time_s()
         wait_s = None
         if error.retryable:
-            wait_s = retry_after_s(delivery.attempts + 1, asked_s=error.retry_after_s, rng=self._rng)
+            wait_s = wait_after_attempt_s(delivery.attempts + 1, asked_s=error.retry_after_s, rng=self._rng)
             self._note_failure(delivery, error, now_s)
         return _Answer(now_s, duration_s, error=error, next_s=None if wait_s is None else now_s + wait_s)
 

@@ -16,7 +16,7 @@ from proxyd.base.ports import Channel, Clock, Message, ResolveSecret, Unconfirme
 from proxyd.core.errors import DeliveryError
 from proxyd.core.model.delivery import WebhookDelivery
 from proxyd.core.model.field_values import iso_time
-from proxyd.core.politeness import retry_after_s
+from proxyd.core.politeness import wait_after_attempt_s
 from proxyd.net import without_path
 from proxyd.notify.channels.webhook import known_secret
 
@@ -114,7 +114,7 @@ class Pings:
         """Return how long to wait before the next attempt, or ``None`` after the last."""
         if not refusal.retryable:
             return None
-        wait_s = retry_after_s(attempts, asked_s=refusal.retry_after_s, rng=self._rng)
+        wait_s = wait_after_attempt_s(attempts, asked_s=refusal.retry_after_s, rng=self._rng)
         # by the time of the declaration: a restart must not begin the ladder again
         is_late = wait_s is None or self._clock.time_s() + wait_s > unconfirmed.since_s + _LONGEST_S
         return None if is_late else wait_s

@@ -1,6 +1,6 @@
 """Politeness rules: when the next request may start. No I/O; nothing here waits."""
 
-from proxyd.core.politeness.endpoints import EndpointLimits, Endpoints, retry_after_s
+from proxyd.core.politeness.endpoints import EndpointLimits, Endpoints, wait_after_attempt_s
 from proxyd.core.politeness.faults import Connectivity, Outage, ProberTrust, may_be_its_own
 from proxyd.core.politeness.host_budgets import (
     BackOff,
@@ -31,6 +31,6 @@ __all__ = [
     "back_off",
     "fresh_until_s",
     "may_be_its_own",
-    "retry_after_s",
     "throttle_host",
+    "wait_after_attempt_s",
 ]

@@ -158,7 +158,7 @@ class Endpoints:
 LADDER_S = (1.0, 3.0, 10.0, 60.0, 300.0, 1800.0, 7200.0, 18000.0, 36000.0, 50400.0, 72000.0, 86400.0)
 
 
-def retry_after_s(attempts: int, *, asked_s: float | None, rng: np.random.Generator) -> float | None:
+def wait_after_attempt_s(attempts: int, *, asked_s: float | None, rng: np.random.Generator) -> float | None:
     """Return how long to wait after the ``attempts``-th failed attempt, or ``None`` if no attempts are left.
 
     A receiver's Retry-After lengthens a step but never shortens one; up to 10 % of jitter is added.

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
-from proxyd.core.politeness import BackOff, PolitenessBudget, ProbeLog, back_off, retry_after_s
+from proxyd.core.politeness import BackOff, PolitenessBudget, ProbeLog, back_off, wait_after_attempt_s
 from proxyd.core.politeness.endpoints import LADDER_S
 
 RNG = np.random.default_rng(3)
@@ -62,14 +62,14 @@ def test_a_success_may_still_ask_to_wait() -> None:
 
 
 def test_the_ladder_climbs_and_ends() -> None:
-    waits = [retry_after_s(n, asked_s=None, rng=RNG) for n in range(1, len(LADDER_S) + 2)]
+    waits = [wait_after_attempt_s(n, asked_s=None, rng=RNG) for n in range(1, len(LADDER_S) + 2)]
     assert waits[-1] is None
     assert waits[:-1] == [pytest.approx(step, rel=0.1) for step in LADDER_S]
 
 
 def test_a_receiver_can_lengthen_a_step_but_not_shorten_it() -> None:
-    assert retry_after_s(1, asked_s=100.0, rng=RNG) == pytest.approx(100.0, rel=0.1)
-    assert retry_after_s(5, asked_s=1.0, rng=RNG) == pytest.approx(300.0, rel=0.1)
+    assert wait_after_attempt_s(1, asked_s=100.0, rng=RNG) == pytest.approx(100.0, rel=0.1)
+    assert wait_after_attempt_s(5, asked_s=1.0, rng=RNG) == pytest.approx(300.0, rel=0.1)
 
 
 @given(
