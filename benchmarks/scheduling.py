@@ -17,8 +17,8 @@ from functools import partial
 from time import perf_counter
 
 import numpy as np
-from numpy.typing import NDArray
 
+from proxyd.core.model.arrays import Floats
 from proxyd.core.model.chronon import Budget, ChrononGrid, Epoch, Target
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.model.schedule import ExecutionInterval
@@ -44,7 +44,6 @@ from proxyd.lab.algorithms.one_source_layers import all_optimal
 from proxyd.lab.algorithms.overlapping_capture import most_weight
 from proxyd.lab.algorithms.sup_schedules import least_delay_arrays, sup_arrays
 
-Floats = NDArray[np.float64]
 Line = dict[str, object]
 
 

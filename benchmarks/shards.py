@@ -19,9 +19,9 @@ from typing import TypeVar
 
 import numpy as np
 
+from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.planning.allocation.prices import HostLimits
 from proxyd.core.planning.allocation.probe_allocator import FleetDemand, FleetLimits, ProbeAllocator, WeekGrid
-from proxyd.core.planning.kernels.numba_kernels import Floats, Ints
 
 Line = dict[str, object]
 T = TypeVar("T")

@@ -7,16 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rates.week_shapes import dispersion_of
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 TOGETHER_S = 2 * 3600.0  # items that come within this time came together
 FRESH_S = 86400.0  # an older item says nothing about the siblings

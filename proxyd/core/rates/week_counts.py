@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.rates.rate_blend import Evidence, ItemCount, ItemTimes
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.core.rates.week_shapes import (
     HOUR_S,
     HOURS,
-    Floats,
-    Ints,
     WeekShapes,
     belonging,
     common_shapes,

@@ -8,10 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 HOUR_S = 3600.0
 HOURS = 168

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.model.chronon import Target
 from proxyd.core.planning.allocation.fleet_state import SLOT_S, FleetState
 from proxyd.core.planning.allocation.targets import FleetTargets
@@ -24,9 +24,8 @@ from proxyd.core.rates.week_counts import WeekCounts, fleet_shapes
 from proxyd.core.rates.week_shapes import HOUR_S, HOURS
 from proxyd.core.rules.known.estimates import zone_s
 from proxyd.core.rules.known.knowledge import Knowledge
-from proxyd.core.rules.programs.rule_program import Floats, RuleProgram, source_weights
+from proxyd.core.rules.programs.rule_program import RuleProgram, source_weights
 
-Ints = NDArray[np.int64]
 _COLUMNS = ("rate_per_s", "weights", "last_seen_s", "zone_s", "kind", "host", "least_gap_s", "passing")
 _DAY_S = 86400.0
 

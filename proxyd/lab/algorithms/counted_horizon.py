@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from proxyd.core.planning.kernels.numba_kernels import Floats, Ints, flat, kernel
+from proxyd.core.model.arrays import Floats, Ints
+from proxyd.core.planning.kernels.numba_kernels import flat, kernel
 
 _EXACT = 1e-9
 _RARE = 1e-9

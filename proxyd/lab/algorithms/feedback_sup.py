@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from proxyd.core.model.arrays import Ints
 from proxyd.core.model.chronon import Chronon, ChrononGrid
-from proxyd.core.planning.kernels.numba_kernels import Ints
 from proxyd.core.planning.policies.rule_demand import FiringPattern, PlannedInterval
 
 Ahead: TypeAlias = Callable[[int, float], PlannedInterval | None]

@@ -6,8 +6,9 @@ from math import inf
 
 import numpy as np
 
+from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.planning.kernels.costs import Prefix
-from proxyd.core.planning.kernels.numba_kernels import Floats, Ints, flat, kernel
+from proxyd.core.planning.kernels.numba_kernels import flat, kernel
 from proxyd.core.planning.kernels.one_source import Grid, OneSourceSchedule
 
 

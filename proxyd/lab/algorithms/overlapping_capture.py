@@ -12,6 +12,7 @@ from scipy.optimize import linprog
 from scipy.sparse import csr_matrix, hstack, identity, vstack
 
 from proxyd.core.errors import SchedulingError
+from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.model.schedule import ExecutionInterval
 from proxyd.core.planning.capture.capture_kernels import SLOT, tables, take_in_order
 from proxyd.core.planning.capture.earliest_deadline import (
@@ -23,7 +24,7 @@ from proxyd.core.planning.capture.earliest_deadline import (
     are_disjoint,
     edf,
 )
-from proxyd.core.planning.kernels.numba_kernels import Floats, Ints, kernel
+from proxyd.core.planning.kernels.numba_kernels import kernel
 
 _TOLERANCE = 1e-6
 _CERTIFIED_CHRONONS = 2_000_000

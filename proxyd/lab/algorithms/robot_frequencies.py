@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from proxyd.core.errors import SchedulingError
-from proxyd.core.planning.kernels.numba_kernels import Floats
+from proxyd.core.model.arrays import Floats
 
 _BISECTIONS = 80
 _NEWTON_STEPS = 25

@@ -8,10 +8,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.model.chronon import Chronon, Epoch
 from proxyd.core.planning.allocation.probe_allocator import largest
 from proxyd.core.planning.kernels.golden_turns import turns
-from proxyd.core.planning.kernels.numba_kernels import Floats, Ints
 from proxyd.lab.algorithms.detection_frequencies import check_rates, memoryless, tight_bound
 
 

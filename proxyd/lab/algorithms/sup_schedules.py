@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from numpy.typing import ArrayLike
 
+from proxyd.core.model.arrays import Ints
 from proxyd.core.model.schedule import ExecutionInterval
 from proxyd.core.planning.capture.earliest_deadline import OPEN, CaptureSchedule, Spans, timeline
-from proxyd.core.planning.kernels.numba_kernels import Ints, kernel
+from proxyd.core.planning.kernels.numba_kernels import kernel
 
 _BEFORE_ALL = -(2**62)
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from proxyd.core.planning.kernels.numba_kernels import Floats, Ints
+from proxyd.core.model.arrays import Floats, Ints
 from proxyd.lab.algorithms.detection_frequencies import paper_bound, periodic_cost, tight_bound
 from proxyd.lab.algorithms.probe_cycles import best_powers, golden, powers_of_two
 from proxyd.lab.algorithms.step_policies import (

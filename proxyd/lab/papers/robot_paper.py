@@ -8,7 +8,7 @@ from math import exp, inf, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyd.core.planning.kernels.numba_kernels import Floats
+from proxyd.core.model.arrays import Floats
 from proxyd.lab.algorithms.probe_cycles import GOLDEN, golden
 from proxyd.lab.algorithms.robot_frequencies import (
     GammaAccess,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from proxyd.core.planning.kernels.numba_kernels import Floats, Ints
+from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.rates.rate_blend import (
     DEFAULT_MEAN_PER_S,
     HALF_LIVES_S,

@@ -12,13 +12,13 @@ import numpy as np
 
 from proxyd.core.errors import UnknownPolicyError
 from proxyd.core.language import CheckSettings, SourceText, check
+from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.model.chronon import Budget, Chronon
 from proxyd.core.model.item import Item
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.model.profile import Declaration, PolicyName
 from proxyd.core.planning.chunks import run_all
 from proxyd.core.planning.kernels.golden_turns import turns
-from proxyd.core.planning.kernels.numba_kernels import Floats, Ints
 from proxyd.core.planning.policies.registry import POLICIES as LANGUAGE
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
 from proxyd.core.rates.rate_blend import NO_EVIDENCE, Blend, ItemTimes

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.model.chronon import Chronon, ChrononGrid, Epoch
 from proxyd.core.model.outcome import OutcomeKind
 from proxyd.core.model.schedule import captures, delays_s, found_s
-from proxyd.core.planning.kernels.numba_kernels import Floats, Ints
 from proxyd.lab.traces import Trace
 
 _EVERY = slice(None)

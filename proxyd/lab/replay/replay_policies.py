@@ -8,6 +8,7 @@ from math import inf
 
 import numpy as np
 
+from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.model.chronon import Chronon, Epoch, Target
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.planning.allocation.probe_allocator import FleetDemand, FleetLimits, ProbeAllocator, WeekGrid
@@ -16,7 +17,6 @@ from proxyd.core.planning.allocation.week_plan import by_slot
 from proxyd.core.planning.kernels.costs import Prefix
 from proxyd.core.planning.kernels.golden_turns import turns
 from proxyd.core.planning.kernels.losses import MISSED_S, NO_LOSSES, Losses, by_rate, index_of, window
-from proxyd.core.planning.kernels.numba_kernels import Floats, Ints
 from proxyd.core.planning.policies.rule_demand import Findings, FiringPattern, PlannedInterval
 from proxyd.core.planning.policies.sup import IntervalDemand
 from proxyd.core.rates.siblings import BIN_S, FRESH_S, Bursts, RecentChanges, concentrations, late_share, siblings_of

@@ -14,11 +14,11 @@ from typing import TypeAlias
 import numpy as np
 
 from proxyd.core.errors import ConfigError, InvalidScheduleError, NotFoundError, TraceError
+from proxyd.core.model.arrays import Floats
 from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.model.schedule import ExecutionInterval
 from proxyd.core.planning.capture.earliest_deadline import Capacity
-from proxyd.core.planning.kernels.numba_kernels import Floats
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.lab.replay.replay import Terms, split
 from proxyd.lab.replay.stored_history import Past, middle_of, past_of

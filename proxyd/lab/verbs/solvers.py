@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyd.core.errors import InvalidScheduleError
+from proxyd.core.model.arrays import Floats
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.planning.kernels.costs import Prefix
-from proxyd.core.planning.kernels.numba_kernels import Floats
 from proxyd.core.planning.kernels.one_source import Grid, OneSourceSchedule, optimal
 from proxyd.lab.algorithms.detection_frequencies import paper_bound, periodic_cost, tight_bound
 from proxyd.lab.algorithms.off_grid import algorithm_10, improve_exactly

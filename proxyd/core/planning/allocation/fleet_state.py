@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.model.chronon import Target
 from proxyd.core.planning.allocation.prices import HostLimits
 from proxyd.core.planning.allocation.targets import FleetTargets
 from proxyd.core.planning.kernels.losses import Losses, Step
-from proxyd.core.planning.kernels.numba_kernels import Floats, Ints
 from proxyd.core.rates.siblings import Siblings
 from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rates.week_shapes import WeekShapes

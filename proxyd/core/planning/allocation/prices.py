@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from proxyd.core.errors import InvalidScheduleError
+from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.planning.allocation.timetable import LEVELS, PER_OCTAVE, Timetable
-from proxyd.core.planning.kernels.numba_kernels import Floats, Ints
 
 _BISECTIONS = 40
 _LOWEST = float(LEVELS[0])

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from proxyd.core.errors import InvalidScheduleError, SchedulingError
+from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.planning.allocation.prices import (
     Frequencies,
     HostLimits,
@@ -26,7 +27,6 @@ from proxyd.core.planning.allocation.timetable import LEVELS, Timetable
 from proxyd.core.planning.kernels.costs import prefix_sums
 from proxyd.core.planning.kernels.golden_turns import turn, turns
 from proxyd.core.planning.kernels.losses import NO_LOSSES, Losses
-from proxyd.core.planning.kernels.numba_kernels import Floats, Ints
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 
 _SAMPLE = 10_000  # number of sources that represent a larger fleet in the search for the slots' prices

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.model.chronon import Target
 from proxyd.core.model.schedule import Constraint
 from proxyd.core.planning.allocation.prices import Frequencies, Prices
 from proxyd.core.planning.allocation.timetable import LEVELS
 from proxyd.core.planning.kernels.losses import STEPS, Losses, index_of
-from proxyd.core.planning.kernels.numba_kernels import Floats, Ints
 from proxyd.core.rates.siblings import HELPS
 
 _BISECTIONS = 26

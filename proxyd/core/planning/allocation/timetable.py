@@ -9,10 +9,11 @@ from math import ceil, log2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.planning.kernels.costs import prefix_sums
 from proxyd.core.planning.kernels.counted_events import CountedRule, ItemsLine
 from proxyd.core.planning.kernels.losses import NO_LOSSES, STEPS, GapSums, Losses, even_gaps, links_of
-from proxyd.core.planning.kernels.numba_kernels import Floats, Ints, flat, kernel
+from proxyd.core.planning.kernels.numba_kernels import flat, kernel
 from proxyd.core.planning.kernels.one_source import fill_paths
 
 PER_OCTAVE = 4

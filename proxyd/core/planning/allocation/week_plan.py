@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.planning.allocation.fleet_state import FleetState
 from proxyd.core.planning.allocation.prices import Frequencies, allocate
 from proxyd.core.planning.allocation.probe_allocator import FleetDemand, FleetLimits, ProbeAllocator, WeekGrid
@@ -18,7 +19,6 @@ from proxyd.core.planning.allocation.targets import RuleOutlook
 from proxyd.core.planning.kernels.counted_events import ItemsLine
 from proxyd.core.planning.kernels.golden_turns import turns
 from proxyd.core.planning.kernels.losses import MISSED_S, NO_LOSSES, Losses, by_rate, index_of
-from proxyd.core.planning.kernels.numba_kernels import Floats, Ints
 from proxyd.core.planning.policies.doe import doe_slots
 from proxyd.core.rates.siblings import BIN_S
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S

@@ -12,7 +12,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyd.core.planning.kernels.numba_kernels import Ints, kernel
+from proxyd.core.model.arrays import Ints
+from proxyd.core.planning.kernels.numba_kernels import kernel
 
 # Rows of the table of jobs, shape (5, jobs): slot 0 means not placed, -1 means no next or previous job in the slot.
 FIRST, LAST, SLOT, NEXT, PREVIOUS = range(5)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.model.chronon import Chronon, Epoch
 from proxyd.core.model.schedule import ExecutionInterval
 from proxyd.core.planning.capture.capture_kernels import earliest_first
-from proxyd.core.planning.kernels.numba_kernels import Floats, Ints
 
 OPEN = np.int64(2**62)
 """The deadline of an interval whose end is not known, and the chronon at which one that is missed is captured."""

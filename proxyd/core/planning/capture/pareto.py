@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from proxyd.core.errors import InvalidScheduleError
+from proxyd.core.model.arrays import Ints
 from proxyd.core.model.schedule import ExecutionInterval
 from proxyd.core.planning.capture.capture_kernels import cheapest_first, tables
 from proxyd.core.planning.capture.earliest_deadline import (
@@ -18,7 +19,6 @@ from proxyd.core.planning.capture.earliest_deadline import (
     are_disjoint,
     earliest_deadline_first,
 )
-from proxyd.core.planning.kernels.numba_kernels import Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,8 +10,8 @@ from math import log2
 import numpy as np
 from numpy.typing import NDArray
 
+from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.planning.kernels.losses import Losses
-from proxyd.core.planning.kernels.numba_kernels import Floats, Ints
 
 MOST_COUNTED = 64
 """The largest n that is planned by its counts: the table grows with its square, and firings are rare then."""

@@ -11,9 +11,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.planning.kernels.costs import prefix_sums
 from proxyd.core.planning.kernels.golden_turns import turns
-from proxyd.core.planning.kernels.numba_kernels import Floats, Ints, flat, kernel
+from proxyd.core.planning.kernels.numba_kernels import flat, kernel
 from proxyd.core.rates.week_bins import WEEK_S
 
 MISSED_S = 3 * WEEK_S

@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T", bound=np.generic)
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 HAS_NUMBA = find_spec("numba") is not None
 

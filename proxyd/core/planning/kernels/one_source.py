@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from proxyd.core.errors import InvalidScheduleError
+from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.planning.kernels.costs import Prefix
-from proxyd.core.planning.kernels.numba_kernels import Floats, Ints, flat, kernel
+from proxyd.core.planning.kernels.numba_kernels import flat, kernel
 
 _BISECTIONS = 200
 

@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from proxyd.core.model.arrays import Floats
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.model.schedule import Reason
-from proxyd.core.planning.kernels.numba_kernels import Floats
 from proxyd.core.planning.kernels.one_source import optimal_cycle
 from proxyd.core.planning.policies.rule_demand import RuleDemand, RuleRequest, SeenSource
 from proxyd.core.politeness import PolitenessBudget, ProbeLog

@@ -11,10 +11,10 @@ from typing import TypeAlias
 
 import numpy as np
 
+from proxyd.core.model.arrays import Floats, Ints
 from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.schedule import Constraint, Reason
 from proxyd.core.planning.allocation.week_plan import WeekPlan
-from proxyd.core.planning.kernels.numba_kernels import Floats, Ints
 from proxyd.core.planning.queue.due_times import NEVER_CHRONONS, DueTime, DueTimes
 from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.planner_settings import PlannerSettings

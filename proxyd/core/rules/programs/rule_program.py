@@ -13,9 +13,9 @@ from math import log
 from zoneinfo import ZoneInfo
 
 import numpy as np
-from numpy.typing import NDArray
 
 from proxyd.core.language import During, counting_of, format_after, parse_during
+from proxyd.core.model.arrays import Floats
 from proxyd.core.model.decimal_marks import Languages
 from proxyd.core.model.expression import Column, Expression, FromClass, IsNull, Select, children, conjuncts
 from proxyd.core.model.field_values import differ
@@ -391,9 +391,6 @@ def _correlation(
         return all(is_true(closure(row)) for closure in closures)
 
     return correlates
-
-
-Floats = NDArray[np.float64]
 
 
 def source_weights(programs: Iterable[RuleProgram], at_s: float) -> Floats | None:
