@@ -309,6 +309,7 @@ watches = st.builds(
     st.none() | st.sampled_from(EventKind),
     st.none() | _afters,
     st.none() | expressions,
+    tuples_of(located_texts()),
     st.none() | located(st.builds(Life, durations)),
     st.none() | located(_shares),
     st.none() | located(st.just(value=True)),

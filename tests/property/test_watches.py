@@ -30,6 +30,7 @@ def wishes(draw: st.DrawFn) -> str:
         f"OF {page_class}" if page_class != "FEED" or draw(st.booleans()) else "",
         f"ON {event}" if event else "",
         draw(st.sampled_from(["", f"WHERE {bare}{_FIELDS[page_class]} LIKE '%a%'"])),
+        draw(st.sampled_from(["", *(["WITHOUT 'b', '5%'"] if page_class in {"FEED", "QUAKE"} else [])])),
         draw(st.sampled_from(["", "WITHIN 10 MINUTES", "WITHIN 3", "WITHIN 1 HOUR FOR 95 %"])),
         draw(st.sampled_from(["", "MESSAGE '{rule}: {source}'"])),
         draw(st.sampled_from(["", 'INTO "money"', 'INTO "other"'])),

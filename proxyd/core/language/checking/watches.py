@@ -6,8 +6,10 @@ it, a profile. ON TROUBLE of a profile stands for a rule.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, replace
+from functools import reduce
 from pathlib import PurePath
 
 from proxyd.core.errors import ConfigError, RuleCheckError, RuleError
@@ -16,7 +18,6 @@ from proxyd.core.language.syntax.address_lists import LIST_SUFFIX, is_list
 from proxyd.core.language.syntax.check_context import CheckMemory, CheckSettings
 from proxyd.core.language.syntax.clauses import RULE_CLAUSES, SOURCE_OPTIONS, WATCH_OPTIONS
 from proxyd.core.language.syntax.nodes import (
-    ClassDeclaration,
     CreateDomain,
     CreateProfile,
     CreateSource,
@@ -35,11 +36,12 @@ from proxyd.core.language.syntax.nodes import (
     without_scheme,
 )
 from proxyd.core.model.delivery import Delivery, WebhookDelivery
-from proxyd.core.model.expression import ClassName, FromClass, Select
+from proxyd.core.model.expression import Binary, Call, ClassName, Column, Expression, FromClass, Literal, Select, Unary
 from proxyd.core.model.item import EventKind
-from proxyd.core.model.profile import SOURCE_CLASS, Anchor, PageClass, Trigger, Utility, UtilityKind
+from proxyd.core.model.profile import SOURCE_CLASS, Anchor, FieldType, Trigger, Utility, UtilityKind
 
 DEFAULT_PROFILE = "default"
+_SIGN = re.compile(r"[][\\.^$*+?{}|()]")  # with a meaning in patterns
 _DEFAULT_CLASS = ClassName("FEED", BUILT_IN.name)
 _UPTIME_CLASS = ClassName("PAGE", BUILT_IN.name)
 """How the address of a WATCH on the source itself is read, if nothing else says so: any address can be."""
@@ -48,10 +50,11 @@ _SOURCE_CLASS_NAME = ClassName(SOURCE_CLASS.name, BUILT_IN.name)
 
 @dataclass(frozen=True, slots=True)
 class _ClassInBrief:
-    """The domain of a class, and the event of something new at its sources: INSERT of an item, or UPDATE of a value."""
+    """The domain of a class, and what happens when something new is at its sources."""
 
     domain: str
-    news: EventKind
+    news: EventKind  # INSERT of an item or row, or UPDATE of a value
+    texts: tuple[str, ...]  # the paths of the fields where WITHOUT looks for words
 
 
 def expand(texts: Sequence[Parsed], memory: CheckMemory | None = None) -> list[Parsed]:
@@ -94,7 +97,11 @@ class _Expansion:
         if not watches:
             return parsed
         statements = tuple(self._statements_meant_by(parsed.statements))
-        errors = [error for each in watches for error in self._other_options(each, parsed.source)]
+        errors = [
+            error
+            for each in watches
+            for error in (*self._other_options(each, parsed.source), *self._wrong_words(each, parsed.source))
+        ]
         return replace(parsed, statements=statements, errors=(*parsed.errors, *errors))
 
     def _statements_meant_by(self, statements: Iterable[Statement]) -> Iterator[Statement]:
@@ -139,6 +146,20 @@ class _Expansion:
             message, span = f"{reader} {has}: write the same in both places", written.span
             yield RuleCheckError(message, text=text.text, start=span.start, stop=span.stop, file=text.file)
 
+    def _wrong_words(self, watch: Watch, text: SourceText) -> Iterator[RuleError]:
+        """Yield an error for each WITHOUT that leaves out everything, or that has no item to look at."""
+        known = self._classes.get(self._class_of(watch).name.casefold())
+        has_items = known is not None and known.news is EventKind.INSERT and bool(known.texts)
+        for words in watch.without:
+            if not words.value.strip():
+                message = "WITHOUT '' leaves out everything; write the words that you do not want"
+            elif _is_of_source(watch) or (known is not None and not has_items):
+                message = "WITHOUT looks at the texts of items and rows, and this has none; write a WHERE"
+            else:
+                continue
+            span = words.span
+            yield RuleCheckError(message, text=text.text, start=span.start, stop=span.stop, file=text.file)
+
     def _class_of(self, watch: Watch) -> ClassName:
         """Return how an address is read; a WATCH on the source itself reads it as another statement says."""
         if watch.page_class is not None:
@@ -170,7 +191,7 @@ class _Expansion:
             profiles=(profile,),
             sources=(replace(source, span=watch.url.span),),
             query=Select((), (FromClass(class_name),), span=watch.span),
-            trigger=Trigger(event, class_name, watch.where, after=watch.after, span=watch.span),
+            trigger=Trigger(event, class_name, _condition(watch, event, known), after=watch.after, span=watch.span),
             start=TimeSpec(Anchor.NOW, span=watch.span),
             end=TimeSpec(Anchor.NEVER, span=watch.span),
             utility=Located(Utility(UtilityKind.STRICT), watch.span),
@@ -180,6 +201,25 @@ class _Expansion:
             span=watch.span,
             **{name: getattr(watch, name) for name in _OF_THE_RULE},
         )
+
+
+def _condition(watch: Watch, event: EventKind, known: _ClassInBrief | None) -> Expression | None:
+    """Return the condition of a WATCH: its WHERE, and that no text of the item holds a word of its WITHOUT."""
+    if not watch.without or known is None or not known.texts or event.is_of_source:
+        return watch.where
+    span, row = watch.without[0].span, "OLD." if event is EventKind.DELETE else ""
+    columns: list[Expression] = [
+        Call("COALESCE", (Column(row + path, span=span), Literal("", span)), span) for path in known.texts
+    ]
+    text = reduce(lambda texts, column: _join(_join(texts, Literal(" ", span)), column), columns)
+    # One pattern: a condition for each word and text would nest as deeply as there are words
+    pattern = "(?i)" + "|".join(_SIGN.sub(r"\\\g<0>", words.value) for words in watch.without)
+    is_free = Unary("NOT", Binary("REGEXP", text, Literal(pattern, span), span), span)
+    return is_free if watch.where is None else Binary("AND", watch.where, is_free, span)
+
+
+def _join(left: Expression, right: Expression) -> Expression:
+    return Binary("||", left, right, right.span)
 
 
 def trouble_rule(profile: CreateProfile) -> InsertNotification:
@@ -226,7 +266,7 @@ _HOW_TO_READ = {
 """The options of a WATCH that are those of its source, with their keywords."""
 _OF_THE_RULE = {each.attribute for each in WATCH_OPTIONS} & {each.attribute for each in RULE_CLAUSES} - {"deliveries"}
 """The options of a WATCH that are clauses of its rule; WITHIN sets two."""
-_EDITABLE = {"page_class", "locale", "rule_name", "where", "screenshot", "message", "deliveries"}
+_EDITABLE = {"page_class", "locale", "rule_name", "where", "without", "screenshot", "message", "deliveries"}
 
 
 def _delivery(delivery: Delivery) -> Delivery:
@@ -243,21 +283,25 @@ def _is_of_source(watch: Watch) -> bool:
 
 def _classes_in_brief(statements: Iterable[Statement]) -> Iterator[tuple[str, _ClassInBrief]]:
     """Yield the classes by name, in lower case; a declared one comes after the built-in one that it hides."""
-    built_in = BUILT_IN.classes.items()
-    yield from ((name.casefold(), _ClassInBrief(BUILT_IN.name, _news(found))) for name, found in built_in)
+    for name, built_in in BUILT_IN.classes.items():
+        types = [(each.path, each.type) for each in built_in.fields]
+        yield name.casefold(), _in_brief(BUILT_IN.name, types, has_rows=built_in.each is not None)
     for statement in statements:
         if isinstance(statement, CreateDomain):
-            domain = statement.name.value
-            yield from ((each.name.value.casefold(), _ClassInBrief(domain, _news(each))) for each in statement.classes)
+            for declared in statement.classes:
+                types = [(each.path.value, each.type) for each in declared.fields]
+                brief = _in_brief(statement.name.value, types, has_rows=declared.each is not None)
+                yield declared.name.value.casefold(), brief
 
 
-def _news(page_class: PageClass | ClassDeclaration) -> EventKind:
-    if page_class.each is not None:
-        return EventKind.INSERT
-    paths = (each.path if isinstance(each.path, str) else each.path.value for each in page_class.fields)
-    return EventKind.INSERT if any(path.lower().startswith("channel.") for path in paths) else EventKind.UPDATE
+def _in_brief(domain: str, types: Sequence[tuple[str, FieldType]], *, has_rows: bool) -> _ClassInBrief:
+    texts = tuple(path for path, type_ in types if type_ is FieldType.STRING)
+    if is_feed := any(path.lower().startswith("channel.") for path, _ in types):
+        texts = tuple(path.split(".")[-1] for path in texts if path.lower() in _TEXTS_OF_ITEMS)
+    return _ClassInBrief(domain, EventKind.INSERT if is_feed or has_rows else EventKind.UPDATE, texts)
 
 
+_TEXTS_OF_ITEMS = {f"channel.item.{name}" for name in ("title", "description", "content")}
 _OPTIONS = [each.name for each in fields(SourceOptions) if each.name not in ("comments", "span")]
 
 

@@ -49,7 +49,7 @@ from proxyd.core.language.syntax.expressions import parse_class_name, parse_expr
 from proxyd.core.language.syntax.nodes import Located
 from proxyd.core.language.syntax.quoting import quote_name, quote_text
 from proxyd.core.language.syntax.scanner import Lexeme
-from proxyd.core.language.syntax.token_reader import TokenReader, parse_plain_text
+from proxyd.core.language.syntax.token_reader import TokenReader, parse_plain_text, series
 from proxyd.core.language.syntax.words import get_keyword
 from proxyd.core.model.expression import TextSpan
 
@@ -236,6 +236,13 @@ WATCH_OPTIONS = (
     Clause("AS", "rule_name", Value(parse_name, quote_name), is_located=False),
     Clause("ON", "event", EVENT, is_located=False, show_statement=format_event),
     Clause("WHERE", "where", Value(parse_expression, format_expression), is_located=False),
+    Clause(
+        "WITHOUT",
+        "without",
+        Value(lambda parser: series(parser, parse_text), quote_text),
+        is_located=False,
+        adds_up=True,
+    ),
     _WITHIN_LIFE,
     replace(_SCREENSHOT, words="SCREENSHOT"),
     replace(_MESSAGE, words="MESSAGE"),

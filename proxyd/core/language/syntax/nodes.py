@@ -217,6 +217,7 @@ class Watch(_Written):
     event: EventKind | None = None
     after: After | None = None
     where: Expression | None = None
+    without: tuple[Located[str], ...] = ()
     life: Located[Life] | None = None
     target: Located[Decimal] | None = None
     screenshot: Located[bool] | None = None

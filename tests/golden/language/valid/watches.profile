@@ -6,6 +6,7 @@ CREATE DOMAIN "Markets" AS CLASS::QUOTE(last:Decimal FROM JSON '$.last')
 CLASS::PAGE(title:String FROM CSS 'h1');
 CREATE SOURCE "quote" OF QUOTE AT 'https://api.example/quote';
 WATCH 'https://api.example/quote' OF QUOTE WHERE NEW.last < OLD.last AS "cheaper";
+WATCH 'https://example.org/jobs' WITHOUT 'intern', '100%' WHERE title LIKE '%python%' OR title IS NULL WITHOUT 'unpaid';
 WATCH 'https://example.org/page' OF PAGE ON DELETE;
 CREATE PROFILE "testing" DELIVER TO LOG 'testing';
 INSERT NOTIFICATION "plain" INTO "testing" SET QUERY "SELECT title FROM FEED" SET TRIGGER "ON INSERT TO FEED" WITHIN 1 HOUR SET MESSAGE '{title}';
