@@ -11,6 +11,7 @@ from math import inf
 from aiohttp import web
 
 from proxyd.api import wire
+from proxyd.api.endpoint import Endpoint, listing
 from proxyd.api.peers import NO_PEERS, Peers
 from proxyd.api.queries import Queries
 from proxyd.api.query_readers import (
@@ -214,6 +215,15 @@ class _PlanListings:
         self._reports = queries.reports
         self._items = queries.items
         self._peers = peers
+
+    def endpoints(self) -> Sequence[Endpoint]:
+        """Return the endpoints of the plan and its results as a whole."""
+        return (
+            listing("/api/v1/items", self.search_items, wire.Page[wire.ItemFound], wire.SearchWindow),
+            listing("/api/v1/plan", self.plan, wire.Items[wire.ComingProbe], wire.PlanWindow),
+            listing("/api/v1/advice", self.advice, wire.AdviceShown),
+            listing("/api/v1/report", self.report, wire.ReportShown, wire.Days),
+        )
 
     async def probe(self, name: str) -> wire.Items[wire.ProbeAsked]:
         """Have a source, or the sources of a rule or of a profile, probed as soon as politeness allows."""

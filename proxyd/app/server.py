@@ -16,7 +16,6 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from proxyd import __version__
-from proxyd.api import wire
 from proxyd.api.auth import Quota, Quotas, add_quota_headers, require
 from proxyd.api.connection_limits import (
     CONNECTIONS,
@@ -25,7 +24,7 @@ from proxyd.api.connection_limits import (
     listening_at,
     refuse_foreign_hosts,
 )
-from proxyd.api.endpoint import MOST_BYTES, Endpoint, listing, pattern
+from proxyd.api.endpoint import MOST_BYTES, Endpoint, pattern
 from proxyd.api.forwarding import Planners, forward_unknown, open_forwarding, refuse_changes
 from proxyd.api.listings import Listings
 from proxyd.api.peers import NO_PEERS, AskedPeers, Peers, add_answers
@@ -238,9 +237,6 @@ def endpoints(queries: Queries, listings: Listings, streams: Streams) -> Sequenc
         *suspension_endpoints(queries),
         *move_endpoints(queries),
         *probe_endpoints(listings),
-        listing("/api/v1/items", listings.plans.search_items, wire.Page[wire.ItemFound], wire.SearchWindow),
-        listing("/api/v1/plan", listings.plans.plan, wire.Items[wire.ComingProbe], wire.PlanWindow),
-        listing("/api/v1/advice", listings.plans.advice, wire.AdviceShown),
-        listing("/api/v1/report", listings.plans.report, wire.ReportShown, wire.Days),
+        *listings.plans.endpoints(),
         *delivery_endpoints(queries, listings, streams),
     )
