@@ -3,8 +3,7 @@
 The types of the responses are in ``proxyd.client.types``.
 """
 
-from proxyd.client.blocking import SyncClient
-from proxyd.client.client import Client, ProfileRead
+from proxyd.client.client import Client, ProfileRead, SyncClient
 from proxyd.client.wire import ApiError, StreamEvent
 from proxyd.core.errors import UnreachableError
 
