@@ -40,7 +40,7 @@ def cursor_of(value: str) -> str:
     return base64.urlsafe_b64encode(value.encode()).decode()
 
 
-def _read_cursor(cursor: str | None) -> str | None:
+def read_cursor(cursor: str | None) -> str | None:
     """Return the value of a cursor."""
     try:
         return None if cursor is None else base64.urlsafe_b64decode(cursor.encode()).decode()
@@ -50,7 +50,7 @@ def _read_cursor(cursor: str | None) -> str | None:
 
 def read_position(cursor: str | None) -> int | None:
     """Return the position in a cursor."""
-    value = _read_cursor(cursor)
+    value = read_cursor(cursor)
     return None if value is None else parse_position(value, _BAD_CURSOR)
 
 
@@ -73,7 +73,7 @@ def index_after(names: Sequence[str], cursor: str | None) -> int:
     >>> index_after(["c", *names], cursor_after(names, 1))
     2
     """
-    value = _read_cursor(cursor)
+    value = read_cursor(cursor)
     if value is None:
         return 0
     count, _, name = value.partition(" ")
@@ -92,7 +92,7 @@ def page_of_names(names: Sequence[str], window: wire.ListWindow) -> tuple[Sequen
     >>> page_of_names(["a", "b"], wire.ListWindow(limit=1, cursor=cursor_of("a")))
     (['b'], None)
     """
-    after = _read_cursor(window.cursor)
+    after = read_cursor(window.cursor)
     first = 0 if after is None else bisect_right(names, after)
     found = names[first : first + window.limit]
     return found, cursor_of(found[-1]) if first + window.limit < len(names) else None

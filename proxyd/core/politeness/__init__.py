@@ -5,6 +5,7 @@ from proxyd.core.politeness.faults import Connectivity, Outage, ProberTrust, may
 from proxyd.core.politeness.host_budgets import (
     BackOff,
     HostBudgets,
+    HostTally,
     HostThrottle,
     PolitenessBudget,
     ProbeLog,
@@ -21,6 +22,7 @@ __all__ = [
     "EndpointLimits",
     "Endpoints",
     "HostBudgets",
+    "HostTally",
     "HostThrottle",
     "Outage",
     "PolitenessBudget",

@@ -152,6 +152,34 @@ def fresh_until_s(outcome: ProbeOutcome, *, period_s: float | None, cap_s: float
 
 
 @dataclass(frozen=True, slots=True)
+class HostTally:
+    """What probes of a host met since ``since_s`` (unix seconds)."""
+
+    since_s: float
+    requests: int = 0  # with redirects
+    answers: int = 0  # probes that saw the state of their source
+    throttles: int = 0  # probes that the host answered with 429, or with 503 and a Retry-After
+    failures: int = 0  # other probes
+    last_s: float = 0.0
+    last_outcome: OutcomeKind | None = None
+    last_status: int | None = None
+
+    def count(self, outcome: ProbeOutcome) -> HostTally:
+        """Return the tally with one more outcome."""
+        is_throttle = outcome.kind is OutcomeKind.THROTTLED
+        return HostTally(
+            self.since_s,
+            self.requests + outcome.requests,
+            self.answers + outcome.kind.is_success,
+            self.throttles + is_throttle,
+            self.failures + (not outcome.kind.is_success and not is_throttle),
+            outcome.finished_s,
+            outcome.kind,
+            outcome.status,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class _Host:
     planned: ProbeLog
     started: ProbeLog
@@ -172,6 +200,7 @@ class HostBudgets:
         self.budget = budget
         self._hosts: dict[str, _Host] = {}
         self._turns_s: dict[str, float] = {}  # the last turn that was given, by host
+        self.tallies: dict[str, HostTally] = {}  # since the start
 
     def earliest_s(self, host: str) -> float:
         """Return the earliest start of the host's next probe, minus infinity if it may start any time."""
@@ -205,6 +234,10 @@ class HostBudgets:
         """Forget a planned probe that did not start."""
         self._host(host).planned.correct(planned_s, None)
 
+    def note_outcome(self, host: str, outcome: ProbeOutcome) -> None:
+        """Count how a probe of a host ended."""
+        self.tallies[host] = self.tallies.get(host, HostTally(outcome.started_s)).count(outcome)
+
     def space(self, host: str, spacing_s: float) -> None:
         """Keep at least ``spacing_s`` between the probes of a host that asks for more than the others."""
         known = self._host(host)
@@ -229,6 +262,7 @@ class HostBudgets:
             host: known for host, known in self._hosts.items() if host in hosts or known.planned.earliest_s() > since_s
         }
         self._turns_s = {host: turn_s for host, turn_s in self._turns_s.items() if turn_s > now_s}
+        self.tallies = {host: tally for host, tally in self.tallies.items() if host in hosts}
 
     def remember(self, host: str, start_s: float) -> None:
         """Take over a host's last start before a restart, as if the whole budget had been used then."""

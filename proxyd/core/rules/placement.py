@@ -231,6 +231,8 @@ class SourcePlacement:
         planned.window = _full_window(state)
         planned.dispersion = state.fit.dispersion
         self._follow(planned, outcome, observation)
+        if not outcome.is_push:
+            self._planner.limits.hosts.note_outcome(planned.host, outcome)
         scope = self._known.settings.throttle_scope(outcome.answered_by or planned.host)
         if (until_s := self._throttles.take_in(scope, outcome, self._rng)) is not None:
             self._planner.limits.blocks.block(scope, until_s)

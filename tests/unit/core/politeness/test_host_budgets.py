@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from proxyd.core.politeness import HostBudgets, PolitenessBudget, ProbeLog
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.core.politeness import HostBudgets, HostTally, PolitenessBudget, ProbeLog
 
 HOST = "example.org"
 
@@ -39,3 +40,14 @@ def test_a_log_keeps_spacing_and_number() -> None:
     assert log.earliest_s() == 10.0
     log.record(10.0)
     assert log.earliest_s() == 100.0
+
+
+def test_what_a_host_answered_is_counted_until_it_is_no_longer_asked() -> None:
+    hosts = HostBudgets(PolitenessBudget(spacing_s=1.0))
+    kinds = [OutcomeKind.CHANGED, OutcomeKind.NOT_MODIFIED, OutcomeKind.THROTTLED, OutcomeKind.TIMEOUT]
+    for at_s, kind in enumerate(kinds, start=10):
+        hosts.note_outcome(HOST, ProbeOutcome("s", kind, at_s, at_s + 0.5, status=429, requests=2))
+    expected = HostTally(10, 8, 2, 1, 1, 13.5, OutcomeKind.TIMEOUT, 429)
+    assert hosts.tallies == {HOST: expected}
+    hosts.keep(set(), 14.0)
+    assert not hosts.tallies
