@@ -22,6 +22,7 @@ from proxyd.api.query_readers import (
     known_declaration,
     page_of,
     page_of_names,
+    read_cursor,
     read_position,
 )
 from proxyd.api.wire import converters as payloads
@@ -221,6 +222,7 @@ class _PlanListings:
         return (
             listing("/api/v1/items", self.search_items, wire.Page[wire.ItemFound], wire.SearchWindow),
             listing("/api/v1/plan", self.plan, wire.Items[wire.ComingProbe], wire.PlanWindow),
+            listing("/api/v1/hosts", self.list_hosts, wire.Page[wire.HostShown], wire.ListWindow),
             listing("/api/v1/advice", self.advice, wire.AdviceShown),
             listing("/api/v1/report", self.report, wire.ReportShown, wire.Days),
         )
@@ -245,6 +247,12 @@ class _PlanListings:
     def own_plan(self, window: wire.PlanWindow) -> list[wire.ComingProbe]:
         """List the coming probes of the sources that this planner plans, in order."""
         return [payloads.probe_to_come(each) for each in self._plans.plan(limit=window.limit)]
+
+    async def list_hosts(self, window: wire.ListWindow) -> wire.Page[wire.HostShown]:
+        """List the hosts that this planner asks, by name: how they answer, and when they may be asked again."""
+        found = await self._plans.hosts(after=read_cursor(window.cursor), limit=window.limit + 1)
+        next_cursor = cursor_of(found[window.limit - 1].host) if len(found) > window.limit else None
+        return wire.Page[wire.HostShown](items=wire.HostShown.list_of(found[: window.limit]), next_cursor=next_cursor)
 
     async def list_probes(self, source_id: str, window: wire.ListWindow) -> wire.Page[wire.ProbeMade]:
         """List the probes of a source in the last week, newest first, with their reasons and outcomes."""

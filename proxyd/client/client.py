@@ -260,6 +260,10 @@ class Client:
         """Return the coming probes, in order."""
         return await self._wire.items("/api/v1/plan", {"limit": limit})
 
+    async def hosts(self, *, limit: int | None = 50) -> list[types.HostShown]:
+        """Return how the hosts answer and when they may be asked again, by name; with ``limit=None`` all of them."""
+        return await self._wire.pages("/api/v1/hosts", limit=limit)
+
     async def advice(self) -> types.AdviceShown:
         """Return what other budgets would achieve."""
         return await self._wire.ask(types.AdviceShown, "GET", "/api/v1/advice")
@@ -487,6 +491,7 @@ class SyncClient:
     search = _blocking(Client.search)
     explain = _blocking(Client.explain)
     plan = _blocking(Client.plan)
+    hosts = _blocking(Client.hosts)
     advice = _blocking(Client.advice)
     report = _blocking(Client.report)
     notifications = _blocking(Client.notifications)

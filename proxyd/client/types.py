@@ -119,6 +119,23 @@ class Health(TypedDict):
     alive: NotRequired[Literal[True]]
 
 
+class HostShown(TypedDict):
+    """How a host answers, and when it may be asked again."""
+
+    host: str
+    requests: int
+    answers: int
+    throttles: int
+    failures: int
+    since: str
+    last: str
+    last_outcome: str
+    last_status: int | None
+    spacing_s: float
+    free: str | None
+    throttled_until: str | None
+
+
 class IntervalOfRule(TypedDict):
     """An interval in which a rule expected a probe of a source, and its result."""
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from heapq import nsmallest
 from itertools import islice
 
 from proxyd.base.ports import Clock
@@ -13,6 +14,7 @@ from proxyd.core.language import no_such, no_such_source
 from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
+from proxyd.core.politeness import HostTally
 from proxyd.core.rules.answers.advice import Advice, advise
 from proxyd.core.rules.answers.explanation import Explainer, Explanation
 from proxyd.core.rules.answers.shown_events import ShownEvent, shown_event
@@ -44,6 +46,16 @@ _ADVICE_KEPT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
+class HostStanding(HostTally):
+    """How a host answers, and when it may be asked again; times in unix seconds."""
+
+    host: str = ""
+    spacing_s: float = 0.0  # the least time between two probes
+    free_s: float = 0.0  # when the next probe may start; 0 if it may start now
+    throttled_until_s: float = 0.0  # until when it wants no probe, or one that is throttled with it; 0 if it does not
+
+
+@dataclass(frozen=True, slots=True)
 class _KeptAdvice:
     """Advice for a plan and a declaration, and when it is too old."""
 
@@ -70,6 +82,30 @@ class PlanQueries:
     def plan(self, *, limit: int) -> list[PlannedProbe]:
         """Return the planned probes."""
         return self._explainer.plan(self._next_chronon(), limit=limit)
+
+    async def hosts(self, *, after: str | None, limit: int) -> list[HostStanding]:
+        """Return the hosts after a name, in order, which this planner has asked since it started."""
+        known = list(self._planner.limits.hosts.tallies)
+        some = await asyncio.to_thread(
+            lambda: nsmallest(limit, (each for each in known if after is None or each > after))
+        )
+        return [found for each in some if (found := self._host(each)) is not None]
+
+    def _host(self, host: str) -> HostStanding | None:
+        limits, now_s = self._planner.limits, self._clock.time_s()
+        tally = limits.hosts.tallies.get(host)
+        if tally is None:  # forgotten meanwhile
+            return None
+        until_s = limits.blocks.until_s(self._known.settings.throttle_scope(host))
+        free_s = max(limits.hosts.earliest_s(host), until_s)
+        spacing_s = limits.hosts.spacing_s(host)
+        return HostStanding(
+            **asdict(tally),
+            host=host,
+            spacing_s=spacing_s,
+            free_s=_if_coming(free_s, now_s),
+            throttled_until_s=_if_coming(until_s, now_s),
+        )
 
     async def plan_of(self, source_id: str, *, limit: int) -> list[PlannedProbe]:
         """Return the planned probes of one source, computed in a thread from a copy of it."""
@@ -174,3 +210,7 @@ class PlanQueries:
 
     def _next_chronon(self) -> int:
         return self._known.grid.chronon_at(self._clock.time_s()) + 1
+
+
+def _if_coming(time_s: float, now_s: float) -> float:
+    return time_s if time_s > now_s else 0.0

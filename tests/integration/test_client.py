@@ -58,6 +58,7 @@ CALLS: dict[str, tuple[str, Call]] = {
     "explain": ("explain", lambda c: c.explain("a/b c")),
     "reload": ("reload", lambda c: c.reload(idempotency_key="2")),
     "plan": ("plan", lambda c: c.plan(limit=3)),
+    "list_hosts": ("hosts", lambda c: c.hosts()),
     "advice": ("advice", lambda c: c.advice()),
     "report": ("report", lambda c: c.report(days=3)),
     "list_notifications": ("notifications", lambda c: c.notifications(rule="r", profile="P")),

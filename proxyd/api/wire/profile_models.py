@@ -118,6 +118,23 @@ class ComingProbe(WireModel):
     rate_per_day: float
 
 
+class HostShown(RowShown):
+    """How a host answers, and when it may be asked again."""
+
+    host: str
+    requests: Count = Field(description="since `since`, with redirects")
+    answers: Count = Field(description="probes that saw the state of their source")
+    throttles: Count = Field(description="probes answered with 429, or with 503 and a Retry-After")
+    failures: Count = Field(description="other probes")
+    since: Time = Field(description="the first probe since this planner started")
+    last: Time = Field(description="the end of the last probe")
+    last_outcome: str
+    last_status: int | None
+    spacing_s: float = Field(description="least seconds between two probes")
+    free: Time | None = Field(description="when the next probe may start; null if it may start now")
+    throttled_until: Time | None = Field(description="until when the host asked for no probe; null if it did not")
+
+
 class PolicyUsed(RowShown):
     """The policy of a rule for a source, why it was chosen, and what it promises."""
 
