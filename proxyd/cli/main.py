@@ -124,6 +124,7 @@ _VERBS = (
     local_profiles.check, local_profiles.fmt, local_profiles.import_feeds, local_profiles.export,
     add.add, add.remove, probe.probe, completion,
     sources.sources, sources.probes, sources.items, sources.search, sources.explain, sources.top, sources.plan,
+    sources.hosts,
     advice_verbs.advise, advice_verbs.report,
     notifications.notifications, notifications.show,
     profile_verbs.rules, profile_verbs.reload,

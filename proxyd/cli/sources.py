@@ -29,6 +29,25 @@ async def top(options: argparse.Namespace) -> int:
     return 0
 
 
+@verb("hosts", "proxyd hosts", "proxyd hosts --json", takes=[limit(1000, most=100_000), *ASKING])
+def hosts(options: argparse.Namespace) -> int:
+    """List the hosts: how they answer, and until when each wants no probe."""
+    return print_list(
+        options,
+        ask(options, lambda client: client.hosts(limit=options.limit)),
+        ["host", "requests", "answers", "throttled", "failed", "last", "spacing", "free", "wants none until"],
+        lambda h: [
+            h["host"],
+            *(str(h[name]) for name in ("requests", "answers", "throttles", "failures")),
+            h["last_outcome"] if h["last_status"] is None else f"{h['last_outcome']} ({h['last_status']})",
+            about(h["spacing_s"]),
+            h["free"] or "now",
+            h["throttled_until"] or "-",
+        ],
+        empty="no host has been asked since the daemon started",
+    )
+
+
 @verb("plan", "proxyd plan --limit 10", takes=[limit(50, most=500), *ASKING])
 def plan(options: argparse.Namespace) -> int:
     """Print the coming probes of the running daemon."""

@@ -19,6 +19,7 @@ from proxyd.cli.main import main
 from proxyd.cli.top import TopView
 from proxyd.client import Client
 from proxyd.core.model.field_values import iso_time
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.rules.known.rule_counts import RuleFailure
 from proxyd.core.rules.programs.stream_state import Spell
 from tests.canned import Canned, answering
@@ -138,6 +139,19 @@ async def test_moves_are_listed_and_accepted(shell: Shell) -> None:
     (move,) = await shell.json("moved")
     assert (move["state"], move["url"]) == ("accepted", "https://new.example/s")
     assert "its move was accepted, read at: https://new.example/s since" in (await shell("explain", "s"))[1]
+
+
+async def test_hosts_are_listed_with_what_they_answered(shell: Shell) -> None:
+    assert (await shell("hosts"))[1] == "no host has been asked since the daemon started\n"
+    await shell.running.control.observer.take_in(changed("s", [item("a")], T0))
+    throttled = ProbeOutcome("s", OutcomeKind.THROTTLED, T0 + 60.0, T0 + 61.0, status=429, retry_after_s=600.0)
+    await shell.running.control.observer.take_in(throttled)
+    shell.capsys.readouterr()  # the log of the failure
+    (host,) = await shell.json("hosts")
+    assert (host["requests"], host["answers"], host["throttles"], host["failures"]) == (2, 1, 1, 0)
+    assert (host["last_outcome"], host["last_status"], host["since"]) == ("throttled", 429, iso_time(T0))
+    assert host["throttled_until"] == host["free"] == iso_time(T0 + 661.0)
+    assert "throttled (429)" in (await shell("hosts"))[1]
 
 
 async def test_what_is_misspelt_is_told_the_nearest_name(shell: Shell) -> None:
