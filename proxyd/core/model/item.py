@@ -32,6 +32,7 @@ class EventKind(Enum):
     MOVED = "moved"  # it redirects permanently to another address
     EMPTY = "empty"  # its document is read well, but a field or all items are missing
     TROUBLE = "trouble"  # any of the four before
+    SLOW = "slow"  # it answers, and takes much longer than usual
     PROBE = "probe"  # it was probed, however that ended
 
     @property
@@ -44,8 +45,20 @@ class EventKind(Enum):
         """Whether it is a condition that may hold for several probes, so that AFTER says when it is told."""
         return self in _OF_SOURCE
 
+    @property
+    def is_patient(self) -> bool:
+        """Whether it is told after several probes in a row unless the rule says otherwise."""
+        return self in {EventKind.TROUBLE, EventKind.SLOW}
 
-_OF_SOURCE = (EventKind.FAILURE, EventKind.RECOVERY, EventKind.MOVED, EventKind.EMPTY, EventKind.TROUBLE)
+
+_OF_SOURCE = (
+    EventKind.FAILURE,
+    EventKind.RECOVERY,
+    EventKind.MOVED,
+    EventKind.EMPTY,
+    EventKind.TROUBLE,
+    EventKind.SLOW,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -254,7 +254,7 @@ class Trigger:
     @property
     def lasting(self) -> After:
         """How long a condition at a source lasts before it is this event."""
-        return self.after or (_PATIENT if self.kind is EventKind.TROUBLE else AT_ONCE)
+        return self.after or (_PATIENT if self.kind.is_patient else AT_ONCE)
 
 
 class UtilityKind(Enum):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import exp, inf
 from typing import Any, NamedTuple, TypeAlias
 
 from proxyd.core.model.chronon import Chronon
@@ -44,6 +45,10 @@ class SourceHealth:
     moved: Spell | None = None
     # the fields without a value in its document, which is read well; ``ITEMS`` if it has no items at all
     silent: Mapping[str, Spell] = field(default_factory=dict)
+    slow: Spell | None = None  # its answers take much longer than usual
+    # ``usual_s``: the time that 19 of 20 of its ``answers`` took at most, as far as it is known
+    usual_s: float = 0.0
+    answers: int = 0
     # of the last probe
     status: int | None = None
     latency_s: float | None = None
@@ -52,15 +57,38 @@ class SourceHealth:
 
     def as_of(self, now_s: float) -> SourceHealth:
         """Return the health without times later than ``now_s``, after the machine's clock was set back."""
-        if self.failing is None and self.moved is None and self.accepted is None and not self.silent:
+        if (self.failing or self.moved or self.slow or self.accepted) is None and not self.silent:
             return self
         return replace(
             self,
             failing=self.failing and self.failing.as_of(now_s),
             moved=self.moved and self.moved.as_of(now_s),
+            slow=self.slow and self.slow.as_of(now_s),
             silent={name: spell.as_of(now_s) for name, spell in self.silent.items()},
             accepted=self.accepted and self.accepted.as_of(now_s),
         )
+
+    @property
+    def slow_from_s(self) -> float:
+        """The time from which on an answer is slow, in seconds; infinity as long as too few are known."""
+        return max(_SLOW_S, _SLOW_TIMES * self.usual_s) if self.answers >= _KNOWN_ANSWERS else inf
+
+    def with_answer(self, now_s: float, latency_s: float) -> SourceHealth:
+        """Return the health after an answer that took ``latency_s`` and came at ``now_s``.
+
+        ``usual_s`` follows the quantile by stochastic approximation of its logarithm: up by a step for each answer
+        that took longer, down by a nineteenth of it for each other (Robbins and Monro, 1951).
+        """
+        is_slow = latency_s > self.slow_from_s
+        step = _SLOW_STEP if is_slow else max(_STEP, 2.0 / (self.answers + 1))  # a slow hour does not become usual
+        if not self.answers:
+            usual_s = max(latency_s, _LEAST_S)
+        elif latency_s > self.usual_s:
+            usual_s = min(latency_s, self.usual_s * exp(_SHARE * step))
+        else:
+            usual_s = self.usual_s * exp((_SHARE - 1.0) * step)
+        slow = Spell.continue_with(self.slow, now_s) if is_slow else None
+        return replace(self, slow=slow, usual_s=round(usual_s, 4), answers=min(self.answers + 1, _KNOWN_ANSWERS))
 
     def values(self) -> dict[str, Any]:
         """Return it in values of JSON, without what is as in a new source.
@@ -73,12 +101,14 @@ class SourceHealth:
     @classmethod
     def of_values(cls, values: Mapping[str, Any]) -> SourceHealth:
         """Return the health that ``values`` returned."""
-        spells = {name: Spell(*values[name]) for name in ("failing", "moved") if name in values}
+        spells = {name: Spell(*values[name]) for name in ("failing", "moved", "slow") if name in values}
         silent = {name: Spell(*spell) for name, spell in values.get("silent", {}).items()}
         accepted = {"accepted": AcceptedMove(*values["accepted"])} if "accepted" in values else {}
         return cls(**{**values, **spells, **accepted, "silent": silent})
 
 
+_SHARE, _STEP, _SLOW_STEP, _LEAST_S = 0.95, 0.2, 0.02, 0.001
+_KNOWN_ANSWERS, _SLOW_TIMES, _SLOW_S = 20, 2.0, 1.0
 ITEMS = "items"
 """Stands for all items of a document where the names of silent fields stand."""
 UNKNOWN_HEALTH = SourceHealth()

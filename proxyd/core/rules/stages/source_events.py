@@ -73,12 +73,12 @@ def _health_after(context: SourceContext, outcome: ProbeOutcome) -> SourceHealth
     health = replace(before, status=outcome.status, latency_s=max(0.0, now_s - outcome.started_s))
     if not outcome.kind.is_success:
         is_sure = before.is_sure or context.is_sure
-        return replace(health, failing=Spell.continue_with(before.failing, now_s), is_sure=is_sure)
+        return replace(health, failing=Spell.continue_with(before.failing, now_s), is_sure=is_sure, slow=None)
     target = _target(context, outcome)
     moved = None if target is None else before.moved if target == before.moved_url else None
     names = _silent_after(context, outcome)
     return replace(
-        health,
+        health.with_answer(now_s, health.latency_s or 0.0),
         failing=None,
         is_sure=False,
         moved_url=target,
@@ -146,6 +146,11 @@ def _troubles(lasting: Lasting, before: SourceHealth, after: SourceHealth) -> It
         yield from happened(lasting, before, after)
 
 
+def _slow_spells(lasting: Lasting, before: SourceHealth, after: SourceHealth) -> Iterator[_Happening]:
+    if after.slow and lasting.is_met(after.slow) and not lasting.is_met(before.slow):
+        yield _Happening(EventKind.SLOW, after.slow.since_s)
+
+
 def _probes(_lasting: Lasting, _before: SourceHealth, after: SourceHealth) -> Iterator[_Happening]:
     yield _Happening(EventKind.PROBE, after.failing and after.failing.since_s)
 
@@ -156,6 +161,7 @@ _HAPPENED = {
     EventKind.MOVED: _moves,
     EventKind.EMPTY: _silences,
     EventKind.TROUBLE: _troubles,
+    EventKind.SLOW: _slow_spells,
     EventKind.PROBE: _probes,
 }
 
@@ -198,10 +204,12 @@ def _pause(context: SourceContext, outcome: ProbeOutcome) -> str:
 def _in_words(happening: _Happening, after: SourceHealth, error: str | None, pause: str) -> str | None:
     """Return what happened as the predicate of a sentence about the source; ``None`` for a probe."""
     since = "" if happening.since_s is None else minute_of(happening.since_s)
+    slow_s = after.latency_s or 0.0
     words = {
         EventKind.FAILURE: f"has failed since {since}: {error}",
         EventKind.RECOVERY: f"answers again after failing since {since}{pause}",
         EventKind.MOVED: f"has moved to {after.moved_url}",
+        EventKind.SLOW: f"has been slow since {since}: {slow_s:.1f} s, usually {after.usual_s:.1f} s at most",
         EventKind.EMPTY: f"has shown no {happening.silent} since {since}",
     }
     return words.get(happening.kind)
