@@ -50,7 +50,15 @@ def told(latencies_s: Iterable[float | None], after: str = "") -> list[int]:
         ([0.1] * 20 + [0.9] * 5, []),
         ([0.5] * 10 + [3.0] * 5, []),
     ],
-    ids=["told once", "interrupted", "interrupted by a failure", "told again", "still slow after half an hour", "under a second", "not known yet"],
+    ids=[
+        "told once",
+        "interrupted",
+        "interrupted by a failure",
+        "told again",
+        "still slow after half an hour",
+        "under a second",
+        "not known yet",
+    ],
 )
 def test_three_slow_answers_in_a_row_are_told_once(latencies_s: list[float | None], numbers: list[int]) -> None:
     assert told(latencies_s) == numbers
