@@ -316,6 +316,7 @@ class ProbeMade(TypedDict):
     updates: int
     delay_s: float | None
     body_bytes: int
+    requests: int
 
 
 class ProbeShown(TypedDict):

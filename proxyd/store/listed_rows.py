@@ -22,6 +22,7 @@ class MadeProbe:
     updates: int
     delay_s: float | None
     body_bytes: int
+    requests: int
 
     @property
     def duration_s(self) -> float:

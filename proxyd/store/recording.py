@@ -213,6 +213,7 @@ def _probe_row(observation: Observation, probe: Probe) -> dict[str, Any]:
         # the mean of the new items whose own time is known
         "delay_s": sum(delays_s) / len(delays_s) if delays_s else None,
         "body_bytes": outcome.body_bytes,
+        "requests": outcome.requests,
     }
 
 

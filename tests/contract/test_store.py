@@ -15,6 +15,7 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.delivery import SecretRef, WebhookDelivery
 from proxyd.core.model.item import EventKind, Item
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, Validators
+from proxyd.core.model.schedule import Probe, Reason
 from proxyd.core.planning.queue.planned_source import SourceRecord
 from proxyd.core.rates.model_fit import ModelFit
 from proxyd.core.rules.known.context import HistoryQuery, StoreQuery
@@ -526,3 +527,11 @@ async def test_since_when_a_source_is_declared_is_kept_while_it_is(store: SqlSto
     assert await store.declarations.declare_sources(["a", "b"], 10.0) == {"a": 10.0, "b": 10.0}
     assert await store.declarations.declare_sources(["a", "c"], 20.0) == {"a": 10.0, "c": 20.0}
     assert await store.declarations.declare_sources(["a", "b"], 30.0) == {"a": 10.0, "b": 30.0}
+
+
+async def test_a_probe_comes_back_with_what_it_cost(store: SqlStore) -> None:
+    outcome = replace(OUTCOME, requests=3, body_bytes=12)
+    seen = observed(SourceState("s", "https://s.example/"), outcome, probe=Probe("s", 0, Reason.DETECTION))
+    await store.record(seen)
+    (probe,) = await store.history.made_probes("s", before=None, limit=2)
+    assert (probe.requests, probe.body_bytes, probe.duration_s) == (3, 12, 1.0)

@@ -245,6 +245,7 @@ class ProbeMade(RowShown):
     updates: Count = Field(description="number of items that changed")
     delay_s: Milli | None = Field(description="mean delay of the new items that give their own time")
     body_bytes: Count = Field(description="size of the decoded body; 0 if none was sent")
+    requests: Count = Field(description="HTTP requests that were started, with redirects")
 
 
 class ProbeWanted(WireModel):
