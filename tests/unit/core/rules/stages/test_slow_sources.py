@@ -32,7 +32,7 @@ def told(latencies_s: Iterable[float | None], after: str = "") -> list[int]:
         kind = OutcomeKind.TIMEOUT if latency_s is None else OutcomeKind.SAME_BODY
         observation = decider.observe(ProbeOutcome(source, kind, at_s, at_s + (latency_s or 1.0), 200))
         assert observation is not None
-        decider.observing.finish(observation.outcome, observation)
+        decider.outcomes.finish(observation.outcome, observation)
         for notification in observation.rules.notifications:
             assert "has been slow since" in json.dumps(json.loads(notification.body))
             numbers.append(number)
