@@ -75,8 +75,8 @@ class _KnownProbers:
         self._absent_until_s = max(self._absent_until_s, until_s)
         self._changed.set()
 
-    def are_free(self, now_s: float) -> bool:
-        """Whether no prober can make batches of planners that have ended."""
+    def check_free(self, now_s: float) -> bool:
+        """Stop waiting once the time is over; return whether no prober can make batches of ended planners."""
         if now_s >= self._absent_until_s:
             self.absent.clear()
         return not self.absent
@@ -160,7 +160,7 @@ class NatsTransport:
 
     The next batch of a host is sent ``spacing_s`` after the last request began, once every request of the last batch
     was reported, or its hold is over. None is sent unless ``may_send`` allows it. Hosts of planners that have ended may
-    be asked once ``are_free`` says so after ``succeed``.
+    be asked once ``check_free`` says so after ``succeed``.
     """
 
     def __init__(
@@ -263,9 +263,9 @@ class NatsTransport:
         """Give probers that follow redirects turns at the hosts that this planner has."""
         self._turns.has_host = has_host
 
-    def are_free(self) -> bool:
-        """Whether no prober works for planners that have ended, so that others may ask their hosts."""
-        return self._probers.are_free(self._now_s())
+    def check_free(self) -> bool:
+        """Return whether no prober works for planners that have ended, so that others may ask their hosts."""
+        return self._probers.check_free(self._now_s())
 
     async def _tell_living(self) -> None:
         """Tell the probers that have not heard it yet which planners live."""
@@ -493,7 +493,7 @@ class NatsTransport:
                     self._lose(sent, Unmade.LOST)
                 self._note_aside(self._trust.aside(self._clock.time_s()))
                 self._give_waiting()
-                if not self.are_free():
+                if not self.check_free():
                     await self._tell_living()
                 if (self._must_call or self._waiting_batches) and now_s > self._called_s + self._settings.hold_s:
                     with suppress(ClusterError):

@@ -219,9 +219,9 @@ class Handovers:
         gained = await asyncio.to_thread(
             lambda: self._decider.placement.neediest_first(_only_in(wanted, before, self._known), now_s)
         )
-        await self._recall.pending_of(gained, now_s)
+        await self._recall.restore_pending_of(gained, now_s)
         captures.read_for(wanted)
-        await self._recall.rows_of_queries()
+        await self._recall.refresh_query_rows()
         subscriptions = await self._store.subscriptions.load()
         joint = await self._store.plan.load_joint_intervals()
         records = await asyncio.to_thread(self._followed.records, gained)

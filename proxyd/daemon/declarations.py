@@ -107,7 +107,7 @@ class _ProfileFolder:
         self._read = self._snapshot()
         return read_directory(self._folder)
 
-    def has_changed(self) -> bool:
+    def look_for_change(self) -> bool:
         """Return whether files have changed since they were read, but not since the last call."""
         # Editors empty a file before they write it, so a file that still changes is not read yet
         found, before = self._snapshot(), self._looked
@@ -227,7 +227,7 @@ class Declarations:
         for rule in self.declaration.rules.values():
             if (changed := what_changed(rule, meanings.get(rule.name, MEANING))) is not None:
                 log.warning("a rule means something else since this version", rule=rule.name, now=changed)
-        await self._recall.pending(self._clock.time_s())
+        await self._recall.restore_pending(self._clock.time_s())
 
     # -- several planners
 
@@ -255,7 +255,7 @@ class Declarations:
 
     async def reload_if_changed(self) -> None:
         """Reload if a file was added, changed or removed, and nothing has changed since the last check."""
-        if await asyncio.to_thread(self._folder.has_changed):
+        if await asyncio.to_thread(self._folder.look_for_change):
             await self.reload()
 
     async def reload(self) -> tuple[str, ...]:
@@ -422,7 +422,7 @@ class Declarations:
             await self._store.failing.keep(self._known.failing.all().keys())
         self.texts = checked.written
         await self._store.forget_streams(changes.removed)  # an observation may have been committed after ``accept``
-        await self._recall.rows_of_queries()
+        await self._recall.refresh_query_rows()
         await self._recall.refill(requeried, now_s)
         for entry in backlog:
             await self._recall.replay(entry, now_s)

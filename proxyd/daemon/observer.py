@@ -115,6 +115,8 @@ class Observer:
         with self._tracer.span("commit", {"items": items, "notifications": ids}):
             await recording
         self._metrics.commit_s.observe(self._clock.monotonic_s() - began_s)
+        if ids:
+            self.news.notify()
 
     # -- metrics and logs
 
@@ -169,7 +171,6 @@ class Observer:
             metrics.intervals.labels("captured" if record.captured else "missed").inc()
         if results.notifications:
             metrics.notifications.inc(len(results.notifications))
-            self.news.notify()
         log_failures(results.failures)
         for rule in results.failing:
             if rule.suspended_s is not None:

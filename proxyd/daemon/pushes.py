@@ -66,7 +66,7 @@ class Pushes:
         """Maintain the subscriptions until ``stop``."""
         async with asyncio.TaskGroup() as tasks:
             while not self._stopped:
-                self._looking = tasks.create_task(self.look(), name="look after hubs")
+                self._looking = tasks.create_task(self.ask_hubs(), name="look after hubs")
                 await asyncio.wait([self._looking])
                 if not self._stopped:
                     await self._wake.sleep(self._clock, _LOOK_S)
@@ -78,16 +78,16 @@ class Pushes:
         if self._looking is not None:
             self._looking.cancel()
 
-    async def look(self) -> None:
+    async def ask_hubs(self) -> None:
         """Send all due requests to the hubs; after a failure, no more to that hub this time."""
         try:
-            await self._look()
+            await self._ask_due()
         finally:
             self._asking = None
 
-    async def _look(self) -> None:
+    async def _ask_due(self) -> None:
         for subscription in self._hubs.take_left():
-            await self._leave(subscription)
+            await self._unsubscribe(subscription)
         failed: set[str | None] = set()
         for due in self._hubs.due(self._clock.time_s()):
             now = self._hubs.of(due.source_id)  # it may have changed during the earlier requests
@@ -95,7 +95,7 @@ class Pushes:
                 continue
             self._asking = now.source_id
             if urlsplit(now.hub).hostname in failed:
-                await self._keep(self._hubs.refuse(now, self._clock.time_s()))
+                await self._save(self._hubs.refuse(now, self._clock.time_s()))
             elif not await self._subscribe(now):
                 failed.add(urlsplit(now.hub).hostname)
         self._metrics.subscriptions.set(self._hubs.count_active(self._clock.time_s()))
@@ -118,7 +118,7 @@ class Pushes:
             return None
         challenge, after = answer(known, query, now_s=self._clock.time_s())
         if after != known:
-            await self._keep(after)
+            await self._save(after)
             log.info("a hub called", source=known.source_id, hub=without_path(known.hub), now=after.status.value)
         return challenge
 
@@ -183,17 +183,17 @@ class Pushes:
         if not wanted.callback_id:
             wanted = replace(wanted, callback_id=secrets.token_urlsafe(24), secret=secrets.token_urlsafe(32))
         asked = self._hubs.asking(wanted, self._clock.time_s())
-        await self._keep(asked)  # first, because the hub may verify before it answers
+        await self._save(asked)  # first, because the hub may verify before it answers
         try:
             await self._parts.hub.request(wanted.hub, self._form("subscribe", wanted))
         except ProbeError as error:
             hub = without_path(wanted.hub)
             log.warning("a hub refuses", source=wanted.source_id, hub=hub, detail=error.message)
             if (now := self._subscription_still_asking(asked)) is not None:
-                await self._keep(self._hubs.refuse(now, self._clock.time_s()))
+                await self._save(self._hubs.refuse(now, self._clock.time_s()))
             return False
         if (now := self._subscription_still_asking(asked)) is not None:
-            await self._keep(after_acceptance(now, now_s=self._clock.time_s()))
+            await self._save(after_acceptance(now, now_s=self._clock.time_s()))
         return True
 
     def _subscription_still_asking(self, asked: Subscription) -> Subscription | None:
@@ -201,7 +201,7 @@ class Pushes:
         now = self._hubs.of(asked.source_id)
         return now if now is not None and now.callback_id == asked.callback_id and now.is_asked else None
 
-    async def _leave(self, subscription: Subscription) -> None:
+    async def _unsubscribe(self, subscription: Subscription) -> None:
         if self._hubs.of(subscription.source_id) is None:
             await self._store.subscriptions.save(subscription.source_id, None)
         if not subscription.callback_id:
@@ -224,7 +224,7 @@ class Pushes:
             form |= {"hub.lease_seconds": str(int(LEASE_S)), "hub.secret": subscription.secret}
         return form
 
-    async def _keep(self, subscription: Subscription) -> None:
+    async def _save(self, subscription: Subscription) -> None:
         self._decider.note_subscription(subscription, self._clock.time_s())
         await self._store.subscriptions.save(subscription.source_id, subscription)
 

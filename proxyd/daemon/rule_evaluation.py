@@ -110,12 +110,12 @@ class StreamRecall:
         self.store = store
         self.news = Signal()
 
-    async def pending(self, now_s: float) -> None:
+    async def restore_pending(self, now_s: float) -> None:
         """Restore the streams' events since they last fired, and their windows."""
         for program, stream in self._recalls.lost():
             await self._restore(program, stream, now_s)
 
-    async def pending_of(self, sources: Iterable[str], now_s: float) -> None:
+    async def restore_pending_of(self, sources: Iterable[str], now_s: float) -> None:
         """Restore the same of the streams of some sources, which another planner has had until now."""
         seen: set[tuple[str, str]] = set()
         for number, source_id in enumerate(sources):
@@ -136,7 +136,7 @@ class StreamRecall:
             events = await self._events_of(program, stream, now_s)
             self._recalls.refill(stream.rule, stream.source_id, events)
 
-    async def rows_of_queries(self) -> None:
+    async def refresh_query_rows(self) -> None:
         """Tell joint intervals what their queries' sources showed last, and delete those that are no longer awaited."""
         shown = self._captures.shown
         for source_id in shown.sources_unseen():

@@ -135,7 +135,7 @@ class Dispatcher:
             if room <= 0:
                 return _IDLE_S
             now_s = self._clock.time_s()
-            shut = self._endpoints.shut(now_s)
+            shut = self._endpoints.note_shut(now_s)
             busy = set(self._busy)  # a lane that ends during the read may still be pending in the result
             due = await self._outbox.due_deliveries(
                 now_s, hold_s=self._settings.hold_s, limit=room + 1, busy=busy, shut=shut

@@ -46,7 +46,7 @@ class Probers:
     def succeed(self, probers: Collection[str], living: Collection[int], rest_s: float) -> None:
         self.told.append((set(probers), set(living), rest_s))
 
-    def are_free(self) -> bool:
+    def check_free(self) -> bool:
         return self.free
 
 

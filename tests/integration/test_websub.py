@@ -120,7 +120,7 @@ class World:
 
     async def look(self, *, after_s: float = 0.0) -> None:
         self.clock.jump(after_s)
-        await self.control.pushes.look()
+        await self.control.pushes.ask_hubs()
 
     async def notified(self) -> list[str]:
         rows = (await self.store.history.find_notifications(Wanted(rules=frozenset({"r"})), before=None, limit=99)).rows

@@ -98,7 +98,7 @@ class Endpoints:
         self._gates: dict[str, _Gate] = {}
         self._waiting: dict[str, _Waiting] = {}
 
-    def shut(self, now_s: float) -> dict[str, float]:
+    def note_shut(self, now_s: float) -> dict[str, float]:
         """Return the endpoints that may not be sent to now, and when that ends (infinity: with an attempt)."""
         if len(self._gates) > _MOST_ENDPOINTS:
             self._gates = {name: gate for name, gate in self._gates.items() if not gate.is_idle(now_s, self._limits)}

@@ -67,7 +67,7 @@ class _Successor(Protocol):
     def succeed(self, probers: Collection[str], living: Collection[int], rest_s: float) -> None:
         """Let probers break off what they do for processes that are not among the living, in ``rest_s`` at most."""
 
-    def are_free(self) -> bool:
+    def check_free(self) -> bool:
         """Whether all of them have."""
 
     @property
@@ -188,7 +188,7 @@ class Shares:
             self._must_succeed = self._must_succeed or bool(left)
         if due.take or view.dead or self._must_succeed:
             own |= await self._taken(view, due.take)
-        if self._successor is None or self._successor.are_free():
+        if self._successor is None or self._successor.check_free():
             self._resting = frozenset()
         self._note(own - due.give - self._resting, changed)
         self.has_looked.set()

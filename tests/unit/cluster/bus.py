@@ -211,7 +211,7 @@ class Machines:
     async def succeed(self, planner: NatsTransport, term: int, *others: str) -> None:
         """Wait until a planner of a term may ask hosts of planners that have ended; ``others`` are probers of these."""
         planner.succeed({*others, *(each for kept in self.kept.values() for each in kept)}, [term], HOLD_S)
-        while not planner.are_free():
+        while not planner.check_free():
             await self.clock.advance(0.1)
 
     def prober(self, origin: Origin, name: str = "p", *, hosts: int = 4, ahead_s: float = 0.0) -> BatchProber:

@@ -247,9 +247,9 @@ async def test_who_takes_over_waits_until_the_probers_have_stopped(machines: Mac
     await settled()
     assert (origin.now, origin.asked) == (1, ["s", "t"])  # its own goes on, the other's not
     await machines.clock.advance(0.9 * HOLD_S)
-    assert not second.are_free()
+    assert not second.check_free()
     await machines.clock.advance(0.2 * HOLD_S)
-    assert second.are_free()
+    assert second.check_free()
     other.cancel()
 
 
@@ -268,10 +268,10 @@ async def test_who_takes_over_waits_no_longer_once_every_prober_has_said_that_it
     machines.bus.fate = lambda subject: [] if subject.endswith("living") else [0.0]
     second.succeed(machines.kept[7], [8], HOLD_S)
     await settled()
-    assert (origin.now, second.are_free()) == (1, False)  # it does not know yet, and works on
+    assert (origin.now, second.check_free()) == (1, False)  # it does not know yet, and works on
     machines.bus.fate = lambda _: [0.0]
     await machines.clock.advance(0.2 * HOLD_S)
-    assert (origin.now, second.are_free()) == (0, True)
+    assert (origin.now, second.check_free()) == (0, True)
     again = asked_of(second)
     await settled()
     assert origin.asked == ["s", "s"]
@@ -291,9 +291,9 @@ async def test_a_prober_that_stops_has_not_stopped_before_its_last_request_has_e
     prober.stop()
     second.succeed(machines.kept[7], [8], HOLD_S)
     await machines.clock.advance(1.5)
-    assert (origin.now, second.are_free()) == (1, False)  # it is cancelled, and cleans up
+    assert (origin.now, second.check_free()) == (1, False)  # it is cancelled, and cleans up
     await machines.clock.advance(1.0)
-    assert (origin.now, second.are_free()) == (0, True)
+    assert (origin.now, second.check_free()) == (0, True)
     origin.ends_s = 0.0
 
 
@@ -328,7 +328,7 @@ async def test_a_planner_that_fails_knows_for_how_long_probers_work_for_it(machi
     def fail(_now_s: float) -> None:
         raise ValueError("a fault")
 
-    planner._probers.are_free = fail  # type: ignore[method-assign, assignment]
+    planner._probers.check_free = fail  # type: ignore[method-assign, assignment]
     await machines.clock.advance(1.0)
     assert machines.tasks[0].done()
     assert planner.busy_s > 0.0

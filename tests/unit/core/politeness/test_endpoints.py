@@ -53,14 +53,14 @@ def test_an_open_circuit_lets_one_attempt_through_at_a_time_and_success_closes_i
     gates = endpoints()
     opened = [gates.note_failure(HERE, lane, 0.0, asked_s=None, position=n) for n, lane in enumerate("ababa")]
     assert opened == [False, False, False, False, True]
-    until_s = gates.shut(0.0)[HERE]
+    until_s = gates.note_shut(0.0)[HERE]
     assert not gates.enter(HERE, 0.0)
     assert gates.enter(HERE, until_s)
     assert not gates.enter(HERE, until_s)
-    assert gates.shut(until_s) == {HERE: inf}
+    assert gates.note_shut(until_s) == {HERE: inf}
     gates.note_acceptance(HERE, 1)
     gates.leave(HERE, until_s)
-    assert gates.shut(until_s) == {}
+    assert gates.note_shut(until_s) == {}
 
 
 def fails(gates: Endpoints, *positions: int) -> None:
@@ -89,7 +89,7 @@ def test_no_more_attempts_at_once_than_allowed() -> None:
     gates = endpoints(EndpointLimits(2))
     assert [gates.enter(HERE, 0.0) for _ in range(3)] == [True, True, False]
     assert gates.enter("https://other.example/", 0.0)
-    assert gates.shut(0.0) == {HERE: inf}
+    assert gates.note_shut(0.0) == {HERE: inf}
     gates.leave(HERE, 1.0)
     assert gates.enter(HERE, 1.0)
 
@@ -99,25 +99,25 @@ def test_no_more_attempts_in_a_window_than_allowed() -> None:
     for at_s in (0.0, 10.0):
         assert gates.enter(HERE, at_s)
         gates.leave(HERE, at_s)
-    assert gates.shut(11.0) == {HERE: 60.0}
+    assert gates.note_shut(11.0) == {HERE: 60.0}
     assert not gates.enter(HERE, 59.0)
     assert gates.enter(HERE, 60.0)
     gates.leave(HERE, 60.0)
-    assert gates.shut(61.0) == {HERE: 70.0}
+    assert gates.note_shut(61.0) == {HERE: 70.0}
 
 
 def test_a_clock_that_was_set_back_shuts_no_endpoint_for_longer_than_its_window() -> None:
     gates = endpoints(EndpointLimits(8, attempts=1, window_s=60.0))
     assert gates.enter(HERE, 10_000.0)
-    assert gates.shut(100.0) == {HERE: 160.0}
+    assert gates.note_shut(100.0) == {HERE: 160.0}
 
 
 @pytest.mark.parametrize(("asked_s", "pause_s"), [(30.0, 30.0), (1e9, LONGEST_PAUSE_S)])
 def test_what_a_receiver_asks_for_holds_for_all_lanes(asked_s: float, pause_s: float) -> None:
     gates = endpoints()
     assert not gates.note_failure(HERE, "a", 100.0, asked_s=asked_s, position=1)
-    assert gates.shut(100.0) == {HERE: 100.0 + pause_s}
-    assert gates.shut(100.0 + pause_s) == {}
+    assert gates.note_shut(100.0) == {HERE: 100.0 + pause_s}
+    assert gates.note_shut(100.0 + pause_s) == {}
 
 
 def test_what_works_is_forgotten() -> None:

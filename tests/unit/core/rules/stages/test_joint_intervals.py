@@ -170,14 +170,14 @@ async def test_an_open_interval_sees_after_a_restart_what_its_pages_showed_and_i
         again.restore(dict(known.states), dict(known.streams), {}, await store.plan.load_joint_intervals())
         again.declare(declared(), {"r": T0}, T0 + 400)
         recall = stream_recall(again, store)
-        await recall.rows_of_queries()
+        await recall.refresh_query_rows()
         seen = await Drive(again).see(unchanged("acme", T0 + 415))
         assert b'"items":[{"channel.item.title":"acme","last":1.5}]' in seen.rules.notifications[0].body
         assert len(await store.plan.load_joint_intervals()) == 1  # what was seen is not recorded yet
         later = decider()
         later.restore(dict(known.states), dict(known.streams), {}, await store.plan.load_joint_intervals())
         later.declare(replace(declared(), rules={}), {}, T0 + 430)
-        await stream_recall(later, store).rows_of_queries()
+        await stream_recall(later, store).refresh_query_rows()
         assert await store.plan.load_joint_intervals() == []
 
 
