@@ -15,7 +15,7 @@ from proxyd.base.metrics import Metrics
 from proxyd.base.worker_pool import WorkerLimits, WorkerPool
 from proxyd.core.errors import WorkerFailedError
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.known.rule_counts import RuleFailure
+from proxyd.core.rules.known.failing_rules import RuleFailure
 from proxyd.core.rules.known.state import StoredEvent
 from proxyd.core.rules.outcome_decider import Evaluation
 from proxyd.core.rules.programs.meter import QUICK_LIMITS, WORK_LIMITS, Limits, Meter

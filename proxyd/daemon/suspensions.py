@@ -16,7 +16,7 @@ from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.profile import Declaration
 from proxyd.core.model.suspension import Key, Subject, Suspension, lasting, mute_of, suspensions_of_sources
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.known.rule_counts import FailingRule
+from proxyd.core.rules.known.failing_rules import FailingRule
 from proxyd.store import SqlStore
 
 

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, and_, bindparam, delete, func, insert, or_, s
 
 from proxyd.core.model.profile import EMPTY_DECLARATION, Declaration
 from proxyd.core.model.suspension import Key, Subject, Suspension, lasting, mute_of, rules_to_mute
-from proxyd.core.rules.known.rule_counts import FailingRule
+from proxyd.core.rules.known.failing_rules import FailingRule
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import LOCKS, NEWS, StoreReader
 from proxyd.store.rows import as_type, rule_of

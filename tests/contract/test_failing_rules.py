@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from proxyd.core.rules.known.rule_counts import FailingRule
+from proxyd.core.rules.known.failing_rules import FailingRule
 from proxyd.core.rules.stages.observation import RuleResults
 from proxyd.store import SqlStore
 

@@ -14,7 +14,7 @@ from sqlalchemy import insert, text
 from proxyd.api.web.page_texts import part
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.model.schedule import Probe, Reason
-from proxyd.core.rules.known.rule_counts import RuleFailure
+from proxyd.core.rules.known.failing_rules import RuleFailure
 from proxyd.store.databases import tables
 from proxyd.store.history import intervals_of_rule
 from tests.fakes import FakeClock

@@ -16,7 +16,7 @@ from proxyd.core.errors import BusyError
 from proxyd.core.language import CheckSettings
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.suspension import Subject
-from proxyd.core.rules.known.rule_counts import FailingRule, rule_meaning
+from proxyd.core.rules.known.failing_rules import FailingRule, rule_meaning
 from proxyd.core.rules.known.state import Notification
 from proxyd.core.rules.stages.observation import RuleResults
 from proxyd.daemon import Declarations

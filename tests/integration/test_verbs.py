@@ -20,7 +20,7 @@ from proxyd.cli.top import TopView
 from proxyd.client import Client
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
-from proxyd.core.rules.known.rule_counts import RuleFailure
+from proxyd.core.rules.known.failing_rules import RuleFailure
 from proxyd.core.rules.programs.stream_state import Spell
 from tests.canned import Canned, answering
 from tests.fakes import FakeClock

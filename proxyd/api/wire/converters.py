@@ -17,7 +17,8 @@ from proxyd.core.rules.answers.advice import Advice, PlanCost
 from proxyd.core.rules.answers.explanation import KeptPromise, falls_short
 from proxyd.core.rules.answers.shown_events import ShownEvent
 from proxyd.core.rules.known.estimates import Misfit
-from proxyd.core.rules.known.rule_counts import CaptureCounts, FailingRule
+from proxyd.core.rules.known.failing_rules import FailingRule
+from proxyd.core.rules.known.rule_counts import CaptureCounts
 from proxyd.core.rules.stages.payload import screenshot_path
 from proxyd.core.rules.stages.source_state import Calibration
 from proxyd.core.texts.safe_text import is_web

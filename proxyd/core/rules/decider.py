@@ -28,8 +28,8 @@ from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.known.compiled import NOTHING_COMPILED, Swap, compile_declaration, url_after_move, validators
 from proxyd.core.rules.known.context import NO_CONTEXT, StoredContext
 from proxyd.core.rules.known.estimates import FleetRecord
+from proxyd.core.rules.known.failing_rules import FailingRule
 from proxyd.core.rules.known.knowledge import DeciderSettings, Knowledge
-from proxyd.core.rules.known.rule_counts import FailingRule
 from proxyd.core.rules.known.state import JointInterval, SourceState, StoredEvent
 from proxyd.core.rules.known.subscriptions import Hubs, Subscription
 from proxyd.core.rules.outcome_decider import OutcomeDecider, finish_at_once

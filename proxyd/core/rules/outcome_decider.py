@@ -22,8 +22,8 @@ from proxyd.core.politeness import Connectivity
 from proxyd.core.rates.rate_blend import Evidence
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.known.context import NO_CONTEXT, History, SourceContext, StoredContext, StoreQuery, store_query
+from proxyd.core.rules.known.failing_rules import FailingRule, RuleFailure
 from proxyd.core.rules.known.knowledge import Knowledge
-from proxyd.core.rules.known.rule_counts import FailingRule, RuleFailure
 from proxyd.core.rules.known.state import JointInterval, Notification, SourceHealth, SourceState, StoredEvent
 from proxyd.core.rules.known.subscriptions import Hubs
 from proxyd.core.rules.placement import SourcePlacement

@@ -12,7 +12,8 @@ from proxyd.api.listings import ProfileListings
 from proxyd.api.peers import NO_PEERS
 from proxyd.api.queries import Queries
 from proxyd.core.model.profile import Declaration
-from proxyd.core.rules.known.rule_counts import CaptureCounts, FailingRules
+from proxyd.core.rules.known.failing_rules import FailingRules
+from proxyd.core.rules.known.rule_counts import CaptureCounts
 from tests.fleets import declaration, rule, source
 
 DECLARED = declaration(source("a"), rule("r"))

@@ -16,7 +16,8 @@ from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rules.known.compiled import NOTHING_COMPILED, Compiled, reading_of
 from proxyd.core.rules.known.context import SourceContext
 from proxyd.core.rules.known.estimates import Estimates
-from proxyd.core.rules.known.rule_counts import CaptureCounts, FailingRules, StreamTable
+from proxyd.core.rules.known.failing_rules import FailingRules
+from proxyd.core.rules.known.rule_counts import CaptureCounts, StreamTable
 from proxyd.core.rules.known.state import AcceptedMove, SourceState
 from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.programs.stream_state import StreamState

@@ -15,8 +15,8 @@ from proxyd.core.errors import WorkLimitError
 from proxyd.core.model.item import UpdateEvent, Value
 from proxyd.core.model.profile import FIRST
 from proxyd.core.planning.policies.demands import OnceDemand
+from proxyd.core.rules.known.failing_rules import RuleFailure
 from proxyd.core.rules.known.knowledge import Knowledge
-from proxyd.core.rules.known.rule_counts import RuleFailure
 from proxyd.core.rules.known.state import LONGEST_S, IntervalRecord, JointInterval, Obtained, SourceState
 from proxyd.core.rules.programs.expression_compiler import Closure, Row
 from proxyd.core.rules.programs.meter import Meter

@@ -13,7 +13,7 @@ from proxyd.core.model.schedule import Probe
 from proxyd.core.planning.queue.planned_source import SourceRecord
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.known.estimates import FleetRecord
-from proxyd.core.rules.known.rule_counts import FailingRule, RuleFailure
+from proxyd.core.rules.known.failing_rules import FailingRule, RuleFailure
 from proxyd.core.rules.known.state import IntervalRecord, JointInterval, Notification, SourceState, StoredEvent
 from proxyd.core.rules.known.subscriptions import Subscription
 from proxyd.core.rules.programs.stream_state import StreamState

@@ -19,7 +19,7 @@ from proxyd.core.model.item import EventKind, UpdateEvent
 from proxyd.core.model.profile import Source
 from proxyd.core.politeness import Outage
 from proxyd.core.rules.known.context import History
-from proxyd.core.rules.known.rule_counts import RuleFailure
+from proxyd.core.rules.known.failing_rules import RuleFailure
 from proxyd.core.rules.known.state import JointInterval, Notification, Obtained, StoredEvent
 from proxyd.core.rules.programs.expression_compiler import Row
 from proxyd.core.rules.programs.message_program import word_rows

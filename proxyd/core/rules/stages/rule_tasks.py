@@ -12,7 +12,7 @@ from proxyd.core.model.chronon import Chronon, ChrononGrid
 from proxyd.core.model.item import EventKind, UpdateEvent
 from proxyd.core.model.profile import Source
 from proxyd.core.rules.known.context import History, SourceContext
-from proxyd.core.rules.known.rule_counts import RuleFailure
+from proxyd.core.rules.known.failing_rules import RuleFailure
 from proxyd.core.rules.known.state import MAX_PENDING_CHARACTERS, IntervalRecord, StoredEvent
 from proxyd.core.rules.programs.meter import UNMETERED, Limits, Meter
 from proxyd.core.rules.programs.rule_program import RuleProgram

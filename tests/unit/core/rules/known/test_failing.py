@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from proxyd.core.model.item import Item
-from proxyd.core.rules.known.rule_counts import MOST_FAILURES, FailingRules, rule_meaning
+from proxyd.core.rules.known.failing_rules import MOST_FAILURES, FailingRules, rule_meaning
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source
 
 T0 = 1_000_000_000.0
