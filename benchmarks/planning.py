@@ -172,10 +172,11 @@ def choose_line(decider: Decider, first: Chronon, chronons: int) -> Line:
     choosing, using, following, made, awake = [], [], 0.0, 0, 0
     for now in range(first, first + chronons):
         began, used_s = perf_counter(), process_time()
-        chosen = planner.choose(now)
+        choice = planner.choose(now)
+        chosen = choice.probes
         using.append(process_time() - used_s)
         choosing.append(perf_counter() - began)
-        awake = max(awake, len(chosen) + len(planner.held_back) + planner.passed_over)
+        awake = max(awake, len(chosen) + len(choice.held_back) + choice.passed_over)
         used_s = process_time()
         for planned in chosen:
             planner.start(planned, planned.start_s)

@@ -190,7 +190,7 @@ def replanning(sources: int) -> float:
         planner.put(page, 0)
     began, made = perf_counter(), 0
     for now in range(1, 60):
-        for planned in planner.choose(now):
+        for planned in planner.choose(now).probes:
             planner.finish(planned.probe.source_id, planned.start_s, seen=True)
             made += 1
     return (perf_counter() - began) / max(1, made)

@@ -128,7 +128,7 @@ def rehearse(
         while plan_s <= grid.start_s(now):
             plan(decider, plan_s)
             plan_s = next_plan_s(plan_s)
-        for planned in decider.choose(now):
+        for planned in decider.choose(now).probes:
             while plan_s <= planned.start_s:
                 plan(decider, plan_s)
                 plan_s = next_plan_s(plan_s)

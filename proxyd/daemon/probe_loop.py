@@ -158,18 +158,18 @@ class _ProbeChoice:
         # After a start, or a freeze that began in an earlier chronon, there is only room for what is left of this one
         from_s = now_s if now_s - known.grid.start_s(now) > _LATE_S else -inf
         began_s = self._clock.monotonic_s()
-        chosen = self._decider.choose(now, self._overload.most, from_s=from_s, in_parts=True)
+        choice = self._decider.choose(now, self._overload.most, from_s=from_s, in_parts=True)
         took_s = self._clock.monotonic_s() - began_s
-        for planned in chosen:
+        for planned in choice.probes:
             self.waiting.put(planned, planned.start_s)
             self._metrics.planned.labels(planned.probe.reason.value).inc()
         self._metrics.rules_suspended.set(known.failing.suspended)
         self._metrics.planned_sources.set(len(self._planner.sources))
-        held_back = Counter(held for _, held in self._planner.held_back)
-        held_back[self._planner.limit] += self._planner.passed_over
+        held_back = Counter(held for _, held in choice.held_back)
+        held_back[choice.limit] += choice.passed_over
         for constraint, count in held_back.items():
             self._metrics.postponed.labels(constraint).inc(count)
-        self._count_budget(now, self._planner.spent)
+        self._count_budget(now, choice.spent)
         self._note_clock()
         self._choose_again_s = self._clock.time_s() + _TIMES_CHOOSING * took_s
         if took_s > length_s and (late := known.grid.chronon_at(self._clock.time_s())) > now:

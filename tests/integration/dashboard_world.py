@@ -114,7 +114,7 @@ async def live(api: Running, *, days: float, of: Mapping[str, tuple[Week, float]
         await clock.advance(STEP_S)
         if step % 48 == 47:
             await plan(api)
-        for planned in control.decider.choose(grid.chronon_at(clock.time_s())):
+        for planned in control.decider.choose(grid.chronon_at(clock.time_s())).probes:
             request = control.decider.request(planned.probe.source_id, clock.time_s())
             assert request is not None
             await control.observer.take_in(found.probe(request), reading=request.reading, probe=planned.probe)

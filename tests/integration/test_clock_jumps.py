@@ -85,7 +85,7 @@ async def test_a_restart_after_an_hour_back_probes_and_counts_at_once(tmp_path: 
         found = await started(folder, store, T0 - 3600.0)
         grid = found.settings.grid
         now = grid.chronon_at(T0 - 3600.0 + 600.0)
-        assert [planned.probe.source_id for planned in found.choose(now)] == ["s"]
+        assert [planned.probe.source_id for planned in found.choose(now).probes] == ["s"]
         await see(store, found, ("b", "a"), T0 - 3000.0)
         told = (await store.history.find_notifications(Wanted(rules=frozenset({"each"})), before=None, limit=9)).rows
         assert len(told) == 1

@@ -187,7 +187,7 @@ async def test_what_was_given_up_is_asked_no_more(fleets: tuple[Fleet, Fleet]) -
     _, shared = fleets
     await shared.divide(ALL, frozenset(), frozenset())
     first, second, _ = (each.decider for each in shared.planners)
-    chosen = first.choose(int(T0 // 10))
+    chosen = first.choose(int(T0 // 10)).probes
     assert {each.probe.source_id for each in chosen} >= {*FEEDS}
     await shared.divide(frozenset(), ALL, frozenset())
     assert [first.request(each.probe.source_id, T0) for each in chosen] == [None] * len(chosen)

@@ -74,7 +74,7 @@ def run(items_s: Sequence[Times], policy: str, *, is_killed: bool = False) -> Ru
         if now_s >= plan_s and (state := found.fleet(now_s).state()) is not None:
             run_all(found.switch_plan(stored.planned(state), now_s))
             plan_s = now_s + until_next_plan_s(now_s - START_S, PLAN_EVERY_S)
-        for planned in found.choose(now):
+        for planned in found.choose(now).probes:
             name, at_s = planned.probe.source_id, planned.start_s
             requests[name].append(at_s)
             found.planner.start(planned, at_s)

@@ -91,7 +91,7 @@ class Process:
     def chosen(self, chronons: int = 2000) -> set[str]:
         """Return the sources that are probed in the coming chronons; nothing is recorded."""
         first = self.built.decider.known.grid.chronon_at(self.clock.time_s()) + 1
-        return {p.probe.source_id for n in range(chronons) for p in self.built.decider.choose(first + n)}
+        return {p.probe.source_id for n in range(chronons) for p in self.built.decider.choose(first + n).probes}
 
 
 @dataclass

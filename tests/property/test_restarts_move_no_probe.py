@@ -88,7 +88,7 @@ class Scene:
                 found = self.started(stored, GRID.start_s(now))
             if now - FIRST in self.plans and (state := found.fleet(GRID.start_s(now)).state()) is not None:
                 run_all(found.switch_plan(stored.planned(state), GRID.start_s(now)))
-            for planned in found.choose(now):
+            for planned in found.choose(now).probes:
                 made.append((now - FIRST, planned.probe.source_id, planned.probe.reason.value))
                 found.planner.start(planned, planned.start_s)
                 outcome, known = origins.answer(planned.probe.source_id, planned.start_s + LATE_S)

@@ -25,6 +25,7 @@ from proxyd.core.model.schedule import Constraint
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.chunks import run_all as run_parts
 from proxyd.core.planning.plan_preview import PlanForecast, preview
+from proxyd.core.planning.planner import Choice
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.politeness import PolitenessBudget
 from proxyd.core.rates.week_bins import Cycle
@@ -167,12 +168,10 @@ class RecordingDecider:
         self.planned: list[PlannedProbe] = []
         choose = found.choose
 
-        def remember(
-            now: int, most: float = inf, *, from_s: float = -inf, in_parts: bool = False
-        ) -> list[PlannedProbe]:
-            chosen = choose(now, most, from_s=from_s, in_parts=in_parts)
-            self.planned += chosen
-            return chosen
+        def remember(now: int, most: float = inf, *, from_s: float = -inf, in_parts: bool = False) -> Choice:
+            choice = choose(now, most, from_s=from_s, in_parts=in_parts)
+            self.planned += choice.probes
+            return choice
 
         found.choose = remember  # type: ignore[method-assign]
 
@@ -347,7 +346,7 @@ def test_a_restart_breaks_no_budget(fleet: Fleet, after: int) -> None:
             found.restore(first.known.states, {})
             found.declare(declared, dict.fromkeys(declared.rules, START_S), START_S)
         for chronon in chronons:
-            for planned in found.choose(chronon):
+            for planned in found.choose(chronon).probes:
                 starts.append((planned.start_s, planned.probe.source_id))
                 found.planner.start(planned, planned.start_s)
                 outcome = unchanged(planned.probe.source_id, planned.start_s)
@@ -384,7 +383,7 @@ def test_the_probes_of_a_chronon_are_spread_over_it() -> None:
     names = [f"s{n}" for n in range(30)]
     sources = [source(name, host=f"{name}.example") for name in names]
     found = decider(declaration(*sources, rule("r")), now_s=START_S, budget=Budget(2.0))
-    chosen = found.choose(found.settings.grid.chronon_at(START_S))
+    chosen = found.choose(found.settings.grid.chronon_at(START_S)).probes
     starts = [planned.start_s - START_S for planned in chosen]
     assert starts == pytest.approx([0.45 * n for n in range(20)])
 
@@ -432,7 +431,7 @@ def test_the_preview_changes_nothing_and_is_what_comes(fleet: Fleet) -> None:
     assert preview(found.planner, Epoch(now, now + CHRONONS)) == first
     came = []
     for chronon in range(now, now + CHRONONS):
-        chosen = found.planner.choose(chronon)
+        chosen = found.planner.choose(chronon).probes
         came += chosen
         for planned in chosen:
             found.planner.finish(planned.probe.source_id, planned.start_s, seen=True)
@@ -461,7 +460,7 @@ def test_the_order_in_which_sources_are_declared_changes_nothing(fleet: Fleet) -
 
 async def test_a_source_taken_out_between_plan_and_start_is_probed_again_once_it_is_back() -> None:
     clock, found = FakeClock(START_S), decider(declaration(source("a"), rule("r")), now_s=START_S)
-    planned = found.choose(found.settings.grid.chronon_at(START_S))[0]
+    planned = found.choose(found.settings.grid.chronon_at(START_S)).probes[0]
     origin = PoissonOrigin({"a": []}, clock.time_s)
     loop = probe_loop(found, LocalTransport(origin), RecordingMemory(), clock, Metrics())
     found.declare(declaration(source("b"), rule("r")), {"r": START_S}, START_S)

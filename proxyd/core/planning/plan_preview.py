@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from proxyd.core.model.chronon import Chronon, Epoch
 from proxyd.core.model.schedule import Constraint, ExecutionInterval
 from proxyd.core.planning.chunks import Chunked
-from proxyd.core.planning.planner import Planner
+from proxyd.core.planning.planner import Choice, Planner
 from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 
@@ -17,16 +17,16 @@ _MOST_BESIDE = 256  # sources besides the first ones: who ranks first in a chron
 _MOST_STEPS = 10_000  # a tenth of a second
 
 
-def play(planner: Planner, epoch: Epoch) -> Iterator[tuple[Chronon, list[PlannedProbe]]]:
+def play(planner: Planner, epoch: Epoch) -> Iterator[tuple[Chronon, Choice]]:
     """Play an epoch as if every probe ended at once, including those in flight; yields each chronon's choice."""
     for source_id in tuple(planner.in_flight):
         planner.finish(source_id, planner.settings.grid.start_s(epoch.start), seen=True)
     now = epoch.start
     while now < epoch.stop:
-        chosen = planner.choose(now)
-        for planned in chosen:
+        choice = planner.choose(now)
+        for planned in choice.probes:
             planner.finish(planned.probe.source_id, planned.start_s, seen=True)
-        yield now, chosen
+        yield now, choice
         now = max(now + 1, planner.queues.next_wake(now))
 
 
@@ -60,7 +60,7 @@ def preview_source(planner: Planner, source_id: str, epoch: Epoch) -> PlannedPro
     now = max(epoch.start, planner.settings.grid.chronon_at(max(source.earliest_start_s(), blocked_s, 0.0)))
     now = planner.settings.next_room(max(now, alone.queues.next_wake(now - 1)), epoch.stop)
     while now < epoch.stop:
-        if chosen := alone.choose(now):
+        if chosen := alone.choose(now).probes:
             return chosen[0]
         now = planner.settings.next_room(max(now + 1, alone.queues.next_wake(now)), epoch.stop)
     return None
@@ -103,9 +103,9 @@ def _play(
     probes: list[PlannedProbe] = []
     held_back: set[str] = set()
     part = planner.part(source_ids)
-    for step, (_, chosen) in enumerate(play(part, epoch), start=1):
-        probes += chosen
-        held_back.update(name for name, _ in part.held_back)
+    for step, (_, choice) in enumerate(play(part, epoch), start=1):
+        probes += choice.probes
+        held_back.update(name for name, _ in choice.held_back)
         if limit is not None and (len(probes) >= limit or step >= _MOST_STEPS):
             return probes, len(held_back), step >= _MOST_STEPS
     return probes, len(held_back), False
@@ -162,9 +162,9 @@ class PlanForecast:
             return IntervalForecast(self.epoch, (), (), ())
         watch = _Watch(intervals)
         probes: list[PlannedProbe] = []
-        for now, chosen in play(self.part, self.epoch):
-            watch.take(self.part, now, chosen)
-            probes += chosen
+        for now, choice in play(self.part, self.epoch):
+            watch.take(self.part, now, choice)
+            probes += choice.probes
         watch.pass_by(self.part, self.epoch.stop)
         return IntervalForecast(self.epoch, intervals, tuple(probes), tuple(watch.unmet))
 
@@ -181,13 +181,13 @@ class _Watch:
         self._held: dict[str, tuple[Chronon, str]] = {}
         self.unmet: list[_Unmet] = []
 
-    def take(self, planner: Planner, now: Chronon, chosen: Iterable[PlannedProbe]) -> None:
+    def take(self, planner: Planner, now: Chronon, choice: Choice) -> None:
         """Take in the probes that a chronon chose, and the sources it held back."""
         self.pass_by(planner, now)
-        for planned in chosen:
+        for planned in choice.probes:
             name = planned.probe.source_id
             self._open[name] = [interval for interval in self._open.get(name, ()) if now not in interval]
-        self._held |= {name: (now, constraint) for name, constraint in planner.held_back}
+        self._held |= {name: (now, constraint) for name, constraint in choice.held_back}
 
     def pass_by(self, planner: Planner, now: Chronon) -> None:
         """Note the intervals that ended before ``now`` unmet."""

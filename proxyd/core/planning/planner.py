@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from heapq import merge
 from math import inf
 from operator import attrgetter
@@ -41,6 +41,17 @@ def _still_asks(source: PlannedSource, probe: Probe, now: Chronon) -> bool:
     return not asking or any(interval and interval.start <= now <= interval.deadline for interval in asked)
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The probes of a chronon, and how they were chosen."""
+
+    probes: list[PlannedProbe]
+    held_back: list[tuple[str, Constraint]]  # sources that could not be probed, and why
+    passed_over: int  # how many more that only detect found no room
+    limit: Constraint  # what left no room: the budget or this machine
+    spent: int  # units of the budget, of which a render costs several
+
+
 class Planner:
     """Chooses, chronon by chronon, which sources to probe.
 
@@ -58,12 +69,6 @@ class Planner:
         self.timed: dict[str, PlannedSource] = {}  # those that do not only detect, which are few in most fleets
         self.limits = ProbeLimits(HostBudgets(settings.host_budget), ScopeBlocks())
         self.in_flight: dict[str, Chronon] = {}  # sources whose probes have not finished; when they were chosen
-        # What the last choice could not probe, and why; how many more that only detect found no room; what left none,
-        # the budget or this machine; and how many units of the budget it used, of which a render costs several.
-        self.held_back: list[tuple[str, Constraint]] = []
-        self.passed_over = 0
-        self.limit = Constraint.BUDGET
-        self.spent = 0
         self._debt = UnitDebt()
         self.due_times = DueTimes(settings)
         self.queues = SourceQueues(settings, self.due_times)
@@ -203,24 +208,23 @@ class Planner:
 
     # -- decisions
 
-    def choose(self, now: Chronon, most: float = inf, *, from_s: float = -inf) -> list[PlannedProbe]:
+    def choose(self, now: Chronon, most: float = inf, *, from_s: float = -inf) -> Choice:
         """Choose the probes to start in chronon ``now``: at most ``most``, none before ``from_s``.
 
-        They take their slots of hosts and budget. ``held_back``, ``limit`` and ``spent`` say how the choice went.
+        They take their slots of hosts and budget.
         """
         self.queues.wake_up(now, self.sources)
-        self.held_back = []
         start_s = self.settings.grid.start_s(now)
         stop_s = self.settings.grid.start_s(now + 1)
         capacity = self.settings.capacity(now)
-        self.limit = Constraint.OVERLOAD if most < capacity else Constraint.BUDGET
+        limit = Constraint.OVERLOAD if most < capacity else Constraint.BUDGET
         left = self._debt.pay(now, self.settings.capacity)
         slots = SlotAllocator(start_s, stop_s - start_s, int(min(left, most)), from_s=from_s)
         given = slots.room
         if not given and from_s > start_s:  # too late for this chronon: no source loses its turn
-            self.spent, self.passed_over = capacity - left, 0
-            return []
+            return Choice([], [], 0, limit, capacity - left)
         chosen: list[PlannedProbe] = []
+        held_back: list[tuple[str, Constraint]] = []
         without_turn: list[PlannedSource] = []
         hard = self._candidates.hardest(self.queues.awake, self.sources, self.in_flight, now)
         is_alone = len(self.sources) == 1  # there is no other source to be ranked with
@@ -231,20 +235,26 @@ class Planner:
             earliest_s = max(start_s, from_s, self.limits.earliest_s(source), candidate.earliest_s)
             if earliest_s >= stop_s - _ROUNDING_S:
                 blocked_by = self.limits.obstacle_at(source, stop_s - _ROUNDING_S) or Constraint.HOST_POLITENESS
-                self._put_off(candidate, blocked_by, now)
                 if candidate.reason is Reason.SPEND:
                     without_turn.append(source)
             elif (source.probe_units > 1 and self._debt.is_owed) or (at_s := slots.take(earliest_s)) is None:
-                self._put_off(candidate, self.limit, now)
+                blocked_by = limit
             else:
                 self._debt.owe(slots.spend(source.probe_units - 1))
                 chosen.append(self._take(candidate, now, at_s))
+                continue
+            if candidate.reason is Reason.LEARNING:
+                self._put_off_learning(source, now)
+            else:
+                held_back.append((source.source_id, blocked_by))
+                source.postpone(blocked_by)
+                self.queues.note_look(source.source_id, limit)
         for planned in chosen:
             self.queues.rest(planned.probe.source_id)
         self._wait_for_turns(without_turn, now)
-        self.spent = capacity - left + given - slots.room
-        self.passed_over = self.queues.pass_over(self.limit)
-        return sorted(chosen, key=lambda p: (p.start_s, p.probe.source_id))
+        chosen.sort(key=lambda p: (p.start_s, p.probe.source_id))
+        spent = capacity - left + given - slots.room
+        return Choice(chosen, held_back, self.queues.pass_over(limit), limit, spent)
 
     def part(self, source_ids: Iterable[str]) -> Planner:
         """Return a copy that has only some of the sources."""
@@ -287,15 +297,9 @@ class Planner:
         probe = Probe(source.source_id, now, reason, candidate.rule, source.rate_per_s * 86400.0)
         return PlannedProbe(probe, at_s)
 
-    def _put_off(self, candidate: Candidate, constraint: Constraint, now: Chronon) -> None:
-        """Postpone a source; one that is only asked because it is new waits for its next turn."""
+    def _put_off_learning(self, source: PlannedSource, now: Chronon) -> None:
+        """Let a source that is only asked because it is new wait for its next turn."""
         # Thousands of new sources may wait for room, and must not be looked at in every chronon.
-        source = candidate.source
-        if candidate.reason is not Reason.LEARNING:
-            self.held_back.append((source.source_id, constraint))
-            source.postpone(constraint)
-            self.queues.note_look(source.source_id, self.limit)
-            return
         source.skipped_s = self.settings.grid.start_s(now + 1)
         self.queues.sleep(source, self.due_times.wake(source, now))
 

@@ -21,7 +21,7 @@ from proxyd.core.model.suspension import Suspension
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.chunks import Chunked
 from proxyd.core.planning.chunks import run_all as run_parts
-from proxyd.core.planning.planner import Planner, switch_plan
+from proxyd.core.planning.planner import Choice, Planner, switch_plan
 from proxyd.core.planning.queue.planned_source import SourceRecord
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rates.week_counts import WeekCounts
@@ -279,10 +279,8 @@ class Decider:
 
     # -- probes
 
-    def choose(
-        self, now: Chronon, most: float = inf, *, from_s: float = -inf, in_parts: bool = False
-    ) -> list[PlannedProbe]:
-        """Return at most ``most`` probes to start in chronon ``now`` and not before ``from_s`` (unix seconds).
+    def choose(self, now: Chronon, most: float = inf, *, from_s: float = -inf, in_parts: bool = False) -> Choice:
+        """Choose at most ``most`` probes to start in chronon ``now`` and not before ``from_s`` (unix seconds).
 
         Each is in flight until ``OutcomeDecider.finish``. With ``in_parts`` the caller places all but the first of the
         sources that wait.
@@ -293,7 +291,8 @@ class Decider:
             if in_parts:
                 break
         self._hints.hasten_bursts(now_s)
-        return [each for each in self.planner.choose(now, most, from_s=from_s) if self._keep_or_drop(each, now_s)]
+        choice = self.planner.choose(now, most, from_s=from_s)
+        return replace(choice, probes=[each for each in choice.probes if self._keep_or_drop(each, now_s)])
 
     def _keep_or_drop(self, planned: PlannedProbe, now_s: float) -> bool:
         """Return True if a rule still asks for this probe, else give it back; places its source first if that waits."""

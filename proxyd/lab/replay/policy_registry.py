@@ -289,7 +289,7 @@ class DeciderPolicy:
             probes_per_s = max(1, self._left) / (terms.stop_s - now_s)
             if (week := self._decider.fleet(now_s).plan(probes_per_s=probes_per_s)) is not None:
                 run_all(self._decider.switch_plan(week, now_s))
-        planned = self._decider.choose(now)
+        planned = self._decider.choose(now).probes
         for late in planned[room:]:
             self._planner.drop(late, now_s)
         self._left -= len(planned[:room])

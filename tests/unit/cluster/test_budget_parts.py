@@ -53,7 +53,7 @@ def test_a_planner_chooses_within_its_part() -> None:
     found = fleet()
     found.planner.share(0.25)
     now = int(T0 // 10)
-    assert sum(len(found.choose(now + each)) for each in range(4)) == 10  # of ten a chronon
+    assert sum(len(found.choose(now + each).probes) for each in range(4)) == 10  # of ten a chronon
     assert found.planner.settings.capacity(now) < found.settings.planner.capacity(now)
 
 

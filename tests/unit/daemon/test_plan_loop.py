@@ -109,7 +109,7 @@ async def test_a_probe_that_ends_while_the_plan_is_made_counts_in_it_and_none_is
     task = asyncio.create_task(PlanLoop(found, clock, Metrics(), KeptPlan(), every_s=1e6, run_in_thread=waiting).plan())
     await made.wait()
     now = found.settings.grid.chronon_at(T0 + 40_000.0)
-    (planned,) = found.choose(now)
+    (planned,) = found.choose(now).probes
     assert planned.probe.reason is Reason.DETECTION
     seen_s = planned.start_s
     outcome = changed("s", [item("new", T0 + 39_000.0)], seen_s)
@@ -120,7 +120,7 @@ async def test_a_probe_that_ends_while_the_plan_is_made_counts_in_it_and_none_is
     due_s = found.planner.week.due_s("s")
     assert due_s is not None
     assert due_s > seen_s
-    assert found.choose(now + 1) == []
+    assert found.choose(now + 1).probes == []
 
 
 async def test_the_plan_is_made_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:

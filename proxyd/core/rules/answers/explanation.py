@@ -232,7 +232,7 @@ class Explainer:
             return iter(())
         part = self.planner.part([source_id])
         epoch = Epoch(now, now + self.known.grid.ceil(self.known.settings.epoch_s))
-        return (planned for _, chosen in play(part, epoch) for planned in chosen)
+        return (planned for _, choice in play(part, epoch) for planned in choice.probes)
 
     def ahead(self, now: Chronon, *, most_chronons: int = _MOST_CHRONONS) -> Chunked[PlanForecast]:
         """Return the forecast of a cycle, or of less if many probes are asked for, in parts; it is played elsewhere."""

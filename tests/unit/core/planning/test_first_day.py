@@ -30,7 +30,7 @@ def probed_s(found: Planner, stop_s: float) -> dict[str, list[float]]:
     """Return when each source was probed; every probe sees it."""
     starts: dict[str, list[float]] = {}
     for now in range(round(stop_s / GRID.length_s)):
-        for planned in found.choose(now):
+        for planned in found.choose(now).probes:
             assert planned.probe.reason is Reason.LEARNING
             starts.setdefault(planned.probe.source_id, []).append(planned.start_s)
             found.finish(planned.probe.source_id, planned.start_s + 1.0, seen=True)
@@ -50,11 +50,11 @@ def test_those_that_find_no_room_wait_for_their_next_turn_and_are_not_looked_at_
     found = planner(500, budget=Budget(0.1))
     most = 0
     for now in range(720):
-        chosen = found.choose(now)
-        assert len(chosen) <= 1
+        choice = found.choose(now)
+        assert len(choice.probes) <= 1
         most = max(most, len(found.queues.awake))
-        assert found.held_back == []
-        for planned in chosen:
+        assert choice.held_back == []
+        for planned in choice.probes:
             found.finish(planned.probe.source_id, planned.start_s + 1.0, seen=True)
     assert most < 50
 
@@ -62,8 +62,8 @@ def test_those_that_find_no_room_wait_for_their_next_turn_and_are_not_looked_at_
 def test_none_loses_its_turn_to_a_chronon_that_is_nearly_over() -> None:
     found = planner(3, budget=Budget(1.0))
     now = GRID.chronon_at(1800.0)
-    assert found.choose(now, from_s=1809.5) == []
-    assert len(found.choose(now + 1)) == 3
+    assert found.choose(now, from_s=1809.5).probes == []
+    assert len(found.choose(now + 1).probes) == 3
 
 
 def test_a_source_is_new_until_two_items_came_or_its_day_is_over() -> None:

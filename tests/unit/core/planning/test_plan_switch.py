@@ -95,7 +95,7 @@ def test_what_is_probed_between_the_parts_is_made_once_and_counts_in_both_plans(
     week, now, probed = plan_of(planner), NOW, []
     for _ in switch_plan(planner, week, NOW):
         now += 1
-        for planned in planner.choose(now):
+        for planned in planner.choose(now).probes:
             planner.finish(planned.probe.source_id, planned.start_s, seen=True)
             probed.append(planned)
     assert planner.week is week
@@ -103,15 +103,15 @@ def test_what_is_probed_between_the_parts_is_made_once_and_counts_in_both_plans(
     for planned in probed:
         due_s = week.due_s(planned.probe.source_id)
         assert due_s is None or due_s > planned.start_s
-    assert not {p.probe.source_id for p in planner.choose(now + 1)} & {p.probe.source_id for p in probed}
+    assert not {p.probe.source_id for p in planner.choose(now + 1).probes} & {p.probe.source_id for p in probed}
 
 
 def test_a_probe_in_flight_over_the_change_is_not_made_again() -> None:
     planner = fleet()
-    flying = {planned.probe.source_id for planned in planner.choose(NOW)}
+    flying = {planned.probe.source_id for planned in planner.choose(NOW).probes}
     assert flying
     run_all(switch_plan(planner, plan_of(planner), NOW))
-    again = {planned.probe.source_id for now in range(NOW + 1, NOW + 30) for planned in planner.choose(now)}
+    again = {planned.probe.source_id for now in range(NOW + 1, NOW + 30) for planned in planner.choose(now).probes}
     assert not again & flying
     assert len(planner.in_flight) == len(flying) + len(again)
 
@@ -124,6 +124,6 @@ def test_pages_may_come_and_go_between_the_parts() -> None:
         planner.put(page(SOURCES + number, seen_s=NOW - 1.0), NOW)
         planner.put(page(number, seen_s=NOW - 500.0), NOW)
     assert week.behind(["s1"], np.array([[planner.sources["s1"].rate_per_s, 1.0, NOW - 500.0]])).tolist() == [False]
-    chosen = [planned.probe.source_id for _, each in play(planner, AHEAD) for planned in each]
+    chosen = [planned.probe.source_id for _, choice in play(planner, AHEAD) for planned in choice.probes]
     assert f"s{SOURCES - 1}" not in planner.sources
     assert set(chosen) <= planner.sources.keys()

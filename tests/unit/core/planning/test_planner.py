@@ -9,13 +9,12 @@ import pytest
 from proxyd.core.model.chronon import Budget, ChrononGrid, Epoch
 from proxyd.core.model.profile import PolicyName
 from proxyd.core.planning.plan_preview import play, preview
-from proxyd.core.planning.planner import Planner
+from proxyd.core.planning.planner import Choice, Planner
 from proxyd.core.planning.policies.auto import DetectionDemand
 from proxyd.core.planning.policies.demands import Demands
 from proxyd.core.planning.policies.paced import PacedDemand
 from proxyd.core.planning.queue.planned_source import PlannedSource
 from proxyd.core.planning.queue.planner_settings import PlannerSettings
-from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.politeness import PolitenessBudget, ProbeLog
 
 HALF_HOUR_S = 1800.0
@@ -37,14 +36,14 @@ def planner(due_s: float, **changes: object) -> Planner:
 @pytest.mark.parametrize("due_s", [2 * HALF_HOUR_S, 2.5 * HALF_HOUR_S, 2.99 * HALF_HOUR_S])
 def test_a_probe_is_made_in_the_chronon_in_which_it_is_due(due_s: float) -> None:
     found = planner(due_s)
-    assert found.choose(1) == []
-    (planned,) = found.choose(2)
+    assert found.choose(1).probes == []
+    (planned,) = found.choose(2).probes
     assert planned.start_s == 2 * HALF_HOUR_S
 
 
 def test_no_probe_is_made_for_a_full_window_where_nothing_is_said_to_be_lost() -> None:
     found = planner(20 * HALF_HOUR_S, window=1)
-    assert [now for now in range(24) if found.choose(now)] == [20]
+    assert [now for now in range(24) if found.choose(now).probes] == [20]
 
 
 def test_a_preview_has_those_that_wait_for_room_before_those_that_sleep() -> None:
@@ -67,7 +66,7 @@ def test_a_short_preview_of_a_long_epoch_looks_no_further_than_it_must(monkeypat
     asked: list[int] = []
     choose = Planner.choose
 
-    def counted(self: Planner, now: int) -> list[PlannedProbe]:
+    def counted(self: Planner, now: int) -> Choice:
         asked.append(now)
         return choose(self, now)
 
@@ -82,7 +81,7 @@ def test_a_preview_of_a_small_budget_ends_after_a_bounded_number_of_steps(monkey
     steps = 0
     choose = Planner.choose
 
-    def counted(self: Planner, now: int) -> list[PlannedProbe]:
+    def counted(self: Planner, now: int) -> Choice:
         nonlocal steps
         steps += 1
         return choose(self, now)
@@ -98,5 +97,5 @@ def test_a_golden_pace_makes_no_more_probes_than_it_asks_where_gaps_are_few_chro
     found = Planner(settings)
     demands = Demands([PacedDemand("r", PolicyName.GOLDEN, seed=1)])
     found.put(PlannedSource("a", "a", ProbeLog(PolitenessBudget(1.0)), demands, RATE_PER_S, last_seen_s=0.0), now=0)
-    made = [planned for _, chosen in play(found, Epoch(0, 2000)) for planned in chosen]
+    made = [planned for _, choice in play(found, Epoch(0, 2000)) for planned in choice.probes]
     assert len(made) <= 1.05 * 2000 / gap

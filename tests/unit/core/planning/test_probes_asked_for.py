@@ -28,7 +28,7 @@ def planner(**changes: object) -> Planner:
 
 
 def reasons(found: Planner, *chronons: int) -> list[Reason]:
-    return [planned.probe.reason for now in chronons for planned in found.choose(now)]
+    return [planned.probe.reason for now in chronons for planned in found.choose(now).probes]
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def reasons(found: Planner, *chronons: int) -> list[Reason]:
 def test_it_is_made_at_once_whatever_freshness_back_off_and_pushes_say(changes: dict[str, object]) -> None:
     found = planner(**changes)
     found.ask("a", 100.0)
-    (planned,) = found.choose(10)
+    (planned,) = found.choose(10).probes
     assert planned.probe.reason is (Reason.FIRST_CONTACT if "last_seen_s" in changes else Reason.ASKED)
     found.finish("a", 101.0, seen=True)
     assert reasons(found, *range(11, 60)) == []
@@ -57,9 +57,9 @@ def test_it_waits_for_the_politeness_of_its_source_and_for_throttles() -> None:
 def test_it_is_made_once_also_if_it_fails_and_again_if_it_was_never_started() -> None:
     found = planner()
     found.ask("a", 100.0)
-    (planned,) = found.choose(10)
+    (planned,) = found.choose(10).probes
     found.drop(planned, 105.0)
-    (planned,) = found.choose(11)
+    (planned,) = found.choose(11).probes
     assert planned.probe.reason is Reason.ASKED
     found.finish("a", 115.0, seen=False)
     assert reasons(found, *range(12, 60)) == []

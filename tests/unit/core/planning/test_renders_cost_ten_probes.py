@@ -32,7 +32,7 @@ def planner(per_chronon: float, *, rendered: int = 0, plain: int = 0) -> Planner
 
 def chosen(found: Planner, chronons: int) -> list[list[str]]:
     """Return the names that each chronon chooses, every probe ending at once."""
-    return [[each.probe.source_id for each in probes] for _, probes in play(found, Epoch(0, chronons))]
+    return [[each.probe.source_id for each in choice.probes] for _, choice in play(found, Epoch(0, chronons))]
 
 
 def test_a_render_takes_ten_slots_of_its_chronon() -> None:
@@ -56,9 +56,9 @@ def test_a_render_begins_only_after_the_last_one_is_paid() -> None:
 
 def test_who_waits_for_that_is_held_back_by_the_budget() -> None:
     found = planner(4, rendered=2)
-    found.choose(0)
-    assert found.held_back == [("r1", Constraint.BUDGET)]
-    assert found.spent == 4
+    choice = found.choose(0)
+    assert choice.held_back == [("r1", Constraint.BUDGET)]
+    assert choice.spent == 4
 
 
 @pytest.mark.parametrize("per_chronon", [0.25, 1, 4, 10, 23])
@@ -66,26 +66,27 @@ def test_the_budget_holds_up_to_the_rest_of_one_render(per_chronon: float) -> No
     found, capacity, units, spent = planner(per_chronon, rendered=7, plain=7), 0, 0, 0
     for now in range(200):
         capacity += found.settings.capacity(now)
-        for each in found.choose(now):
+        choice = found.choose(now)
+        for each in choice.probes:
             units += RENDER_UNITS if each.probe.source_id.startswith("r") else 1
             found.finish(each.probe.source_id, each.start_s, seen=True)
-        spent += found.spent
+        spent += choice.spent
         assert units < capacity + RENDER_UNITS
         assert spent <= capacity
 
 
 def test_chronons_that_are_not_looked_at_pay_too() -> None:
     found = planner(1, rendered=1)
-    assert len(found.choose(0)) == 1
+    assert len(found.choose(0).probes) == 1
     found.finish("r0", 1.0, seen=True)
-    assert len(found.choose(20)) == 1
+    assert len(found.choose(20).probes) == 1
 
 
 def test_a_render_that_is_not_begun_costs_no_later_chronon_anything() -> None:
     found = planner(4, rendered=1, plain=20)
-    (render,) = found.choose(0)
+    (render,) = found.choose(0).probes
     found.drop(render, LENGTH_S)
-    assert len(found.choose(1)) > 0
+    assert len(found.choose(1).probes) > 0
 
 
 def test_a_preview_plans_renders_as_the_planner_does() -> None:

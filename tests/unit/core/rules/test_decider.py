@@ -26,7 +26,7 @@ NOW = int(T0 // 10)
 
 
 def reasons(found: Decider, now: int) -> list[tuple[str, Reason]]:
-    return [(p.probe.source_id, p.probe.reason) for p in found.choose(now)]
+    return [(p.probe.source_id, p.probe.reason) for p in found.choose(now).probes]
 
 
 def test_a_source_without_a_rule_is_not_probed() -> None:
@@ -42,7 +42,7 @@ def test_nothing_is_probed_before_start_and_after_end() -> None:
     found = decider(declaration(source("a"), timed), now_s=T0, settings={"source_spacing_s": 1.0}, spend=True)
     probed = []
     for chronon in range(NOW, NOW + 10):
-        for planned in found.choose(chronon):
+        for planned in found.choose(chronon).probes:
             probed.append(chronon - NOW)
             outcome = unchanged("a", planned.start_s) if len(probed) > 1 else changed("a", [], planned.start_s)
             found.outcomes.finish(outcome, found.observe(outcome))
@@ -129,7 +129,7 @@ def test_a_source_that_goes_on_throttling_silences_its_neighbours_for_a_minute_a
     )
     good = []
     for chronon in range(NOW, NOW + 720):
-        for planned in found.choose(chronon):
+        for planned in found.choose(chronon).probes:
             name, at_s = planned.probe.source_id, planned.start_s
             throttled = ProbeOutcome(name, OutcomeKind.THROTTLED, at_s, at_s, 429)
             outcome = throttled if name == "bad" else changed(name, [], at_s)
@@ -177,7 +177,7 @@ def test_a_uniform_rule_is_probed_at_its_period_and_keeps_its_phase_over_a_reloa
     for chronon in range(NOW, NOW + 20):
         if chronon == NOW + 9:
             found.declare(declared, {"r": T0}, found.settings.grid.start_s(chronon))
-        for planned in found.choose(chronon):
+        for planned in found.choose(chronon).probes:
             probed.append(chronon - NOW)
             outcome = changed("a", [], planned.start_s)
             found.outcomes.finish(outcome, found.observe(outcome))
@@ -198,8 +198,8 @@ async def test_feedback_adds_a_probe_where_too_few_items_were_found() -> None:
         planned = Explainer.of(drive.decider).plan(NOW + 1, limit=1)[0]
         chronon = planned.probe.chronon
         for before in range(NOW + 1, chronon):
-            assert not drive.decider.choose(before)
-        assert [p.probe.source_id for p in drive.decider.choose(chronon)] == ["a"]
+            assert not drive.decider.choose(before).probes
+        assert [p.probe.source_id for p in drive.decider.choose(chronon).probes] == ["a"]
         four = [item(str(n), planned.start_s - 60 * n) for n in range(1, 5)]
         await drive.see(changed("a", four, planned.start_s))
         after[policy] = Explainer.of(drive.decider).plan(chronon + 1, limit=1)[0]
@@ -218,38 +218,38 @@ async def test_an_answer_of_the_old_address_says_nothing_of_the_new_one() -> Non
 
 def test_the_new_address_is_contacted_though_the_old_one_just_answered() -> None:
     found = decider(declaration(source("a"), rule("r")), now_s=T0, settings={"source_spacing_s": 10.0})
-    assert found.choose(NOW)
+    assert found.choose(NOW).probes
     asked = found.request("a", T0)
     assert asked is not None
     found.declare(declaration(source("a", host="new.example"), rule("r")), {"r": T0}, T0 + 1)
     late = changed("a", [], T0 + 5)
     found.outcomes.finish(late, found.observe(late, reading=asked.reading))
-    assert [p.probe.source_id for c in range(NOW + 1, NOW + 5) for p in found.choose(c)] == ["a"]
+    assert [p.probe.source_id for c in range(NOW + 1, NOW + 5) for p in found.choose(c).probes] == ["a"]
 
 
 def test_a_source_whose_probe_is_in_flight_is_in_the_plan() -> None:
     found = decider(declaration(source("a"), rule("r")), now_s=T0)
-    assert found.choose(NOW)
+    assert found.choose(NOW).probes
     assert [planned.probe.source_id for planned in Explainer.of(found).plan(NOW + 1, limit=1)] == ["a"]
 
 
 def test_a_source_that_is_taken_out_and_put_back_is_not_probed_twice_at_once() -> None:
     with_source = declaration(source("a"), rule("r"))
     found = decider(with_source, now_s=T0, settings={"source_spacing_s": 1.0})
-    assert len(found.choose(NOW)) == 1
+    assert len(found.choose(NOW).probes) == 1
     found.declare(declaration(source("b"), rule("r")), {"r": T0}, T0 + 1)
     found.declare(with_source, {"r": T0}, T0 + 2)
-    assert not [p for c in range(NOW + 1, NOW + 9) for p in found.choose(c) if p.probe.source_id == "a"]
+    assert not [p for c in range(NOW + 1, NOW + 9) for p in found.choose(c).probes if p.probe.source_id == "a"]
 
 
 def test_a_probe_that_failed_or_was_dropped_does_not_use_up_its_period() -> None:
     found = decider(declaration(source("a"), rule("r", clauses="SET POLICY UNIFORM(1 DAY)")), now_s=T0)
-    planned = found.choose(NOW)[0]
+    planned = found.choose(NOW).probes[0]
     found.planner.drop(planned, T0)
-    planned = found.choose(NOW + 1)[0]
+    planned = found.choose(NOW + 1).probes[0]
     failed = ProbeOutcome("a", OutcomeKind.TIMEOUT, planned.start_s, planned.start_s)
     found.outcomes.finish(failed, found.observe(failed))
-    again = [chronon - NOW for chronon in range(NOW + 2, NOW + 100) if found.choose(chronon)]
+    again = [chronon - NOW for chronon in range(NOW + 2, NOW + 100) if found.choose(chronon).probes]
     assert again
     assert again[0] < 40
 
@@ -262,7 +262,7 @@ def test_an_absurd_rate_or_a_leap_of_the_clock_costs_no_time(clauses: str) -> No
     found.choose(NOW)
     found.outcomes.finish(first, found.observe(first))
     leap = NOW + 10**7
-    chosen = found.choose(leap)
+    chosen = found.choose(leap).probes
     assert [p.probe.source_id for p in chosen] == ["a"]
     explained = Explainer.of(found).explain("a", leap)
     assert explained is not None
@@ -272,7 +272,7 @@ def test_an_absurd_rate_or_a_leap_of_the_clock_costs_no_time(clauses: str) -> No
 def test_hours_without_a_budget_probe_nothing() -> None:
     declared = declaration(source("a", options="EXPECT 1 PER HOUR"), rule("r", clauses="SET POLICY SUP"))
     found = decider(declared, now_s=T0, budget=Budget(0.0))
-    assert not [planned for chronon in range(NOW, NOW + 500) for planned in found.choose(chronon)]
+    assert not [planned for chronon in range(NOW, NOW + 500) for planned in found.choose(chronon).probes]
 
 
 def test_equal_deadlines_starve_nobody() -> None:
@@ -285,7 +285,7 @@ def test_equal_deadlines_starve_nobody() -> None:
     )
     probes: dict[str, int] = {}
     for chronon in range(NOW, NOW + 360):
-        for planned in found.choose(chronon):
+        for planned in found.choose(chronon).probes:
             probes[planned.probe.source_id] = probes.get(planned.probe.source_id, 0) + 1
             outcome = changed(planned.probe.source_id, [], planned.start_s)
             found.outcomes.finish(outcome, found.observe(outcome))
@@ -317,7 +317,7 @@ def test_what_the_store_remembers_is_taken_up() -> None:
     assert known is not None
     assert learned is not None
     assert known.rate_per_day == pytest.approx(learned.rate_per_day, rel=0.02)  # what predicts best is learned again
-    assert not second.choose(NOW + 1)
+    assert not second.choose(NOW + 1).probes
 
 
 def test_a_host_that_throttles_all_its_sources_is_asked_less_and_less() -> None:
@@ -330,7 +330,7 @@ def test_a_host_that_throttles_all_its_sources_is_asked_less_and_less() -> None:
     )
     asked = []
     for chronon in range(NOW, NOW + 720):
-        for planned in found.choose(chronon):
+        for planned in found.choose(chronon).probes:
             asked.append(planned.start_s - T0)
             throttled = ProbeOutcome(
                 planned.probe.source_id, OutcomeKind.THROTTLED, planned.start_s, planned.start_s, 429
@@ -454,24 +454,24 @@ def test_a_declaration_may_come_while_an_observation_is_recorded(after: Declarat
 def test_sources_are_placed_in_parts_where_a_period_begins() -> None:
     sources = [source(f"s{number}") for number in range(120)]
     found = decider(declaration(*sources, rule("r", start='NOW + "20 SECONDS"')), now_s=T0)
-    assert found.choose(NOW, in_parts=True) == []
+    assert found.choose(NOW, in_parts=True).probes == []
     assert not found.placement.is_waiting
-    assert len(found.choose(NOW + 2, in_parts=True)) == 10
+    assert len(found.choose(NOW + 2, in_parts=True).probes) == 10
 
     def placed() -> int:
         return sum(bool(each.demands.rules) for each in found.planner.sources.values())
 
     assert [placed(), *(placed() for _ in found.placement.place_in_parts(lambda: T0 + 20.0))] == [50, 100, 120]
-    assert len(found.choose(NOW + 3, in_parts=True)) == 10
+    assert len(found.choose(NOW + 3, in_parts=True).probes) == 10
 
 
 def test_no_source_is_probed_after_its_rule_has_ended_though_it_is_still_to_be_placed() -> None:
     sources = [source(f"s{number}") for number in range(120)]
     found = decider(declaration(*sources, rule("r", end='NOW + "20 SECONDS"')), now_s=T0)
-    assert len(found.choose(NOW + 1)) == 10
-    assert found.choose(NOW + 2, in_parts=True) == []
+    assert len(found.choose(NOW + 1).probes) == 10
+    assert found.choose(NOW + 2, in_parts=True).probes == []
     assert found.placement.is_waiting
-    assert [found.choose(NOW + after, in_parts=True) for after in range(3, 9)] == [[]] * 6
+    assert [found.choose(NOW + after, in_parts=True).probes for after in range(3, 9)] == [[]] * 6
     assert not any(each.demands.rules for each in found.planner.sources.values())
 
 
@@ -499,4 +499,4 @@ def test_all_that_is_declared_is_placed_though_the_last_of_it_was_placed_before(
 def test_what_is_declared_within_a_chronon_is_probed_in_it() -> None:
     found = decider(declaration(source("other"), rule("other")), now_s=T0)
     found.declare(declaration(source("s"), rule("r")), {"r": T0 + 5.5}, T0 + 5.5, in_parts=True)
-    assert [each.probe.source_id for each in found.choose(NOW, in_parts=True)] == ["s"]
+    assert [each.probe.source_id for each in found.choose(NOW, in_parts=True).probes] == ["s"]

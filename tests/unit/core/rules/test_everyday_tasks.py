@@ -73,7 +73,7 @@ async def course(
     drive, grid = Drive(found), found.settings.grid
     sent: list[tuple[float, bytes]] = []
     for now in range(grid.chronon_at(T0), grid.chronon_at(T0 + until_s)):
-        for planned in found.choose(now):
+        for planned in found.choose(now).probes:
             at_s = grid.start_s(now) + took_s
             kind = seen(at_s - T0)
             status = 200 if kind.is_success else 500

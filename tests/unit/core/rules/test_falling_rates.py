@@ -40,7 +40,7 @@ async def test_a_page_that_changed_once_is_probed_as_its_rule_asks_however_long_
     for second in range(2400):
         if second in {600, 1500}:
             plan(found, T0 + second)
-        for planned in found.choose(int(T0) + second):
+        for planned in found.choose(int(T0) + second).probes:
             name, text = planned.probe.source_id, "a" if second < 360 else "b"
             starts.append(second)
             await drive.see(changed(name, [Item(name, {"text": text}, None, f"hash {text}")], T0 + second))

@@ -29,7 +29,7 @@ async def run(trace: dict[str, list[float]], clauses: str, *, probes_per_s: floa
     found = decider(declared, now_s=T0, chronon_s=1.0, budget=budget, settings=settings, spend=True)
     drive, probes = Drive(found), 0
     for second in range(SECONDS):
-        for planned in found.choose(int(T0) + second):
+        for planned in found.choose(int(T0) + second).probes:
             name, at_s = planned.probe.source_id, planned.start_s
             shown = [item(f"{name} {t}", t) for t in trace[name] if t <= at_s][-20:]
             await drive.see(changed(name, shown[::-1], at_s))

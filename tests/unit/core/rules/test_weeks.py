@@ -58,7 +58,7 @@ async def run(model: str, week: Week | None = None, *, plans: bool) -> Run:
         now_s = grid.start_s(now)
         if plans and now % grid.ceil(86400.0) == 0 and (week_plan := found.fleet(now_s).plan()) is not None:
             run_all(found.switch_plan(week_plan, now_s))
-        for planned in found.choose(now):
+        for planned in found.choose(now).probes:
             name, at_s = planned.probe.source_id, planned.start_s
             shown = [t for t in events[name] if t <= at_s][-20:]
             await drive.see(changed(name, [item(f"{name} {t!r}", t) for t in reversed(shown)], at_s))

@@ -164,7 +164,7 @@ def test_as_many_probes_are_made_as_the_number_allows(takes_s: float) -> None:
     planner.put(PlannedSource("a", "example.org", log, Demands([demand]), rate_per_s=0.1), now=0)
     starts_s = list[float]()
     for now in range(3600):
-        for planned in planner.choose(now, from_s=now + 0.4 if not starts_s else -inf):
+        for planned in planner.choose(now, from_s=now + 0.4 if not starts_s else -inf).probes:
             starts_s.append(planned.start_s)
             planner.finish("a", planned.start_s + takes_s, seen=True)
     assert len(starts_s) >= 358

@@ -52,7 +52,7 @@ def test_they_come_as_if_each_had_been_looked_at(kinds: list[tuple[str, int]]) -
     candidates = Candidates(planner.settings, planner.due_times).of(list(planner.sources.values()), NOW)
     expected = [candidate.source.source_id for candidate in sorted(candidates.values())]
     reasons = {name: candidate.reason for name, candidate in candidates.items()}
-    chosen = planner.choose(NOW)
+    chosen = planner.choose(NOW).probes
     assert not planner.queues.awake
     assert [planned.probe.source_id for planned in chosen] == expected
     assert {planned.probe.source_id: planned.probe.reason for planned in chosen} == reasons

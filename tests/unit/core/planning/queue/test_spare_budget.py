@@ -45,7 +45,7 @@ def put(planner: Planner, name: str, now: Chronon = 0, *, policy: str = "AUTO", 
 
 def made(planner: Planner, now: Chronon) -> list[tuple[str, Reason]]:
     """Return the probes of a chronon, whose sources are all seen at once."""
-    chosen = planner.choose(now)
+    chosen = planner.choose(now).probes
     for each in chosen:
         planner.finish(each.probe.source_id, each.start_s, seen=True)
     return [(each.probe.source_id, each.probe.reason) for each in chosen]

@@ -81,7 +81,7 @@ def test_doe_asks_for_its_number_and_its_spacing() -> None:
 
 def test_what_doe_has_used_is_kept_over_a_new_declaration_unless_its_number_changes() -> None:
     found = asking(DOE)
-    (planned,) = found.choose(NOW)
+    (planned,) = found.choose(NOW).probes
     again = declaration(source("s"), source("t"), rule("r", clauses=DOE))
     found.declare(again, {"r": T0}, T0 + 10.0)
     assert list(only(found, DoeDemand).starts.starts_s) == [planned.start_s]
@@ -93,7 +93,7 @@ def test_what_doe_has_used_is_kept_over_a_new_declaration_unless_its_number_chan
 def test_every_probe_of_the_page_counts_for_doe() -> None:
     rules = [rule("r", clauses=DOE), rule("u", clauses="SET POLICY UNIFORM(10 SECONDS)")]
     found = decider(declaration(source("s"), *rules), now_s=T0)
-    (planned,) = found.choose(NOW)
+    (planned,) = found.choose(NOW).probes
     assert list(only(found, DoeDemand).starts.starts_s) == [planned.start_s]
     assert asked(found).earliest_s < T0  # the other rule may go on
 
@@ -102,7 +102,7 @@ def test_where_all_rules_are_doe_the_one_with_probes_left_decides() -> None:
     rules = [rule("a", clauses=DOE), rule("b", clauses="SET POLICY DOE(1 PROBE PER 20 MINUTES)")]
     found = decider(declaration(source("s"), *rules), now_s=T0)
     assert asked(found).earliest_s < T0
-    (planned,) = found.choose(NOW)
+    (planned,) = found.choose(NOW).probes
     assert asked(found).earliest_s == planned.start_s + 600.0
 
 

@@ -55,7 +55,7 @@ async def delays_by_hour(clauses: str) -> tuple[float, float, int]:
     run_all(found.switch_plan(week, MONDAY))
     probes = []
     for now in range(found.settings.grid.chronon_at(MONDAY), found.settings.grid.chronon_at(MONDAY + 2 * WEEK_S)):
-        for planned in found.choose(now):
+        for planned in found.choose(now).probes:
             at_s = planned.start_s
             await drive.see(changed("s", [item(repr(t), t) for t in times[times <= at_s][-20:][::-1]], at_s))
             probes.append(at_s)
@@ -78,8 +78,8 @@ async def test_what_never_matters_is_not_probed_for_detection() -> None:
     drive = Drive(found)
     await drive.see(changed("s", [item(str(n), MONDAY - 600.0 * n) for n in range(1, 9)], MONDAY))
     now = found.settings.grid.chronon_at(MONDAY)
-    assert found.choose(now + 1000) == []
+    assert found.choose(now + 1000).probes == []
     week = found.fleet(MONDAY).plan()
     assert week is not None
     run_all(found.switch_plan(week, MONDAY))
-    assert found.choose(now + 5000) == []
+    assert found.choose(now + 5000).probes == []

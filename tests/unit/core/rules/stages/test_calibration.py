@@ -175,7 +175,7 @@ async def test_a_source_whose_week_turns_is_planned_evenly_and_told_so(tmp_path:
             if plan_s <= now * 600.0:
                 plan(found, plan_s)
                 plan_s += 43_200.0
-            for planned in found.choose(now):
+            for planned in found.choose(now).probes:
                 name, at_s = planned.probe.source_id, planned.start_s
                 found.planner.start(planned, at_s)
                 outcome, known = origins.answer(name, at_s)

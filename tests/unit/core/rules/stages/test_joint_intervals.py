@@ -69,7 +69,7 @@ async def reported() -> Drive:
 
 def test_pages_of_the_query_are_left_alone_until_an_event_asks_for_them() -> None:
     found = decider()
-    assert [planned.probe.source_id for planned in found.choose(NOW)] == ["news"]
+    assert [planned.probe.source_id for planned in found.choose(NOW).probes] == ["news"]
     explained = Explainer.of(found).explain("acme", NOW)
     assert explained is not None
     assert explained.next_probe is None
@@ -77,14 +77,14 @@ def test_pages_of_the_query_are_left_alone_until_an_event_asks_for_them() -> Non
 
 async def test_an_event_has_the_pages_that_correlate_probed_at_once() -> None:
     drive = await reported()
-    chosen = drive.decider.choose(NOW + 31)
+    chosen = drive.decider.choose(NOW + 31).probes
     assert [(p.probe.source_id, p.probe.reason) for p in chosen] == [("acme", Reason.INTERVAL)]
     for planned in chosen:
         drive.decider.planner.start(planned, planned.start_s)
     seen = await drive.see(unchanged("acme", T0 + 315))
     assert [sent.rule for sent in seen.rules.notifications] == ["r"]
     assert not drive.decider.captures.wanting("acme")
-    later = [p.probe.source_id for chronon in range(NOW + 32, NOW + 60) for p in drive.decider.choose(chronon)]
+    later = [p.probe.source_id for chronon in range(NOW + 32, NOW + 60) for p in drive.decider.choose(chronon).probes]
     assert "acme" not in later
     assert "beta" not in later
 
@@ -100,7 +100,7 @@ async def test_an_open_interval_outlives_a_restart(tmp_path: Path) -> None:
         again.declare(declared(), {"r": T0}, T0 + 400)
         again.captures.shown.see("acme", [quote("acme", 1.5)])
         resume = Drive(again)
-        assert [p.probe.source_id for p in again.choose(NOW + 41)] == ["acme"]
+        assert [p.probe.source_id for p in again.choose(NOW + 41).probes] == ["acme"]
         seen = await resume.see(unchanged("acme", T0 + 415))
         assert b'"items":[{"channel.item.title":"acme","last":1.5}]' in seen.rules.notifications[0].body
         await store.record(seen)
