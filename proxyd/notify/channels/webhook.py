@@ -40,8 +40,6 @@ _SEPARATORS = re.compile(r"[\s,]+")
 class EndpointGoneError(DeliveryError):
     """The receiver answered 410: it wants no more notifications here."""
 
-    disables = True
-
 
 class MissingSecretError(DeliveryError):
     """The secret is not set."""
