@@ -13,7 +13,8 @@ import pytest
 from proxyd.base.ports import Message
 from proxyd.core.errors import DeliveryError
 from proxyd.net import Guard
-from proxyd.notify.channels.apprise_channel import MOST_MESSAGES, AppriseChannel, ChannelAddresses, ChatForm
+from proxyd.notify.channels.apprise_channel import AppriseChannel, ChannelAddresses
+from proxyd.notify.channels.chat_texts import MOST_MESSAGES, ChatForm
 
 apprise = pytest.importorskip("apprise")
 requests: Any = pytest.importorskip("requests")
