@@ -15,7 +15,7 @@ from aiohttp import web
 from proxyd.api.endpoint import Endpoint
 from proxyd.api.problems import BadRequestError, Handler, problem, too_many
 from proxyd.api.queries import Queries
-from proxyd.store.access_rows import Scope, Token
+from proxyd.store.api_rows import Scope, Token
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 BEARER = web.RequestKey("bearer", Token)

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from proxyd.api import wire
 from proxyd.api.problems import BadRequestError, FaultsError
-from proxyd.store.access_rows import Scope
+from proxyd.store.api_rows import Scope
 
 Answer: TypeAlias = wire.WireModel | web.StreamResponse
 Read = TypeVar("Read", bound=wire.WireModel)

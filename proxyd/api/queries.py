@@ -16,7 +16,7 @@ from proxyd.daemon.reports import Reports
 from proxyd.daemon.source_choices import SourceChoices
 from proxyd.daemon.suspensions import Suspensions
 from proxyd.daemon.vitals import DaemonVitals
-from proxyd.store.access_rows import SqlAccess
+from proxyd.store.api_rows import SqlAccess
 from proxyd.store.history import SqlHistory, SqlItemSearch
 
 

@@ -86,7 +86,7 @@ from proxyd.probing import (
 )
 from proxyd.probing.browser.page_requests import RenderLimits
 from proxyd.store import SqlStore, open_store, owner_lock
-from proxyd.store.access_rows import Scope
+from proxyd.store.api_rows import Scope
 from proxyd.tracing import NO_TRACES, Tracer
 
 log = structlog.get_logger("app")

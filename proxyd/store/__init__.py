@@ -1,6 +1,6 @@
 """The daemon's store: one transaction for each observation."""
 
-from proxyd.store.access_rows import KEPT_ANSWERS_S
+from proxyd.store.api_rows import KEPT_ANSWERS_S
 from proxyd.store.backups import (
     back_up,
     check_copy,

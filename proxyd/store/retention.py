@@ -9,7 +9,7 @@ from itertools import pairwise
 from sqlalchemy import Column, ColumnElement, Select, Subquery, Table, and_, delete, func, or_, select, tuple_
 
 from proxyd.store import rows
-from proxyd.store.access_rows import KEPT_ANSWERS_S
+from proxyd.store.api_rows import KEPT_ANSWERS_S
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import StoreReader
 from proxyd.store.outbox import WAITING

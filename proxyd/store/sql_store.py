@@ -18,7 +18,7 @@ from proxyd.core.rules.known.subscriptions import Subscription
 from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.core.rules.stages.observation import Observation, RuleResults
 from proxyd.store import rows
-from proxyd.store.access_rows import SqlAccess
+from proxyd.store.api_rows import SqlAccess
 from proxyd.store.databases import tables as t
 from proxyd.store.databases.connections import StoreConnections, StoreReader
 from proxyd.store.databases.shards import OwnShards

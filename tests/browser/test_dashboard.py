@@ -15,7 +15,7 @@ from playwright.async_api import Browser, Page, Request, expect
 
 from proxyd.api.auth import new_token
 from proxyd.lab.traces import Week
-from proxyd.store.access_rows import Scope
+from proxyd.store.api_rows import Scope
 from proxyd.store.listed_rows import Wanted
 from tests.acceptance.support import DOMAIN, World, eventually, rule_text, world
 from tests.integration.api_world import Running, running_api

@@ -34,7 +34,7 @@ from proxyd.core.rules.stages.hints import SiblingHint
 from proxyd.core.rules.stages.observation import Observation, RuleResults
 from proxyd.core.rules.stages.source_state import Calibration
 from proxyd.store import SqlStore, StoredPlan, StoredText, copy_database, open_store, owner_lock
-from proxyd.store.access_rows import Token
+from proxyd.store.api_rows import Token
 from proxyd.store.databases.tables import items, metadata, sources
 from proxyd.store.history import MOST_BYTES
 from proxyd.store.listed_rows import StoredNotifications, Wanted

@@ -31,7 +31,7 @@ from proxyd.core.rules.stages.observation import RuleResults
 from proxyd.daemon import PushParts
 from proxyd.probing import HubClient, LocalTransport
 from proxyd.store import SqlStore, open_store
-from proxyd.store.access_rows import Scope
+from proxyd.store.api_rows import Scope
 from proxyd.store.databases import tables as t
 from tests.databases import migrated_file
 from tests.fakes import FakeClock

@@ -17,7 +17,7 @@ from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.daemon.plan_loop import in_parts
 from proxyd.lab.traces import MONDAY_S, STEADY, Week, model_trace, working_week
-from proxyd.store.access_rows import Scope
+from proxyd.store.api_rows import Scope
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, changed, item, rule, source, unchanged
 from tests.integration.api_world import T0, Running

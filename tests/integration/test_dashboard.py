@@ -24,7 +24,7 @@ from proxyd.core.model.field_values import iso_time
 from proxyd.core.planning.allocation.week_plan import TradePoint
 from proxyd.core.rules.answers.advice import Advice
 from proxyd.core.rules.programs.stream_state import Spell
-from proxyd.store.access_rows import Scope
+from proxyd.store.api_rows import Scope
 from tests.fakes import FakeClock, no_queries
 from tests.integration.api_world import T0, Running, running_api, told
 from tests.integration.dashboard_world import HOSTILE, OWN, Browser, field, live

@@ -11,7 +11,7 @@ from proxyd.api.auth import BEARER
 from proxyd.api.endpoint import read_bytes
 from proxyd.api.problems import BadRequestError, Handler, problem
 from proxyd.api.queries import Queries
-from proxyd.store.access_rows import StoredAnswer
+from proxyd.store.api_rows import StoredAnswer
 
 HEADER = "Idempotency-Key"
 _REPLAYED = "Idempotent-Replayed"

@@ -30,7 +30,7 @@ from proxyd.api.web.sessions import SESSION_S, Sessions
 from proxyd.api.web.subjects import Subjects
 from proxyd.api.wire import converters as payloads
 from proxyd.core.errors import ConflictError
-from proxyd.store.access_rows import Scope
+from proxyd.store.api_rows import Scope
 
 _SIGN_IN_COOKIE = "proxyd_sign_in"
 

@@ -20,7 +20,7 @@ from proxyd.api.forwarding import NOTES, NOTES_HEADER
 from proxyd.api.peers import Peers
 from proxyd.api.problems import BadRequestError, Handler, problem, problems
 from proxyd.api.web.sessions import Session, Sessions, Signed, read_notes, written_notes
-from proxyd.store.access_rows import Scope
+from proxyd.store.api_rows import Scope
 
 COOKIE = "proxyd_session"
 _MOST_WITH_FILES = web.RequestKey("the bytes of a form with files", int)

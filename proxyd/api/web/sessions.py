@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from proxyd.api import wire
 from proxyd.api.queries import Queries
-from proxyd.store.access_rows import Token
+from proxyd.store.api_rows import Token
 
 SESSION_S = 8 * 3600.0
 _MOST, _MOST_NOTES = 1000, 30

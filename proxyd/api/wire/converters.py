@@ -24,7 +24,7 @@ from proxyd.core.rules.stages.source_state import Calibration
 from proxyd.core.texts.safe_text import is_web
 from proxyd.daemon.moves import SourceMove
 from proxyd.daemon.reports import Report
-from proxyd.store.access_rows import Token
+from proxyd.store.api_rows import Token
 from proxyd.store.listed_rows import DecidedInterval, DeliveryStatus, FoundItem, StoredNotification
 
 Shown = TypeVar("Shown", bound=wire.WireModel)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from proxyd.api.wire.base_models import Count, RowShown, Seconds, Text, Time, WireModel
-from proxyd.store.access_rows import Scope
+from proxyd.store.api_rows import Scope
 
 
 class DeliveryState(RowShown):
