@@ -26,8 +26,8 @@ log = structlog.get_logger("probes")
 _BUDGET_WINDOW_S = 3600.0
 _NOTED_JUMP_S = 60.0
 _MOST_STARTED, _MOST_SET_ASIDE = 16, 1000  # in one turn of the loop
-_LATE_S = 1.0  # into a chronon; a later choice has only the rest of its budget
-_TIMES_CHOOSING = 9  # while probes wait, so many times as long as it took to choose them passes until the next choice
+_LATE_S = 1.0  # a choice made later in its chronon than this gets only the part of the budget that is left
+_TIMES_CHOOSING = 9  # while probes wait, the next choice comes after 9 times as long as the last one took
 _MANY_PARTS = 40  # of fifty sources each; fewer are not worth a collection
 
 
@@ -58,10 +58,7 @@ class _BudgetUse:
 
 
 class _WaitingProbes:
-    """The chosen probes that have not started, by the times of their starts.
-
-    One that is late waits until this chronon has room for it.
-    """
+    """The chosen probes that have not started, by planned start; late ones wait for room in the present chronon."""
 
     def __init__(self) -> None:
         self._heap: list[_Due] = []
@@ -70,7 +67,7 @@ class _WaitingProbes:
         self._room = inf  # for late probes in this chronon
 
     def begin_chronon(self, length_s: float, capacity: int, *, room: float = inf) -> None:
-        """Let so many late probes start in a new chronon, in as many parts as its budget allows."""
+        """Begin a chronon that has room for so many late probes, and spread their starts over it."""
         self._room = room
         self._starts.use_parts(length_s, capacity)
 
@@ -133,12 +130,12 @@ class _ProbeChoice:
         self._planner = decider.planner
         self._clock = clock
         self._metrics = metrics
-        self._reached: Chronon | None = None  # for which probes were chosen, or to which they were carried
-        self._started = 0  # since probes were chosen
+        self._reached: Chronon | None = None  # the last chronon that has probes: chosen for it, or carried to it
+        self._started = 0  # probes that started since the last choice
         self._choose_again_s = -inf
         self._overload = OverloadLimiter()
         self._used = _BudgetUse()
-        self._is_ahead = False  # of the machine's clock, which was put back
+        self._is_ahead = False  # whether our time is ahead of the machine's clock, which was put back
 
     def choose(self, now: Chronon, now_s: float) -> None:
         """Choose once in each chronon; give back the probes that an earlier one did not start."""
@@ -295,7 +292,7 @@ class ProbeLoop:
         return 0.0 if self._unanswered_since_s is None else max(0.0, now_s - self._unanswered_since_s)
 
     def under_way(self) -> set[str]:
-        """Return the sources of which a probe or an observation has not ended; all that may record something."""
+        """Return the sources with a probe or an observation under way; nothing is recorded of others."""
         return self._observer.under_way().union(self._decider.planner.in_flight)
 
     def give_back(self) -> None:
@@ -305,7 +302,7 @@ class ProbeLoop:
             self._choice.drop(planned)
 
     def _give_up(self, planned: PlannedProbe, why: Unmade) -> None:
-        """Let a probe be planned again; one that may have been made counts against its source's budget."""
+        """Let a probe that has no outcome be planned again; if it may have been made, it counts as one."""
         if why is Unmade.NOT_BEGUN:
             self._choice.drop(planned)
             return
