@@ -38,6 +38,7 @@ from proxyd.api.rest.openapi import ApiDocument
 from proxyd.api.rest.profile_feeds import endpoints_of_feeds
 from proxyd.api.rest.profile_handlers import profile_endpoints
 from proxyd.api.web import Dashboard
+from proxyd.config import Settings, socket_address
 from proxyd.core.errors import ConfigError
 from proxyd.net import HostTokens
 
@@ -55,6 +56,14 @@ class ApiSettings:
     quota: Quota | None = None  # of each token; `None` means no limit
     hosts: frozenset[str] = frozenset({"localhost"})  # for which requests may be, and for IP addresses
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
+
+    @classmethod
+    def of(cls, settings: Settings) -> ApiSettings:
+        """Return what the settings say of the API."""
+        host, port = settings.listen_address
+        requests, window_s = settings.api_window
+        quota, path = None if requests is None else Quota(requests, window_s), settings.socket_path
+        return cls(host, port, path, socket_address(path), quota, settings.own_hosts)
 
 
 @asynccontextmanager

@@ -48,7 +48,7 @@ _LINE = 160
 )
 async def add(options: argparse.Namespace) -> int:
     """Watch an address."""
-    from proxyd.app.wiring import discover
+    from proxyd.app.network import discover
     from proxyd.core.language import address_to_watch
 
     options.address = address_to_watch(options.address)

@@ -23,7 +23,7 @@ from standardwebhooks import Webhook, WebhookVerificationError
 
 from proxyd.api.auth import new_token
 from proxyd.app import wiring as app
-from proxyd.app.server import serve_api
+from proxyd.app.server import ApiSettings, serve_api
 from proxyd.base import log
 from proxyd.base.ports import Clock
 from proxyd.config import Settings
@@ -146,7 +146,7 @@ async def _stage_daemon(settings: Settings, workload: _DemoWorkload, key: bytes)
                 _write_files(settings, secret, _profile(address, webhook, start_s, stop_s))
                 built = app.build(settings, parts)
                 async with (
-                    serve_api(built.queries, app.api_settings(settings)) as addresses,
+                    serve_api(built.queries, ApiSettings.of(settings)) as addresses,
                     asyncio.TaskGroup() as tasks,
                 ):
                     tasks.create_task(built.daemon.run(), name="daemon")

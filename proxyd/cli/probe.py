@@ -40,7 +40,7 @@ _SECRET_HEADERS = frozenset({"set-cookie"})
 )
 async def probe(options: argparse.Namespace) -> int:
     """Probe an address or a source once, without a daemon."""
-    from proxyd.app.wiring import probe_once, request_of
+    from proxyd.app.network import probe_once, request_of
     from proxyd.cli.local_profiles import api_texts
     from proxyd.probing import ProbeTrace
 

@@ -20,7 +20,8 @@ from sqlalchemy import make_url
 
 from proxyd.api.forwarding import Peer
 from proxyd.app import wiring as app
-from proxyd.app.server import serve_api, serve_health
+from proxyd.app.network import Network, open_channels, open_network, open_tracer
+from proxyd.app.server import ApiSettings, serve_api, serve_health
 from proxyd.base.clock import SystemClock
 from proxyd.base.interpreter import tune_interpreter
 from proxyd.base.log import configure
@@ -117,7 +118,7 @@ class Machine:
     settings: Settings
     clock: SystemClock
     metrics: Metrics
-    network: app.Network
+    network: Network
     channels: Channels
     link: NatsConnection | None
     tracer: Tracer = NO_TRACES
@@ -192,7 +193,7 @@ class Machine:
                 transport.give_turns(lambda host: known.owned.has_host(host))
             planners = _Planners(shares, known, built.decider.hubs, parts.store)
             turns = self.network.turns if self.link is None else None  # otherwise probers make the requests
-            async with serve_api(built.queries, app.api_settings(settings), planners, turns):
+            async with serve_api(built.queries, ApiSettings.of(settings), planners, turns):
                 await self._work(joined, parts.store, lambda: self._run(built.daemon))
 
     async def _run(self, daemon: Daemon) -> None:
@@ -377,7 +378,7 @@ class Machine:
                 checks["transport"] = self.link.is_up
             return checks
 
-        async with serve_health(readiness, self.metrics.render, app.api_settings(self.settings)):
+        async with serve_health(readiness, self.metrics.render, ApiSettings.of(self.settings)):
             yield
 
 
@@ -387,9 +388,9 @@ async def serve(settings: Settings) -> None:
     clock, metrics = SystemClock(), Metrics()
     async with AsyncExitStack() as stack:
         link = await stack.enter_async_context(open_link(_cluster_settings(settings))) if settings.nats else None
-        tracer = await stack.enter_async_context(app.open_tracer(settings))
-        network = await stack.enter_async_context(app.open_network(settings, clock, tracer))
-        channels = await stack.enter_async_context(app.open_channels(settings, network, clock, tracer))
+        tracer = await stack.enter_async_context(open_tracer(settings))
+        network = await stack.enter_async_context(open_network(settings, clock, tracer))
+        channels = await stack.enter_async_context(open_channels(settings, network, clock, tracer))
         machine = Machine(settings, clock, metrics, network, channels, link, tracer)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -3,14 +3,16 @@
 from proxyd.daemon.daemon import Daemon, Loops, Supervisor
 from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.delivery_queries import DeliveryQueries, DistantNotifier, LocalNotifier, Notifier
-from proxyd.daemon.discovery import FeedDiscovery
+from proxyd.daemon.discovery import Discovered, FeedDiscovery
 from proxyd.daemon.moves import Moves
 from proxyd.daemon.observer import Observer
-from proxyd.daemon.plan_loop import PlanLoop
+from proxyd.daemon.plan_loop import LoadSources, PlanLoop
 from proxyd.daemon.plan_queries import PlanQueries
 from proxyd.daemon.probe_loop import ProbeLoop
 from proxyd.daemon.pushes import Pushes, PushParts
+from proxyd.daemon.reports import Reports
 from proxyd.daemon.rule_evaluation import RuleEvaluation, StreamRecall
+from proxyd.daemon.source_choices import SourceChoices
 from proxyd.daemon.suspensions import Suspensions
 from proxyd.daemon.vitals import DaemonVitals
 
@@ -19,8 +21,10 @@ __all__ = [
     "DaemonVitals",
     "Declarations",
     "DeliveryQueries",
+    "Discovered",
     "DistantNotifier",
     "FeedDiscovery",
+    "LoadSources",
     "LocalNotifier",
     "Loops",
     "Moves",
@@ -31,7 +35,9 @@ __all__ = [
     "ProbeLoop",
     "PushParts",
     "Pushes",
+    "Reports",
     "RuleEvaluation",
+    "SourceChoices",
     "StreamRecall",
     "Supervisor",
     "Suspensions",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from proxyd.app.wiring import session_limits
+from proxyd.app.network import session_limits
 from proxyd.config import Settings
 
 

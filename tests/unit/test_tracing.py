@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from proxyd import __version__
-from proxyd.app.wiring import open_tracer
+from proxyd.app.network import open_tracer
 from proxyd.base.metrics import Metrics
 from proxyd.base.ports import MaySend, Message, always
 from proxyd.config import load
