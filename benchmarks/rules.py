@@ -244,7 +244,7 @@ async def from_the_outbox(port: int, scale: Scale, *, endpoints: int, rules: int
         await until(lambda: control.declarations.has_started)
         await _fill(control.resources.store, port, scale.deliveries, endpoints, rules)
         began = perf_counter()
-        control.notifier.wake()
+        control.loops.notifier.wake()
         await until(lambda: value(control, "proxyd_deliveries_total", result="accepted") >= scale.deliveries)
         seconds = perf_counter() - began
     per_s = scale.deliveries / seconds

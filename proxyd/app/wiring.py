@@ -142,11 +142,7 @@ class Built:
     decider: Decider
     declarations: Declarations
     recall: StreamRecall
-    probes: ProbeLoop
-    observer: Observer
-    pushes: Pushes
-    notifier: Notifier
-    plan_loop: PlanLoop
+    loops: Loops
     news: Signal
     metrics: Metrics
     resources: Resources
@@ -179,14 +175,12 @@ def build(
     )
     clock, store = parts.clock, parts.store
     observer = Observer(decider, store, clock, metrics, evaluation, parts.tracer)
-    probes = ProbeLoop(decider, parts.transport, observer, clock, metrics, parts.tracer)
-    plan_loop = PlanLoop(decider, clock, metrics, store.plan, every_s=settings.plan_every)
     loops = Loops(
-        probes=probes,
+        probes=ProbeLoop(decider, parts.transport, observer, clock, metrics, parts.tracer),
         observer=observer,
         pushes=Pushes(decider, observer, store, clock, metrics, parts.pushes),
         notifier=notifier or make_notifier(settings, parts, metrics),
-        plan_loop=plan_loop,
+        plan_loop=PlanLoop(decider, clock, metrics, store.plan, every_s=settings.plan_every),
         suspensions=declarations.suspensions,
         transport=parts.transport,
         evaluation=evaluation,
@@ -202,11 +196,7 @@ def build(
         decider,
         declarations,
         recall,
-        probes,
-        observer,
-        loops.pushes,
-        loops.notifier,
-        plan_loop,
+        loops,
         news,
         metrics,
         parts,

@@ -457,13 +457,13 @@ class SharedFleet(Gate):
 
 def share_fleet(built: Built, shares: Shares, stored: FollowedFleet) -> None:
     """Let a daemon that does not run yet plan only a share of the sources, in step with other planners."""
-    known, notifier = built.decider.known, built.notifier
+    known, notifier = built.decider.known, built.loops.notifier
     known.owned = Division(frozenset(), scope_of=built.decider.settings.throttle_scope)
-    busy = (built.probes.under_way, built.pushes.under_way)
+    busy = (built.loops.probes.under_way, built.loops.pushes.under_way)
     clock = built.resources.clock
     fleet = SharedFleet(shares, stored, built.recall, built.declarations, busy, notifier.busy_endpoints, clock)
-    fleet.released.listen(built.probes.give_back)
-    fleet.many_gained.listen(built.plan_loop.plan_soon)
+    fleet.released.listen(built.loops.probes.give_back)
+    fleet.many_gained.listen(built.loops.plan_loop.plan_soon)
     fleet.looked.listen(notifier.wake)
     fleet.told.listen(built.news.notify)
     fleet.turned_over.listen(notifier.wake_pings)

@@ -117,9 +117,9 @@ async def live(api: Running, *, days: float, of: Mapping[str, tuple[Week, float]
         for planned in control.decider.choose(grid.chronon_at(clock.time_s())).probes:
             request = control.decider.request(planned.probe.source_id, clock.time_s())
             assert request is not None
-            await control.observer.take_in(found.probe(request), reading=request.reading, probe=planned.probe)
+            await control.loops.observer.take_in(found.probe(request), reading=request.reading, probe=planned.probe)
 
-    control.probes._choice.chosen_s = clock.time_s()
+    control.loops.probes._choice.chosen_s = clock.time_s()
 
 
 async def plan(api: Running) -> None:

@@ -149,7 +149,7 @@ async def test_a_profile_says_what_each_of_its_rules_captured_and_gained(running
         return {each["name"]: {key: each[key] for key in nothing} for each in (found, *found["rules"])}
 
     assert await achieved("P") == {"P": nothing, "r": nothing, "l": nothing}
-    observer = running.control.observer
+    observer = running.control.loops.observer
     await observer.take_in(changed("s", [], T0))
     news = [item("in time", T0 + 65.0), item("overwritten", T0 + 5.0)]
     await observer.take_in(changed("s", news, T0 + 70.0))
@@ -544,7 +544,7 @@ async def test_a_sources_probes_and_items_are_listed_newest_first(running: Runni
         at_s = T0 + 60.0 * minute
         items = [item(title, at_s - 5.0) for title in titles]
         probe = Probe("s", minute, Reason.DETECTION, "r", 1.0)
-        assert await control.observer.take_in(changed("s", items, at_s), probe=probe)
+        assert await control.loops.observer.take_in(changed("s", items, at_s), probe=probe)
     async with running.client.get("/api/v1/sources/s/probes?limit=2", headers=headers) as answer:
         page = await answer.json()
         assert [(each["reason"], each["rule"], each["items"]) for each in page["items"]] == [

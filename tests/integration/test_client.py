@@ -123,7 +123,7 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
     async with running_api(tmp_path) as api:
         await api.give_up("n/1")
         await api.keep_picture("n/1", Picture("image/png", b"picture"))
-        await api.control.observer.take_in(replace(changed("s", [], T0), permanent_url="https://new.example/s"))
+        await api.control.loops.observer.take_in(replace(changed("s", [], T0), permanent_url="https://new.example/s"))
         yield api
 
 

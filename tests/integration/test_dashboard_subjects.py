@@ -52,7 +52,7 @@ async def probe(api: Running, at_s: float, *published_s: float, fails: bool = Fa
     elif published_s:
         outcome = changed("s", [item(str(time_s), time_s) for time_s in published_s], at_s)
     made = Probe("s", int(at_s / 10), Reason.DETECTION, "r", 1.0)
-    assert await api.control.observer.take_in(outcome, probe=made)
+    assert await api.control.loops.observer.take_in(outcome, probe=made)
 
 
 async def past(api: Running, today: int = 2) -> None:

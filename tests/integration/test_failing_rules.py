@@ -43,13 +43,13 @@ async def process(folder: Path, *rules: str) -> AsyncIterator[Built]:
 
 async def fail(built: Built, times: int, begin: int) -> None:
     for number in range(begin, begin + times):
-        await built.observer.take_in(changed("s", [item("a" * 2_000 + str(number), T0 + number)], T0 + number))
+        await built.loops.observer.take_in(changed("s", [item("a" * 2_000 + str(number), T0 + number)], T0 + number))
 
 
 async def test_it_is_suspended_over_restarts_until_it_is_resumed(folder: Path) -> None:
     bad, sound = rule("bad", where=BAD), rule("sound")
     async with process(folder, bad, sound) as built:
-        await built.observer.take_in(changed("s", [], T0))
+        await built.loops.observer.take_in(changed("s", [], T0))
         await fail(built, 4, 1)
     async with process(folder, bad, sound) as built:
         await fail(built, 3, 11)
@@ -69,7 +69,7 @@ async def test_it_is_suspended_over_restarts_until_it_is_resumed(folder: Path) -
 
 async def test_an_edit_while_the_daemon_is_down_starts_it_again(folder: Path) -> None:
     async with process(folder, rule("bad", where=BAD)) as built:
-        await built.observer.take_in(changed("s", [], T0))
+        await built.loops.observer.take_in(changed("s", [], T0))
         await fail(built, 5, 1)
         assert built.decider.known.failing.is_suspended("bad")
     async with process(folder, rule("bad", where=f"NOT {BAD}")) as built:

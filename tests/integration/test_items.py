@@ -16,7 +16,7 @@ from tests.integration.api_world import T0, Running, running_api
 
 
 async def shows(running: Running, at_s: float, *items: Item) -> None:
-    assert await running.control.observer.take_in(changed("s", items, at_s))
+    assert await running.control.loops.observer.take_in(changed("s", items, at_s))
 
 
 async def test_items_come_change_and_stay(

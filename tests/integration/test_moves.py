@@ -63,7 +63,7 @@ def redirected(at_s: float, *titles: str, to: str | None = NEW) -> ProbeOutcome:
 async def move(running: Running, *, days: float = 8.0) -> None:
     """Let the redirects of a source lead elsewhere for some days."""
     for at_s in (T0, T0 + days * DAY_S):
-        await running.control.observer.take_in(redirected(at_s, "a"))
+        await running.control.loops.observer.take_in(redirected(at_s, "a"))
 
 
 async def test_a_move_is_listed_proposed_after_a_week_and_accepted_with_one_call(running: Running, api: Api) -> None:
@@ -75,7 +75,7 @@ async def test_a_move_is_listed_proposed_after_a_week_and_accepted_with_one_call
         "source": "s", "declared": "https://example.org/s", "url": NEW, "state": "seen", "since": "", "probes": 2,
         "file": file, "line": line,
     }  # fmt: skip
-    await running.control.observer.take_in(redirected(T0 + 7 * DAY_S, "a"))
+    await running.control.loops.observer.take_in(redirected(T0 + 7 * DAY_S, "a"))
     assert (await api("GET"))[1]["items"][0]["state"] == "proposed"
     assert await api.accept() == (
         f"source s is read at {NEW} from now on; to keep that without proxyd's memory, write AT '{NEW}' in {file}, "
@@ -94,7 +94,7 @@ async def test_what_has_not_moved_or_does_not_exist_is_not_accepted(api: Api) ->
 
 async def test_a_probe_under_way_is_dropped_and_the_source_goes_on_after_a_restart(running: Running, api: Api) -> None:
     await move(running)
-    observer, decider = running.control.observer, running.control.decider
+    observer, decider = running.control.loops.observer, running.control.decider
     request = decider.request("s", T0)
     assert request is not None
     await api.accept()
@@ -115,7 +115,7 @@ async def test_a_probe_under_way_is_dropped_and_the_source_goes_on_after_a_resta
     request = again.decider.request("s", T0)
     assert request is not None
     assert request.url == NEW
-    assert await again.observer.take_in(redirected(T0 + 9 * DAY_S, "b", "a", to=None), reading=request.reading)
+    assert await again.loops.observer.take_in(redirected(T0 + 9 * DAY_S, "b", "a", to=None), reading=request.reading)
     assert again.decider.known.states["s"].first_contact_s == T0
 
 
@@ -174,7 +174,7 @@ async def test_the_dashboard_proposes_a_move_and_accepts_it(running: Running) ->
 
 
 async def test_a_move_is_accepted_only_to_the_address_that_was_looked_at(api: Api) -> None:
-    await api.running.control.observer.take_in(redirected(T0 + 10.0, "a"))
+    await api.running.control.loops.observer.take_in(redirected(T0 + 10.0, "a"))
     status, refused = await api("POST", {"source": "s", "url": "https://evil.example/s"})
     assert (status, f"leads to {NEW} now, not to https://evil.example/s" in refused["detail"]) == (409, True)
     status, made = await api("POST", {"source": "s", "url": NEW})

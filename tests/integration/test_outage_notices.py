@@ -20,10 +20,12 @@ async def test_each_receiver_has_one_notice_that_is_delivered_like_every_other(t
         await api.control.declarations.declare(TEXT)
         names = [f"{name}.example.org" for name in HOSTS]
         for name in names:
-            await api.control.observer.take_in(changed(name, [item("one")], T0))
+            await api.control.loops.observer.take_in(changed(name, [item("one")], T0))
         for name in names[:3]:
-            await api.control.observer.take_in(ProbeOutcome(name, OutcomeKind.TIMEOUT, T0 + 60, T0 + 90, requests=1))
-        await api.control.observer.take_in(changed(names[3], [item("one")], T0 + 600))
+            await api.control.loops.observer.take_in(
+                ProbeOutcome(name, OutcomeKind.TIMEOUT, T0 + 60, T0 + 90, requests=1)
+            )
+        await api.control.loops.observer.take_in(changed(names[3], [item("one")], T0 + 600))
         headers = await api.token("read")
         async with api.client.get("/api/v1/notifications", headers=headers) as answer:
             listed = (await answer.json())["items"]

@@ -92,7 +92,7 @@ async def test_a_picture_of_a_probe_is_there_with_the_notifications_that_the_pro
     assert request is not None
     assert request.wants_picture
     for number, titles in enumerate(("", "ab")):
-        assert await control.observer.take_in(offers(titles, T0 + 60.0 * (number + 1)))
+        assert await control.loops.observer.take_in(offers(titles, T0 + 60.0 * (number + 1)))
     async with running.client.get("/api/v1/notifications?rule=new%20offers", headers=read) as answer:
         listed = (await answer.json())["items"]
     assert [each["body"]["data"]["screenshot"] for each in listed] == [each["screenshot"] for each in listed]

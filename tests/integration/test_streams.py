@@ -132,7 +132,7 @@ async def test_a_stream_ends_when_its_token_is_dropped(running: Running) -> None
 
 async def test_a_probe_that_fires_a_rule_wakes_the_streams(running: Running) -> None:
     listener = await listen(running)
-    observer = running.control.observer
+    observer = running.control.loops.observer
     await observer.take_in(changed("s", [item("first", T0 - 5.0)], T0))
     await observer.take_in(changed("s", [item("second", T0 + 5.0), item("first", T0 - 5.0)], T0 + 10.0))
     (name,) = await listener.names(1)

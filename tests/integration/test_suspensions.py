@@ -117,7 +117,7 @@ class World:
             built = build(settings, parts)
             await built.declarations.start()
             tasks = [asyncio.create_task(built.declarations.suspensions.run())]
-            tasks += [asyncio.create_task(built.notifier.run())] if delivers else []
+            tasks += [asyncio.create_task(built.loops.notifier.run())] if delivers else []
             try:
                 yield Process(built, self.inbox, self.clock)
             finally:
@@ -276,13 +276,15 @@ async def test_a_paused_source_is_not_probed_not_even_after_a_restart(world: Wor
 async def test_a_resumed_source_keeps_to_its_budget_and_reports_what_changed_meanwhile(world: World) -> None:
     async with world.process() as daemon:
         decider = daemon.built.decider
-        await daemon.built.observer.take_in(changed("a", [item("old", T0 - 100)], T0 + 5.0))
+        await daemon.built.loops.observer.take_in(changed("a", [item("old", T0 - 100)], T0 + 5.0))
         assert decider.known.states["a"].last_start_s == T0 + 5.0
         await daemon.suspensions.pause("a", "token me")
         assert "a" not in decider.planner.sources
         await daemon.suspensions.resume("a")
         assert decider.planner.sources["a"].log.starts_s == [T0 + 5.0]
-        await daemon.built.observer.take_in(changed("a", [item("old", T0 - 100), item("new", T0 + 50)], T0 + 90.0))
+        await daemon.built.loops.observer.take_in(
+            changed("a", [item("old", T0 - 100), item("new", T0 + 50)], T0 + 90.0)
+        )
         found = (
             await daemon.built.queries.history.find_notifications(Wanted(frozenset({"other"})), before=None, limit=9)
         ).rows

@@ -32,7 +32,7 @@ async def client(running: Running) -> AsyncIterator[Client]:
 
 async def probed(running: Running) -> None:
     """Let the rule fire for two items that one probe found, in two intervals."""
-    take_in = running.control.observer.take_in
+    take_in = running.control.loops.observer.take_in
     await take_in(changed("s", [item("first", T0 - 5.0)], T0))
     news = [item("third", T0 + 25.0), item("second", T0 + 5.0)]
     await take_in(changed("s", [*news, item("first", T0 - 5.0)], T0 + 31.0))

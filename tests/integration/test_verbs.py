@@ -131,7 +131,7 @@ async def test_moves_are_listed_and_accepted(shell: Shell) -> None:
     code, _, err = await shell("moved", "--accept", "s")
     assert (code, "has not moved" in err) == (1, True)
     outcome = replace(changed("s", [item("a")], T0), permanent_url="https://new.example/s")
-    await shell.running.control.observer.take_in(outcome)
+    await shell.running.control.loops.observer.take_in(outcome)
     _, out, _ = await shell("moved")
     assert out.splitlines()[1].split()[:2] == ["s", "seen"]
     code, out, _ = await shell("moved", "--accept", "s")
@@ -143,9 +143,9 @@ async def test_moves_are_listed_and_accepted(shell: Shell) -> None:
 
 async def test_hosts_are_listed_with_what_they_answered(shell: Shell) -> None:
     assert (await shell("hosts"))[1] == "no host has been asked since the daemon started\n"
-    await shell.running.control.observer.take_in(changed("s", [item("a")], T0))
+    await shell.running.control.loops.observer.take_in(changed("s", [item("a")], T0))
     throttled = ProbeOutcome("s", OutcomeKind.THROTTLED, T0 + 60.0, T0 + 61.0, status=429, retry_after_s=600.0)
-    await shell.running.control.observer.take_in(throttled)
+    await shell.running.control.loops.observer.take_in(throttled)
     shell.capsys.readouterr()  # the log of the failure
     (host,) = await shell.json("hosts")
     assert (host["requests"], host["answers"], host["throttles"], host["failures"]) == (2, 1, 1, 0)

@@ -116,11 +116,11 @@ class World:
         """Probe the source: it shows ``items`` on top of what it showed before."""
         self.seen[:0] = items
         outcome = replace(changed("s", self.seen, self.clock.time_s()), hub_links=HubLinks((self.hub.url,), TOPIC))
-        assert await self.control.observer.take_in(outcome)
+        assert await self.control.loops.observer.take_in(outcome)
 
     async def look(self, *, after_s: float = 0.0) -> None:
         self.clock.jump(after_s)
-        await self.control.pushes.ask_hubs()
+        await self.control.loops.pushes.ask_hubs()
 
     async def notified(self) -> list[str]:
         rows = (await self.store.history.find_notifications(Wanted(rules=frozenset({"r"})), before=None, limit=99)).rows

@@ -76,7 +76,7 @@ class World:
         request = self.daemon.decider.request(source_id, self.clock.time_s())
         assert request is not None
         outcome = await self.daemon.resources.prober.probe(request)
-        await self.daemon.observer.take_in(outcome, reading=request.reading)
+        await self.daemon.loops.observer.take_in(outcome, reading=request.reading)
 
     async def go_to(self, at_s: float) -> None:
         """Let time pass until then, no faster than the loops come along."""
@@ -94,8 +94,8 @@ class World:
             rounds = 0 if self._is_busy() else rounds + 1
 
     def _is_busy(self) -> bool:
-        dispatcher: Any = getattr(self.daemon.notifier, "dispatcher", None)
-        under_way = self.daemon.probes._tasks or (dispatcher is not None and dispatcher._busy)
+        dispatcher: Any = getattr(self.daemon.loops.notifier, "dispatcher", None)
+        under_way = self.daemon.loops.probes._tasks or (dispatcher is not None and dispatcher._busy)
         return bool(under_way) or self.clock.sleepers < self.delivers + self.runs
 
     async def find_messages(self) -> list[str]:
@@ -198,7 +198,7 @@ async def running(case: Case, folder: Path, patch: pytest.MonkeyPatch) -> AsyncI
         world.built = build(settings, await _resources(world, settings, folder, port, stack))
         await world.daemon.declarations.start()
         await stack.enter_async_context(world.daemon.daemon._loops.evaluation)
-        loops = [world.daemon.notifier] * world.delivers + [world.daemon.probes] * world.runs
+        loops = [world.daemon.loops.notifier] * world.delivers + [world.daemon.loops.probes] * world.runs
         tasks = [asyncio.create_task(loop.run()) for loop in loops]
         try:
             yield world
