@@ -16,7 +16,8 @@ from rich.console import Console
 
 from proxyd.api import wire
 from proxyd.base.metrics import ROLES, Metrics, Samples
-from proxyd.cli.top import ORDERS, Seen, TopRow, TopState, TopView, after, clock_time, frame, health_lines, keys_in
+from proxyd.cli.top import TopView, keys_in
+from proxyd.cli.top_screens import ORDERS, Seen, TopRow, TopState, after, clock_time, frame, health_lines
 from proxyd.client.client import SourceOrder
 from proxyd.client.types import ComingProbe, NotificationListed, SourceListed
 from tests.fakes import FakeClock
