@@ -49,7 +49,6 @@ class Pushes:
     ) -> None:
         self._decider = decider
         self._hubs = decider.hubs
-        self._known = decider.known
         self._observer = observer
         self._store = store
         self._clock = clock
@@ -149,7 +148,7 @@ class Pushes:
     async def _take_in(self, known: Subscription, content_type: str | None, body: bytes) -> str:
         """Read a document and observe it; return its label in ``proxyd_pushes_total``."""
         request = self._decider.request(known.source_id, self._clock.time_s())
-        state = self._known.states.get(known.source_id)
+        state = self._decider.known.states.get(known.source_id)
         if request is None or state is None or state.first_contact_s is None:
             return "ignored"
         started_s = self._clock.time_s()

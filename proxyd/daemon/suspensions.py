@@ -16,7 +16,7 @@ from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.profile import Declaration
 from proxyd.core.model.suspension import Key, Subject, Suspension, lasting, mute_of, suspensions_of_sources
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.known.failing_rules import FailingRule
+from proxyd.core.rules.known.failing_rules import FailingRule, FailingRules
 from proxyd.store import SqlStore
 
 
@@ -43,13 +43,11 @@ def _all_of(known: dict[Key, Suspension]) -> Iterable[Suspension]:
 class Suspensions:
     """The paused sources and the muted rules and profiles; ``released`` is notified when deliveries may go again.
 
-    ``failing`` are the rules that failed the last time they were evaluated.
     ``turn`` is held from the check of a name to its suspension, and while a declaration is checked and swapped in.
     """
 
     def __init__(self, decider: Decider, store: SqlStore, clock: Clock) -> None:
         self._decider = decider
-        self.failing = decider.known.failing
         self._store = store
         self._clock = clock
         self.turn = asyncio.Lock()
@@ -59,6 +57,11 @@ class Suspensions:
         self._has_started = False
         self._changed = Signal()
         self._stopped = False
+
+    @property
+    def failing(self) -> FailingRules:
+        """The rules that failed the last time they were evaluated."""
+        return self._decider.known.failing
 
     # -- the loop
 

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
@@ -40,10 +40,10 @@ class SessionLimits:
     # the probes' timeout bound the open connections instead.
     connections: int = 0
     connections_per_host: int = 8
-    keepalive_s: float = 15.0  # how long a connection without a request stays open
-    connect_timeout_s: float = 10.0  # for one address, TCP and TLS together
+    keepalive_s: ClassVar[float] = 15.0  # how long a connection without a request stays open
+    connect_timeout_s: ClassVar[float] = 10.0  # for one address, TCP and TLS together
     dns_ttl_s: float = 60.0  # how long resolved addresses are cached
-    header_bytes: int = 32_768  # longest status line and longest header of a response
+    header_bytes: ClassVar[int] = 32_768  # longest status line and longest header of a response
 
 
 class NameThreads:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log, log10
+from typing import ClassVar
 
 from proxyd.api import wire
 from proxyd.api.web.page_texts import duration
@@ -58,7 +59,7 @@ class Frame:
     width: float = 640.0
     height: float = 200.0
     left: float = 52.0
-    bottom: float = 24.0
+    bottom: ClassVar[float] = 24.0
     top: float = 8.0
     right: float = 18.0
 

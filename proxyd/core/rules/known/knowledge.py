@@ -58,7 +58,6 @@ class DeciderSettings:
     source_spacing_s: float = 300.0  # least time between two probes of a source that sets no POLITENESS, in seconds
     # longest time for which proxyd believes an origin that says that nothing changes, in seconds
     freshness_cap_s: float = 21600.0
-    prior_mean_per_s: float = DEFAULT_MEAN_PER_S
     subscribes: bool = False  # whether hubs can reach the daemon; if not, no source is subscribed to
     # maps a host to the scope that a throttle of it silences; by default only the host
     throttle_scope: Callable[[str], str] = str
@@ -78,7 +77,7 @@ class Knowledge:
         self.compiled: Compiled = NOTHING_COMPILED
         self.paused: Mapping[str, Suspension] = {}  # by source
         self.owned: Ownership = EVERYTHING
-        self.estimates = Estimates(settings.prior_mean_per_s, settings.cycle)
+        self.estimates = Estimates(DEFAULT_MEAN_PER_S, settings.cycle)
         self.streams = StreamTable()
         self.failing = FailingRules()
 
