@@ -196,7 +196,7 @@ class PlanQueries:
 
     def capture_counts(self, rules: Iterable[str]) -> CaptureCounts:
         """Return how the execution intervals of some rules ended."""
-        return self._known.capture_counts(rules)
+        return self._known.streams.of_rules(rules)
 
     def _check_source(self, source_id: str) -> None:
         declared = self._declaration()

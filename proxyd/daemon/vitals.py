@@ -49,7 +49,7 @@ class DaemonVitals:
         metrics.outbox_age.set(0.0 if oldest_s is None else max(0.0, self.clock.time_s() - oldest_s))
         metrics.outbox_dead.set(dead)
         metrics.endpoints_disabled.set(len(await self.store.list_disabled_endpoints()))
-        counts = self.known.capture_counts(self.known.compiled.declaration.rules)
+        counts = self.known.streams.of_rules(self.known.compiled.declaration.rules)
         metrics.completeness.set(1.0 if counts.completeness is None else counts.completeness)
         metrics.utility.set(1.0 if counts.utility is None else counts.utility)
         metrics.unanswered.set(self.probes.silence_s(self.clock.time_s()))

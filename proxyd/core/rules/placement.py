@@ -248,7 +248,7 @@ class SourcePlacement:
             return
         fired = {record.rule for record in observation.rules.intervals}
         for demand in [each for each in planned.demands.rules if (each.rule, planned.source_id) in streams]:
-            events = self._known.count(demand.rule, planned.source_id)
+            events = self._known.streams[demand.rule, planned.source_id].count
             passing = self._known.matching_share(demand.rule, planned.source_id)
             counting_s = now_s - _counts_since_s(programs[demand.rule])
             demand.note_findings(Findings(now_s, planned.rate_per_s, events, demand.rule in fired, passing, counting_s))
@@ -259,8 +259,11 @@ class SourcePlacement:
         """Plan a source by its new rate, and lay its intervals at first contact."""
         source, now_s = self._known.compiled.sources[planned.source_id], outcome.finished_s
         record = observation.record
-        planned.rate_per_s = self._known.rate_per_s(source, now_s) if record is None else record.rate_per_s
-        planned.items_known = self._known.items_known(source, now_s) if record is None else record.items_known
+        if record is None:
+            planned.rate_per_s = self._known.rate_per_s(source, now_s)
+            planned.items_known = self._known.estimates.blend.items_known(self._known.state(source).rate, now_s)
+        else:
+            planned.rate_per_s, planned.items_known = record.rate_per_s, record.items_known
         planned.learns_until_s = observation.state.learns_until_s(self._known.settings.planner.first_day_s)
         if planned.last_seen_s is None and outcome.kind.is_success:
             self._lay(planned, now_s, is_first=True)
@@ -378,7 +381,7 @@ class SourcePlacement:
         streams = self._known.streams
         # one that waits to be placed may have demands of rules that no longer ask for it
         for demand in [each for each in planned.demands.rules if (each.rule, planned.source_id) in streams]:
-            count = self._known.count(demand.rule, planned.source_id)
+            count = self._known.streams[demand.rule, planned.source_id].count
             demand.lay(now_s, rate_per_s=planned.rate_per_s, count=count, is_first=is_first)
 
 
@@ -420,7 +423,7 @@ def _demands_of(
             now_s=now_s,
             since_s=_counts_since_s(program),
             rate_per_s=rate_per_s,
-            count=known.count(program.rule.name, source_id),
+            count=known.streams[program.rule.name, source_id].count,
             passing=known.matching_share(program.rule.name, source_id),
             life_s=program.life_s,
             losses=losses,

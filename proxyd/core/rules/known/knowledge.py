@@ -17,7 +17,7 @@ from proxyd.core.rules.known.compiled import NOTHING_COMPILED, Compiled, reading
 from proxyd.core.rules.known.context import SourceContext
 from proxyd.core.rules.known.estimates import Estimates
 from proxyd.core.rules.known.failing_rules import FailingRules
-from proxyd.core.rules.known.rule_counts import CaptureCounts, StreamTable
+from proxyd.core.rules.known.rule_counts import StreamTable
 from proxyd.core.rules.known.state import AcceptedMove, SourceState
 from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.programs.stream_state import StreamState
@@ -155,10 +155,6 @@ class Knowledge:
         """Return the estimated update rate of a source, in items per second."""
         return self.estimates.rate_per_s(self.state(source), source, now_s)
 
-    def items_known(self, source: Source, now_s: float) -> float:
-        """Return from how many items the update rate of a source is known."""
-        return self.estimates.blend.items_known(self.state(source).rate, now_s)
-
     def politeness(self, source: Source) -> PolitenessBudget:
         """Return how often a source may be probed."""
         asked, spacing_s, chronon_s = source.politeness, self.settings.source_spacing_s, self.grid.length_s
@@ -167,10 +163,6 @@ class Knowledge:
         spacing_s = asked.spacing.in_seconds(chronon_s=chronon_s) if asked.spacing else spacing_s
         per_s = asked.per.in_seconds(chronon_s=chronon_s) if asked.per else 0.0
         return PolitenessBudget(spacing_s, asked.probes, per_s)
-
-    def count(self, rule: str, source_id: str) -> int:
-        """Return how many events a rule has counted on a source."""
-        return self.streams[rule, source_id].count
 
     def matching(self, source_id: str) -> float:
         """Return the share of a source's events that match its rules: that of the rule for which it weighs most."""
@@ -187,10 +179,6 @@ class Knowledge:
     def matching_share(self, rule: str, source_id: str) -> float:
         """Return the expected share of a source's events that a rule counts."""
         return self.streams.matching(rule, source_id) if _selects(self.compiled.programs[rule]) else 1.0
-
-    def capture_counts(self, rules: Iterable[str]) -> CaptureCounts:
-        """Return the counts of execution intervals of declared rules since their START."""
-        return self.streams.of_rules(rules)
 
     def keep_streams(self, streams: Iterable[StreamState]) -> None:
         """Keep streams as the newest."""
