@@ -18,7 +18,6 @@ import numpy as np
 import structlog
 from sqlalchemy import make_url
 
-from proxyd.api.forwarding import Peer
 from proxyd.app import wiring as app
 from proxyd.app.network import Network, open_channels, open_network, open_tracer
 from proxyd.app.server import ApiSettings, serve_api, serve_health
@@ -27,19 +26,16 @@ from proxyd.base.interpreter import tune_interpreter
 from proxyd.base.log import configure
 from proxyd.base.metrics import ROLES, Metrics
 from proxyd.base.ports import Transport
-from proxyd.cluster.division import division_of
 from proxyd.cluster.messages import OUTBOX
 from proxyd.cluster.planner_processes import processes, wait_for_end
 from proxyd.config import SecretStore, Settings, supervision
 from proxyd.core.errors import ClusterError, ConfigError, LeaseLostError, StoreUnreachableError
 from proxyd.core.model.chronon import ChrononGrid
-from proxyd.core.rules.known.knowledge import Knowledge
-from proxyd.core.rules.known.subscriptions import Hubs
 from proxyd.daemon import Daemon, DistantNotifier, PushParts, Supervisor
 from proxyd.notify import Channels, LeasedChannel
 from proxyd.probing import LocalTransport
 from proxyd.store import SqlStore
-from proxyd.store.databases.shards import FIRST_SHARD, OwnShards, shard_of
+from proxyd.store.databases.shards import OwnShards, shard_of
 from proxyd.store.followed_rows import FollowedFleet
 from proxyd.tracing import NO_TRACES, Tracer
 
@@ -47,8 +43,8 @@ try:
     from proxyd.cluster.batch_prober import BatchProber, ProberSettings
     from proxyd.cluster.link import ClusterSettings, NatsConnection, open_link
     from proxyd.cluster.nats_transport import NatsTransport, TransportSettings
-    from proxyd.cluster.shared_fleet import share_fleet
-    from proxyd.store.databases.membership import Member, Membership, Shares, sharing
+    from proxyd.cluster.shared_fleet import SharingPlanners, share_fleet
+    from proxyd.store.databases.membership import Membership, sharing
 except ModuleNotFoundError as error:  # the optional dependency is not installed
     raise ConfigError(
         [f"this needs {error.name}: pip install '.[cluster]' in proxyd's folder (docs/scaling.md)"]
@@ -59,52 +55,6 @@ _HOLD = 0.4  # of a lease, for which a silent prober works on: work goes on with
 _QUEUE = 0.25  # of a chronon, for which a probe waits for a prober
 _PATIENCE = 4.0  # times probe_timeout and host_spacing, for one request with its redirects and robots.txt
 log = structlog.get_logger("roles")
-
-
-@dataclass(frozen=True, slots=True)
-class _Planners:
-    """Says which planner answers what: the one with a source, or the one that looks after the declaration."""
-
-    shares: Shares
-    known: Knowledge
-    hubs: Hubs
-    store: SqlStore
-
-    @property
-    def secret(self) -> str:
-        """What other planners ask this one with."""
-        return self.shares.secret
-
-    def answering(self, source: str | None) -> Peer | None:
-        """Return who answers a request about a source, or another one; ``None`` if this planner does."""
-        declared = None if source is None else self.known.compiled.declaration.sources.get(source)
-        return self._having(FIRST_SHARD if declared is None else division_of(self.known).shard_of(declared.url))
-
-    def planner_of_host(self, host: str) -> Peer | None:
-        """Return the other planner that spaces the requests to a host; ``None`` if this one does, or nobody."""
-        division = division_of(self.known)
-        return self._having(division.shard_of_scope(division.scope_of(host)))
-
-    def _having(self, shard: int) -> Peer | None:
-        holder = None if shard in self.shares.own else self.shares.holder_of(shard)
-        if holder is None or holder.number == self.shares.number:  # ours, where probers still work for the last one
-            return None
-        return _peer(holder)
-
-    def others(self) -> list[Peer]:
-        """Return all other planners."""
-        return [_peer(each) for each in self.shares.others]
-
-    async def peer_called(self, callback_id: str) -> Peer | None:
-        """Return who has the source with this callback of its hub; ``None`` if this planner or nobody has."""
-        if self.hubs.subscription_called(callback_id) is not None:
-            return None
-        source = await self.store.subscriptions.source_of(callback_id)
-        return None if source is None else self.answering(source)
-
-
-def _peer(member: Member) -> Peer:
-    return Peer(member.name, member.address, member.secret)
 
 
 class _StoppedError(Exception):
@@ -191,7 +141,7 @@ class Machine:
             known = built.decider.known
             if isinstance(transport, NatsTransport):
                 transport.give_turns(lambda host: known.owned.has_host(host))
-            planners = _Planners(shares, known, built.decider.hubs, parts.store)
+            planners = SharingPlanners(shares, known, built.decider.hubs, parts.store)
             turns = self.network.turns if self.link is None else None  # otherwise probers make the requests
             async with serve_api(built.queries, ApiSettings.of(settings), planners, turns):
                 await self._work(joined, parts.store, lambda: self._run(built.daemon))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from math import inf, sqrt
 from typing import TypeVar
 
 import structlog
 
+from proxyd.api.forwarding import Peer
 from proxyd.app.wiring import Built
 from proxyd.base.clock import Signal
 from proxyd.base.ports import Clock
@@ -21,12 +22,13 @@ from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.known.compiled import Swap
 from proxyd.core.rules.known.knowledge import Knowledge, Ownership
 from proxyd.core.rules.known.state import JointInterval, SourceState
-from proxyd.core.rules.known.subscriptions import Subscription
+from proxyd.core.rules.known.subscriptions import Hubs, Subscription
 from proxyd.core.rules.programs.stream_state import StreamState
 from proxyd.daemon.declarations import Declarations, Gate
 from proxyd.daemon.plan_loop import in_parts
 from proxyd.daemon.rule_evaluation import StreamRecall
-from proxyd.store.databases.membership import Shares
+from proxyd.store import SqlStore
+from proxyd.store.databases.membership import Member, Shares
 from proxyd.store.databases.shards import FIRST_SHARD, SHARDS, shard_of
 from proxyd.store.followed_rows import FollowedFleet
 
@@ -467,3 +469,49 @@ def share_fleet(built: Built, shares: Shares, stored: FollowedFleet) -> None:
     fleet.looked.listen(notifier.wake)
     fleet.told.listen(built.news.notify)
     fleet.turned_over.listen(notifier.wake_pings)
+
+
+@dataclass(frozen=True, slots=True)
+class SharingPlanners:
+    """Says which planner answers what: the one with a source, or the one that looks after the declaration."""
+
+    shares: Shares
+    known: Knowledge
+    hubs: Hubs
+    store: SqlStore
+
+    @property
+    def secret(self) -> str:
+        """What other planners ask this one with."""
+        return self.shares.secret
+
+    def answering(self, source: str | None) -> Peer | None:
+        """Return who answers a request about a source, or another one; ``None`` if this planner does."""
+        declared = None if source is None else self.known.compiled.declaration.sources.get(source)
+        return self._having(FIRST_SHARD if declared is None else division_of(self.known).shard_of(declared.url))
+
+    def planner_of_host(self, host: str) -> Peer | None:
+        """Return the other planner that spaces the requests to a host; ``None`` if this one does, or nobody."""
+        division = division_of(self.known)
+        return self._having(division.shard_of_scope(division.scope_of(host)))
+
+    def _having(self, shard: int) -> Peer | None:
+        holder = None if shard in self.shares.own else self.shares.holder_of(shard)
+        if holder is None or holder.number == self.shares.number:  # ours, where probers still work for the last one
+            return None
+        return _peer(holder)
+
+    def others(self) -> list[Peer]:
+        """Return all other planners."""
+        return [_peer(each) for each in self.shares.others]
+
+    async def peer_called(self, callback_id: str) -> Peer | None:
+        """Return who has the source with this callback of its hub; ``None`` if this planner or nobody has."""
+        if self.hubs.subscription_called(callback_id) is not None:
+            return None
+        source = await self.store.subscriptions.source_of(callback_id)
+        return None if source is None else self.answering(source)
+
+
+def _peer(member: Member) -> Peer:
+    return Peer(member.name, member.address, member.secret)
