@@ -188,7 +188,7 @@ class Suspensions:
             called = f"{key[0].value} {name}"
             if key not in self._known:
                 return SuspensionChange(f"{called} is not muted{self._by_profile(key)}", None, is_new=False)
-            dropped = self._rules(key) if drop else ()
+            dropped = _rules_of(key, self._declaration) if drop else ()
             count = await self._change(_without(key), self._declaration, dropped=dropped)
         said = f"{called} is no longer muted"
         if still := self._by_profile(key):
@@ -245,11 +245,6 @@ class Suspensions:
         if not self._has_started:
             raise BusyError("the daemon is starting; try again in a few seconds")
 
-    def _rules(self, key: Key) -> list[str]:
-        if key[0] is Subject.RULE:
-            return [key[1]]
-        return [name for name, rule in self._declaration.rules.items() if key[1] in rule.profiles]
-
     def _by_profile(self, key: Key) -> str:
         """Return which profile mutes a rule, as the end of a sentence."""
         if key[0] is not Subject.RULE:
@@ -264,3 +259,10 @@ def _without(key: Key) -> Callable[[dict[Key, Suspension]], list[Suspension]]:
 
 def _ends(suspension: Suspension) -> str:
     return "until it is unmuted" if suspension.until_s is None else f"until {iso_time(suspension.until_s)}"
+
+
+def _rules_of(key: Key, declaration: Declaration) -> list[str]:
+    """Return the rules that a muted rule or profile is about."""
+    if key[0] is Subject.RULE:
+        return [key[1]]
+    return [name for name, rule in declaration.rules.items() if key[1] in rule.profiles]
