@@ -112,6 +112,8 @@ class RecordingMemory:
         self._items: dict[str, dict[str, Item]] = {}
         self._present: dict[str, Sequence[str]] = {}
 
+    can_record = True
+
     async def known(self, source_id: str, needed: StoreQuery) -> StoredContext:
         found = self._items.get(source_id, {})
         wanted = None if needed.item_ids is None else {*needed.item_ids, *needed.former_ids}

@@ -71,6 +71,9 @@ class Metrics:
         self.unanswered = Gauge(
             "proxyd_probes_unanswered_seconds", "For how long probes have been started without any outcome.", registry=r
         )
+        self.store_waits = Gauge(
+            "proxyd_store_waits_seconds", "For how long the database has not been written: locked, or full.", registry=r
+        )
         self.prober_aside = Gauge(
             "proxyd_prober_aside",
             "1 for a prober that fails where others do not, and has no work.",

@@ -93,6 +93,10 @@ class Transport(Protocol):
 class Memory(Protocol):
     """The storage that probes use."""
 
+    @property
+    def can_record(self) -> bool:
+        """Whether it takes in outcomes now; otherwise they wait."""
+
     async def known(self, source_id: str, needed: StoreQuery) -> StoredContext:
         """Return the stored items of a source and the histories that a query needs."""
 

@@ -27,6 +27,7 @@
     |  |- UnreadableError               another machine sent an unreadable message
     |- DeliveryError                    retryable: the outbox decides from it
     `- StoreError
+       |- StoreBusyError               the database cannot do it now: a lock, a full disk; it is tried again
        |- StoreUnreachableError        the database does not answer; it may come back
        |- NotFoundError(LookupError)
        `- ConflictError                another owner, or changed in the meantime
@@ -257,6 +258,10 @@ class StoreError(ProxydError):
 
 class StoreInUseError(StoreError):
     """Another process holds the database."""
+
+
+class StoreBusyError(StoreError):
+    """The database cannot do it now."""
 
 
 class StoreUnreachableError(StoreError):

@@ -15,7 +15,7 @@ from proxyd.base.interpreter import growing
 from proxyd.base.metrics import ROLES, Metrics
 from proxyd.base.ports import Clock, Transport
 from proxyd.config import Settings, Supervision
-from proxyd.core.errors import StoreError
+from proxyd.core.errors import StoreBusyError, StoreError
 from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.delivery_queries import Notifier
 from proxyd.daemon.housekeeping import Housekeeping, measure_lag
@@ -61,7 +61,8 @@ class Supervisor:
             return
         while True:
             with suppress(StoreError):  # the writer reports it; without a commit the watchdog is not fed
-                await self._commit()
+                with suppress(StoreBusyError):  # but it is while a lock or a full disk is waited for
+                    await self._commit()
                 self._send("WATCHDOG=1")
             await self._clock.sleep(self._told.watchdog_s / _FEEDS)
 

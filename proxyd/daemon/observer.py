@@ -48,6 +48,11 @@ class Observer:
         self._ended_by: tuple[str, ...] = ()  # the source of the joint interval that is being ended
         self._was_up = True
 
+    @property
+    def can_take_in(self) -> bool:
+        """Whether outcomes can be recorded now."""
+        return self._memory.can_record
+
     async def take_in(self, outcome: ProbeOutcome, *, reading: str | None = None, probe: Probe | None = None) -> bool:
         """Observe an outcome and record it; it cannot be lost when this returns.
 

@@ -263,14 +263,18 @@ class ProbeLoop:
         async with asyncio.TaskGroup() as tasks:
             while not self.is_draining:
                 now_s = self._clock.time_s()
-                self._choice.choose(grid.chronon_at(now_s), now_s)
+                can_record = self._observer.can_take_in
+                if can_record:  # otherwise outcomes would pile up, and be made again after an end
+                    self._choice.choose(grid.chronon_at(now_s), now_s)
                 if self._ending is None and self._decider.captures.is_overdue(now_s):
                     self._ending = tasks.create_task(self._end_overdue(now_s), name="end intervals")
                 if self._placing is None and self._decider.placement.is_waiting:
                     self._placing = tasks.create_task(self._place(), name="place sources")
-                for planned in self._choice.take_due(now_s):
+                for planned in self._choice.take_due(now_s) if can_record else ():
                     self._start(planned, now_s, tasks)
-                next_s = min(grid.start_s(grid.chronon_at(now_s) + 1), self._choice.waiting.next_s())
+                next_s = grid.start_s(grid.chronon_at(now_s) + 1)
+                if can_record:
+                    next_s = min(next_s, self._choice.waiting.next_s())
                 await self._wake.sleep(self._clock, next_s - self._clock.time_s())
 
     async def drain(self, timeout_s: float) -> None:

@@ -53,6 +53,7 @@ class DaemonVitals:
         metrics.completeness.set(1.0 if counts.completeness is None else counts.completeness)
         metrics.utility.set(1.0 if counts.utility is None else counts.utility)
         metrics.unanswered.set(self.probes.silence_s(self.clock.time_s()))
+        metrics.store_waits.set(self.store.writer.waits_s)
         metrics.models_off.set(len(self.explainer.misfits()))
 
     @property

@@ -259,6 +259,7 @@ async def open_store(database: str | Path, grid: ChrononGrid) -> AsyncIterator[S
         if is_postgresql(database) and not await connections.writer.call(is_newest):
             await _lock_out(connections)
         await migrate(connections.writer)
+        await connections.upkeep.checkpoint()  # a process that ended at once may have left a long log
         yield SqlStore(connections, grid)
 
 

@@ -119,7 +119,7 @@ class SqlOutbox(SqlDigests):
         await self._writer.submit(self._write_accepted)
 
     def _write_accepted(self, connection: Connection) -> None:
-        accepted = take_all(self._accepted)
+        accepted = take_all(connection, self._accepted)
         if not accepted:
             return
         done = [{"of_position": d.position, "at_s": now_s, "times": d.attempts + 1} for d, now_s, _ in accepted]

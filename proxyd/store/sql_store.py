@@ -72,7 +72,7 @@ class _SqlSubscriptions:
 
     def write(self, connection: Connection) -> None:
         """Write each source's newest subscription: those of observations and others must not overtake each other."""
-        waiting = dict(take_all(self._waiting))
+        waiting = dict(take_all(connection, self._waiting))
         kept = [rows.subscription_row(each) for each in waiting.values() if each is not None]
         gone = [source_id for source_id, each in waiting.items() if each is None]
         execute_many(connection, _UPSERT_SUBSCRIPTION, kept)
@@ -83,7 +83,7 @@ class SqlStore(SqlOutbox):
     """Reads on connections of its own; writes through the group-committing writer, whose task the owner must run."""
 
     def __init__(self, connections: StoreConnections, grid: ChrononGrid, shards: OwnShards | None = None) -> None:
-        self.writer = Writer(connections.writer)
+        self.writer = Writer(connections.writer, connections.upkeep.checkpoint)
 
         async def people(query: Select[*tuple[Any, ...]], values: Mapping[str, object] | None = None) -> Sequence[Any]:
             """Return all rows of a query that may be slow: probes and deliveries do not wait for it."""
@@ -102,6 +102,11 @@ class SqlStore(SqlOutbox):
         self._connections = connections
         self._grid = grid
         self._waiting: deque[Observation | RuleResults] = deque()
+
+    @property
+    def can_record(self) -> bool:
+        """Whether it takes in outcomes now; otherwise they wait for a lock, or for space on the disk."""
+        return not self.writer.waits_for
 
     # -- sources and streams
 
@@ -192,7 +197,7 @@ class SqlStore(SqlOutbox):
         await self.writer.submit(self._record_waiting)
 
     def _record_waiting(self, connection: Connection) -> None:
-        waiting = take_all(self._waiting)
+        waiting = take_all(connection, self._waiting)
         observations = [each for each in waiting if isinstance(each, Observation)]
         if observations:
             record_observations(connection, observations, self._part())

@@ -89,7 +89,7 @@ class SqlWebhooks:
 
     def _write_answers(self, connection: Connection) -> None:
         """Write the answers of all webhooks that wait for the same commit, whose rows are locked in order."""
-        answers = take_all(self._answers)
+        answers = take_all(connection, self._answers)
         if not answers:
             return
         among = tuple_(*_COLUMNS).in_([each.key for each in answers])

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
+import structlog
 from sqlalchemy import Connection, text
 
-from proxyd.core.errors import ProxydError, StoreError, StoreUnreachableError
+from proxyd.core.errors import ProxydError, StoreBusyError, StoreError, StoreUnreachableError
 from proxyd.store.databases.connections import Connections
 
 T = TypeVar("T")
 Write: TypeAlias = Callable[[Connection], T]
 Result: TypeAlias = tuple[Any, ProxydError | None]
 MAX_BATCH = 64
+_AGAIN_S = 1.0
+_TAKEN = "taken"  # where the transaction keeps what it took
+log = structlog.get_logger("store")
 
 
 @dataclass(slots=True)
@@ -29,12 +34,18 @@ class _Queued:
 class Writer:
     """Runs writes one after the other on the only writing connection.
 
-    ``run`` is a task of its own. If the database fails, the writes of its batch fail too, and it raises ``StoreError``,
-    which ends the daemon: a monitor that cannot remember must not go on.
+    ``run`` is a task of its own. While the database is busy (locked, or its disk is full) it tries again. If the
+    database fails, the writes of its batch fail too, and it raises ``StoreError``, which ends the daemon: a monitor
+    that cannot remember must not go on.
+
+    ``make_room`` is called when the database is busy; it may free space on a full disk.
     """
 
-    def __init__(self, connection: Connections) -> None:
+    def __init__(self, connection: Connections, make_room: Callable[[], Awaitable[None]] | None = None) -> None:
+        self.waits_for = ""  # why it waits for the database; empty while it does not
+        self._waits_since_s = 0.0
         self._connection = connection
+        self._make_room = make_room
         self._queue: asyncio.Queue[_Queued | None] = asyncio.Queue()
         self._failed: StoreError | None = None
         self._closed = False
@@ -53,9 +64,22 @@ class Writer:
         self._queue.put_nowait(_Queued(write, done))
         return await done
 
+    @property
+    def waits_s(self) -> float:
+        """For how long it has waited for the database, in seconds; 0 if it does not."""
+        return asyncio.get_running_loop().time() - self._waits_since_s if self.waits_for else 0.0
+
     async def ping(self) -> None:
-        """Prove that writes are committed."""
-        await self.submit(lambda connection: connection.execute(text("SELECT 1")))
+        """Prove that writes are committed; raise ``StoreBusyError`` while the database is busy."""
+        committing = asyncio.create_task(self.submit(lambda on: on.execute(text("SELECT 1"))), name="ping")
+        try:
+            while not committing.done():
+                if self.waits_for:
+                    raise StoreBusyError(self.waits_for)
+                await asyncio.wait([committing], timeout=_AGAIN_S)
+        finally:
+            committing.cancel()
+        committing.result()
 
     async def run(self) -> None:
         """Commit batches until ``close``."""
@@ -109,8 +133,7 @@ class Writer:
                 queued.done.set_exception(error)
 
     async def _commit(self, batch: list[_Queued]) -> None:
-        writes = [queued.write for queued in batch]
-        results = await self._connection.call(lambda connection: _run(connection, writes))
+        results = await self._results([queued.write for queued in batch])
         for queued, (result, refusal) in zip(batch, results, strict=True):
             if queued.done.done():
                 continue
@@ -119,15 +142,58 @@ class Writer:
             else:
                 queued.done.set_result(result)
 
+    async def _results(self, writes: Sequence[Write[Any]]) -> list[Result]:
+        """Return the results of a batch once it is committed, however long the database is busy."""
+        while True:
+            taken = _Taken()
+            try:
+                results = await self._connection.call(partial(_run, writes, taken))
+            except StoreBusyError as error:
+                taken.put_back()
+                await self._wait(error)
+            else:
+                if self.waits_for:
+                    log.info("the database is written again", after_s=round(self.waits_s, 1))
+                    self.waits_for = ""
+                return results
 
-def take_all(waiting: deque[T]) -> list[T]:
-    """Take all waiting entries; the event loop may append more at any time."""
+    async def _wait(self, error: StoreBusyError) -> None:
+        """Wait before the next attempt; raise ``error`` if the store is closing meanwhile."""
+        if not self.waits_for:
+            self._waits_since_s = asyncio.get_running_loop().time()
+            log.warning("the database is not written: no probes are made until it is", error=str(error))
+        self.waits_for = str(error)
+        if self._make_room is not None:
+            with suppress(StoreError):  # the next attempt says what is wrong
+                await self._make_room()
+        if self._closed:
+            raise error
+        await asyncio.sleep(_AGAIN_S)
+
+
+class _Taken(list[tuple[deque[Any], list[Any]]]):
+    """What a transaction took from deques."""
+
+    def put_back(self) -> None:
+        """Put all back in order, before what came meanwhile."""
+        for waiting, entries in reversed(self):
+            waiting.extendleft(reversed(entries))
+
+
+def take_all(connection: Connection, waiting: deque[T]) -> list[T]:
+    """Take all waiting entries for a transaction; they come back if it is rolled back.
+
+    The event loop may append more at any time.
+    """
     # In this way, writes that wait for the same commit share their statements: the first does the work of all
-    return [waiting.popleft() for _ in range(len(waiting))]
+    entries = [waiting.popleft() for _ in range(len(waiting))]
+    connection.info[_TAKEN].append((waiting, entries))
+    return entries
 
 
-def _run(connection: Connection, writes: Sequence[Write[Any]]) -> list[Result]:
+def _run(writes: Sequence[Write[Any]], taken: _Taken, connection: Connection) -> list[Result]:
     """Run writes one after the other; one that refuses does so before it has changed anything."""
+    connection.info[_TAKEN] = taken
     results: list[Result] = []
     for write in writes:
         try:

@@ -475,11 +475,20 @@ class Daemon:
         await self.stop()
         await self.start()
 
-    def fill_disk(self, free_bytes: int = 0) -> None:
-        """Let the daemon's files grow no further than ``free_bytes`` beyond the longest of its database."""
+    def fill_disk(self, free_bytes: int | None = None) -> None:
+        """Let the daemon's files grow no further than ``free_bytes`` beyond the longest of its database.
+
+        Without ``free_bytes`` only the first pages can be written, so that the log cannot be written back.
+        """
         longest = max(path.stat().st_size for path in self.database.parent.glob("proxyd.db*"))
         _, hard = resource.prlimit(self.pid, resource.RLIMIT_FSIZE)
-        resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (longest + free_bytes, hard))
+        most = 65_536 if free_bytes is None else longest + free_bytes
+        resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (most, hard))
+
+    def free_disk(self) -> None:
+        """Let the daemon's files grow again."""
+        _, hard = resource.prlimit(self.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (hard, hard))
 
     # -- asking it
 

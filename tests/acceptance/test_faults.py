@@ -1,7 +1,8 @@
-"""A database that cannot be written stops the daemon with a clear word, and costs nothing but time."""
+"""A database that cannot be written is waited for, or ends the daemon with a clear word; it costs nothing but time."""
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import os
 import resource
@@ -57,18 +58,28 @@ async def running(w: World) -> None:
     await w.daemon.knows("feed")
 
 
-async def publish_until_it_ends(w: World) -> list[str]:
-    """Let the feed gain an item for every probe, as long as the daemon runs; return them."""
+async def publish_until_it_waits(w: World) -> list[str]:
+    """Let the feed gain an item for every probe until nothing more can be written; return them."""
     feed, before = w.origin.feeds["feed"], w.origin.asked["feed"]
     first = len(feed.guids)
 
-    def ended() -> bool:
+    async def waits() -> bool:
         if len(feed.guids) - first <= w.origin.asked["feed"] - before:
             feed.add(1)
-        return w.daemon.has_ended
+        return await w.daemon.metric("proxyd_store_waits_seconds") > 2.0
 
-    await eventually(ended, "the disk is full", state=lambda: w.daemon.log[-2000:])
+    await eventually(waits, "the disk is full", state=lambda: w.daemon.log[-2000:])
     return feed.guids[first:]
+
+
+async def makes_no_probes(w: World) -> None:
+    """Check that no probes start: those under way end first."""
+    before = w.origin.asked["feed"]
+    await asyncio.sleep(1.5)
+    assert w.origin.asked["feed"] == before
+    assert await w.daemon.metric("proxyd_store_waits_seconds") > 0
+    assert "no probes are made" in w.daemon.log
+    assert "Traceback" not in w.daemon.log, w.daemon.log
 
 
 @contextmanager
@@ -128,18 +139,27 @@ def damage(database: Path, where: Callable[[Path], tuple[int, int]]) -> None:
         file.write(bytes(range(256)) * (length // 256) + b"\xa5" * (length % 256))
 
 
-async def test_a_disk_that_fills_up_stops_it_and_nothing_is_lost(tmp_path: Path) -> None:
+async def test_a_disk_that_fills_up_is_waited_for_and_nothing_is_lost(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         await running(w)
         feed = w.origin.feeds["feed"]
         news = feed.add(4)
         await w.receiver.received("each", 4)
-        for free_bytes in (0, 50_000):
+        for free_bytes in (0, 50_000):  # there is room again once the log is written back
             w.daemon.fill_disk(free_bytes)
-            news += await publish_until_it_ends(w)
-            await stopped_with(w, "the database failed", "disk")
-            assert integrity(w.daemon.database) == "ok"
-            await w.daemon.start()
+            news += feed.add(2)
+            assert await w.receiver.received("each", len(news)) == news
+            w.daemon.fill_disk()
+            news += await publish_until_it_waits(w)
+            await makes_no_probes(w)
+            w.daemon.free_disk()
+            assert await w.receiver.received("each", len(news)) == news
+            w.daemon.forget_log()
+        w.daemon.fill_disk()
+        news += await publish_until_it_waits(w)
+        await w.daemon.kill()
+        assert integrity(w.daemon.database) == "ok"
+        await w.daemon.start()
         news += feed.add(3 - len(news) % 3)
         assert await w.receiver.received("each", len(news)) == news
         assert await w.receiver.received("third", len(news)) == news
@@ -220,7 +240,7 @@ async def test_a_database_that_another_program_holds_for_a_while_is_waited_for(t
 
 
 @pytest.mark.long
-async def test_a_database_that_another_program_keeps_is_said_and_nothing_is_lost(tmp_path: Path) -> None:
+async def test_a_database_that_another_program_keeps_is_waited_for_and_nothing_is_lost(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         await running(w)
         feed = w.origin.feeds["feed"]
@@ -228,15 +248,22 @@ async def test_a_database_that_another_program_keeps_is_said_and_nothing_is_lost
         await w.receiver.received("each", 2)
         with locked(w.daemon.database):
             news += feed.add(2)
-            said = ("locked", "end the other program", str(w.daemon.database))
-            await stopped_with(w, *said)
-            await w.daemon.spawn()
-            await stopped_with(w, *said)
-        await w.daemon.start()
-        news += feed.add(2)
-        assert await w.receiver.received("each", 6) == news
-        assert await w.receiver.received("third", 6) == news
+            news += await publish_until_it_waits(w)
+            await makes_no_probes(w)
+            await asyncio.sleep(20.0)
+            assert not w.daemon.has_ended
+        seen = len(news)
+        assert await w.receiver.received("each", seen) == news
+        news += feed.add(3 - seen % 3)
+        assert await w.receiver.received("each", len(news)) == news
+        assert await w.receiver.received("third", len(news)) == news
         one_id_for_each_item(w.receiver, "each")
+        assert "the database is written again" in w.daemon.log
+        with locked(w.daemon.database):
+            await w.daemon.stop()
+            w.daemon.forget_log()
+            await w.daemon.spawn()
+            await stopped_with(w, "locked", "end the other program", str(w.daemon.database))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import structlog
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, func, insert, select, text
 
 from proxyd.base.metrics import Metrics
 from proxyd.config import Settings, load
@@ -22,6 +22,7 @@ from proxyd.core.model.outcome import Picture
 from proxyd.daemon.housekeeping import Housekeeping, back_up, make_scheduler, newest_backup_s
 from proxyd.store import SqlStore, open_store
 from proxyd.store.databases.sqlite import sqlite_connections
+from proxyd.store.databases.tables import texts
 from proxyd.store.listed_rows import Wanted
 from tests.fakes import FakeClock
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source
@@ -177,7 +178,7 @@ async def test_sqlite_is_opened_the_way_that_loses_nothing(tmp_path: Path) -> No
             for pragma in ("journal_mode", "wal_autocheckpoint", "synchronous", "query_only", "mmap_size"):
                 found[name, pragma] = await connections.call(partial(_pragma, pragma))
     assert found["writer", "journal_mode"] == "wal"
-    assert found["writer", "wal_autocheckpoint"] == 0
+    assert found["writer", "wal_autocheckpoint"] == 2000
     assert found["writer", "synchronous"] == 2
     assert found["reader", "query_only"] == found["people", "query_only"] == 1
     assert not found["writer", "mmap_size"]
@@ -219,3 +220,23 @@ async def test_pictures_above_their_size_go_with_what_is_past_its_retention(stor
     listed = (await store.history.find_notifications(Wanted(), before=None, limit=9)).rows
     found = [await store.history.picture(each.notification_id) for each in listed]
     assert found == [Picture("image/png", b"%100d" % 2), None, None]
+
+
+async def test_the_log_of_sqlite_is_bounded_and_written_back_at_the_start(tmp_path: Path) -> None:
+    database, log = tmp_path / "d.db", tmp_path / "d.db-wal"
+    row = {"origin": "file", "position": 0, "text": "x" * 1_000_000}
+    longest = 0
+    async with open_store(database, ChrononGrid(10.0)) as store, store.writer.running():
+        for number in range(60):
+            write = partial(Connection.execute, statement=insert(texts), parameters=[row | {"name": str(number)}])
+            await store.writer.submit(write)
+            longest = max(longest, log.stat().st_size)
+        for file in (database, log):
+            # as a process leaves them that ends at once
+            (tmp_path / f"{file.name}.left").write_bytes(file.read_bytes())
+    assert 1_000_000 < longest < 20_000_000
+    for file in (database, log):
+        file.write_bytes((tmp_path / f"{file.name}.left").read_bytes())
+    async with open_store(database, ChrononGrid(10.0)) as store:
+        assert log.stat().st_size == 0
+        assert (await store.read(select(func.count()).select_from(texts)))[0][0] == 60

@@ -14,21 +14,27 @@ from typing import Any, Protocol, TypeVar
 from sqlalchemy import URL, Connection, Select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from proxyd.core.errors import StoreError
+from proxyd.core.errors import StoreBusyError, StoreError
 
 T = TypeVar("T")
 LOCKS = 0x70727864  # the class of proxyd's advisory locks in PostgreSQL
 MEMBERS = LOCKS + 1  # that of the processes that share a role's work
 NEWS = 11  # the lock of what planners record one after the other: notifications, and what these depend on
 _REMEDIES = {
-    sqlite3.SQLITE_BUSY: "end the other program that holds it, then start proxyd again",
+    sqlite3.SQLITE_BUSY: "end the other program that holds it",
     sqlite3.SQLITE_READONLY: "let proxyd write the file and its folder",
     sqlite3.SQLITE_CANTOPEN: "let proxyd read and write the file and its folder",
-    sqlite3.SQLITE_FULL: "free space on its disk, then start proxyd again",
-    sqlite3.SQLITE_IOERR: "check its disk, then start proxyd again",
+    sqlite3.SQLITE_FULL: "free space on its disk",
+    sqlite3.SQLITE_IOERR: "check its disk",
     sqlite3.SQLITE_CORRUPT: "replace it by a backup with `proxyd restore FILE`",
     sqlite3.SQLITE_NOTADB: "name another file, or replace it by a backup with `proxyd restore FILE`",
 }
+
+
+_BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL})
+_QUOTA = sqlite3.SQLITE_IOERR_WRITE  # what SQLite makes of a quota, or of a limit on the size of files
+# PostgreSQL's: a deadlock, a conflict, a full disk, no memory, too many connections, a lock that is not to be had
+_BUSY_STATES = frozenset({"40001", "40P01", "53100", "53200", "53300", "55P03"})
 
 
 class StoreReader(Protocol):
@@ -101,18 +107,19 @@ def sqlite_url(database: Path) -> URL:
 
 @contextmanager
 def store_errors() -> Iterator[None]:
-    """Turn the database driver's errors into ``StoreError``, with the driver's message and what to do."""
+    """Turn the database driver's errors into ``StoreError``, with the driver's message and what to do.
+
+    It is a ``StoreBusyError`` if the same may succeed later.
+    """
     try:
         yield
-    except DBAPIError as error:
-        raise StoreError(f"the database failed: {error.orig}{_remedy(error.orig)}") from error
     except (SQLAlchemyError, sqlite3.Error, OSError) as error:
-        raise StoreError(f"the database failed: {error}{_remedy(error)}") from error
-
-
-def _remedy(error: BaseException | None) -> str:
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary code; the rest names no other remedy
-    return f"; {_REMEDIES[code]}" if code in _REMEDIES else ""
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        detailed = getattr(cause, "sqlite_errorcode", 0)
+        code = detailed & 0xFF  # the primary code; the rest names no other remedy
+        remedy = f"; {_REMEDIES[code]}" if code in _REMEDIES else ""
+        is_busy = code in _BUSY or detailed == _QUOTA or getattr(cause, "sqlstate", None) in _BUSY_STATES
+        raise (StoreBusyError if is_busy else StoreError)(f"the database failed: {cause}{remedy}") from error
 
 
 async def on_own_loop(work: Coroutine[Any, Any, T]) -> T:

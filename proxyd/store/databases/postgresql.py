@@ -14,7 +14,7 @@ from sqlalchemy import URL, Connection, NullPool, func, make_url, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from proxyd.core.errors import StoreError, StoreUnreachableError
+from proxyd.core.errors import StoreBusyError, StoreError, StoreUnreachableError
 from proxyd.store.databases.connections import LOCKS, StoreConnections, on_own_loop, store_errors
 from proxyd.store.databases.schema import copy_to_file
 from proxyd.store.databases.tables import metadata
@@ -23,6 +23,7 @@ LOCK_OF = {"planner": 2, "notifier": 3}
 _READERS, _PEOPLE = 4, 2
 _NAMED, _FOR_PEOPLE = "proxyd ", " people"  # around a name, in the sessions that the server lists
 _CONNECT_S = 5.0
+_PATIENCE_S = 3600.0  # for a session of a pool; at 30 s a planner under load took that for a failure, and ended
 _KEEPALIVE = {"idle": 30, "interval": 10, "count": 3}  # a peer that vanished is noticed within a minute
 _UNHEARD_MS = 60_000  # the same for sent data: no keepalive goes out while data is unacknowledged
 _AWAY = ("08", "40", "53", "57P", "25P03")  # SQLSTATEs of a server that is unreachable, full, or ended the session
@@ -196,6 +197,7 @@ async def postgresql_connections(url: str, *, name: str, lease_s: float) -> Asyn
                 parsed,
                 pool_size=size,
                 max_overflow=0,
+                pool_timeout=_PATIENCE_S,
                 pool_pre_ping=True,
                 hide_parameters=True,
                 connect_args=_connect_args(called, **settings),
@@ -263,7 +265,7 @@ def _errors() -> Iterator[None]:
         with store_errors():
             yield
     except StoreError as error:
-        if isinstance(error, StoreUnreachableError) or not _is_away(error.__cause__):
+        if isinstance(error, StoreBusyError | StoreUnreachableError) or not _is_away(error.__cause__):
             raise
         raise StoreUnreachableError(str(error)) from error.__cause__
 

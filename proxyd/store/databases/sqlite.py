@@ -23,7 +23,12 @@ from proxyd.store.databases.connections import StoreConnections, breakable, sqli
 # SQLite before 3.51.3 can damage a WAL when two connections write or checkpoint at once; Debian 12 ships 3.40. So only
 # the writer's one connection writes and checkpoints. A commit is on the disk before anything is sent out: even after
 # a power cut, no id comes back with other bytes.
-_PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "busy_timeout=5000", "wal_autocheckpoint=0")
+_PRAGMAS = (
+    *("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "busy_timeout=5000"),
+    # Pages, some 8 MiB, and bytes. A log that was written back only once a minute filled a small disk: 67 MB beside
+    # 4 MB of content, and a daemon that was restarted within a minute never wrote it back.
+    *("wal_autocheckpoint=2000", "journal_size_limit=16777216"),
+)
 _READ_PRAGMAS = ("query_only=ON", "busy_timeout=5000")
 _READERS, _PEOPLE = 4, 2
 _STEPS = 100_000  # virtual machine steps, some milliseconds, between checks for cancellation

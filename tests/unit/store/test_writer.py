@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import TypeVar
 from unittest.mock import MagicMock
@@ -10,8 +11,8 @@ from unittest.mock import MagicMock
 import pytest
 from sqlalchemy import Connection
 
-from proxyd.core.errors import StoreError, StoreUnreachableError
-from proxyd.store.writer import Writer
+from proxyd.core.errors import StoreBusyError, StoreError, StoreUnreachableError
+from proxyd.store.writer import Writer, take_all
 from tests.fakes import settle
 
 T = TypeVar("T")
@@ -74,3 +75,54 @@ async def test_a_caller_who_left_does_not_keep_the_others_of_his_batch_from_thei
     await asyncio.gather(writer.run(), asyncio.wait([first]))
     assert await second == "b"
     assert first.cancelled()
+
+
+class Busy:
+    """A connection whose first commits fail, and that has room once it was made."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
+        self.rooms = 0
+        self.info: dict[str, object] = {}
+
+    async def call(self, function: Callable[[Connection], T]) -> T:
+        result = function(MagicMock(info=self.info))
+        if self.failures:
+            self.failures -= 1
+            raise StoreBusyError("the disk is full")
+        return result
+
+    async def make_room(self) -> None:
+        self.rooms += 1
+        raise StoreError("there is none")
+
+
+async def test_a_busy_database_is_waited_for_and_what_a_transaction_took_comes_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("proxyd.store.writer._AGAIN_S", 0.0)
+    connection, waiting = Busy(2), deque("ab")
+    writer = Writer(connection, connection.make_room)
+    taken: list[list[str]] = []
+
+    def take(on: Connection) -> None:
+        taken.append(take_all(on, waiting))
+        if len(taken) == 1:
+            waiting.append("c")
+
+    async with writer.running():
+        await asyncio.gather(writer.submit(take), writer.submit(take))
+        assert (connection.rooms, writer.waits_for, writer.waits_s) == (2, "", 0.0)
+    assert taken == [["a", "b"], ["c"], ["a", "b", "c"], [], ["a", "b", "c"], []]
+
+
+async def test_who_asks_a_busy_database_for_a_sign_of_life_is_told_why_there_is_none() -> None:
+    writer = Writer(Busy(1_000_000))
+    running = asyncio.create_task(writer.run())
+    with pytest.raises(StoreBusyError, match="the disk is full"):
+        await writer.ping()
+    assert writer.waits_for == "the disk is full"
+    assert writer.waits_s > 0
+    writer.close()
+    with pytest.raises(StoreBusyError):
+        await running
